@@ -1,0 +1,277 @@
+//! The table of every configuration property: the single source of names, defaults, ranges and docs.
+//! Kafka: `ConfigDef`. (The rows stand in `config_table::table`.)
+
+use std::collections::BTreeMap;
+
+mod broker;
+mod consumer;
+mod legacy_consumer;
+mod producer;
+mod topic;
+
+/// Who understands a property.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Scope {
+    /// `Consumer`.
+    Consumer,
+    /// `Producer`.
+    Producer,
+    /// `create_topic(config=...)`.
+    Topic,
+    /// `Broker(config=...)`.
+    Broker,
+    /// `LegacyConsumer` (the 0.8 high-level consumer).
+    LegacyConsumer,
+}
+
+/// Type and range of a value.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Kind {
+    /// true or false.
+    Boolean,
+    /// 32-bit integer in a closed range.
+    Int(i32, i32),
+    /// 64-bit integer in a closed range.
+    Long(i64, i64),
+    /// Floating point in a closed range.
+    Double(f64, f64),
+    /// Any text.
+    Text,
+    /// One of these.
+    OneOf(&'static [&'static str]),
+    /// Comma-separated list of these (empty slice: anything).
+    ListOf(&'static [&'static str]),
+    /// A client release such as 2.6 or 2.6.3, within 2.4 .. 4.3.
+    Release,
+}
+
+/// One row of the table.
+#[derive(Debug, Clone, Copy)]
+pub struct ConfigKey {
+    /// Kafka's dotted name.
+    pub name: &'static str,
+    /// Whose it is.
+    pub scope: Scope,
+    /// Type and range.
+    pub kind: Kind,
+    /// Default as text; `None` = unset.
+    pub default: Option<&'static str>,
+    /// One or two sentences: what it does, its unit.
+    pub doc: &'static str,
+}
+
+/// Rows of one scope, by name.
+pub fn keys(scope: Scope) -> &'static [ConfigKey] {
+    match scope {
+        Scope::Consumer => consumer::KEYS,
+        Scope::Producer => producer::KEYS,
+        Scope::Topic => topic::KEYS,
+        Scope::Broker => broker::KEYS,
+        Scope::LegacyConsumer => legacy_consumer::KEYS,
+    }
+}
+
+/// Why a configuration was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// No such property.
+    #[error("unknown configuration `{name}` for a {scope:?}{}", suggestion.as_ref().map_or(String::new(), |s| format!("; did you mean `{s}`?")))]
+    Unknown {
+        /// The name given.
+        name: String,
+        /// Whose configuration it was.
+        scope: Scope,
+        /// The nearest known name.
+        suggestion: Option<String>,
+    },
+    /// The value does not fit.
+    #[error("invalid value `{value}` for configuration `{name}`: {reason}")]
+    Invalid {
+        /// The name given.
+        name: String,
+        /// The value given.
+        value: String,
+        /// What is expected.
+        reason: String,
+    },
+    /// Two properties contradict each other.
+    #[error("{0}")]
+    Conflict(String),
+}
+
+/// Validated properties of one client, topic or broker: every key of the scope that is set or has a default.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    scope: Scope,
+    values: BTreeMap<&'static str, String>,
+    explicit: Vec<&'static str>,
+}
+
+impl Config {
+    /// Validates `given` (names and values as text) against the rows of `scope` and adds the defaults.
+    ///
+    /// # Errors
+    /// [`ConfigError::Unknown`] with the nearest name, [`ConfigError::Invalid`] with what is expected.
+    pub fn parse<'a>(scope: Scope, given: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, ConfigError> {
+        let mut values = BTreeMap::new();
+        let mut explicit = Vec::new();
+        for key in keys(scope) {
+            if let Some(default) = key.default {
+                values.insert(key.name, default.to_owned());
+            }
+        }
+        for (name, value) in given {
+            let Some(key) = keys(scope).iter().find(|k| k.name == name) else {
+                return Err(ConfigError::Unknown { name: name.to_owned(), scope, suggestion: nearest(scope, name) });
+            };
+            let value = value.trim();
+            check(key, value).map_err(|reason| ConfigError::Invalid {
+                name: name.to_owned(),
+                value: value.to_owned(),
+                reason,
+            })?;
+            let value = if key.kind == Kind::Boolean { value.to_ascii_lowercase() } else { value.to_owned() };
+            values.insert(key.name, value);
+            explicit.push(key.name);
+        }
+        Ok(Self { scope, values, explicit })
+    }
+
+    /// Whose configuration this is.
+    pub fn scope(&self) -> Scope {
+        self.scope
+    }
+
+    /// Whether the user set this property.
+    pub fn is_explicit(&self, name: &str) -> bool {
+        self.explicit.contains(&name)
+    }
+
+    /// The properties the user set, as text.
+    pub fn explicit(&self) -> impl Iterator<Item = (&'static str, &str)> + '_ {
+        self.explicit.iter().map(|&name| (name, self.values.get(name).map_or("", String::as_str)))
+    }
+
+    /// The value as text; `None` when unset and without default.
+    ///
+    /// # Panics
+    /// If the table has no such row in this scope: a mistake in our code, never in input.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        assert!(keys(self.scope).iter().any(|k| k.name == name), "no configuration `{name}` in the table");
+        self.values.get(name).map(String::as_str)
+    }
+
+    /// A text that has a default or was set; "" otherwise.
+    pub fn text(&self, name: &str) -> &str {
+        self.get(name).unwrap_or("")
+    }
+
+    /// A boolean.
+    pub fn boolean(&self, name: &str) -> bool {
+        self.text(name) == "true"
+    }
+
+    /// A 32-bit integer (validated at parse); 0 when unset.
+    pub fn int(&self, name: &str) -> i32 {
+        self.text(name).parse().unwrap_or(0)
+    }
+
+    /// A 64-bit integer (validated at parse); 0 when unset.
+    pub fn long(&self, name: &str) -> i64 {
+        self.text(name).parse().unwrap_or(0)
+    }
+
+    /// A floating point number (validated at parse); 0 when unset.
+    pub fn double(&self, name: &str) -> f64 {
+        self.text(name).parse().unwrap_or(0.0)
+    }
+
+    /// A comma-separated list, trimmed, empties dropped.
+    pub fn list(&self, name: &str) -> Vec<&str> {
+        self.text(name).split(',').map(str::trim).filter(|s| !s.is_empty()).collect()
+    }
+
+    /// A client release as (major, minor), e.g. (2, 6); a patch number is ignored.
+    pub fn release(&self, name: &str) -> (u32, u32) {
+        parse_release(self.text(name)).unwrap_or((2, 6))
+    }
+}
+
+fn parse_release(text: &str) -> Option<(u32, u32)> {
+    let mut parts = text.split('.');
+    let release = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    if let Some(patch) = parts.next() {
+        patch.parse::<u32>().ok()?;
+    }
+    let known = match release {
+        (2, minor) => (4..=8).contains(&minor),
+        (3, minor) => minor <= 9,
+        (4, minor) => minor <= 3,
+        _ => false,
+    };
+    (parts.next().is_none() && known).then_some(release)
+}
+
+fn check(key: &ConfigKey, value: &str) -> Result<(), String> {
+    fn number<T: std::str::FromStr + PartialOrd + std::fmt::Display>(value: &str, low: T, high: T, what: &str) -> Result<(), String> {
+        let parsed: T = value.parse().map_err(|_| format!("expected {what}"))?;
+        if parsed < low || parsed > high {
+            return Err(format!("expected {what} from {low} to {high}"));
+        }
+        Ok(())
+    }
+    match key.kind {
+        Kind::Boolean => match value.to_ascii_lowercase().as_str() {
+            "true" | "false" => Ok(()),
+            _ => Err("expected true or false".to_owned()),
+        },
+        Kind::Int(low, high) => number(value, low, high, "an integer"),
+        Kind::Long(low, high) => number(value, low, high, "an integer"),
+        Kind::Double(low, high) => number(value, low, high, "a number"),
+        Kind::Text => Ok(()),
+        Kind::OneOf(choices) => {
+            if choices.contains(&value) {
+                Ok(())
+            } else {
+                Err(format!("expected one of: {}", choices.join(", ")))
+            }
+        }
+        Kind::ListOf(choices) => {
+            for item in value.split(',').map(str::trim).filter(|s| !s.is_empty()) {
+                if !choices.is_empty() && !choices.contains(&item) {
+                    return Err(format!("`{item}` is not one of: {}", choices.join(", ")));
+                }
+            }
+            Ok(())
+        }
+        Kind::Release => parse_release(value)
+            .map(|_| ())
+            .ok_or_else(|| "expected a Kafka client release from 2.4 to 4.3, such as 2.6".to_owned()),
+    }
+}
+
+/// The known name with the smallest edit distance, if it is near enough to be a slip.
+fn nearest(scope: Scope, name: &str) -> Option<String> {
+    let given = name.to_ascii_lowercase().replace('_', ".");
+    keys(scope)
+        .iter()
+        .map(|k| (edit_distance(&given, k.name), k.name))
+        .min()
+        .filter(|&(distance, known)| distance <= known.len().max(given.len()) / 2)
+        .map(|(_, known)| known.to_owned())
+}
+
+fn edit_distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, ca) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, &cb) in b.iter().enumerate() {
+            let substitution = diagonal + usize::from(ca != cb);
+            diagonal = row[j + 1];
+            row[j + 1] = substitution.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}

@@ -1,0 +1,204 @@
+//! Properties of the consumer (spec 7.1), ours behind Kafka's. Kafka: `ConsumerConfig`.
+
+use super::{ConfigKey, Kind, Scope};
+
+const fn key(name: &'static str, kind: Kind, default: Option<&'static str>, doc: &'static str) -> ConfigKey {
+    ConfigKey {
+        name,
+        scope: Scope::Consumer,
+        kind,
+        default,
+        doc,
+    }
+}
+
+const MAX_INT: i32 = i32::MAX;
+const MAX_LONG: i64 = i64::MAX;
+
+pub(super) const KEYS: &[ConfigKey] = &[
+    key(
+        "allow.auto.create.topics",
+        Kind::Boolean,
+        Some("true"),
+        "Whether subscribing to or assigning an unknown topic may create it, if the broker's auto.create.topics.enable allows that too.",
+    ),
+    key(
+        "auto.commit.interval.ms",
+        Kind::Int(0, MAX_INT),
+        Some("5000"),
+        "How often positions are committed under enable.auto.commit, in ms. What a poll commits is what earlier polls returned.",
+    ),
+    key(
+        "auto.offset.reset",
+        Kind::OneOf(&["earliest", "latest", "none"]),
+        Some("latest"),
+        "Where to start without a committed offset, and where to go when the position is outside the log: the log start, its end at the time of the lookup, or an error.",
+    ),
+    key(
+        "check.crcs",
+        Kind::Boolean,
+        Some("true"),
+        "Check the CRC of every batch before its first record is returned. Off saves a little time and lets damage pass unseen.",
+    ),
+    key(
+        "client.id",
+        Kind::Text,
+        Some(""),
+        "A name for this client; the beginning of the member id that the group gives it.",
+    ),
+    key(
+        "default.api.timeout.ms",
+        Kind::Int(0, MAX_INT),
+        Some("60000"),
+        "How long calls that block and are given no timeout may take, in ms.",
+    ),
+    key(
+        "enable.auto.commit",
+        Kind::Boolean,
+        Some("true"),
+        "Commit positions in the background of poll() and on close(). Has no effect without group.id.",
+    ),
+    key(
+        "exclude.internal.topics",
+        Kind::Boolean,
+        Some("true"),
+        "Whether a pattern leaves out internal topics such as __consumer_offsets.",
+    ),
+    key(
+        "fetch.max.bytes",
+        Kind::Int(0, MAX_INT),
+        Some("52428800"),
+        "Most bytes of one answer over all partitions. The first batch of the first non-empty partition is returned even if it is larger.",
+    ),
+    key(
+        "fetch.max.wait.ms",
+        Kind::Int(0, MAX_INT),
+        Some("500"),
+        "How long the broker may hold back an answer that has fewer than fetch.min.bytes, in ms.",
+    ),
+    key(
+        "fetch.min.bytes",
+        Kind::Int(0, MAX_INT),
+        Some("1"),
+        "Bytes the broker waits for before it answers. Delays records, does not reorder them.",
+    ),
+    key(
+        "group.id",
+        Kind::Text,
+        None,
+        "The group whose committed offsets this consumer uses; needed for subscribe() and commit().",
+    ),
+    key(
+        "group.instance.id",
+        Kind::Text,
+        None,
+        "Makes this a static member: it may come back within session.timeout.ms and gets its partitions again without a rebalance.",
+    ),
+    key(
+        "heartbeat.interval.ms",
+        Kind::Int(1, MAX_INT),
+        Some("3000"),
+        "How often the member tells the group that it is alive, in ms; less than session.timeout.ms.",
+    ),
+    key(
+        "isolation.level",
+        Kind::OneOf(&["read_uncommitted", "read_committed"]),
+        Some("read_uncommitted"),
+        "read_committed returns only records of committed transactions and of no transaction, up to the last stable offset.",
+    ),
+    key(
+        "max.partition.fetch.bytes",
+        Kind::Int(0, MAX_INT),
+        Some("1048576"),
+        "Most bytes per partition in one answer: with full batches of ten-byte records 58,240 records, which is the length of the runs of one partition.",
+    ),
+    key(
+        "max.poll.interval.ms",
+        Kind::Int(1, MAX_INT),
+        Some("300000"),
+        "Longest time between two polls before the member leaves its group, in ms; also the time the group waits for members to rejoin.",
+    ),
+    key(
+        "max.poll.records",
+        Kind::Int(1, MAX_INT),
+        Some("500"),
+        "Most records one poll returns. Does not influence what is fetched.",
+    ),
+    key(
+        "metadata.max.age.ms",
+        Kind::Long(0, MAX_LONG),
+        Some("300000"),
+        "How often topics and leaders are asked for again although nothing changed, in ms.",
+    ),
+    key(
+        "partition.assignment.strategy",
+        Kind::ListOf(&[
+            "range",
+            "roundrobin",
+            "sticky",
+            "cooperative-sticky",
+            "org.apache.kafka.clients.consumer.RangeAssignor",
+            "org.apache.kafka.clients.consumer.RoundRobinAssignor",
+            "org.apache.kafka.clients.consumer.StickyAssignor",
+            "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
+        ]),
+        Some("range"),
+        "Assignors this member supports, the preferred one first, by short name or by Java class. The group uses one that all members support.",
+    ),
+    key(
+        "reconnect.backoff.ms",
+        Kind::Long(0, MAX_LONG),
+        Some("50"),
+        "How long a lost connection is left alone, in ms.",
+    ),
+    key(
+        "request.timeout.ms",
+        Kind::Int(0, MAX_INT),
+        Some("30000"),
+        "How long one request may stay without an answer before its connection counts as lost, in ms.",
+    ),
+    key(
+        "retry.backoff.ms",
+        Kind::Long(0, MAX_LONG),
+        Some("100"),
+        "How long to wait before a failed request is repeated, in ms.",
+    ),
+    key(
+        "session.timeout.ms",
+        Kind::Int(1, MAX_INT),
+        Some("10000"),
+        "Time without a heartbeat after which the group removes this member, in ms; the broker accepts 6000 to 1800000.",
+    ),
+    key(
+        "fletchlog.consumer.version",
+        Kind::Release,
+        Some("2.6"),
+        "The Java client release whose poll order is reproduced, from 2.4 to 4.3; a patch number is accepted and ignored.",
+    ),
+    key(
+        "fletchlog.decompression.limit.bytes",
+        Kind::Long(1, MAX_LONG),
+        Some("268435456"),
+        // 256 MiB: a batch of max.message.bytes (1 MiB) that compresses 256 times; zeros in gzip reach about 1000 times.
+        "Largest size in bytes that one compressed batch may expand to; beyond it the batch is an error instead of memory.",
+    ),
+    key(
+        "fletchlog.fetch.order",
+        Kind::OneOf(&["partition", "kip-387"]),
+        Some("partition"),
+        "partition: a fetch of one partition is handed out to its end before the next, as Kafka does. kip-387: another partition after each turn.",
+    ),
+    key(
+        "fletchlog.network.read",
+        Kind::OneOf(&["auto", "lazy", "eager"]),
+        Some("auto"),
+        "When answers that have arrived are read. auto: as the release does it (lazy under assign() without group.id, eager under subscribe()). lazy and eager force one rule.",
+    ),
+    key(
+        "fletchlog.trace",
+        Kind::Boolean,
+        Some("false"),
+        "Keep an event for every request, answer and decision of poll(); read them with trace().",
+    ),
+    key("trace", Kind::Boolean, Some("false"), "Short for fletchlog.trace."),
+];

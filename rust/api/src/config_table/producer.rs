@@ -1,0 +1,188 @@
+//! Properties of the producer (spec 9.1, 9.7). Where the release decides, `default` is that of Kafka 2.6 and the doc
+//! names the later ones; `ProducerConfig` (client) applies them.
+
+use super::{ConfigKey, Kind, Scope};
+
+const fn key(name: &'static str, kind: Kind, default: Option<&'static str>, doc: &'static str) -> ConfigKey {
+    ConfigKey {
+        name,
+        scope: Scope::Producer,
+        kind,
+        default,
+        doc,
+    }
+}
+
+const MAX: i64 = i64::MAX;
+
+pub(super) const KEYS: &[ConfigKey] = &[
+    key(
+        "acks",
+        Kind::OneOf(&["all", "-1", "0", "1"]),
+        Some("1"),
+        "Acknowledgements asked for: all (or -1), 1, or 0 for none (the offset is then unknown). Default 1; all from release 3.0 on, and always all under idempotence.",
+    ),
+    key(
+        "batch.size",
+        Kind::Int(0, i32::MAX),
+        Some("16384"),
+        "Bytes of a batch's buffer; a batch is closed when the next record does not fit. A larger record gets a batch of its own size.",
+    ),
+    key(
+        "buffer.memory",
+        Kind::Long(0, MAX),
+        Some("33554432"),
+        "Bytes of all batches not yet decided. When used up, send waits for at most max.block.ms.",
+    ),
+    key("client.id", Kind::Text, Some(""), "Name of this client: part of the name of its thread."),
+    key(
+        "compression.type",
+        Kind::OneOf(&["none", "gzip", "snappy", "lz4", "zstd"]),
+        Some("none"),
+        "Codec of the batches.",
+    ),
+    key(
+        "compression.gzip.level",
+        Kind::Int(-1, 9),
+        Some("-1"),
+        "Level of gzip, 1 to 9; -1 = the codec's default.",
+    ),
+    key("compression.lz4.level", Kind::Int(1, 17), Some("9"), "Level of lz4."),
+    key(
+        "compression.zstd.level",
+        Kind::Int(-131_072, 22),
+        Some("3"),
+        "Level of zstd.",
+    ),
+    key(
+        "delivery.timeout.ms",
+        Kind::Int(0, i32::MAX),
+        Some("120000"),
+        "Milliseconds from the creation of a batch until its records fail, retries included. At least linger.ms + request.timeout.ms.",
+    ),
+    key(
+        "enable.idempotence",
+        Kind::Boolean,
+        Some("false"),
+        "Producer id and sequence numbers: each record once and in order, up to 5 requests in flight. Default false; true from release 3.0 on unless acks, retries or in-flight contradict it.",
+    ),
+    key(
+        "linger.ms",
+        Kind::Long(0, MAX),
+        Some("0"),
+        "Milliseconds that a batch waits for more records before it may be sent. Default 0; 5 from release 4.0 on.",
+    ),
+    key(
+        "max.block.ms",
+        Kind::Long(0, MAX),
+        Some("60000"),
+        "Milliseconds that send waits for metadata or for buffer memory.",
+    ),
+    key(
+        "max.in.flight.requests.per.connection",
+        Kind::Int(1, i32::MAX),
+        Some("5"),
+        "Unanswered requests per node. 1 keeps order under retries without idempotence; at most 5 with idempotence.",
+    ),
+    key(
+        "max.request.size",
+        Kind::Int(0, i32::MAX),
+        Some("1048576"),
+        "Bytes of one request, and the most that one record may need before compression.",
+    ),
+    key(
+        "metadata.max.age.ms",
+        Kind::Long(0, MAX),
+        Some("300000"),
+        "Milliseconds after which metadata is asked for again.",
+    ),
+    key(
+        "partitioner.adaptive.partitioning.enable",
+        Kind::Boolean,
+        Some("true"),
+        "Null keys, release 3.3 on: prefer partitions with shorter queues.",
+    ),
+    key(
+        "partitioner.availability.timeout.ms",
+        Kind::Long(0, MAX),
+        Some("0"),
+        "Null keys, release 3.3 on: leave out partitions whose node has not taken ready data for this many milliseconds; 0 = never.",
+    ),
+    key(
+        "partitioner.class",
+        Kind::OneOf(&[
+            "",
+            "RoundRobinPartitioner",
+            "org.apache.kafka.clients.producer.RoundRobinPartitioner",
+        ]),
+        Some(""),
+        "Empty: by key (murmur2), sticky for null keys. RoundRobinPartitioner: available partitions in turn, whatever the key.",
+    ),
+    key(
+        "partitioner.ignore.keys",
+        Kind::Boolean,
+        Some("false"),
+        "Release 3.3 on: place records with a key as if it were null.",
+    ),
+    key(
+        "reconnect.backoff.ms",
+        Kind::Long(0, MAX),
+        Some("50"),
+        "Milliseconds before a lost connection is opened again.",
+    ),
+    key(
+        "reconnect.backoff.max.ms",
+        Kind::Long(0, MAX),
+        Some("1000"),
+        "Upper bound of that wait, which doubles with every failed attempt.",
+    ),
+    key(
+        "request.timeout.ms",
+        Kind::Int(0, i32::MAX),
+        Some("30000"),
+        "Milliseconds that a request may stay unanswered before its connection is given up.",
+    ),
+    key(
+        "retries",
+        Kind::Int(0, i32::MAX),
+        Some("2147483647"),
+        "Attempts after the first one, within delivery.timeout.ms.",
+    ),
+    key(
+        "retry.backoff.ms",
+        Kind::Long(0, MAX),
+        Some("100"),
+        "Milliseconds before a batch is sent again, and between metadata requests.",
+    ),
+    key(
+        "retry.backoff.max.ms",
+        Kind::Long(0, MAX),
+        Some("1000"),
+        "Upper bound of retry.backoff.ms, which doubles per attempt from release 3.7 on.",
+    ),
+    key(
+        "trace",
+        Kind::Boolean,
+        Some("false"),
+        "Keep a trace of what the producer did. Same as fletchlog.trace.",
+    ),
+    key(
+        "transaction.timeout.ms",
+        Kind::Int(0, i32::MAX),
+        Some("60000"),
+        "Reserved for transactions.",
+    ),
+    key("transactional.id", Kind::Text, None, "Not supported yet: transactions."),
+    key(
+        "fletchlog.producer.version",
+        Kind::Release,
+        Some("2.6"),
+        "The Java client release whose producer behaviour is reproduced, 2.4 to 4.3: defaults and what happens under faults.",
+    ),
+    key(
+        "fletchlog.trace",
+        Kind::Boolean,
+        Some("false"),
+        "Keep a trace of what the producer did.",
+    ),
+];

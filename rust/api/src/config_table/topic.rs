@@ -1,0 +1,250 @@
+//! Properties of a topic (spec 1.14). Kafka: `TopicConfig`. A topic inherits what it does not set from the broker's
+//! `log.*` properties.
+
+use super::{ConfigKey, Kind, Scope};
+
+const fn row(name: &'static str, kind: Kind, default: Option<&'static str>, doc: &'static str) -> ConfigKey {
+    ConfigKey {
+        name,
+        scope: Scope::Topic,
+        kind,
+        default,
+        doc,
+    }
+}
+
+/// Codecs as `compression.type` names them.
+pub(super) const COMPRESSION_TYPES: &[&str] = &["uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"];
+/// What `cleanup.policy` may list.
+pub(super) const CLEANUP_POLICIES: &[&str] = &["compact", "delete"];
+/// `message.timestamp.type`.
+pub(super) const TIMESTAMP_TYPES: &[&str] = &["CreateTime", "LogAppendTime"];
+/// `fletchlog.durability`.
+pub(super) const DURABILITIES: &[&str] = &["page-cache", "fsync"];
+
+/// Rows by name. Kafka's names that are missing here (tiered storage, throttles, preallocate, ...) promise something
+/// that an embedded log with one replica does not do; they are refused rather than ignored.
+pub(super) const KEYS: &[ConfigKey] = &[
+    row(
+        "cleanup.policy",
+        Kind::ListOf(CLEANUP_POLICIES),
+        Some("delete"),
+        "What happens to old data: `delete` (retention.ms, retention.bytes), `compact` (records need keys; the cleaner does not run in this version, every record is kept), or both.",
+    ),
+    row(
+        "compression.gzip.level",
+        Kind::Int(-1, 9),
+        Some("-1"),
+        "Level when the broker compresses with gzip, 1 to 9; -1 = the codec's default.",
+    ),
+    row(
+        "compression.lz4.level",
+        Kind::Int(1, 17),
+        Some("9"),
+        "Level when the broker compresses with lz4, 1 to 17.",
+    ),
+    row(
+        "compression.type",
+        Kind::OneOf(COMPRESSION_TYPES),
+        Some("producer"),
+        "Codec of the batches in the log; `producer` keeps each batch as it came, any other name re-compresses.",
+    ),
+    row(
+        "compression.zstd.level",
+        Kind::Int(-131_072, 22),
+        Some("3"),
+        "Level when the broker compresses with zstd.",
+    ),
+    row(
+        "delete.retention.ms",
+        Kind::Long(0, i64::MAX),
+        Some("86400000"),
+        "How long tombstones stay visible in a compacted topic, in ms.",
+    ),
+    row(
+        "file.delete.delay.ms",
+        Kind::Long(0, i64::MAX),
+        Some("60000"),
+        "How long a removed segment's files stay on disk for readers that still hold them, in ms.",
+    ),
+    row(
+        "fletchlog.durability",
+        Kind::OneOf(DURABILITIES),
+        Some("page-cache"),
+        "`page-cache`: an acknowledged append survives a killed process (Kafka's promise). `fsync`: it survives a power loss; every append waits for the disk.",
+    ),
+    row(
+        "fletchlog.strict.first.sequence",
+        Kind::Boolean,
+        Some("false"),
+        "true: a producer id without state must start at sequence 0, as brokers before 2.5 demanded; closes the hole in which a first batch is lost and the second accepted.",
+    ),
+    row(
+        "flush.messages",
+        Kind::Long(1, i64::MAX),
+        Some("9223372036854775807"),
+        "fsync after an append once this many messages are unflushed.",
+    ),
+    row(
+        "flush.ms",
+        Kind::Long(0, i64::MAX),
+        Some("9223372036854775807"),
+        "fsync with the first append that finds the last flush older than this many ms (checked at appends; closing flushes the rest).",
+    ),
+    row(
+        "index.interval.bytes",
+        Kind::Int(0, i32::MAX),
+        Some("4096"),
+        "Bytes of the log between two entries of the offset index.",
+    ),
+    row(
+        "internal.segment.bytes",
+        Kind::Int(14, i32::MAX),
+        None,
+        "Segment size for tests on Kafka 4.x, where segment.bytes has a minimum of 1 MiB; wins over segment.bytes.",
+    ),
+    row(
+        "max.compaction.lag.ms",
+        Kind::Long(1, i64::MAX),
+        Some("9223372036854775807"),
+        "Longest time in ms a record of a compacted topic may stay out of compaction; the active segment rolls by it.",
+    ),
+    row(
+        "max.message.bytes",
+        Kind::Int(0, i32::MAX),
+        Some("1048588"),
+        "Largest batch as stored, header included, after compression.",
+    ),
+    row(
+        "message.timestamp.after.max.ms",
+        Kind::Long(0, i64::MAX),
+        Some("9223372036854775807"),
+        "How far in the future a CreateTime may lie, in ms (inclusive); farther ones are refused. Kafka 4.x: 3600000.",
+    ),
+    row(
+        "message.timestamp.before.max.ms",
+        Kind::Long(0, i64::MAX),
+        Some("9223372036854775807"),
+        "How far in the past a CreateTime may lie, in ms (inclusive); older ones are refused.",
+    ),
+    row(
+        "message.timestamp.difference.max.ms",
+        Kind::Long(0, i64::MAX),
+        Some("9223372036854775807"),
+        "Older name for both limits: when set alone it supplies message.timestamp.before.max.ms and message.timestamp.after.max.ms.",
+    ),
+    row(
+        "message.timestamp.type",
+        Kind::OneOf(TIMESTAMP_TYPES),
+        Some("CreateTime"),
+        "`CreateTime`: the producer's timestamps. `LogAppendTime`: every record gets the broker's time at append.",
+    ),
+    row(
+        "min.cleanable.dirty.ratio",
+        Kind::Double(0.0, 1.0),
+        Some("0.5"),
+        "Share of uncompacted bytes from which a compacted log is worth cleaning.",
+    ),
+    row(
+        "min.compaction.lag.ms",
+        Kind::Long(0, i64::MAX),
+        Some("0"),
+        "Time in ms a record of a compacted topic stays uncompacted at least.",
+    ),
+    row(
+        "min.insync.replicas",
+        Kind::Int(1, i32::MAX),
+        Some("1"),
+        "Replicas that must be in sync for acks=all. A log here has one replica, and Kafka never asks for more than there are, so any value holds.",
+    ),
+    row(
+        "retention.bytes",
+        Kind::Long(i64::MIN, i64::MAX),
+        Some("-1"),
+        "Bytes per partition below which old segments are not deleted for size; negative = no limit.",
+    ),
+    row(
+        "retention.ms",
+        Kind::Long(-1, i64::MAX),
+        Some("604800000"),
+        "Age in ms (by the newest record of a segment) beyond which segments are deleted; -1 = never.",
+    ),
+    row(
+        "segment.bytes",
+        Kind::Int(14, i32::MAX),
+        Some("1073741824"),
+        "Bytes after which a new segment begins. Kafka 4.x refuses less than 1048576.",
+    ),
+    row(
+        "segment.index.bytes",
+        Kind::Int(4, i32::MAX),
+        Some("10485760"),
+        "Largest size of an index file; a full index begins a new segment.",
+    ),
+    row(
+        "segment.jitter.ms",
+        Kind::Long(0, i64::MAX),
+        Some("0"),
+        "Largest random time in ms subtracted from segment.ms, so that segments do not all roll together.",
+    ),
+    row(
+        "segment.ms",
+        Kind::Long(1, i64::MAX),
+        Some("604800000"),
+        "Time in ms after which a new segment begins even if the current one is not full.",
+    ),
+    row(
+        "unclean.leader.election.enable",
+        Kind::Boolean,
+        Some("false"),
+        "Whether a replica that lags may become leader. There is one replica, so there is never an election.",
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use crate::{Config, ConfigError, Scope};
+
+    #[test]
+    fn every_default_satisfies_its_own_range() {
+        for scope in [Scope::Topic, Scope::Broker] {
+            for key in crate::config_table::keys(scope) {
+                assert_eq!(key.scope, scope, "{}", key.name);
+                if let Some(default) = key.default {
+                    Config::parse(scope, [(key.name, default)]).unwrap();
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn rows_are_sorted_and_named_once() {
+        for scope in [Scope::Topic, Scope::Broker] {
+            let keys = crate::config_table::keys(scope);
+            for pair in keys.windows(2) {
+                assert!(pair[0].name < pair[1].name, "{} before {}", pair[0].name, pair[1].name);
+            }
+        }
+    }
+
+    #[test]
+    fn the_misspelt_time_difference_limit_is_refused_with_the_right_name() {
+        let Err(ConfigError::Unknown { suggestion, .. }) =
+            Config::parse(Scope::Topic, [("max.message.time.difference.ms", "1000")])
+        else {
+            panic!("accepted");
+        };
+        assert_eq!(suggestion.as_deref(), Some("message.timestamp.difference.max.ms"));
+    }
+
+    #[test]
+    fn a_value_out_of_range_says_what_is_expected() {
+        let error = Config::parse(Scope::Topic, [("segment.bytes", "13")])
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("`segment.bytes`") && error.contains("from 14"),
+            "{error}"
+        );
+    }
+}

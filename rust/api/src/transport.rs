@@ -1,0 +1,100 @@
+//! The seam between clients and broker: a request value goes in, a completion comes out.
+
+use std::time::Duration;
+
+use crate::messages::{Request, Response};
+
+/// A broker node's id. A client's connection to its group coordinator is a connection of its own, numbered
+/// [`coordinator_connection`] as Kafka's Java client does.
+pub type NodeId = i32;
+
+/// Connection id of the coordinator that lives on `node` (Kafka: `Integer.MAX_VALUE - node.id`).
+pub fn coordinator_connection(node: NodeId) -> NodeId {
+    i32::MAX - node
+}
+
+/// The node behind a connection id.
+pub fn node_of_connection(connection: NodeId) -> NodeId {
+    if connection > i32::MAX / 2 { i32::MAX - connection } else { connection }
+}
+
+/// The connection was closed before the answer came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the connection was closed before the answer came")]
+pub struct Disconnected;
+
+/// The answer to one request. A lost connection completes every request outstanding on it, oldest first.
+#[derive(Debug)]
+pub struct Completion {
+    /// Connection (node) it belongs to.
+    pub node: NodeId,
+    /// The number given to `send`.
+    pub correlation_id: i32,
+    /// The answer.
+    pub result: Result<Response, Disconnected>,
+}
+
+/// One client's connections. Requests of one connection are handled and answered in order.
+///
+/// In-process, an answer that the broker can give at once is "in the socket" when `send` returns; a waiting request
+/// (long poll, group join) is answered later and holds back those behind it.
+pub trait Transport: Send {
+    /// Puts one request on the wire of a connection.
+    fn send(&mut self, node: NodeId, correlation_id: i32, request: Request);
+    /// Takes the oldest completion of that connection which has arrived; never waits.
+    fn receive(&mut self, node: NodeId) -> Option<Completion>;
+    /// True if `receive(node)` would return something now; never waits.
+    fn has_arrived(&mut self, node: NodeId) -> bool;
+    /// Waits until an answer has arrived on any connection, at most `timeout`. The caller states with this call that it
+    /// has nothing more to send (the quiescence that scripted faults need, spec 9.5.1). Returns true if something arrived.
+    fn wait(&mut self, timeout: Duration) -> bool;
+    /// Tells the cluster that this client is alive and processing (stands for the heartbeat thread); cheap.
+    fn keep_alive(&mut self) {}
+    /// True once the other side is gone for good (an embedded broker that was closed): nothing will be answered any more.
+    fn is_closed(&self) -> bool {
+        false
+    }
+    /// The client gives up every request outstanding on a connection (a request time-out) and will open it anew. Answers
+    /// that still come for them are ignored by correlation id.
+    fn disconnect(&mut self, node: NodeId) {
+        let _ = node;
+    }
+    /// A producer is about to look for records to send. False: it shall not look yet (a test lets records pile up).
+    /// When true, the producer calls [`Transport::end_drain`] after it has sent what it found.
+    fn begin_drain(&mut self) -> bool {
+        true
+    }
+    /// What was found since [`Transport::begin_drain`] is sent.
+    fn end_drain(&mut self) {}
+}
+
+/// Time. Wall clock in ms since the epoch and a monotonic ms clock; virtual in simulations.
+pub trait Clock: Send + Sync {
+    /// Wall clock, ms since the epoch.
+    fn now_ms(&self) -> i64;
+    /// Monotonic ms since some start.
+    fn monotonic_ms(&self) -> i64;
+}
+
+/// The machine's clocks.
+#[derive(Debug)]
+pub struct SystemClock {
+    start: std::time::Instant,
+}
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self { start: std::time::Instant::now() }
+    }
+}
+
+impl Clock for SystemClock {
+    fn now_ms(&self) -> i64 {
+        std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .map_or(0, |d| i64::try_from(d.as_millis()).unwrap_or(i64::MAX))
+    }
+    fn monotonic_ms(&self) -> i64 {
+        i64::try_from(self.start.elapsed().as_millis()).unwrap_or(i64::MAX)
+    }
+}

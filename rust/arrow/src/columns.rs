@@ -1,0 +1,217 @@
+//! The columns of a batch while they grow.
+
+use std::sync::Arc;
+
+use arrow_array::{BinaryArray, TimestampMicrosecondArray};
+use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, Buffer, NullBuffer, ScalarBuffer};
+
+use crate::headers::HeadersColumn;
+use crate::pool::{Pool, into_buffer};
+
+/// Free vectors of each element type.
+#[derive(Debug, Clone)]
+pub(crate) struct Pools {
+    pub(crate) long: Arc<Pool<i64>>,
+    pub(crate) int: Arc<Pool<i32>>,
+    pub(crate) byte: Arc<Pool<u8>>,
+}
+
+impl Pools {
+    pub(crate) fn new() -> Self {
+        Self {
+            long: Pool::new(),
+            int: Pool::new(),
+            byte: Pool::new(),
+        }
+    }
+}
+
+/// A nullable column of byte strings. Offsets hold the end of each row (the leading 0 is there from the first row on);
+/// nulls are kept as row numbers, ascending: they are rare or all there is.
+#[derive(Debug, Default)]
+pub(crate) struct BytesColumn {
+    pub(crate) offsets: Vec<i32>,
+    pub(crate) data: Vec<u8>,
+    pub(crate) nulls: Vec<u32>,
+}
+
+impl BytesColumn {
+    pub(crate) fn rows(&self) -> usize {
+        self.offsets.len().saturating_sub(1)
+    }
+
+    /// Appends one value the plain way. The caller keeps the data below 2 GiB.
+    pub(crate) fn push(&mut self, value: Option<&[u8]>) {
+        if self.offsets.is_empty() {
+            self.offsets.push(0);
+        }
+        if let Some(value) = value {
+            self.data.extend_from_slice(value);
+        } else {
+            self.nulls.push(u32::try_from(self.rows()).unwrap_or(u32::MAX));
+        }
+        self.offsets.push(i32::try_from(self.data.len()).unwrap_or(i32::MAX));
+    }
+
+    pub(crate) fn truncate(&mut self, rows: usize) {
+        if rows >= self.rows() {
+            return;
+        }
+        self.offsets.truncate(rows + 1);
+        self.data
+            .truncate(self.offsets.last().map_or(0, |&end| usize::try_from(end).unwrap_or(0)));
+        truncate_rows(&mut self.nulls, rows);
+    }
+
+    /// Offsets, data and nulls, leaving the column empty.
+    pub(crate) fn take(&mut self, pools: &Pools) -> (ScalarBuffer<i32>, Buffer, Option<NullBuffer>) {
+        if self.offsets.is_empty() {
+            self.offsets.push(0);
+        }
+        let nulls = null_buffer(&self.nulls, self.rows());
+        self.nulls.clear();
+        let offsets = ScalarBuffer::from(into_buffer(&pools.int, &mut self.offsets));
+        (offsets, into_buffer(&pools.byte, &mut self.data), nulls)
+    }
+}
+
+/// Forgets the rows from `rows` on in an ascending list of row numbers.
+pub(crate) fn truncate_rows(list: &mut Vec<u32>, rows: usize) {
+    let keep = list.partition_point(|&row| (row as usize) < rows);
+    list.truncate(keep);
+}
+
+/// The validity of `len` rows of which `nulls` are null, `None` if none is.
+pub(crate) fn null_buffer(nulls: &[u32], len: usize) -> Option<NullBuffer> {
+    if nulls.is_empty() {
+        return None;
+    }
+    if nulls.len() == len {
+        return Some(NullBuffer::new_null(len));
+    }
+    let mut bits = BooleanBufferBuilder::new(len);
+    bits.append_n(len, true);
+    for &row in nulls {
+        bits.set_bit(row as usize, false);
+    }
+    let bits: BooleanBuffer = bits.finish();
+    Some(NullBuffer::new(bits))
+}
+
+/// The columns that differ from row to row. While no key was seen, `key` stays empty and all keys are null.
+#[derive(Debug, Default)]
+pub(crate) struct Columns {
+    pub(crate) key: BytesColumn,
+    pub(crate) value: BytesColumn,
+    pub(crate) offsets: Vec<i64>,
+    pub(crate) timestamps: Vec<i64>,
+    pub(crate) timestamp_nulls: Vec<u32>,
+    pub(crate) headers: Option<HeadersColumn>,
+    /// Sizes of the last batch: rows, value bytes, key bytes.
+    hint: (usize, usize, usize),
+}
+
+/// Grows `vec` for `more` elements, from the pool when it holds nothing yet.
+fn reserve<T>(pool: &Pool<T>, vec: &mut Vec<T>, more: usize, hint: usize) {
+    if vec.capacity() == 0 {
+        *vec = pool.take(more.max(hint));
+    } else {
+        vec.reserve(more);
+    }
+}
+
+impl Columns {
+    pub(crate) fn new(include_headers: bool) -> Self {
+        Self {
+            headers: include_headers.then(HeadersColumn::default),
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        self.offsets.len()
+    }
+
+    pub(crate) fn has_keys(&self) -> bool {
+        !self.key.offsets.is_empty()
+    }
+
+    pub(crate) fn payload_bytes(&self) -> usize {
+        self.key.data.len() + self.value.data.len() + self.headers.as_ref().map_or(0, HeadersColumn::data_len)
+    }
+
+    /// The largest of the numbers that must stay below 2^31: rows, bytes of a column, headers.
+    pub(crate) fn largest(&self) -> usize {
+        let headers = self.headers.as_ref().map_or(0, |headers| headers.largest());
+        self.rows()
+            .max(self.key.data.len())
+            .max(self.value.data.len())
+            .max(headers)
+    }
+
+    /// Makes room for `rows` rows whose keys and values have `bytes` bytes at most, and `slack` beyond them.
+    pub(crate) fn reserve(&mut self, pools: &Pools, rows: usize, bytes: usize, slack: usize) {
+        let (row_hint, value_hint, _) = self.hint;
+        reserve(&pools.long, &mut self.offsets, rows, row_hint);
+        reserve(&pools.long, &mut self.timestamps, rows, row_hint);
+        reserve(&pools.int, &mut self.value.offsets, rows + 1, row_hint + 1);
+        reserve(&pools.byte, &mut self.value.data, bytes + slack, value_hint + slack);
+        if self.value.offsets.is_empty() {
+            self.value.offsets.push(0);
+        }
+        if self.has_keys() {
+            self.reserve_keys(pools, rows, bytes, slack);
+        }
+    }
+
+    /// The same for keys, which are materialised with the first that is not null.
+    pub(crate) fn reserve_keys(&mut self, pools: &Pools, rows: usize, bytes: usize, slack: usize) {
+        let (row_hint, _, key_hint) = self.hint;
+        reserve(&pools.int, &mut self.key.offsets, rows + 1, row_hint + 1);
+        reserve(&pools.byte, &mut self.key.data, bytes + slack, key_hint + slack);
+    }
+
+    /// Materialises the null keys of the first `rows` rows.
+    pub(crate) fn begin_keys(&mut self, rows: usize) {
+        self.key.offsets.resize(rows + 1, 0);
+        self.key.nulls.extend(0..u32::try_from(rows).unwrap_or(u32::MAX));
+    }
+
+    pub(crate) fn truncate(&mut self, rows: usize) {
+        self.offsets.truncate(rows);
+        self.timestamps.truncate(rows);
+        truncate_rows(&mut self.timestamp_nulls, rows);
+        self.value.truncate(rows);
+        self.key.truncate(rows);
+        if let Some(headers) = &mut self.headers {
+            headers.truncate(rows);
+        }
+    }
+
+    /// Offset and timestamp arrays, key array (`None`: all null) and value array, leaving the columns empty.
+    pub(crate) fn take(&mut self, pools: &Pools) -> Taken {
+        let rows = self.rows();
+        self.hint = (rows, self.value.data.len(), self.key.data.len());
+        let timestamp_nulls = null_buffer(&self.timestamp_nulls, rows);
+        self.timestamp_nulls.clear();
+        let timestamps = ScalarBuffer::from(into_buffer(&pools.long, &mut self.timestamps));
+        Taken {
+            rows,
+            key: self
+                .has_keys()
+                .then(|| crate::decode::binary_array(self.key.take(pools))),
+            value: crate::decode::binary_array(self.value.take(pools)),
+            offsets: ScalarBuffer::from(into_buffer(&pools.long, &mut self.offsets)),
+            timestamps: TimestampMicrosecondArray::new(timestamps, timestamp_nulls),
+        }
+    }
+}
+
+/// What [`Columns::take`] gives.
+pub(crate) struct Taken {
+    pub(crate) rows: usize,
+    pub(crate) key: Option<BinaryArray>,
+    pub(crate) value: BinaryArray,
+    pub(crate) offsets: ScalarBuffer<i64>,
+    pub(crate) timestamps: TimestampMicrosecondArray,
+}

@@ -1,0 +1,550 @@
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int32Type, Int64Type, TimestampMicrosecondType};
+use arrow_array::{Array, StructArray};
+use bytes::Bytes;
+use fletchlog_records::batch::set_max_timestamp;
+use fletchlog_records::{BatchBuilder, BatchParams, Compression, Header, RecordBatch as KafkaBatch, TimestampType};
+use proptest::prelude::*;
+
+use super::*;
+
+#[derive(Debug, Clone, PartialEq)]
+struct Row {
+    key: Option<Vec<u8>>,
+    value: Option<Vec<u8>>,
+    topic: String,
+    partition: i32,
+    offset: i64,
+    /// Microseconds.
+    timestamp: Option<i64>,
+    timestamp_type: i32,
+    headers: Option<Vec<(String, Option<Vec<u8>>)>>,
+}
+
+/// The rows of an exported batch, after a complete validation of its arrays.
+fn rows_of(batch: &RecordBatch) -> Vec<Row> {
+    for column in batch.columns() {
+        column.to_data().validate_full().unwrap();
+    }
+    let binary = |column: &ArrayRef, i: usize| {
+        let column = column.as_binary::<i32>();
+        column.is_valid(i).then(|| column.value(i).to_vec())
+    };
+    let headers = |i: usize| {
+        let list = batch.column_by_name("headers")?.as_list::<i32>();
+        let entries: StructArray = list.is_valid(i).then(|| list.value(i).as_struct().clone())?;
+        let keys = entries.column(0).as_string::<i32>();
+        Some(
+            (0..entries.len())
+                .map(|h| (keys.value(h).to_owned(), binary(entries.column(1), h)))
+                .collect(),
+        )
+    };
+    let timestamps = batch.column(5).as_primitive::<TimestampMicrosecondType>();
+    (0..batch.num_rows())
+        .map(|i| Row {
+            key: binary(batch.column(0), i),
+            value: binary(batch.column(1), i),
+            topic: batch.column(2).as_string::<i32>().value(i).to_owned(),
+            partition: batch.column(3).as_primitive::<Int32Type>().value(i),
+            offset: batch.column(4).as_primitive::<Int64Type>().value(i),
+            timestamp: timestamps.is_valid(i).then(|| timestamps.value(i)),
+            timestamp_type: batch.column(6).as_primitive::<Int32Type>().value(i),
+            headers: headers(i),
+        })
+        .collect()
+}
+
+/// What the plain decoder of the records crate makes of a slice.
+fn plainly(tp: &TopicPartition, slice: &RecordsSlice, include_headers: bool) -> Vec<Row> {
+    let mut cursor = RecordCursor::new();
+    let mut rows = Vec::new();
+    while let Ok(Some(record)) = cursor.next(slice) {
+        let headers: Vec<_> = record
+            .headers()
+            .map(|h| (h.key.to_owned(), h.value.map(<[u8]>::to_vec)))
+            .collect();
+        rows.push(Row {
+            key: record.key.map(<[u8]>::to_vec),
+            value: record.value.map(<[u8]>::to_vec),
+            topic: tp.topic.to_string(),
+            partition: tp.partition,
+            offset: record.offset,
+            timestamp: record.timestamp.checked_mul(1000),
+            timestamp_type: i32::from(slice.timestamp_type as i8),
+            headers: (include_headers && !headers.is_empty()).then_some(headers),
+        });
+    }
+    rows
+}
+
+fn tp(topic: &str, partition: i32) -> TopicPartition {
+    TopicPartition::new(topic, partition)
+}
+
+fn slice_of(bytes: &Bytes) -> RecordsSlice {
+    KafkaBatch::parse(bytes).unwrap().unwrap().records(1 << 28).unwrap()
+}
+
+/// `count` records `0`, `1`, ... from `base_offset` on, one per millisecond.
+fn sample(base_offset: i64, count: usize) -> RecordsSlice {
+    let mut builder = BatchBuilder::with_capacity(0);
+    for i in 0..count {
+        builder.append(i64::try_from(i).unwrap(), None, Some(i.to_string().as_bytes()), &[]);
+    }
+    slice_of(&builder.build(&BatchParams {
+        base_offset,
+        ..BatchParams::default()
+    }))
+}
+
+fn append_all(builder: &mut RowsBuilder, tp: &TopicPartition, slice: &RecordsSlice) -> usize {
+    let mut cursor = RecordCursor::new();
+    builder
+        .append_records(tp, slice, &mut cursor, usize::MAX, i64::MIN, i64::MAX)
+        .unwrap()
+}
+
+fn span(slice: &RecordsSlice, cursor: &mut RecordCursor, max: usize) -> RecordSpan {
+    let start = cursor.position();
+    let (count, first_offset, last_offset) = cursor.walk(slice, max).unwrap().unwrap();
+    RecordSpan {
+        slice: slice.clone(),
+        start,
+        end: cursor.position(),
+        count,
+        first_offset,
+        last_offset,
+    }
+}
+
+#[test]
+fn the_schema_is_that_of_sparks_kafka_source() {
+    let text: Vec<String> = kafka_schema(true)
+        .fields()
+        .iter()
+        .map(|f| format!("{} {} {}", f.name(), f.data_type(), f.is_nullable()))
+        .collect();
+    assert_eq!(
+        text,
+        [
+            "key Binary true",
+            "value Binary true",
+            "topic Utf8 true",
+            "partition Int32 true",
+            "offset Int64 true",
+            "timestamp Timestamp(µs, \"UTC\") true",
+            "timestampType Int32 true",
+            "headers List(Struct(\"key\": Utf8, \"value\": Binary), field: 'element') true",
+        ]
+    );
+    assert_eq!(kafka_schema(false).fields().len(), 7);
+    let mut builder = RowsBuilder::new(true);
+    let empty = builder.finish();
+    assert_eq!((empty.num_rows(), empty.schema()), (0, kafka_schema(true)));
+    append_all(&mut builder, &tp("t", 0), &sample(0, 3));
+    assert_eq!(builder.finish().schema(), kafka_schema(true));
+}
+
+#[test]
+fn times_are_microseconds_with_none_as_minus_one_and_overflow_as_null() {
+    let mut builder = BatchBuilder::with_capacity(0);
+    for timestamp in [-1, 0, i64::MAX / 1000, i64::MAX / 1000 + 1, i64::MIN, 5] {
+        builder.append(timestamp, None, Some(b"v"), &[]);
+    }
+    let mut bytes = builder.build(&BatchParams::default()).to_vec();
+    let mut rows = RowsBuilder::new(false);
+    append_all(&mut rows, &tp("t", 0), &slice_of(&Bytes::copy_from_slice(&bytes)));
+    let times: Vec<_> = rows_of(&rows.finish())
+        .iter()
+        .map(|r| (r.timestamp, r.timestamp_type))
+        .collect();
+    let largest = i64::MAX / 1000 * 1000;
+    assert_eq!(
+        times,
+        [
+            (Some(-1000), 0),
+            (Some(0), 0),
+            (Some(largest), 0),
+            (None, 0),
+            (None, 0),
+            (Some(5000), 0)
+        ]
+    );
+    set_max_timestamp(&mut bytes, TimestampType::LogAppendTime, 77);
+    append_all(&mut rows, &tp("t", 0), &slice_of(&Bytes::from(bytes)));
+    assert!(
+        rows_of(&rows.finish())
+            .iter()
+            .all(|r| (r.timestamp, r.timestamp_type) == (Some(77_000), 1))
+    );
+}
+
+#[test]
+fn rows_of_v0_entries_say_that_they_have_no_timestamp() {
+    let mut slice = sample(0, 1);
+    (slice.timestamp_type, slice.base_timestamp) = (TimestampType::NoTimestampType, -1);
+    let mut rows = RowsBuilder::new(false);
+    append_all(&mut rows, &tp("t", 0), &slice);
+    let row = &rows_of(&rows.finish())[0];
+    assert_eq!((row.timestamp, row.timestamp_type), (Some(-1000), -1));
+}
+
+#[test]
+fn several_topics_partitions_and_types_share_a_batch_in_the_order_they_came() {
+    let mut builder = RowsBuilder::new(false);
+    let mut expected = Vec::new();
+    let mut stamped = sample(0, 4);
+    (stamped.timestamp_type, stamped.max_timestamp) = (TimestampType::LogAppendTime, 9);
+    for (tp, slice) in [
+        (tp("a", 0), sample(0, 3)),
+        (tp("a", 0), sample(3, 2)),
+        (tp("a", 1), sample(0, 5)),
+        (tp("a-much-longer-name", 1), sample(7, 1)),
+        (tp("a", 0), stamped),
+    ] {
+        append_all(&mut builder, &tp, &slice);
+        expected.extend(plainly(&tp, &slice, false));
+    }
+    assert_eq!(builder.rows(), 15);
+    assert_eq!(rows_of(&builder.finish()), expected);
+    assert_eq!((builder.rows(), builder.payload_bytes()), (0, 0));
+}
+
+#[test]
+fn batches_of_any_size_follow_each_other() {
+    let mut builder = RowsBuilder::new(false);
+    for count in [1, 1024, 1025, 3, 5000, 1] {
+        let mut expected = Vec::new();
+        for tp in [tp("t", 0), tp("t", 1)] {
+            let slice = sample(0, count);
+            append_all(&mut builder, &tp, &slice);
+            expected.extend(plainly(&tp, &slice, false));
+        }
+        assert_eq!(rows_of(&builder.finish()), expected, "{count}");
+    }
+}
+
+#[test]
+fn a_key_after_rows_without_keys_leaves_those_null() {
+    let mut records = BatchBuilder::with_capacity(0);
+    records.append(0, None, Some(b"a"), &[]);
+    records.append(0, Some(b"k"), None, &[]);
+    records.append(0, None, Some(b""), &[]);
+    records.append(
+        0,
+        Some(b""),
+        Some(b"a value that is longer than two pieces of the copy loop"),
+        &[],
+    );
+    let mixed = slice_of(&records.build(&BatchParams::default()));
+    let mut builder = RowsBuilder::new(false);
+    let keyless = sample(0, 2000);
+    append_all(&mut builder, &tp("t", 0), &keyless);
+    append_all(&mut builder, &tp("t", 0), &mixed);
+    append_all(&mut builder, &tp("t", 0), &keyless);
+    let expected: Vec<Row> = [&keyless, &mixed, &keyless]
+        .into_iter()
+        .flat_map(|slice| plainly(&tp("t", 0), slice, false))
+        .collect();
+    assert_eq!(rows_of(&builder.finish()), expected);
+    // The next batch has no key again.
+    append_all(&mut builder, &tp("t", 0), &keyless);
+    assert_eq!(rows_of(&builder.finish()), plainly(&tp("t", 0), &keyless, false));
+}
+
+#[test]
+fn headers_are_lists_where_there_are_any_and_null_elsewhere() {
+    let mut records = BatchBuilder::with_capacity(0);
+    records.append(0, None, None, &[]);
+    let two = [
+        Header {
+            key: "h",
+            value: Some(b"x"),
+        },
+        Header { key: "h", value: None },
+    ];
+    records.append(0, None, None, &two);
+    records.append(0, None, None, &[]);
+    records.append(
+        0,
+        None,
+        None,
+        &[Header {
+            key: "ä",
+            value: Some(b""),
+        }],
+    );
+    let slice = slice_of(&records.build(&BatchParams::default()));
+    let mut builder = RowsBuilder::new(true);
+    append_all(&mut builder, &tp("t", 0), &slice);
+    append_all(&mut builder, &tp("t", 0), &slice);
+    assert_eq!(builder.payload_bytes(), 2 * 5);
+    let expected = plainly(&tp("t", 0), &slice, true);
+    assert_eq!(expected.iter().filter(|row| row.headers.is_some()).count(), 2);
+    assert_eq!(rows_of(&builder.finish()), [&expected[..], &expected[..]].concat());
+    let mut without = RowsBuilder::new(false);
+    append_all(&mut without, &tp("t", 0), &slice);
+    assert_eq!(without.finish().num_columns(), 7);
+}
+
+#[test]
+fn a_scan_takes_the_offsets_asked_for_and_continues_where_it_stopped() {
+    let slice = sample(100, 50);
+    let mut builder = RowsBuilder::new(false);
+    let mut cursor = RecordCursor::new();
+    let mut take = |max, from, to| {
+        builder
+            .append_records(&tp("t", 0), &slice, &mut cursor, max, from, to)
+            .unwrap()
+    };
+    assert_eq!(take(0, 0, i64::MAX), 0);
+    assert_eq!(take(3, 110, 140), 3);
+    assert_eq!(take(usize::MAX, 0, 140), 27);
+    assert_eq!(take(usize::MAX, 0, 140), 0);
+    assert_eq!(take(usize::MAX, 145, i64::MAX), 5);
+    assert_eq!(take(usize::MAX, 0, i64::MAX), 0);
+    assert_eq!(cursor.returned(), 50);
+    let offsets: Vec<i64> = rows_of(&builder.finish()).iter().map(|r| r.offset).collect();
+    assert_eq!(offsets, (110..140).chain(145..150).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_malformed_record_ends_a_scan_before_it_and_is_then_the_error() {
+    let mut slice = sample(0, 20);
+    let mut at_ten = RecordCursor::new();
+    at_ten.walk(&slice, 10).unwrap();
+    let mut payload = slice.payload.to_vec();
+    payload[at_ten.position() + 5] = 0x7f;
+    slice.payload = Bytes::from(payload);
+    let mut builder = RowsBuilder::new(false);
+    let mut cursor = RecordCursor::new();
+    let mut take = || builder.append_records(&tp("t", 0), &slice, &mut cursor, usize::MAX, 0, i64::MAX);
+    assert_eq!(take(), Ok(10));
+    let error = take().unwrap_err();
+    assert_eq!(take().unwrap_err(), error);
+    assert_eq!((cursor.returned(), cursor.position()), (10, at_ten.position()));
+    assert_eq!(builder.finish().num_rows(), 10);
+}
+
+#[test]
+fn bytes_after_the_last_record_withhold_it() {
+    let mut slice = sample(0, 5);
+    slice.count = 4;
+    let mut builder = RowsBuilder::new(false);
+    let mut cursor = RecordCursor::new();
+    assert_eq!(
+        builder.append_records(&tp("t", 0), &slice, &mut cursor, 9, 0, i64::MAX),
+        Ok(3)
+    );
+    assert!(
+        builder
+            .append_records(&tp("t", 0), &slice, &mut cursor, 9, 0, i64::MAX)
+            .is_err()
+    );
+}
+
+#[test]
+fn spans_give_their_rows_wherever_they_were_cut() {
+    let slice = sample(40, 1000);
+    let mut builder = RowsBuilder::new(false);
+    let mut cursor = RecordCursor::new();
+    for max in [1, 499, 500, 7] {
+        let span = span(&slice, &mut cursor, max);
+        builder.append_span(&tp("t", 3), &span).unwrap();
+        if cursor.returned() == slice.count {
+            break;
+        }
+    }
+    assert_eq!(rows_of(&builder.finish()), plainly(&tp("t", 3), &slice, false));
+}
+
+#[test]
+fn a_span_that_lies_is_refused_and_leaves_nothing_behind() {
+    let mut records = BatchBuilder::with_capacity(0);
+    for i in 0u8..100 {
+        let headers = [Header {
+            key: "h",
+            value: (i % 2 == 0).then_some(b"x"),
+        }; 3];
+        let key = (i % 3 == 0).then_some(&b"key"[..]);
+        records.append(
+            i64::MAX - i64::from(i),
+            key,
+            (i % 5 > 0).then_some(b"v"),
+            &headers[..usize::from(i % 4)],
+        );
+    }
+    let slice = slice_of(&records.build(&BatchParams::default()));
+    let whole = span(&slice, &mut RecordCursor::new(), usize::MAX);
+    let mut cursor = RecordCursor::new();
+    let part = span(&slice, &mut cursor, 60);
+    let lies = [
+        RecordSpan {
+            count: 61,
+            ..part.clone()
+        },
+        RecordSpan {
+            count: 59,
+            ..part.clone()
+        },
+        RecordSpan {
+            end: part.end - 1,
+            ..part.clone()
+        },
+        RecordSpan {
+            end: part.end + 1,
+            ..part.clone()
+        },
+        RecordSpan {
+            start: 1,
+            ..part.clone()
+        },
+        RecordSpan {
+            count: 101,
+            ..whole.clone()
+        },
+        RecordSpan {
+            count: usize::MAX,
+            ..whole.clone()
+        },
+        RecordSpan {
+            end: usize::MAX,
+            count: 101,
+            ..whole.clone()
+        },
+        RecordSpan {
+            start: usize::MAX,
+            ..whole.clone()
+        },
+    ];
+    let mut builder = RowsBuilder::new(true);
+    builder.append_span(&tp("t", 0), &whole).unwrap();
+    for lie in lies {
+        assert!(builder.append_span(&tp("u", 1), &lie).is_err(), "{lie:?}");
+        assert_eq!(builder.rows(), 100);
+    }
+    builder.append_span(&tp("t", 0), &part).unwrap();
+    let rows = rows_of(&builder.finish());
+    let expected = plainly(&tp("t", 0), &slice, true);
+    assert_eq!(rows, [&expected[..], &expected[..60]].concat());
+}
+
+#[test]
+fn a_batch_that_is_still_read_is_not_written_over() {
+    let mut builder = RowsBuilder::new(false);
+    let (first, second) = (sample(0, 30_000), sample(500_000, 30_000));
+    append_all(&mut builder, &tp("t", 0), &first);
+    let held = builder.finish();
+    for _ in 0..3 {
+        append_all(&mut builder, &tp("t", 0), &second);
+        assert_eq!(rows_of(&builder.finish()), plainly(&tp("t", 0), &second, false));
+    }
+    assert_eq!(rows_of(&held), plainly(&tp("t", 0), &first, false));
+}
+
+#[test]
+fn memory_of_a_dropped_batch_is_used_again() {
+    let mut builder = RowsBuilder::new(false);
+    let slice = sample(0, 1000);
+    let mut export = || {
+        (0..60).for_each(|_| assert_eq!(append_all(&mut builder, &tp("t", 0), &slice), 1000));
+        let batch = builder.finish();
+        (batch.column(1).as_binary::<i32>().value_data().as_ptr(), batch)
+    };
+    // The first batch finds out how much room is needed.
+    drop(export());
+    let (memory, batch) = export();
+    let (other, second) = export();
+    assert_ne!(other, memory, "still read");
+    drop((batch, second));
+    let again = export().0;
+    assert!(again == memory || again == other);
+}
+
+type Fields = (i64, Option<Vec<u8>>, Option<Vec<u8>>, Vec<(String, Option<Vec<u8>>)>);
+
+fn fields() -> impl Strategy<Value = Fields> {
+    let bytes = || proptest::option::of(proptest::collection::vec(any::<u8>(), 0..80));
+    let time = prop_oneof![0i64..100, 0i64..100_000, Just(-1), any::<i64>()];
+    let headers = prop_oneof![
+        4 => Just(Vec::new()),
+        1 => proptest::collection::vec((".{0,4}", proptest::option::of(proptest::collection::vec(any::<u8>(), 0..9))), 1..3),
+    ];
+    (time, bytes(), bytes(), headers)
+}
+
+fn encode(rows: &[Fields], base_offset: i64, compression: Compression) -> Bytes {
+    let mut builder = BatchBuilder::with_capacity(0);
+    for (timestamp, key, value, headers) in rows {
+        let headers: Vec<Header<'_>> = headers
+            .iter()
+            .map(|(key, value)| Header {
+                key,
+                value: value.as_deref(),
+            })
+            .collect();
+        builder.append(*timestamp, key.as_deref(), value.as_deref(), &headers);
+    }
+    builder.build(&BatchParams {
+        base_offset,
+        compression,
+        ..BatchParams::default()
+    })
+}
+
+proptest! {
+    #[test]
+    fn the_columns_are_what_the_plain_decoder_reads(
+        batches in proptest::collection::vec((proptest::collection::vec(fields(), 1..40), 0..2i32, 0u8..5), 1..6),
+        keys in any::<bool>(),
+        include_headers in any::<bool>(),
+        cut in 1usize..50,
+    ) {
+        let mut builder = RowsBuilder::new(include_headers);
+        let (mut expected, mut offset) = (Vec::new(), 0);
+        for (mut rows, partition, codec) in batches {
+            if !keys {
+                rows.iter_mut().for_each(|row| row.1 = None);
+            }
+            let slice = slice_of(&encode(&rows, offset, Compression::from_id(codec).unwrap()));
+            let tp = tp("topic", partition);
+            offset += i64::try_from(rows.len()).unwrap();
+            let mut cursor = RecordCursor::new();
+            if partition == 0 {
+                while cursor.returned() < slice.count {
+                    builder.append_records(&tp, &slice, &mut cursor, cut, 0, i64::MAX).unwrap();
+                }
+            } else {
+                while cursor.returned() < slice.count {
+                    builder.append_span(&tp, &span(&slice, &mut cursor, cut)).unwrap();
+                }
+            }
+            expected.extend(plainly(&tp, &slice, include_headers));
+        }
+        prop_assert_eq!(builder.rows(), expected.len());
+        prop_assert_eq!(rows_of(&builder.finish()), expected);
+    }
+
+    #[test]
+    fn damaged_records_give_the_rows_before_them(
+        rows in proptest::collection::vec(fields(), 1..30),
+        damage in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..6),
+        count in 0i32..60,
+    ) {
+        let mut slice = slice_of(&encode(&rows, 0, Compression::None));
+        let mut payload = slice.payload.to_vec();
+        for (at, byte) in damage {
+            let at = at.index(payload.len());
+            payload[at] = byte;
+        }
+        (slice.payload, slice.count) = (Bytes::from(payload), count);
+        let expected = plainly(&tp("t", 0), &slice, true);
+        let mut builder = RowsBuilder::new(true);
+        let mut cursor = RecordCursor::new();
+        let appended =
+            builder.append_records(&tp("t", 0), &slice, &mut cursor, usize::MAX, i64::MIN, i64::MAX).unwrap_or(0);
+        prop_assert_eq!(appended, expected.len());
+        prop_assert_eq!(rows_of(&builder.finish()), expected);
+    }
+}

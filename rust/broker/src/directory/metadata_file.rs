@@ -1,0 +1,226 @@
+//! `fletchlog.metadata`: what Kafka keeps in its metadata log, as one JSON file that a Kafka broker ignores.
+//!
+//! ```json
+//! {"version": 1, "cluster.id": "22 characters", "nodes": 3, "next.producer.id": 2000, "topics.created": 1,
+//!  "topics": [{"name": "orders", "id": "22 characters", "partitions": 6, "first.leader": 0, "config": {"retention.ms": "-1"}}],
+//!  "deleting": ["ids of topics whose directories are being removed"]}
+//! ```
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use fletchlog_log::checkpoint::{decode_uuid, encode_uuid};
+use fletchlog_log::fs::Fs;
+use serde_json::{Map, Value, json};
+
+use crate::{BrokerError, uuid};
+
+/// Name of the file, in the broker's directory.
+pub(crate) const METADATA_FILE: &str = "fletchlog.metadata";
+
+/// One topic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TopicRecord {
+    /// 16-byte id, also in each `partition.metadata`.
+    pub(crate) id: [u8; 16],
+    /// Number of partitions.
+    pub(crate) partitions: i32,
+    /// Partition p leads on node 1 + (first_leader + p) mod nodes.
+    pub(crate) first_leader: u32,
+    /// What the user set.
+    pub(crate) config: BTreeMap<String, String>,
+}
+
+/// The whole file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ClusterMetadata {
+    /// Cluster id, as in meta.properties.
+    pub(crate) cluster_id: String,
+    /// Number of nodes.
+    pub(crate) nodes: u32,
+    /// First producer id that no block holds yet.
+    pub(crate) next_producer_id: i64,
+    /// Topics ever created (internal ones not counted): spreads leaders.
+    pub(crate) topics_created: u64,
+    /// Topics by name.
+    pub(crate) topics: BTreeMap<String, TopicRecord>,
+    /// Topics deleted whose directories may still be there.
+    pub(crate) deleting: Vec<[u8; 16]>,
+}
+
+impl ClusterMetadata {
+    /// A new cluster.
+    pub(crate) fn new(nodes: u32) -> Self {
+        Self {
+            cluster_id: encode_uuid(&uuid::random()),
+            nodes,
+            next_producer_id: 0,
+            topics_created: 0,
+            topics: BTreeMap::new(),
+            deleting: Vec::new(),
+        }
+    }
+
+    /// The file's text.
+    pub(crate) fn to_json(&self) -> String {
+        let topics: Vec<Value> = self
+            .topics
+            .iter()
+            .map(|(name, t)| {
+                json!({"name": name, "id": encode_uuid(&t.id), "partitions": t.partitions, "first.leader": t.first_leader,
+                       "config": t.config})
+            })
+            .collect();
+        let deleting: Vec<String> = self.deleting.iter().map(encode_uuid).collect();
+        let value = json!({"version": 1, "cluster.id": self.cluster_id, "nodes": self.nodes,
+            "next.producer.id": self.next_producer_id, "topics.created": self.topics_created,
+            "topics": topics, "deleting": deleting});
+        format!("{value:#}\n")
+    }
+
+    /// Reads the file's text; the error says what is wrong.
+    pub(crate) fn from_json(text: &[u8]) -> Result<Self, String> {
+        let value: Value = serde_json::from_slice(text).map_err(|e| format!("is not JSON: {e}"))?;
+        let top = value.as_object().ok_or("is not a JSON object")?;
+        match number(top, "version")? {
+            1 => {}
+            other => {
+                return Err(format!(
+                    "has version {other}; this fletchlog reads version 1, use a newer one"
+                ));
+            }
+        }
+        let nodes = u32::try_from(number(top, "nodes")?)
+            .ok()
+            .filter(|&n| n > 0)
+            .ok_or("has no valid `nodes`")?;
+        let mut metadata = Self {
+            cluster_id: string(top, "cluster.id")?.to_owned(),
+            nodes,
+            next_producer_id: number(top, "next.producer.id")?,
+            topics_created: u64::try_from(number(top, "topics.created")?)
+                .map_err(|_| "has a negative `topics.created`")?,
+            topics: BTreeMap::new(),
+            deleting: Vec::new(),
+        };
+        for topic in list(top, "topics")? {
+            let topic = topic.as_object().ok_or("has a topic that is not an object")?;
+            let name = string(topic, "name")?;
+            crate::topics::validate_name(name).map_err(|reason| format!("names a topic `{name}`: {reason}"))?;
+            let config = topic
+                .get("config")
+                .and_then(Value::as_object)
+                .ok_or_else(|| format!("has no `config` for topic {name}"))?
+                .iter()
+                .map(|(k, v)| {
+                    Ok((
+                        k.clone(),
+                        v.as_str()
+                            .ok_or_else(|| format!("has a non-text `{k}` for topic {name}"))?
+                            .to_owned(),
+                    ))
+                })
+                .collect::<Result<_, String>>()?;
+            let record = TopicRecord {
+                id: decode_uuid(string(topic, "id")?).ok_or_else(|| format!("has no valid id for topic {name}"))?,
+                partitions: i32::try_from(number(topic, "partitions")?)
+                    .ok()
+                    .filter(|&p| p > 0)
+                    .ok_or_else(|| format!("has no valid partition count for topic {name}"))?,
+                first_leader: u32::try_from(number(topic, "first.leader")?)
+                    .map_err(|_| format!("has no valid `first.leader` for topic {name}"))?,
+                config,
+            };
+            metadata.topics.insert(name.to_owned(), record);
+        }
+        for id in list(top, "deleting")? {
+            let id = id
+                .as_str()
+                .and_then(decode_uuid)
+                .ok_or("has an invalid id in `deleting`")?;
+            metadata.deleting.push(id);
+        }
+        Ok(metadata)
+    }
+
+    /// Reads `dir/fletchlog.metadata`.
+    pub(crate) fn load(fs: &dyn Fs, dir: &Path) -> Result<(Self, Vec<u8>), BrokerError> {
+        let path = dir.join(METADATA_FILE);
+        let bytes = fs
+            .read(&path)
+            .map_err(|e| BrokerError::directory(fs, &path, format!("cannot be read: {e}")))?;
+        let metadata = Self::from_json(&bytes).map_err(|reason| BrokerError::directory(fs, &path, reason))?;
+        Ok((metadata, bytes))
+    }
+
+    /// Replaces `dir/fletchlog.metadata` atomically.
+    pub(crate) fn store(&self, fs: &dyn Fs, dir: &Path) -> Result<(), BrokerError> {
+        let path = dir.join(METADATA_FILE);
+        fs.replace(&path, self.to_json().as_bytes())
+            .map_err(|e| BrokerError::directory(fs, &path, format!("cannot be written: {e}")))
+    }
+}
+
+fn number(object: &Map<String, Value>, name: &str) -> Result<i64, String> {
+    object
+        .get(name)
+        .and_then(Value::as_i64)
+        .ok_or_else(|| format!("has no valid `{name}`"))
+}
+
+fn string<'a>(object: &'a Map<String, Value>, name: &str) -> Result<&'a str, String> {
+    object
+        .get(name)
+        .and_then(Value::as_str)
+        .ok_or_else(|| format!("has no valid `{name}`"))
+}
+
+fn list<'a>(object: &'a Map<String, Value>, name: &str) -> Result<&'a Vec<Value>, String> {
+    object
+        .get(name)
+        .and_then(Value::as_array)
+        .ok_or_else(|| format!("has no valid `{name}`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_written_is_read_back() {
+        let mut metadata = ClusterMetadata::new(3);
+        metadata.next_producer_id = 5000;
+        metadata.topics_created = 7;
+        metadata.deleting.push([9; 16]);
+        let config = BTreeMap::from([("retention.ms".to_owned(), "-1".to_owned())]);
+        metadata.topics.insert(
+            "t".to_owned(),
+            TopicRecord {
+                id: [1; 16],
+                partitions: 6,
+                first_leader: 2,
+                config,
+            },
+        );
+        assert_eq!(ClusterMetadata::from_json(metadata.to_json().as_bytes()), Ok(metadata));
+    }
+
+    #[test]
+    fn a_file_of_another_version_or_shape_is_refused_with_the_reason() {
+        let good = ClusterMetadata::new(1).to_json();
+        for (bad, reason) in [
+            ("", "not JSON"),
+            ("[]", "not a JSON object"),
+            ("{}", "`version`"),
+            (&good.replace("\"version\": 1", "\"version\": 2"), "version 2"),
+            (&good.replace("\"nodes\": 1", "\"nodes\": 0"), "`nodes`"),
+            (
+                &good.replace("\"topics\": []", "\"topics\": [{\"name\": \"a b\"}]"),
+                "a b",
+            ),
+        ] {
+            let error = ClusterMetadata::from_json(bad.as_bytes()).unwrap_err();
+            assert!(error.contains(reason), "{error}");
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! The broker's directory: what it is, who may write it, and which log directories it holds.
+//!
+//! ```text
+//! data/                      nodes = 1: this is a Kafka log.dir          data/            nodes > 1
+//!   fletchlog.metadata       topics, ids, configs (ours)                   fletchlog.metadata, .lock
+//!   .lock                    one writer                                    node-1/        a Kafka log.dir each
+//!   meta.properties          node.id, cluster.id, directory.id             node-2/
+//!   .kafka_cleanshutdown     only after a clean stop
+//!   recovery-point-offset-checkpoint, log-start-offset-checkpoint, replication-offset-checkpoint
+//!   <topic>-<partition>/     one log each
+//!   <topic>-<p>.<hex>-delete a log being removed;  ...-stray: one that belongs to no topic
+//! ```
+
+mod log_dir;
+mod metadata_file;
+mod names;
+mod open;
+
+pub(crate) use log_dir::{LogOffsets, write_topic_id};
+pub(crate) use metadata_file::{ClusterMetadata, TopicRecord};
+pub(crate) use names::{deleted_dir_name, partition_dir_name};
+pub(crate) use open::{Directory, leader_index};

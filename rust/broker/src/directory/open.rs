@@ -1,0 +1,397 @@
+//! Opening a directory: what is it, may we write it, which topics does it hold.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use fletchlog_log::checkpoint;
+use fletchlog_log::file_name::{CLEANER_CHECKPOINT, META_PROPERTIES};
+use fletchlog_log::fs::{DirLock, Fs, LockError};
+
+use super::log_dir::LogDir;
+use super::metadata_file::{ClusterMetadata, METADATA_FILE, TopicRecord};
+use super::names::{self, DirName};
+use crate::BrokerError;
+use crate::sync::lock;
+
+/// Whose directory it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Has our metadata file.
+    Ours,
+    /// A Kafka broker's log.dir, without a file of ours.
+    Kafka,
+}
+
+/// First producer id handed out in an adopted log.dir: far above what a broker's blocks of 1000 reach, because the next
+/// block of the cluster that wrote it is not known here.
+const FIRST_ADOPTED_PRODUCER_ID: i64 = 1_000_000_000_000;
+
+/// An open directory.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    fs: Arc<dyn Fs>,
+    root: PathBuf,
+    kind: Kind,
+    read_only: bool,
+    log_dirs: Vec<LogDir>,
+    locks: Mutex<Vec<Box<dyn DirLock>>>,
+}
+
+enum Found {
+    Missing,
+    Empty,
+    Ours,
+    Kafka,
+}
+
+fn classify(fs: &dyn Fs, root: &Path) -> Result<Found, BrokerError> {
+    if !fs.exists(root) {
+        return Ok(Found::Missing);
+    }
+    let entries = fs
+        .read_dir(root)
+        .map_err(|e| BrokerError::directory(fs, root, format!("is not a directory that can be read: {e}")))?;
+    let has = |name: &str| entries.iter().any(|e| e.name == name);
+    if has(METADATA_FILE) {
+        return Ok(Found::Ours);
+    }
+    if has(META_PROPERTIES) {
+        return Ok(Found::Kafka);
+    }
+    let ignorable = |name: &str| name == ".lock" || name == "lost+found" || name.starts_with(METADATA_FILE);
+    if let Some(other) = entries.iter().find(|e| !ignorable(&e.name)) {
+        return Err(BrokerError::directory(
+            fs,
+            root,
+            format!(
+                "holds `{}` but neither {METADATA_FILE} nor {META_PROPERTIES}, so it is no broker's directory; give an empty or a new one",
+                other.name
+            ),
+        ));
+    }
+    Ok(Found::Empty)
+}
+
+impl Directory {
+    /// Opens the directory. With `read_only` nothing is written and no lock is taken.
+    pub(crate) fn open(
+        fs: Arc<dyn Fs>,
+        root: &Path,
+        nodes: Option<u32>,
+        read_only: bool,
+    ) -> Result<(Self, ClusterMetadata), BrokerError> {
+        if nodes == Some(0) {
+            return Err(BrokerError::directory(&*fs, root, "nodes must be at least 1"));
+        }
+        if read_only {
+            Self::open_read_only(fs, root, nodes)
+        } else {
+            Self::open_for_writing(fs, root, nodes)
+        }
+    }
+
+    fn open_read_only(
+        fs: Arc<dyn Fs>,
+        root: &Path,
+        nodes: Option<u32>,
+    ) -> Result<(Self, ClusterMetadata), BrokerError> {
+        let (kind, metadata) = match classify(&*fs, root)? {
+            Found::Missing => {
+                return Err(BrokerError::directory(
+                    &*fs,
+                    root,
+                    "does not exist; open it without read_only to create it",
+                ));
+            }
+            Found::Empty => {
+                return Err(BrokerError::directory(
+                    &*fs,
+                    root,
+                    "is empty, there is nothing to read; open it without read_only to begin a log in it",
+                ));
+            }
+            Found::Ours => (Kind::Ours, ClusterMetadata::load(&*fs, root)?.0),
+            Found::Kafka => (Kind::Kafka, derive_metadata(&*fs, root, true)?),
+        };
+        check_nodes(&*fs, root, nodes, metadata.nodes)?;
+        let log_dirs = node_paths(root, metadata.nodes)
+            .iter()
+            .map(|path| LogDir::open_for_reading(&*fs, path))
+            .collect::<Result<_, _>>()?;
+        let directory = Self {
+            fs,
+            root: root.to_path_buf(),
+            kind,
+            read_only: true,
+            log_dirs,
+            locks: Mutex::default(),
+        };
+        Ok((directory, metadata))
+    }
+
+    fn open_for_writing(
+        fs: Arc<dyn Fs>,
+        root: &Path,
+        nodes: Option<u32>,
+    ) -> Result<(Self, ClusterMetadata), BrokerError> {
+        if let Found::Missing = classify(&*fs, root)? {
+            fs.create_dir_all(root)
+                .map_err(|e| BrokerError::directory(&*fs, root, format!("cannot be created: {e}")))?;
+        }
+        refuse_part_of_a_cluster(&*fs, root)?;
+        let mut locks = vec![take_lock(&*fs, root)?];
+        // Classified again under the lock: another process may have been quicker.
+        let mut metadata = match classify(&*fs, root)? {
+            Found::Missing | Found::Empty => {
+                let metadata = ClusterMetadata::new(nodes.unwrap_or(1));
+                metadata.store(&*fs, root)?;
+                metadata
+            }
+            Found::Ours => ClusterMetadata::load(&*fs, root)?.0,
+            Found::Kafka => {
+                check_nodes(&*fs, root, nodes, 1)?;
+                let metadata = derive_metadata(&*fs, root, false)?;
+                metadata.store(&*fs, root)?;
+                metadata
+            }
+        };
+        check_nodes(&*fs, root, nodes, metadata.nodes)?;
+        let mut log_dirs = Vec::new();
+        for (path, node_id) in node_paths(root, metadata.nodes).iter().zip(1..) {
+            if path != root {
+                fs.create_dir_all(path)
+                    .map_err(|e| BrokerError::directory(&*fs, path, format!("cannot be created: {e}")))?;
+                locks.push(take_lock(&*fs, path)?);
+            }
+            log_dirs.push(LogDir::open_for_writing(&*fs, path, node_id, &metadata.cluster_id)?);
+        }
+        let directory = Self {
+            fs,
+            root: root.to_path_buf(),
+            kind: Kind::Ours,
+            read_only: false,
+            log_dirs,
+            locks: Mutex::new(locks),
+        };
+        directory.forget_deleted(&metadata);
+        directory.clear_leftovers(&metadata)?;
+        // Done; the file forgets them with its next change.
+        metadata.deleting.clear();
+        Ok((directory, metadata))
+    }
+
+    /// Drops what the checkpoints say of partitions that stand in no topic any more.
+    pub(crate) fn forget_deleted(&self, metadata: &ClusterMetadata) {
+        for dir in &self.log_dirs {
+            dir.retain(|tp| {
+                metadata
+                    .topics
+                    .get(&*tp.topic)
+                    .is_some_and(|t| tp.partition < t.partitions)
+            });
+        }
+    }
+
+    /// Removes what an interrupted deletion left, and sets logs aside that belong to no topic (Kafka: stray logs).
+    fn clear_leftovers(&self, metadata: &ClusterMetadata) -> Result<(), BrokerError> {
+        for (dir, node) in self.log_dirs.iter().zip(0u32..) {
+            for (name, parsed) in dir.list(&*self.fs)? {
+                let path = dir.path().join(&name);
+                let io =
+                    |e: std::io::Error| BrokerError::directory(&*self.fs, &path, format!("cannot be removed: {e}"));
+                match parsed {
+                    DirName::Other => {}
+                    DirName::Deleted => self.fs.remove_dir_all(&path).map_err(io)?,
+                    DirName::Partition(tp) => {
+                        let known = metadata.topics.get(&*tp.topic).is_some_and(|t| {
+                            tp.partition < t.partitions
+                                && leader_index(t.first_leader, tp.partition, metadata.nodes) == node
+                        });
+                        let deleting = || {
+                            let id = checkpoint::read_partition_metadata(&*self.fs, &path).ok().flatten();
+                            id.is_some_and(|id| metadata.deleting.contains(&id))
+                        };
+                        if !metadata.deleting.is_empty() && deleting() {
+                            self.fs.remove_dir_all(&path).map_err(io)?;
+                        } else if !known {
+                            log::warn!(
+                                "{} belongs to no topic; it is set aside as a stray log",
+                                self.fs.display(&path).display()
+                            );
+                            self.fs
+                                .rename(&path, &dir.path().join(names::stray_dir_name(&tp)))
+                                .map_err(io)?;
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The file system.
+    pub(crate) fn fs(&self) -> &Arc<dyn Fs> {
+        &self.fs
+    }
+
+    /// The directory.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Opened without the right to write.
+    pub(crate) fn read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// One log directory per node, node 1 first.
+    pub(crate) fn log_dirs(&self) -> &[LogDir] {
+        &self.log_dirs
+    }
+
+    /// The log directory of the node that leads partition `p` of a topic.
+    pub(crate) fn log_dir_of(&self, first_leader: u32, partition: i32) -> &LogDir {
+        let nodes = u32::try_from(self.log_dirs.len()).unwrap_or(1);
+        let index = leader_index(first_leader, partition, nodes) as usize;
+        // The remainder by the number of directories is an index into them.
+        &self.log_dirs[index]
+    }
+
+    /// Read-only: the metadata again if it has changed since `seen` (the bytes or the listing it was made from).
+    pub(crate) fn reload(&self, seen: &ClusterMetadata) -> Result<Option<ClusterMetadata>, BrokerError> {
+        // A writer may have adopted the directory since.
+        let metadata = if self.kind == Kind::Ours || self.fs.exists(&self.root.join(METADATA_FILE)) {
+            ClusterMetadata::load(&*self.fs, &self.root)?.0
+        } else {
+            derive_metadata(&*self.fs, &self.root, true)?
+        };
+        if metadata.topics == seen.topics {
+            return Ok(None);
+        }
+        for dir in &self.log_dirs {
+            dir.reload(&*self.fs)?;
+        }
+        Ok(Some(metadata))
+    }
+
+    /// Gives the locks back.
+    pub(crate) fn unlock(&self) {
+        lock(&self.locks).clear();
+    }
+}
+
+/// Index of the leader of partition `p`: the stripe of Kafka's `StripedReplicaPlacer` for one replica, from a start
+/// that is the number of the topic instead of a random node.
+pub(crate) fn leader_index(first_leader: u32, partition: i32, nodes: u32) -> u32 {
+    let p = u64::from(partition.unsigned_abs());
+    u32::try_from((u64::from(first_leader) + p) % u64::from(nodes.max(1))).unwrap_or(0)
+}
+
+fn node_paths(root: &Path, nodes: u32) -> Vec<PathBuf> {
+    if nodes == 1 {
+        vec![root.to_path_buf()]
+    } else {
+        (1..=nodes).map(|n| root.join(format!("node-{n}"))).collect()
+    }
+}
+
+fn check_nodes(fs: &dyn Fs, root: &Path, wanted: Option<u32>, found: u32) -> Result<(), BrokerError> {
+    match wanted {
+        Some(n) if n != found => Err(BrokerError::directory(
+            fs,
+            root,
+            format!("has {found} node(s), not {n}; leave nodes= out or give {found}"),
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn refuse_part_of_a_cluster(fs: &dyn Fs, root: &Path) -> Result<(), BrokerError> {
+    let is_node = root
+        .file_name()
+        .and_then(|n| n.to_str())
+        .is_some_and(|n| n.starts_with("node-"));
+    match root.parent() {
+        Some(parent) if is_node && fs.exists(&parent.join(METADATA_FILE)) => Err(BrokerError::directory(
+            fs,
+            root,
+            format!(
+                "is one node of the broker in {}; open that directory",
+                fs.display(parent).display()
+            ),
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn take_lock(fs: &dyn Fs, dir: &Path) -> Result<Box<dyn DirLock>, BrokerError> {
+    fs.lock_dir(dir).map_err(|e| match e {
+        LockError::Held { pid } => BrokerError::DirectoryLocked {
+            path: fs.display(dir),
+            pid,
+        },
+        LockError::Io(e) => BrokerError::directory(fs, dir, format!("its .lock file cannot be locked: {e}")),
+    })
+}
+
+/// What a Kafka broker's own log.dir tells: topics from the partition directories, ids from `partition.metadata`.
+/// Topic configurations are in the cluster's metadata log and not known here, so retention is off; logs that Kafka
+/// compacts (they stand in the cleaner's checkpoint) stay marked as compacted.
+fn derive_metadata(fs: &dyn Fs, root: &Path, read_only: bool) -> Result<ClusterMetadata, BrokerError> {
+    if !read_only && !checkpoint::has_clean_shutdown(fs, root) {
+        return Err(BrokerError::directory(
+            fs,
+            root,
+            "is the log.dir of a Kafka broker that did not stop cleanly; start and stop that broker once, or open it with read_only=True",
+        ));
+    }
+    let mut metadata = ClusterMetadata::new(1);
+    if let Some(id) = checkpoint::read_meta_properties(fs, root)?.and_then(|properties| properties.cluster_id) {
+        metadata.cluster_id = id;
+    }
+    metadata.next_producer_id = FIRST_ADOPTED_PRODUCER_ID;
+    let compacted = checkpoint::read_offset_checkpoint(fs, &root.join(CLEANER_CHECKPOINT))?;
+    let dir = LogDir::open_for_reading(fs, root)?;
+    let mut present: BTreeMap<String, Vec<i32>> = BTreeMap::new();
+    for (name, parsed) in dir.list(fs)? {
+        let DirName::Partition(tp) = parsed else { continue };
+        let id = checkpoint::read_partition_metadata(fs, &root.join(&name))?.unwrap_or_default();
+        let topic = metadata.topics.entry(tp.topic.to_string()).or_insert_with(|| {
+            let policy = if compacted.keys().any(|k| k.topic == tp.topic) {
+                "compact"
+            } else {
+                "delete"
+            };
+            let config = BTreeMap::from([
+                ("cleanup.policy".to_owned(), policy.to_owned()),
+                ("retention.ms".to_owned(), "-1".to_owned()),
+            ]);
+            TopicRecord {
+                id,
+                partitions: 0,
+                first_leader: 0,
+                config,
+            }
+        });
+        topic.partitions = topic.partitions.max(tp.partition.saturating_add(1));
+        present.entry(tp.topic.to_string()).or_default().push(tp.partition);
+    }
+    if !read_only {
+        for (name, topic) in &metadata.topics {
+            let have = present.get(name).map_or(0, Vec::len);
+            if i64::from(topic.partitions) != i64::try_from(have).unwrap_or(i64::MAX) {
+                return Err(BrokerError::directory(
+                    fs,
+                    root,
+                    format!(
+                        "holds {have} of the {} partitions of topic {name}: it is one broker's part of a larger cluster, which cannot be written alone; open it with read_only=True",
+                        topic.partitions
+                    ),
+                ));
+            }
+        }
+        metadata.topics_created = metadata.topics.len() as u64;
+    }
+    Ok(metadata)
+}

@@ -1,0 +1,95 @@
+//! Why the broker refused: few kinds, each with what, where and what to do.
+
+use std::path::{Path, PathBuf};
+
+use fletchlog_api::{ConfigError, ErrorCode};
+use fletchlog_log::LogError;
+use fletchlog_log::fs::Fs;
+use fletchlog_records::TopicPartition;
+
+/// Why the broker refused.
+#[derive(Debug, thiserror::Error)]
+pub enum BrokerError {
+    /// A code of Kafka's table (INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_OR_PARTITION, ...).
+    #[error("{message}")]
+    Kafka {
+        /// Code.
+        code: ErrorCode,
+        /// What, where, what to do.
+        message: String,
+    },
+    /// Bad property.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Another writer has the directory.
+    #[error("{path} is locked by another writer{}; open it with read_only=True to read beside it", pid.map_or(String::new(), |p| format!(" (process {p})")))]
+    DirectoryLocked {
+        /// Directory.
+        path: PathBuf,
+        /// Its process id if it can be told.
+        pid: Option<u32>,
+    },
+    /// Missing, foreign or inconsistent directory.
+    #[error("{path}: {reason}")]
+    Directory {
+        /// Directory.
+        path: PathBuf,
+        /// What is wrong and what to do.
+        reason: String,
+    },
+    /// Storage failed.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// Opened for reading only.
+    #[error("the broker is open for reading only; open it without read_only to {0}")]
+    ReadOnly(&'static str),
+    /// Closed.
+    #[error("the broker is closed")]
+    Closed,
+}
+
+impl BrokerError {
+    /// An error of Kafka's table.
+    pub(crate) fn kafka(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self::Kafka {
+            code,
+            message: message.into(),
+        }
+    }
+
+    /// Something is wrong with a directory or a file in it.
+    pub(crate) fn directory(fs: &dyn Fs, path: &Path, reason: impl Into<String>) -> Self {
+        Self::Directory {
+            path: fs.display(path),
+            reason: reason.into(),
+        }
+    }
+
+    /// UNKNOWN_TOPIC_OR_PARTITION.
+    pub(crate) fn unknown_partition(tp: &TopicPartition) -> Self {
+        Self::kafka(
+            ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+            format!("the broker has no partition {tp}; create_topic makes one, topics() lists what there is"),
+        )
+    }
+
+    /// UNKNOWN_TOPIC_OR_PARTITION.
+    pub(crate) fn unknown_topic(name: &str) -> Self {
+        Self::kafka(
+            ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+            format!("the broker has no topic `{name}`; create_topic makes one, topics() lists what there is"),
+        )
+    }
+
+    /// The code of Kafka's table that a client is answered.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Kafka { code, .. } => *code,
+            Self::Config(_) => ErrorCode::INVALID_CONFIG,
+            Self::Log(LogError::OffsetOutOfRange { .. }) => ErrorCode::OFFSET_OUT_OF_RANGE,
+            Self::ReadOnly(_) => ErrorCode::POLICY_VIOLATION,
+            Self::DirectoryLocked { .. } | Self::Directory { .. } | Self::Log(_) => ErrorCode::KAFKA_STORAGE_ERROR,
+            Self::Closed => ErrorCode::NETWORK_EXCEPTION,
+        }
+    }
+}

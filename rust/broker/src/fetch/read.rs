@@ -1,0 +1,204 @@
+//! The reading loop (spec 6.2-6.4). Kafka: `ReplicaManager#readFromLog`, `Partition#fetchRecords`.
+
+use bytes::Bytes;
+use fletchlog_api::{AbortedTransaction, ErrorCode, FetchPartition, FetchPartitionResponse, IsolationLevel};
+use fletchlog_log::FetchBound;
+use fletchlog_records::TopicPartition;
+
+use super::FetchParams;
+use crate::Broker;
+use crate::list_offsets::fetch_bound;
+
+/// What one pass over the partitions gave.
+#[derive(Debug)]
+pub(crate) struct ReadResult {
+    /// Readable partitions in order, then those that do not exist (spec 6.1).
+    pub(crate) responses: Vec<FetchPartitionResponse>,
+    /// Bytes in all.
+    pub(crate) bytes: i64,
+    /// Whether any partition has an error.
+    pub(crate) has_error: bool,
+    /// Where each readable partition stood, to tell later how much has been added.
+    pub(crate) positions: Vec<Position>,
+}
+
+/// A fetch position: which segment, how far into it.
+#[derive(Debug, Clone)]
+pub(crate) struct Position {
+    pub(crate) request: FetchPartition,
+    pub(crate) segment_base_offset: i64,
+    pub(crate) position: u64,
+}
+
+/// Reads the partitions in order under the limits.
+pub(crate) fn read_partitions(broker: &Broker, params: &FetchParams, partitions: &[FetchPartition]) -> ReadResult {
+    let mut result = ReadResult {
+        responses: Vec::with_capacity(partitions.len()),
+        bytes: 0,
+        has_error: false,
+        positions: Vec::new(),
+    };
+    let mut unknown = Vec::new();
+    let mut limit = params.max_bytes;
+    let mut min_one = true;
+    for request in partitions {
+        match read_one(broker, params, request, limit, min_one) {
+            Ok((response, position)) => {
+                let size = response.records.len();
+                min_one &= size == 0;
+                limit = limit.saturating_sub(size);
+                result.bytes = result.bytes.saturating_add(i64::try_from(size).unwrap_or(i64::MAX));
+                result.responses.push(response);
+                result.positions.push(position);
+            }
+            Err(error) => {
+                result.has_error = true;
+                let response = failed(&request.tp, error);
+                if error == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION {
+                    unknown.push(response)
+                } else {
+                    result.responses.push(response)
+                }
+            }
+        }
+    }
+    result.responses.append(&mut unknown);
+    result
+}
+
+fn read_one(
+    broker: &Broker,
+    params: &FetchParams,
+    request: &FetchPartition,
+    limit: usize,
+    min_one: bool,
+) -> Result<(FetchPartitionResponse, Position), ErrorCode> {
+    let code = |e: crate::BrokerError| {
+        log::debug!("fetch of {} at {}: {e}", request.tp, request.fetch_offset);
+        e.code()
+    };
+    let partition = broker.partition(&request.tp).map_err(code)?;
+    if partition.leader() != params.node {
+        return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER);
+    }
+    let max_bytes = usize::try_from(request.partition_max_bytes).map_err(|_| ErrorCode::INVALID_REQUEST)?;
+    let log = broker.log_of(&partition).map_err(code)?;
+    check_leader_epoch(request.current_leader_epoch, partition.leader_epoch(&broker.directory))?;
+    // The bounds as they were before the read: what comes in between is for the next fetch.
+    let high_watermark = log.high_watermark();
+    let last_stable_offset = log.last_stable_offset();
+    let log_start_offset = log.log_start_offset();
+    let end = log.segments().last().copied().unwrap_or((0, 0));
+    let bound = fetch_bound(params.isolation);
+    let data = log
+        .read(request.fetch_offset, max_bytes.min(limit), min_one, bound)
+        .map_err(|e| code(e.into()))?;
+    let (segment_base_offset, position) = if data.records.is_empty() && request.fetch_offset >= high_watermark {
+        end
+    } else {
+        (data.segment_base_offset, data.position)
+    };
+    let aborted_transactions = match params.isolation {
+        IsolationLevel::ReadUncommitted => None,
+        IsolationLevel::ReadCommitted => Some(
+            data.aborted_transactions
+                .unwrap_or_default()
+                .into_iter()
+                .map(|(producer_id, first_offset)| AbortedTransaction {
+                    producer_id,
+                    first_offset,
+                })
+                .collect(),
+        ),
+    };
+    let response = FetchPartitionResponse {
+        tp: request.tp.clone(),
+        error: ErrorCode::NONE,
+        high_watermark,
+        last_stable_offset,
+        log_start_offset,
+        aborted_transactions,
+        records: data.records,
+    };
+    Ok((
+        response,
+        Position {
+            request: request.clone(),
+            segment_base_offset,
+            position,
+        },
+    ))
+}
+
+/// What a waiting fetch learns about one partition (spec 6.5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// Answer now: the partition is gone, fenced, truncated, or its position lies in an older segment.
+    Answer,
+    /// So many bytes could be sent.
+    Bytes(i64),
+}
+
+/// Kafka: `DelayedFetch#tryComplete`, one partition.
+pub(crate) fn progress(broker: &Broker, params: &FetchParams, at: &Position) -> Progress {
+    let request = &at.request;
+    let Ok(partition) = broker.partition(&request.tp) else {
+        return Progress::Answer;
+    };
+    let Ok(log) = broker.log_of(&partition) else {
+        return Progress::Answer;
+    };
+    let bound = match fetch_bound(params.isolation) {
+        FetchBound::LastStableOffset => log.last_stable_offset(),
+        _ => log.high_watermark(),
+    };
+    if request.fetch_offset > log.log_end_offset()
+        || request.fetch_offset < log.log_start_offset()
+        || check_leader_epoch(request.current_leader_epoch, partition.leader_epoch(&broker.directory)).is_err()
+    {
+        return Progress::Answer;
+    }
+    if bound <= request.fetch_offset {
+        return Progress::Bytes(0);
+    }
+    let Some(&(last_base, last_size)) = log.segments().last() else {
+        return Progress::Answer;
+    };
+    if at.segment_base_offset < last_base {
+        return Progress::Answer;
+    }
+    let partition_max = i64::from(request.partition_max_bytes.max(0));
+    let readable = if bound == log.log_end_offset() {
+        i64::try_from(last_size.saturating_sub(at.position)).unwrap_or(i64::MAX)
+    } else {
+        // The bound lies inside the segment: reading tells how far it is.
+        let max = usize::try_from(partition_max).unwrap_or(usize::MAX);
+        match log.read(request.fetch_offset, max, true, fetch_bound(params.isolation)) {
+            Ok(data) => i64::try_from(data.records.len()).unwrap_or(i64::MAX),
+            Err(_) => return Progress::Answer,
+        }
+    };
+    Progress::Bytes(readable.min(partition_max))
+}
+
+/// An error response: -1 everywhere and no records (spec 6.4.1).
+fn failed(tp: &TopicPartition, error: ErrorCode) -> FetchPartitionResponse {
+    FetchPartitionResponse {
+        tp: tp.clone(),
+        error,
+        high_watermark: -1,
+        last_stable_offset: -1,
+        log_start_offset: -1,
+        aborted_transactions: None,
+        records: Bytes::new(),
+    }
+}
+
+/// Kafka: `Partition#checkCurrentLeaderEpoch`; -1 = the client does not know one.
+pub(crate) fn check_leader_epoch(requested: i32, current: i32) -> Result<(), ErrorCode> {
+    match requested {
+        e if e < 0 || e == current => Ok(()),
+        e if e < current => Err(ErrorCode::FENCED_LEADER_EPOCH),
+        _ => Err(ErrorCode::UNKNOWN_LEADER_EPOCH),
+    }
+}

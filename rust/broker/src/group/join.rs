@@ -1,0 +1,244 @@
+//! JoinGroup. Kafka 2.6: `GroupCoordinator#handleJoinGroup`, `#doUnknownJoinGroup`, `#doJoinGroup`.
+
+use std::sync::Arc;
+
+use fletchlog_api::{ErrorCode, JoinGroupRequest, NodeId, Response};
+
+use super::coordinator::{Groups, check_member};
+use super::member::{ClientLiveness, Member};
+use super::rebalance::{join_error, join_response, sync_error};
+use super::state::{Group, GroupState};
+use crate::Broker;
+use crate::sync::{Answer, lock};
+
+/// Longest text that a record of `__consumer_offsets` can hold.
+pub(super) const MAX_TEXT: usize = i16::MAX as usize;
+
+impl Broker {
+    /// JoinGroup.
+    pub(crate) fn join_group(
+        &self,
+        node: NodeId,
+        request: &JoinGroupRequest,
+        client: &Arc<ClientLiveness>,
+    ) -> Arc<Answer> {
+        let answer = Arc::new(Answer::default());
+        let now_ms = self.clock.monotonic_ms();
+        client.seen(now_ms);
+        let mut groups = lock(&self.groups.state);
+        self.tick(&mut groups, now_ms);
+        let joined = self
+            .check_coordinator(node, &request.group_id)
+            .map_err(|e| (e, None))
+            .and_then(|()| self.join(&mut groups, request, client, &answer, now_ms));
+        if let Err((error, member_id)) = joined {
+            let member_id = member_id.unwrap_or_else(|| request.member_id.clone());
+            answer.complete(Response::JoinGroup(join_error(error, member_id)), &self.changes);
+        }
+        answer
+    }
+
+    fn join(
+        &self,
+        groups: &mut Groups,
+        request: &JoinGroupRequest,
+        client: &Arc<ClientLiveness>,
+        answer: &Arc<Answer>,
+        now_ms: i64,
+    ) -> Result<(), (ErrorCode, Option<Arc<str>>)> {
+        let limits = &self.groups;
+        let refuse = |error| Err((error, None));
+        if request.group_id.is_empty() || request.group_id.len() > MAX_TEXT {
+            return refuse(ErrorCode::INVALID_GROUP_ID);
+        }
+        if request.client_id.len() > MAX_TEXT / 2
+            || request
+                .group_instance_id
+                .as_ref()
+                .is_some_and(|i| i.len() > MAX_TEXT / 2)
+        {
+            return refuse(ErrorCode::INVALID_REQUEST);
+        }
+        if !(limits.min_session_timeout_ms..=limits.max_session_timeout_ms).contains(&request.session_timeout_ms) {
+            return refuse(ErrorCode::INVALID_SESSION_TIMEOUT);
+        }
+        self.load_group(groups, &request.group_id)
+            .map_err(|error| (error, None))?;
+        if !groups.by_id.contains_key(&request.group_id) {
+            if !request.member_id.is_empty() {
+                return refuse(ErrorCode::UNKNOWN_MEMBER_ID);
+            }
+            groups
+                .by_id
+                .insert(request.group_id.clone(), Group::new(request.group_id.clone()));
+        }
+        let prefix = request.group_instance_id.as_ref().unwrap_or(&request.client_id);
+        let new_id = request.member_id.is_empty().then(|| limits.member_id(groups, prefix));
+        let Some(group) = groups.by_id.get_mut(&request.group_id) else {
+            return refuse(ErrorCode::COORDINATOR_NOT_AVAILABLE);
+        };
+        if !accepts(group, &request.member_id, limits.max_size) {
+            group.pending_members.remove(&request.member_id);
+            return refuse(ErrorCode::GROUP_MAX_SIZE_REACHED);
+        }
+        if let Some(new_id) = new_id {
+            return self.join_new(group, new_id, request, client, answer, now_ms);
+        }
+        self.join_known(group, request, client, answer, now_ms)
+            .map_err(|error| (error, None))
+    }
+
+    /// Kafka: `doUnknownJoinGroup`.
+    fn join_new(
+        &self,
+        group: &mut Group,
+        new_id: Arc<str>,
+        request: &JoinGroupRequest,
+        client: &Arc<ClientLiveness>,
+        answer: &Arc<Answer>,
+        now_ms: i64,
+    ) -> Result<(), (ErrorCode, Option<Arc<str>>)> {
+        if !group.supports(&request.protocol_type, &request.protocols) {
+            return Err((ErrorCode::INCONSISTENT_GROUP_PROTOCOL, None));
+        }
+        match &request.group_instance_id {
+            Some(instance) if group.static_member(instance).is_some() => {
+                self.replace_static(group, instance, new_id, request, client, answer, now_ms);
+                Ok(())
+            }
+            Some(_) => {
+                self.add_and_rebalance(group, new_id, request, client, answer, now_ms);
+                Ok(())
+            }
+            None => {
+                let give_up_ms = now_ms.saturating_add(i64::from(request.session_timeout_ms));
+                group.pending_members.insert(new_id.clone(), give_up_ms);
+                Err((ErrorCode::MEMBER_ID_REQUIRED, Some(new_id)))
+            }
+        }
+    }
+
+    /// Kafka: `doJoinGroup`.
+    fn join_known(
+        &self,
+        group: &mut Group,
+        request: &JoinGroupRequest,
+        client: &Arc<ClientLiveness>,
+        answer: &Arc<Answer>,
+        now_ms: i64,
+    ) -> Result<(), ErrorCode> {
+        let id = &request.member_id;
+        if group.pending_members.contains_key(id) {
+            if !group.supports(&request.protocol_type, &request.protocols) {
+                return Err(ErrorCode::INCONSISTENT_GROUP_PROTOCOL);
+            }
+            self.add_and_rebalance(group, id.clone(), request, client, answer, now_ms);
+            return Ok(());
+        }
+        check_member(group, id, request.group_instance_id.as_deref())?;
+        if !group.supports(&request.protocol_type, &request.protocols) {
+            return Err(ErrorCode::INCONSISTENT_GROUP_PROTOCOL);
+        }
+        let unchanged = group.member(id).is_some_and(|m| m.matches(&request.protocols));
+        let current = match group.state {
+            GroupState::PreparingRebalance => false,
+            // Its first answer may have been lost.
+            GroupState::CompletingRebalance => unchanged,
+            GroupState::Stable => unchanged && !group.is_leader(id),
+            GroupState::Empty => return Err(ErrorCode::UNKNOWN_MEMBER_ID),
+        };
+        if let Some(member) = group.member_mut(id) {
+            member.update(request, client);
+        }
+        if current {
+            let response = join_response(group, id);
+            answer.complete(Response::JoinGroup(response), &self.changes);
+            return Ok(());
+        }
+        if let Some(member) = group.member_mut(id) {
+            member.joining = Some(answer.clone());
+        }
+        self.rebalance(group, now_ms);
+        Ok(())
+    }
+
+    fn add_and_rebalance(
+        &self,
+        group: &mut Group,
+        id: Arc<str>,
+        request: &JoinGroupRequest,
+        client: &Arc<ClientLiveness>,
+        answer: &Arc<Answer>,
+        now_ms: i64,
+    ) {
+        let mut member = Member::new(id, request, client);
+        member.joining = Some(answer.clone());
+        group.add(member, &request.protocol_type);
+        if let Some(join) = &mut group.pending_join {
+            join.new_member = true;
+        }
+        self.rebalance(group, now_ms);
+    }
+
+    /// A static member comes back under a new id; the old id is fenced from now on. In a stable group whose choice of
+    /// protocol stays the same nobody else notices. Kafka: `updateStaticMemberAndRebalance`.
+    #[allow(clippy::too_many_arguments)] // A join is all of this; a struct for it would be used here alone.
+    fn replace_static(
+        &self,
+        group: &mut Group,
+        instance: &str,
+        new_id: Arc<str>,
+        request: &JoinGroupRequest,
+        client: &Arc<ClientLiveness>,
+        answer: &Arc<Answer>,
+        now_ms: i64,
+    ) {
+        let Some(old_id) = group.static_member(instance).map(|m| m.id.clone()) else {
+            return;
+        };
+        let was_leader = group.is_leader(&old_id);
+        let mut unchanged = false;
+        if let Some(member) = group.member_mut(&old_id) {
+            member.answer_join(join_error(ErrorCode::FENCED_INSTANCE_ID, old_id.clone()), &self.changes);
+            member.answer_sync(sync_error(ErrorCode::FENCED_INSTANCE_ID), &self.changes);
+            unchanged = member.matches(&request.protocols);
+            member.id = new_id.clone();
+            member.update(request, client);
+        }
+        if was_leader {
+            group.leader = Some(new_id.clone());
+        }
+        let same_protocol = group.select_protocol() == group.protocol;
+        if group.state == GroupState::Stable && unchanged && same_protocol {
+            // The leader's return does not make it compute an assignment again: it is told of itself as a follower.
+            let mut response = join_response(group, &new_id);
+            if was_leader {
+                response.members = Vec::new();
+                response.leader = old_id;
+            }
+            if let Err(error) = self.store_group(group) {
+                log::error!("group {} could not be stored: {error}", group.id);
+            }
+            answer.complete(Response::JoinGroup(response), &self.changes);
+            return;
+        }
+        if let Some(member) = group.member_mut(&new_id) {
+            member.joining = Some(answer.clone());
+        }
+        self.rebalance(group, now_ms);
+    }
+}
+
+/// Kafka: `acceptJoiningMember`.
+fn accepts(group: &Group, member_id: &str, max_size: usize) -> bool {
+    match group.state {
+        GroupState::Empty => true,
+        GroupState::PreparingRebalance => {
+            group.member(member_id).is_some_and(|m| m.joining.is_some())
+                || group.members.iter().filter(|m| m.joining.is_some()).count() < max_size
+        }
+        GroupState::CompletingRebalance | GroupState::Stable => {
+            group.member(member_id).is_some() || group.members.len() < max_size
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! Consumer groups: the classic protocol and committed offsets (spec 8.7, 8.8). Kafka: `GroupCoordinator`.
+
+mod coordinator;
+mod join;
+mod legacy;
+mod member;
+mod offsets;
+mod rebalance;
+mod records;
+mod state;
+mod store;
+mod sync;
+
+pub(crate) use coordinator::GroupCoordinator;
+pub(crate) use legacy::LegacyGroups;
+pub(crate) use member::ClientLiveness;

@@ -1,0 +1,239 @@
+//! Committed offsets: commit, fetch, expiry (spec 8.7, 8.8). Kafka: `GroupCoordinator#handleCommitOffsets`,
+//! `#handleFetchOffsets`, `GroupMetadata#removeExpiredOffsets`.
+
+use std::sync::Arc;
+
+use fletchlog_api::{
+    ErrorCode, NodeId, OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequest, OffsetFetchResponse,
+};
+use fletchlog_records::TopicPartition;
+
+use super::coordinator::{Groups, check_member};
+use super::join::MAX_TEXT;
+use super::records;
+use super::state::{CommittedOffset, Group, GroupState};
+use super::store::GroupRecord;
+use crate::Broker;
+use crate::sync::lock;
+
+impl Broker {
+    /// OffsetCommit.
+    pub(crate) fn offset_commit(&self, node: NodeId, request: &OffsetCommitRequest) -> OffsetCommitResponse {
+        let all = |error: ErrorCode| request.offsets.iter().map(|(tp, _)| (tp.clone(), error)).collect();
+        if let Err(error) = self.for_writing("commit offsets") {
+            return OffsetCommitResponse {
+                partitions: all(error.code()),
+                error_message: Some(error.to_string()),
+            };
+        }
+        let mut groups = lock(&self.groups.state);
+        self.tick(&mut groups, self.clock.monotonic_ms());
+        match self.commit(&mut groups, node, request) {
+            Ok(partitions) => OffsetCommitResponse {
+                partitions,
+                error_message: None,
+            },
+            Err(error) => OffsetCommitResponse {
+                partitions: all(error),
+                error_message: None,
+            },
+        }
+    }
+
+    fn commit(
+        &self,
+        groups: &mut Groups,
+        node: NodeId,
+        request: &OffsetCommitRequest,
+    ) -> Result<Vec<(TopicPartition, ErrorCode)>, ErrorCode> {
+        self.check_coordinator(node, &request.group_id)?;
+        if request.group_id.is_empty() || request.group_id.len() > MAX_TEXT {
+            return Err(ErrorCode::INVALID_GROUP_ID);
+        }
+        self.load_group(groups, &request.group_id)?;
+        let simple = request.generation_id < 0;
+        if !groups.by_id.contains_key(&request.group_id) {
+            if !simple {
+                return Err(ErrorCode::ILLEGAL_GENERATION);
+            }
+            groups
+                .by_id
+                .insert(request.group_id.clone(), Group::new(request.group_id.clone()));
+        }
+        let group = groups
+            .by_id
+            .get_mut(&request.group_id)
+            .ok_or(ErrorCode::COORDINATOR_NOT_AVAILABLE)?;
+        // Consumers that manage their partitions themselves commit to a group without members.
+        if !(simple && group.state == GroupState::Empty) {
+            check_member(group, &request.member_id, request.group_instance_id.as_deref())?;
+            if request.generation_id != group.generation {
+                return Err(ErrorCode::ILLEGAL_GENERATION);
+            }
+            if group.state == GroupState::CompletingRebalance {
+                return Err(ErrorCode::REBALANCE_IN_PROGRESS);
+            }
+        }
+        self.commit_to(group, request)
+    }
+
+    fn commit_to(
+        &self,
+        group: &mut Group,
+        request: &OffsetCommitRequest,
+    ) -> Result<Vec<(TopicPartition, ErrorCode)>, ErrorCode> {
+        let max_metadata = usize::try_from(self.config.int("offset.metadata.max.bytes"))
+            .unwrap_or(0)
+            .min(MAX_TEXT);
+        let commit_timestamp_ms = self.clock.now_ms();
+        let mut accepted: Vec<(TopicPartition, CommittedOffset)> = Vec::new();
+        let results = request
+            .offsets
+            .iter()
+            .map(|(tp, value)| {
+                let error = if self.partition(tp).is_err() {
+                    ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
+                } else if value.metadata.len() > max_metadata {
+                    ErrorCode::OFFSET_METADATA_TOO_LARGE
+                } else {
+                    accepted.push((
+                        tp.clone(),
+                        CommittedOffset {
+                            value: value.clone(),
+                            commit_timestamp_ms,
+                            expire_timestamp_ms: None,
+                        },
+                    ));
+                    ErrorCode::NONE
+                };
+                (tp.clone(), error)
+            })
+            .collect();
+        if accepted.is_empty() {
+            return Ok(results);
+        }
+        let batch: Vec<GroupRecord> = accepted
+            .iter()
+            .map(|(tp, offset)| (records::offset_key(&group.id, tp), Some(records::offset_value(offset))))
+            .collect();
+        // Visible only once it is written.
+        self.store_records(&group.id, &batch).map_err(|error| {
+            log::error!("offsets of group {} could not be committed: {error}", group.id);
+            ErrorCode::COORDINATOR_NOT_AVAILABLE
+        })?;
+        group.offsets.extend(accepted);
+        Ok(results)
+    }
+
+    /// OffsetFetch.
+    pub(crate) fn offset_fetch(&self, node: NodeId, request: &OffsetFetchRequest) -> OffsetFetchResponse {
+        let mut groups = lock(&self.groups.state);
+        self.tick(&mut groups, self.clock.monotonic_ms());
+        let ready = self.check_coordinator(node, &request.group_id);
+        if let Err(error) = ready.and_then(|()| self.load_group(&mut groups, &request.group_id)) {
+            return OffsetFetchResponse {
+                error,
+                partitions: Vec::new(),
+            };
+        }
+        let group = groups.by_id.get(&request.group_id);
+        let committed = |tp: &TopicPartition| group.and_then(|g| g.offsets.get(tp)).map(|o| o.value.clone());
+        let partitions: Vec<_> = match &request.partitions {
+            Some(tps) => tps.iter().map(|tp| (tp.clone(), committed(tp))).collect(),
+            None => group
+                .iter()
+                .flat_map(|g| &g.offsets)
+                .map(|(tp, offset)| (tp.clone(), Some(offset.value.clone())))
+                .collect(),
+        };
+        let unstable = request.require_stable
+            && group.is_some_and(|g| {
+                g.pending_txn_offsets
+                    .values()
+                    .flatten()
+                    .any(|(tp, _)| partitions.iter().any(|(asked, _)| asked == tp))
+            });
+        let error = if unstable {
+            ErrorCode::UNSTABLE_OFFSET_COMMIT
+        } else {
+            ErrorCode::NONE
+        };
+        OffsetFetchResponse { error, partitions }
+    }
+
+    /// Offsets of groups that have been empty for offsets.retention.minutes are dropped, and the group with them; looked
+    /// for every offsets.retention.check.interval.ms.
+    pub(super) fn expire_offsets(&self, groups: &mut Groups, now_ms: i64) {
+        let interval = self.config.long("offsets.retention.check.interval.ms");
+        let due = *groups
+            .next_expiry_check_ms
+            .get_or_insert_with(|| now_ms.saturating_add(interval));
+        if now_ms < due || self.is_read_only() {
+            return;
+        }
+        groups.next_expiry_check_ms = Some(now_ms.saturating_add(interval));
+        let retention_ms = i64::from(self.config.int("offsets.retention.minutes")).saturating_mul(60_000);
+        let wall_ms = self.clock.now_ms();
+        let ids: Vec<Arc<str>> = groups.by_id.keys().cloned().collect();
+        for id in ids {
+            let Some(group) = groups.by_id.get_mut(&id) else {
+                continue;
+            };
+            if group.state != GroupState::Empty || group.offsets.is_empty() {
+                continue;
+            }
+            let expired: Vec<TopicPartition> = group
+                .offsets
+                .iter()
+                .filter(|(_, offset)| wall_ms >= expires_at(group, offset, retention_ms))
+                .map(|(tp, _)| tp.clone())
+                .collect();
+            self.drop_offsets(group, &expired);
+            if group.offsets.is_empty() && group.pending_members.is_empty() && !expired.is_empty() {
+                groups.by_id.remove(&id);
+            }
+        }
+    }
+
+    /// A deleted topic's offsets mean nothing to a later topic of its name. Kafka: `handleDeletedPartitions`.
+    pub(crate) fn forget_offsets_of(&self, topic: &str) {
+        let mut groups = lock(&self.groups.state);
+        if self.load_all_groups(&mut groups).is_err() {
+            log::warn!("commits for the deleted topic {topic} may remain: not all groups could be loaded");
+        }
+        for group in groups.by_id.values_mut() {
+            let gone: Vec<TopicPartition> = group.offsets.keys().filter(|tp| &*tp.topic == topic).cloned().collect();
+            self.drop_offsets(group, &gone);
+        }
+    }
+
+    fn drop_offsets(&self, group: &mut Group, tps: &[TopicPartition]) {
+        if tps.is_empty() {
+            return;
+        }
+        let mut tombstones: Vec<GroupRecord> = tps
+            .iter()
+            .map(|tp| (records::offset_key(&group.id, tp), None))
+            .collect();
+        if tps.len() == group.offsets.len() && group.members.is_empty() && group.generation > 0 {
+            tombstones.push((records::group_key(&group.id), None));
+        }
+        match self.store_records(&group.id, &tombstones) {
+            Ok(()) => group.offsets.retain(|tp, _| !tps.contains(tp)),
+            Err(error) => log::error!("offsets of group {} could not be dropped: {error}", group.id),
+        }
+    }
+}
+
+/// When an offset of an empty group expires: by its own time, else counted from when the group became empty, else (a
+/// simple consumer's) from its commit. Kafka: `GroupMetadata#removeExpiredOffsets`.
+fn expires_at(group: &Group, offset: &CommittedOffset, retention_ms: i64) -> i64 {
+    if let Some(at) = offset.expire_timestamp_ms {
+        return at;
+    }
+    let since = match (&group.protocol_type, group.state_timestamp_ms) {
+        (Some(_), Some(empty_since)) => empty_since,
+        _ => offset.commit_timestamp_ms,
+    };
+    since.saturating_add(retention_ms)
+}

@@ -1,0 +1,151 @@
+//! From one generation to the next. Kafka 2.6: `GroupCoordinator#prepareRebalance`, `#onCompleteJoin`, `DelayedJoin`.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use fletchlog_api::{ErrorCode, JoinGroupResponse, SyncGroupResponse};
+
+use super::state::{Group, GroupState, PendingJoin};
+use crate::Broker;
+
+impl Broker {
+    /// Begins a rebalance if none is being prepared, and completes it if everybody is there.
+    /// Kafka: `maybePrepareRebalance`, `prepareRebalance`.
+    pub(super) fn rebalance(&self, group: &mut Group, now_ms: i64) {
+        if group.state != GroupState::PreparingRebalance {
+            if group.state == GroupState::CompletingRebalance {
+                for member in &mut group.members {
+                    member.assignment = Bytes::new();
+                    member.answer_sync(sync_error(ErrorCode::REBALANCE_IN_PROGRESS), &self.changes);
+                }
+            }
+            let timeout_ms = group.rebalance_timeout_ms();
+            group.pending_join = Some(if group.state == GroupState::Empty {
+                self.initial_join(timeout_ms, now_ms)
+            } else {
+                PendingJoin {
+                    deadline_ms: now_ms.saturating_add(timeout_ms),
+                    extend_until_ms: None,
+                    new_member: false,
+                }
+            });
+            self.transition(group, GroupState::PreparingRebalance);
+        }
+        self.try_complete_join(group, now_ms);
+    }
+
+    pub(super) fn transition(&self, group: &mut Group, state: GroupState) {
+        group.state = state;
+        group.state_timestamp_ms = Some(self.clock.now_ms());
+        // Whoever waits has to look at the new deadline.
+        self.changes.notify();
+    }
+
+    /// Kafka: `DelayedJoin#tryComplete`, `InitialDelayedJoin#onComplete`.
+    pub(super) fn try_complete_join(&self, group: &mut Group, now_ms: i64) {
+        let Some(join) = group.pending_join else { return };
+        match join.extend_until_ms {
+            Some(until_ms) if now_ms >= join.deadline_ms => {
+                if join.new_member && now_ms < until_ms {
+                    let wait_ms = self.groups.initial_delay_ms.min(until_ms.saturating_sub(now_ms));
+                    group.pending_join = Some(PendingJoin {
+                        deadline_ms: now_ms.saturating_add(wait_ms),
+                        new_member: false,
+                        ..join
+                    });
+                } else {
+                    self.complete_join(group, now_ms);
+                }
+            }
+            Some(_) => {}
+            None if group.all_joined() || now_ms >= join.deadline_ms => self.complete_join(group, now_ms),
+            None => {}
+        }
+    }
+
+    /// The next generation begins with those who are there. Kafka: `onCompleteJoin`.
+    fn complete_join(&self, group: &mut Group, now_ms: i64) {
+        // Static members are kept until their session ends.
+        group.members.retain(|m| m.joining.is_some() || m.instance_id.is_some());
+        let joined = |id: &str, group: &Group| group.member(id).is_some_and(|m| m.joining.is_some());
+        if !group.leader.clone().is_some_and(|leader| joined(&leader, group)) {
+            let next = group.members.iter().find(|m| m.joining.is_some()).map(|m| m.id.clone());
+            if next.is_none() && !group.members.is_empty() {
+                // Only static members that have not come back: wait on.
+                let deadline_ms = now_ms.saturating_add(group.rebalance_timeout_ms());
+                group.pending_join = Some(PendingJoin {
+                    deadline_ms,
+                    extend_until_ms: None,
+                    new_member: false,
+                });
+                return;
+            }
+            group.leader = next;
+        }
+        group.pending_join = None;
+        group.generation = group.generation.checked_add(1).unwrap_or(1);
+        if group.members.is_empty() {
+            group.protocol = None;
+            group.leader = None;
+            self.transition(group, GroupState::Empty);
+            if let Err(error) = self.store_group(group) {
+                log::error!("group {} could not be stored: {error}", group.id);
+            }
+            return;
+        }
+        group.protocol = group.select_protocol();
+        self.transition(group, GroupState::CompletingRebalance);
+        let responses: Vec<(Arc<str>, JoinGroupResponse)> = group
+            .members
+            .iter()
+            .map(|m| (m.id.clone(), join_response(group, &m.id)))
+            .collect();
+        for (id, response) in responses {
+            if let Some(member) = group.member_mut(&id) {
+                member.answer_join(response, &self.changes);
+            }
+        }
+    }
+
+    fn initial_join(&self, rebalance_timeout_ms: i64, now_ms: i64) -> PendingJoin {
+        PendingJoin {
+            deadline_ms: now_ms.saturating_add(self.groups.initial_delay_ms.min(rebalance_timeout_ms)),
+            extend_until_ms: Some(now_ms.saturating_add(rebalance_timeout_ms)),
+            new_member: false,
+        }
+    }
+}
+
+pub(super) fn join_response(group: &Group, member_id: &Arc<str>) -> JoinGroupResponse {
+    JoinGroupResponse {
+        error: ErrorCode::NONE,
+        generation_id: group.generation,
+        protocol_name: group.protocol.clone().unwrap_or_else(|| Arc::from("")),
+        leader: group.leader.clone().unwrap_or_else(|| Arc::from("")),
+        member_id: member_id.clone(),
+        members: if group.is_leader(member_id) {
+            group.member_list()
+        } else {
+            Vec::new()
+        },
+    }
+}
+
+pub(super) fn join_error(error: ErrorCode, member_id: Arc<str>) -> JoinGroupResponse {
+    let empty: Arc<str> = Arc::from("");
+    JoinGroupResponse {
+        error,
+        generation_id: -1,
+        protocol_name: empty.clone(),
+        leader: empty,
+        member_id,
+        members: Vec::new(),
+    }
+}
+
+pub(super) fn sync_error(error: ErrorCode) -> SyncGroupResponse {
+    SyncGroupResponse {
+        error,
+        assignment: Bytes::new(),
+    }
+}

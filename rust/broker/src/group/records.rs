@@ -1,0 +1,302 @@
+//! Records of `__consumer_offsets` (spec 8.8). Kafka: `GroupCoordinatorRecordHelpers`, `OffsetCommitKey`, ...
+//!
+//! | record | key | value |
+//! |---|---|---|
+//! | offset commit | i16 1 (0), group, topic STRING, partition i32 | i16 3: offset i64, leaderEpoch i32, metadata STRING, commitTimestamp i64 |
+//! | group | i16 2, group STRING | i16 3: protocolType STRING, generation i32, protocol, leader NULLABLE STRING, timestamp i64, members |
+//!
+//! STRING = i16 length + UTF-8 (-1 null), BYTES = i32 length + bytes, ARRAY = i32 count. A null value is a tombstone.
+//! Member = id, instance id NULLABLE, client id, client host STRING, rebalance and session time-out i32, subscription,
+//! assignment BYTES.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use fletchlog_api::OffsetAndMetadata;
+use fletchlog_records::TopicPartition;
+
+use super::state::{CommittedOffset, Group};
+
+/// A key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Key {
+    /// A committed offset.
+    Offset(Arc<str>, TopicPartition),
+    /// A group.
+    Group(Arc<str>),
+    /// Of a version that is not read here (KIP-848 groups, newer ones).
+    Other(i16),
+}
+
+/// What a group record tells that outlives its members.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct GroupValue {
+    pub(crate) protocol_type: Arc<str>,
+    pub(crate) generation: i32,
+    pub(crate) timestamp_ms: Option<i64>,
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (head, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(head)
+    }
+    fn i16(&mut self) -> Option<i16> {
+        Some(i16::from_be_bytes(self.take(2)?.try_into().ok()?))
+    }
+    fn i32(&mut self) -> Option<i32> {
+        Some(i32::from_be_bytes(self.take(4)?.try_into().ok()?))
+    }
+    fn i64(&mut self) -> Option<i64> {
+        Some(i64::from_be_bytes(self.take(8)?.try_into().ok()?))
+    }
+    fn text(&mut self, len: usize) -> Option<Arc<str>> {
+        Some(Arc::from(std::str::from_utf8(self.take(len)?).ok()?))
+    }
+    fn string(&mut self) -> Option<Arc<str>> {
+        let len = usize::try_from(self.i16()?).ok()?;
+        self.text(len)
+    }
+    /// Unsigned varint of the flexible versions.
+    fn unsigned_varint(&mut self) -> Option<usize> {
+        let mut value = 0usize;
+        for shift in [0, 7, 14, 21, 28] {
+            let byte = *self.take(1)?.first()?;
+            value |= usize::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Some(value);
+            }
+        }
+        None
+    }
+    fn compact_string(&mut self) -> Option<Arc<str>> {
+        let len = self.unsigned_varint()?.checked_sub(1)?;
+        self.text(len)
+    }
+}
+
+/// Reads a key; `None`: not one.
+pub(crate) fn parse_key(key: &[u8]) -> Option<Key> {
+    let mut r = Reader(key);
+    Some(match r.i16()? {
+        0 | 1 => Key::Offset(
+            r.string()?,
+            TopicPartition {
+                topic: r.string()?,
+                partition: r.i32()?,
+            },
+        ),
+        2 => Key::Group(r.string()?),
+        other => Key::Other(other),
+    })
+}
+
+/// Reads the value of an offset commit, versions 0 to 4.
+pub(crate) fn parse_offset(value: &[u8]) -> Option<CommittedOffset> {
+    let mut r = Reader(value);
+    let version = r.i16()?;
+    if !(0..=4).contains(&version) {
+        return None;
+    }
+    let offset = r.i64()?;
+    let leader_epoch = if version >= 3 { r.i32()? } else { -1 };
+    let metadata = if version >= 4 { r.compact_string()? } else { r.string()? };
+    let commit_timestamp_ms = r.i64()?;
+    let expire_timestamp_ms = if version == 1 {
+        Some(r.i64()?).filter(|&t| t >= 0)
+    } else {
+        None
+    };
+    Some(CommittedOffset {
+        value: OffsetAndMetadata {
+            offset,
+            leader_epoch,
+            metadata,
+        },
+        commit_timestamp_ms,
+        expire_timestamp_ms,
+    })
+}
+
+/// Reads the value of a group, versions 0 to 4, up to the members: a member's client is never the one of an earlier run.
+pub(crate) fn parse_group(value: &[u8]) -> Option<GroupValue> {
+    let mut r = Reader(value);
+    let version = r.i16()?;
+    let (protocol_type, generation) = match version {
+        0..=3 => (r.string()?, r.i32()?),
+        4 => (r.compact_string()?, r.i32()?),
+        _ => return None,
+    };
+    // protocol and leader, nullable.
+    for _ in 0..2 {
+        let len = if version >= 4 {
+            r.unsigned_varint()?.saturating_sub(1)
+        } else {
+            usize::try_from(r.i16()?).unwrap_or(0)
+        };
+        r.take(len)?;
+    }
+    let timestamp_ms = if version >= 2 {
+        Some(r.i64()?).filter(|&t| t >= 0)
+    } else {
+        None
+    };
+    Some(GroupValue {
+        protocol_type,
+        generation,
+        timestamp_ms,
+    })
+}
+
+fn put_string(out: &mut Vec<u8>, text: &str) {
+    // Lengths were checked against i16::MAX where the text came in.
+    let len = i16::try_from(text.len()).unwrap_or(i16::MAX);
+    out.extend_from_slice(&len.to_be_bytes());
+    out.extend_from_slice(&text.as_bytes()[..usize::try_from(len).unwrap_or(0)]);
+}
+
+fn put_nullable(out: &mut Vec<u8>, text: Option<&str>) {
+    match text {
+        Some(text) => put_string(out, text),
+        None => out.extend_from_slice(&(-1i16).to_be_bytes()),
+    }
+}
+
+fn put_bytes(out: &mut Vec<u8>, bytes: &Bytes) {
+    let len = i32::try_from(bytes.len()).unwrap_or(i32::MAX);
+    out.extend_from_slice(&len.to_be_bytes());
+    out.extend_from_slice(bytes);
+}
+
+/// Key of a committed offset, version 1.
+pub(crate) fn offset_key(group: &str, tp: &TopicPartition) -> Vec<u8> {
+    let mut out = 1i16.to_be_bytes().to_vec();
+    put_string(&mut out, group);
+    put_string(&mut out, &tp.topic);
+    out.extend_from_slice(&tp.partition.to_be_bytes());
+    out
+}
+
+/// Value of a committed offset, version 3.
+pub(crate) fn offset_value(offset: &CommittedOffset) -> Vec<u8> {
+    let mut out = 3i16.to_be_bytes().to_vec();
+    out.extend_from_slice(&offset.value.offset.to_be_bytes());
+    out.extend_from_slice(&offset.value.leader_epoch.to_be_bytes());
+    put_string(&mut out, &offset.value.metadata);
+    out.extend_from_slice(&offset.commit_timestamp_ms.to_be_bytes());
+    out
+}
+
+/// Key of a group, version 2.
+pub(crate) fn group_key(group: &str) -> Vec<u8> {
+    let mut out = 2i16.to_be_bytes().to_vec();
+    put_string(&mut out, group);
+    out
+}
+
+/// Value of a group, version 3, with its members' assignments.
+pub(crate) fn group_value(group: &Group, timestamp_ms: i64) -> Vec<u8> {
+    let mut out = 3i16.to_be_bytes().to_vec();
+    put_string(&mut out, group.protocol_type.as_deref().unwrap_or(""));
+    out.extend_from_slice(&group.generation.to_be_bytes());
+    put_nullable(&mut out, group.protocol.as_deref());
+    put_nullable(&mut out, group.leader.as_deref());
+    out.extend_from_slice(&timestamp_ms.to_be_bytes());
+    out.extend_from_slice(&i32::try_from(group.members.len()).unwrap_or(i32::MAX).to_be_bytes());
+    for member in &group.members {
+        put_string(&mut out, &member.id);
+        put_nullable(&mut out, member.instance_id.as_deref());
+        put_string(&mut out, &member.client_id);
+        put_string(&mut out, "/127.0.0.1");
+        out.extend_from_slice(&member.rebalance_timeout_ms.to_be_bytes());
+        out.extend_from_slice(&member.session_timeout_ms.to_be_bytes());
+        put_bytes(&mut out, &member.metadata(group.protocol.as_deref().unwrap_or("")));
+        put_bytes(&mut out, &member.assignment);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hex(text: &str) -> Vec<u8> {
+        (0..text.len())
+            .step_by(2)
+            .map(|i| u8::from_str_radix(&text[i..i + 2], 16).unwrap())
+            .collect()
+    }
+
+    // Recorded from the __consumer_offsets of a 4.3.1 broker.
+    const OFFSET_KEY: &str = "000100056772702d300006672d677a697000000000";
+    const OFFSET_VALUE_V4: &str =
+        "0004000000000000001100000000076d6574612d30000001a1fd1ad2e8010010349a9e4b24b34e17a1e174b138b6ec45";
+    const GROUP_KEY: &str = "000200056772702d30";
+    const GROUP_VALUE: &str = "00030008636f6e73756d657200000002ffffffff000001a1fd1ad2eb00000000";
+
+    #[test]
+    fn keys_are_those_of_a_real_broker() {
+        let tp = TopicPartition::new("g-gzip", 0);
+        assert_eq!(
+            parse_key(&hex(OFFSET_KEY)),
+            Some(Key::Offset("grp-0".into(), tp.clone()))
+        );
+        assert_eq!(offset_key("grp-0", &tp), hex(OFFSET_KEY));
+        assert_eq!(parse_key(&hex(GROUP_KEY)), Some(Key::Group("grp-0".into())));
+        assert_eq!(group_key("grp-0"), hex(GROUP_KEY));
+        assert_eq!(parse_key(&hex("000500056772702d32")), Some(Key::Other(5)));
+        assert_eq!(parse_key(&hex("0001000567")), None);
+    }
+
+    #[test]
+    fn an_offset_of_a_4_x_broker_is_read() {
+        let offset = parse_offset(&hex(OFFSET_VALUE_V4)).unwrap();
+        assert_eq!(
+            offset.value,
+            OffsetAndMetadata {
+                offset: 17,
+                leader_epoch: 0,
+                metadata: "meta-0".into()
+            }
+        );
+        assert_eq!(offset.commit_timestamp_ms, 1_795_247_756_008);
+    }
+
+    #[test]
+    fn an_offset_written_here_is_read_back_and_has_version_3() {
+        let value = OffsetAndMetadata {
+            offset: 42,
+            leader_epoch: -1,
+            metadata: "m".into(),
+        };
+        let offset = CommittedOffset {
+            value,
+            commit_timestamp_ms: 7,
+            expire_timestamp_ms: None,
+        };
+        let bytes = offset_value(&offset);
+        assert_eq!(bytes, hex("0003000000000000002affffffff00016d0000000000000007"));
+        assert_eq!(parse_offset(&bytes), Some(offset));
+    }
+
+    #[test]
+    fn an_empty_group_has_the_bytes_of_a_real_broker() {
+        let read = parse_group(&hex(GROUP_VALUE)).unwrap();
+        assert_eq!((&*read.protocol_type, read.generation), ("consumer", 2));
+        let mut group = Group::new("grp-0".into());
+        group.protocol_type = Some("consumer".into());
+        group.generation = 2;
+        assert_eq!(group_value(&group, read.timestamp_ms.unwrap()), hex(GROUP_VALUE));
+    }
+
+    #[test]
+    fn hostile_bytes_are_no_records() {
+        for value in ["", "00", "0003", "000300", "0004000000000000001100000000ff", "7fff0000"] {
+            assert_eq!(parse_offset(&hex(value)), None, "{value}");
+            assert_eq!(parse_group(&hex(value)), None, "{value}");
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! One group: its state, members and offsets. Kafka: `GroupMetadata`.
+//!
+//! | state | comes from | leaves by |
+//! |---|---|---|
+//! | Empty | PreparingRebalance (the last member left) | the first join |
+//! | PreparingRebalance | Empty, Stable, CompletingRebalance | everybody has rejoined, or the rebalance time-out |
+//! | CompletingRebalance | PreparingRebalance | the leader's sync, or another rebalance |
+//! | Stable | CompletingRebalance | a join with news, a member that leaves or is missed |
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use fletchlog_api::{JoinGroupMember, OffsetAndMetadata};
+use fletchlog_records::TopicPartition;
+
+use super::member::Member;
+
+/// State of a group (Kafka's Dead is a group that is not in the table).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum GroupState {
+    Empty,
+    PreparingRebalance,
+    CompletingRebalance,
+    Stable,
+}
+
+/// A committed offset.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CommittedOffset {
+    pub(crate) value: OffsetAndMetadata,
+    pub(crate) commit_timestamp_ms: i64,
+    /// Only from values of version 1, that carry it.
+    pub(crate) expire_timestamp_ms: Option<i64>,
+}
+
+/// The rebalance that is being prepared.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PendingJoin {
+    /// When it is completed with whoever has joined.
+    pub(crate) deadline_ms: i64,
+    /// First rebalance of an empty group: it waits the initial delay even when all known members have joined, and each
+    /// new member extends the wait up to this instant.
+    pub(crate) extend_until_ms: Option<i64>,
+    /// A member has joined since the initial delay last began.
+    pub(crate) new_member: bool,
+}
+
+/// A group.
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub(crate) id: Arc<str>,
+    pub(crate) state: GroupState,
+    pub(crate) generation: i32,
+    pub(crate) protocol_type: Option<Arc<str>>,
+    pub(crate) protocol: Option<Arc<str>>,
+    pub(crate) leader: Option<Arc<str>>,
+    /// In the order in which they joined.
+    pub(crate) members: Vec<Member>,
+    /// Ids given with MEMBER_ID_REQUIRED that have not come back, and when they are given up (monotonic).
+    pub(crate) pending_members: BTreeMap<Arc<str>, i64>,
+    pub(crate) pending_join: Option<PendingJoin>,
+    pub(crate) offsets: BTreeMap<TopicPartition, CommittedOffset>,
+    /// Offsets in open transactions, by producer id.
+    pub(crate) pending_txn_offsets: BTreeMap<i64, BTreeMap<TopicPartition, Option<CommittedOffset>>>,
+    /// Since when it is in this state (wall clock).
+    pub(crate) state_timestamp_ms: Option<i64>,
+}
+
+impl Group {
+    /// A group nobody has joined.
+    pub(crate) fn new(id: Arc<str>) -> Self {
+        Self {
+            id,
+            state: GroupState::Empty,
+            generation: 0,
+            protocol_type: None,
+            protocol: None,
+            leader: None,
+            members: Vec::new(),
+            pending_members: BTreeMap::new(),
+            pending_join: None,
+            offsets: BTreeMap::new(),
+            pending_txn_offsets: BTreeMap::new(),
+            state_timestamp_ms: None,
+        }
+    }
+
+    /// A member.
+    pub(crate) fn member(&self, id: &str) -> Option<&Member> {
+        self.members.iter().find(|m| &*m.id == id)
+    }
+
+    /// A member.
+    pub(crate) fn member_mut(&mut self, id: &str) -> Option<&mut Member> {
+        self.members.iter_mut().find(|m| &*m.id == id)
+    }
+
+    /// The member with this group.instance.id.
+    pub(crate) fn static_member(&self, instance_id: &str) -> Option<&Member> {
+        self.members
+            .iter()
+            .find(|m| m.instance_id.as_deref() == Some(instance_id))
+    }
+
+    /// Adds a member; the first one leads. Kafka: `GroupMetadata#add`.
+    pub(crate) fn add(&mut self, member: Member, protocol_type: &Arc<str>) {
+        if self.members.is_empty() {
+            self.protocol_type = Some(protocol_type.clone());
+        }
+        if self.leader.is_none() {
+            self.leader = Some(member.id.clone());
+        }
+        self.pending_members.remove(&member.id);
+        self.members.push(member);
+    }
+
+    /// Takes a member out; the next in the group leads if it was the leader. Kafka: `GroupMetadata#remove`.
+    pub(crate) fn remove(&mut self, id: &str) -> Option<Member> {
+        let index = self.members.iter().position(|m| &*m.id == id)?;
+        let member = self.members.remove(index);
+        if self.is_leader(id) {
+            self.leader = self.members.first().map(|m| m.id.clone());
+        }
+        Some(member)
+    }
+
+    /// Whether the member leads.
+    pub(crate) fn is_leader(&self, id: &str) -> bool {
+        self.leader.as_deref() == Some(id)
+    }
+
+    /// Longest time any member gets to rejoin.
+    pub(crate) fn rebalance_timeout_ms(&self) -> i64 {
+        i64::from(self.members.iter().map(|m| m.rebalance_timeout_ms).max().unwrap_or(0))
+    }
+
+    /// Kafka: `GroupMetadata#hasAllMembersJoined`.
+    pub(crate) fn all_joined(&self) -> bool {
+        self.pending_members.is_empty() && self.members.iter().all(|m| m.joining.is_some())
+    }
+
+    /// Whether a member with these protocols fits the group. Kafka: `GroupMetadata#supportsProtocols`.
+    pub(crate) fn supports(&self, protocol_type: &str, protocols: &[(Arc<str>, Bytes)]) -> bool {
+        if protocol_type.is_empty() || protocols.is_empty() {
+            return false;
+        }
+        if self.members.is_empty() {
+            return true;
+        }
+        self.protocol_type.as_deref() == Some(protocol_type)
+            && protocols
+                .iter()
+                .any(|(name, _)| self.members.iter().all(|m| m.protocols.iter().any(|(n, _)| n == name)))
+    }
+
+    /// The protocol most members vote for; each votes for its first one that all know. Kafka: `selectProtocol`.
+    pub(crate) fn select_protocol(&self) -> Option<Arc<str>> {
+        let common = |name: &Arc<str>| self.members.iter().all(|m| m.protocols.iter().any(|(n, _)| n == name));
+        let votes: Vec<&Arc<str>> = self
+            .members
+            .iter()
+            .filter_map(|m| m.protocols.iter().map(|(n, _)| n).find(|n| common(n)))
+            .collect();
+        let count = |name: &Arc<str>| votes.iter().filter(|v| **v == name).count();
+        // The first vote wins a tie.
+        votes
+            .iter()
+            .rev()
+            .max_by_key(|name| count(name))
+            .map(|name| (*name).clone())
+    }
+
+    /// The member list that the leader gets.
+    pub(crate) fn member_list(&self) -> Vec<JoinGroupMember> {
+        let protocol = self.protocol.as_deref().unwrap_or("");
+        self.members
+            .iter()
+            .map(|m| JoinGroupMember {
+                member_id: m.id.clone(),
+                group_instance_id: m.instance_id.clone(),
+                metadata: m.metadata(protocol),
+            })
+            .collect()
+    }
+}

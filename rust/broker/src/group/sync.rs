@@ -1,0 +1,99 @@
+//! SyncGroup. Kafka 2.6: `GroupCoordinator#handleSyncGroup`.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use fletchlog_api::{ErrorCode, NodeId, Response, SyncGroupRequest, SyncGroupResponse};
+
+use super::coordinator::{Groups, check_member};
+use super::member::ClientLiveness;
+use super::rebalance::sync_error;
+use super::state::GroupState;
+use crate::Broker;
+use crate::sync::{Answer, lock};
+
+impl Broker {
+    /// SyncGroup.
+    pub(crate) fn sync_group(
+        &self,
+        node: NodeId,
+        request: &SyncGroupRequest,
+        client: &Arc<ClientLiveness>,
+    ) -> Arc<Answer> {
+        let answer = Arc::new(Answer::default());
+        let now_ms = self.clock.monotonic_ms();
+        client.seen(now_ms);
+        let mut groups = lock(&self.groups.state);
+        self.tick(&mut groups, now_ms);
+        let synced = self
+            .check_coordinator(node, &request.group_id)
+            .and_then(|()| self.sync(&mut groups, request, client, &answer, now_ms));
+        if let Err(error) = synced {
+            answer.complete(Response::SyncGroup(sync_error(error)), &self.changes);
+        }
+        answer
+    }
+
+    /// Kafka: `doSyncGroup`.
+    fn sync(
+        &self,
+        groups: &mut Groups,
+        request: &SyncGroupRequest,
+        client: &Arc<ClientLiveness>,
+        answer: &Arc<Answer>,
+        now_ms: i64,
+    ) -> Result<(), ErrorCode> {
+        let group = groups
+            .by_id
+            .get_mut(&request.group_id)
+            .ok_or(ErrorCode::UNKNOWN_MEMBER_ID)?;
+        check_member(group, &request.member_id, request.group_instance_id.as_deref())?;
+        if group.generation != request.generation_id {
+            return Err(ErrorCode::ILLEGAL_GENERATION);
+        }
+        let leads = group.is_leader(&request.member_id);
+        let state = group.state;
+        let member = group
+            .member_mut(&request.member_id)
+            .ok_or(ErrorCode::UNKNOWN_MEMBER_ID)?;
+        member.heard_from(client);
+        match state {
+            GroupState::Empty => return Err(ErrorCode::UNKNOWN_MEMBER_ID),
+            GroupState::PreparingRebalance => return Err(ErrorCode::REBALANCE_IN_PROGRESS),
+            GroupState::Stable => {
+                let response = SyncGroupResponse {
+                    error: ErrorCode::NONE,
+                    assignment: member.assignment.clone(),
+                };
+                answer.complete(Response::SyncGroup(response), &self.changes);
+                return Ok(());
+            }
+            GroupState::CompletingRebalance => member.syncing = Some(answer.clone()),
+        }
+        if !leads {
+            return Ok(());
+        }
+        for member in &mut group.members {
+            let given = request.assignments.iter().find(|(id, _)| *id == member.id);
+            member.assignment = given.map(|(_, a)| a.clone()).unwrap_or_default();
+        }
+        if let Err(error) = self.store_group(group) {
+            log::error!("the assignment of group {} could not be stored: {error}", group.id);
+            for member in &mut group.members {
+                member.assignment = Bytes::new();
+                member.answer_sync(sync_error(ErrorCode::COORDINATOR_NOT_AVAILABLE), &self.changes);
+            }
+            self.rebalance(group, now_ms);
+            return Ok(());
+        }
+        self.transition(group, GroupState::Stable);
+        for member in &mut group.members {
+            let response = SyncGroupResponse {
+                error: ErrorCode::NONE,
+                assignment: member.assignment.clone(),
+            };
+            member.answer_sync(response, &self.changes);
+        }
+        Ok(())
+    }
+}

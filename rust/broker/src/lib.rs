@@ -1,0 +1,24 @@
+//! The embedded broker: topics, nodes, the produce, fetch and lookup paths, groups, and [`LocalTransport`].
+
+pub mod broker;
+mod directory;
+pub mod error;
+mod fetch;
+mod group;
+mod list_offsets;
+pub mod local_transport;
+mod metadata;
+mod partition;
+mod produce;
+mod producer_ids;
+mod requests;
+mod shutdown;
+mod sync;
+mod topic_admin;
+mod topic_config;
+mod topics;
+mod uuid;
+
+pub use broker::{Broker, OpenOptions, PartitionDescription, TopicDescription};
+pub use error::BrokerError;
+pub use local_transport::LocalTransport;

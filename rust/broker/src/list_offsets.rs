@@ -1,0 +1,94 @@
+//! ListOffsets (spec 5). Kafka: `KafkaApis#handleListOffsetRequest`, `Partition#fetchOffsetForTimestamp`.
+
+use fletchlog_api::list_offsets::{EARLIEST_PENDING_UPLOAD_TIMESTAMP, LATEST_TIERED_TIMESTAMP, LATEST_TIMESTAMP};
+use fletchlog_api::{
+    ErrorCode, IsolationLevel, ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse, NodeId,
+};
+use fletchlog_log::{FetchBound, TimestampAndOffset};
+use fletchlog_records::TopicPartition;
+use rustc_hash::FxHashMap;
+
+use crate::fetch::check_leader_epoch;
+use crate::{Broker, BrokerError};
+
+const NOT_FOUND: TimestampAndOffset = TimestampAndOffset {
+    timestamp: -1,
+    offset: -1,
+    leader_epoch: -1,
+};
+
+impl Broker {
+    /// A ListOffsets request to `node`.
+    pub(crate) fn list_offsets(&self, node: NodeId, request: &ListOffsetsRequest) -> ListOffsetsResponse {
+        let mut times: FxHashMap<&TopicPartition, u32> = FxHashMap::default();
+        for (tp, ..) in &request.partitions {
+            *times.entry(tp).or_default() += 1;
+        }
+        let partitions = request
+            .partitions
+            .iter()
+            .map(|(tp, leader_epoch, timestamp)| {
+                let found = if times.get(tp) > Some(&1) {
+                    Err(ErrorCode::INVALID_REQUEST)
+                } else {
+                    self.list_offset(node, tp, *leader_epoch, *timestamp, request.isolation_level)
+                };
+                let (error, found) = match found {
+                    Ok(found) => (ErrorCode::NONE, found),
+                    Err(error) => (error, NOT_FOUND),
+                };
+                ListOffsetsPartitionResponse {
+                    tp: tp.clone(),
+                    error,
+                    timestamp: found.timestamp,
+                    offset: found.offset,
+                    leader_epoch: found.leader_epoch,
+                }
+            })
+            .collect();
+        ListOffsetsResponse { partitions }
+    }
+
+    fn list_offset(
+        &self,
+        node: NodeId,
+        tp: &TopicPartition,
+        leader_epoch: i32,
+        timestamp: i64,
+        isolation: IsolationLevel,
+    ) -> Result<TimestampAndOffset, ErrorCode> {
+        let code = |e: BrokerError| {
+            log::debug!("ListOffsets of {tp}: {e}");
+            e.code()
+        };
+        let partition = self.partition(tp).map_err(code)?;
+        if partition.leader() != node {
+            return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER);
+        }
+        let log = self.log_of(&partition).map_err(code)?;
+        check_leader_epoch(leader_epoch, partition.leader_epoch(&self.directory))?;
+        let bound = fetch_bound(isolation);
+        match timestamp {
+            // Nothing is tiered here.
+            LATEST_TIERED_TIMESTAMP | EARLIEST_PENDING_UPLOAD_TIMESTAMP => Ok(NOT_FOUND),
+            unknown if unknown < EARLIEST_PENDING_UPLOAD_TIMESTAMP => Err(ErrorCode::UNSUPPORTED_VERSION),
+            _ => {
+                let mut found = log
+                    .fetch_offset_by_timestamp(timestamp, bound)
+                    .map_err(|e| code(e.into()))?;
+                if timestamp == LATEST_TIMESTAMP {
+                    found.leader_epoch = partition.leader_epoch(&self.directory);
+                }
+                Ok(found)
+            }
+        }
+    }
+}
+
+/// How far a client of this isolation may look.
+pub(crate) fn fetch_bound(isolation: IsolationLevel) -> FetchBound {
+    match isolation {
+        IsolationLevel::ReadUncommitted => FetchBound::HighWatermark,
+        IsolationLevel::ReadCommitted => FetchBound::LastStableOffset,
+    }
+}

@@ -1,0 +1,223 @@
+//! The in-process [`Transport`]: requests are handled inside `send`; answers wait in a queue per connection.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use fletchlog_api::transport::node_of_connection;
+use fletchlog_api::{Completion, Disconnected, NodeId, Request, Transport};
+
+use crate::Broker;
+use crate::group::ClientLiveness;
+use crate::requests::Handled;
+use crate::sync::Answer;
+
+/// A writer in another process tells nobody of its appends: a read-only broker that waits looks this often. 10 ms is
+/// short beside the 500 ms of fetch.max.wait.ms and costs a few file lengths a hundred times a second.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// One client's connections to an embedded broker.
+///
+/// A request that waits (long poll, join, sync) holds back those behind it on the same connection, as a broker's socket
+/// does. Dropping the transport is the client's death: members that did not leave expire after session.timeout.ms.
+#[derive(Debug)]
+pub struct LocalTransport {
+    broker: Arc<Broker>,
+    client: Arc<ClientLiveness>,
+    connections: BTreeMap<NodeId, Connection>,
+}
+
+#[derive(Debug, Default)]
+struct Connection {
+    /// Answers in the socket.
+    arrived: VecDeque<Completion>,
+    /// The request being waited for.
+    waiting: Option<(i32, Arc<Answer>)>,
+    /// Requests behind it, not looked at yet.
+    held: VecDeque<(i32, Request)>,
+}
+
+impl LocalTransport {
+    /// Connects a client.
+    pub fn new(broker: Arc<Broker>) -> Self {
+        let client = Arc::new(ClientLiveness::new(broker.clock.monotonic_ms()));
+        Self {
+            broker,
+            client,
+            connections: BTreeMap::new(),
+        }
+    }
+
+    /// The broker behind it.
+    pub fn broker(&self) -> &Arc<Broker> {
+        &self.broker
+    }
+
+    /// Moves what has been answered into the socket, and handles what was held back by it.
+    fn pump(&mut self, id: NodeId) {
+        let Some(connection) = self.connections.get_mut(&id) else {
+            return;
+        };
+        if connection.waiting.is_none() && connection.held.is_empty() {
+            return;
+        }
+        if self.broker.is_closed() {
+            connection.close(id, None);
+            return;
+        }
+        loop {
+            if let Some((correlation_id, answer)) = &connection.waiting {
+                let Some(response) = answer.take() else { return };
+                let correlation_id = *correlation_id;
+                connection.waiting = None;
+                connection.arrived.push_back(Completion {
+                    node: id,
+                    correlation_id,
+                    result: Ok(response),
+                });
+            }
+            let Some((correlation_id, request)) = connection.held.pop_front() else {
+                return;
+            };
+            match self.broker.handle(node_of_connection(id), &self.client, request) {
+                Handled::Now(response) => {
+                    connection.arrived.push_back(Completion {
+                        node: id,
+                        correlation_id,
+                        result: Ok(response),
+                    });
+                }
+                Handled::Later(answer) => connection.waiting = Some((correlation_id, answer)),
+                Handled::CloseConnection => {
+                    connection.close(id, Some(correlation_id));
+                    return;
+                }
+            }
+        }
+    }
+
+    fn is_waiting(&self, id: NodeId) -> bool {
+        self.connections.get(&id).is_some_and(|c| c.waiting.is_some())
+    }
+
+    /// Pumps every connection after doing what is due.
+    fn something_arrived(&mut self) -> bool {
+        self.broker.run_due();
+        let ids: Vec<NodeId> = self.connections.keys().copied().collect();
+        for id in ids {
+            self.pump(id);
+        }
+        self.connections.values().any(|c| !c.arrived.is_empty())
+    }
+
+    fn look(&mut self, id: NodeId) {
+        if self.is_waiting(id) {
+            self.broker.run_due();
+            self.pump(id);
+        }
+    }
+}
+
+impl Connection {
+    /// Nobody will read the answer being waited for.
+    fn give_up(&self, broker: &Broker) {
+        if let Some((_, answer)) = &self.waiting {
+            broker.purgatory.cancel(answer);
+        }
+    }
+
+    /// A lost connection completes every request outstanding on it, oldest first.
+    fn close(&mut self, node: NodeId, current: Option<i32>) {
+        let waiting = self.waiting.take().map(|(correlation_id, _)| correlation_id);
+        let held = self.held.drain(..).map(|(correlation_id, _)| correlation_id);
+        for correlation_id in waiting.into_iter().chain(current).chain(held) {
+            self.arrived.push_back(Completion {
+                node,
+                correlation_id,
+                result: Err(Disconnected),
+            });
+        }
+    }
+}
+
+impl Transport for LocalTransport {
+    fn send(&mut self, node: NodeId, correlation_id: i32, request: Request) {
+        self.keep_alive();
+        let connection = self.connections.entry(node).or_default();
+        let nodes = i32::try_from(self.broker.sessions.len()).unwrap_or(i32::MAX);
+        if !(1..=nodes).contains(&node_of_connection(node)) {
+            connection.close(node, Some(correlation_id));
+            return;
+        }
+        connection.held.push_back((correlation_id, request));
+        self.pump(node);
+    }
+
+    fn receive(&mut self, node: NodeId) -> Option<Completion> {
+        self.look(node);
+        self.connections.get_mut(&node)?.arrived.pop_front()
+    }
+
+    fn has_arrived(&mut self, node: NodeId) -> bool {
+        self.look(node);
+        self.connections.get(&node).is_some_and(|c| !c.arrived.is_empty())
+    }
+
+    fn wait(&mut self, timeout: Duration) -> bool {
+        self.keep_alive();
+        let start_ms = self.broker.clock.monotonic_ms();
+        let mut remaining = timeout;
+        loop {
+            let seen = self.broker.changes.version();
+            if self.something_arrived() {
+                return true;
+            }
+            if remaining.is_zero() {
+                return false;
+            }
+            let now_ms = self.broker.clock.monotonic_ms();
+            let mut slice = remaining;
+            if let Some(deadline_ms) = self.broker.next_deadline() {
+                slice = slice.min(millis(deadline_ms.saturating_sub(now_ms).max(1)));
+            }
+            if self.broker.is_read_only() && self.connections.values().any(|c| c.waiting.is_some()) {
+                slice = slice.min(LOOK_AGAIN);
+            }
+            if !self.broker.changes.wait(seen, slice) {
+                // Counted by what was slept, so that a clock that stands still (a simulation's) does not hold us.
+                remaining = remaining.saturating_sub(slice);
+            }
+            let passed = millis(self.broker.clock.monotonic_ms().saturating_sub(start_ms));
+            remaining = remaining.min(timeout.saturating_sub(passed));
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        self.broker.is_closed()
+    }
+
+    fn disconnect(&mut self, node: NodeId) {
+        if let Some(connection) = self.connections.remove(&node) {
+            connection.give_up(&self.broker);
+        }
+    }
+
+    fn keep_alive(&mut self) {
+        self.client.seen(self.broker.clock.monotonic_ms());
+    }
+}
+
+impl Drop for LocalTransport {
+    fn drop(&mut self) {
+        for connection in self.connections.values() {
+            connection.give_up(&self.broker);
+        }
+        self.client.disconnected(self.broker.clock.monotonic_ms());
+        // Others may wait for its members: they have to look at the earlier deadline.
+        self.broker.changes.notify();
+    }
+}
+
+fn millis(ms: i64) -> Duration {
+    Duration::from_millis(u64::try_from(ms).unwrap_or(0))
+}

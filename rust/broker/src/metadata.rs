@@ -1,0 +1,104 @@
+//! Metadata and FindCoordinator. Kafka: `KafkaApis#handleTopicMetadataRequest`, `#handleFindCoordinatorRequest`.
+
+use std::sync::Arc;
+
+use fletchlog_api::{
+    ErrorCode, FindCoordinatorRequest, FindCoordinatorResponse, MetadataRequest, MetadataResponse, PartitionMetadata,
+    TopicMetadata,
+};
+
+use crate::sync::lock;
+use crate::topics::{self, Topic};
+use crate::{Broker, BrokerError};
+
+impl Broker {
+    /// A Metadata request.
+    pub(crate) fn metadata_response(&self, request: &MetadataRequest) -> Result<MetadataResponse, BrokerError> {
+        self.see_new_topics()?;
+        let topics = match &request.topics {
+            None => {
+                let all: Vec<_> = self.topic_table().iter().cloned().collect();
+                all.iter().map(|t| self.describe_for_clients(t)).collect()
+            }
+            Some(names) => names
+                .iter()
+                .map(|name| self.topic_metadata(name, request.allow_auto_topic_creation))
+                .collect(),
+        };
+        Ok(MetadataResponse {
+            cluster_id: Arc::from(lock(&self.metadata).cluster_id.as_str()),
+            nodes: self.nodes(),
+            topics,
+        })
+    }
+
+    fn topic_metadata(&self, name: &Arc<str>, create: bool) -> TopicMetadata {
+        let known = self.topic_table().get(name).cloned();
+        if let Some(topic) = known {
+            return self.describe_for_clients(&topic);
+        }
+        let mut error = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
+        if topics::validate_name(name).is_err() {
+            error = ErrorCode::INVALID_TOPIC_EXCEPTION;
+        } else if create && !self.is_read_only() && self.config.boolean("auto.create.topics.enable") {
+            match self.create_user_topic(name, self.config.int("num.partitions"), &[]) {
+                Ok(())
+                | Err(BrokerError::Kafka {
+                    code: ErrorCode::TOPIC_ALREADY_EXISTS,
+                    ..
+                }) => {
+                    if let Ok(topic) = self.topic(name) {
+                        return self.describe_for_clients(&topic);
+                    }
+                }
+                Err(failed) => {
+                    log::warn!("topic {name} could not be created: {failed}");
+                    error = failed.code();
+                }
+            }
+        }
+        TopicMetadata {
+            error,
+            name: name.clone(),
+            topic_id: [0; 16],
+            is_internal: topics::is_internal(name),
+            partitions: Vec::new(),
+        }
+    }
+
+    fn describe_for_clients(&self, topic: &Topic) -> TopicMetadata {
+        let partitions = topic
+            .partitions
+            .iter()
+            .map(|p| PartitionMetadata {
+                partition: p.tp().partition,
+                leader: p.leader(),
+                leader_epoch: p.leader_epoch(&self.directory),
+            })
+            .collect();
+        TopicMetadata {
+            error: ErrorCode::NONE,
+            name: topic.name.clone(),
+            topic_id: topic.record.id,
+            is_internal: topic.is_internal(),
+            partitions,
+        }
+    }
+
+    /// A FindCoordinator request: the leader of the group's partition of `__consumer_offsets`.
+    pub(crate) fn find_coordinator(&self, request: &FindCoordinatorRequest) -> FindCoordinatorResponse {
+        match self.coordinator_of(&request.group_id) {
+            Ok(node) => FindCoordinatorResponse {
+                error: ErrorCode::NONE,
+                node,
+            },
+            Err(error) => {
+                log::warn!("no coordinator for group {}: {error}", request.group_id);
+                FindCoordinatorResponse {
+                    error: ErrorCode::COORDINATOR_NOT_AVAILABLE,
+                    node: -1,
+                }
+            }
+        }
+    }
+}

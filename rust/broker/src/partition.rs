@@ -1,0 +1,170 @@
+//! One partition as the broker sees it: its leader, its directory, its log (opened when first needed).
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use bytes::Bytes;
+use fletchlog_api::NodeId;
+use fletchlog_log::{AppendError, AppendInfo, AppendOrigin, OpenMode, PartitionLog};
+use fletchlog_log::{checkpoint, file_name};
+use fletchlog_records::TopicPartition;
+
+use crate::BrokerError;
+use crate::directory::{Directory, TopicRecord, leader_index, partition_dir_name, write_topic_id};
+use crate::sync::lock;
+use crate::topic_config::TopicConfig;
+
+/// A partition.
+#[derive(Debug)]
+pub(crate) struct Partition {
+    tp: TopicPartition,
+    topic_id: [u8; 16],
+    leader: NodeId,
+    dir: PathBuf,
+    mode: OpenMode,
+    config: Arc<TopicConfig>,
+    log: OnceLock<Arc<PartitionLog>>,
+    leader_epoch: OnceLock<i32>,
+    opening: Mutex<()>,
+    last_flush_ms: AtomicI64,
+}
+
+impl Partition {
+    /// The partition of a topic; nothing is opened.
+    pub(crate) fn new(
+        tp: TopicPartition,
+        record: &TopicRecord,
+        config: Arc<TopicConfig>,
+        directory: &Directory,
+    ) -> Self {
+        let nodes = u32::try_from(directory.log_dirs().len()).unwrap_or(1);
+        let index = leader_index(record.first_leader, tp.partition, nodes);
+        let log_dir = directory.log_dir_of(record.first_leader, tp.partition);
+        Self {
+            dir: log_dir.path().join(partition_dir_name(&tp)),
+            mode: log_dir.open_mode(&tp, directory.read_only()),
+            topic_id: record.id,
+            leader: NodeId::try_from(index).unwrap_or(0) + 1,
+            tp,
+            config,
+            log: OnceLock::new(),
+            leader_epoch: OnceLock::new(),
+            opening: Mutex::default(),
+            last_flush_ms: AtomicI64::new(i64::MAX),
+        }
+    }
+
+    /// Topic and number.
+    pub(crate) fn tp(&self) -> &TopicPartition {
+        &self.tp
+    }
+
+    /// Node that leads it.
+    pub(crate) fn leader(&self) -> NodeId {
+        self.leader
+    }
+
+    /// Its directory.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Its settings.
+    pub(crate) fn config(&self) -> &TopicConfig {
+        &self.config
+    }
+
+    /// The log if it has been opened.
+    pub(crate) fn opened_log(&self) -> Option<&Arc<PartitionLog>> {
+        self.log.get()
+    }
+
+    /// The log, opened and recovered on first use. When read-only, what a live writer has added since is seen.
+    pub(crate) fn log(&self, directory: &Directory, now_ms: i64) -> Result<&Arc<PartitionLog>, BrokerError> {
+        if let Some(log) = self.log.get() {
+            if directory.read_only() {
+                log.refresh()?;
+            }
+            return Ok(log);
+        }
+        let _opening = lock(&self.opening);
+        if let Some(log) = self.log.get() {
+            return Ok(log);
+        }
+        let fs = directory.fs();
+        if directory.read_only() {
+            if !fs.exists(&self.dir) {
+                // Its writer has announced the topic and not made the directory yet, or this is one broker's part of
+                // a cluster.
+                return Err(BrokerError::unknown_partition(&self.tp));
+            }
+        } else {
+            self.stamp_topic_id(directory)?;
+        }
+        let log = PartitionLog::open(
+            fs.clone(),
+            &self.dir,
+            self.tp.clone(),
+            self.config.log.clone(),
+            self.mode,
+            now_ms,
+        )?;
+        self.last_flush_ms.store(now_ms, Ordering::Relaxed);
+        Ok(self.log.get_or_init(|| Arc::new(log)))
+    }
+
+    /// Makes the directory with its `partition.metadata`; the log follows when it is first needed.
+    pub(crate) fn stamp_topic_id(&self, directory: &Directory) -> Result<(), BrokerError> {
+        let fs = directory.fs();
+        // Damage is what a power loss leaves of a file that was not synced; our metadata file knows the id.
+        match checkpoint::read_partition_metadata(&**fs, &self.dir).ok().flatten() {
+            Some(id) if id == self.topic_id => Ok(()),
+            Some(_) => Err(BrokerError::directory(
+                &**fs,
+                &self.dir,
+                "partition.metadata names another topic id than fletchlog.metadata: the directory belongs to another incarnation of the topic; move it away",
+            )),
+            None => write_topic_id(&**fs, &self.dir, &self.topic_id),
+        }
+    }
+
+    /// Whether its directory holds anything of a log.
+    pub(crate) fn has_log(&self, directory: &Directory) -> bool {
+        let entries = directory.fs().read_dir(&self.dir).unwrap_or_default();
+        entries.iter().any(|e| e.name.ends_with(file_name::LOG))
+    }
+
+    /// The leader epoch: stamped into appended batches, told to clients and checked when they send it back. It is what
+    /// the log was left with (0 for a new one) and stays so, as there is never another leader; it is read without opening
+    /// the log.
+    pub(crate) fn leader_epoch(&self, directory: &Directory) -> i32 {
+        *self.leader_epoch.get_or_init(|| {
+            let path = self.dir.join(file_name::LEADER_EPOCH_CHECKPOINT);
+            let entries = checkpoint::read_checkpoint(&**directory.fs(), &path).unwrap_or_default();
+            let newest = entries
+                .last()
+                .and_then(|line| line.split_whitespace().next()?.parse().ok());
+            newest.unwrap_or(0).max(0)
+        })
+    }
+
+    /// Appends as the leader and flushes as flush.messages and flush.ms ask.
+    pub(crate) fn append(
+        &self,
+        directory: &Directory,
+        log: &PartitionLog,
+        records: Bytes,
+        origin: AppendOrigin,
+        now_ms: i64,
+    ) -> Result<AppendInfo, AppendError> {
+        let info = log.append_as_leader(records, self.leader_epoch(directory), origin, now_ms)?;
+        let unflushed = log.log_end_offset().saturating_sub(log.recovery_point());
+        let waited = now_ms.saturating_sub(self.last_flush_ms.load(Ordering::Relaxed));
+        if unflushed > 0 && (unflushed >= self.config.flush_messages || waited >= self.config.flush_ms) {
+            log.flush()?;
+            self.last_flush_ms.store(now_ms, Ordering::Relaxed);
+        }
+        Ok(info)
+    }
+}

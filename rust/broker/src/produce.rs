@@ -1,0 +1,189 @@
+//! The produce path: what is decided about a request before its batches reach the log (spec 2.1, step 1).
+//! Kafka: `KafkaApis#handleProduceRequest`, `ReplicaManager#appendRecords`.
+
+use bytes::Bytes;
+use fletchlog_api::{ErrorCode, NodeId, ProducePartitionResponse, ProduceRequest, ProduceResponse};
+use fletchlog_log::{AppendError, AppendOrigin};
+use fletchlog_records::TopicPartition;
+
+use crate::{Broker, BrokerError};
+
+/// Batch attributes: bytes 21 and 22 of a v2 batch; bit 4 = transactional (spec 1.1, 1.2).
+const ATTRIBUTES_END: usize = 23;
+const MAGIC: usize = 16;
+const TRANSACTIONAL: u8 = 0x10;
+
+/// What is done with the connection after a produce request.
+pub(crate) enum Produced {
+    /// The answer goes out (without partitions for acks=0).
+    Answered(ProduceResponse),
+    /// acks=0 and something failed: the broker can only close the connection.
+    CloseConnection,
+}
+
+impl Broker {
+    /// A Produce request to `node`.
+    pub(crate) fn produce(&self, node: NodeId, request: ProduceRequest) -> Produced {
+        let acks = request.acks;
+        self.maybe_delete_old_segments(self.clock.now_ms());
+        // Kafka refuses the whole request when any batch is transactional and the request names no transactional id;
+        // with one, no id is known here, as InitProducerId gives none out.
+        let transactional = request.partitions.iter().any(|(_, records)| is_transactional(records));
+        let partitions: Vec<ProducePartitionResponse> = request
+            .partitions
+            .into_iter()
+            .map(|(tp, records)| {
+                let outcome = match (transactional, &request.transactional_id) {
+                    (true, None) => Err(refused(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED)),
+                    (_, Some(_)) => Err(refused(ErrorCode::INVALID_PRODUCER_ID_MAPPING)),
+                    (false, None) => self.append(Some(node), acks, &tp, records),
+                };
+                outcome.unwrap_or_else(|response| *response).of(tp)
+            })
+            .collect();
+        if acks == 0 {
+            if partitions.iter().any(|p| p.error != ErrorCode::NONE) {
+                return Produced::CloseConnection;
+            }
+            return Produced::Answered(ProduceResponse { partitions: Vec::new() });
+        }
+        Produced::Answered(ProduceResponse { partitions })
+    }
+
+    /// `append_batches`.
+    pub(crate) fn append_one(&self, tp: &TopicPartition, records: Bytes) -> Result<(i64, i64, i64), BrokerError> {
+        self.for_writing("produce")?;
+        self.partition(tp)?;
+        let outcome = if is_transactional(&records) {
+            Err(refused(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+        } else {
+            self.append(None, -1, tp, records)
+        };
+        match outcome {
+            Ok(done) => Ok((done.base_offset, done.log_append_time_ms, done.log_start_offset)),
+            Err(failed) => {
+                let text = failed
+                    .error_message
+                    .clone()
+                    .unwrap_or_else(|| failed.error.message().to_owned());
+                let records: String = failed
+                    .record_errors
+                    .iter()
+                    .map(|(index, reason)| format!("; record {index}: {reason}"))
+                    .collect();
+                Err(BrokerError::kafka(
+                    failed.error,
+                    format!("{tp} refused the batch: {text}{records}"),
+                ))
+            }
+        }
+    }
+
+    fn append(
+        &self,
+        node: Option<NodeId>,
+        acks: i16,
+        tp: &TopicPartition,
+        records: Bytes,
+    ) -> Result<Outcome, Box<Outcome>> {
+        if let Err(error) = self.for_writing("produce") {
+            return Err(refused_with(error.code(), error.to_string()));
+        }
+        let partition = self.partition(tp).map_err(|e| refused(e.code()))?;
+        if node.is_some_and(|node| node != partition.leader()) {
+            return Err(refused(ErrorCode::NOT_LEADER_OR_FOLLOWER));
+        }
+        if !(-1..=1).contains(&acks) {
+            return Err(refused(ErrorCode::INVALID_REQUIRED_ACKS));
+        }
+        if crate::topics::is_internal(&tp.topic) {
+            return Err(refused_with(
+                ErrorCode::INVALID_TOPIC_EXCEPTION,
+                format!("`{}` is the broker's own topic; clients do not produce to it", tp.topic),
+            ));
+        }
+        let log = self
+            .log_of(&partition)
+            .map_err(|e| refused_with(e.code(), e.to_string()))?;
+        match partition.append(&self.directory, log, records, AppendOrigin::Client, self.clock.now_ms()) {
+            Ok(info) => {
+                if !info.duplicate {
+                    self.purgatory.check(self, tp);
+                }
+                Ok(Outcome {
+                    error: ErrorCode::NONE,
+                    base_offset: info.first_offset,
+                    log_append_time_ms: info.log_append_time_ms,
+                    log_start_offset: info.log_start_offset,
+                    record_errors: Vec::new(),
+                    error_message: None,
+                })
+            }
+            Err(AppendError::Refused {
+                code,
+                message,
+                record_errors,
+                log_start_offset,
+            }) => Err(Box::new(Outcome {
+                error: ErrorCode::from_code(code).unwrap_or(ErrorCode::UNKNOWN_SERVER_ERROR),
+                base_offset: -1,
+                log_append_time_ms: -1,
+                log_start_offset,
+                record_errors,
+                error_message: Some(message),
+            })),
+            Err(AppendError::Log(error)) => {
+                log::error!("append to {tp} failed: {error}");
+                let error = BrokerError::Log(error);
+                Err(refused_with(error.code(), error.to_string()))
+            }
+        }
+    }
+}
+
+/// One partition's answer without its name.
+#[derive(Debug)]
+struct Outcome {
+    error: ErrorCode,
+    base_offset: i64,
+    log_append_time_ms: i64,
+    log_start_offset: i64,
+    record_errors: Vec<(i32, String)>,
+    error_message: Option<String>,
+}
+
+impl Outcome {
+    fn of(self, tp: TopicPartition) -> ProducePartitionResponse {
+        ProducePartitionResponse {
+            tp,
+            error: self.error,
+            base_offset: self.base_offset,
+            log_append_time_ms: self.log_append_time_ms,
+            log_start_offset: self.log_start_offset,
+            record_errors: self.record_errors,
+            error_message: self.error_message,
+        }
+    }
+}
+
+fn refused(error: ErrorCode) -> Box<Outcome> {
+    Box::new(Outcome {
+        error,
+        base_offset: -1,
+        log_append_time_ms: -1,
+        log_start_offset: -1,
+        record_errors: Vec::new(),
+        error_message: None,
+    })
+}
+
+fn refused_with(error: ErrorCode, message: String) -> Box<Outcome> {
+    let mut outcome = refused(error);
+    outcome.error_message = Some(message);
+    outcome
+}
+
+/// Kafka: `RequestUtils#hasTransactionalRecords`, which looks at the first batch of a partition.
+fn is_transactional(records: &[u8]) -> bool {
+    records.len() >= ATTRIBUTES_END && records[MAGIC] == 2 && records[ATTRIBUTES_END - 1] & TRANSACTIONAL != 0
+}

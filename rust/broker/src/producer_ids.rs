@@ -1,0 +1,72 @@
+//! Producer ids, handed out from blocks of 1000 that are on disk before their first id is used, so that no id is ever
+//! given twice, not even after a crash. Kafka: `RPCProducerIdManager`, `ProducerIdsBlock`.
+
+use std::ops::Range;
+use std::sync::Mutex;
+
+use fletchlog_api::{ErrorCode, InitProducerIdRequest, InitProducerIdResponse};
+
+use crate::sync::lock;
+use crate::{Broker, BrokerError};
+
+/// Kafka: `ProducerIdsBlock#PRODUCER_ID_BLOCK_SIZE`.
+const BLOCK_SIZE: i64 = 1000;
+
+/// What is left of the current block.
+#[derive(Debug)]
+pub(crate) struct ProducerIds {
+    block: Mutex<Range<i64>>,
+}
+
+impl Default for ProducerIds {
+    fn default() -> Self {
+        Self {
+            block: Mutex::new(0..0),
+        }
+    }
+}
+
+impl Broker {
+    /// InitProducerId. Without a transactional id Kafka blindly gives a new id, also to a producer that has one.
+    pub(crate) fn init_producer_id(&self, request: &InitProducerIdRequest) -> InitProducerIdResponse {
+        let refused = |error| InitProducerIdResponse {
+            error,
+            producer_id: -1,
+            producer_epoch: -1,
+        };
+        if request.transactional_id.is_some() {
+            log::warn!("transactional ids are not supported by the embedded broker; leave transactional.id out");
+            return refused(ErrorCode::UNSUPPORTED_VERSION);
+        }
+        match self.next_producer_id() {
+            Ok(producer_id) => InitProducerIdResponse {
+                error: ErrorCode::NONE,
+                producer_id,
+                producer_epoch: 0,
+            },
+            Err(error) => {
+                log::warn!("no producer id: {error}");
+                refused(error.code())
+            }
+        }
+    }
+
+    fn next_producer_id(&self) -> Result<i64, BrokerError> {
+        self.for_writing("produce")?;
+        let mut block = lock(&self.producer_ids.block);
+        if let Some(id) = block.next() {
+            return Ok(id);
+        }
+        let mut metadata = lock(&self.metadata);
+        let first = metadata.next_producer_id;
+        let end = first
+            .checked_add(BLOCK_SIZE)
+            .ok_or_else(|| BrokerError::kafka(ErrorCode::UNKNOWN_SERVER_ERROR, "all producer ids are used up"))?;
+        let mut changed = metadata.clone();
+        changed.next_producer_id = end;
+        changed.store(&**self.directory.fs(), self.directory.root())?;
+        *metadata = changed;
+        *block = first + 1..end;
+        Ok(first)
+    }
+}

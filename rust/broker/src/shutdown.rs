@@ -1,0 +1,153 @@
+//! Retention, flush, and the clean stop.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use fletchlog_log::{PartitionLog, checkpoint};
+
+use crate::directory::LogOffsets;
+use crate::partition::Partition;
+use crate::{Broker, BrokerError};
+
+impl Broker {
+    /// Partitions whose log is open.
+    fn open_partitions(&self) -> Vec<Arc<Partition>> {
+        let table = self.topic_table();
+        table
+            .iter()
+            .flat_map(|t| &t.partitions)
+            .filter(|p| p.opened_log().is_some())
+            .cloned()
+            .collect()
+    }
+
+    /// Retention over every log (spec 4.1). Kafka: `LogManager#cleanupLogs`.
+    pub(crate) fn delete_old_segments(&self) -> Result<usize, BrokerError> {
+        self.for_writing("delete old segments")?;
+        let now_ms = self.clock.now_ms();
+        let topics: Vec<_> = self.topic_table().iter().cloned().collect();
+        let mut deleted = 0;
+        for partition in topics.iter().flat_map(|t| &t.partitions) {
+            if partition.opened_log().is_none() && !partition.has_log(&self.directory) {
+                continue;
+            }
+            let segments = self.log_of(partition)?.delete_old_segments(now_ms)?;
+            if segments > 0 {
+                self.purgatory.check(self, partition.tp());
+            }
+            deleted += segments;
+        }
+        Ok(deleted)
+    }
+
+    /// With log.retention.check.interval.ms set: retention when its time has come, by the thread that produces.
+    pub(crate) fn maybe_delete_old_segments(&self, now_ms: i64) {
+        /// Kafka: `LogManager#InitialTaskDelayMs`.
+        const INITIAL_DELAY_MS: i64 = 30_000;
+        let interval = self.config.long("log.retention.check.interval.ms");
+        if interval < 0 {
+            return;
+        }
+        let next = self.next_retention_ms.load(Ordering::Relaxed);
+        let due = next != i64::MIN && now_ms >= next;
+        if next != i64::MIN && !due {
+            return;
+        }
+        let wait = if due { interval } else { INITIAL_DELAY_MS };
+        let claimed = self.next_retention_ms.compare_exchange(
+            next,
+            now_ms.saturating_add(wait),
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
+        if due
+            && claimed.is_ok()
+            && let Err(error) = self.delete_old_segments()
+        {
+            log::error!("retention failed: {error}");
+        }
+    }
+
+    /// fsync of every open log, then the recovery points (R4: the log first, then what speaks of it).
+    pub(crate) fn flush_logs(&self) -> Result<(), BrokerError> {
+        if self.directory.read_only() {
+            return Ok(());
+        }
+        for partition in self.open_partitions() {
+            if let Some(log) = partition.opened_log() {
+                log.flush()?;
+            }
+        }
+        self.write_checkpoints()
+    }
+
+    /// The three checkpoints of every log directory, as the logs are now.
+    pub(crate) fn write_checkpoints(&self) -> Result<(), BrokerError> {
+        let offsets: Vec<(usize, LogOffsets)> = self
+            .open_partitions()
+            .iter()
+            .filter_map(|p| Some((node_index(p), offsets(p, p.opened_log()?))))
+            .collect();
+        self.store_checkpoints(&offsets)
+    }
+
+    fn store_checkpoints(&self, offsets: &[(usize, LogOffsets)]) -> Result<(), BrokerError> {
+        let table = self.topic_table();
+        for (node, dir) in self.directory.log_dirs().iter().enumerate() {
+            let of_node: Vec<LogOffsets> = offsets
+                .iter()
+                .filter(|(n, _)| *n == node)
+                .map(|(_, o)| o.clone())
+                .collect();
+            dir.write_checkpoints(&**self.directory.fs(), &of_node, |tp| table.partition(tp).is_some())?;
+        }
+        Ok(())
+    }
+
+    /// Closes every log, then checkpoints, then says so. Kafka: `LogManager#shutdown`.
+    pub(crate) fn shut_down(&self) -> Result<(), BrokerError> {
+        let partitions = self.open_partitions();
+        let mut closed = Vec::new();
+        let mut failure = None;
+        for partition in &partitions {
+            let Some(log) = partition.opened_log() else { continue };
+            let mut at_close = offsets(partition, log);
+            match log.close() {
+                Ok(()) => {
+                    // Closing has flushed everything.
+                    at_close.recovery_point = at_close.high_watermark;
+                    closed.push((node_index(partition), at_close));
+                }
+                Err(error) => {
+                    log::error!("{} could not be closed cleanly: {error}", partition.tp());
+                    failure.get_or_insert(error);
+                }
+            }
+        }
+        if self.directory.read_only() {
+            return Ok(());
+        }
+        self.store_checkpoints(&closed)?;
+        if let Some(error) = failure {
+            return Err(error.into());
+        }
+        for dir in self.directory.log_dirs() {
+            checkpoint::write_clean_shutdown(&**self.directory.fs(), dir.path())?;
+        }
+        Ok(())
+    }
+}
+
+fn node_index(partition: &Partition) -> usize {
+    usize::try_from(partition.leader() - 1).unwrap_or(0)
+}
+
+fn offsets(partition: &Partition, log: &PartitionLog) -> LogOffsets {
+    LogOffsets {
+        tp: partition.tp().clone(),
+        recovery_point: log.recovery_point(),
+        high_watermark: log.log_end_offset(),
+        log_start_offset: log.log_start_offset(),
+        first_segment: log.segments().first().map_or(0, |&(base, _)| base),
+    }
+}

@@ -1,0 +1,60 @@
+//! Locks that survive a panic of another holder, a counter to wait on, and a cell that is answered once.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use fletchlog_api::Response;
+
+/// Locks; a holder that panicked has left no half-made state behind in this crate's short critical sections.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A counter of changes that threads can wait on.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    version: Mutex<u64>,
+    changed: Condvar,
+}
+
+impl Changes {
+    /// The count now.
+    pub(crate) fn version(&self) -> u64 {
+        *lock(&self.version)
+    }
+
+    /// Something changed: wakes every waiting thread.
+    pub(crate) fn notify(&self) {
+        *lock(&self.version) += 1;
+        self.changed.notify_all();
+    }
+
+    /// Waits until the count differs from `seen`; false after `timeout`.
+    pub(crate) fn wait(&self, seen: u64, timeout: Duration) -> bool {
+        let guard = lock(&self.version);
+        let (guard, _) = self
+            .changed
+            .wait_timeout_while(guard, timeout, |version| *version == seen)
+            .unwrap_or_else(PoisonError::into_inner);
+        *guard != seen
+    }
+}
+
+/// The place where a waiting request's answer will be.
+#[derive(Debug, Default)]
+pub(crate) struct Answer {
+    response: Mutex<Option<Response>>,
+}
+
+impl Answer {
+    /// Gives the answer and wakes whoever waits.
+    pub(crate) fn complete(&self, response: Response, changes: &Changes) {
+        *lock(&self.response) = Some(response);
+        changes.notify();
+    }
+
+    /// Takes the answer if it is there.
+    pub(crate) fn take(&self) -> Option<Response> {
+        lock(&self.response).take()
+    }
+}

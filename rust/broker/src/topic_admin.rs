@@ -1,0 +1,223 @@
+//! Creating, deleting, describing topics.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError};
+
+use fletchlog_api::{Config, ErrorCode, Scope};
+use fletchlog_records::TopicPartition;
+
+use crate::broker::PartitionDescription;
+use crate::directory::{TopicRecord, deleted_dir_name};
+use crate::sync::lock;
+use crate::topic_config::TopicConfig;
+use crate::topics::{self, CONSUMER_OFFSETS, Topic};
+use crate::{Broker, BrokerError, TopicDescription, uuid};
+
+/// Kafka's controller makes at most this many partitions in one go (`ReplicationControlManager`); each is a directory.
+const MAX_PARTITIONS: i32 = 10_000;
+
+impl Broker {
+    /// `create_topic`.
+    pub(crate) fn create_user_topic(
+        &self,
+        name: &str,
+        partitions: i32,
+        config: &[(String, String)],
+    ) -> Result<(), BrokerError> {
+        self.for_writing("create topics")?;
+        topics::validate_name(name).map_err(|reason| BrokerError::kafka(ErrorCode::INVALID_TOPIC_EXCEPTION, reason))?;
+        if topics::is_internal(name) {
+            return Err(BrokerError::kafka(
+                ErrorCode::INVALID_TOPIC_EXCEPTION,
+                format!("`{name}` is the broker's own topic; choose another name"),
+            ));
+        }
+        if !(1..=MAX_PARTITIONS).contains(&partitions) {
+            return Err(BrokerError::kafka(
+                ErrorCode::INVALID_PARTITIONS,
+                format!("topic `{name}` cannot have {partitions} partitions; give 1 to {MAX_PARTITIONS}"),
+            ));
+        }
+        Config::parse(Scope::Topic, config.iter().map(|(k, v)| (k.as_str(), v.as_str())))?;
+        let config = config.iter().map(|(k, v)| (k.clone(), v.trim().to_owned())).collect();
+        let topic = self.add_topic(name, partitions, config, true)?;
+        for partition in &topic.partitions {
+            partition.stamp_topic_id(&self.directory)?;
+        }
+        if topic.partitions.iter().any(|p| p.config().log.cleanup_compact) {
+            log::warn!("topic {name} is compacted: records need keys, but the cleaner does not run in this version");
+        }
+        // Fetches wait for topics, too.
+        self.changes.notify();
+        Ok(())
+    }
+
+    /// `__consumer_offsets`, made when the first group needs it; its directories come one by one.
+    pub(crate) fn offsets_topic(&self) -> Result<Arc<Topic>, BrokerError> {
+        if let Ok(topic) = self.topic(CONSUMER_OFFSETS) {
+            return Ok(topic);
+        }
+        self.for_writing("commit offsets")?;
+        let config = TopicConfig::offsets_topic(&self.config).into_iter().collect();
+        match self.add_topic(
+            CONSUMER_OFFSETS,
+            self.config.int("offsets.topic.num.partitions"),
+            config,
+            false,
+        ) {
+            // Another thread was quicker.
+            Err(BrokerError::Kafka {
+                code: ErrorCode::TOPIC_ALREADY_EXISTS,
+                ..
+            }) => self.topic(CONSUMER_OFFSETS),
+            other => other,
+        }
+    }
+
+    fn add_topic(
+        &self,
+        name: &str,
+        partitions: i32,
+        config: BTreeMap<String, String>,
+        counted: bool,
+    ) -> Result<Arc<Topic>, BrokerError> {
+        let mut metadata = lock(&self.metadata);
+        if metadata.topics.contains_key(name) {
+            return Err(BrokerError::kafka(
+                ErrorCode::TOPIC_ALREADY_EXISTS,
+                format!("topic `{name}` exists; delete it first or choose another name"),
+            ));
+        }
+        if let Some(other) = metadata.topics.keys().find(|other| topics::collide(other, name)) {
+            return Err(BrokerError::kafka(
+                ErrorCode::INVALID_TOPIC_EXCEPTION,
+                format!(
+                    "topic `{name}` collides with `{other}`: names that differ only in `.` and `_` are one to Kafka's metrics"
+                ),
+            ));
+        }
+        // The k-th topic starts its stripe of leaders on node 1 + k mod nodes; internal topics always on node 1, so that
+        // the time of the first commit does not move the leaders of later topics.
+        let k = if counted { metadata.topics_created } else { 0 };
+        let first_leader = u32::try_from(k % u64::from(metadata.nodes)).unwrap_or(0);
+        let record = TopicRecord {
+            id: uuid::random(),
+            partitions,
+            first_leader,
+            config,
+        };
+        let topic = Arc::new(Topic::new(name, record.clone(), &self.config, &self.directory)?);
+        let mut changed = metadata.clone();
+        changed.topics.insert(name.to_owned(), record);
+        changed.topics_created += u64::from(counted);
+        // The metadata first: directories of a topic that stands in it are made again when they are missing.
+        changed.store(&**self.directory.fs(), self.directory.root())?;
+        *metadata = changed;
+        self.table
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(topic.clone());
+        Ok(topic)
+    }
+
+    /// `delete_topic`: gone from the metadata first (with a note that its directories go), then the directories are
+    /// renamed out of the way and removed.
+    pub(crate) fn remove_topic(&self, name: &str) -> Result<(), BrokerError> {
+        self.for_writing("delete topics")?;
+        let mut metadata = lock(&self.metadata);
+        if topics::is_internal(name) {
+            return Err(BrokerError::kafka(
+                ErrorCode::INVALID_TOPIC_EXCEPTION,
+                format!("`{name}` is the broker's own topic and cannot be deleted"),
+            ));
+        }
+        let mut changed = metadata.clone();
+        let Some(record) = changed.topics.remove(name) else {
+            return Err(BrokerError::unknown_topic(name));
+        };
+        changed.deleting.push(record.id);
+        let fs = &**self.directory.fs();
+        changed.store(fs, self.directory.root())?;
+        *metadata = changed.clone();
+        let topic = self.table.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+        for partition in topic.iter().flat_map(|t| &t.partitions) {
+            if let Some(log) = partition.opened_log() {
+                // The data goes anyway; only the log's later calls matter, which answer Closed.
+                let _ = log.close();
+            }
+            let dir = partition.dir();
+            if fs.exists(dir) {
+                let io = |e: std::io::Error| BrokerError::directory(fs, dir, format!("cannot be removed: {e}"));
+                let target = dir.with_file_name(deleted_dir_name(partition.tp()));
+                fs.rename(dir, &target).map_err(io)?;
+                fs.remove_dir_all(&target).map_err(io)?;
+            }
+        }
+        self.directory.forget_deleted(&changed);
+        self.write_checkpoints()?;
+        changed.deleting.retain(|id| *id != record.id);
+        changed.store(fs, self.directory.root())?;
+        *metadata = changed;
+        drop(metadata);
+        self.forget_offsets_of(name);
+        // Waiting fetches of the topic end with its error.
+        for partition in topic.iter().flat_map(|t| &t.partitions) {
+            self.purgatory.check(self, partition.tp());
+        }
+        Ok(())
+    }
+
+    /// `describe_topic`.
+    pub(crate) fn describe(&self, name: &str) -> Result<TopicDescription, BrokerError> {
+        let topic = self.topic(name)?;
+        let mut partitions = Vec::with_capacity(topic.partitions.len());
+        for partition in &topic.partitions {
+            let mut description = PartitionDescription {
+                partition: partition.tp().partition,
+                leader: partition.leader(),
+                log_start_offset: 0,
+                high_watermark: 0,
+                last_stable_offset: 0,
+                size_bytes: 0,
+                segments: 0,
+            };
+            // Telling of a partition that nobody has used does not make its log.
+            if partition.opened_log().is_some() || partition.has_log(&self.directory) {
+                let log = self.log_of(partition)?;
+                description.log_start_offset = log.log_start_offset();
+                description.high_watermark = log.high_watermark();
+                description.last_stable_offset = log.last_stable_offset();
+                description.size_bytes = log.size();
+                description.segments = log.segments().len();
+            }
+            partitions.push(description);
+        }
+        Ok(TopicDescription {
+            name: topic.name.clone(),
+            topic_id: topic.record.id,
+            config: topic.record.config.clone(),
+            partitions,
+        })
+    }
+
+    /// DeleteRecords (spec 4.2). Kafka: `Partition#deleteRecordsOnLeader`.
+    pub(crate) fn delete_records_of(
+        &self,
+        tp: &TopicPartition,
+        before_offset: Option<i64>,
+    ) -> Result<i64, BrokerError> {
+        self.for_writing("delete records")?;
+        let partition = self.partition(tp)?;
+        if !partition.config().log.cleanup_delete {
+            return Err(BrokerError::kafka(
+                ErrorCode::POLICY_VIOLATION,
+                format!("records of {tp} cannot be deleted: the topic's cleanup.policy lacks `delete`"),
+            ));
+        }
+        let start = self.log_of(&partition)?.delete_records(before_offset)?;
+        // Kafka does this once a minute; a start that is lost with a crash would show deleted records again.
+        self.write_checkpoints()?;
+        self.purgatory.check(self, tp);
+        Ok(start)
+    }
+}

@@ -1,0 +1,249 @@
+//! From properties to the settings of a log: what the topic sets wins, then the broker's `log.*` property.
+//! Kafka: `LogConfig#fromProps`, `KafkaConfig#extractLogConfigMap`.
+
+use fletchlog_api::Config;
+use fletchlog_log::LogConfig;
+use fletchlog_log::config::Durability;
+use fletchlog_records::{Compression, TimestampType};
+
+/// Settings of one topic's logs.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct TopicConfig {
+    /// For the log itself.
+    pub(crate) log: LogConfig,
+    /// fsync after this many unflushed messages.
+    pub(crate) flush_messages: i64,
+    /// fsync at an append this long after the last flush.
+    pub(crate) flush_ms: i64,
+}
+
+impl TopicConfig {
+    /// Combines a topic's properties with the broker's defaults.
+    pub(crate) fn new(broker: &Config, topic: &Config) -> Self {
+        let pick = |name: &str, inherited: &str| {
+            if topic.is_explicit(name) {
+                topic.text(name).to_owned()
+            } else {
+                broker.text(inherited).to_owned()
+            }
+        };
+        let long = |name: &str, inherited: &str| pick(name, inherited).parse().unwrap_or_else(|_| topic.long(name));
+        let int = |name: &str, inherited: &str| pick(name, inherited).parse().unwrap_or_else(|_| topic.int(name));
+        let policy = pick("cleanup.policy", "log.cleanup.policy");
+        let has_policy = |wanted: &str| policy.split(',').any(|p| p.trim() == wanted);
+        let (compression_type, compression_level) = compression(&pick("compression.type", "compression.type"), topic);
+        let log = LogConfig {
+            segment_bytes: if topic.is_explicit("internal.segment.bytes") {
+                topic.int("internal.segment.bytes")
+            } else {
+                int("segment.bytes", "log.segment.bytes")
+            },
+            segment_ms: if topic.is_explicit("segment.ms") {
+                topic.long("segment.ms")
+            } else {
+                broker_roll_ms(broker)
+            },
+            segment_jitter_ms: long("segment.jitter.ms", "log.roll.jitter.ms"),
+            segment_index_bytes: int("segment.index.bytes", "log.index.size.max.bytes"),
+            index_interval_bytes: int("index.interval.bytes", "log.index.interval.bytes"),
+            retention_ms: if topic.is_explicit("retention.ms") {
+                topic.long("retention.ms")
+            } else {
+                broker_retention_ms(broker)
+            },
+            retention_bytes: long("retention.bytes", "log.retention.bytes"),
+            max_message_bytes: int("max.message.bytes", "message.max.bytes"),
+            compression_type,
+            compression_level,
+            cleanup_delete: has_policy("delete"),
+            cleanup_compact: has_policy("compact"),
+            message_timestamp_type: match pick("message.timestamp.type", "log.message.timestamp.type").as_str() {
+                "LogAppendTime" => TimestampType::LogAppendTime,
+                _ => TimestampType::CreateTime,
+            },
+            message_timestamp_before_max_ms: time_limit(broker, topic, "message.timestamp.before.max.ms"),
+            message_timestamp_after_max_ms: time_limit(broker, topic, "message.timestamp.after.max.ms"),
+            max_compaction_lag_ms: topic.long("max.compaction.lag.ms"),
+            file_delete_delay_ms: long("file.delete.delay.ms", "log.segment.delete.delay.ms"),
+            producer_id_expiration_ms: broker.long("producer.id.expiration.ms"),
+            strict_first_sequence: pick("fletchlog.strict.first.sequence", "fletchlog.strict.first.sequence") == "true",
+            durability: match pick("fletchlog.durability", "fletchlog.durability").as_str() {
+                "fsync" => Durability::Fsync,
+                _ => Durability::PageCache,
+            },
+            ..LogConfig::default()
+        };
+        Self {
+            log,
+            flush_messages: long("flush.messages", "log.flush.interval.messages"),
+            flush_ms: long("flush.ms", "log.flush.interval.ms"),
+        }
+    }
+
+    /// `__consumer_offsets` (spec 8.8): compacted, small segments, nothing re-compressed.
+    pub(crate) fn offsets_topic(broker: &Config) -> [(String, String); 3] {
+        [
+            ("cleanup.policy".to_owned(), "compact".to_owned()),
+            ("compression.type".to_owned(), "producer".to_owned()),
+            (
+                "segment.bytes".to_owned(),
+                broker.text("offsets.topic.segment.bytes").to_owned(),
+            ),
+        ]
+    }
+}
+
+/// A limit of spec 2.2: the new name wins where it is set, else the old name supplies it; first of the topic, then of
+/// the broker.
+fn time_limit(broker: &Config, topic: &Config, name: &str) -> i64 {
+    const OLD: &str = "message.timestamp.difference.max.ms";
+    let inherited = format!("log.{name}");
+    let inherited_old = format!("log.{OLD}");
+    for (config, key) in [
+        (topic, name),
+        (topic, OLD),
+        (broker, &inherited),
+        (broker, &inherited_old),
+    ] {
+        if config.is_explicit(key) {
+            return config.long(key);
+        }
+    }
+    topic.long(name)
+}
+
+/// log.retention.ms, else .minutes, else .hours; negative = never.
+fn broker_retention_ms(broker: &Config) -> i64 {
+    let millis = [
+        ("log.retention.ms", 1),
+        ("log.retention.minutes", 60_000),
+        ("log.retention.hours", 3_600_000),
+    ]
+    .into_iter()
+    .find_map(|(name, unit)| Some(broker.get(name)?.parse::<i64>().ok()?.saturating_mul(unit)))
+    .unwrap_or(-1);
+    millis.max(-1)
+}
+
+/// log.roll.ms, else log.roll.hours.
+fn broker_roll_ms(broker: &Config) -> i64 {
+    match broker.get("log.roll.ms") {
+        Some(_) => broker.long("log.roll.ms"),
+        None => broker.long("log.roll.hours").saturating_mul(3_600_000),
+    }
+}
+
+fn compression(name: &str, topic: &Config) -> (Option<Compression>, Option<i32>) {
+    match name {
+        "uncompressed" => (Some(Compression::None), None),
+        "gzip" => (
+            Some(Compression::Gzip),
+            Some(topic.int("compression.gzip.level")).filter(|&l| l != -1),
+        ),
+        "snappy" => (Some(Compression::Snappy), None),
+        "lz4" => (Some(Compression::Lz4), Some(topic.int("compression.lz4.level"))),
+        "zstd" => (Some(Compression::Zstd), Some(topic.int("compression.zstd.level"))),
+        _ => (None, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fletchlog_api::Scope;
+
+    use super::*;
+
+    fn config(broker: &[(&str, &str)], topic: &[(&str, &str)]) -> TopicConfig {
+        let broker = Config::parse(Scope::Broker, broker.iter().copied()).unwrap();
+        TopicConfig::new(&broker, &Config::parse(Scope::Topic, topic.iter().copied()).unwrap())
+    }
+
+    #[test]
+    fn the_defaults_are_the_logs_own() {
+        assert_eq!(config(&[], &[]).log, LogConfig::default());
+    }
+
+    #[test]
+    fn a_topic_inherits_the_brokers_log_properties_and_overrides_them() {
+        let broker = [
+            ("log.segment.bytes", "1000"),
+            ("log.retention.minutes", "2"),
+            ("log.message.timestamp.type", "LogAppendTime"),
+        ];
+        let inherited = config(&broker, &[]).log;
+        assert_eq!((inherited.segment_bytes, inherited.retention_ms), (1000, 120_000));
+        assert_eq!(inherited.message_timestamp_type, TimestampType::LogAppendTime);
+        let own = config(
+            &broker,
+            &[
+                ("segment.bytes", "2000"),
+                ("retention.ms", "-1"),
+                ("message.timestamp.type", "CreateTime"),
+            ],
+        )
+        .log;
+        assert_eq!((own.segment_bytes, own.retention_ms), (2000, -1));
+        assert_eq!(own.message_timestamp_type, TimestampType::CreateTime);
+    }
+
+    #[test]
+    fn the_old_time_difference_limit_supplies_both_new_ones_when_alone() {
+        let alone = config(&[], &[("message.timestamp.difference.max.ms", "7")]).log;
+        assert_eq!(
+            (
+                alone.message_timestamp_before_max_ms,
+                alone.message_timestamp_after_max_ms
+            ),
+            (7, 7)
+        );
+        let both = config(
+            &[],
+            &[
+                ("message.timestamp.difference.max.ms", "7"),
+                ("message.timestamp.after.max.ms", "9"),
+            ],
+        )
+        .log;
+        assert_eq!(
+            (
+                both.message_timestamp_before_max_ms,
+                both.message_timestamp_after_max_ms
+            ),
+            (7, 9)
+        );
+        let inherited = config(&[("log.message.timestamp.difference.max.ms", "5")], &[]).log;
+        assert_eq!(
+            (
+                inherited.message_timestamp_before_max_ms,
+                inherited.message_timestamp_after_max_ms
+            ),
+            (5, 5)
+        );
+    }
+
+    #[test]
+    fn the_finer_retention_unit_wins() {
+        assert_eq!(config(&[("log.retention.hours", "1")], &[]).log.retention_ms, 3_600_000);
+        assert_eq!(
+            config(&[("log.retention.hours", "1"), ("log.retention.ms", "5")], &[])
+                .log
+                .retention_ms,
+            5
+        );
+        assert_eq!(config(&[("log.retention.hours", "-1")], &[]).log.retention_ms, -1);
+    }
+
+    #[test]
+    fn codecs_carry_their_level() {
+        let log = config(&[], &[("compression.type", "zstd"), ("compression.zstd.level", "7")]).log;
+        assert_eq!(
+            (log.compression_type, log.compression_level),
+            (Some(Compression::Zstd), Some(7))
+        );
+        let log = config(&[], &[("compression.type", "gzip")]).log;
+        assert_eq!(
+            (log.compression_type, log.compression_level),
+            (Some(Compression::Gzip), None)
+        );
+    }
+}

@@ -1,0 +1,185 @@
+//! What the broker's tests share: a clock that stands still, a client with one connection per node, batches of a size.
+#![allow(dead_code)] // Each test file uses a part.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use fletchlog_api::*;
+use fletchlog_broker::{Broker, BrokerError, LocalTransport, OpenOptions};
+use fletchlog_records::{BatchBuilder, BatchParams, TopicPartition};
+
+/// A clock that moves only when told.
+#[derive(Debug)]
+pub struct ManualClock {
+    now: AtomicI64,
+}
+
+pub const START: i64 = 1_700_000_000_000;
+
+impl ManualClock {
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self {
+            now: AtomicI64::new(START),
+        })
+    }
+    pub fn advance(&self, ms: i64) {
+        self.now.fetch_add(ms, Ordering::SeqCst);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now_ms(&self) -> i64 {
+        self.now.load(Ordering::SeqCst)
+    }
+    fn monotonic_ms(&self) -> i64 {
+        self.now.load(Ordering::SeqCst) - START
+    }
+}
+
+pub fn options(nodes: Option<u32>, read_only: bool, config: &[(&str, &str)]) -> OpenOptions {
+    OpenOptions {
+        nodes,
+        read_only,
+        config: Config::parse(Scope::Broker, config.iter().copied()).unwrap(),
+    }
+}
+
+pub fn in_memory(nodes: u32) -> Arc<Broker> {
+    Broker::in_memory(options(Some(nodes), false, &[]), ManualClock::new()).unwrap()
+}
+
+pub fn open(path: &std::path::Path) -> Result<Arc<Broker>, BrokerError> {
+    Broker::open(path, options(None, false, &[]), ManualClock::new())
+}
+
+pub fn open_read_only(path: &std::path::Path) -> Result<Arc<Broker>, BrokerError> {
+    Broker::open(path, options(None, true, &[]), ManualClock::new())
+}
+
+pub fn tp(topic: &str, partition: i32) -> TopicPartition {
+    TopicPartition::new(topic, partition)
+}
+
+/// A batch of `count` records without key whose values have `len` bytes.
+pub fn batch(count: usize, len: usize) -> Bytes {
+    batch_with(count, len, &BatchParams::default())
+}
+
+pub fn batch_with(count: usize, len: usize, params: &BatchParams) -> Bytes {
+    let mut builder = BatchBuilder::with_capacity(count * (len + 16));
+    for _ in 0..count {
+        builder.append(START, None, Some(&vec![b'v'; len]), &[]);
+    }
+    builder.build(params)
+}
+
+/// A batch of `count` records (the last one padded) with exactly `size` bytes.
+pub fn batch_of_size(count: usize, size: usize) -> Bytes {
+    for len in 0..size {
+        let mut builder = BatchBuilder::with_capacity(size);
+        for i in 0..count {
+            let value = if i + 1 == count { len } else { 1 };
+            builder.append(START, None, Some(&vec![b'v'; value]), &[]);
+        }
+        let built = builder.build(&BatchParams::default());
+        if built.len() == size {
+            return built;
+        }
+    }
+    panic!("no batch of {count} records has {size} bytes");
+}
+
+pub fn golden(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../../tests/golden")
+        .join(name)
+}
+
+/// One client.
+pub struct Client {
+    pub transport: LocalTransport,
+    next: i32,
+}
+
+impl Client {
+    pub fn new(broker: &Arc<Broker>) -> Self {
+        Self {
+            transport: LocalTransport::new(broker.clone()),
+            next: 0,
+        }
+    }
+    pub fn send(&mut self, node: i32, request: Request) -> i32 {
+        self.next += 1;
+        self.transport.send(node, self.next, request);
+        self.next
+    }
+    /// The answer that is there now.
+    pub fn take(&mut self, node: i32) -> Option<Response> {
+        self.transport
+            .receive(node)
+            .map(|c| c.result.expect("connection closed"))
+    }
+    pub fn ask(&mut self, node: i32, request: Request) -> Response {
+        self.send(node, request);
+        self.take(node).expect("answered at once")
+    }
+    pub fn produce(&mut self, node: i32, tp: &TopicPartition, records: Bytes, acks: i16) -> ProducePartitionResponse {
+        let request = ProduceRequest {
+            transactional_id: None,
+            acks,
+            timeout_ms: 1000,
+            partitions: vec![(tp.clone(), records)],
+        };
+        let Response::Produce(mut response) = self.ask(node, Request::Produce(request)) else {
+            panic!()
+        };
+        response.partitions.remove(0)
+    }
+    pub fn fetch(&mut self, node: i32, request: FetchRequest) -> FetchResponse {
+        let Response::Fetch(response) = self.ask(node, Request::Fetch(request)) else {
+            panic!()
+        };
+        response
+    }
+    pub fn wait_fetch(&mut self, node: i32, timeout_ms: u64) -> Option<FetchResponse> {
+        self.transport.wait(Duration::from_millis(timeout_ms));
+        match self.take(node)? {
+            Response::Fetch(response) => Some(response),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Sessionless, no waiting, Kafka's default limits.
+pub fn fetch_of(partitions: &[(&TopicPartition, i64, i32)]) -> FetchRequest {
+    FetchRequest {
+        max_wait_ms: 0,
+        min_bytes: 1,
+        max_bytes: 52_428_800,
+        isolation_level: IsolationLevel::ReadUncommitted,
+        session_id: 0,
+        session_epoch: -1,
+        partitions: partitions
+            .iter()
+            .map(|(tp, offset, max)| FetchPartition {
+                tp: (*tp).clone(),
+                fetch_offset: *offset,
+                current_leader_epoch: -1,
+                partition_max_bytes: *max,
+            })
+            .collect(),
+        forgotten: Vec::new(),
+    }
+}
+
+/// (topic, bytes) per partition of an answer.
+pub fn sizes(response: &FetchResponse) -> Vec<(String, usize)> {
+    response
+        .partitions
+        .iter()
+        .map(|p| (p.tp.topic.to_string(), p.records.len()))
+        .collect()
+}

@@ -1,0 +1,216 @@
+//! Fetch sessions: order, rotation, epochs, cache (spec 6.6, 11.13), and the order of a request's partitions (6.1).
+#![allow(clippy::unwrap_used, clippy::expect_used)] // The helpers of a test file are tests, too.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::*;
+use fletchlog_api::*;
+use fletchlog_broker::Broker;
+
+fn broker_with(topics: &[(&str, usize)]) -> Arc<Broker> {
+    let broker = in_memory(1);
+    for (topic, batches) in topics {
+        broker.create_topic(topic, 1, &[]).unwrap();
+        for _ in 0..*batches {
+            broker.append_batches(&tp(topic, 0), batch(1, 10)).unwrap();
+        }
+    }
+    broker
+}
+
+fn full(topics: &[(&str, i64)]) -> FetchRequest {
+    let tps: Vec<_> = topics.iter().map(|(t, _)| tp(t, 0)).collect();
+    let partitions: Vec<_> = tps
+        .iter()
+        .zip(topics)
+        .map(|(tp, (_, offset))| (tp, *offset, 1 << 20))
+        .collect();
+    FetchRequest {
+        session_epoch: 0,
+        ..fetch_of(&partitions)
+    }
+}
+
+fn incremental(session_id: i32, session_epoch: i32, listed: &[(&str, i64)], forgotten: &[&str]) -> FetchRequest {
+    FetchRequest {
+        session_id,
+        session_epoch,
+        forgotten: forgotten.iter().map(|t| tp(t, 0)).collect(),
+        ..full(listed)
+    }
+}
+
+fn names(response: &FetchResponse) -> Vec<&str> {
+    response.partitions.iter().map(|p| &*p.tp.topic).collect()
+}
+
+fn with_data(response: &FetchResponse) -> Vec<&str> {
+    response
+        .partitions
+        .iter()
+        .filter(|p| !p.records.is_empty())
+        .map(|p| &*p.tp.topic)
+        .collect()
+}
+
+#[test]
+fn only_incremental_answers_rotate_and_only_partitions_with_data_go_to_the_end() {
+    // The vector of spec 6.6: one batch each, room for two, offsets never updated.
+    let broker = broker_with(&[("a", 1), ("b", 1), ("c", 1), ("d", 1)]);
+    let mut client = Client::new(&broker);
+    let two = i32::try_from(2 * batch(1, 10).len()).unwrap();
+    let limit = |mut r: FetchRequest| {
+        r.max_bytes = two;
+        r
+    };
+    let first = client.fetch(1, limit(full(&[("a", 0), ("b", 0), ("c", 0), ("d", 0)])));
+    assert_eq!(
+        (names(&first), with_data(&first)),
+        (vec!["a", "b", "c", "d"], vec!["a", "b"])
+    );
+    let id = first.session_id;
+    for (epoch, expected) in [(1, ["a", "b"]), (2, ["c", "d"]), (3, ["a", "b"]), (4, ["c", "d"])] {
+        let next = client.fetch(1, limit(incremental(id, epoch, &[], &[])));
+        assert_eq!(with_data(&next), expected, "epoch {epoch}");
+    }
+}
+
+#[test]
+fn a_partition_with_data_alone_moves_behind_the_others() {
+    // [1,2,3], data in 2 only -> [1,3,2]
+    let broker = broker_with(&[("p1", 0), ("p2", 1), ("p3", 0)]);
+    let mut client = Client::new(&broker);
+    let id = client.fetch(1, full(&[("p1", 0), ("p2", 0), ("p3", 0)])).session_id;
+    assert_eq!(names(&client.fetch(1, incremental(id, 1, &[], &[]))), ["p2"]);
+    for topic in ["p1", "p3"] {
+        broker.append_batches(&tp(topic, 0), batch(1, 10)).unwrap();
+    }
+    assert_eq!(
+        names(&client.fetch(1, incremental(id, 2, &[], &[]))),
+        ["p1", "p3", "p2"]
+    );
+}
+
+#[test]
+fn listed_partitions_are_updated_in_place_new_ones_appended_and_forgetting_wins() {
+    let broker = broker_with(&[("t0", 1), ("t1", 1), ("t2", 1), ("t3", 1)]);
+    let mut client = Client::new(&broker);
+    let id = client.fetch(1, full(&[("t0", 0), ("t1", 0)])).session_id;
+    let next = client.fetch(1, incremental(id, 1, &[("t2", 0), ("t1", 0)], &["t0"]));
+    assert_eq!(names(&next), ["t1", "t2"]);
+    let next = client.fetch(1, incremental(id, 2, &[("t3", 0)], &["t3"]));
+    assert_eq!(names(&next), ["t1", "t2"]);
+}
+
+#[test]
+fn a_partition_new_to_the_session_is_answered_even_without_data_and_then_left_out() {
+    let broker = broker_with(&[("a", 0), ("b", 0)]);
+    let mut client = Client::new(&broker);
+    let id = client.fetch(1, full(&[("a", 0)])).session_id;
+    assert_eq!(names(&client.fetch(1, incremental(id, 1, &[("b", 0)], &[]))), ["b"]);
+    assert!(names(&client.fetch(1, incremental(id, 2, &[], &[]))).is_empty());
+}
+
+#[test]
+fn a_partition_in_error_is_in_every_answer_and_once_more_after_the_error() {
+    let broker = broker_with(&[("a", 1), ("b", 0)]);
+    let mut client = Client::new(&broker);
+    let id = client.fetch(1, full(&[("a", 5), ("b", 0)])).session_id;
+    for epoch in [1, 2] {
+        let next = client.fetch(1, incremental(id, epoch, &[], &[]));
+        assert_eq!(
+            (names(&next), next.partitions[0].error),
+            (vec!["a"], ErrorCode::OFFSET_OUT_OF_RANGE)
+        );
+    }
+    let next = client.fetch(1, incremental(id, 3, &[("a", 1)], &[]));
+    assert_eq!((names(&next), next.partitions[0].error), (vec!["a"], ErrorCode::NONE));
+    assert!(names(&client.fetch(1, incremental(id, 4, &[], &[]))).is_empty());
+}
+
+#[test]
+fn partitions_that_do_not_exist_are_answered_last() {
+    let broker = broker_with(&[("a", 1), ("b", 1)]);
+    let mut client = Client::new(&broker);
+    let response = client.fetch(1, full(&[("x", 0), ("a", 0), ("y", 0), ("b", 0)]));
+    assert_eq!(names(&response), ["a", "b", "x", "y"]);
+    assert_eq!(response.partitions[3].error, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+}
+
+#[test]
+fn a_partition_named_twice_is_served_once_with_its_last_values() {
+    let broker = broker_with(&[("a", 3), ("b", 1)]);
+    let response = Client::new(&broker).fetch(1, full(&[("a", 0), ("b", 0), ("a", 2)]));
+    let one = batch(1, 10).len();
+    assert_eq!(sizes(&response), [("a".to_owned(), one), ("b".to_owned(), one)]);
+}
+
+#[test]
+fn a_used_session_outlives_an_idle_one_and_a_larger_pushes_out_an_old_smaller_one() {
+    let clock = ManualClock::new();
+    let config = [("max.incremental.fetch.session.cache.slots", "2")];
+    let broker = Broker::in_memory(options(None, false, &config), clock.clone()).unwrap();
+    for topic in ["a", "b"] {
+        broker.create_topic(topic, 1, &[]).unwrap();
+    }
+    let mut client = Client::new(&broker);
+    let used = client.fetch(1, full(&[("a", 0)])).session_id;
+    let idle = client.fetch(1, full(&[("a", 0)])).session_id;
+    assert_eq!(client.fetch(1, full(&[("a", 0)])).session_id, 0, "no slot is free");
+    clock.advance(100_000);
+    assert_eq!(client.fetch(1, incremental(used, 1, &[], &[])).session_id, used);
+    clock.advance(20_001);
+    let third = client.fetch(1, full(&[("a", 0)])).session_id;
+    assert_ne!(third, 0);
+    assert_eq!(
+        client.fetch(1, incremental(idle, 1, &[], &[])).error,
+        ErrorCode::FETCH_SESSION_ID_NOT_FOUND
+    );
+    assert_eq!(client.fetch(1, incremental(used, 2, &[], &[])).session_id, used);
+    // `used` is older than 120 s and smaller than the newcomer, though in use.
+    assert_eq!(client.fetch(1, full(&[("a", 0)])).session_id, 0);
+    assert_ne!(client.fetch(1, full(&[("a", 0), ("b", 0)])).session_id, 0);
+    assert_eq!(
+        client.fetch(1, incremental(used, 3, &[], &[])).error,
+        ErrorCode::FETCH_SESSION_ID_NOT_FOUND
+    );
+    assert_eq!(client.fetch(1, incremental(third, 1, &[], &[])).session_id, third);
+}
+
+#[test]
+fn sessions_of_one_node_mean_nothing_on_another() {
+    let broker = in_memory(2);
+    broker.create_topic("t", 2, &[]).unwrap();
+    let mut client = Client::new(&broker);
+    let id = client
+        .fetch(
+            1,
+            FetchRequest {
+                session_epoch: 0,
+                ..fetch_of(&[(&tp("t", 0), 0, 1)])
+            },
+        )
+        .session_id;
+    let elsewhere = client.fetch(2, incremental(id, 1, &[], &[]));
+    assert_eq!(elsewhere.error, ErrorCode::FETCH_SESSION_ID_NOT_FOUND);
+}
+
+#[test]
+fn a_waiting_incremental_fetch_rotates_when_it_is_answered() {
+    let broker = broker_with(&[("a", 0), ("b", 0)]);
+    let mut client = Client::new(&broker);
+    let id = client.fetch(1, full(&[("a", 0), ("b", 0)])).session_id;
+    client.send(
+        1,
+        Request::Fetch(FetchRequest {
+            max_wait_ms: 1000,
+            ..incremental(id, 1, &[], &[])
+        }),
+    );
+    broker.append_batches(&tp("a", 0), batch(1, 10)).unwrap();
+    assert_eq!(names(&client.wait_fetch(1, 0).unwrap()), ["a"]);
+    broker.append_batches(&tp("b", 0), batch(1, 10)).unwrap();
+    assert_eq!(names(&client.fetch(1, incremental(id, 2, &[], &[]))), ["b", "a"]);
+}

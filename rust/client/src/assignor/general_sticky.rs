@@ -1,0 +1,118 @@
+//! The sticky assignor for members with different subscriptions (spec 8.6 step 4): valid, balanced, sticky.
+//! Kafka's own result depends on hash orders; ours is a function of the input with the same properties.
+//!
+//! The partition counts end as even as the subscriptions allow: no chain of moves (a partition from A to B, one from B to C,
+//! ...) takes from a member something that one with at least two fewer ends up with. So a second rebalance, in which the
+//! partitions that changed owner are free, reaches the same counts without moving anything else.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use fletchlog_records::TopicPartition;
+
+use super::sticky::{Claims, owned_partitions};
+use super::{Assignment, Subscriptions, TopicCounts, java_compare, subscribed_partitions};
+
+/// Topic -> the members that subscribe to it, sorted.
+type Consumers<'a> = BTreeMap<Arc<str>, Vec<&'a Arc<str>>>;
+
+/// Keeps what is owned, gives each other partition to its least loaded subscriber (those with few subscribers first), then
+/// evens out: first by moving only partitions that nobody owned, then, if there is no other way, owned ones.
+pub(super) fn general(topics: &TopicCounts, members: &Subscriptions) -> Assignment {
+    let mut assignment: Assignment = owned_partitions(topics, members, Claims::HighestPerPartition);
+    let kept: BTreeSet<TopicPartition> = assignment.values().flatten().cloned().collect();
+
+    let mut consumers: Consumers<'_> = BTreeMap::new();
+    for (id, member) in members {
+        for topic in member.topics.iter().collect::<BTreeSet<_>>() {
+            consumers.entry(Arc::clone(topic)).or_default().push(id);
+        }
+    }
+    for ids in consumers.values_mut() {
+        ids.sort_by(|a, b| java_compare(a, b));
+    }
+
+    let mut free: Vec<TopicPartition> = subscribed_partitions(topics, members)
+        .into_iter()
+        .filter(|tp| !kept.contains(tp))
+        .collect();
+    free.sort_by_key(|tp| consumers.get(&tp.topic).map_or(0, Vec::len));
+    for tp in free {
+        let least = consumers
+            .get(&tp.topic)
+            .and_then(|ids| ids.iter().min_by_key(|id| load(&assignment, id)).copied());
+        if let Some(list) = least.and_then(|id| assignment.get_mut(id)) {
+            list.push(tp);
+        }
+    }
+    even_out(&mut assignment, &consumers, &|tp| !kept.contains(tp));
+    even_out(&mut assignment, &consumers, &|_| true);
+    assignment
+}
+
+fn load(assignment: &Assignment, member: &Arc<str>) -> usize {
+    assignment.get(member).map_or(0, Vec::len)
+}
+
+/// Moves partitions along chains until none helps. Ends: each chain lowers the sum of the squares of the counts.
+fn even_out(assignment: &mut Assignment, consumers: &Consumers<'_>, movable: &dyn Fn(&TopicPartition) -> bool) {
+    while let Some(chain) = helping_chain(assignment, consumers, movable) {
+        for (from, tp, to) in chain {
+            if let Some(list) = assignment.get_mut(&from) {
+                list.retain(|other| *other != tp);
+            }
+            if let Some(list) = assignment.get_mut(&to) {
+                list.push(tp);
+            }
+        }
+    }
+}
+
+/// The shortest chain of moves from the most loaded member that can give to one with at least two fewer.
+#[allow(clippy::type_complexity, reason = "one list of moves, named in the comment above")]
+fn helping_chain(
+    assignment: &Assignment,
+    consumers: &Consumers<'_>,
+    movable: &dyn Fn(&TopicPartition) -> bool,
+) -> Option<Vec<(Arc<str>, TopicPartition, Arc<str>)>> {
+    let mut by_load: Vec<&Arc<str>> = assignment.keys().collect();
+    by_load.sort_by(|a, b| {
+        load(assignment, b)
+            .cmp(&load(assignment, a))
+            .then_with(|| java_compare(a, b))
+    });
+    by_load.into_iter().find_map(|start| {
+        // Breadth first; of each member reached: who gives it which partition.
+        let mut reached: BTreeMap<&Arc<str>, (&Arc<str>, &TopicPartition)> = BTreeMap::new();
+        let mut queue = VecDeque::from([start]);
+        while let Some(from) = queue.pop_front() {
+            for tp in assignment.get(from).into_iter().flatten().filter(|tp| movable(tp)) {
+                for &to in consumers.get(&tp.topic).into_iter().flatten() {
+                    if to == start || reached.contains_key(to) {
+                        continue;
+                    }
+                    reached.insert(to, (from, tp));
+                    if load(assignment, to) + 1 < load(assignment, start) {
+                        return Some(chain_to(start, to, &reached));
+                    }
+                    queue.push_back(to);
+                }
+            }
+        }
+        None
+    })
+}
+
+fn chain_to(
+    start: &Arc<str>,
+    end: &Arc<str>,
+    reached: &BTreeMap<&Arc<str>, (&Arc<str>, &TopicPartition)>,
+) -> Vec<(Arc<str>, TopicPartition, Arc<str>)> {
+    let mut chain = Vec::new();
+    let mut to = end;
+    while let Some(&(from, tp)) = reached.get(to).filter(|_| to != start) {
+        chain.push((Arc::clone(from), tp.clone(), Arc::clone(to)));
+        to = from;
+    }
+    chain
+}

@@ -1,0 +1,94 @@
+//! Tests of all assignors: the recorded results of real Kafkas, the vectors of the specification, and properties.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use fletchlog_records::TopicPartition;
+use serde_json::Value;
+
+use super::legacy_range::{LegacyAssignment, StreamCounts, WarnAbout};
+use super::*;
+
+mod golden;
+mod properties;
+mod vectors;
+
+fn topics(counts: &[(&str, i32)]) -> TopicCounts {
+    counts.iter().map(|&(topic, n)| (topic.into(), n)).collect()
+}
+
+fn members(subscriptions: &[(&str, &[&str])]) -> Subscriptions {
+    subscriptions
+        .iter()
+        .map(|&(id, topics)| (id.into(), MemberSubscription::of(topics.iter().copied())))
+        .collect()
+}
+
+fn tps(text: &str) -> Vec<TopicPartition> {
+    text.split_whitespace()
+        .map(|tp| {
+            let (topic, partition) = tp.rsplit_once('-').unwrap();
+            TopicPartition::new(topic, partition.parse().unwrap())
+        })
+        .collect()
+}
+
+fn owning(mut members: Subscriptions, owned: &[(&str, &str, i32)]) -> Subscriptions {
+    for &(id, partitions, generation) in owned {
+        let member = members.get_mut(id).unwrap();
+        member.owned = tps(partitions);
+        member.generation = Some(generation);
+    }
+    members
+}
+
+/// "t1-0 t1-1" for each member, sorted.
+fn shown(assignment: &Assignment) -> Vec<String> {
+    assignment
+        .values()
+        .map(|list| {
+            let mut list = list.clone();
+            list.sort();
+            list.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+        })
+        .collect()
+}
+
+fn streams(members: &[(&str, &[(&str, i32)])]) -> StreamCounts {
+    members
+        .iter()
+        .map(|&(id, counts)| (id.into(), counts.iter().map(|&(t, n)| (t.into(), n)).collect()))
+        .collect()
+}
+
+/// Every partition of a subscribed topic exactly once, and only to subscribers.
+fn assert_valid(counts: &TopicCounts, members: &Subscriptions, assignment: &Assignment) {
+    let mut given = BTreeSet::new();
+    for (id, list) in assignment {
+        for tp in list {
+            assert!(
+                members[id].topics.contains(&tp.topic),
+                "{id} does not subscribe to {tp}"
+            );
+            assert!(given.insert(tp.clone()), "{tp} has two owners");
+        }
+    }
+    let wanted: BTreeSet<_> = subscribed_partitions(counts, members).into_iter().collect();
+    assert_eq!(given, wanted);
+    assert_eq!(
+        assignment.keys().collect::<Vec<_>>(),
+        members.keys().collect::<Vec<_>>()
+    );
+}
+
+/// No partition could go to a subscriber that has at least two fewer.
+fn assert_balanced(members: &Subscriptions, assignment: &Assignment) {
+    for list in assignment.values() {
+        for tp in list {
+            for (to, member) in members {
+                let better = member.topics.contains(&tp.topic) && assignment[to].len() + 1 < list.len();
+                assert!(!better, "{tp} could move to {to}");
+            }
+        }
+    }
+}

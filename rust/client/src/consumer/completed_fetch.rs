@@ -1,0 +1,302 @@
+//! One partition's part of a fetch answer, and the walk through its records (spec 7.7). Kafka: `CompletedFetch`.
+
+use fletchlog_api::{AbortedTransaction, ErrorCode, FetchPartitionResponse, IsolationLevel};
+use fletchlog_records::control::{ControlType, parse_control_record};
+use fletchlog_records::{BatchIter, RecordBatch, RecordCursor, RecordError, RecordSpan, RecordsSlice, TopicPartition};
+use rustc_hash::FxHashSet;
+
+use super::settings::Settings;
+use super::subscription_state::SubscriptionState;
+use super::trace::{Trace, TraceEvent, TraceKind};
+use crate::ClientError;
+
+/// The batch whose records are being handed out.
+#[derive(Debug)]
+struct CurrentBatch {
+    slice: RecordsSlice,
+    cursor: RecordCursor,
+    next_offset: i64,
+    is_control: bool,
+}
+
+/// A queue entry. Empty ones (0 bytes) exist and count (spec 7.3).
+#[derive(Debug)]
+pub struct CompletedFetch {
+    /// Partition.
+    pub tp: TopicPartition,
+    /// Offset that was asked for.
+    pub fetch_offset: i64,
+    /// Error of the answer.
+    pub error: ErrorCode,
+    /// High watermark of the answer.
+    pub high_watermark: i64,
+    /// Last stable offset of the answer.
+    pub last_stable_offset: i64,
+    /// Bytes of the answer.
+    pub size: usize,
+    /// It was looked at in its turn and found good.
+    pub initialized: bool,
+    /// Nothing more will come out of it.
+    pub consumed: bool,
+    /// Offset behind the last record handed out or skipped.
+    pub next_fetch_offset: i64,
+    /// Leader epoch of the last batch, -1 none.
+    pub last_epoch: i32,
+    batches: BatchIter,
+    current: Option<CurrentBatch>,
+    /// Where the next fetch begins when all batches are done; `None` before the first batch.
+    after_batches: Option<i64>,
+    /// Aborted transactions not yet begun, the lowest first offset last.
+    aborted: Vec<AbortedTransaction>,
+    aborted_producers: FxHashSet<i64>,
+    returned_any: bool,
+    /// Why the next record cannot be read; repeated until a seek drops this fetch.
+    failure: Option<ClientError>,
+}
+
+impl CompletedFetch {
+    /// A fresh entry.
+    pub fn new(fetch_offset: i64, response: FetchPartitionResponse) -> Self {
+        let mut aborted = response.aborted_transactions.unwrap_or_default();
+        aborted.sort_by_key(|t| std::cmp::Reverse(t.first_offset));
+        Self {
+            tp: response.tp,
+            fetch_offset,
+            error: response.error,
+            high_watermark: response.high_watermark,
+            last_stable_offset: response.last_stable_offset,
+            size: response.records.len(),
+            initialized: false,
+            consumed: false,
+            next_fetch_offset: fetch_offset,
+            last_epoch: -1,
+            batches: BatchIter::new(response.records),
+            current: None,
+            after_batches: None,
+            aborted,
+            aborted_producers: FxHashSet::default(),
+            returned_any: false,
+            failure: None,
+        }
+    }
+
+    /// Bytes came, but not one whole batch: something no broker that knows fetch v3 does.
+    pub fn has_only_a_fragment(&self) -> bool {
+        self.size > 0 && self.batches.clone().next().is_none()
+    }
+
+    /// Ends this fetch. Its partition is rotated if a record of it was handed out (spec 7.2).
+    pub fn drain(&mut self, subs: &mut SubscriptionState, trace: &mut Trace, why: &'static str) {
+        if self.consumed {
+            return;
+        }
+        self.consumed = true;
+        self.current = None;
+        self.batches = BatchIter::new(bytes::Bytes::new());
+        trace.push(|| {
+            TraceEvent::of(TraceKind::PartitionDrained, &self.tp)
+                .at(self.next_fetch_offset)
+                .because(why)
+        });
+        if self.returned_any {
+            subs.move_partition_to_end(&self.tp);
+            trace.push(|| TraceEvent::of(TraceKind::MovedToEnd, &self.tp));
+        }
+    }
+
+    /// Takes at most `max` records. Fewer than `max` do not mean the end: only a call that finds nothing does, and then
+    /// [`Self::is_exhausted`] holds and the caller drains. Records before a bad one are returned first, the error comes with the next call.
+    ///
+    /// # Errors
+    /// `CorruptRecord`, again at every call.
+    pub fn take(&mut self, max: usize, settings: &Settings, spans: &mut Vec<RecordSpan>) -> Result<Taken, ClientError> {
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone());
+        }
+        let mut taken = 0;
+        while taken < max {
+            match self.next_span(max - taken, settings) {
+                Ok(Some(span)) => {
+                    taken += span.count;
+                    self.next_fetch_offset = self.next_fetch_offset.max(span.last_offset.saturating_add(1));
+                    self.returned_any = true;
+                    spans.push(span);
+                }
+                Ok(None) => {
+                    return Ok(Taken {
+                        records: taken,
+                        exhausted: true,
+                    });
+                }
+                Err(failure) => {
+                    self.failure = Some(failure.clone());
+                    return if taken == 0 {
+                        Err(failure)
+                    } else {
+                        Ok(Taken {
+                            records: taken,
+                            exhausted: false,
+                        })
+                    };
+                }
+            }
+        }
+        Ok(Taken {
+            records: taken,
+            exhausted: false,
+        })
+    }
+
+    /// The next run of records inside one batch; `None` when no batch is left. Kafka: `CompletedFetch#nextFetchedRecord`.
+    fn next_span(&mut self, max: usize, settings: &Settings) -> Result<Option<RecordSpan>, ClientError> {
+        loop {
+            if self.current.is_none() && !self.next_batch(settings)? {
+                if let Some(next) = self.after_batches {
+                    self.next_fetch_offset = self.next_fetch_offset.max(next);
+                }
+                return Ok(None);
+            }
+            let Some(current) = &mut self.current else { continue };
+            let start = current.cursor.position();
+            match current.cursor.walk(&current.slice, max) {
+                Ok(Some((count, first_offset, last_offset))) => {
+                    let end = current.cursor.position();
+                    return Ok(Some(RecordSpan {
+                        slice: current.slice.clone(),
+                        start,
+                        end,
+                        count,
+                        first_offset,
+                        last_offset,
+                    }));
+                }
+                Ok(None) => self.current = None,
+                Err(error) => return Err(self.corrupt(self.next_fetch_offset, &error)),
+            }
+        }
+    }
+
+    /// Goes to the next batch that may hold records for the user, past markers and aborted data. False: none is left.
+    fn next_batch(&mut self, settings: &Settings) -> Result<bool, ClientError> {
+        loop {
+            let batch = match self.batches.next() {
+                None => return Ok(false),
+                Some(Err(error)) => return Err(self.corrupt(self.next_fetch_offset, &error)),
+                Some(Ok(batch)) => batch,
+            };
+            let header = *batch.header();
+            let next_offset = header.next_offset();
+            self.last_epoch = header.partition_leader_epoch;
+            self.after_batches = Some(next_offset);
+            if settings.check_crcs {
+                batch
+                    .ensure_valid()
+                    .map_err(|error| self.corrupt(header.base_offset, &error))?;
+            }
+            if settings.isolation_level == IsolationLevel::ReadCommitted
+                && header.has_producer_id()
+                && self.is_aborted(&batch, settings)?
+            {
+                self.next_fetch_offset = self.next_fetch_offset.max(next_offset);
+                continue;
+            }
+            let slice = batch
+                .records(settings.decompression_limit)
+                .map_err(|error| self.corrupt(header.base_offset, &error))?;
+            let mut current = CurrentBatch {
+                slice,
+                cursor: RecordCursor::new(),
+                next_offset,
+                is_control: header.is_control(),
+            };
+            if current.is_control {
+                self.skip_control(&mut current)?;
+                continue;
+            }
+            if current.slice.base_offset < self.next_fetch_offset {
+                skip_below(&mut current, self.next_fetch_offset)
+                    .map_err(|error| self.corrupt(header.base_offset, &error))?;
+            }
+            self.current = Some(current);
+            return Ok(true);
+        }
+    }
+
+    /// The filter of read_committed (spec 7.7, nextRecord step 3): true = skip the whole batch.
+    fn is_aborted(&mut self, batch: &RecordBatch, settings: &Settings) -> Result<bool, ClientError> {
+        let header = batch.header();
+        while self
+            .aborted
+            .last()
+            .is_some_and(|t| t.first_offset <= header.last_offset())
+        {
+            if let Some(begun) = self.aborted.pop() {
+                self.aborted_producers.insert(begun.producer_id);
+            }
+        }
+        if header.is_control() {
+            let slice = batch
+                .records(settings.decompression_limit)
+                .map_err(|error| self.corrupt(header.base_offset, &error))?;
+            let record = RecordCursor::new()
+                .next(&slice)
+                .map_err(|error| self.corrupt(header.base_offset, &error))?;
+            let marker = record.and_then(|r| parse_control_record(r.key.unwrap_or_default(), r.value));
+            if marker.is_some_and(|m| m.control_type == ControlType::Abort) {
+                self.aborted_producers.remove(&header.producer_id);
+            }
+            return Ok(false);
+        }
+        Ok(header.is_transactional() && self.aborted_producers.contains(&header.producer_id))
+    }
+
+    /// Control records are never returned; the offset moves behind each.
+    fn skip_control(&mut self, current: &mut CurrentBatch) -> Result<(), ClientError> {
+        loop {
+            match current.cursor.next(&current.slice) {
+                Ok(Some(record)) => {
+                    self.next_fetch_offset = self.next_fetch_offset.max(record.offset.saturating_add(1))
+                }
+                Ok(None) => return Ok(()),
+                Err(error) => return Err(self.corrupt(current.next_offset.saturating_sub(1), &error)),
+            }
+        }
+    }
+
+    fn corrupt(&self, offset: i64, error: &RecordError) -> ClientError {
+        ClientError::CorruptRecord {
+            tp: self.tp.clone(),
+            offset,
+            reason: error.to_string(),
+        }
+    }
+}
+
+/// What one `take` did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Taken {
+    /// Records taken.
+    pub records: usize,
+    /// It looked behind the last record and found nothing.
+    pub exhausted: bool,
+}
+
+/// Puts the cursor in front of the first record at or after `offset`: a fetch in the middle of a batch gets all of it.
+fn skip_below(current: &mut CurrentBatch, offset: i64) -> Result<(), RecordError> {
+    let CurrentBatch { slice, cursor, .. } = current;
+    if let Ok(below @ 1..) = usize::try_from(offset - slice.base_offset) {
+        // Without compaction gaps the record wanted is the (offset - base)th; its neighbour's offset proves it.
+        let mut jump = cursor.clone();
+        if matches!(jump.walk(slice, below)?, Some((count, _, last)) if count == below && last == offset - 1) {
+            *cursor = jump;
+            return Ok(());
+        }
+    }
+    loop {
+        let mut probe = cursor.clone();
+        match probe.next(slice)? {
+            Some(record) if record.offset < offset => *cursor = probe,
+            _ => return Ok(()),
+        }
+    }
+}

@@ -1,0 +1,407 @@
+//! The consumer's calls: subscription, assignment, seeking, pausing, life and end. Kafka: `KafkaConsumer` (2.6).
+//! Polling stands in `poll.rs`, positions and commits in `positions.rs`, lookups by time in `offsets_for_times.rs`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use fletchlog_api::{Clock, Config, Transport};
+use fletchlog_records::TopicPartition;
+
+use super::fetch_buffer::FetchBuffer;
+use super::fetch_requests::{FetchRequests, lags};
+use super::metadata::Metadata;
+use super::network_client::ConsumerNetworkClient;
+use super::offset_reset::OffsetReset;
+use super::offsets_for_times::Lookup;
+use super::positions::CommittedLookup;
+use super::settings::Settings;
+use super::subscription_state::{ResetStrategy, SubscriptionState, not_assigned};
+use super::trace::{Trace, TraceEvent, TraceKind};
+use super::{Interrupt, RebalanceEvent};
+use crate::ClientError;
+use crate::error::broker_closed;
+use crate::group::ConsumerCoordinator;
+
+/// One consumer. Not thread-safe (the binding guards it); only `wakeup_handle` may be used from other threads.
+pub struct Consumer {
+    pub(super) settings: Settings,
+    pub(super) net: ConsumerNetworkClient,
+    pub(super) metadata: Metadata,
+    pub(super) subs: SubscriptionState,
+    pub(super) fetches: FetchRequests,
+    pub(super) buffer: FetchBuffer,
+    pub(super) resets: OffsetReset,
+    pub(super) lookup: Option<Lookup>,
+    pub(super) committed_lookup: Option<CommittedLookup>,
+    pub(super) coordinator: Option<ConsumerCoordinator>,
+    /// Version of the metadata that the pattern was last matched against.
+    pub(super) matched_metadata: u64,
+    pub(super) wakeup: Arc<AtomicBool>,
+    pub(super) trace: Trace,
+    /// An error that came up while records were being returned; the next poll answers it.
+    pub(super) deferred: Option<ClientError>,
+    /// poll returns as soon as there is a rebalance to tell.
+    pub(super) stops_for_rebalance: bool,
+    closed: bool,
+}
+
+impl Consumer {
+    /// A consumer with `Scope::Consumer` properties.
+    ///
+    /// # Errors
+    /// `Config` if two properties contradict each other.
+    pub fn new(config: Config, transport: Box<dyn Transport>, clock: Arc<dyn Clock>) -> Result<Self, ClientError> {
+        let settings = Settings::of(&config)?;
+        Ok(Self {
+            net: ConsumerNetworkClient::new(
+                transport,
+                clock,
+                settings.request_timeout_ms,
+                settings.reconnect_backoff_ms,
+            ),
+            metadata: Metadata::new(
+                settings.retry_backoff_ms,
+                settings.metadata_max_age_ms,
+                settings.allow_auto_create_topics,
+            ),
+            subs: SubscriptionState::new(&config, settings.row.subscribe_order),
+            fetches: FetchRequests::default(),
+            buffer: FetchBuffer::default(),
+            resets: OffsetReset::default(),
+            lookup: None,
+            committed_lookup: None,
+            coordinator: ConsumerCoordinator::new(&config),
+            matched_metadata: 0,
+            wakeup: Arc::new(AtomicBool::new(false)),
+            trace: Trace::new(settings.trace),
+            deferred: None,
+            stops_for_rebalance: false,
+            closed: false,
+            settings,
+        })
+    }
+
+    /// Joins the group with these topics (replaces the subscription). No topics: `unsubscribe`.
+    ///
+    /// # Errors
+    /// `InvalidGroupId` without group.id; `IllegalState` under assign() or a pattern; `IllegalArgument` for an empty name.
+    pub fn subscribe(&mut self, topics: &[Arc<str>]) -> Result<(), ClientError> {
+        self.ensure_open()?;
+        self.ensure_group("subscribe")?;
+        if topics.is_empty() {
+            return self.unsubscribe();
+        }
+        if topics.iter().any(|t| t.trim().is_empty()) {
+            return Err(ClientError::IllegalArgument(
+                "a topic to subscribe to has an empty name".to_owned(),
+            ));
+        }
+        self.subs.subscribe(topics)?;
+        self.buffer
+            .retain(|tp| topics.contains(&tp.topic), &mut self.subs, &mut self.trace);
+        self.want_metadata();
+        Ok(())
+    }
+
+    /// Joins the group with every topic whose whole name matches the regular expression.
+    ///
+    /// # Errors
+    /// `InvalidGroupId` without group.id; `IllegalState` under assign() or topics; `IllegalArgument` for a bad expression.
+    pub fn subscribe_pattern(&mut self, pattern: &str) -> Result<(), ClientError> {
+        self.ensure_open()?;
+        self.ensure_group("subscribe")?;
+        if pattern.is_empty() {
+            return Err(ClientError::IllegalArgument(
+                "the pattern to subscribe to is empty".to_owned(),
+            ));
+        }
+        self.subs.subscribe_pattern(pattern)?;
+        self.matched_metadata = self.metadata.version();
+        self.want_metadata();
+        Ok(())
+    }
+
+    /// Takes exactly these partitions, without a group's help. No partitions: `unsubscribe`. An equal set changes nothing;
+    /// positions and pauses of partitions that stay are kept, the order is computed anew (spec 7.2).
+    ///
+    /// # Errors
+    /// `IllegalState` under subscribe(); `IllegalArgument` for an empty topic or a negative partition.
+    pub fn assign(&mut self, partitions: &[TopicPartition]) -> Result<(), ClientError> {
+        self.ensure_open()?;
+        if partitions.is_empty() {
+            return self.unsubscribe();
+        }
+        if let Some(tp) = partitions
+            .iter()
+            .find(|tp| tp.topic.trim().is_empty() || tp.partition < 0)
+        {
+            return Err(ClientError::IllegalArgument(format!(
+                "cannot assign topic {:?} partition {}: a name and a partition from 0 are needed",
+                tp.topic, tp.partition
+            )));
+        }
+        self.subs.ensure_user_assignable()?;
+        if let Some(coordinator) = &mut self.coordinator {
+            // No rebalance follows that would commit what is given away.
+            coordinator.maybe_auto_commit(&self.subs, self.net.now_ms());
+        }
+        self.subs.assign_from_user(partitions)?;
+        let Self {
+            buffer, subs, trace, ..
+        } = self;
+        let assigned: rustc_hash::FxHashSet<&TopicPartition> = partitions.iter().collect();
+        buffer.retain(|tp| assigned.contains(tp), subs, trace);
+        self.want_metadata();
+        Ok(())
+    }
+
+    /// Leaves the subscription or assignment. Does not commit.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn unsubscribe(&mut self) -> Result<(), ClientError> {
+        self.ensure_open()?;
+        if let Some(coordinator) = &mut self.coordinator {
+            let now = self.net.now_ms();
+            coordinator.leave(&mut self.net, &mut self.subs, now);
+        }
+        self.subs.unsubscribe();
+        self.buffer.retain(|_| false, &mut self.subs, &mut self.trace);
+        self.cancel_committed_lookup();
+        if self
+            .coordinator
+            .as_ref()
+            .is_some_and(ConsumerCoordinator::leave_pending)
+        {
+            // The others must not wait for this member's time-out. Kafka: `maybeLeaveGroup` polls the network.
+            self.read_net(None)?;
+        }
+        Ok(())
+    }
+
+    /// Assigned partitions, in assignment order (the order that decides requests).
+    pub fn assignment(&self) -> Vec<TopicPartition> {
+        self.subs.assigned_partitions()
+    }
+
+    /// Subscribed topics.
+    pub fn subscription(&self) -> Vec<Arc<str>> {
+        self.subs.subscription().to_vec()
+    }
+
+    /// Next poll of this partition starts at `offset`. Nothing is checked against the log: an offset outside it turns to
+    /// auto.offset.reset with the next fetch.
+    ///
+    /// # Errors
+    /// `IllegalArgument` for a negative offset, `IllegalState` if the partition is not assigned.
+    pub fn seek(&mut self, tp: &TopicPartition, offset: i64) -> Result<(), ClientError> {
+        self.ensure_open()?;
+        if offset < 0 {
+            return Err(ClientError::IllegalArgument(format!(
+                "cannot seek {tp} to {offset}: an offset is 0 or more"
+            )));
+        }
+        self.subs.seek(tp, offset, -1)
+    }
+
+    /// Lazily to the log start; empty = all assigned.
+    ///
+    /// # Errors
+    /// `IllegalState` if a partition is not assigned; then none has moved.
+    pub fn seek_to_beginning(&mut self, partitions: &[TopicPartition]) -> Result<(), ClientError> {
+        self.request_reset(partitions, ResetStrategy::Earliest)
+    }
+
+    /// Lazily to the log end (the last stable offset under read_committed); empty = all assigned.
+    ///
+    /// # Errors
+    /// `IllegalState` if a partition is not assigned; then none has moved.
+    pub fn seek_to_end(&mut self, partitions: &[TopicPartition]) -> Result<(), ClientError> {
+        self.request_reset(partitions, ResetStrategy::Latest)
+    }
+
+    fn request_reset(&mut self, partitions: &[TopicPartition], strategy: ResetStrategy) -> Result<(), ClientError> {
+        self.ensure_open()?;
+        self.ensure_assigned(partitions)?;
+        let all = if partitions.is_empty() {
+            self.subs.assigned_partitions()
+        } else {
+            partitions.to_vec()
+        };
+        for tp in &all {
+            self.subs.request_offset_reset(tp, strategy)?;
+            self.trace
+                .push(|| TraceEvent::of(TraceKind::Reset, tp).because(format!("{strategy:?} offset asked for")));
+        }
+        Ok(())
+    }
+
+    /// Stops fetching these partitions; buffered data is kept.
+    ///
+    /// # Errors
+    /// `IllegalState` if a partition is not assigned; then none is paused.
+    pub fn pause(&mut self, partitions: &[TopicPartition]) -> Result<(), ClientError> {
+        self.ensure_open()?;
+        self.ensure_assigned(partitions)?;
+        partitions.iter().try_for_each(|tp| self.subs.pause(tp))
+    }
+
+    /// Fetches them again.
+    ///
+    /// # Errors
+    /// `IllegalState` if a partition is not assigned; then none is resumed.
+    pub fn resume(&mut self, partitions: &[TopicPartition]) -> Result<(), ClientError> {
+        self.ensure_open()?;
+        self.ensure_assigned(partitions)?;
+        partitions.iter().try_for_each(|tp| self.subs.resume(tp))
+    }
+
+    /// Paused partitions.
+    pub fn paused(&self) -> Vec<TopicPartition> {
+        self.subs.paused_partitions()
+    }
+
+    /// (member id, generation, group id), when in a group.
+    pub fn group_metadata(&self) -> Option<(Arc<str>, i32, Arc<str>)> {
+        self.coordinator.as_ref().map(ConsumerCoordinator::group_metadata)
+    }
+
+    /// Makes a blocking call of another thread answer `Wakeup` when set to true.
+    pub fn wakeup_handle(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.wakeup)
+    }
+
+    /// Partitions gained and lost since the last call of this method: what rebalance listeners are told, in order.
+    pub fn take_rebalance_events(&mut self) -> Vec<RebalanceEvent> {
+        self.coordinator
+            .as_mut()
+            .map(ConsumerCoordinator::take_events)
+            .unwrap_or_default()
+    }
+
+    /// Makes poll return, without records, as soon as there are events for [`Consumer::take_rebalance_events`]: a listener can
+    /// seek before anything of its new partitions is read. Kafka runs listeners at the same place, inside poll.
+    pub fn stop_for_rebalance(&mut self, on: bool) {
+        self.stops_for_rebalance = on;
+    }
+
+    /// Leaves the group, commits if enable.auto.commit. Closing twice does nothing. The consumer is closed even if this
+    /// answers an error.
+    ///
+    /// # Errors
+    /// `Interrupted` or `Wakeup` while it waited; a commit that fails is logged, as Kafka does.
+    pub fn close(&mut self, timeout_ms: i64, interrupt: Interrupt<'_>) -> Result<(), ClientError> {
+        if std::mem::replace(&mut self.closed, true) {
+            return Ok(());
+        }
+        let deadline = self.net.now_ms().saturating_add(timeout_ms.max(0));
+        let outcome = if self.net.is_closed() {
+            Ok(()) // Nobody is left to tell.
+        } else {
+            self.commit_and_leave(deadline, interrupt)
+        };
+        self.buffer = FetchBuffer::default();
+        outcome
+    }
+
+    fn commit_and_leave(&mut self, deadline: i64, interrupt: Interrupt<'_>) -> Result<(), ClientError> {
+        let Some(coordinator) = &mut self.coordinator else {
+            return Ok(());
+        };
+        let offsets = self.subs.all_consumed();
+        if coordinator.auto_commit_enabled() && !offsets.is_empty() {
+            match self.commit_until(offsets, deadline, &mut *interrupt) {
+                Err(e @ (ClientError::Interrupted | ClientError::Wakeup)) => return Err(e),
+                Err(error) => log::warn!("the commit on close failed: {error}"),
+                Ok(()) => {}
+            }
+        }
+        if let Some(coordinator) = &mut self.coordinator {
+            let now = self.net.now_ms();
+            coordinator.leave(&mut self.net, &mut self.subs, now);
+        }
+        while self
+            .coordinator
+            .as_ref()
+            .is_some_and(ConsumerCoordinator::leave_pending)
+            && self.net.now_ms() < deadline
+        {
+            self.wait_for_answers(deadline, &mut *interrupt)?;
+        }
+        Ok(())
+    }
+
+    /// How far the position of each partition is behind the end of its log (for read_committed: the last stable offset), as
+    /// last heard with a fetch.
+    pub fn end_offset_lag(&self) -> BTreeMap<TopicPartition, i64> {
+        lags(&self.subs, &self.settings).into_iter().collect()
+    }
+
+    /// Events since the last `take_trace`, when `fletchlog.trace` is on.
+    pub fn trace(&self) -> &[TraceEvent] {
+        self.trace.events()
+    }
+
+    /// Takes these events.
+    pub fn take_trace(&mut self) -> Vec<TraceEvent> {
+        self.trace.take()
+    }
+
+    /// Closed by `close`.
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    pub(super) fn ensure_open(&self) -> Result<(), ClientError> {
+        if self.closed {
+            return Err(ClientError::Closed(
+                "this consumer is closed; make a new one".to_owned(),
+            ));
+        }
+        if self.net.is_closed() {
+            return Err(broker_closed());
+        }
+        Ok(())
+    }
+
+    pub(super) fn ensure_group(&self, call: &str) -> Result<(), ClientError> {
+        if self.coordinator.is_none() {
+            return Err(ClientError::InvalidGroupId(format!(
+                "{call} needs a group: set group.id, or use assign() and keep offsets yourself"
+            )));
+        }
+        Ok(())
+    }
+
+    fn ensure_assigned(&self, partitions: &[TopicPartition]) -> Result<(), ClientError> {
+        match partitions.iter().find(|tp| !self.subs.is_assigned(tp)) {
+            Some(tp) => Err(not_assigned(tp)),
+            None => Ok(()),
+        }
+    }
+
+    /// Passes on what the subscription wants to know.
+    pub(super) fn want_metadata(&mut self) {
+        if let Some(wanted) = self.subs.take_metadata_request() {
+            self.metadata.want(wanted);
+        }
+    }
+
+    pub(super) fn take_wakeup(&self) -> Result<(), ClientError> {
+        if self.wakeup.swap(false, Ordering::AcqRel) {
+            Err(ClientError::Wakeup)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl std::fmt::Debug for Consumer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Consumer")
+            .field("assignment", &self.subs.assigned_partitions())
+            .field("closed", &self.closed)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,90 @@
+//! KIP-387: another partition after each turn (spec 7.11). The state lives in [`super::fetch_buffer::FetchBuffer`]:
+//! `queue`, `parsed` (looked at and not finished, the oldest first), `parsed_index`, `turn`.
+//!
+//! ours: a paused entry stays where it is in `parsed` and is passed over.
+
+use super::fetch_buffer::FetchBuffer;
+use super::fetch_collector::{Collected, Collector, fetch_records, initialize};
+use super::subscription_state::SubscriptionState;
+use crate::ClientError;
+
+impl Collector<'_> {
+    /// KIP-387's `drain()`.
+    pub(super) fn collect_fairly(&mut self, collected: &mut Collected) -> Result<(), ClientError> {
+        let mut remaining = self.settings.max_poll_records;
+        while remaining > 0 {
+            let turn = self
+                .buffer
+                .turn
+                .take()
+                .filter(|&i| self.buffer.parsed.get(i).is_some_and(|f| !f.consumed));
+            let Some(turn) = turn else {
+                let Some(head) = self.buffer.queue.front_mut() else {
+                    self.buffer.turn = next_parsed(self.buffer, self.subs);
+                    if self.buffer.turn.is_none() {
+                        break;
+                    }
+                    continue;
+                };
+                match initialize(head, self.subs, self.metadata, self.trace) {
+                    Ok(usable) => {
+                        self.buffer.changed();
+                        if let Some(fetch) = self.buffer.queue.pop_front().filter(|_| usable) {
+                            // A new answer has its turn before all older data; then the round begins at the oldest.
+                            self.buffer.parsed.push(fetch);
+                            self.buffer.turn = Some(self.buffer.parsed.len() - 1);
+                            self.buffer.parsed_index = 0;
+                        }
+                    }
+                    Err(error) => {
+                        let empty = head.size == 0;
+                        self.buffer.turn = next_parsed(self.buffer, self.subs);
+                        if self.buffer.turn.is_some() {
+                            // Deferred as long as there is anything to hand out.
+                            self.buffer.queue.rotate_left(1);
+                            continue;
+                        }
+                        if collected.runs.is_empty() && empty {
+                            self.buffer.queue.pop_front();
+                            self.buffer.changed();
+                        }
+                        return Err(error);
+                    }
+                }
+                continue;
+            };
+            let fetch = &mut self.buffer.parsed[turn];
+            if self.subs.is_paused(&fetch.tp) {
+                continue; // Its turn is over.
+            }
+            let outcome = fetch_records(fetch, remaining, collected, self.subs, self.settings, self.trace);
+            if fetch.consumed {
+                self.buffer.changed();
+            }
+            match outcome {
+                Ok(taken) => remaining -= taken,
+                Err(error) => {
+                    self.buffer.turn = Some(turn);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The next entry of the round that has something to hand out; finished ones are removed. KIP-387: `ParsedFetches`.
+fn next_parsed(buffer: &mut FetchBuffer, subs: &SubscriptionState) -> Option<usize> {
+    let n = buffer.parsed.len();
+    let found = (0..n).map(|i| (buffer.parsed_index + i) % n).find(|&i| {
+        let f = &buffer.parsed[i];
+        !f.consumed && !subs.is_paused(&f.tp)
+    });
+    let found = found.map(|i| i - buffer.parsed[..i].iter().filter(|f| f.consumed).count());
+    if buffer.parsed.iter().any(|f| f.consumed) {
+        buffer.parsed.retain(|f| !f.consumed);
+        buffer.changed();
+    }
+    buffer.parsed_index = found.map_or(0, |i| (i + 1) % buffer.parsed.len());
+    found
+}

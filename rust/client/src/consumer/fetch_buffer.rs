@@ -1,0 +1,84 @@
+//! Answers that wait to be handed out. Kafka: `FetchBuffer`.
+
+use std::collections::VecDeque;
+
+use fletchlog_records::TopicPartition;
+
+use super::completed_fetch::CompletedFetch;
+use super::subscription_state::SubscriptionState;
+use super::trace::Trace;
+
+/// One FIFO for all nodes, and what is being handed out.
+#[derive(Debug, Default)]
+pub struct FetchBuffer {
+    /// `completedFetches`: not yet looked at, or of paused partitions.
+    pub(super) queue: VecDeque<CompletedFetch>,
+    /// `nextInLine` of Kafka's order.
+    pub(super) next_in_line: Option<CompletedFetch>,
+    /// Looked at and not finished, the oldest first: KIP-387 only.
+    pub(super) parsed: Vec<CompletedFetch>,
+    /// Place in `parsed` where the next round goes on: KIP-387 only.
+    pub(super) parsed_index: usize,
+    /// `nextInLine` of KIP-387, a place in `parsed`.
+    pub(super) turn: Option<usize>,
+    version: u64,
+}
+
+impl FetchBuffer {
+    /// Appends an answer for one partition.
+    pub fn add(&mut self, fetch: CompletedFetch) {
+        self.queue.push_back(fetch);
+        self.changed();
+    }
+
+    /// Grows whenever the set of buffered partitions can have changed.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// States that the set of buffered partitions can have changed.
+    pub(super) fn changed(&mut self) {
+        self.version += 1;
+    }
+
+    /// Partitions that are left out of the next request (spec 7.3): every queue entry, empty ones too, and what is not
+    /// finished. A fetch that ended exactly at max.poll.records is not finished: nobody has looked behind its end yet.
+    pub fn buffered_partitions(&self) -> impl Iterator<Item = &TopicPartition> {
+        let unfinished = self.next_in_line.iter().chain(&self.parsed).filter(|f| !f.consumed);
+        self.queue.iter().chain(unfinished).map(|f| &f.tp)
+    }
+
+    /// Whether a queued fetch may be handed out, so that poll must not wait. Kafka: `hasAvailableFetches`.
+    pub fn has_available_fetches(&self, subs: &SubscriptionState) -> bool {
+        self.queue.iter().any(|f| subs.is_fetchable(&f.tp))
+    }
+
+    /// Drops what belongs to other partitions. Kafka: `FetchBuffer#retainAll`.
+    pub fn retain(&mut self, keep: impl Fn(&TopicPartition) -> bool, subs: &mut SubscriptionState, trace: &mut Trace) {
+        const WHY: &str = "no longer assigned";
+        self.queue.retain_mut(|f| {
+            keep(&f.tp) || {
+                f.drain(subs, trace, WHY);
+                false
+            }
+        });
+        if let Some(f) = self.next_in_line.as_mut().filter(|f| !keep(&f.tp)) {
+            f.drain(subs, trace, WHY);
+            self.next_in_line = None;
+        }
+        let turn = self.turn.take();
+        let mut kept = Vec::with_capacity(self.parsed.len());
+        for (i, mut f) in std::mem::take(&mut self.parsed).into_iter().enumerate() {
+            if keep(&f.tp) {
+                if turn == Some(i) {
+                    self.turn = Some(kept.len());
+                }
+                kept.push(f);
+            } else {
+                f.drain(subs, trace, WHY);
+            }
+        }
+        self.parsed = kept;
+        self.changed();
+    }
+}

@@ -1,0 +1,269 @@
+//! Kafka's order of handing out: a fetch of one partition to its end, then the next in the queue (spec 7.5).
+//! Kafka: `Fetcher#fetchedRecords`, later `FetchCollector#collectFetch`.
+
+use std::collections::BTreeMap;
+
+use fletchlog_api::ErrorCode;
+use fletchlog_records::TopicPartition;
+
+use super::PartitionRun;
+use super::completed_fetch::CompletedFetch;
+use super::fetch_buffer::FetchBuffer;
+use super::metadata::Metadata;
+use super::settings::{FetchOrder, Settings};
+use super::subscription_state::SubscriptionState;
+use super::trace::{Trace, TraceEvent, TraceKind};
+use crate::ClientError;
+
+/// What one drain gave.
+#[derive(Debug, Default)]
+pub struct Collected {
+    /// Records, in the order in which they were taken.
+    pub runs: Vec<PartitionRun>,
+    /// A position moved although no record came of it.
+    pub position_moved: bool,
+}
+
+impl Collected {
+    /// Adds what was taken; a turn of the partition that was just added lengthens its run.
+    pub(super) fn add(&mut self, run: PartitionRun) {
+        match self.runs.last_mut().filter(|last| last.tp == run.tp) {
+            Some(last) => {
+                last.spans.extend(run.spans);
+                last.last_offset = run.last_offset;
+                last.count += run.count;
+            }
+            None => self.runs.push(run),
+        }
+    }
+}
+
+/// What handing out works on.
+pub struct Collector<'a> {
+    pub(super) buffer: &'a mut FetchBuffer,
+    pub(super) subs: &'a mut SubscriptionState,
+    pub(super) metadata: &'a mut Metadata,
+    pub(super) settings: &'a Settings,
+    pub(super) trace: &'a mut Trace,
+}
+
+impl Collector<'_> {
+    /// At most max.poll.records records.
+    ///
+    /// # Errors
+    /// The first problem, when nothing was collected before it; else it comes with the next call.
+    pub fn collect(mut self) -> Result<Collected, ClientError> {
+        let mut collected = Collected::default();
+        let mut paused = Vec::new();
+        let outcome = match self.settings.fetch_order {
+            FetchOrder::Partition => self.collect_by_partition(&mut collected, &mut paused),
+            FetchOrder::Kip387 => self.collect_fairly(&mut collected),
+        };
+        if !paused.is_empty() {
+            self.buffer.queue.extend(paused);
+            self.buffer.changed();
+        }
+        match outcome {
+            Err(error)
+                if collected.runs.is_empty() && !(self.settings.row.early_return && collected.position_moved) =>
+            {
+                self.trace
+                    .push(|| TraceEvent::new(TraceKind::Error).because(error.to_string()));
+                Err(error)
+            }
+            _ => Ok(collected),
+        }
+    }
+
+    fn collect_by_partition(
+        &mut self,
+        collected: &mut Collected,
+        paused: &mut Vec<CompletedFetch>,
+    ) -> Result<(), ClientError> {
+        let mut remaining = self.settings.max_poll_records;
+        while remaining > 0 {
+            match self.buffer.next_in_line.take().filter(|f| !f.consumed) {
+                None => {
+                    let Some(head) = self.buffer.queue.front_mut() else {
+                        break;
+                    };
+                    let usable = if head.initialized {
+                        true
+                    } else {
+                        match initialize(head, self.subs, self.metadata, self.trace) {
+                            Ok(usable) => usable,
+                            Err(error) => {
+                                if collected.runs.is_empty() && head.size == 0 {
+                                    self.buffer.queue.pop_front();
+                                    self.buffer.changed();
+                                }
+                                return Err(error);
+                            }
+                        }
+                    };
+                    let head = self.buffer.queue.pop_front();
+                    self.buffer.changed();
+                    self.buffer.next_in_line = head.filter(|_| usable);
+                }
+                Some(next) if self.subs.is_paused(&next.tp) => {
+                    self.trace.push(|| TraceEvent::of(TraceKind::Paused, &next.tp));
+                    self.buffer.changed();
+                    paused.push(next);
+                }
+                Some(mut next) => {
+                    let taken = fetch_records(&mut next, remaining, collected, self.subs, self.settings, self.trace);
+                    if next.consumed {
+                        self.buffer.changed();
+                    }
+                    self.buffer.next_in_line = Some(next);
+                    remaining -= taken?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Looks at an answer in its turn: false = it is of no use. Kafka: `FetchCollector#initialize`, table of spec 7.7.
+pub(super) fn initialize(
+    fetch: &mut CompletedFetch,
+    subs: &mut SubscriptionState,
+    metadata: &mut Metadata,
+    trace: &mut Trace,
+) -> Result<bool, ClientError> {
+    let outcome = judge(fetch, subs, metadata, trace);
+    if fetch.error != ErrorCode::NONE {
+        subs.move_partition_to_end(&fetch.tp);
+        trace.push(|| TraceEvent::of(TraceKind::MovedToEnd, &fetch.tp).because(fetch.error.name()));
+    }
+    outcome
+}
+
+fn judge(
+    fetch: &mut CompletedFetch,
+    subs: &mut SubscriptionState,
+    metadata: &mut Metadata,
+    trace: &mut Trace,
+) -> Result<bool, ClientError> {
+    let tp = fetch.tp.clone();
+    let discard = |trace: &mut Trace, why: &'static str| {
+        trace.push(|| {
+            TraceEvent::of(TraceKind::Discarded, &tp)
+                .at(fetch.fetch_offset)
+                .because(why)
+        })
+    };
+    let Some(position) = subs.position(&tp) else {
+        discard(trace, "not assigned, or waiting for a position");
+        return Ok(false);
+    };
+    let stale = position != fetch.fetch_offset;
+    use ErrorCode as E;
+    match fetch.error {
+        E::NONE if stale => discard(trace, "fetched at another offset than the position"),
+        E::NONE => {
+            if fetch.has_only_a_fragment() {
+                return Err(ClientError::Kafka {
+                    code: E::UNKNOWN_SERVER_ERROR,
+                    message: format!(
+                        "the answer for {tp} at offset {} holds {} bytes but not one whole batch; the broker must send at least one",
+                        fetch.fetch_offset, fetch.size
+                    ),
+                });
+            }
+            subs.update_ends(&tp, fetch.high_watermark, fetch.last_stable_offset);
+            fetch.initialized = true;
+            return Ok(true);
+        }
+        E::NOT_LEADER_OR_FOLLOWER
+        | E::REPLICA_NOT_AVAILABLE
+        | E::KAFKA_STORAGE_ERROR
+        | E::FENCED_LEADER_EPOCH
+        | E::OFFSET_NOT_AVAILABLE => {
+            discard(trace, fetch.error.name());
+            metadata.request_update();
+        }
+        E::UNKNOWN_TOPIC_OR_PARTITION | E::UNKNOWN_TOPIC_ID | E::INCONSISTENT_TOPIC_ID => {
+            log::warn!("{tp}: {}; asking for the topic again", fetch.error);
+            discard(trace, fetch.error.name());
+            metadata.request_update();
+        }
+        E::OFFSET_OUT_OF_RANGE if stale => discard(trace, "out of range, but the position has changed since"),
+        E::OFFSET_OUT_OF_RANGE => match subs.default_reset() {
+            Some(strategy) => {
+                log::info!("position {position} of {tp} is out of range; looking up the {strategy:?} offset");
+                trace.push(|| {
+                    TraceEvent::of(TraceKind::Reset, &tp)
+                        .at(position)
+                        .because("the position is out of range")
+                });
+                subs.request_offset_reset(&tp, strategy)?;
+            }
+            None => return Err(ClientError::OffsetOutOfRange(BTreeMap::from([(tp, position)]))),
+        },
+        E::TOPIC_AUTHORIZATION_FAILED => return Err(ClientError::kafka(fetch.error, &tp)),
+        E::UNKNOWN_LEADER_EPOCH | E::UNKNOWN_SERVER_ERROR => {
+            log::warn!("{tp} at offset {}: {}", fetch.fetch_offset, fetch.error);
+            discard(trace, fetch.error.name());
+        }
+        E::CORRUPT_MESSAGE => {
+            return Err(ClientError::kafka(
+                fetch.error,
+                format_args!("{tp} at offset {}", fetch.fetch_offset),
+            ));
+        }
+        other => {
+            return Err(ClientError::IllegalState(format!(
+                "the broker answered {other} to a fetch of {tp} at offset {}",
+                fetch.fetch_offset
+            )));
+        }
+    }
+    Ok(false)
+}
+
+/// Takes records of one fetch and moves the position. Answers how many. Kafka: `fetchRecords`.
+pub(super) fn fetch_records(
+    fetch: &mut CompletedFetch,
+    max: usize,
+    collected: &mut Collected,
+    subs: &mut SubscriptionState,
+    settings: &Settings,
+    trace: &mut Trace,
+) -> Result<usize, ClientError> {
+    let tp: TopicPartition = fetch.tp.clone();
+    let why = match subs.position(&tp) {
+        None => "not assigned, or waiting for a position",
+        Some(position) if position != fetch.next_fetch_offset => "the position was changed by a seek",
+        Some(position) => {
+            let mut spans = Vec::new();
+            let taken = fetch.take(max, settings, &mut spans)?;
+            if taken.exhausted {
+                fetch.drain(subs, trace, "nothing is left in it");
+            }
+            if fetch.next_fetch_offset > position {
+                subs.advance(&tp, fetch.next_fetch_offset, fetch.last_epoch);
+                collected.position_moved = true;
+            }
+            if let (Some(first), Some(last)) = (spans.first(), spans.last()) {
+                let (first_offset, last_offset) = (first.first_offset, last.last_offset);
+                trace.push(|| {
+                    TraceEvent::of(TraceKind::RecordsReturned, &tp)
+                        .at(first_offset)
+                        .records(taken.records)
+                        .because(last_offset.to_string())
+                });
+                collected.add(PartitionRun {
+                    tp,
+                    spans,
+                    first_offset,
+                    last_offset,
+                    count: taken.records,
+                });
+            }
+            return Ok(taken.records);
+        }
+    };
+    fetch.drain(subs, trace, why);
+    Ok(0)
+}

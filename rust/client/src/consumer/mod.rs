@@ -1,0 +1,103 @@
+//! The consumer: which records `poll` returns, in which order. Kafka: `KafkaConsumer` 2.4 .. 4.3 (classic).
+
+mod completed_fetch;
+#[allow(clippy::module_inception)] // The facade's folder is named after it.
+mod consumer;
+mod decision_table;
+mod fair_collector;
+mod fetch_buffer;
+mod fetch_collector;
+mod fetch_requests;
+mod fetch_session_handler;
+pub mod metadata;
+pub mod network_client;
+mod offset_reset;
+mod offsets_for_times;
+mod partition_states;
+mod poll;
+mod positions;
+mod settings;
+pub mod subscription_state;
+mod trace;
+
+pub use consumer::Consumer;
+pub use decision_table::{NetworkRead, RequestOrder, Row, SubscribeOrder, row_of};
+pub use trace::{TraceEvent, TraceKind};
+
+use fletchlog_api::java_hash;
+use fletchlog_records::{RecordSpan, TopicPartition};
+use rustc_hash::FxHashMap;
+
+/// Records of one partition, taken in one go from the queue.
+#[derive(Debug, Clone)]
+pub struct PartitionRun {
+    /// Partition.
+    pub tp: TopicPartition,
+    /// The records, in offset order.
+    pub spans: Vec<RecordSpan>,
+    /// First offset returned.
+    pub first_offset: i64,
+    /// Last offset returned.
+    pub last_offset: i64,
+    /// Records.
+    pub count: usize,
+}
+
+/// What one poll returned.
+#[derive(Debug, Clone, Default)]
+pub struct PolledRecords {
+    /// In drain order: the order in which poll took them from the queue (spec 7.5).
+    pub runs: Vec<PartitionRun>,
+}
+
+impl PolledRecords {
+    /// Records in all.
+    pub fn count(&self) -> usize {
+        self.runs.iter().map(|r| r.count).sum()
+    }
+    /// Indices into `runs` in the order a Java for-each over ConsumerRecords walks them (spec 7.6).
+    pub fn java_order(&self) -> Vec<usize> {
+        // `new HashMap()` filled in drain order; a partition that was taken twice keeps its first place.
+        let mut partitions: Vec<TopicPartition> = Vec::with_capacity(self.runs.len());
+        let mut runs_of: FxHashMap<&TopicPartition, Vec<usize>> = FxHashMap::default();
+        for (i, run) in self.runs.iter().enumerate() {
+            let runs = runs_of.entry(&run.tp).or_default();
+            if runs.is_empty() {
+                partitions.push(run.tp.clone());
+            }
+            runs.push(i);
+        }
+        let walk = java_hash::hash_map_order(&partitions, java_hash::DEFAULT_CAPACITY);
+        walk.iter()
+            .flat_map(|tp| runs_of.get(tp).into_iter().flatten().copied())
+            .collect()
+    }
+}
+
+/// An answer of `offsets_for_times`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OffsetAndTimestamp {
+    /// Offset of the first record at or after the time asked for.
+    pub offset: i64,
+    /// Its timestamp, ms.
+    pub timestamp: i64,
+    /// Leader epoch, -1 none.
+    pub leader_epoch: i32,
+}
+
+/// Asked about every 50 ms while a call waits; true = stop (the call answers `Interrupted`, nothing has moved).
+pub type Interrupt<'a> = &'a mut dyn FnMut() -> bool;
+
+/// What a rebalance listener is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RebalanceEvent {
+    /// Partitions taken away (positions were committed if auto commit is on).
+    Revoked(Vec<TopicPartition>),
+    /// Partitions gained.
+    Assigned(Vec<TopicPartition>),
+    /// Partitions lost without a chance to commit.
+    Lost(Vec<TopicPartition>),
+}
+
+#[cfg(test)]
+mod tests;

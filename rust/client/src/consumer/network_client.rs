@@ -1,0 +1,354 @@
+//! The consumer's connections as FIFOs (spec 7.4). Kafka: `ConsumerNetworkClient` over `NetworkClient`.
+//!
+//! ```text
+//! per connection:  unsent (built) -> wire -> broker -> socket (answered, not read) -> done (read) -> callback
+//! try_send :  if the wire is empty and no metadata request is due: first unsent -> wire
+//! net_poll :  metadata -> wire if due; take the first answer of each socket; write the wires
+//! ```
+//! A callback is run by the owner of the request, who takes the completions out of `done` with
+//! [`ConsumerNetworkClient::take_done`]. Which poll does that decides the order of records, so nothing here reads by itself.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use fletchlog_api::{Clock, Completion, Disconnected, NodeId, Request, Response, Transport};
+
+use super::Interrupt;
+use super::metadata::Metadata;
+use crate::ClientError;
+
+/// Number of a request, unique per consumer; its completion carries the same `correlation_id`.
+pub type RequestId = i32;
+
+/// The node asked before any is known: every cluster of ours has it.
+pub const BOOTSTRAP_NODE: NodeId = 1;
+
+/// How long a wait may go on before the interrupt callback is asked again.
+const INTERRUPT_CHECK_MS: i64 = 50;
+
+#[derive(Debug)]
+struct InFlight {
+    id: RequestId,
+    sent_ms: i64,
+}
+
+#[derive(Debug, Default)]
+struct Connection {
+    unsent: VecDeque<(RequestId, Request)>,
+    wire: Option<(RequestId, Request)>,
+    in_flight: VecDeque<InFlight>,
+    /// No new request before this time, after a disconnect.
+    backoff_until_ms: i64,
+}
+
+impl Connection {
+    fn load(&self) -> usize {
+        self.unsent.len() + usize::from(self.wire.is_some()) + self.in_flight.len()
+    }
+}
+
+/// How `net_poll` may wait for an answer.
+pub struct Wait<'a> {
+    /// At most this long.
+    pub wait_ms: i64,
+    /// Asked about every 50 ms.
+    pub interrupt: Interrupt<'a>,
+    /// Ends the wait with `Wakeup`.
+    pub wakeup: &'a AtomicBool,
+}
+
+/// All connections of one consumer.
+pub struct ConsumerNetworkClient {
+    transport: Box<dyn Transport>,
+    clock: Arc<dyn Clock>,
+    connections: BTreeMap<NodeId, Connection>,
+    done: VecDeque<Completion>,
+    next_id: RequestId,
+    request_timeout_ms: i64,
+    reconnect_backoff_ms: i64,
+}
+
+impl ConsumerNetworkClient {
+    /// No connection yet; they appear as they are used.
+    pub fn new(
+        transport: Box<dyn Transport>,
+        clock: Arc<dyn Clock>,
+        request_timeout_ms: i64,
+        reconnect_backoff_ms: i64,
+    ) -> Self {
+        Self {
+            transport,
+            clock,
+            connections: BTreeMap::new(),
+            done: VecDeque::new(),
+            next_id: 0,
+            request_timeout_ms,
+            reconnect_backoff_ms,
+        }
+    }
+
+    /// Queues a request as unsent; it is fixed now, and written by a later `try_send` + `net_poll`.
+    pub fn send(&mut self, connection: NodeId, request: Request) -> RequestId {
+        let id = self.new_id();
+        self.connections
+            .entry(connection)
+            .or_default()
+            .unsent
+            .push_back((id, request));
+        id
+    }
+
+    /// Moves the first unsent request of each connection to its wire, unless the wire is taken or a metadata request is due.
+    /// Kafka: `NetworkClient#ready`.
+    pub fn try_send(&mut self, metadata: &Metadata) {
+        if metadata.is_update_due(self.clock.monotonic_ms()) {
+            return;
+        }
+        for connection in self.connections.values_mut() {
+            if connection.wire.is_none() {
+                connection.wire = connection.unsent.pop_front();
+            }
+        }
+    }
+
+    /// One turn of the selector: at most one answer per connection is read, then the wires are written. An answer to a
+    /// metadata request is applied at once, all others go to `done`. Kafka: `NetworkClient#poll`.
+    ///
+    /// # Errors
+    /// `Interrupted` or `Wakeup` out of the wait; nothing was read or written in that turn.
+    pub fn net_poll(&mut self, metadata: &mut Metadata, wait: Option<Wait<'_>>) -> Result<(), ClientError> {
+        let now = self.clock.monotonic_ms();
+        self.queue_metadata_request(metadata, now);
+        if let Some(wait) = wait {
+            self.wait(wait)?;
+        }
+        let now = self.clock.monotonic_ms();
+        self.expire(metadata, now);
+        for node in self.nodes() {
+            // A refresh by age is ours alone to order: its answer never delays another one.
+            while let Some(completion) = self.receive(node) {
+                if !metadata.is_mine(completion.correlation_id) {
+                    self.done.push_back(completion);
+                    break;
+                }
+                let by_age = metadata.in_progress_by_age();
+                self.apply_metadata(metadata, completion, now);
+                if !by_age {
+                    break;
+                }
+            }
+        }
+        for (&node, connection) in &mut self.connections {
+            if let Some((id, request)) = connection.wire.take() {
+                connection.in_flight.push_back(InFlight { id, sent_ms: now });
+                self.transport.send(node, id, request);
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers that were read and whose callbacks have not run, oldest first.
+    pub fn take_done(&mut self) -> VecDeque<Completion> {
+        std::mem::take(&mut self.done)
+    }
+
+    /// Whether an answer was read whose callback has not run.
+    pub fn has_done(&self) -> bool {
+        !self.done.is_empty()
+    }
+
+    /// Whether any request is unsent, in flight or answered but unread.
+    pub fn has_pending(&self) -> bool {
+        self.connections.values().any(|c| c.load() > 0)
+    }
+
+    /// Whether another `net_poll` without waiting would read or write something.
+    pub fn can_progress(&mut self, metadata: &Metadata) -> bool {
+        if !self.done.is_empty() || metadata.is_update_due(self.clock.monotonic_ms()) {
+            return true;
+        }
+        if self
+            .connections
+            .values()
+            .any(|c| !c.unsent.is_empty() || c.wire.is_some())
+        {
+            return true;
+        }
+        self.has_arrived()
+    }
+
+    /// Whether the node was lost a moment ago. Kafka: `NetworkClient#connectionFailed` within the backoff.
+    pub fn is_unavailable(&self, node: NodeId) -> bool {
+        self.connections
+            .get(&node)
+            .is_some_and(|c| c.backoff_until_ms > self.clock.monotonic_ms())
+    }
+
+    /// Stands for the heartbeat thread: tells the cluster that this client is alive.
+    pub fn keep_alive(&mut self) {
+        self.transport.keep_alive();
+    }
+
+    /// The broker is gone for good.
+    pub fn is_closed(&self) -> bool {
+        self.transport.is_closed()
+    }
+
+    /// Monotonic milliseconds.
+    pub fn now_ms(&self) -> i64 {
+        self.clock.monotonic_ms()
+    }
+
+    fn new_id(&mut self) -> RequestId {
+        self.next_id = if self.next_id == i32::MAX { 1 } else { self.next_id + 1 };
+        self.next_id
+    }
+
+    fn nodes(&self) -> Vec<NodeId> {
+        self.connections
+            .iter()
+            .filter(|(_, c)| !c.in_flight.is_empty())
+            .map(|(&node, _)| node)
+            .collect()
+    }
+
+    fn has_arrived(&mut self) -> bool {
+        let nodes = self.nodes();
+        nodes.into_iter().any(|node| self.transport.has_arrived(node))
+    }
+
+    fn queue_metadata_request(&mut self, metadata: &mut Metadata, now: i64) {
+        let age_only = metadata.is_due_by_age(now)
+            && !self
+                .connections
+                .values()
+                .any(|c| !c.unsent.is_empty() || c.wire.is_some());
+        if !metadata.is_update_due(now) && !age_only {
+            return;
+        }
+        let node = self.least_loaded_node(metadata);
+        if self.connections.get(&node).is_some_and(|c| c.wire.is_some()) {
+            return;
+        }
+        let id = self.new_id();
+        let request = metadata.start_request(id, now);
+        self.connections.entry(node).or_default().wire = Some((id, Request::Metadata(request)));
+    }
+
+    /// Kafka: `NetworkClient#leastLoadedNode`.
+    fn least_loaded_node(&self, metadata: &Metadata) -> NodeId {
+        let load = |node: &NodeId| {
+            self.connections
+                .get(node)
+                .map_or(0, |c| c.in_flight.len() + usize::from(c.wire.is_some()))
+        };
+        metadata
+            .nodes()
+            .iter()
+            .filter(|node| !self.is_unavailable(**node))
+            .min_by_key(|node| (load(node), **node))
+            .copied()
+            .unwrap_or(BOOTSTRAP_NODE)
+    }
+
+    fn wait(&mut self, wait: Wait<'_>) -> Result<(), ClientError> {
+        let Wait {
+            wait_ms,
+            interrupt,
+            wakeup,
+        } = wait;
+        let deadline = self.clock.monotonic_ms().saturating_add(wait_ms);
+        loop {
+            if wakeup.swap(false, Ordering::AcqRel) {
+                return Err(ClientError::Wakeup);
+            }
+            if self.connections.values().any(|c| c.wire.is_some()) || self.has_arrived() {
+                return Ok(());
+            }
+            let left = deadline - self.clock.monotonic_ms();
+            if left <= 0 {
+                return Ok(());
+            }
+            let slice = left.min(INTERRUPT_CHECK_MS);
+            let arrived = self.transport.wait(Duration::from_millis(slice.unsigned_abs()));
+            self.transport.keep_alive();
+            if arrived {
+                return Ok(());
+            }
+            if interrupt() {
+                return Err(ClientError::Interrupted);
+            }
+        }
+    }
+
+    fn receive(&mut self, node: NodeId) -> Option<Completion> {
+        loop {
+            let completion = self.transport.receive(node)?;
+            let connection = self.connections.get_mut(&node)?;
+            let Some(index) = connection
+                .in_flight
+                .iter()
+                .position(|f| f.id == completion.correlation_id)
+            else {
+                continue; // It had been given up: the answer to an expired request.
+            };
+            connection.in_flight.remove(index);
+            if completion.result.is_err() {
+                self.disconnected(node);
+            }
+            return Some(completion);
+        }
+    }
+
+    /// Kafka: `ConsumerNetworkClient#checkDisconnects`: what was not sent fails with the connection.
+    fn disconnected(&mut self, node: NodeId) {
+        let until = self.clock.monotonic_ms().saturating_add(self.reconnect_backoff_ms);
+        let Some(connection) = self.connections.get_mut(&node) else {
+            return;
+        };
+        connection.backoff_until_ms = until;
+        let unsent = std::mem::take(&mut connection.unsent);
+        for (correlation_id, _) in unsent {
+            self.done.push_back(Completion {
+                node,
+                correlation_id,
+                result: Err(Disconnected),
+            });
+        }
+    }
+
+    /// A request without an answer for request.timeout.ms counts as a lost connection.
+    fn expire(&mut self, metadata: &mut Metadata, now: i64) {
+        for node in self.nodes() {
+            let Some(connection) = self.connections.get_mut(&node) else {
+                continue;
+            };
+            let oldest = connection.in_flight.front().map_or(now, |f| f.sent_ms);
+            if now.saturating_sub(oldest) < self.request_timeout_ms || self.transport.has_arrived(node) {
+                continue;
+            }
+            for lost in std::mem::take(&mut connection.in_flight) {
+                let completion = Completion {
+                    node,
+                    correlation_id: lost.id,
+                    result: Err(Disconnected),
+                };
+                if metadata.is_mine(lost.id) {
+                    metadata.on_failure(now);
+                } else {
+                    self.done.push_back(completion);
+                }
+            }
+            self.disconnected(node);
+        }
+    }
+
+    fn apply_metadata(&mut self, metadata: &mut Metadata, completion: Completion, now: i64) {
+        match completion.result {
+            Ok(Response::Metadata(response)) => metadata.on_response(response, now),
+            _ => metadata.on_failure(now),
+        }
+    }
+}

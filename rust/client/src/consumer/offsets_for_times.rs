@@ -1,0 +1,241 @@
+//! Lookups that move nothing: offsets by time, log starts and ends (spec 5, 7.12). Kafka: `OffsetFetcher#offsetsForTimes`,
+//! `beginningOrEndOffset`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use fletchlog_api::{Completion, ErrorCode, NodeId, Response, list_offsets};
+use fletchlog_records::TopicPartition;
+
+use super::consumer::Consumer;
+use super::metadata::{Metadata, Wanted};
+use super::network_client::RequestId;
+use super::offset_reset::list_offsets_request;
+use super::{Interrupt, OffsetAndTimestamp};
+use crate::ClientError;
+
+/// One call under way: what is still to be asked, what was asked, what is known.
+#[derive(Debug, Default)]
+pub(super) struct Lookup {
+    /// Timestamp and earliest time of the next attempt.
+    open: BTreeMap<TopicPartition, (i64, i64)>,
+    asked: BTreeMap<RequestId, BTreeMap<TopicPartition, i64>>,
+    found: BTreeMap<TopicPartition, Option<OffsetAndTimestamp>>,
+    failure: Option<ClientError>,
+}
+
+impl Lookup {
+    pub fn is_mine(&self, completion: &Completion) -> bool {
+        self.asked.contains_key(&completion.correlation_id)
+    }
+
+    pub fn on_completion(&mut self, completion: Completion, metadata: &mut Metadata, retry_at_ms: i64) {
+        let Some(asked) = self.asked.remove(&completion.correlation_id) else {
+            return;
+        };
+        let answers = match completion.result {
+            Ok(Response::ListOffsets(response)) => response.partitions,
+            _ => Vec::new(),
+        };
+        for (tp, timestamp) in asked {
+            match answers.iter().find(|a| a.tp == tp).map(|a| (a.error, a)) {
+                Some((ErrorCode::NONE, a)) => {
+                    let found = (a.offset >= 0).then_some(OffsetAndTimestamp {
+                        offset: a.offset,
+                        timestamp: a.timestamp,
+                        leader_epoch: a.leader_epoch,
+                    });
+                    self.found.insert(tp, found);
+                }
+                Some((ErrorCode::UNSUPPORTED_FOR_MESSAGE_FORMAT, _)) => {
+                    self.found.insert(tp, None);
+                }
+                Some((error, _)) if !error.is_retriable() => {
+                    self.failure = Some(ClientError::kafka(error, format_args!("lookup of an offset of {tp}")))
+                }
+                _ => {
+                    metadata.request_update();
+                    self.open.insert(tp, (timestamp, retry_at_ms));
+                }
+            }
+        }
+    }
+}
+
+impl Consumer {
+    /// Earliest offset whose timestamp is at or after the time, per partition (spec 5); `None` if there is no such record.
+    ///
+    /// # Errors
+    /// `IllegalArgument` for a negative time; `Timeout`, for example for an unknown topic.
+    pub fn offsets_for_times(
+        &mut self,
+        times: &[(TopicPartition, i64)],
+        timeout_ms: i64,
+        interrupt: Interrupt<'_>,
+    ) -> Result<Vec<(TopicPartition, Option<OffsetAndTimestamp>)>, ClientError> {
+        self.ensure_open()?;
+        if let Some((tp, time)) = times.iter().find(|(_, time)| *time < 0) {
+            return Err(ClientError::IllegalArgument(format!(
+                "cannot look up time {time} in {tp}: a time is 0 or more, in ms since 1970"
+            )));
+        }
+        let found = self.look_up(times, timeout_ms, interrupt)?;
+        Ok(times
+            .iter()
+            .map(|(tp, _)| (tp.clone(), found.get(tp).copied().flatten()))
+            .collect())
+    }
+
+    /// Log start offsets.
+    ///
+    /// # Errors
+    /// `Timeout`, for example for an unknown topic.
+    pub fn beginning_offsets(
+        &mut self,
+        partitions: &[TopicPartition],
+        timeout_ms: i64,
+        interrupt: Interrupt<'_>,
+    ) -> Result<Vec<(TopicPartition, i64)>, ClientError> {
+        self.end_of_log(partitions, list_offsets::EARLIEST_TIMESTAMP, timeout_ms, interrupt)
+    }
+
+    /// End offsets for this consumer's isolation level.
+    ///
+    /// # Errors
+    /// `Timeout`, for example for an unknown topic.
+    pub fn end_offsets(
+        &mut self,
+        partitions: &[TopicPartition],
+        timeout_ms: i64,
+        interrupt: Interrupt<'_>,
+    ) -> Result<Vec<(TopicPartition, i64)>, ClientError> {
+        self.end_of_log(partitions, list_offsets::LATEST_TIMESTAMP, timeout_ms, interrupt)
+    }
+
+    fn end_of_log(
+        &mut self,
+        partitions: &[TopicPartition],
+        timestamp: i64,
+        timeout_ms: i64,
+        interrupt: Interrupt<'_>,
+    ) -> Result<Vec<(TopicPartition, i64)>, ClientError> {
+        self.ensure_open()?;
+        let wanted: Vec<(TopicPartition, i64)> = partitions.iter().map(|tp| (tp.clone(), timestamp)).collect();
+        let found = self.look_up(&wanted, timeout_ms, interrupt)?;
+        Ok(partitions
+            .iter()
+            .filter_map(|tp| Some((tp.clone(), found.get(tp).copied().flatten()?.offset)))
+            .collect())
+    }
+
+    fn look_up(
+        &mut self,
+        wanted: &[(TopicPartition, i64)],
+        timeout_ms: i64,
+        interrupt: Interrupt<'_>,
+    ) -> Result<BTreeMap<TopicPartition, Option<OffsetAndTimestamp>>, ClientError> {
+        let deadline = self.net.now_ms().saturating_add(timeout_ms.max(0));
+        let open = wanted
+            .iter()
+            .map(|(tp, timestamp)| (tp.clone(), (*timestamp, i64::MIN)))
+            .collect();
+        self.lookup = Some(Lookup {
+            open,
+            ..Lookup::default()
+        });
+        let before = self.want_also(wanted);
+        let outcome = self.look_up_until(deadline, timeout_ms, interrupt);
+        self.lookup = None;
+        if let Some(before) = before {
+            self.metadata.set_wanted(before);
+        }
+        outcome
+    }
+
+    fn look_up_until(
+        &mut self,
+        deadline: i64,
+        timeout_ms: i64,
+        interrupt: Interrupt<'_>,
+    ) -> Result<BTreeMap<TopicPartition, Option<OffsetAndTimestamp>>, ClientError> {
+        loop {
+            self.send_lookups();
+            let Some(lookup) = &mut self.lookup else {
+                return Ok(BTreeMap::new());
+            };
+            if let Some(failure) = lookup.failure.take() {
+                return Err(failure);
+            }
+            if lookup.open.is_empty() && lookup.asked.is_empty() {
+                return Ok(std::mem::take(&mut lookup.found));
+            }
+            if self.net.now_ms() >= deadline {
+                let missing: BTreeSet<String> = lookup
+                    .open
+                    .keys()
+                    .chain(lookup.asked.values().flat_map(BTreeMap::keys))
+                    .map(ToString::to_string)
+                    .collect();
+                let missing = missing.into_iter().collect::<Vec<_>>().join(", ");
+                return Err(ClientError::Timeout(format!(
+                    "no offsets for {missing} after {timeout_ms} ms; do these partitions exist?"
+                )));
+            }
+            self.wait_for_answers(deadline, &mut *interrupt)?;
+        }
+    }
+
+    /// Topics of a lookup may be unknown to the subscription. Answers what was wanted before, if that was extended.
+    fn want_also(&mut self, wanted: &[(TopicPartition, i64)]) -> Option<Wanted> {
+        let Wanted::Topics(before) = self.metadata.wanted().clone() else {
+            return None;
+        };
+        let mut topics: Vec<Arc<str>> = before.clone();
+        for (tp, _) in wanted {
+            if !topics.contains(&tp.topic) {
+                topics.push(tp.topic.clone());
+            }
+        }
+        if topics.len() == before.len() {
+            return None;
+        }
+        self.metadata.want(Wanted::Topics(topics));
+        Some(Wanted::Topics(before))
+    }
+
+    fn send_lookups(&mut self) {
+        let Self {
+            lookup: Some(lookup),
+            metadata,
+            net,
+            settings,
+            ..
+        } = self
+        else {
+            return;
+        };
+        let now = net.now_ms();
+        let mut by_node: BTreeMap<NodeId, Vec<(TopicPartition, i32, i64)>> = BTreeMap::new();
+        lookup.open.retain(|tp, (timestamp, not_before)| {
+            match metadata.leader(tp) {
+                None => metadata.request_update(),
+                Some(leader) if *not_before > now || net.is_unavailable(leader.node) => {}
+                Some(leader) => {
+                    by_node
+                        .entry(leader.node)
+                        .or_default()
+                        .push((tp.clone(), leader.epoch, *timestamp));
+                    return false;
+                }
+            }
+            true
+        });
+        for (node, list) in by_node {
+            let asked = list.iter().map(|(tp, _, timestamp)| (tp.clone(), *timestamp)).collect();
+            lookup.asked.insert(
+                net.send(node, list_offsets_request(settings.isolation_level, list)),
+                asked,
+            );
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! poll(): when fetches are built, written and read (spec 7.4). Kafka: `KafkaConsumer#poll`, `pollForFetches`,
+//! `ConsumerNetworkClient#poll`, `transmitSends`.
+
+use std::sync::Arc;
+
+use super::consumer::Consumer;
+use super::decision_table::NetworkRead;
+use super::fetch_collector::{Collected, Collector};
+use super::network_client::Wait;
+use super::settings::FetchOrder;
+use super::trace::{TraceEvent, TraceKind};
+use super::{Interrupt, PolledRecords};
+use crate::ClientError;
+use crate::group::ConsumerCoordinator;
+
+/// Turns of the network between two polls after which the stand-in for the heartbeat thread gives up: far above what any
+/// exchange of requests takes (one turn per request and answer), so that only a peer that answers for ever meets it.
+const SETTLE_TURNS: usize = 10_000;
+
+impl Consumer {
+    /// Returns buffered records, fetching as Kafka does (spec 7.3-7.5). Waits at most `timeout_ms` when there are none; from
+    /// release 3.2 on it may return sooner without records, when the position moved over what no user sees.
+    ///
+    /// The next fetch is always sent after the records were taken from the queue and before they are returned.
+    ///
+    /// # Errors
+    /// `IllegalState` without subscription or assignment; `Interrupted`, `Wakeup` (no position has moved); what the table of
+    /// spec 7.7 says, when no record was taken before it; what the group refuses.
+    pub fn poll(&mut self, timeout_ms: i64, interrupt: Interrupt<'_>) -> Result<PolledRecords, ClientError> {
+        self.ensure_open()?;
+        if timeout_ms < 0 {
+            return Err(ClientError::IllegalArgument(format!(
+                "a poll cannot wait {timeout_ms} ms; 0 or more"
+            )));
+        }
+        if self.subs.has_no_subscription_or_assignment() {
+            return Err(ClientError::IllegalState(
+                "the consumer has neither a subscription nor an assignment; call subscribe() or assign() first"
+                    .to_owned(),
+            ));
+        }
+        if let Some(deferred) = self.deferred.take() {
+            return Err(deferred);
+        }
+        self.trace.start_poll();
+        let records = self.poll_for_records(timeout_ms, interrupt)?;
+        self.trace
+            .push(|| TraceEvent::new(TraceKind::PollReturned).records(records.count()));
+        Ok(records)
+    }
+
+    fn poll_for_records(&mut self, timeout_ms: i64, interrupt: Interrupt<'_>) -> Result<PolledRecords, ClientError> {
+        let deadline = self.net.now_ms().saturating_add(timeout_ms);
+        let read = self.settings.read_mode.network_read(
+            self.settings.row,
+            self.subs.has_auto_assigned_partitions(),
+            self.settings.has_group_id,
+        );
+        self.net.keep_alive();
+        match read {
+            NetworkRead::Lazy => {}
+            NetworkRead::AtPollStart => self.read_net(None)?,
+            NetworkRead::Eager => self.settle()?,
+        }
+        loop {
+            self.take_wakeup()?;
+            self.ensure_open()?;
+            self.coordinator_turn()?;
+            if self.stops_for_rebalance && self.coordinator.as_ref().is_some_and(ConsumerCoordinator::has_events) {
+                return Ok(PolledRecords::default());
+            }
+            self.resolve_positions(deadline, &mut *interrupt)?;
+            let mut got = self.collect()?;
+            if !self.ends_poll(&got) {
+                self.send_fetches();
+                let wait_ms = self.wait_ms(deadline);
+                let wait = Some(Wait {
+                    wait_ms,
+                    interrupt: &mut *interrupt,
+                    wakeup: &self.wakeup.clone(),
+                });
+                self.read_net_unless_available(wait)?;
+                if !self.rejoin_needed() {
+                    got = self.collect()?;
+                }
+            }
+            if self.ends_poll(&got) {
+                // What fails from here on must not take the records with it: their positions have moved.
+                if let Err(error) = self.prefetch(read) {
+                    self.deferred = Some(error);
+                }
+                return Ok(PolledRecords { runs: got.runs });
+            }
+            if self.net.now_ms() >= deadline {
+                return Ok(PolledRecords::default());
+            }
+        }
+    }
+
+    /// Records, or (from 3.2 on) a position that moved without any.
+    fn ends_poll(&self, got: &Collected) -> bool {
+        !got.runs.is_empty() || (self.settings.row.early_return && got.position_moved)
+    }
+
+    fn collect(&mut self) -> Result<Collected, ClientError> {
+        let Self {
+            buffer,
+            subs,
+            metadata,
+            settings,
+            trace,
+            ..
+        } = self;
+        Collector {
+            buffer,
+            subs,
+            metadata,
+            settings,
+            trace,
+        }
+        .collect()
+    }
+
+    fn send_fetches(&mut self) -> usize {
+        let Self {
+            fetches,
+            buffer,
+            subs,
+            metadata,
+            net,
+            settings,
+            trace,
+            ..
+        } = self;
+        fetches.send(subs, buffer, metadata, net, settings, trace)
+    }
+
+    /// The fetch that goes out before the records of this poll are returned.
+    fn prefetch(&mut self, read: NetworkRead) -> Result<(), ClientError> {
+        if self.send_fetches() > 0 || self.net.has_pending() {
+            match self.settings.fetch_order {
+                FetchOrder::Partition => self.transmit()?,
+                FetchOrder::Kip387 => self.read_net(None)?,
+            }
+        }
+        if read == NetworkRead::Eager {
+            self.settle()?;
+        }
+        Ok(())
+    }
+
+    /// One turn of the group: join, sync, heartbeat, auto commit, rebalance. It commits what earlier polls returned.
+    fn coordinator_turn(&mut self) -> Result<(), ClientError> {
+        self.want_metadata();
+        if self.coordinator.is_none() {
+            return Ok(());
+        }
+        self.match_pattern();
+        if self.subs.has_auto_assigned_partitions() && self.metadata.awaits_new_topics() {
+            return Ok(()); // A leader deals out partitions; it has to know them first.
+        }
+        let Self {
+            coordinator: Some(coordinator),
+            net,
+            subs,
+            metadata,
+            ..
+        } = self
+        else {
+            return Ok(());
+        };
+        let now = net.now_ms();
+        coordinator.poll(
+            net,
+            subs,
+            &|topic| metadata.partition_count(topic),
+            metadata.topic_names(),
+            now,
+        )?;
+        self.want_metadata();
+        Ok(())
+    }
+
+    /// Keeps the topics of a pattern current. Kafka: `updatePatternSubscription`.
+    fn match_pattern(&mut self) {
+        let version = self.metadata.version();
+        let Some(pattern) = self.subs.pattern().filter(|_| self.matched_metadata != version) else {
+            return;
+        };
+        let metadata = &self.metadata;
+        let hidden = |topic: &str| self.settings.exclude_internal_topics && metadata.is_internal(topic);
+        let matched: Vec<Arc<str>> = metadata
+            .topic_names()
+            .iter()
+            .filter(|t| pattern.is_match(t) && !hidden(t))
+            .cloned()
+            .collect();
+        self.matched_metadata = version;
+        self.subs.subscribe_from_pattern(matched);
+    }
+
+    fn rejoin_needed(&self) -> bool {
+        self.subs.has_auto_assigned_partitions()
+            && self
+                .coordinator
+                .as_ref()
+                .is_some_and(ConsumerCoordinator::rejoin_needed_or_pending)
+    }
+
+    /// How long this turn may wait: until the poll ends, the group or a missing position needs attention.
+    pub(super) fn wait_ms(&mut self, deadline: i64) -> i64 {
+        let now = self.net.now_ms();
+        let mut wait = deadline
+            .saturating_sub(now)
+            .min(self.metadata.time_to_next_update(now).max(1));
+        if let Some(coordinator) = &self.coordinator {
+            wait = wait.min(coordinator.next_deadline_ms(now).saturating_sub(now));
+        }
+        if !self.subs.has_all_fetch_positions() || !self.net.has_pending() {
+            wait = wait.min(self.settings.retry_backoff_ms);
+        }
+        wait.max(0)
+    }
+
+    /// `readNet` of spec 7.4. Kafka: `ConsumerNetworkClient#poll`.
+    pub(super) fn read_net(&mut self, wait: Option<Wait<'_>>) -> Result<(), ClientError> {
+        self.run_callbacks()?;
+        self.turn_net(wait)
+    }
+
+    /// As `read_net`, without waiting when a queued fetch can be handed out.
+    fn read_net_unless_available(&mut self, wait: Option<Wait<'_>>) -> Result<(), ClientError> {
+        self.run_callbacks()?;
+        let wait = wait.filter(|_| !self.buffer.has_available_fetches(&self.subs));
+        self.turn_net(wait)
+    }
+
+    fn turn_net(&mut self, wait: Option<Wait<'_>>) -> Result<(), ClientError> {
+        self.net.try_send(&self.metadata);
+        self.net.net_poll(&mut self.metadata, wait)?;
+        self.net.try_send(&self.metadata);
+        self.run_callbacks()
+    }
+
+    /// `transmit` of spec 7.4: may take an answer from the socket, but runs no callback. Kafka: `transmitSends`.
+    fn transmit(&mut self) -> Result<(), ClientError> {
+        self.net.try_send(&self.metadata);
+        self.net.net_poll(&mut self.metadata, None)
+    }
+
+    /// What the heartbeat thread does between two polls: everything that has arrived is read, everything left over is
+    /// written. It never builds a fetch.
+    pub(super) fn settle(&mut self) -> Result<(), ClientError> {
+        for _ in 0..SETTLE_TURNS {
+            if !self.net.can_progress(&self.metadata) {
+                break;
+            }
+            self.read_net(None)?;
+        }
+        Ok(())
+    }
+
+    fn run_callbacks(&mut self) -> Result<(), ClientError> {
+        let mut failure = Ok(());
+        for completion in self.net.take_done() {
+            let now = self.net.now_ms();
+            if self.fetches.is_mine(&completion) {
+                self.fetches
+                    .on_completion(completion, &mut self.buffer, &mut self.trace);
+            } else if self.resets.is_mine(&completion) {
+                self.resets.on_completion(
+                    completion,
+                    &mut self.subs,
+                    &mut self.metadata,
+                    &self.settings,
+                    &mut self.trace,
+                    now,
+                );
+            } else if let Some(lookup) = self.lookup.as_mut().filter(|l| l.is_mine(&completion)) {
+                lookup.on_completion(
+                    completion,
+                    &mut self.metadata,
+                    now.saturating_add(self.settings.retry_backoff_ms),
+                );
+            } else if let Some(coordinator) = &mut self.coordinator {
+                let outcome = coordinator.on_completion(completion, &mut self.subs, now);
+                if failure.is_ok() {
+                    failure = outcome.map(|_| ());
+                }
+            }
+        }
+        failure
+    }
+}

@@ -1,0 +1,241 @@
+//! Positions: where they come from, and committing them (spec 7.12). Kafka: `KafkaConsumer#updateFetchPositions`, `position`,
+//! `commitSync`, `committed`.
+
+use fletchlog_api::OffsetAndMetadata;
+use fletchlog_records::TopicPartition;
+
+use super::Interrupt;
+use super::consumer::Consumer;
+use super::network_client::Wait;
+use super::subscription_state::not_assigned;
+use super::trace::{TraceEvent, TraceKind};
+use crate::ClientError;
+use crate::group::OperationId;
+
+/// A lookup of committed offsets for partitions without position; it outlives the poll that began it.
+#[derive(Debug)]
+pub(super) struct CommittedLookup {
+    id: OperationId,
+    partitions: Vec<TopicPartition>,
+}
+
+impl Consumer {
+    /// `resolvePositions` of spec 7.4: committed offsets first, then the policy, then one lookup of log ends.
+    pub(super) fn resolve_positions(&mut self, deadline: i64, interrupt: Interrupt<'_>) -> Result<(), ClientError> {
+        if self.subs.has_all_fetch_positions() {
+            return Ok(());
+        }
+        if self.coordinator.is_some() && !self.refresh_committed_offsets(deadline, interrupt)? {
+            return Ok(());
+        }
+        self.subs.reset_initializing_positions()?;
+        self.resets
+            .send(&mut self.subs, &mut self.metadata, &mut self.net, &self.settings)
+    }
+
+    /// Asks the group for the positions of partitions that have none, and waits for the answer. False: not yet known.
+    /// Kafka: `refreshCommittedOffsetsIfNeeded`.
+    fn refresh_committed_offsets(&mut self, deadline: i64, interrupt: Interrupt<'_>) -> Result<bool, ClientError> {
+        let missing = self.subs.initializing_partitions();
+        if missing.is_empty() {
+            return Ok(true);
+        }
+        loop {
+            let Self {
+                coordinator: Some(coordinator),
+                net,
+                subs,
+                ..
+            } = self
+            else {
+                return Ok(true);
+            };
+            if self.committed_lookup.as_ref().is_some_and(|l| l.partitions != missing) {
+                self.cancel_committed_lookup();
+                continue;
+            }
+            let lookup = self.committed_lookup.get_or_insert_with(|| CommittedLookup {
+                id: coordinator.start_fetch_committed(missing.clone()),
+                partitions: missing.clone(),
+            });
+            let now = net.now_ms();
+            coordinator.drive(net, subs, now)?;
+            if let Some(result) = coordinator.committed_result(lookup.id) {
+                self.committed_lookup = None;
+                for (tp, committed) in result? {
+                    let Some(committed) =
+                        committed.filter(|_| self.subs.state(&tp).is_some_and(|s| s.position().is_none()))
+                    else {
+                        continue;
+                    };
+                    self.trace.push(|| {
+                        TraceEvent::of(TraceKind::Reset, &tp)
+                            .at(committed.offset)
+                            .because("committed offset of the group")
+                    });
+                    self.subs.seek(&tp, committed.offset, committed.leader_epoch)?;
+                }
+                return Ok(true);
+            }
+            if now >= deadline {
+                return Ok(false);
+            }
+            self.wait_for_answers(deadline, &mut *interrupt)?;
+        }
+    }
+
+    pub(super) fn cancel_committed_lookup(&mut self) {
+        if let (Some(lookup), Some(coordinator)) = (self.committed_lookup.take(), &mut self.coordinator) {
+            coordinator.cancel(lookup.id);
+        }
+    }
+
+    /// One turn of the network that waits for an answer, at most until `deadline`.
+    pub(super) fn wait_for_answers(&mut self, deadline: i64, interrupt: Interrupt<'_>) -> Result<(), ClientError> {
+        let wait_ms = self.wait_ms(deadline);
+        let wakeup = self.wakeup.clone();
+        self.read_net(Some(Wait {
+            wait_ms,
+            interrupt,
+            wakeup: &wakeup,
+        }))
+    }
+
+    /// Next offset to be returned; resolves it if unset.
+    ///
+    /// # Errors
+    /// `IllegalState` if not assigned; `NoOffsetForPartition` under policy none; `Timeout`.
+    pub fn position(
+        &mut self,
+        tp: &TopicPartition,
+        timeout_ms: i64,
+        interrupt: Interrupt<'_>,
+    ) -> Result<i64, ClientError> {
+        self.ensure_open()?;
+        if !self.subs.is_assigned(tp) {
+            return Err(not_assigned(tp));
+        }
+        let deadline = self.net.now_ms().saturating_add(timeout_ms.max(0));
+        loop {
+            if let Some(position) = self.subs.position(tp) {
+                return Ok(position);
+            }
+            self.resolve_positions(deadline, &mut *interrupt)?;
+            if self.subs.position(tp).is_none() {
+                self.wait_for_answers(deadline, &mut *interrupt)?;
+            }
+            if self.net.now_ms() >= deadline && self.subs.position(tp).is_none() {
+                return Err(ClientError::Timeout(format!(
+                    "the position of {tp} was not known after {timeout_ms} ms; does the topic exist?"
+                )));
+            }
+        }
+    }
+
+    /// Commits the given offsets, or the current positions when `None`. Retriable errors are repeated until the timeout.
+    ///
+    /// # Errors
+    /// `InvalidGroupId` without group.id; `IllegalArgument` for a negative offset; `CommitFailed` when the group has moved on; `Timeout`.
+    pub fn commit(
+        &mut self,
+        offsets: Option<&[(TopicPartition, OffsetAndMetadata)]>,
+        timeout_ms: i64,
+        interrupt: Interrupt<'_>,
+    ) -> Result<(), ClientError> {
+        self.ensure_open()?;
+        self.ensure_group("commit")?;
+        let offsets = offsets.map_or_else(|| self.subs.all_consumed(), <[_]>::to_vec);
+        if let Some((tp, bad)) = offsets.iter().find(|(_, o)| o.offset < 0) {
+            return Err(ClientError::IllegalArgument(format!(
+                "cannot commit offset {} for {tp}: an offset is 0 or more",
+                bad.offset
+            )));
+        }
+        let deadline = self.net.now_ms().saturating_add(timeout_ms.max(0));
+        self.commit_until(offsets, deadline, interrupt)
+    }
+
+    pub(super) fn commit_until(
+        &mut self,
+        offsets: Vec<(TopicPartition, OffsetAndMetadata)>,
+        deadline: i64,
+        interrupt: Interrupt<'_>,
+    ) -> Result<(), ClientError> {
+        let Some(coordinator) = &mut self.coordinator else {
+            return Ok(());
+        };
+        let id = coordinator.start_commit(offsets, true);
+        self.drive_until(
+            id,
+            deadline,
+            interrupt,
+            |coordinator| coordinator.commit_result(id),
+            "the offsets were not committed in time",
+        )?
+    }
+
+    /// Committed offsets of the group; `None` for a partition without any.
+    ///
+    /// # Errors
+    /// `InvalidGroupId` without group.id; what the group refuses; `Timeout`.
+    pub fn committed(
+        &mut self,
+        partitions: &[TopicPartition],
+        timeout_ms: i64,
+        interrupt: Interrupt<'_>,
+    ) -> Result<Vec<(TopicPartition, Option<OffsetAndMetadata>)>, ClientError> {
+        self.ensure_open()?;
+        self.ensure_group("committed")?;
+        let deadline = self.net.now_ms().saturating_add(timeout_ms.max(0));
+        let Some(coordinator) = &mut self.coordinator else {
+            return Ok(Vec::new());
+        };
+        let id = coordinator.start_fetch_committed(partitions.to_vec());
+        self.drive_until(
+            id,
+            deadline,
+            interrupt,
+            |coordinator| coordinator.committed_result(id),
+            "the committed offsets were not answered in time",
+        )?
+    }
+
+    /// Drives the coordinator until an operation has its outcome; on an error it is forgotten.
+    fn drive_until<T>(
+        &mut self,
+        id: OperationId,
+        deadline: i64,
+        interrupt: Interrupt<'_>,
+        mut result: impl FnMut(&mut crate::group::ConsumerCoordinator) -> Option<T>,
+        late: &str,
+    ) -> Result<T, ClientError> {
+        let failure = loop {
+            let Self {
+                coordinator: Some(coordinator),
+                net,
+                subs,
+                ..
+            } = self
+            else {
+                return Err(ClientError::InvalidGroupId(late.to_owned()));
+            };
+            let now = net.now_ms();
+            if let Err(error) = coordinator.drive(net, subs, now) {
+                break error;
+            }
+            if let Some(result) = result(coordinator) {
+                return Ok(result);
+            }
+            if now >= deadline {
+                break ClientError::Timeout(format!("{late}; is the group's coordinator reachable?"));
+            }
+            if let Err(error) = self.wait_for_answers(deadline, &mut *interrupt) {
+                break error;
+            }
+        };
+        if let Some(coordinator) = &mut self.coordinator {
+            coordinator.cancel(id);
+        }
+        Err(failure)
+    }
+}

@@ -1,0 +1,596 @@
+//! Subscription, assignment, positions: the only order state of the consumer. Kafka: `SubscriptionState`.
+
+use std::sync::Arc;
+
+use fletchlog_api::{Config, OffsetAndMetadata, java_hash};
+use fletchlog_records::TopicPartition;
+use rustc_hash::FxHashMap;
+
+use super::decision_table::SubscribeOrder;
+use super::metadata::Wanted;
+use super::partition_states::PartitionStates;
+use crate::ClientError;
+
+/// `auto.offset.reset`, and what a seek to an end asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResetStrategy {
+    /// Log start.
+    Earliest,
+    /// Log end.
+    Latest,
+}
+
+/// Where a partition stands. Kafka: `SubscriptionState.FetchStates` (without validation by epoch).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FetchState {
+    /// Assigned, no position yet.
+    Initializing,
+    /// Has a position.
+    Fetching,
+    /// Waits for a lookup; not before `retry_at_ms`.
+    AwaitReset {
+        /// Which end.
+        strategy: ResetStrategy,
+        /// Earliest time of the next attempt.
+        retry_at_ms: i64,
+    },
+}
+
+/// One partition's state. Kafka: `TopicPartitionState`.
+#[derive(Debug, Clone)]
+pub struct PartitionState {
+    fetch_state: FetchState,
+    position: i64,
+    position_epoch: i32,
+    paused: bool,
+    high_watermark: Option<i64>,
+    last_stable_offset: Option<i64>,
+}
+
+impl Default for PartitionState {
+    fn default() -> Self {
+        Self {
+            fetch_state: FetchState::Initializing,
+            position: -1,
+            position_epoch: -1,
+            paused: false,
+            high_watermark: None,
+            last_stable_offset: None,
+        }
+    }
+}
+
+impl PartitionState {
+    /// The position, if there is one.
+    pub fn position(&self) -> Option<i64> {
+        (self.fetch_state == FetchState::Fetching).then_some(self.position)
+    }
+    /// Whether it may be fetched: it has a position and is not paused.
+    pub fn is_fetchable(&self) -> bool {
+        self.fetch_state == FetchState::Fetching && !self.paused
+    }
+    /// Paused by the user.
+    pub fn is_paused(&self) -> bool {
+        self.paused
+    }
+    /// Where it stands.
+    pub fn fetch_state(&self) -> FetchState {
+        self.fetch_state
+    }
+    /// High watermark as last heard.
+    pub fn high_watermark(&self) -> Option<i64> {
+        self.high_watermark
+    }
+    /// Last stable offset as last heard.
+    pub fn last_stable_offset(&self) -> Option<i64> {
+        self.last_stable_offset
+    }
+}
+
+/// How partitions are chosen.
+#[derive(Debug)]
+enum Subscription {
+    None,
+    Topics,
+    Pattern(regex::Regex),
+    UserAssigned,
+}
+
+/// The consumer's subscription and assignment.
+#[derive(Debug)]
+pub struct SubscriptionState {
+    subscription: Subscription,
+    /// Topics in the order of subscribe(); under assign() the topics of the assignment.
+    topics: Vec<Arc<str>>,
+    /// Topics of all members, known to a group's leader only.
+    group_topics: Vec<Arc<str>>,
+    assignment: PartitionStates<PartitionState>,
+    default_reset: Option<ResetStrategy>,
+    subscribe_order: SubscribeOrder,
+    version: u64,
+    all_positions: (u64, bool),
+    /// The topics to ask for changed, and nobody has asked yet.
+    needs_metadata: bool,
+}
+
+impl SubscriptionState {
+    /// Nothing assigned.
+    pub fn new(config: &Config, subscribe_order: SubscribeOrder) -> Self {
+        let default_reset = match config.text("auto.offset.reset") {
+            "earliest" => Some(ResetStrategy::Earliest),
+            "none" => None,
+            _ => Some(ResetStrategy::Latest),
+        };
+        Self {
+            subscription: Subscription::None,
+            topics: Vec::new(),
+            group_topics: Vec::new(),
+            assignment: PartitionStates::default(),
+            default_reset,
+            subscribe_order,
+            version: 1,
+            all_positions: (0, false),
+            needs_metadata: false,
+        }
+    }
+
+    /// Grows with every change that can make a partition fetchable, or not.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    // ---------------------------------------------------------------- subscription
+
+    /// Topics by name. True if they differ from before.
+    pub fn subscribe(&mut self, topics: &[Arc<str>]) -> Result<bool, ClientError> {
+        if matches!(self.subscription, Subscription::Pattern(_) | Subscription::UserAssigned) {
+            return Err(exclusive());
+        }
+        self.subscription = Subscription::Topics;
+        Ok(self.change_topics(distinct(topics)))
+    }
+
+    /// Topics by a pattern that has to match the whole name.
+    pub fn subscribe_pattern(&mut self, pattern: &str) -> Result<(), ClientError> {
+        if matches!(self.subscription, Subscription::Topics | Subscription::UserAssigned) {
+            return Err(exclusive());
+        }
+        let regex = regex::Regex::new(&format!("^(?:{pattern})$")).map_err(|e| {
+            ClientError::IllegalArgument(format!(
+                "the topic pattern {pattern:?} is not a regular expression: {e}"
+            ))
+        })?;
+        self.subscription = Subscription::Pattern(regex);
+        self.version += 1;
+        self.needs_metadata = true;
+        Ok(())
+    }
+
+    /// Takes the topics that the pattern matches. True if they differ from before. Kafka: `subscribeFromPattern`.
+    pub fn subscribe_from_pattern(&mut self, topics: Vec<Arc<str>>) -> bool {
+        self.change_topics(distinct(&topics))
+    }
+
+    /// The pattern, under `subscribe_pattern`.
+    pub fn pattern(&self) -> Option<&regex::Regex> {
+        match &self.subscription {
+            Subscription::Pattern(regex) => Some(regex),
+            _ => None,
+        }
+    }
+
+    /// Topics subscribed to by name or pattern, in the order of subscribe(); empty under assign().
+    pub fn subscription(&self) -> &[Arc<str>] {
+        if self.has_auto_assigned_partitions() {
+            &self.topics
+        } else {
+            &[]
+        }
+    }
+
+    /// Topics of all members, so that the leader learns their partitions. True if there are new ones. Kafka: `groupSubscribe`.
+    pub fn group_subscribe(&mut self, topics: &[Arc<str>]) -> bool {
+        let known = self.group_topics.clone();
+        self.group_topics = distinct(topics);
+        let new = self
+            .group_topics
+            .iter()
+            .any(|t| !known.contains(t) && !self.topics.contains(t));
+        self.needs_metadata |= new;
+        new
+    }
+
+    /// Topics whose metadata has to be asked for at once, if they changed since the last call of this method.
+    pub fn take_metadata_request(&mut self) -> Option<Wanted> {
+        std::mem::take(&mut self.needs_metadata).then(|| self.wanted_topics())
+    }
+
+    /// Topics whose metadata is wanted.
+    pub fn wanted_topics(&self) -> Wanted {
+        if matches!(self.subscription, Subscription::Pattern(_)) {
+            return Wanted::All;
+        }
+        let all: Vec<Arc<str>> = self.topics.iter().chain(&self.group_topics).cloned().collect();
+        Wanted::Topics(distinct(&all))
+    }
+
+    /// Whether a group assigns the partitions.
+    pub fn has_auto_assigned_partitions(&self) -> bool {
+        matches!(self.subscription, Subscription::Topics | Subscription::Pattern(_))
+    }
+
+    /// Neither subscribed nor assigned.
+    pub fn has_no_subscription_or_assignment(&self) -> bool {
+        matches!(self.subscription, Subscription::None)
+    }
+
+    /// Back to the start.
+    pub fn unsubscribe(&mut self) {
+        self.subscription = Subscription::None;
+        self.topics.clear();
+        self.group_topics.clear();
+        self.assignment = PartitionStates::default();
+        self.version += 1;
+    }
+
+    // ---------------------------------------------------------------- assignment (spec 7.2)
+
+    /// # Errors
+    /// `IllegalState` under a subscription.
+    pub fn ensure_user_assignable(&self) -> Result<(), ClientError> {
+        if self.has_auto_assigned_partitions() {
+            Err(exclusive())
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Exactly these partitions. True if the set of topics changed. An equal set changes nothing at all; otherwise the order
+    /// is computed anew and states of partitions assigned before are kept. Kafka: `assignFromUser`.
+    pub fn assign_from_user(&mut self, partitions: &[TopicPartition]) -> Result<bool, ClientError> {
+        self.ensure_user_assignable()?;
+        self.subscription = Subscription::UserAssigned;
+        let distinct_partitions = distinct(partitions);
+        if distinct_partitions.len() == self.assignment.len()
+            && distinct_partitions.iter().all(|tp| self.assignment.contains(tp))
+        {
+            return Ok(false);
+        }
+        // HashSet(collection) is sized by the collection, repetitions included.
+        let set = java_hash::hash_map_order(&distinct_partitions, java_hash::hash_set_capacity(partitions.len()));
+        let walked = java_hash::hash_map_order(&set, java_hash::DEFAULT_CAPACITY);
+        self.replace_assignment(by_topic(walked));
+        let topics: Vec<Arc<str>> = self.assignment.iter().map(|(tp, _)| tp.topic.clone()).collect();
+        Ok(self.change_topics(distinct(&topics)))
+    }
+
+    /// What the group assigned; any order of `partitions` gives the same result. States of partitions assigned before are
+    /// kept (an eager rebalance assigns nothing in between, so it keeps none). Kafka: `assignFromSubscribed`.
+    pub fn assign_from_subscribed(&mut self, partitions: &[TopicPartition]) {
+        let mut list = distinct(partitions);
+        list.sort();
+        let capacity = java_hash::table_size_for(list.len());
+        let ordered = match self.subscribe_order {
+            SubscribeOrder::Sorted => list,
+            SubscribeOrder::SortedThenMap => by_topic(java_hash::hash_map_order(&list, capacity)),
+            SubscribeOrder::HashSetThenMap => {
+                let list = self.as_deserialized(&list);
+                by_topic(java_hash::hash_map_order(&java_hash::hash_set_order(&list), capacity))
+            }
+        };
+        self.replace_assignment(ordered);
+    }
+
+    /// Kafka's list L: topics as two hash tables over the subscribed names leave them, partitions ascending.
+    fn as_deserialized(&self, sorted: &[TopicPartition]) -> Vec<TopicPartition> {
+        let mut names = self.topics.clone();
+        for tp in sorted {
+            if !names.contains(&tp.topic) {
+                names.push(tp.topic.clone());
+            }
+        }
+        let walk = |names: &[Arc<str>], capacity: usize| -> Vec<Arc<str>> {
+            let hashes: Vec<i32> = names.iter().map(|n| java_hash::string_hash(n)).collect();
+            java_hash::walk_order(&hashes, capacity)
+                .into_iter()
+                .map(|i| names[i].clone())
+                .collect()
+        };
+        let names = walk(&names, java_hash::hash_set_capacity(names.len()));
+        let names = walk(&names, java_hash::DEFAULT_CAPACITY);
+        names
+            .iter()
+            .flat_map(|name| sorted.iter().filter(move |tp| tp.topic == *name).cloned())
+            .collect()
+    }
+
+    fn replace_assignment(&mut self, ordered: Vec<TopicPartition>) {
+        let mut old = std::mem::take(&mut self.assignment).into_states();
+        self.assignment = PartitionStates::from_ordered(ordered.into_iter().map(|tp| {
+            let state = old.remove(&tp).unwrap_or_default();
+            (tp, state)
+        }));
+        self.version += 1;
+    }
+
+    fn change_topics(&mut self, topics: Vec<Arc<str>>) -> bool {
+        self.version += 1;
+        let same = topics.len() == self.topics.len() && topics.iter().all(|t| self.topics.contains(t));
+        self.topics = topics;
+        self.needs_metadata |= !same && self.pattern().is_none();
+        !same
+    }
+
+    /// Assigned partitions in assignment order.
+    pub fn assigned_partitions(&self) -> Vec<TopicPartition> {
+        self.assignment.iter().map(|(tp, _)| tp.clone()).collect()
+    }
+
+    /// Assigned partitions and their states, in assignment order.
+    pub fn iter(&self) -> impl Iterator<Item = (&TopicPartition, &PartitionState)> {
+        self.assignment.iter()
+    }
+
+    /// Number of assigned partitions.
+    pub fn num_assigned_partitions(&self) -> usize {
+        self.assignment.len()
+    }
+
+    /// State of an assigned partition.
+    pub fn state(&self, tp: &TopicPartition) -> Option<&PartitionState> {
+        self.assignment.get(tp)
+    }
+
+    /// Whether it is assigned.
+    pub fn is_assigned(&self, tp: &TopicPartition) -> bool {
+        self.assignment.contains(tp)
+    }
+
+    /// Whether it may be fetched.
+    pub fn is_fetchable(&self, tp: &TopicPartition) -> bool {
+        self.state(tp).is_some_and(PartitionState::is_fetchable)
+    }
+
+    /// Whether it is assigned and paused.
+    pub fn is_paused(&self, tp: &TopicPartition) -> bool {
+        self.state(tp).is_some_and(PartitionState::is_paused)
+    }
+
+    /// Rotates: behind all others. Kafka: `movePartitionToEnd`.
+    pub fn move_partition_to_end(&mut self, tp: &TopicPartition) {
+        self.assignment.move_to_end(tp);
+    }
+
+    // ---------------------------------------------------------------- positions (spec 7.12)
+
+    /// Position of an assigned partition that has one.
+    pub fn position(&self, tp: &TopicPartition) -> Option<i64> {
+        self.state(tp).and_then(PartitionState::position)
+    }
+
+    /// Moves on after records were taken, or skipped.
+    pub fn advance(&mut self, tp: &TopicPartition, offset: i64, leader_epoch: i32) {
+        if let Some(state) = self.assignment.get_mut(tp) {
+            state.position = offset;
+            state.position_epoch = leader_epoch;
+        }
+    }
+
+    /// Sets a position by hand, a reset or a committed offset.
+    ///
+    /// # Errors
+    /// `IllegalState` if the partition is not assigned.
+    pub fn seek(&mut self, tp: &TopicPartition, offset: i64, leader_epoch: i32) -> Result<(), ClientError> {
+        let state = self.assigned_mut(tp)?;
+        state.fetch_state = FetchState::Fetching;
+        state.position = offset;
+        state.position_epoch = leader_epoch;
+        self.version += 1;
+        Ok(())
+    }
+
+    /// Forgets the position and asks for a lookup. Kafka: `requestOffsetReset`.
+    ///
+    /// # Errors
+    /// `IllegalState` if the partition is not assigned.
+    pub fn request_offset_reset(&mut self, tp: &TopicPartition, strategy: ResetStrategy) -> Result<(), ClientError> {
+        self.assigned_mut(tp)?.fetch_state = FetchState::AwaitReset {
+            strategy,
+            retry_at_ms: i64::MIN,
+        };
+        self.version += 1;
+        Ok(())
+    }
+
+    /// Policy of `auto.offset.reset`; `None` = none.
+    pub fn default_reset(&self) -> Option<ResetStrategy> {
+        self.default_reset
+    }
+
+    /// Partitions without position turn to the policy. Kafka: `resetInitializingPositions`.
+    ///
+    /// # Errors
+    /// `NoOffsetForPartition` when the policy is none.
+    pub fn reset_initializing_positions(&mut self) -> Result<(), ClientError> {
+        let Some(strategy) = self.default_reset else {
+            let missing = self.initializing_partitions();
+            return if missing.is_empty() {
+                Ok(())
+            } else {
+                Err(ClientError::NoOffsetForPartition(missing))
+            };
+        };
+        let mut changed = false;
+        self.assignment.for_each_mut(|_, state| {
+            if state.fetch_state == FetchState::Initializing {
+                state.fetch_state = FetchState::AwaitReset {
+                    strategy,
+                    retry_at_ms: i64::MIN,
+                };
+                changed = true;
+            }
+        });
+        self.version += u64::from(changed);
+        Ok(())
+    }
+
+    /// Partitions that wait for a lookup and may ask now, with the end they want, in assignment order.
+    pub fn partitions_needing_reset(&self, now_ms: i64) -> Vec<(TopicPartition, ResetStrategy)> {
+        self.assignment
+            .iter()
+            .filter_map(|(tp, state)| match state.fetch_state {
+                FetchState::AwaitReset { strategy, retry_at_ms } if retry_at_ms <= now_ms => {
+                    Some((tp.clone(), strategy))
+                }
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// The lookups of these partitions may be repeated only then. Kafka: `setNextAllowedRetry`.
+    pub fn set_next_allowed_retry(&mut self, partitions: &[TopicPartition], at_ms: i64) {
+        for tp in partitions {
+            if let Some(PartitionState {
+                fetch_state: FetchState::AwaitReset { retry_at_ms, .. },
+                ..
+            }) = self.assignment.get_mut(tp)
+            {
+                *retry_at_ms = at_ms;
+            }
+        }
+    }
+
+    /// A lookup's answer; ignored if the partition has since been given a position or another end to look for.
+    /// Kafka: `maybeSeekUnvalidated`.
+    pub fn maybe_seek(&mut self, tp: &TopicPartition, offset: i64, leader_epoch: i32, asked: ResetStrategy) -> bool {
+        let waiting = matches!(self.state(tp), Some(PartitionState { fetch_state: FetchState::AwaitReset { strategy, .. }, .. }) if *strategy == asked);
+        waiting && self.seek(tp, offset, leader_epoch).is_ok()
+    }
+
+    /// Whether every assigned partition has a position.
+    pub fn has_all_fetch_positions(&mut self) -> bool {
+        if self.all_positions.0 != self.version {
+            let all = self
+                .assignment
+                .iter()
+                .all(|(_, s)| s.fetch_state == FetchState::Fetching);
+            self.all_positions = (self.version, all);
+        }
+        self.all_positions.1
+    }
+
+    /// Partitions that have neither a position nor a lookup to come, in assignment order.
+    pub fn initializing_partitions(&self) -> Vec<TopicPartition> {
+        self.assignment
+            .iter()
+            .filter(|(_, s)| s.fetch_state == FetchState::Initializing)
+            .map(|(tp, _)| tp.clone())
+            .collect()
+    }
+
+    /// Positions of all partitions that have one: what a commit without offsets commits. Kafka: `allConsumed`.
+    pub fn all_consumed(&self) -> Vec<(TopicPartition, OffsetAndMetadata)> {
+        let none: Arc<str> = Arc::from("");
+        self.assignment
+            .iter()
+            .filter_map(|(tp, s)| {
+                let offset = s.position()?;
+                Some((
+                    tp.clone(),
+                    OffsetAndMetadata {
+                        offset,
+                        leader_epoch: s.position_epoch,
+                        metadata: none.clone(),
+                    },
+                ))
+            })
+            .collect()
+    }
+
+    /// Ends as the last answer told them.
+    pub fn update_ends(&mut self, tp: &TopicPartition, high_watermark: i64, last_stable_offset: i64) {
+        if let Some(state) = self.assignment.get_mut(tp) {
+            if high_watermark >= 0 {
+                state.high_watermark = Some(high_watermark);
+            }
+            if last_stable_offset >= 0 {
+                state.last_stable_offset = Some(last_stable_offset);
+            }
+        }
+    }
+
+    // ---------------------------------------------------------------- pause
+
+    /// Stops fetching.
+    ///
+    /// # Errors
+    /// `IllegalState` if the partition is not assigned.
+    pub fn pause(&mut self, tp: &TopicPartition) -> Result<(), ClientError> {
+        self.assigned_mut(tp)?.paused = true;
+        self.version += 1;
+        Ok(())
+    }
+
+    /// Fetches again.
+    ///
+    /// # Errors
+    /// `IllegalState` if the partition is not assigned.
+    pub fn resume(&mut self, tp: &TopicPartition) -> Result<(), ClientError> {
+        self.assigned_mut(tp)?.paused = false;
+        self.version += 1;
+        Ok(())
+    }
+
+    /// Paused partitions in assignment order.
+    pub fn paused_partitions(&self) -> Vec<TopicPartition> {
+        self.assignment
+            .iter()
+            .filter(|(_, s)| s.paused)
+            .map(|(tp, _)| tp.clone())
+            .collect()
+    }
+
+    fn assigned_mut(&mut self, tp: &TopicPartition) -> Result<&mut PartitionState, ClientError> {
+        self.assignment.get_mut(tp).ok_or_else(|| not_assigned(tp))
+    }
+}
+
+/// The error of every call that needs an assigned partition.
+pub(super) fn not_assigned(tp: &TopicPartition) -> ClientError {
+    ClientError::IllegalState(format!(
+        "{tp} is not assigned to this consumer; assign it, or wait until the group has assigned it"
+    ))
+}
+
+fn exclusive() -> ClientError {
+    ClientError::IllegalState(
+        "subscribing to topics, to a pattern and assigning partitions exclude each other; call unsubscribe() first"
+            .to_owned(),
+    )
+}
+
+fn distinct<T: Clone + std::hash::Hash + Eq>(items: &[T]) -> Vec<T> {
+    let mut seen = rustc_hash::FxHashSet::default();
+    items
+        .iter()
+        .filter(|item| seen.insert((*item).clone()))
+        .cloned()
+        .collect()
+}
+
+/// Topic by topic in the order in which the topics appear. Kafka: `PartitionStates#set`.
+fn by_topic(walked: Vec<TopicPartition>) -> Vec<TopicPartition> {
+    let mut groups: Vec<Vec<TopicPartition>> = Vec::new();
+    let mut group_of: FxHashMap<Arc<str>, usize> = FxHashMap::default();
+    for tp in walked {
+        let group = *group_of.entry(tp.topic.clone()).or_insert_with(|| {
+            groups.push(Vec::new());
+            groups.len() - 1
+        });
+        groups[group].push(tp);
+    }
+    groups.into_iter().flatten().collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,503 @@
+//! A small broker for tests: logs of batches in memory, fetches as spec 6.2-6.6 serve them, lookups, and a place for scripted
+//! errors. Time is virtual: waiting moves the clock.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use fletchlog_api::transport::node_of_connection;
+use fletchlog_api::*;
+use fletchlog_records::batch::set_offset_and_epoch;
+use fletchlog_records::{BatchBuilder, BatchHeader, BatchParams, TopicPartition};
+
+use super::super::network_client::BOOTSTRAP_NODE;
+
+#[derive(Debug, Default)]
+pub struct TestClock(AtomicI64);
+
+impl TestClock {
+    pub fn advance(&self, ms: i64) {
+        self.0.fetch_add(ms, Ordering::Relaxed);
+    }
+}
+
+impl Clock for TestClock {
+    fn now_ms(&self) -> i64 {
+        1_700_000_000_000 + self.monotonic_ms()
+    }
+    fn monotonic_ms(&self) -> i64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+#[derive(Debug, Default)]
+pub struct FakeLog {
+    /// (last offset, bytes) in offset order.
+    pub batches: Vec<(i64, Bytes)>,
+    pub start: i64,
+    pub aborted: Vec<AbortedTransaction>,
+    /// What a fetch of this partition answers instead, one per fetch.
+    pub fetch_errors: VecDeque<ErrorCode>,
+    /// What a lookup answers instead, one per lookup.
+    pub lookup_errors: VecDeque<ErrorCode>,
+}
+
+impl FakeLog {
+    pub fn end(&self) -> i64 {
+        self.batches.last().map_or(self.start, |(last, _)| last + 1)
+    }
+    /// Appends a batch, its base offset set to the end.
+    pub fn append(&mut self, batch: &Bytes) {
+        let base = self.end();
+        self.append_at(base, batch);
+    }
+    pub fn append_at(&mut self, base: i64, batch: &Bytes) {
+        let mut bytes = BytesMut::from(&batch[..]);
+        set_offset_and_epoch(&mut bytes, base, 0);
+        let last = BatchHeader::parse(&bytes).unwrap().last_offset();
+        self.batches.push((last, bytes.freeze()));
+    }
+    fn read(&self, offset: i64, max: usize, min_one: bool) -> Bytes {
+        let from = self.batches.partition_point(|(last, _)| *last < offset);
+        let Some((_, first)) = self.batches.get(from) else {
+            return Bytes::new();
+        };
+        let max = if min_one { max.max(first.len()) } else { max };
+        if max < first.len() {
+            return Bytes::new();
+        }
+        let mut out = BytesMut::new();
+        for (_, batch) in &self.batches[from..] {
+            let room = max - out.len();
+            out.extend_from_slice(&batch[..batch.len().min(room)]);
+            if batch.len() >= room {
+                break;
+            }
+        }
+        out.freeze()
+    }
+}
+
+#[derive(Debug, Default)]
+struct Session {
+    epoch: i32,
+    /// In order; with what was last sent: (high watermark, log start), `None` = never.
+    partitions: Vec<(FetchPartition, Option<(i64, i64)>)>,
+}
+
+/// What went over the wire.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Net {
+    Fetch {
+        full: bool,
+        listed: Vec<(TopicPartition, i64)>,
+        forgotten: Vec<TopicPartition>,
+    },
+    ListOffsets(Vec<(TopicPartition, i64)>),
+    Metadata,
+    Commit(Vec<(TopicPartition, i64)>),
+    OffsetFetch,
+}
+
+#[derive(Debug)]
+struct Delayed {
+    node: NodeId,
+    id: i32,
+    session: i32,
+    until: i64,
+}
+
+#[derive(Debug, Default)]
+pub struct State {
+    pub logs: BTreeMap<TopicPartition, FakeLog>,
+    pub leaders: BTreeMap<TopicPartition, NodeId>,
+    pub committed: BTreeMap<TopicPartition, OffsetAndMetadata>,
+    pub net: Vec<Net>,
+    /// The next fetches get these top-level errors.
+    pub session_errors: VecDeque<ErrorCode>,
+    /// The next fetches lose their connection.
+    pub disconnects: usize,
+    /// A partition added to the next fetch answer that nobody asked for.
+    pub uninvited: Option<TopicPartition>,
+    sessions: BTreeMap<i32, Session>,
+    next_session: i32,
+    sockets: BTreeMap<NodeId, VecDeque<Completion>>,
+    delayed: Vec<Delayed>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct FakeBroker {
+    pub clock: Arc<TestClock>,
+    state: Arc<Mutex<State>>,
+}
+
+/// A batch of `count` records with 10-byte values at offset 0.
+pub fn batch(count: usize) -> Bytes {
+    batch_of(count, &BatchParams::default())
+}
+
+pub fn batch_of(count: usize, params: &BatchParams) -> Bytes {
+    let mut builder = BatchBuilder::with_capacity(1024);
+    for i in 0..count {
+        builder.append(1_700_000_000_000, None, Some(format!("{i:010}").as_bytes()), &[]);
+    }
+    builder.build(params)
+}
+
+impl FakeBroker {
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+    /// A partition on node 1 with `batches` batches of `records` records.
+    pub fn with(self, topic: &str, partition: i32, batches: usize, records: usize) -> Self {
+        let tp = TopicPartition::new(topic, partition);
+        let one = batch(records);
+        let mut log = FakeLog::default();
+        (0..batches).for_each(|_| log.append(&one));
+        self.state().logs.insert(tp, log);
+        self
+    }
+    pub fn log(&self, topic: &str, change: impl FnOnce(&mut FakeLog)) {
+        change(self.state().logs.get_mut(&TopicPartition::new(topic, 0)).unwrap());
+    }
+    pub fn take_net(&self) -> Vec<Net> {
+        std::mem::take(&mut self.state().net)
+    }
+}
+
+impl State {
+    fn answer(&mut self, node: NodeId, correlation_id: i32, response: Response) {
+        self.sockets.entry(node).or_default().push_back(Completion {
+            node,
+            correlation_id,
+            result: Ok(response),
+        });
+    }
+
+    fn leader(&self, tp: &TopicPartition) -> NodeId {
+        self.leaders.get(tp).copied().unwrap_or(1)
+    }
+
+    fn metadata(&self, request: MetadataRequest) -> MetadataResponse {
+        let mut names: Vec<Arc<str>> = self.logs.keys().map(|tp| tp.topic.clone()).collect();
+        names.dedup();
+        let topics = request.topics.unwrap_or_else(|| names.clone());
+        let topics = topics
+            .into_iter()
+            .map(|name| TopicMetadata {
+                error: if names.contains(&name) {
+                    ErrorCode::NONE
+                } else {
+                    ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
+                },
+                topic_id: [0; 16],
+                is_internal: name.starts_with("__"),
+                partitions: self
+                    .logs
+                    .keys()
+                    .filter(|tp| tp.topic == name)
+                    .map(|tp| PartitionMetadata {
+                        partition: tp.partition,
+                        leader: self.leader(tp),
+                        leader_epoch: 0,
+                    })
+                    .collect(),
+                name,
+            })
+            .collect();
+        let mut nodes: Vec<NodeId> = self.leaders.values().copied().chain([1]).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        MetadataResponse {
+            cluster_id: "test".into(),
+            nodes,
+            topics,
+        }
+    }
+
+    fn list_offsets(&mut self, request: ListOffsetsRequest) -> ListOffsetsResponse {
+        self.net.push(Net::ListOffsets(
+            request.partitions.iter().map(|(tp, _, ts)| (tp.clone(), *ts)).collect(),
+        ));
+        let partitions = request
+            .partitions
+            .into_iter()
+            .map(|(tp, _, timestamp)| {
+                let log = self.logs.get_mut(&tp).unwrap();
+                let error = log.lookup_errors.pop_front().unwrap_or(ErrorCode::NONE);
+                let offset = match timestamp {
+                    list_offsets::EARLIEST_TIMESTAMP => log.start,
+                    list_offsets::LATEST_TIMESTAMP => log.end(),
+                    // Every record of these logs has the same time.
+                    1_700_000_000_001.. => -1,
+                    _ => log.start,
+                };
+                ListOffsetsPartitionResponse {
+                    tp,
+                    error,
+                    timestamp: -1,
+                    offset,
+                    leader_epoch: 0,
+                }
+            })
+            .collect();
+        ListOffsetsResponse { partitions }
+    }
+
+    fn fetch(&mut self, node: NodeId, id: i32, request: FetchRequest, now: i64) {
+        let full = request.session_epoch <= 0;
+        self.net.push(Net::Fetch {
+            full,
+            listed: request
+                .partitions
+                .iter()
+                .map(|p| (p.tp.clone(), p.fetch_offset))
+                .collect(),
+            forgotten: request.forgotten.clone(),
+        });
+        if self.disconnects > 0 {
+            self.disconnects -= 1;
+            self.sockets.entry(node).or_default().push_back(Completion {
+                node,
+                correlation_id: id,
+                result: Err(Disconnected),
+            });
+            return;
+        }
+        if let Some(error) = self.session_errors.pop_front() {
+            self.answer(
+                node,
+                id,
+                Response::Fetch(FetchResponse {
+                    error,
+                    session_id: 0,
+                    partitions: Vec::new(),
+                }),
+            );
+            return;
+        }
+        let session_id = if full {
+            self.sessions.remove(&request.session_id);
+            self.next_session += 1;
+            let partitions = request.partitions.iter().map(|p| (p.clone(), None)).collect();
+            self.sessions
+                .insert(self.next_session, Session { epoch: 0, partitions });
+            self.next_session
+        } else {
+            let session = self.sessions.get_mut(&request.session_id).expect("a known session");
+            assert_eq!(request.session_epoch, session.epoch + 1, "the next epoch");
+            session.epoch += 1;
+            for p in &request.partitions {
+                match session.partitions.iter_mut().find(|(q, _)| q.tp == p.tp) {
+                    Some((q, _)) => *q = p.clone(),
+                    None => session.partitions.push((p.clone(), None)),
+                }
+            }
+            session.partitions.retain(|(p, _)| !request.forgotten.contains(&p.tp));
+            request.session_id
+        };
+        let request = FetchRequest { session_id, ..request };
+        match self.serve(&request, full, false) {
+            Some(response) => self.answer(node, id, Response::Fetch(response)),
+            None => self.delayed.push(Delayed {
+                node,
+                id,
+                session: session_id,
+                until: now + i64::from(request.max_wait_ms),
+            }),
+        }
+    }
+
+    /// `None`: nothing to answer yet.
+    fn serve(&mut self, request: &FetchRequest, full: bool, timed_out: bool) -> Option<FetchResponse> {
+        let mut session = self.sessions.remove(&request.session_id).unwrap_or_default();
+        let mut limit = usize::try_from(request.max_bytes).unwrap();
+        let mut min_one = true;
+        let mut partitions = Vec::new();
+        let mut with_data = Vec::new();
+        let mut errors = false;
+        for (p, sent) in &mut session.partitions {
+            let log = self.logs.get_mut(&p.tp).unwrap();
+            let mut error = log.fetch_errors.pop_front().unwrap_or(ErrorCode::NONE);
+            if p.fetch_offset < log.start || p.fetch_offset > log.end() {
+                error = ErrorCode::OFFSET_OUT_OF_RANGE;
+            }
+            let max = usize::try_from(p.partition_max_bytes).unwrap().min(limit);
+            let records = if error == ErrorCode::NONE {
+                log.read(p.fetch_offset, max, min_one)
+            } else {
+                Bytes::new()
+            };
+            limit = limit.saturating_sub(records.len());
+            min_one &= records.is_empty();
+            errors |= error != ErrorCode::NONE;
+            let ends = (log.end(), log.start);
+            if full || !records.is_empty() || error != ErrorCode::NONE || *sent != Some(ends) {
+                *sent = Some(ends);
+                if !records.is_empty() {
+                    with_data.push(p.tp.clone());
+                }
+                let aborted_transactions = Some(log.aborted.clone());
+                partitions.push(FetchPartitionResponse {
+                    tp: p.tp.clone(),
+                    error,
+                    high_watermark: ends.0,
+                    last_stable_offset: ends.0,
+                    log_start_offset: ends.1,
+                    aborted_transactions,
+                    records,
+                });
+            }
+        }
+        let empty = with_data.is_empty() && !errors;
+        if !full {
+            for tp in with_data {
+                let at = session.partitions.iter().position(|(p, _)| p.tp == tp).unwrap();
+                let entry = session.partitions.remove(at);
+                session.partitions.push(entry);
+            }
+        }
+        if empty && !timed_out && request.min_bytes > 0 {
+            // What was marked as sent was not: a delayed fetch reads again.
+            let answered: Vec<_> = partitions.into_iter().map(|p| p.tp).collect();
+            session
+                .partitions
+                .iter_mut()
+                .filter(|(p, _)| answered.contains(&p.tp))
+                .for_each(|(_, sent)| *sent = None);
+            self.sessions.insert(request.session_id, session);
+            return None;
+        }
+        self.sessions.insert(request.session_id, session);
+        if let Some(tp) = self.uninvited.take() {
+            partitions.push(FetchPartitionResponse {
+                tp,
+                error: ErrorCode::NONE,
+                high_watermark: 0,
+                last_stable_offset: 0,
+                log_start_offset: 0,
+                aborted_transactions: None,
+                records: Bytes::new(),
+            });
+        }
+        Some(FetchResponse {
+            error: ErrorCode::NONE,
+            session_id: request.session_id,
+            partitions,
+        })
+    }
+
+    /// Answers delayed fetches whose time has come.
+    fn expire(&mut self, now: i64) {
+        for d in std::mem::take(&mut self.delayed) {
+            if d.until > now {
+                self.delayed.push(d);
+                continue;
+            }
+            let full = self.sessions[&d.session].epoch == 0;
+            let request = FetchRequest {
+                max_wait_ms: 0,
+                min_bytes: 0,
+                max_bytes: 1 << 20,
+                isolation_level: IsolationLevel::ReadUncommitted,
+                session_id: d.session,
+                session_epoch: 0,
+                partitions: vec![],
+                forgotten: vec![],
+            };
+            let response = self.serve(&request, full, true).unwrap();
+            self.answer(d.node, d.id, Response::Fetch(response));
+        }
+    }
+}
+
+impl Transport for FakeBroker {
+    fn send(&mut self, connection: NodeId, id: i32, request: Request) {
+        let now = self.clock.monotonic_ms();
+        let mut state = self.state.lock().unwrap();
+        assert!(connection == BOOTSTRAP_NODE || node_of_connection(connection) <= 9);
+        match request {
+            Request::Metadata(m) => {
+                state.net.push(Net::Metadata);
+                let response = state.metadata(m);
+                state.answer(connection, id, Response::Metadata(response));
+            }
+            Request::ListOffsets(r) => {
+                let response = state.list_offsets(r);
+                state.answer(connection, id, Response::ListOffsets(response));
+            }
+            Request::Fetch(r) => state.fetch(connection, id, r, now),
+            Request::FindCoordinator(_) => state.answer(
+                connection,
+                id,
+                Response::FindCoordinator(FindCoordinatorResponse {
+                    error: ErrorCode::NONE,
+                    node: 1,
+                }),
+            ),
+            Request::OffsetFetch(r) => {
+                state.net.push(Net::OffsetFetch);
+                let partitions = r
+                    .partitions
+                    .unwrap_or_default()
+                    .into_iter()
+                    .map(|tp| (tp.clone(), state.committed.get(&tp).cloned()))
+                    .collect();
+                state.answer(
+                    connection,
+                    id,
+                    Response::OffsetFetch(OffsetFetchResponse {
+                        error: ErrorCode::NONE,
+                        partitions,
+                    }),
+                );
+            }
+            Request::OffsetCommit(r) => {
+                state.net.push(Net::Commit(
+                    r.offsets.iter().map(|(tp, o)| (tp.clone(), o.offset)).collect(),
+                ));
+                let partitions = r.offsets.iter().map(|(tp, _)| (tp.clone(), ErrorCode::NONE)).collect();
+                state.committed.extend(r.offsets);
+                state.answer(
+                    connection,
+                    id,
+                    Response::OffsetCommit(OffsetCommitResponse {
+                        partitions,
+                        error_message: None,
+                    }),
+                );
+            }
+            other => panic!("not served here: {other:?}"),
+        }
+    }
+    fn receive(&mut self, node: NodeId) -> Option<Completion> {
+        let now = self.clock.monotonic_ms();
+        let mut state = self.state.lock().unwrap();
+        state.expire(now);
+        state.sockets.get_mut(&node)?.pop_front()
+    }
+    fn has_arrived(&mut self, node: NodeId) -> bool {
+        let now = self.clock.monotonic_ms();
+        let mut state = self.state.lock().unwrap();
+        state.expire(now);
+        state.sockets.get(&node).is_some_and(|s| !s.is_empty())
+    }
+    fn wait(&mut self, timeout: Duration) -> bool {
+        let now = self.clock.monotonic_ms();
+        let until = now + i64::try_from(timeout.as_millis()).unwrap();
+        let mut state = self.state.lock().unwrap();
+        let next = state
+            .delayed
+            .iter()
+            .map(|d| d.until)
+            .min()
+            .unwrap_or(i64::MAX)
+            .min(until)
+            .max(now);
+        self.clock.advance(next - now);
+        state.expire(next);
+        state.sockets.values().any(|s| !s.is_empty())
+    }
+}

@@ -1,0 +1,217 @@
+//! The FIFOs of spec 7.4, one step at a time.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use fletchlog_api::{Completion, Disconnected, ErrorCode, NodeId, Request, Response, Transport};
+
+use super::super::metadata::{Metadata, Wanted};
+use super::super::network_client::{ConsumerNetworkClient, Wait};
+use super::fake_broker::{FakeBroker, Net, TestClock};
+use super::*;
+
+/// Connection, request and what it was.
+type Sent = (NodeId, i32, &'static str);
+
+/// Writes down what it gets; answers only what a test puts into a socket.
+#[derive(Clone, Default)]
+struct Wire {
+    sent: Arc<Mutex<Vec<Sent>>>,
+    sockets: Arc<Mutex<BTreeMap<NodeId, VecDeque<Completion>>>>,
+    clock: Arc<TestClock>,
+}
+
+impl Wire {
+    fn sent(&self) -> Vec<Sent> {
+        std::mem::take(&mut self.sent.lock().unwrap())
+    }
+    fn answer(&self, node: NodeId, correlation_id: i32, result: Result<Response, Disconnected>) {
+        self.sockets
+            .lock()
+            .unwrap()
+            .entry(node)
+            .or_default()
+            .push_back(Completion {
+                node,
+                correlation_id,
+                result,
+            });
+    }
+}
+
+impl Transport for Wire {
+    fn send(&mut self, node: NodeId, correlation_id: i32, request: Request) {
+        let kind = match request {
+            Request::Metadata(_) => "metadata",
+            _ => "request",
+        };
+        self.sent.lock().unwrap().push((node, correlation_id, kind));
+    }
+    fn receive(&mut self, node: NodeId) -> Option<Completion> {
+        self.sockets.lock().unwrap().get_mut(&node)?.pop_front()
+    }
+    fn has_arrived(&mut self, node: NodeId) -> bool {
+        self.sockets.lock().unwrap().get(&node).is_some_and(|s| !s.is_empty())
+    }
+    fn wait(&mut self, timeout: Duration) -> bool {
+        self.clock.advance(i64::try_from(timeout.as_millis()).unwrap());
+        false
+    }
+}
+
+fn setup() -> (Wire, ConsumerNetworkClient, Metadata) {
+    let wire = Wire::default();
+    let net = ConsumerNetworkClient::new(Box::new(wire.clone()), Arc::clone(&wire.clock) as _, 30_000, 50);
+    (wire, net, Metadata::new(100, 300_000, true))
+}
+
+fn lookup() -> Request {
+    super::super::offset_reset::list_offsets_request(fletchlog_api::IsolationLevel::ReadUncommitted, Vec::new())
+}
+
+fn any_answer() -> Result<Response, Disconnected> {
+    Ok(Response::Heartbeat(ErrorCode::NONE))
+}
+
+#[test]
+fn a_turn_writes_one_request_per_connection() {
+    let (wire, mut net, mut metadata) = setup();
+    let ids = [net.send(1, lookup()), net.send(1, lookup()), net.send(2, lookup())];
+    net.try_send(&metadata);
+    net.try_send(&metadata);
+    assert_eq!(wire.sent(), [], "a wire is written by net_poll");
+    net.net_poll(&mut metadata, None).unwrap();
+    assert_eq!(wire.sent(), [(1, ids[0], "request"), (2, ids[2], "request")]);
+    net.net_poll(&mut metadata, None).unwrap();
+    assert_eq!(wire.sent(), [], "the second one is still unsent");
+    net.try_send(&metadata);
+    net.net_poll(&mut metadata, None).unwrap();
+    assert_eq!(wire.sent(), [(1, ids[1], "request")]);
+}
+
+#[test]
+fn a_turn_reads_one_answer_per_connection_before_it_writes() {
+    let (wire, mut net, mut metadata) = setup();
+    let ids = [net.send(1, lookup()), net.send(1, lookup())];
+    for _ in ids {
+        net.try_send(&metadata);
+        net.net_poll(&mut metadata, None).unwrap();
+    }
+    ids.iter().for_each(|&id| wire.answer(1, id, any_answer()));
+    for id in ids {
+        net.net_poll(&mut metadata, None).unwrap();
+        let done: Vec<i32> = net.take_done().iter().map(|c| c.correlation_id).collect();
+        assert_eq!(done, [id]);
+    }
+    assert!(!net.has_pending());
+}
+
+#[test]
+fn while_a_metadata_request_is_due_nothing_else_is_sent() {
+    let (wire, mut net, mut metadata) = setup();
+    net.send(1, lookup());
+    metadata.want(Wanted::Topics(vec!["t".into()]));
+    net.try_send(&metadata);
+    net.net_poll(&mut metadata, None).unwrap();
+    assert_eq!(wire.sent().iter().map(|s| s.2).collect::<Vec<_>>(), ["metadata"]);
+    net.try_send(&metadata);
+    net.net_poll(&mut metadata, None).unwrap();
+    assert_eq!(
+        wire.sent().iter().map(|s| s.2).collect::<Vec<_>>(),
+        ["request"],
+        "due no more once it was written"
+    );
+}
+
+#[test]
+fn a_refresh_by_age_goes_out_only_when_nothing_else_does_and_holds_up_no_answer() {
+    let broker = FakeBroker::default().with("A", 0, 1, 5);
+    let mut c = consumer(&broker, &[("max.poll.records", "1")]);
+    c.assign(&[tp("A")]).unwrap();
+    assert_eq!(poll(&mut c).count(), 1);
+    broker.take_net();
+    broker.clock.advance(300_000);
+    let counts: Vec<usize> = (0..4).map(|_| poll(&mut c).count()).collect();
+    assert_eq!(counts, [1, 1, 1, 1]);
+    assert_eq!(poll(&mut c).count(), 0);
+    assert_eq!(broker.take_net().iter().filter(|n| **n == Net::Metadata).count(), 1);
+}
+
+#[test]
+fn a_lost_connection_fails_what_was_sent_and_what_was_not_and_rests_for_a_while() {
+    let (wire, mut net, mut metadata) = setup();
+    let ids = [net.send(1, lookup()), net.send(1, lookup())];
+    net.try_send(&metadata);
+    net.net_poll(&mut metadata, None).unwrap();
+    wire.answer(1, ids[0], Err(Disconnected));
+    net.net_poll(&mut metadata, None).unwrap();
+    let done = net.take_done();
+    assert!(done.iter().all(|c| c.result.is_err()));
+    let mut lost: Vec<i32> = done.iter().map(|c| c.correlation_id).collect();
+    lost.sort_unstable();
+    assert_eq!(lost, ids);
+    assert!(net.is_unavailable(1));
+    wire.clock.advance(50);
+    assert!(!net.is_unavailable(1));
+}
+
+#[test]
+fn a_request_without_an_answer_for_request_timeout_ms_counts_as_lost_and_a_late_answer_is_ignored() {
+    let (wire, mut net, mut metadata) = setup();
+    let id = net.send(1, lookup());
+    net.try_send(&metadata);
+    net.net_poll(&mut metadata, None).unwrap();
+    wire.clock.advance(29_999);
+    net.net_poll(&mut metadata, None).unwrap();
+    assert!(!net.has_done());
+    wire.clock.advance(1);
+    net.net_poll(&mut metadata, None).unwrap();
+    assert!(
+        net.take_done()
+            .iter()
+            .all(|c| c.correlation_id == id && c.result.is_err())
+    );
+    let again = net.send(1, lookup());
+    net.try_send(&metadata);
+    net.net_poll(&mut metadata, None).unwrap();
+    wire.answer(1, id, any_answer());
+    wire.answer(1, again, any_answer());
+    net.net_poll(&mut metadata, None).unwrap();
+    assert_eq!(
+        net.take_done().iter().map(|c| c.correlation_id).collect::<Vec<_>>(),
+        [again]
+    );
+}
+
+#[test]
+fn a_wait_asks_every_50_ms_whether_to_stop() {
+    let (wire, mut net, mut metadata) = setup();
+    let mut asked = 0;
+    let mut interrupt = || {
+        asked += 1;
+        asked == 4
+    };
+    let wakeup = AtomicBool::new(false);
+    let outcome = net.net_poll(
+        &mut metadata,
+        Some(Wait {
+            wait_ms: 1000,
+            interrupt: &mut interrupt,
+            wakeup: &wakeup,
+        }),
+    );
+    assert!(matches!(outcome, Err(crate::ClientError::Interrupted)));
+    assert_eq!(fletchlog_api::Clock::monotonic_ms(&*wire.clock), 200);
+    wakeup.store(true, std::sync::atomic::Ordering::Release);
+    let outcome = net.net_poll(
+        &mut metadata,
+        Some(Wait {
+            wait_ms: 1000,
+            interrupt: &mut || false,
+            wakeup: &wakeup,
+        }),
+    );
+    assert!(matches!(outcome, Err(crate::ClientError::Wakeup)));
+}

@@ -1,0 +1,255 @@
+//! What the consumer did and why, event by event: the source of `consumer.trace()` and of `fletchlog explain`.
+//! Costs one branch per event while it is off.
+
+use std::borrow::Cow;
+
+use fletchlog_api::{FetchRequest, FetchResponse, NodeId};
+use fletchlog_records::{BatchIter, TopicPartition};
+
+/// What happened. The name is the value of the `kind` column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TraceKind {
+    /// poll() was called.
+    PollStarted,
+    /// A fetch was built (and is fixed from now on): one event per request, `records` = partitions listed.
+    RequestSent,
+    /// A partition listed in that request, in wire order; `offset` = fetch offset.
+    RequestPartition,
+    /// A partition that this request takes out of the session.
+    RequestForgotten,
+    /// An answer was read and its callback ran: one event per answer, `records` = partitions in it.
+    ResponseRead,
+    /// A partition of that answer, in wire order, put at the end of the queue; `offset` = fetch offset.
+    ResponseQueued,
+    /// Left out of the request; `text` says why.
+    Excluded,
+    /// Its records were taken from the queue; `offset` = first offset, `text` = last offset.
+    RecordsReturned,
+    /// A fetch is finished; `text` says how.
+    PartitionDrained,
+    /// Rotated behind all others.
+    MovedToEnd,
+    /// Buffered data of a paused partition went to the end of the queue.
+    Paused,
+    /// A queued fetch was thrown away at its turn; `text` says why.
+    Discarded,
+    /// A position was looked up, or asked to be.
+    Reset,
+    /// An error, of the broker or of the data.
+    Error,
+    /// poll() returned; `records` = how many records.
+    PollReturned,
+}
+
+impl TraceKind {
+    /// Text of the `kind` column.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::PollStarted => "poll-started",
+            Self::RequestSent => "request-sent",
+            Self::RequestPartition => "request-partition",
+            Self::RequestForgotten => "request-forgotten",
+            Self::ResponseRead => "response-read",
+            Self::ResponseQueued => "response-queued",
+            Self::Excluded => "excluded",
+            Self::RecordsReturned => "records-returned",
+            Self::PartitionDrained => "partition-drained",
+            Self::MovedToEnd => "moved-to-end",
+            Self::Paused => "paused",
+            Self::Discarded => "discarded",
+            Self::Reset => "reset",
+            Self::Error => "error",
+            Self::PollReturned => "poll-returned",
+        }
+    }
+}
+
+/// One event. Fields that do not apply are `None`, -1 or empty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TraceEvent {
+    /// Number of the poll, from 1; 0 before the first.
+    pub poll: u64,
+    /// What happened.
+    pub kind: TraceKind,
+    /// Node, -1 none.
+    pub node: NodeId,
+    /// Partition.
+    pub tp: Option<TopicPartition>,
+    /// Offset, -1 none.
+    pub offset: i64,
+    /// Bytes, -1 none.
+    pub bytes: i64,
+    /// Whole batches, -1 none.
+    pub batches: i64,
+    /// Records (of requests and answers: partitions), -1 none.
+    pub records: i64,
+    /// Of requests and answers: a full fetch (else incremental).
+    pub full: Option<bool>,
+    /// Why, or more.
+    pub text: Cow<'static, str>,
+}
+
+impl TraceEvent {
+    /// An event about nothing in particular.
+    pub fn new(kind: TraceKind) -> Self {
+        Self {
+            poll: 0,
+            kind,
+            node: -1,
+            tp: None,
+            offset: -1,
+            bytes: -1,
+            batches: -1,
+            records: -1,
+            full: None,
+            text: Cow::Borrowed(""),
+        }
+    }
+    /// About a partition.
+    pub fn of(kind: TraceKind, tp: &TopicPartition) -> Self {
+        Self {
+            tp: Some(tp.clone()),
+            ..Self::new(kind)
+        }
+    }
+    /// With an offset.
+    pub fn at(self, offset: i64) -> Self {
+        Self { offset, ..self }
+    }
+    /// With a count of records.
+    pub fn records(self, records: usize) -> Self {
+        Self {
+            records: count(records),
+            ..self
+        }
+    }
+    /// With a text.
+    pub fn because(self, text: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            text: text.into(),
+            ..self
+        }
+    }
+    /// With a node.
+    pub fn node(self, node: NodeId) -> Self {
+        Self { node, ..self }
+    }
+}
+
+/// Collects events when on.
+#[derive(Debug, Default)]
+pub struct Trace {
+    on: bool,
+    poll: u64,
+    events: Vec<TraceEvent>,
+}
+
+impl Trace {
+    /// On or off for good.
+    pub fn new(on: bool) -> Self {
+        Self { on, ..Self::default() }
+    }
+
+    /// Whether events are kept.
+    pub fn is_on(&self) -> bool {
+        self.on
+    }
+
+    /// The next poll begins.
+    pub fn start_poll(&mut self) {
+        self.poll += 1;
+        self.push(|| TraceEvent::new(TraceKind::PollStarted));
+    }
+
+    /// Keeps an event; `event` is not called when off.
+    pub fn push(&mut self, event: impl FnOnce() -> TraceEvent) {
+        if self.on {
+            let poll = self.poll;
+            self.events.push(TraceEvent { poll, ..event() });
+        }
+    }
+
+    /// Events of a fetch request.
+    pub fn request(&mut self, node: NodeId, request: &FetchRequest) {
+        if !self.on {
+            return;
+        }
+        let full = Some(request.session_epoch <= 0);
+        self.push(|| TraceEvent {
+            full,
+            ..TraceEvent::new(TraceKind::RequestSent)
+                .node(node)
+                .records(request.partitions.len())
+        });
+        for p in &request.partitions {
+            self.push(|| TraceEvent {
+                full,
+                ..TraceEvent::of(TraceKind::RequestPartition, &p.tp)
+                    .node(node)
+                    .at(p.fetch_offset)
+            });
+        }
+        for tp in &request.forgotten {
+            self.push(|| TraceEvent {
+                full,
+                ..TraceEvent::of(TraceKind::RequestForgotten, tp).node(node)
+            });
+        }
+    }
+
+    /// Events of an answer; `fetch_offset` tells the offset that was asked for.
+    pub fn response(
+        &mut self,
+        node: NodeId,
+        full: bool,
+        response: &FetchResponse,
+        fetch_offset: impl Fn(&TopicPartition) -> i64,
+    ) {
+        if !self.on {
+            return;
+        }
+        let full = Some(full);
+        let head = TraceEvent::new(TraceKind::ResponseRead)
+            .node(node)
+            .records(response.partitions.len())
+            .because(response.error.name());
+        self.push(|| TraceEvent { full, ..head });
+        for p in &response.partitions {
+            let (batches, records) = whole_batches(&p.records);
+            let event = TraceEvent::of(TraceKind::ResponseQueued, &p.tp)
+                .node(node)
+                .at(fetch_offset(&p.tp))
+                .because(p.error.name());
+            self.push(|| TraceEvent {
+                full,
+                bytes: count(p.records.len()),
+                batches,
+                records,
+                ..event
+            });
+        }
+    }
+
+    /// Events so far.
+    pub fn events(&self) -> &[TraceEvent] {
+        &self.events
+    }
+
+    /// Takes the events so far.
+    pub fn take(&mut self) -> Vec<TraceEvent> {
+        std::mem::take(&mut self.events)
+    }
+}
+
+fn count(n: usize) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+/// Whole batches in an answer's bytes, and the records their headers announce.
+fn whole_batches(bytes: &bytes::Bytes) -> (i64, i64) {
+    BatchIter::new(bytes.clone())
+        .map_while(Result::ok)
+        .fold((0, 0), |(batches, records), batch| {
+            (batches + 1, records + i64::from(batch.header().records_count))
+        })
+}

@@ -1,0 +1,326 @@
+//! The facade: one turn of the group's client, and the search for the coordinator. Kafka: `ConsumerCoordinator`,
+//! `AbstractCoordinator`, 2.6.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use fletchlog_api::transport::coordinator_connection;
+use fletchlog_api::{Completion, Config, ErrorCode, FindCoordinatorRequest, NodeId, Request, Response};
+
+use super::membership::{Membership, State};
+use super::offsets::{Offsets, OperationId};
+use crate::ClientError;
+use crate::assignor::Assignor;
+use crate::consumer::RebalanceEvent;
+use crate::consumer::network_client::{BOOTSTRAP_NODE, ConsumerNetworkClient, RequestId};
+use crate::consumer::subscription_state::SubscriptionState;
+
+/// Properties of a member.
+#[derive(Debug)]
+pub(super) struct Settings {
+    pub group_id: Arc<str>,
+    pub client_id: Arc<str>,
+    pub group_instance_id: Option<Arc<str>>,
+    pub session_timeout_ms: i32,
+    pub heartbeat_interval_ms: i64,
+    /// max.poll.interval.ms, which is also the rebalance timeout.
+    pub max_poll_interval_ms: i32,
+    pub retry_backoff_ms: i64,
+    pub assignors: Vec<Assignor>,
+    /// auto.commit.interval.ms under enable.auto.commit.
+    pub auto_commit_interval_ms: Option<i64>,
+}
+
+impl Settings {
+    /// Kafka: the protocol is cooperative only if every assignor is.
+    pub fn is_cooperative(&self) -> bool {
+        self.assignors.iter().all(|assignor| assignor.is_cooperative())
+    }
+}
+
+/// What an outstanding request was for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    FindCoordinator,
+    Join,
+    Sync,
+    Heartbeat,
+    Leave,
+    Operation(OperationId),
+}
+
+/// The group's coordinator, as far as it is known.
+#[derive(Debug, Default)]
+struct Lookup {
+    node: Option<NodeId>,
+    in_flight: bool,
+    retry_at_ms: i64,
+}
+
+/// The client of one group: membership, rebalances, heartbeats, offsets. It never waits; see the seam in `group/mod.rs`.
+///
+/// A consumer without subscribe() uses it for offsets only; its commits carry generation -1.
+#[derive(Debug)]
+pub struct ConsumerCoordinator {
+    pub(super) settings: Settings,
+    pub(super) membership: Membership,
+    pub(super) offsets: Offsets,
+    pub(super) events: Vec<RebalanceEvent>,
+    pub(super) outstanding: BTreeMap<RequestId, Purpose>,
+    lookup: Lookup,
+    /// An error after which the group is closed to this member (fenced, refused); every poll answers it.
+    fatal: Option<ClientError>,
+}
+
+/// Kafka: `KafkaConsumer.CONSUMER_CLIENT_ID_SEQUENCE`.
+static CLIENT_ID_SEQUENCE: AtomicU32 = AtomicU32::new(1);
+
+impl ConsumerCoordinator {
+    /// `None` without group.id.
+    pub fn new(config: &Config) -> Option<Self> {
+        let group_id: Arc<str> = config.get("group.id")?.into();
+        let group_instance_id: Option<Arc<str>> = config.get("group.instance.id").map(Arc::from);
+        let client_id = match config.text("client.id") {
+            "" => match &group_instance_id {
+                Some(instance) => format!("consumer-{group_id}-{instance}").into(),
+                None => format!(
+                    "consumer-{group_id}-{}",
+                    CLIENT_ID_SEQUENCE.fetch_add(1, Ordering::Relaxed)
+                )
+                .into(),
+            },
+            given => given.into(),
+        };
+        let mut assignors: Vec<Assignor> = config
+            .list("partition.assignment.strategy")
+            .into_iter()
+            .filter_map(Assignor::from_name)
+            .collect();
+        if assignors.is_empty() {
+            assignors.push(Assignor::Range);
+        }
+        let settings = Settings {
+            group_id,
+            client_id,
+            group_instance_id,
+            session_timeout_ms: config.int("session.timeout.ms"),
+            heartbeat_interval_ms: i64::from(config.int("heartbeat.interval.ms")),
+            max_poll_interval_ms: config.int("max.poll.interval.ms"),
+            retry_backoff_ms: config.long("retry.backoff.ms"),
+            assignors,
+            auto_commit_interval_ms: config
+                .boolean("enable.auto.commit")
+                .then(|| i64::from(config.int("auto.commit.interval.ms"))),
+        };
+        Some(Self {
+            settings,
+            membership: Membership::default(),
+            offsets: Offsets::default(),
+            events: Vec::new(),
+            outstanding: BTreeMap::new(),
+            lookup: Lookup::default(),
+            fatal: None,
+        })
+    }
+
+    /// One turn: finds the coordinator, joins, syncs, sends heartbeats, commits by the timer. The auto commit commits the
+    /// positions as they are now, that is what earlier polls returned (spec 7.12). Kafka: `ConsumerCoordinator#poll`.
+    ///
+    /// # Errors
+    /// What the group refuses for good (fenced, inconsistent protocol, invalid session timeout, ...): the same at every poll.
+    pub fn poll(
+        &mut self,
+        net: &mut ConsumerNetworkClient,
+        subs: &mut SubscriptionState,
+        topics: &dyn Fn(&str) -> Option<i32>,
+        all_topics: &[Arc<str>],
+        now_ms: i64,
+    ) -> Result<(), ClientError> {
+        let _ = all_topics; // The consumer keeps a pattern's topics current.
+        self.check_fatal()?;
+        self.membership.subscribed = subs.has_auto_assigned_partitions();
+        if self.membership.subscribed {
+            self.check_poll_interval(net, now_ms);
+            if self.rejoin_needed(subs, topics) {
+                self.advance_rebalance(net, subs, topics, now_ms)?;
+            }
+        }
+        self.maybe_auto_commit(subs, now_ms);
+        self.drive(net, subs, now_ms)
+    }
+
+    /// Sends what commits and lookups of committed offsets still have to send, and a heartbeat that is due.
+    ///
+    /// # Errors
+    /// As `poll`.
+    pub fn drive(
+        &mut self,
+        net: &mut ConsumerNetworkClient,
+        subs: &SubscriptionState,
+        now_ms: i64,
+    ) -> Result<(), ClientError> {
+        self.check_fatal()?;
+        self.heartbeat_if_due(net, now_ms);
+        self.send_operations(net, subs, now_ms);
+        Ok(())
+    }
+
+    /// Takes an answer. True if it was to one of this coordinator's requests.
+    ///
+    /// # Errors
+    /// As `poll`.
+    pub fn on_completion(
+        &mut self,
+        completion: Completion,
+        subs: &mut SubscriptionState,
+        now_ms: i64,
+    ) -> Result<bool, ClientError> {
+        let Some(purpose) = self.outstanding.remove(&completion.correlation_id) else {
+            return Ok(false);
+        };
+        let Completion {
+            correlation_id, result, ..
+        } = completion;
+        match (purpose, result) {
+            (Purpose::FindCoordinator, result) => self.on_coordinator_found(result.ok(), now_ms)?,
+            (Purpose::Leave, _) => self.membership.leave_in_flight = None,
+            (purpose, Err(_)) => {
+                self.coordinator_unknown();
+                self.on_lost(purpose, correlation_id, now_ms);
+            }
+            (Purpose::Join, Ok(Response::JoinGroup(response))) => {
+                self.on_join_response(correlation_id, response, subs, now_ms)?
+            }
+            (Purpose::Sync, Ok(Response::SyncGroup(response))) => {
+                self.on_sync_response(correlation_id, &response, subs, now_ms)?
+            }
+            (Purpose::Heartbeat, Ok(Response::Heartbeat(error))) => self.on_heartbeat_response(error, now_ms)?,
+            (Purpose::Operation(id), Ok(response)) => self.on_operation_response(id, response, now_ms),
+            (_, Ok(other)) => {
+                return Err(ClientError::IllegalState(format!(
+                    "the coordinator answered {purpose:?} with {other:?}"
+                )));
+            }
+        }
+        Ok(true)
+    }
+
+    fn on_lost(&mut self, purpose: Purpose, id: RequestId, now_ms: i64) {
+        match purpose {
+            Purpose::Join | Purpose::Sync => self
+                .membership
+                .on_rebalance_request_lost(id, now_ms + self.settings.retry_backoff_ms),
+            Purpose::Heartbeat => self.membership.heartbeat_in_flight = false,
+            Purpose::Operation(operation) => self.retry_operation(operation, ErrorCode::NETWORK_EXCEPTION, now_ms),
+            Purpose::FindCoordinator | Purpose::Leave => {}
+        }
+    }
+
+    /// Whether the member has to (re)join, or is doing so: then nothing may be returned by poll (spec 7.4).
+    pub fn rejoin_needed_or_pending(&self) -> bool {
+        self.membership.subscribed && (self.membership.rejoin_needed || self.membership.state != State::Stable)
+    }
+
+    /// Absolute time (monotonic ms) of the next turn that has something to do, after now; `i64::MAX` when only an answer can
+    /// help. What is due at `now_ms` was done by the turn before.
+    pub fn next_deadline_ms(&self, now_ms: i64) -> i64 {
+        let known = self.lookup.node.is_some();
+        let operations = self.offsets.next_retry_ms();
+        let wanted = self.membership.wants_coordinator() || operations < i64::MAX;
+        let lookup = if wanted && !known && !self.lookup.in_flight {
+            self.lookup.retry_at_ms
+        } else {
+            i64::MAX
+        };
+        let operations = if known { operations } else { i64::MAX };
+        let auto_commit = self.offsets.auto_commit_at_ms.unwrap_or(i64::MAX);
+        let membership = self.membership.next_deadline_ms(now_ms, known);
+        auto_commit
+            .min(operations)
+            .min(lookup)
+            .min(membership)
+            .max(now_ms.saturating_add(1))
+    }
+
+    /// Whether there is something to tell rebalance listeners.
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// What rebalance listeners are told, since the last call, in order.
+    pub fn take_events(&mut self) -> Vec<RebalanceEvent> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// (member id, generation, group id); "" and -1 outside a generation.
+    pub fn group_metadata(&self) -> (Arc<str>, i32, Arc<str>) {
+        (
+            Arc::clone(&self.membership.member_id),
+            self.membership.generation,
+            Arc::clone(&self.settings.group_id),
+        )
+    }
+
+    /// Whether close() has to commit.
+    pub fn auto_commit_enabled(&self) -> bool {
+        self.settings.auto_commit_interval_ms.is_some()
+    }
+
+    /// Connection of the coordinator; starts to look for it when it is not known. Kafka: `AbstractCoordinator#ensureCoordinatorReady`.
+    pub(super) fn coordinator(&mut self, net: &mut ConsumerNetworkClient, now_ms: i64) -> Option<NodeId> {
+        if let Some(node) = self.lookup.node {
+            return Some(coordinator_connection(node));
+        }
+        if !self.lookup.in_flight && now_ms >= self.lookup.retry_at_ms {
+            let request = Request::FindCoordinator(FindCoordinatorRequest {
+                group_id: Arc::clone(&self.settings.group_id),
+            });
+            let id = net.send(BOOTSTRAP_NODE, request);
+            self.outstanding.insert(id, Purpose::FindCoordinator);
+            self.lookup.in_flight = true;
+        }
+        None
+    }
+
+    fn on_coordinator_found(&mut self, response: Option<Response>, now_ms: i64) -> Result<(), ClientError> {
+        self.lookup.in_flight = false;
+        match response {
+            Some(Response::FindCoordinator(found)) if found.error == ErrorCode::NONE => {
+                self.lookup.node = Some(found.node);
+                // A member is expected to be heard at once after its coordinator moved.
+                self.membership.next_heartbeat_ms = self.membership.next_heartbeat_ms.min(now_ms);
+                Ok(())
+            }
+            Some(Response::FindCoordinator(found)) if !found.error.is_retriable() => {
+                self.lookup.retry_at_ms = now_ms + self.settings.retry_backoff_ms;
+                Err(self.refused(found.error, "the coordinator of the group could not be found"))
+            }
+            _ => {
+                self.lookup.retry_at_ms = now_ms + self.settings.retry_backoff_ms;
+                Ok(())
+            }
+        }
+    }
+
+    /// Kafka: `AbstractCoordinator#markCoordinatorUnknown`.
+    pub(super) fn coordinator_unknown(&mut self) {
+        self.lookup.node = None;
+    }
+
+    /// An error of Kafka's table that names the group.
+    pub(super) fn refused(&self, code: ErrorCode, what: &str) -> ClientError {
+        ClientError::kafka(code, format_args!("{what} (group {})", self.settings.group_id))
+    }
+
+    /// Like `refused`, and answered by every later poll.
+    pub(super) fn refused_for_good(&mut self, code: ErrorCode, what: &str) -> ClientError {
+        let error = self.refused(code, what);
+        self.fatal = Some(error.clone());
+        error
+    }
+
+    fn check_fatal(&self) -> Result<(), ClientError> {
+        self.fatal.clone().map_or(Ok(()), Err)
+    }
+}

@@ -1,0 +1,123 @@
+//! Staying in the group and leaving it: heartbeats, the poll interval, LeaveGroup. Kafka: `AbstractCoordinator.HeartbeatThread`,
+//! `maybeLeaveGroup`.
+
+use std::sync::Arc;
+
+use fletchlog_api::{ErrorCode, HeartbeatRequest, LeaveGroupRequest, Request};
+
+use super::coordinator::{ConsumerCoordinator, Purpose};
+use super::membership::{NO_GENERATION, State};
+use crate::ClientError;
+use crate::consumer::RebalanceEvent;
+use crate::consumer::network_client::ConsumerNetworkClient;
+use crate::consumer::subscription_state::SubscriptionState;
+
+impl ConsumerCoordinator {
+    /// Kafka: the heartbeat thread leaves the group when max.poll.interval.ms has passed; here the next poll does.
+    pub(super) fn check_poll_interval(&mut self, net: &mut ConsumerNetworkClient, now_ms: i64) {
+        let last = self.membership.last_poll_ms.replace(now_ms).unwrap_or(now_ms);
+        if now_ms.saturating_sub(last) > i64::from(self.settings.max_poll_interval_ms)
+            && self.membership.state != State::Unjoined
+        {
+            log::warn!(
+                "member {} of group {} was not polled for {} ms, longer than max.poll.interval.ms, and leaves the group; raise max.poll.interval.ms or lower max.poll.records",
+                self.membership.member_id,
+                self.settings.group_id,
+                now_ms.saturating_sub(last)
+            );
+            self.send_leave(net, now_ms);
+            self.membership.reset_generation();
+        }
+    }
+
+    /// Kafka: `AbstractCoordinator#pollHeartbeat` and the heartbeat thread.
+    pub(super) fn heartbeat_if_due(&mut self, net: &mut ConsumerNetworkClient, now_ms: i64) {
+        let in_generation = matches!(
+            self.membership.state,
+            State::Stable | State::Committing { .. } | State::Syncing { .. }
+        );
+        if !in_generation || self.membership.heartbeat_in_flight || now_ms < self.membership.next_heartbeat_ms {
+            return;
+        }
+        let Some(connection) = self.coordinator(net, now_ms) else {
+            return;
+        };
+        let request = HeartbeatRequest {
+            group_id: Arc::clone(&self.settings.group_id),
+            generation_id: self.membership.generation,
+            member_id: Arc::clone(&self.membership.member_id),
+            group_instance_id: self.settings.group_instance_id.clone(),
+        };
+        let id = net.send(connection, Request::Heartbeat(request));
+        self.outstanding.insert(id, Purpose::Heartbeat);
+        self.membership.heartbeat_in_flight = true;
+        self.membership.next_heartbeat_ms = now_ms + self.settings.heartbeat_interval_ms;
+    }
+
+    pub(super) fn on_heartbeat_response(&mut self, error: ErrorCode, now_ms: i64) -> Result<(), ClientError> {
+        self.membership.heartbeat_in_flight = false;
+        let member = &mut self.membership;
+        match error {
+            ErrorCode::NONE => {}
+            ErrorCode::COORDINATOR_NOT_AVAILABLE | ErrorCode::NOT_COORDINATOR => self.coordinator_unknown(),
+            // While joining or syncing it says nothing new.
+            ErrorCode::REBALANCE_IN_PROGRESS if member.is_stable() => member.rejoin_needed = true,
+            ErrorCode::ILLEGAL_GENERATION | ErrorCode::UNKNOWN_MEMBER_ID if member.is_stable() => {
+                member.reset_generation()
+            }
+            ErrorCode::REBALANCE_IN_PROGRESS | ErrorCode::ILLEGAL_GENERATION | ErrorCode::UNKNOWN_MEMBER_ID => {}
+            ErrorCode::FENCED_INSTANCE_ID => {
+                member.reset_generation();
+                return Err(self.refused_for_good(error, "another member uses this group.instance.id"));
+            }
+            other if other.is_retriable() => member.next_heartbeat_ms = now_ms + self.settings.retry_backoff_ms,
+            other => return Err(self.refused(other, "the coordinator refused a heartbeat")),
+        }
+        Ok(())
+    }
+
+    /// A commit was answered with 22 or 25, or a heartbeat said so: the generation is over.
+    pub(super) fn generation_lost(&mut self) {
+        self.membership.reset_generation();
+    }
+
+    /// Leaves the group: unsubscribe and close. Static members stay until their session times out. Listeners hear what is
+    /// given up. Kafka: `onLeavePrepare`, `maybeLeaveGroup`.
+    pub fn leave(&mut self, net: &mut ConsumerNetworkClient, subs: &mut SubscriptionState, now_ms: i64) {
+        if subs.has_auto_assigned_partitions() {
+            let event = if self.membership.generation == NO_GENERATION {
+                RebalanceEvent::Lost
+            } else {
+                RebalanceEvent::Revoked
+            };
+            self.drop_assignment(subs, event);
+        }
+        self.send_leave(net, now_ms);
+        self.membership.reset_generation();
+        self.membership.last_poll_ms = None;
+    }
+
+    fn send_leave(&mut self, net: &mut ConsumerNetworkClient, now_ms: i64) {
+        let member = &self.membership;
+        let is_dynamic = self.settings.group_instance_id.is_none();
+        if !is_dynamic || member.member_id.is_empty() || member.state == State::Unjoined {
+            return;
+        }
+        let Some(connection) = self.coordinator(net, now_ms) else {
+            return;
+        };
+        let request = LeaveGroupRequest {
+            group_id: Arc::clone(&self.settings.group_id),
+            member_id: Arc::clone(&self.membership.member_id),
+            group_instance_id: None,
+        };
+        let id = net.send(connection, Request::LeaveGroup(request));
+        self.outstanding.insert(id, Purpose::Leave);
+        self.membership.leave_in_flight = Some(id);
+    }
+
+    /// Whether a leave is on its way: close() waits for it.
+    pub fn leave_pending(&self) -> bool {
+        self.membership.leave_in_flight.is_some()
+    }
+}

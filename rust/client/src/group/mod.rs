@@ -1,0 +1,33 @@
+//! The client's side of the classic group protocol (spec 8.7).
+//!
+//! Seam with the consumer (`consumer/poll.rs` is the only caller):
+//! - All times are monotonic ms (`ConsumerNetworkClient::now_ms`). `poll` never waits and may run many times per user poll.
+//! - Requests: `net.send(coordinator_connection(node), request)` (FindCoordinator: any known node, or `BOOTSTRAP_NODE`) answers
+//!   the id; the completion with that `correlation_id` comes back through `on_completion`, a lost one as `Err(Disconnected)`.
+//! - Assignment: `subs.assign_from_subscribed(&partitions)` (any order; `&[]` = revoke all, which drops positions and pauses).
+//! - Leader: `subs.group_subscribe(&all_topics)`; the consumer then asks for their metadata; `topics(name)` answers `None` until known.
+//! - Pattern subscriptions: the consumer matches the pattern against the cluster and keeps `subs.subscription()` current.
+//! - Turn of `poll`: `coordinator.poll(net, subs, topics, all_topics, now)`; then `net` is polled and every completion offered
+//!   to `on_completion` (true = it was the coordinator's). An answer that asks for another request (join -> sync, an error -> retry)
+//!   gets it in the next `poll`, so poll again after completions while `rejoin_needed_or_pending`.
+//! - Blocking calls: `start_commit` / `start_fetch_committed` answer an [`OperationId`]; then `drive` + net + `on_completion` until
+//!   `commit_result(id)` / `committed_result(id)` answers; `cancel(id)` on timeout. `drive` never joins or rebalances.
+//! - `assign()`: `maybe_auto_commit` first. `unsubscribe()`: `leave`. `close()`: commit `subs.all_consumed()` if
+//!   `auto_commit_enabled()`, `leave`, then drive the net until `!leave_pending()`.
+//! - `next_deadline_ms(now)` is the absolute time of the next turn that has something to do; a wait must not pass it.
+//! - Commits take `subs.all_consumed()` when no offsets are given.
+
+mod coordinator;
+mod leader;
+pub mod legacy;
+mod liveness;
+mod membership;
+mod offsets;
+pub mod protocol;
+
+pub use coordinator::ConsumerCoordinator;
+pub use legacy::{LegacyConsumer, LegacyStream};
+pub use offsets::{CommittedOffsets, OperationId};
+
+#[cfg(test)]
+mod tests;

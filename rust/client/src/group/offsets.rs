@@ -1,0 +1,372 @@
+//! Commits, lookups of committed offsets, and the auto commit (spec 7.12). Kafka: `ConsumerCoordinator#commitOffsets...`,
+//! `fetchCommittedOffsets`, `maybeAutoCommitOffsetsAsync`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fletchlog_api::{
+    ErrorCode, OffsetAndMetadata, OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequest, OffsetFetchResponse,
+    Request, Response,
+};
+use fletchlog_records::TopicPartition;
+
+use super::coordinator::{ConsumerCoordinator, Purpose};
+use super::membership::{NO_GENERATION, State};
+use crate::ClientError;
+use crate::consumer::network_client::ConsumerNetworkClient;
+use crate::consumer::subscription_state::SubscriptionState;
+
+/// Number of a started commit or lookup.
+pub type OperationId = u64;
+
+/// Committed offsets by partition; `None` = nothing committed.
+pub type CommittedOffsets = Vec<(TopicPartition, Option<OffsetAndMetadata>)>;
+
+#[derive(Debug)]
+enum Kind {
+    Commit {
+        offsets: Vec<(TopicPartition, OffsetAndMetadata)>,
+        retry: bool,
+        result: Option<Result<(), ClientError>>,
+    },
+    Fetch {
+        partitions: Vec<TopicPartition>,
+        result: Option<Result<CommittedOffsets, ClientError>>,
+    },
+}
+
+#[derive(Debug)]
+struct Operation {
+    kind: Kind,
+    in_flight: bool,
+    retry_at_ms: i64,
+}
+
+impl Operation {
+    fn is_done(&self) -> bool {
+        match &self.kind {
+            Kind::Commit { result, .. } => result.is_some(),
+            Kind::Fetch { result, .. } => result.is_some(),
+        }
+    }
+    fn fail(&mut self, error: ClientError) {
+        match &mut self.kind {
+            Kind::Commit { result, .. } => *result = Some(Err(error)),
+            Kind::Fetch { result, .. } => *result = Some(Err(error)),
+        }
+    }
+}
+
+/// What is under way, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Offsets {
+    operations: BTreeMap<OperationId, Operation>,
+    next_id: OperationId,
+    /// When the timer next commits; `None` until the first turn, and without auto commit.
+    pub auto_commit_at_ms: Option<i64>,
+    auto_commits: Vec<OperationId>,
+}
+
+impl Offsets {
+    fn start(&mut self, kind: Kind) -> OperationId {
+        self.next_id += 1;
+        self.operations.insert(
+            self.next_id,
+            Operation {
+                kind,
+                in_flight: false,
+                retry_at_ms: i64::MIN,
+            },
+        );
+        self.next_id
+    }
+
+    /// When an operation may be sent (again); `i64::MAX` when none waits to be sent.
+    pub fn next_retry_ms(&self) -> i64 {
+        self.operations
+            .values()
+            .filter(|op| !op.in_flight && !op.is_done())
+            .map(|op| op.retry_at_ms)
+            .min()
+            .unwrap_or(i64::MAX)
+    }
+}
+
+impl ConsumerCoordinator {
+    /// Starts a commit. With `retry`, retriable errors are repeated until the caller cancels (commitSync); without, they are
+    /// the result (commitAsync).
+    pub fn start_commit(&mut self, offsets: Vec<(TopicPartition, OffsetAndMetadata)>, retry: bool) -> OperationId {
+        let result = if offsets.is_empty() { Some(Ok(())) } else { None };
+        self.offsets.start(Kind::Commit { offsets, retry, result })
+    }
+
+    /// The outcome, once; `None` while it is under way.
+    pub fn commit_result(&mut self, id: OperationId) -> Option<Result<(), ClientError>> {
+        match self.offsets.operations.get_mut(&id).map(|op| &mut op.kind) {
+            Some(Kind::Commit {
+                result: result @ Some(_),
+                ..
+            }) => {
+                let result = result.take();
+                self.offsets.operations.remove(&id);
+                result
+            }
+            _ => None,
+        }
+    }
+
+    /// Starts a lookup of committed offsets; retriable errors are repeated until the caller cancels.
+    pub fn start_fetch_committed(&mut self, partitions: Vec<TopicPartition>) -> OperationId {
+        let result = if partitions.is_empty() {
+            Some(Ok(Vec::new()))
+        } else {
+            None
+        };
+        self.offsets.start(Kind::Fetch { partitions, result })
+    }
+
+    /// The outcome, once; `None` while it is under way.
+    pub fn committed_result(&mut self, id: OperationId) -> Option<Result<CommittedOffsets, ClientError>> {
+        match self.offsets.operations.get_mut(&id).map(|op| &mut op.kind) {
+            Some(Kind::Fetch {
+                result: result @ Some(_),
+                ..
+            }) => {
+                let result = result.take();
+                self.offsets.operations.remove(&id);
+                result
+            }
+            _ => None,
+        }
+    }
+
+    /// Forgets an operation; an answer to it is ignored. A commit that was sent may still take effect.
+    pub fn cancel(&mut self, id: OperationId) {
+        self.offsets.operations.remove(&id);
+    }
+
+    /// The timer's commit, without waiting for it: positions as they are now. Kafka: `maybeAutoCommitOffsetsAsync`.
+    pub fn maybe_auto_commit(&mut self, subs: &SubscriptionState, now_ms: i64) {
+        let Some(interval) = self.settings.auto_commit_interval_ms else {
+            return;
+        };
+        let due_at = *self.offsets.auto_commit_at_ms.get_or_insert(now_ms + interval);
+        // Between two generations there is nothing to commit for.
+        if now_ms < due_at || matches!(self.membership.state, State::Committing { .. }) {
+            return;
+        }
+        self.offsets.auto_commit_at_ms = Some(now_ms + interval);
+        let offsets = subs.all_consumed();
+        if !offsets.is_empty() {
+            let id = self.start_commit(offsets, false);
+            self.offsets.auto_commits.push(id);
+        }
+    }
+
+    /// A new assignment restarts the timer. Kafka: `onJoinComplete`.
+    pub(super) fn restart_auto_commit_timer(&mut self, now_ms: i64) {
+        self.offsets.auto_commit_at_ms = self.settings.auto_commit_interval_ms.map(|interval| now_ms + interval);
+    }
+
+    /// Results of the timer's commits: a retriable failure is repeated after the backoff, with the positions of then.
+    fn settle_auto_commits(&mut self, now_ms: i64) {
+        for id in std::mem::take(&mut self.offsets.auto_commits) {
+            match self.commit_result(id) {
+                None if self.offsets.operations.contains_key(&id) => self.offsets.auto_commits.push(id),
+                None | Some(Ok(())) => {}
+                Some(Err(ClientError::Kafka { code, message })) if code.is_retriable() => {
+                    log::debug!("group {}: auto commit is repeated: {message}", self.settings.group_id);
+                    self.offsets.auto_commit_at_ms = Some(now_ms + self.settings.retry_backoff_ms);
+                }
+                Some(Err(error)) => log::warn!("group {}: auto commit failed: {error}", self.settings.group_id),
+            }
+        }
+    }
+
+    /// Sends every operation whose time has come.
+    pub(super) fn send_operations(&mut self, net: &mut ConsumerNetworkClient, subs: &SubscriptionState, now_ms: i64) {
+        self.settle_auto_commits(now_ms);
+        let due: Vec<OperationId> = self
+            .offsets
+            .operations
+            .iter()
+            .filter(|(_, op)| !op.in_flight && !op.is_done() && now_ms >= op.retry_at_ms)
+            .map(|(&id, _)| id)
+            .collect();
+        for id in due {
+            let Some(connection) = self.coordinator(net, now_ms) else {
+                return;
+            };
+            let request = match self.request(id, subs) {
+                Ok(Some(request)) => request,
+                Ok(None) => continue,
+                Err(error) => {
+                    self.fail_operation(id, error);
+                    continue;
+                }
+            };
+            let request_id = net.send(connection, request);
+            self.outstanding.insert(request_id, Purpose::Operation(id));
+            if let Some(op) = self.offsets.operations.get_mut(&id) {
+                op.in_flight = true;
+            }
+        }
+        self.settle_auto_commits(now_ms);
+    }
+
+    fn request(&self, id: OperationId, subs: &SubscriptionState) -> Result<Option<Request>, ClientError> {
+        let Some(op) = self.offsets.operations.get(&id) else {
+            return Ok(None);
+        };
+        let group_id = Arc::clone(&self.settings.group_id);
+        Ok(Some(match &op.kind {
+            Kind::Fetch { partitions, .. } => Request::OffsetFetch(OffsetFetchRequest {
+                group_id,
+                partitions: Some(partitions.clone()),
+                require_stable: true,
+            }),
+            Kind::Commit { offsets, .. } => {
+                let (generation_id, member_id) = self.generation_for_commit(subs)?;
+                Request::OffsetCommit(OffsetCommitRequest {
+                    group_id,
+                    generation_id,
+                    member_id,
+                    group_instance_id: self.settings.group_instance_id.clone(),
+                    offsets: offsets.clone(),
+                })
+            }
+        }))
+    }
+
+    /// Kafka: `sendOffsetCommitRequest`.
+    fn generation_for_commit(&self, subs: &SubscriptionState) -> Result<(i32, Arc<str>), ClientError> {
+        let member = &self.membership;
+        if !subs.has_auto_assigned_partitions() {
+            return Ok((NO_GENERATION, "".into()));
+        }
+        if member.is_stable() {
+            return Ok((member.generation, Arc::clone(&member.member_id)));
+        }
+        if member.state == State::Unjoined {
+            return Err(ClientError::CommitFailed(format!(
+                "this consumer is not a member of group {} at the moment (it was removed, or has not been polled since subscribe()); poll() to rejoin",
+                self.settings.group_id
+            )));
+        }
+        Err(self.refused(
+            ErrorCode::REBALANCE_IN_PROGRESS,
+            "offsets cannot be committed now; poll() until the rebalance is over and commit again",
+        ))
+    }
+
+    pub(super) fn on_operation_response(&mut self, id: OperationId, response: Response, now_ms: i64) {
+        match response {
+            Response::OffsetCommit(response) => self.on_commit_response(id, &response, now_ms),
+            Response::OffsetFetch(response) => self.on_fetch_response(id, response, now_ms),
+            other => self.fail_operation(
+                id,
+                ClientError::IllegalState(format!("the coordinator answered an offset request with {other:?}")),
+            ),
+        }
+    }
+
+    /// Kafka: `OffsetCommitResponseHandler`: the first error decides.
+    fn on_commit_response(&mut self, id: OperationId, response: &OffsetCommitResponse, now_ms: i64) {
+        let Some((tp, code)) = response.partitions.iter().find(|(_, code)| *code != ErrorCode::NONE) else {
+            if let Some(Operation {
+                kind: Kind::Commit { result, .. },
+                ..
+            }) = self.offsets.operations.get_mut(&id)
+            {
+                *result = Some(Ok(()));
+            }
+            return;
+        };
+        let group = Arc::clone(&self.settings.group_id);
+        match *code {
+            ErrorCode::COORDINATOR_LOAD_IN_PROGRESS | ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => {
+                self.retry_operation(id, *code, now_ms)
+            }
+            ErrorCode::COORDINATOR_NOT_AVAILABLE | ErrorCode::NOT_COORDINATOR | ErrorCode::REQUEST_TIMED_OUT => {
+                self.coordinator_unknown();
+                self.retry_operation(id, *code, now_ms);
+            }
+            ErrorCode::UNKNOWN_MEMBER_ID | ErrorCode::ILLEGAL_GENERATION => {
+                if self.membership.is_stable() {
+                    self.generation_lost();
+                }
+                let error = ClientError::CommitFailed(format!(
+                    "group {group} has rebalanced and given the partitions to another member ({code}); poll() to rejoin, and raise max.poll.interval.ms or lower max.poll.records if processing takes longer than that"
+                ));
+                self.fail_operation(id, error);
+            }
+            ErrorCode::REBALANCE_IN_PROGRESS => {
+                self.membership.rejoin_needed = true;
+                let error = self.refused(
+                    *code,
+                    "the group is rebalancing; poll() until it is done and commit again",
+                );
+                self.fail_operation(id, error);
+            }
+            code => {
+                let context = format!("the commit of {tp} for group {group} was refused");
+                let error = match &response.error_message {
+                    Some(message) => ClientError::Kafka {
+                        code,
+                        message: format!("{context}: {message}"),
+                    },
+                    None => ClientError::kafka(code, context),
+                };
+                self.fail_operation(id, error);
+            }
+        }
+    }
+
+    /// Kafka: `OffsetFetchResponseHandler`.
+    fn on_fetch_response(&mut self, id: OperationId, response: OffsetFetchResponse, now_ms: i64) {
+        match response.error {
+            ErrorCode::NONE => {
+                if let Some(Operation {
+                    kind: Kind::Fetch { result, .. },
+                    ..
+                }) = self.offsets.operations.get_mut(&id)
+                {
+                    *result = Some(Ok(response.partitions));
+                }
+            }
+            code if code.is_retriable() => {
+                if matches!(code, ErrorCode::NOT_COORDINATOR | ErrorCode::COORDINATOR_NOT_AVAILABLE) {
+                    self.coordinator_unknown();
+                }
+                self.retry_operation(id, code, now_ms);
+            }
+            code => {
+                let error = self.refused(code, "committed offsets could not be read");
+                self.fail_operation(id, error);
+            }
+        }
+    }
+
+    /// A retriable error: repeated after the backoff, or the result where the caller does not want retries.
+    pub(super) fn retry_operation(&mut self, id: OperationId, code: ErrorCode, now_ms: i64) {
+        let error = self.refused(code, "the commit was not confirmed");
+        let retry_at_ms = now_ms + self.settings.retry_backoff_ms;
+        let Some(op) = self.offsets.operations.get_mut(&id) else {
+            return;
+        };
+        op.in_flight = false;
+        op.retry_at_ms = retry_at_ms;
+        if let Kind::Commit {
+            retry: false, result, ..
+        } = &mut op.kind
+        {
+            *result = Some(Err(error));
+        }
+    }
+
+    fn fail_operation(&mut self, id: OperationId, error: ClientError) {
+        if let Some(op) = self.offsets.operations.get_mut(&id) {
+            op.fail(error);
+        }
+    }
+}

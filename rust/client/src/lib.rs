@@ -1,0 +1,13 @@
+//! Kafka's clients as engines: the consumer's poll order, the producer's accumulator and sender, the assignors.
+//! They meet a broker only through [`fletchlog_api::Transport`].
+
+pub mod assignor;
+pub mod consumer;
+pub mod error;
+pub mod faults;
+pub mod group;
+pub mod producer;
+
+pub use consumer::Consumer;
+pub use error::ClientError;
+pub use producer::Producer;

@@ -1,0 +1,387 @@
+//! What the users' threads and the sender share, behind one lock: metadata, accumulator, sequences, partitioner, outcomes.
+
+use std::sync::Arc;
+
+use fletchlog_api::{Clock, ErrorCode};
+use fletchlog_records::Header;
+
+use super::RecordMetadata;
+use super::config::ProducerConfig;
+use super::future::{OutcomeCell, Signal};
+use super::idempotence::Idempotence;
+use super::metadata::{Metadata, PartitionId, TopicId};
+use super::partitioner::{Random, TopicPartitioner, partition_for_key};
+use super::producer_batch::{BatchId, Thunk};
+use super::record_accumulator::RecordAccumulator;
+use super::trace::{Trace, TraceEvent, TraceKind};
+use crate::ClientError;
+
+/// A record on its way into a batch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Row<'a> {
+    pub partition: Option<i32>,
+    pub timestamp: i64,
+    pub key: Option<&'a [u8]>,
+    pub value: Option<&'a [u8]>,
+    pub headers: &'a [Header<'a>],
+}
+
+/// What became of an append.
+pub(crate) enum Append {
+    /// In a batch of this partition (it is its last record).
+    Done(PartitionId),
+    /// buffer.memory is used up.
+    NoMemory,
+}
+
+/// See the module.
+pub(crate) struct Core {
+    pub config: Arc<ProducerConfig>,
+    pub clock: Arc<dyn Clock>,
+    pub metadata: Metadata,
+    pub accumulator: RecordAccumulator,
+    pub idempotence: Option<Idempotence>,
+    pub trace: Trace,
+    pub signal: Arc<Signal>,
+    pub closing: bool,
+    pub closed: bool,
+    /// Why the sender's thread ended without being asked to.
+    pub dead: Option<ClientError>,
+    /// First failure of a `send_columns` row since the last flush.
+    pub run_failure: Option<ClientError>,
+    partitioners: Vec<TopicPartitioner>,
+    random: Random,
+    completions: u64,
+}
+
+impl Core {
+    pub(crate) fn new(config: Arc<ProducerConfig>, clock: Arc<dyn Clock>) -> Self {
+        let seed = clock.now_ms().cast_unsigned() ^ clock.monotonic_ms().cast_unsigned().rotate_left(32);
+        Self {
+            metadata: Metadata::new(config.retry_backoff_ms, config.metadata_max_age_ms),
+            accumulator: RecordAccumulator::new(config.clone(), seed),
+            idempotence: config.idempotent.then(|| Idempotence::new(config.release)),
+            trace: Trace::new(config.trace),
+            signal: Signal::new(clock.clone()),
+            closing: false,
+            closed: false,
+            dead: None,
+            run_failure: None,
+            partitioners: Vec::new(),
+            random: Random::new(seed),
+            completions: 0,
+            config,
+            clock,
+        }
+    }
+
+    pub(crate) fn now(&self) -> i64 {
+        self.clock.monotonic_ms()
+    }
+
+    // ------------------------------------------------------------ append
+
+    fn partitioner(&mut self, topic: TopicId) -> &mut TopicPartitioner {
+        if topic >= self.partitioners.len() {
+            self.partitioners.resize_with(topic + 1, TopicPartitioner::default);
+        }
+        &mut self.partitioners[topic]
+    }
+
+    /// Whether the partitioner, and not the record, places a row of this kind.
+    #[inline]
+    pub(crate) fn is_free(&self, partition: Option<i32>, key: Option<&[u8]>) -> bool {
+        partition.is_none() && (key.is_none() || self.config.ignore_keys) && !self.config.round_robin
+    }
+
+    /// The partition of a row that carries one or whose key decides.
+    fn fixed_partition(&mut self, topic: TopicId, row: &Row<'_>) -> Option<i32> {
+        let count = self.metadata.topic(topic).count();
+        if row.partition.is_some() {
+            return row.partition;
+        }
+        if self.config.round_robin {
+            self.partitioner(topic);
+            let available = &self.metadata.topic(topic).available;
+            return Some(self.partitioners[topic].round_robin(count, available));
+        }
+        match row.key {
+            Some(key) if !self.config.ignore_keys => Some(partition_for_key(key, count)),
+            _ => None,
+        }
+    }
+
+    /// The partition that null keys of a topic go to now.
+    pub(crate) fn sticky_partition(&mut self, topic: TopicId) -> i32 {
+        self.partitioner(topic);
+        let info = self.metadata.topic(topic);
+        self.partitioners[topic].sticky(info.count(), &info.available, &mut self.random)
+    }
+
+    #[allow(
+        clippy::cast_sign_loss,
+        clippy::cast_possible_truncation,
+        reason = "partitions are checked to be in range"
+    )]
+    pub(crate) fn partition_id(&self, topic: TopicId, partition: i32) -> PartitionId {
+        self.metadata.topic(topic).partitions[partition as usize]
+    }
+
+    /// Queues one row whose partition, if explicit, exists. Kafka: `KafkaProducer#doSend`, `RecordAccumulator#append`.
+    pub(crate) fn append(&mut self, topic: TopicId, row: &Row<'_>) -> Append {
+        if self.config.release.built_in_partitioner {
+            self.append_built_in(topic, row)
+        } else {
+            self.append_sticky(topic, row)
+        }
+    }
+
+    /// Up to 3.2: any record that needs a new batch moves the sticky partition if it was on it (KIP-480).
+    fn append_sticky(&mut self, topic: TopicId, row: &Row<'_>) -> Append {
+        let fixed = self.fixed_partition(topic, row);
+        let partition = fixed.unwrap_or_else(|| self.sticky_partition(topic));
+        let mut id = self.partition_id(topic, partition);
+        if self
+            .accumulator
+            .try_append(id, row.timestamp, row.key, row.value, row.headers)
+            .is_some()
+        {
+            return Append::Done(id);
+        }
+        self.partitioner(topic);
+        let info = self.metadata.topic(topic);
+        self.partitioners[topic].on_new_batch(partition, info.count(), &info.available, &mut self.random);
+        if fixed.is_none() {
+            let moved = self.sticky_partition(topic);
+            id = self.partition_id(topic, moved);
+            if self
+                .accumulator
+                .try_append(id, row.timestamp, row.key, row.value, row.headers)
+                .is_some()
+            {
+                return Append::Done(id);
+            }
+        }
+        self.append_to_new_batch(topic, id, row)
+            .map_or(Append::NoMemory, |_| Append::Done(id))
+    }
+
+    /// 3.3+: the partition is left after batch.size bytes, when its batches are complete (KIP-794).
+    fn append_built_in(&mut self, topic: TopicId, row: &Row<'_>) -> Append {
+        let fixed = self.fixed_partition(topic, row);
+        loop {
+            let partition = fixed.unwrap_or_else(|| self.sticky_partition(topic));
+            let id = self.partition_id(topic, partition);
+            if fixed.is_none() && self.note_appended(topic, id, 0) {
+                continue;
+            }
+            let grown = match self
+                .accumulator
+                .try_append(id, row.timestamp, row.key, row.value, row.headers)
+            {
+                Some((grown, _)) => grown,
+                None => {
+                    // The batch is complete now, so the partition may be left before a new one is made.
+                    if fixed.is_none() && self.note_appended(topic, id, 0) {
+                        continue;
+                    }
+                    match self.append_to_new_batch(topic, id, row) {
+                        Some(grown) => grown,
+                        None => return Append::NoMemory,
+                    }
+                }
+            };
+            if fixed.is_none() {
+                self.note_appended(topic, id, grown);
+            }
+            return Append::Done(id);
+        }
+    }
+
+    /// KIP-794: bytes appended to the partition stuck to.
+    #[inline]
+    pub(crate) fn produced(&self, topic: TopicId) -> usize {
+        self.partitioners.get(topic).map_or(0, TopicPartitioner::produced)
+    }
+
+    /// KIP-794: what the partitioner knows of queue lengths and slow nodes.
+    pub(crate) fn update_partitioner_load(&mut self) {
+        if !self.config.release.built_in_partitioner || !self.config.adaptive {
+            return;
+        }
+        for (topic, info) in self.metadata.topics() {
+            if let Some(partitioner) = self.partitioners.get_mut(topic) {
+                let (queues, complete) = self.accumulator.load(&self.metadata, &info.partitions);
+                partitioner.update_load(&queues, complete);
+            }
+        }
+    }
+
+    /// KIP-794 accounting; true if the partition is left.
+    #[inline]
+    pub(crate) fn note_appended(&mut self, topic: TopicId, partition: PartitionId, bytes: usize) -> bool {
+        let all_full = self.accumulator.all_full(partition);
+        self.partitioners[topic].appended(bytes, self.config.batch_size.max(1), all_full)
+    }
+
+    fn append_to_new_batch(&mut self, topic: TopicId, id: PartitionId, row: &Row<'_>) -> Option<usize> {
+        let size = self.accumulator.buffer_size(row.key, row.value, row.headers);
+        if !self.accumulator.has_memory(size) {
+            return None;
+        }
+        let now = self.now();
+        let name = self.metadata.topic(topic).name.clone();
+        let batch = self.accumulator.add_batch(id, &name, size, now);
+        let batch = &mut self.accumulator.batches[batch];
+        batch.try_append(row.timestamp, row.key, row.value, row.headers);
+        Some(batch.estimated_size())
+    }
+
+    /// Gives the record that was appended last a future.
+    pub(crate) fn add_record_thunk(&mut self, id: PartitionId, timestamp: i64, cell: &Arc<OutcomeCell>) {
+        if let Some(batch) = self.accumulator.last_batch(id) {
+            batch.thunks.push(Thunk::Record {
+                index: batch.count() - 1,
+                timestamp,
+                cell: cell.clone(),
+            });
+        }
+    }
+
+    // ------------------------------------------------------------ outcomes
+
+    /// Acknowledges a batch. False if it was decided already.
+    pub(crate) fn complete(&mut self, id: BatchId, base_offset: i64, log_append_time: i64) -> bool {
+        if self.accumulator.batches[id].done {
+            return false;
+        }
+        let thunks = std::mem::take(&mut self.accumulator.batches[id].thunks);
+        let tp = self
+            .metadata
+            .partition(self.accumulator.batches[id].partition)
+            .tp
+            .clone();
+        for thunk in thunks {
+            match thunk {
+                Thunk::Record { index, timestamp, cell } => {
+                    let offset = if base_offset < 0 {
+                        -1
+                    } else {
+                        base_offset.saturating_add(i64::from(index))
+                    };
+                    let timestamp = if log_append_time >= 0 {
+                        log_append_time
+                    } else {
+                        timestamp
+                    };
+                    let metadata = RecordMetadata {
+                        topic: tp.topic.clone(),
+                        partition: tp.partition,
+                        offset,
+                        timestamp,
+                    };
+                    cell.decide(Ok(metadata), self.completions);
+                    self.completions += 1;
+                }
+                Thunk::Run { count, .. } => self.completions += u64::try_from(count).unwrap_or(0),
+            }
+        }
+        self.accumulator.decided(id);
+        true
+    }
+
+    /// Fails a batch. False if it was decided already.
+    pub(crate) fn fail(&mut self, id: BatchId, error: &ClientError) -> bool {
+        if self.accumulator.batches[id].done {
+            return false;
+        }
+        for thunk in std::mem::take(&mut self.accumulator.batches[id].thunks) {
+            match thunk {
+                Thunk::Record { cell, .. } => {
+                    cell.decide(Err(error.clone()), self.completions);
+                    self.completions += 1;
+                }
+                Thunk::Run { count, .. } => {
+                    self.run_failure.get_or_insert_with(|| error.clone());
+                    self.completions += u64::try_from(count).unwrap_or(0);
+                }
+            }
+        }
+        self.accumulator.decided(id);
+        true
+    }
+
+    /// Nothing can be sent any more: everything undecided, and every later send, fails with this.
+    pub(crate) fn die(&mut self, error: &ClientError) {
+        self.dead.get_or_insert_with(|| error.clone());
+        self.abort_all(error);
+        self.closed = true;
+    }
+
+    /// Fails everything undecided, in the order of creation.
+    pub(crate) fn abort_all(&mut self, error: &ClientError) {
+        for id in self.accumulator.abort_all() {
+            self.fail(id, error);
+            self.accumulator.batches.remove_if_unused(id);
+        }
+        self.signal.notify();
+    }
+
+    /// A record that never reached a batch.
+    pub(crate) fn failed_record(&mut self, error: ClientError) -> Arc<OutcomeCell> {
+        let cell = OutcomeCell::new(&self.signal);
+        cell.decide(Err(error), self.completions);
+        self.completions += 1;
+        cell
+    }
+
+    // ------------------------------------------------------------ trace
+
+    /// Keeps an event about a batch, when tracing.
+    #[inline]
+    pub(crate) fn trace(
+        &mut self,
+        kind: TraceKind,
+        id: BatchId,
+        node: Option<i32>,
+        base_offset: i64,
+        error: Option<ErrorCode>,
+    ) {
+        if !self.trace.is_on() {
+            return;
+        }
+        let batch = &self.accumulator.batches[id];
+        let ((producer_id, epoch), sequence) = batch.producer.unwrap_or(((-1, -1), -1));
+        let event = TraceEvent {
+            time_ms: self.clock.monotonic_ms(),
+            kind,
+            tp: Some(self.metadata.partition(batch.partition).tp.clone()),
+            node,
+            batch: i64::try_from(batch.serial).unwrap_or(-1),
+            records: batch.count(),
+            producer: (producer_id, epoch, sequence),
+            attempts: batch.attempts,
+            base_offset,
+            error: error.map(|e| Arc::from(e.name())),
+        };
+        self.trace.add(|| event);
+    }
+
+    pub(crate) fn trace_bump(&mut self) {
+        if let (true, Some((id, epoch))) = (self.trace.is_on(), self.idempotence.as_ref().and_then(Idempotence::id)) {
+            let event = TraceEvent {
+                time_ms: self.clock.monotonic_ms(),
+                kind: TraceKind::EpochBump,
+                tp: None,
+                node: None,
+                batch: -1,
+                records: 0,
+                producer: (id, epoch, -1),
+                attempts: 0,
+                base_offset: -1,
+                error: None,
+            };
+            self.trace.add(|| event);
+        }
+    }
+}

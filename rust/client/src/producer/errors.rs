@@ -1,0 +1,61 @@
+//! From a code in an answer to what the user is told, by release (spec 9.1). Kafka: `Errors#exception`.
+
+use fletchlog_api::ErrorCode;
+use fletchlog_records::TopicPartition;
+
+use super::release::Release;
+use crate::ClientError;
+
+/// The code as this release understands it: before 2.7, 47 was ProducerFencedException and 90 unknown.
+pub(crate) fn understood(code: ErrorCode, release: Release) -> ErrorCode {
+    match code {
+        ErrorCode::INVALID_PRODUCER_EPOCH if !release.fenced_is_90 => ErrorCode::PRODUCER_FENCED,
+        ErrorCode::PRODUCER_FENCED if !release.fenced_is_90 => ErrorCode::UNKNOWN_SERVER_ERROR,
+        other => other,
+    }
+}
+
+/// An idempotent producer cannot go on after these. Kafka: `TransactionManager#maybeTransitionToErrorState`.
+pub(crate) fn is_fatal(understood: ErrorCode) -> bool {
+    matches!(
+        understood,
+        ErrorCode::PRODUCER_FENCED | ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED | ErrorCode::UNSUPPORTED_VERSION
+    )
+}
+
+/// Codes that ask for new metadata (spec 9.3). Kafka: `InvalidMetadataException`.
+pub(crate) fn is_metadata_error(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
+            | ErrorCode::LEADER_NOT_AVAILABLE
+            | ErrorCode::NOT_LEADER_OR_FOLLOWER
+            | ErrorCode::REPLICA_NOT_AVAILABLE
+            | ErrorCode::NETWORK_EXCEPTION
+            | ErrorCode::KAFKA_STORAGE_ERROR
+            | ErrorCode::FENCED_LEADER_EPOCH
+            | ErrorCode::UNKNOWN_LEADER_EPOCH
+            | ErrorCode::UNKNOWN_TOPIC_ID
+            | ErrorCode::INCONSISTENT_TOPIC_ID
+    )
+}
+
+/// The user's error for a batch that the broker refused.
+pub(crate) fn refused(understood: ErrorCode, tp: &TopicPartition, detail: Option<&str>) -> ClientError {
+    let mut message = format!("records for {tp} were not acknowledged: {}", understood.message());
+    if let Some(detail) = detail {
+        message.push_str(": ");
+        message.push_str(detail);
+    }
+    match understood {
+        ErrorCode::MESSAGE_TOO_LARGE => ClientError::RecordTooLarge(message),
+        code => ClientError::Kafka { code, message },
+    }
+}
+
+/// The user's error for a batch past delivery.timeout.ms.
+pub(crate) fn expired(tp: &TopicPartition, records: i32, waited_ms: i64) -> ClientError {
+    ClientError::Timeout(format!(
+        "{records} records for {tp} were not acknowledged within {waited_ms} ms (delivery.timeout.ms); they may still be in the log"
+    ))
+}

@@ -1,0 +1,308 @@
+//! The producer's view of topics and leaders, and when an update is due (spec 9.3). Kafka: `Metadata`, `NetworkClient`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fletchlog_api::java_hash::{table_size_for, topic_partition_hash, walk_order};
+use fletchlog_api::{ErrorCode, MetadataResponse, NodeId};
+use fletchlog_records::TopicPartition;
+use rustc_hash::FxHashMap;
+
+/// Number of a partition's queue in the accumulator: partitions in the order in which the producer learnt of them.
+pub(crate) type PartitionId = usize;
+/// Number of a topic, likewise.
+pub(crate) type TopicId = usize;
+
+/// One partition as the last answer told it.
+#[derive(Debug, Clone)]
+pub(crate) struct PartitionInfo {
+    pub tp: TopicPartition,
+    /// `None` = no leader at the moment.
+    pub leader: Option<NodeId>,
+    pub leader_epoch: i32,
+}
+
+/// One topic.
+#[derive(Debug)]
+pub(crate) struct TopicInfo {
+    pub name: Arc<str>,
+    /// Queue numbers by partition.
+    pub partitions: Vec<PartitionId>,
+    /// Partitions that have a leader, ascending.
+    pub available: Vec<i32>,
+    /// What the last answer said; `None` until one came.
+    pub answer: Option<ErrorCode>,
+}
+
+impl TopicInfo {
+    pub(crate) fn count(&self) -> i32 {
+        i32::try_from(self.partitions.len()).unwrap_or(i32::MAX)
+    }
+}
+
+/// Topics, leaders, and the update rule. An update is due when it was requested (or metadata.max.age.ms have passed),
+/// none is in flight and retry.backoff.ms have passed since the last answer; while it is due no node is ready.
+#[derive(Debug)]
+pub(crate) struct Metadata {
+    backoff_ms: i64,
+    max_age_ms: i64,
+    topics: Vec<TopicInfo>,
+    by_name: FxHashMap<Arc<str>, TopicId>,
+    partitions: Vec<PartitionInfo>,
+    /// Partitions led by each node, in the walk order of the client's HashMap (spec 9.4).
+    by_node: BTreeMap<NodeId, Vec<PartitionId>>,
+    nodes: Vec<NodeId>,
+    requested: bool,
+    new_topics: bool,
+    /// Kafka: `requestVersion`: tells an answer that a topic was added after its request.
+    version: u64,
+    in_flight: Option<u64>,
+    last_answer_ms: Option<i64>,
+    last_success_ms: Option<i64>,
+}
+
+/// Node asked before any metadata is known: the first one (brokers are numbered from 1).
+const BOOTSTRAP_NODE: NodeId = 1;
+
+impl Metadata {
+    pub(crate) fn new(backoff_ms: i64, max_age_ms: i64) -> Self {
+        Self {
+            backoff_ms,
+            max_age_ms,
+            topics: Vec::new(),
+            by_name: FxHashMap::default(),
+            partitions: Vec::new(),
+            by_node: BTreeMap::new(),
+            nodes: vec![BOOTSTRAP_NODE],
+            requested: false,
+            new_topics: false,
+            version: 0,
+            in_flight: None,
+            last_answer_ms: None,
+            last_success_ms: None,
+        }
+    }
+
+    pub(crate) fn topic_id(&self, name: &str) -> Option<TopicId> {
+        self.by_name.get(name).copied()
+    }
+    pub(crate) fn topic(&self, id: TopicId) -> &TopicInfo {
+        &self.topics[id]
+    }
+    pub(crate) fn topics(&self) -> impl Iterator<Item = (TopicId, &TopicInfo)> {
+        self.topics.iter().enumerate()
+    }
+    pub(crate) fn partition(&self, id: PartitionId) -> &PartitionInfo {
+        &self.partitions[id]
+    }
+    pub(crate) fn led_by(&self, node: NodeId) -> &[PartitionId] {
+        self.by_node.get(&node).map_or(&[], Vec::as_slice)
+    }
+    /// Known nodes, ascending.
+    pub(crate) fn nodes(&self) -> &[NodeId] {
+        &self.nodes
+    }
+    /// Topics to ask for.
+    pub(crate) fn topic_names(&self) -> Vec<Arc<str>> {
+        self.topics.iter().map(|t| t.name.clone()).collect()
+    }
+
+    /// Adds a topic, or asks anew for one that the last answer did not know. The update is allowed at once.
+    pub(crate) fn request_topic(&mut self, name: &str) -> TopicId {
+        let id = match self.by_name.get(name) {
+            Some(&id) => id,
+            None => {
+                let name: Arc<str> = Arc::from(name);
+                self.by_name.insert(name.clone(), self.topics.len());
+                self.topics.push(TopicInfo {
+                    name,
+                    partitions: Vec::new(),
+                    available: Vec::new(),
+                    answer: None,
+                });
+                self.topics.len() - 1
+            }
+        };
+        self.topics[id].answer = None;
+        self.new_topics = true;
+        self.version += 1;
+        self.last_answer_ms = None;
+        id
+    }
+
+    /// Asks for a full update, subject to the back-off.
+    pub(crate) fn request_update(&mut self) {
+        self.requested = true;
+    }
+
+    /// Milliseconds until an update is due, whether or not one is in flight. Kafka: `Metadata#timeToNextUpdate`.
+    pub(crate) fn time_to_next_update(&self, now: i64) -> i64 {
+        if self.topics.is_empty() {
+            return i64::MAX;
+        }
+        let expire = if self.requested || self.new_topics {
+            0
+        } else {
+            self.last_success_ms.map_or(0, |last| {
+                last.saturating_add(self.max_age_ms).saturating_sub(now).max(0)
+            })
+        };
+        let allow = self.last_answer_ms.map_or(0, |last| {
+            last.saturating_add(self.backoff_ms).saturating_sub(now).max(0)
+        });
+        expire.max(allow)
+    }
+    pub(crate) fn is_in_flight(&self) -> bool {
+        self.in_flight.is_some()
+    }
+    /// While this holds no node is ready. Kafka: `DefaultMetadataUpdater#isUpdateDue`.
+    pub(crate) fn is_update_due(&self, now: i64) -> bool {
+        !self.is_in_flight() && self.time_to_next_update(now) == 0
+    }
+    pub(crate) fn sent(&mut self) {
+        self.in_flight = Some(self.version);
+    }
+    /// The request was lost with its connection.
+    pub(crate) fn failed(&mut self, now: i64) {
+        self.in_flight = None;
+        self.last_answer_ms = Some(now);
+    }
+
+    /// Takes an answer over. It also satisfies an update that was requested while it was in flight. Returns the
+    /// partitions that became known, in the order of their new queue numbers.
+    pub(crate) fn update(&mut self, response: &MetadataResponse, now: i64) -> Vec<TopicPartition> {
+        let asked = self.in_flight.take().unwrap_or(self.version);
+        self.requested = false;
+        self.new_topics = asked < self.version;
+        self.last_answer_ms = Some(now);
+        self.last_success_ms = Some(now);
+        if !response.nodes.is_empty() {
+            self.nodes.clone_from(&response.nodes);
+            self.nodes.sort_unstable();
+        }
+        let mut new = Vec::new();
+        for topic in &response.topics {
+            let Some(&id) = self.by_name.get(&topic.name) else {
+                continue;
+            };
+            let info = &mut self.topics[id];
+            info.answer = Some(topic.error);
+            if topic.error != ErrorCode::NONE {
+                continue;
+            }
+            let mut partitions: Vec<_> = topic.partitions.iter().collect();
+            partitions.sort_unstable_by_key(|p| p.partition);
+            for partition in partitions {
+                let Ok(index) = usize::try_from(partition.partition) else {
+                    continue;
+                };
+                if index == info.partitions.len() {
+                    let tp = TopicPartition {
+                        topic: info.name.clone(),
+                        partition: partition.partition,
+                    };
+                    info.partitions.push(self.partitions.len());
+                    self.partitions.push(PartitionInfo {
+                        tp: tp.clone(),
+                        leader: None,
+                        leader_epoch: -1,
+                    });
+                    new.push(tp);
+                }
+                if let Some(&id) = info.partitions.get(index) {
+                    self.partitions[id].leader = (partition.leader >= 0).then_some(partition.leader);
+                    self.partitions[id].leader_epoch = partition.leader_epoch;
+                }
+            }
+            info.available.clear();
+            for &id in &info.partitions {
+                if self.partitions[id].leader.is_some() {
+                    info.available.push(self.partitions[id].tp.partition);
+                }
+            }
+        }
+        self.index_by_node();
+        new
+    }
+
+    /// Kafka: the lists of `Cluster#partitionsForNode`, filled by walking `new HashMap(n)` over all partitions.
+    fn index_by_node(&mut self) {
+        let hashes: Vec<i32> = self.partitions.iter().map(|p| topic_partition_hash(&p.tp)).collect();
+        self.by_node.clear();
+        for id in walk_order(&hashes, table_size_for(self.partitions.len())) {
+            if let Some(leader) = self.partitions[id].leader {
+                self.by_node.entry(leader).or_default().push(id);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fletchlog_api::{PartitionMetadata, TopicMetadata};
+
+    use super::*;
+
+    fn answer(name: &str, partitions: i32) -> MetadataResponse {
+        MetadataResponse {
+            cluster_id: Arc::from("c"),
+            nodes: vec![1],
+            topics: vec![TopicMetadata {
+                error: ErrorCode::NONE,
+                name: Arc::from(name),
+                topic_id: [0; 16],
+                is_internal: false,
+                partitions: (0..partitions)
+                    .map(|partition| PartitionMetadata {
+                        partition,
+                        leader: 1,
+                        leader_epoch: 0,
+                    })
+                    .collect(),
+            }],
+        }
+    }
+
+    #[test]
+    fn an_update_is_due_only_after_the_back_off_and_not_while_one_is_in_flight() {
+        let mut metadata = Metadata::new(10, 1000);
+        assert!(!metadata.is_update_due(0));
+        metadata.request_topic("t");
+        assert!(metadata.is_update_due(0));
+        metadata.sent();
+        assert!(!metadata.is_update_due(0));
+        assert_eq!(metadata.update(&answer("t", 2), 5).len(), 2);
+        assert_eq!(metadata.time_to_next_update(5), 1000);
+        metadata.request_update();
+        assert_eq!(metadata.time_to_next_update(6), 9);
+        assert!(metadata.is_update_due(15));
+    }
+
+    #[test]
+    fn an_answer_satisfies_an_update_requested_while_it_was_in_flight_but_not_a_topic_added_then() {
+        let mut metadata = Metadata::new(10, 1000);
+        metadata.request_topic("t");
+        metadata.sent();
+        metadata.request_update();
+        metadata.update(&answer("t", 1), 0);
+        assert_eq!(metadata.time_to_next_update(20), 980);
+        metadata.request_update();
+        metadata.sent();
+        metadata.request_topic("u");
+        metadata.update(&answer("t", 1), 20);
+        assert!(metadata.is_update_due(30));
+    }
+
+    #[test]
+    fn partitions_of_a_node_stand_in_hash_map_order() {
+        let mut metadata = Metadata::new(10, 1000);
+        metadata.request_topic("test");
+        metadata.update(&answer("test", 6), 0);
+        let order: Vec<i32> = metadata
+            .led_by(1)
+            .iter()
+            .map(|&id| metadata.partition(id).tp.partition)
+            .collect();
+        assert_eq!(order, [5, 4, 1, 0, 3, 2]);
+    }
+}

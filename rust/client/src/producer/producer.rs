@@ -1,0 +1,317 @@
+//! The facade: a sender on a thread of its own. Kafka: `KafkaProducer`.
+
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use fletchlog_api::{Clock, Config, Transport};
+
+use super::config::ProducerConfig;
+use super::core::Core;
+use super::future::{RecordFuture, WAIT_SLICE_MS, lock};
+use super::send;
+use super::sender::Sender;
+use super::shared::{Pause, Shared};
+use super::trace::TraceEvent;
+use super::{ProducerRecord, RecordColumns};
+use crate::ClientError;
+use crate::consumer::Interrupt;
+
+/// One producer. Thread-safe. A background thread (started with the first record, never at import) runs the sender.
+pub struct Producer {
+    shared: Arc<Shared>,
+    sender: Mutex<Option<Sender>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// A user's thread waits for the sender's.
+struct Parked<'a, 'b> {
+    producer: &'a Producer,
+    interrupt: Interrupt<'b>,
+}
+
+impl Pause for Parked<'_, '_> {
+    fn pause(&mut self, shared: &Shared, seen: u64, ms: i64) -> Result<(), ClientError> {
+        self.producer.start()?;
+        shared.wait_progress(seen, ms);
+        if (self.interrupt)() {
+            Err(ClientError::Interrupted)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl Producer {
+    /// A producer with `Scope::Producer` properties; refuses conflicts as Kafka does (spec 9.1).
+    ///
+    /// # Errors
+    /// `Config` for contradicting properties and for `transactional.id`.
+    pub fn new(config: Config, transport: Box<dyn Transport>, clock: Arc<dyn Clock>) -> Result<Self, ClientError> {
+        let config = Arc::new(ProducerConfig::new(&config)?);
+        let shared = Arc::new(Shared::new(Core::new(config.clone(), clock)));
+        let sender = Sender::new(shared.clone(), config, transport);
+        Ok(Self {
+            shared,
+            sender: Mutex::new(Some(sender)),
+            thread: Mutex::new(None),
+        })
+    }
+
+    /// Starts the sender's thread if it does not run yet.
+    fn start(&self) -> Result<(), ClientError> {
+        let Some(sender) = lock(&self.sender).take() else {
+            return Ok(());
+        };
+        let shared = self.shared.clone();
+        let thread = std::thread::Builder::new()
+            .name(format!(
+                "fletchlog-producer {}",
+                self.shared.lock().core.config.client_id
+            ))
+            .spawn(move || run(&shared, sender))
+            .map_err(|e| ClientError::IllegalState(format!("the producer's thread could not be started: {e}")))?;
+        *lock(&self.thread) = Some(thread);
+        Ok(())
+    }
+
+    /// Queues one record.
+    ///
+    /// # Errors
+    /// Wrong partition or timestamp, unknown topic, closed producer, `Interrupted`. What Java reports on the future is
+    /// on the future: too large, no memory or metadata within max.block.ms, the broker's refusal.
+    pub fn send(&self, record: &ProducerRecord<'_>, interrupt: Interrupt<'_>) -> Result<RecordFuture, ClientError> {
+        self.start()?;
+        send::send(
+            &self.shared,
+            &mut Parked {
+                producer: self,
+                interrupt,
+            },
+            record,
+        )
+    }
+
+    /// Queues many records of one topic, in row order, with the same rules as `send` for each row.
+    /// Errors name the first row that could not be queued; rows before it are queued. Failures of queued rows are
+    /// reported by `flush`. Returns the rows queued.
+    ///
+    /// # Errors
+    /// Those of `send`, and those that `send` puts on the future.
+    pub fn send_columns<C: RecordColumns>(
+        &self,
+        topic: &str,
+        columns: &C,
+        interrupt: Interrupt<'_>,
+    ) -> Result<usize, ClientError> {
+        self.start()?;
+        send::send_columns(
+            &self.shared,
+            &mut Parked {
+                producer: self,
+                interrupt,
+            },
+            topic,
+            columns,
+        )
+    }
+
+    /// Makes everything queued ready and waits until it is decided. Answers the first failure of a `send_columns` row
+    /// since the last flush, if any.
+    ///
+    /// # Errors
+    /// That failure; `Interrupted` (nothing is lost, flush again).
+    pub fn flush(&self, interrupt: Interrupt<'_>) -> Result<(), ClientError> {
+        let mark = {
+            let mut guard = self.shared.lock();
+            guard.core.accumulator.flushes += 1;
+            self.shared.wake_sender_locked(&mut guard);
+            guard.core.accumulator.serial_mark()
+        };
+        let mut pause = Parked {
+            producer: self,
+            interrupt,
+        };
+        let waited = loop {
+            let seen = {
+                let guard = self.shared.lock();
+                if guard.core.accumulator.all_decided_below(mark) {
+                    break Ok(());
+                }
+                guard.progress()
+            };
+            if let Err(error) = pause.pause(&self.shared, seen, WAIT_SLICE_MS) {
+                break Err(error);
+            }
+        };
+        let core = &mut self.shared.lock().core;
+        core.accumulator.flushes = core.accumulator.flushes.saturating_sub(1);
+        waited?;
+        core.run_failure.take().map_or(Ok(()), Err)
+    }
+
+    /// Flushes (at most `timeout_ms`, `None` = no limit) and stops the sender. Idempotent. What is undecided then fails
+    /// with `Closed`.
+    ///
+    /// # Errors
+    /// The first failure of a `send_columns` row since the last flush; `Interrupted` (the sender goes on closing).
+    pub fn close(&self, timeout_ms: Option<i64>, interrupt: Interrupt<'_>) -> Result<(), ClientError> {
+        let start = {
+            let mut guard = self.shared.lock();
+            guard.core.closing = true;
+            guard.core.accumulator.closed = true;
+            self.shared.wake_sender_locked(&mut guard);
+            guard.core.now()
+        };
+        if lock(&self.sender).take().is_some() {
+            // The thread never ran: there is nothing to wait for.
+            self.shared.lock().core.closed = true;
+        }
+        let mut pause = Parked {
+            producer: self,
+            interrupt,
+        };
+        loop {
+            let (seen, left) = {
+                let mut guard = self.shared.lock();
+                if guard.core.closed {
+                    break;
+                }
+                let waited = guard.core.now().saturating_sub(start);
+                let left = timeout_ms.map_or(i64::MAX, |t| t.saturating_sub(waited));
+                if left <= 0 {
+                    guard.core.abort_all(&forced());
+                    guard.core.closed = true;
+                    self.shared.wake_sender_locked(&mut guard);
+                    break;
+                }
+                (guard.progress(), left)
+            };
+            pause.pause(&self.shared, seen, left)?;
+        }
+        let mut guard = self.shared.lock();
+        guard.core.abort_all(&forced());
+        let failure = guard.core.run_failure.take();
+        drop(guard);
+        let thread = lock(&self.thread).take();
+        if let Some(thread) = thread {
+            // It has seen `closed`, or sees it after the answer it waits for.
+            if thread.is_finished() || timeout_ms.is_none() {
+                let _ = thread.join();
+            }
+        }
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// Partitions of a topic, asking for its metadata if need be.
+    ///
+    /// # Errors
+    /// Unknown topic; no metadata within max.block.ms.
+    pub fn partitions_for(&self, topic: &str) -> Result<i32, ClientError> {
+        self.start()?;
+        let mut never = || false;
+        let id = send::topic(
+            &self.shared,
+            &mut Parked {
+                producer: self,
+                interrupt: &mut never,
+            },
+            topic,
+        )?;
+        Ok(self.shared.lock().core.metadata.topic(id).count())
+    }
+
+    /// (producer id, epoch), once known.
+    pub fn producer_id(&self) -> Option<(i64, i16)> {
+        self.shared
+            .lock()
+            .core
+            .idempotence
+            .as_ref()
+            .and_then(super::idempotence::Idempotence::id)
+    }
+
+    /// What the producer did so far, when `trace` is on; empty otherwise.
+    pub fn trace(&self) -> Vec<TraceEvent> {
+        self.shared.lock().core.trace.events()
+    }
+}
+
+fn forced() -> ClientError {
+    ClientError::Closed(
+        "the producer was closed before the record was acknowledged; close with a longer timeout, or flush first"
+            .to_owned(),
+    )
+}
+
+/// A producer that is dropped without `close` sends what it has, without anyone waiting for it.
+impl Drop for Producer {
+    fn drop(&mut self) {
+        let mut guard = self.shared.lock();
+        guard.core.closing = true;
+        guard.core.accumulator.closed = true;
+        self.shared.wake_sender_locked(&mut guard);
+    }
+}
+
+/// Tells waiting users if the thread ends without having been closed.
+struct Farewell<'a>(&'a Shared);
+
+impl Drop for Farewell<'_> {
+    fn drop(&mut self) {
+        let mut guard = self.0.lock();
+        if !guard.core.closed {
+            let error = ClientError::IllegalState("the producer's thread has failed; make a new producer".to_owned());
+            guard.core.die(&error);
+        }
+        self.0.made_progress(&mut guard);
+    }
+}
+
+/// The thread: turns until closed and nothing is left. It sleeps on the accumulator when nothing is on the wire, on the
+/// transport otherwise.
+fn run(shared: &Shared, mut sender: Sender) {
+    let farewell = Farewell(shared);
+    loop {
+        let wait = sender.send_half();
+        if wait > 0 {
+            if sender.is_idle() {
+                if finished(shared) {
+                    break;
+                }
+                shared.park(wait);
+            } else {
+                wait_for_answer(shared, &mut sender, wait);
+            }
+        }
+        sender.receive_half();
+        if shared.lock().core.closed {
+            break;
+        }
+    }
+    drop(farewell);
+}
+
+/// True, and closed, when closing and everything is decided.
+fn finished(shared: &Shared) -> bool {
+    let mut guard = shared.lock();
+    let done = guard.core.closing && !guard.core.accumulator.has_undrained();
+    if done {
+        guard.core.closed = true;
+        shared.made_progress(&mut guard);
+    }
+    done
+}
+
+/// Waits for an answer, a wake-up or the end of `ms`. A transport may return early.
+fn wait_for_answer(shared: &Shared, sender: &mut Sender, ms: i64) {
+    let now = || shared.lock().core.now();
+    let end = now().saturating_add(ms);
+    let mut left = ms;
+    while left > 0 && !shared.take_wake() {
+        sender.wait(left);
+        if sender.has_answer() {
+            break;
+        }
+        left = end.saturating_sub(now());
+    }
+}

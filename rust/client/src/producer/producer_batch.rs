@@ -1,0 +1,413 @@
+//! One batch of the producer, from its first record to its outcome. Kafka: `ProducerBatch`, `MemoryRecordsBuilder`.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use fletchlog_records::batch_header::{RECORD_BATCH_OVERHEAD, increment_sequence};
+use fletchlog_records::crc::crc32c;
+use fletchlog_records::{BatchBuilder, BatchParams, Compression, Header, RecordBatch, RecordCursor};
+
+use super::future::OutcomeCell;
+use super::metadata::PartitionId;
+
+/// Index of a batch in the [`BatchTable`].
+pub(crate) type BatchId = usize;
+
+/// Kafka: `COMPRESSION_RATE_ESTIMATION_FACTOR`.
+const RATE_ESTIMATION_FACTOR: f32 = 1.05;
+
+/// Who waits for which records of a batch; ordered by index, covering every record once.
+#[derive(Debug, Clone)]
+pub(crate) enum Thunk {
+    /// One record with a future of its own.
+    Record {
+        index: i32,
+        timestamp: i64,
+        cell: Arc<OutcomeCell>,
+    },
+    /// Records of `send_columns`: only the first failure is reported.
+    Run { first: i32, count: i32 },
+}
+
+/// (producer id, epoch).
+pub(crate) type ProducerIdAndEpoch = (i64, i16);
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct ProducerBatch {
+    pub partition: PartitionId,
+    /// Number in the order of creation; products of a split keep their parent's.
+    pub serial: u64,
+    pub created_ms: i64,
+    pub last_attempt_ms: i64,
+    /// Answers with an error so far that led to another attempt.
+    pub attempts: i32,
+    /// Kafka: `inRetry`.
+    pub in_retry: bool,
+    pub thunks: Vec<Thunk>,
+    /// Set when it is first drained; changed by an epoch bump.
+    pub producer: Option<(ProducerIdAndEpoch, i32)>,
+    /// The epoch bump renumbered it since it was last drained. Kafka: `sequenceHasBeenReset`.
+    pub reset: bool,
+    /// Its outcome is decided: completed, failed, expired or split.
+    pub done: bool,
+    /// Stands in its partition's queue.
+    pub queued: bool,
+    /// A request that carries it is unanswered.
+    pub on_wire: bool,
+    pub from_split: bool,
+    /// Bytes accounted for in buffer.memory.
+    pub memory: usize,
+    /// Largest encoded record.
+    pub max_record_size: usize,
+    /// Leader epoch at the last drain and whether it rose since (3.7+: ends the back-off).
+    pub leader_epoch: i32,
+    pub attempts_at_leader_change: i32,
+    /// Back-off after the last failure, ms.
+    pub backoff_ms: i64,
+    /// Traced as ready since it was queued last.
+    pub ready_traced: bool,
+    /// Size of the buffer: the batch is full when the next record would pass it.
+    write_limit: usize,
+    /// Estimated compressed/uncompressed; `None` without compression.
+    ratio: Option<f32>,
+    actual_ratio: f32,
+    closed_for_appends: bool,
+    count: i32,
+    buffer: Buffer,
+}
+
+#[derive(Debug)]
+enum Buffer {
+    Open(BatchBuilder),
+    Closed(Bytes),
+}
+
+impl ProducerBatch {
+    pub(crate) fn new(
+        partition: PartitionId,
+        serial: u64,
+        now: i64,
+        write_limit: usize,
+        ratio: Option<f32>,
+        builder: BatchBuilder,
+    ) -> Self {
+        Self {
+            partition,
+            serial,
+            created_ms: now,
+            last_attempt_ms: now,
+            attempts: 0,
+            in_retry: false,
+            thunks: Vec::new(),
+            producer: None,
+            reset: false,
+            done: false,
+            queued: false,
+            on_wire: false,
+            from_split: false,
+            memory: 0,
+            max_record_size: 0,
+            leader_epoch: -1,
+            attempts_at_leader_change: 0,
+            backoff_ms: 0,
+            ready_traced: false,
+            write_limit,
+            ratio,
+            actual_ratio: 1.0,
+            closed_for_appends: false,
+            count: 0,
+            buffer: Buffer::Open(builder),
+        }
+    }
+
+    pub(crate) fn count(&self) -> i32 {
+        self.count
+    }
+    pub(crate) fn close_for_appends(&mut self) {
+        self.closed_for_appends = true;
+    }
+
+    /// Size as far as it is known: exact without compression or once closed. Kafka: `estimatedSizeInBytes`.
+    #[inline]
+    pub(crate) fn estimated_size(&self) -> usize {
+        match &self.buffer {
+            Buffer::Open(builder) => estimated(builder, self.ratio),
+            Buffer::Closed(bytes) => bytes.len(),
+        }
+    }
+
+    /// Kafka: `MemoryRecordsBuilder#isFull`.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        match &self.buffer {
+            _ if self.closed_for_appends => true,
+            Buffer::Open(builder) => self.count > 0 && self.write_limit <= estimated(builder, self.ratio),
+            Buffer::Closed(_) => true,
+        }
+    }
+
+    /// Appends one record if it has room for it (spec 9.2: the first record always fits). Returns the bytes by which the
+    /// estimated size grew. Adds no thunk.
+    #[inline]
+    pub(crate) fn try_append(
+        &mut self,
+        timestamp: i64,
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+        headers: &[Header<'_>],
+    ) -> Option<usize> {
+        let Buffer::Open(builder) = &mut self.buffer else {
+            return None;
+        };
+        if self.closed_for_appends {
+            return None;
+        }
+        let size = builder.size_of_next(timestamp, key.map(<[u8]>::len), value.map(<[u8]>::len), headers);
+        let before = estimated(builder, self.ratio);
+        if self.count > 0 && (self.write_limit <= before || before.saturating_add(size) > self.write_limit) {
+            return None;
+        }
+        builder.append(timestamp, key, value, headers);
+        self.count += 1;
+        self.max_record_size = self.max_record_size.max(size);
+        Some(if self.ratio.is_none() {
+            size
+        } else {
+            estimated(builder, self.ratio) - before
+        })
+    }
+
+    /// Notes that the last `count` records belong to a run of `send_columns`.
+    #[inline]
+    pub(crate) fn add_run(&mut self, count: i32) {
+        if count == 0 {
+            return;
+        }
+        if let Some(Thunk::Run { first, count: run }) = self.thunks.last_mut()
+            && *first + *run == self.count - count
+        {
+            *run += count;
+            return;
+        }
+        self.thunks.push(Thunk::Run {
+            first: self.count - count,
+            count,
+        });
+    }
+
+    /// Kafka: `ProducerBatch#close`: builds the bytes if they are not built yet; clears the reset mark. Returns the builder
+    /// for reuse and the compression ratio that the estimator shall learn.
+    pub(crate) fn close(
+        &mut self,
+        compression: Compression,
+        level: Option<i32>,
+    ) -> (Option<BatchBuilder>, Option<f32>) {
+        self.reset = false;
+        self.closed_for_appends = true;
+        let mut spare = None;
+        if let Buffer::Open(builder) = &mut self.buffer {
+            let ((producer_id, producer_epoch), base_sequence) = self.producer.unwrap_or(((-1, -1), -1));
+            let uncompressed = builder.records_size();
+            let bytes = builder.build(&BatchParams {
+                compression,
+                compression_level: level,
+                producer_id,
+                producer_epoch,
+                base_sequence,
+                ..BatchParams::default()
+            });
+            #[allow(clippy::cast_precision_loss, reason = "Java divides floats here too")]
+            if uncompressed > 0 {
+                self.actual_ratio = bytes.len().saturating_sub(RECORD_BATCH_OVERHEAD) as f32 / uncompressed as f32;
+            }
+            if let Buffer::Open(builder) = std::mem::replace(&mut self.buffer, Buffer::Closed(bytes)) {
+                spare = Some(builder);
+            }
+        }
+        (spare, self.ratio.is_some().then_some(self.actual_ratio))
+    }
+
+    pub(crate) fn actual_ratio(&self) -> f32 {
+        self.actual_ratio
+    }
+    /// The bytes, once closed.
+    pub(crate) fn bytes(&self) -> Bytes {
+        match &self.buffer {
+            Buffer::Closed(bytes) => bytes.clone(),
+            Buffer::Open(_) => Bytes::new(),
+        }
+    }
+    /// Drops the bytes of a decided batch.
+    pub(crate) fn release(&mut self) {
+        self.buffer = Buffer::Closed(Bytes::new());
+    }
+    pub(crate) fn write_limit(&self) -> usize {
+        self.write_limit
+    }
+
+    pub(crate) fn has_sequence(&self) -> bool {
+        self.producer.is_some()
+    }
+    pub(crate) fn base_sequence(&self) -> i32 {
+        self.producer.map_or(-1, |(_, sequence)| sequence)
+    }
+    pub(crate) fn last_sequence(&self) -> i32 {
+        increment_sequence(self.base_sequence(), (self.count - 1).max(0))
+    }
+    pub(crate) fn id_and_epoch(&self) -> ProducerIdAndEpoch {
+        self.producer.map_or((-1, -1), |(id, _)| id)
+    }
+
+    /// Renumbers the batch after an epoch bump; a copy on the wire keeps its old numbers.
+    /// Kafka: `ProducerBatch#resetProducerState`.
+    pub(crate) fn reset_producer_state(&mut self, id: ProducerIdAndEpoch, sequence: i32) {
+        self.producer = Some((id, sequence));
+        self.reset = true;
+        if let Buffer::Closed(bytes) = &self.buffer
+            && bytes.len() >= RECORD_BATCH_OVERHEAD
+        {
+            self.buffer = Buffer::Closed(with_producer(bytes, id, sequence));
+        }
+    }
+
+    /// Decodes the records of a closed batch for a split: (timestamp, key, value, headers) in order.
+    pub(crate) fn for_each_record(&self, mut visit: impl FnMut(i64, Option<&[u8]>, Option<&[u8]>, &[Header<'_>])) {
+        let Ok(Some(batch)) = RecordBatch::parse(&self.bytes()) else {
+            return;
+        };
+        let Ok(records) = batch.records(usize::MAX) else { return };
+        let mut cursor = RecordCursor::new();
+        while let Ok(Some(record)) = cursor.next(&records) {
+            let headers: Vec<Header<'_>> = record.headers().collect();
+            visit(record.timestamp, record.key, record.value, &headers);
+        }
+    }
+}
+
+/// Kafka: `MemoryRecordsBuilder#estimatedBytesWritten`.
+#[inline]
+fn estimated(builder: &BatchBuilder, ratio: Option<f32>) -> usize {
+    let used = builder.records_size();
+    match ratio {
+        None => RECORD_BATCH_OVERHEAD + used,
+        #[allow(
+            clippy::cast_precision_loss,
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "Java's (int) (used * ratio * 1.05f)"
+        )]
+        Some(ratio) => RECORD_BATCH_OVERHEAD + (used as f32 * ratio * RATE_ESTIMATION_FACTOR) as usize,
+    }
+}
+
+/// A copy with other producer fields. Positions in the header (spec 1.1):
+///
+/// | at | size | field |
+/// |---|---|---|
+/// | 17 | 4 | crc (CRC-32C of 21..end) |
+/// | 43 | 8 | producerId |
+/// | 51 | 2 | producerEpoch |
+/// | 53 | 4 | baseSequence |
+fn with_producer(bytes: &Bytes, (id, epoch): ProducerIdAndEpoch, sequence: i32) -> Bytes {
+    let mut copy = bytes.to_vec();
+    copy[43..51].copy_from_slice(&id.to_be_bytes());
+    copy[51..53].copy_from_slice(&epoch.to_be_bytes());
+    copy[53..57].copy_from_slice(&sequence.to_be_bytes());
+    let crc = crc32c(&copy[21..]);
+    copy[17..21].copy_from_slice(&crc.to_be_bytes());
+    Bytes::from(copy)
+}
+
+/// The part of a parent's thunks that the records `first .. first + count` own, renumbered from 0.
+pub(crate) fn thunks_of(parent: &[Thunk], first: i32, count: i32) -> Vec<Thunk> {
+    let end = first + count;
+    parent
+        .iter()
+        .filter_map(|thunk| match thunk {
+            Thunk::Record { index, timestamp, cell } if (first..end).contains(index) => Some(Thunk::Record {
+                index: index - first,
+                timestamp: *timestamp,
+                cell: cell.clone(),
+            }),
+            Thunk::Record { .. } => None,
+            Thunk::Run {
+                first: run_first,
+                count: run,
+            } => {
+                let from = (*run_first).max(first);
+                let to = (run_first + run).min(end);
+                (from < to).then(|| Thunk::Run {
+                    first: from - first,
+                    count: to - from,
+                })
+            }
+        })
+        .collect()
+}
+
+/// All batches of a producer that are queued, on the wire or undecided.
+#[derive(Debug, Default)]
+pub(crate) struct BatchTable {
+    slots: Vec<Option<ProducerBatch>>,
+    free: Vec<BatchId>,
+}
+
+impl BatchTable {
+    pub(crate) fn insert(&mut self, batch: ProducerBatch) -> BatchId {
+        match self.free.pop() {
+            Some(id) => {
+                self.slots[id] = Some(batch);
+                id
+            }
+            None => {
+                self.slots.push(Some(batch));
+                self.slots.len() - 1
+            }
+        }
+    }
+    /// Frees the slot of a batch that is decided, not queued and not on the wire.
+    pub(crate) fn remove_if_unused(&mut self, id: BatchId) {
+        if self.slots[id]
+            .as_ref()
+            .is_some_and(|b| b.done && !b.queued && !b.on_wire)
+        {
+            self.slots[id] = None;
+            self.free.push(id);
+        }
+    }
+    /// Undecided batches in the order of creation.
+    pub(crate) fn undecided(&self) -> Vec<BatchId> {
+        let mut ids: Vec<BatchId> = (0..self.slots.len())
+            .filter(|&id| self.slots[id].as_ref().is_some_and(|b| !b.done))
+            .collect();
+        ids.sort_by_key(|&id| self[id].serial);
+        ids
+    }
+    /// Decided batches that the sender still refers to.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+}
+
+impl std::ops::Index<BatchId> for BatchTable {
+    type Output = ProducerBatch;
+    #[allow(clippy::expect_used, reason = "an id is dropped before its slot is freed")]
+    #[inline]
+    fn index(&self, id: BatchId) -> &ProducerBatch {
+        self.slots[id]
+            .as_ref()
+            .expect("the batch is in the table while its id is held")
+    }
+}
+
+impl std::ops::IndexMut<BatchId> for BatchTable {
+    #[allow(clippy::expect_used, reason = "an id is dropped before its slot is freed")]
+    #[inline]
+    fn index_mut(&mut self, id: BatchId) -> &mut ProducerBatch {
+        self.slots[id]
+            .as_mut()
+            .expect("the batch is in the table while its id is held")
+    }
+}

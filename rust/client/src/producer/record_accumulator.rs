@@ -1,0 +1,192 @@
+//! Queues of batches per partition (spec 9.2 to 9.4). Kafka: `RecordAccumulator`.
+
+mod after;
+mod drain;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use fletchlog_api::NodeId;
+use fletchlog_records::batch_builder::estimate_size_upper_bound;
+use fletchlog_records::{BatchBuilder, Compression, Header};
+use rustc_hash::FxHashMap;
+
+use super::config::ProducerConfig;
+use super::metadata::PartitionId;
+use super::partitioner::Random;
+use super::producer_batch::{BatchId, BatchTable, ProducerBatch};
+
+/// Builders kept for reuse: enough for the batches between two turns of the sender at full speed (64 x 16 KiB = 1 MiB).
+const SPARE_BUILDERS: usize = 64;
+/// Per failure the estimate rises by this at least, per success it falls by the other at most.
+/// Kafka: `CompressionRatioEstimator`.
+const RATIO_DETERIORATION: f32 = 0.05;
+const RATIO_IMPROVEMENT: f32 = 0.005;
+
+#[derive(Debug, Default)]
+struct PartitionQueue {
+    batches: VecDeque<BatchId>,
+    muted: bool,
+}
+
+/// What [`RecordAccumulator::ready`] found. Kafka: `ReadyCheckResult`.
+#[derive(Debug)]
+pub(crate) struct ReadyCheck {
+    pub nodes: Vec<NodeId>,
+    /// ms until the next partition may become ready.
+    pub next_check_ms: i64,
+    pub unknown_leaders: bool,
+}
+
+/// See the module. Every time is monotonic ms.
+#[derive(Debug)]
+pub(crate) struct RecordAccumulator {
+    config: Arc<ProducerConfig>,
+    queues: Vec<PartitionQueue>,
+    pub(crate) batches: BatchTable,
+    ratios: FxHashMap<Arc<str>, f32>,
+    spare: Vec<BatchBuilder>,
+    memory_used: usize,
+    /// Threads waiting for memory: while there are any, everything is sendable.
+    pub(crate) memory_waiters: usize,
+    pub(crate) flushes: usize,
+    pub(crate) closed: bool,
+    /// Undecided batches by serial (the products of a split count for their parent).
+    incomplete: BTreeMap<u64, u32>,
+    next_serial: u64,
+    drain_index: usize,
+    node_drain_index: FxHashMap<NodeId, usize>,
+    /// (ready, drained) times per node. Kafka: `NodeLatencyStats`.
+    latency: FxHashMap<NodeId, (i64, i64)>,
+    random: Random,
+}
+
+impl RecordAccumulator {
+    pub(crate) fn new(config: Arc<ProducerConfig>, seed: u64) -> Self {
+        Self {
+            config,
+            queues: Vec::new(),
+            batches: BatchTable::default(),
+            ratios: FxHashMap::default(),
+            spare: Vec::new(),
+            memory_used: 0,
+            memory_waiters: 0,
+            flushes: 0,
+            closed: false,
+            incomplete: BTreeMap::new(),
+            next_serial: 0,
+            drain_index: 0,
+            node_drain_index: FxHashMap::default(),
+            latency: FxHashMap::default(),
+            random: Random::new(seed ^ 0xacc),
+        }
+    }
+
+    fn queue(&mut self, partition: PartitionId) -> &mut PartitionQueue {
+        if partition >= self.queues.len() {
+            self.queues.resize_with(partition + 1, PartitionQueue::default);
+        }
+        &mut self.queues[partition]
+    }
+
+    /// The batch that records of this partition would be appended to.
+    #[inline]
+    pub(crate) fn last_batch(&mut self, partition: PartitionId) -> Option<&mut ProducerBatch> {
+        let id = *self.queues.get(partition)?.batches.back()?;
+        Some(&mut self.batches[id])
+    }
+
+    /// Appends to the last batch, closing it when it has no room. Returns the estimated growth in bytes.
+    #[inline]
+    pub(crate) fn try_append(
+        &mut self,
+        partition: PartitionId,
+        timestamp: i64,
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+        headers: &[Header<'_>],
+    ) -> Option<(usize, &mut ProducerBatch)> {
+        let batch = self.last_batch(partition)?;
+        match batch.try_append(timestamp, key, value, headers) {
+            Some(grown) => Some((grown, batch)),
+            None => {
+                batch.close_for_appends();
+                None
+            }
+        }
+    }
+
+    /// Buffer size of a new batch for this record.
+    pub(crate) fn buffer_size(&self, key: Option<&[u8]>, value: Option<&[u8]>, headers: &[Header<'_>]) -> usize {
+        self.config.batch_size.max(estimate_size_upper_bound(
+            key.map(<[u8]>::len),
+            value.map(<[u8]>::len),
+            headers,
+        ))
+    }
+
+    /// Room in buffer.memory for a batch of this size? Kafka: `BufferPool#allocate`.
+    pub(crate) fn has_memory(&self, size: usize) -> bool {
+        self.memory_used.saturating_add(size) <= self.config.buffer_memory
+    }
+
+    /// A new open batch at the end of a queue.
+    pub(crate) fn add_batch(&mut self, partition: PartitionId, topic: &Arc<str>, size: usize, now: i64) -> BatchId {
+        let ratio =
+            (self.config.compression != Compression::None).then(|| self.ratios.get(topic).copied().unwrap_or(1.0));
+        let builder = match self.spare.pop() {
+            Some(builder) => builder,
+            None => BatchBuilder::with_capacity(0),
+        };
+        let serial = self.next_serial;
+        self.next_serial += 1;
+        let mut batch = ProducerBatch::new(partition, serial, now, size, ratio, builder);
+        batch.memory = size;
+        batch.queued = true;
+        self.memory_used = self.memory_used.saturating_add(size);
+        *self.incomplete.entry(serial).or_default() += 1;
+        let id = self.batches.insert(batch);
+        self.queue(partition).batches.push_back(id);
+        id
+    }
+
+    /// More than one batch, or a full one: the sender should know. Kafka: `RecordAppendResult#batchIsFull`.
+    pub(crate) fn is_sendable_now(&self, partition: PartitionId) -> bool {
+        self.queues
+            .get(partition)
+            .is_some_and(|q| q.batches.len() > 1 || q.batches.back().is_some_and(|&id| self.batches[id].is_full()))
+    }
+
+    /// KIP-794: the last batch is complete (or there is none), so another partition may be chosen.
+    #[inline]
+    pub(crate) fn all_full(&self, partition: PartitionId) -> bool {
+        self.queues
+            .get(partition)
+            .and_then(|q| q.batches.back())
+            .is_none_or(|&id| self.batches[id].is_full())
+    }
+
+    pub(crate) fn has_incomplete(&self) -> bool {
+        !self.incomplete.is_empty()
+    }
+    pub(crate) fn has_undrained(&self) -> bool {
+        self.queues.iter().any(|q| !q.batches.is_empty())
+    }
+    /// Serial that the next batch will get: a flush waits for all below.
+    pub(crate) fn serial_mark(&self) -> u64 {
+        self.next_serial
+    }
+    pub(crate) fn all_decided_below(&self, mark: u64) -> bool {
+        self.incomplete
+            .first_key_value()
+            .is_none_or(|(&serial, _)| serial >= mark)
+    }
+}
+
+/// Kafka: `ProducerBatch#hasReachedDeliveryTimeout`.
+pub(crate) fn past_delivery(batch: &ProducerBatch, delivery_timeout_ms: i64, now: i64) -> bool {
+    now.saturating_sub(batch.created_ms) >= delivery_timeout_ms
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,175 @@
+//! What becomes of a batch after its request: another attempt, a split, expiry, the end (spec 9.5).
+
+use std::sync::Arc;
+
+use fletchlog_records::batch_builder::estimate_size_upper_bound;
+use fletchlog_records::{BatchBuilder, Compression};
+
+use super::{RecordAccumulator, past_delivery};
+use crate::producer::idempotence::Idempotence;
+use crate::producer::producer_batch::{BatchId, ProducerBatch, thunks_of};
+
+impl RecordAccumulator {
+    /// Queues a batch for another attempt (spec 9.5): at the front, or in sequence order under idempotence.
+    pub(crate) fn reenqueue(&mut self, id: BatchId, idempotence: Option<&Idempotence>, now: i64) {
+        let backoff = self.backoff(self.batches[id].attempts);
+        let batch = &mut self.batches[id];
+        batch.attempts = batch.attempts.saturating_add(1);
+        batch.last_attempt_ms = now.max(batch.created_ms);
+        batch.in_retry = true;
+        batch.ready_traced = false;
+        batch.backoff_ms = backoff;
+        self.insert(id, idempotence);
+    }
+
+    /// Constant up to 3.6, then doubling with jitter 0.2 (KIP-580). Kafka: `ExponentialBackoff`.
+    pub(super) fn backoff(&mut self, failures: i32) -> i64 {
+        let (first, most) = (self.config.retry_backoff_ms, self.config.retry_backoff_max_ms);
+        if !self.config.release.exponential_backoff || most <= first {
+            return first;
+        }
+        #[allow(
+            clippy::cast_precision_loss,
+            clippy::cast_possible_truncation,
+            reason = "bounded by retry.backoff.max.ms"
+        )]
+        {
+            let jitter = 0.8 + 0.4 * self.random.fraction();
+            let wait = first as f64 * 2f64.powi(failures.clamp(0, 62)) * jitter;
+            (wait as i64).min(most)
+        }
+    }
+
+    fn insert(&mut self, id: BatchId, idempotence: Option<&Idempotence>) {
+        let partition = self.batches[id].partition;
+        self.batches[id].queued = true;
+        let own = idempotence.and_then(|i| i.position(partition, id));
+        let before = |other: &BatchId| match (own, idempotence.and_then(|i| i.position(partition, *other))) {
+            (Some(own), Some(other)) => other < own,
+            _ => false,
+        };
+        let queue = self.queue(partition);
+        let at = queue.batches.iter().take_while(|other| before(other)).count();
+        queue.batches.insert(at, id);
+    }
+
+    /// Cuts a batch that was too large and queues the pieces in its place (spec 9.5). Returns them in record order.
+    /// Kafka: `splitAndReenqueue`, `ProducerBatch#split`.
+    pub(crate) fn split_and_reenqueue(
+        &mut self,
+        id: BatchId,
+        topic: &Arc<str>,
+        idempotence: Option<&mut Idempotence>,
+    ) -> Vec<BatchId> {
+        let parent = &self.batches[id];
+        let target = if self.config.release.split_halves && parent.from_split {
+            parent.max_record_size.max(parent.estimated_size() / 2)
+        } else {
+            self.config.batch_size
+        };
+        let (partition, serial, created) = (parent.partition, parent.serial, parent.created_ms);
+        let ratio = (self.config.compression != Compression::None).then(|| parent.actual_ratio().max(1.0));
+        let mut pieces: Vec<ProducerBatch> = Vec::new();
+        parent.for_each_record(|timestamp, key, value, headers| {
+            if let Some(last) = pieces.last_mut()
+                && last.try_append(timestamp, key, value, headers).is_some()
+            {
+                return;
+            }
+            let limit = target.max(estimate_size_upper_bound(
+                key.map(<[u8]>::len),
+                value.map(<[u8]>::len),
+                headers,
+            ));
+            let mut piece =
+                ProducerBatch::new(partition, serial, created, limit, ratio, BatchBuilder::with_capacity(0));
+            piece.try_append(timestamp, key, value, headers);
+            pieces.push(piece);
+        });
+        let thunks = std::mem::take(&mut self.batches[id].thunks);
+        let mut first = 0;
+        let mut ids = Vec::with_capacity(pieces.len());
+        for mut piece in pieces {
+            piece.close_for_appends();
+            piece.from_split = true;
+            piece.memory = piece.estimated_size();
+            piece.thunks = thunks_of(&thunks, first, piece.count());
+            first += piece.count();
+            self.memory_used = self.memory_used.saturating_add(piece.memory);
+            *self.incomplete.entry(serial).or_default() += 1;
+            ids.push(self.batches.insert(piece));
+        }
+        if let Some(ratio) = ratio {
+            self.ratios.insert(topic.clone(), ratio);
+        }
+        let idempotence = idempotence.map(|i| {
+            i.replace_by_split(id, &ids, &mut self.batches);
+            &*i
+        });
+        for &piece in ids.iter().rev() {
+            self.insert(piece, idempotence);
+        }
+        self.decided(id);
+        ids
+    }
+
+    /// Bookkeeping when a batch is decided: memory, the set that flush waits for, its bytes.
+    pub(crate) fn decided(&mut self, id: BatchId) {
+        let batch = &mut self.batches[id];
+        if batch.done {
+            return;
+        }
+        batch.done = true;
+        batch.release();
+        self.memory_used = self.memory_used.saturating_sub(batch.memory);
+        let serial = batch.serial;
+        if let Some(open) = self.incomplete.get_mut(&serial) {
+            *open -= 1;
+            if *open == 0 {
+                self.incomplete.remove(&serial);
+            }
+        }
+    }
+
+    /// Heads of queues past delivery.timeout.ms, taken out of their queues.
+    pub(crate) fn take_expired(&mut self, now: i64) -> Vec<BatchId> {
+        let mut expired = Vec::new();
+        for queue in &mut self.queues {
+            while let Some(&head) = queue.batches.front() {
+                if !past_delivery(&self.batches[head], self.config.delivery_timeout_ms, now) {
+                    break;
+                }
+                queue.batches.pop_front();
+                let batch = &mut self.batches[head];
+                batch.queued = false;
+                batch.close_for_appends();
+                expired.push(head);
+            }
+        }
+        expired
+    }
+
+    /// When the first queued batch will expire.
+    pub(crate) fn next_expiry_ms(&self) -> i64 {
+        self.queues
+            .iter()
+            .filter_map(|q| q.batches.front())
+            .map(|&id| {
+                self.batches[id]
+                    .created_ms
+                    .saturating_add(self.config.delivery_timeout_ms)
+            })
+            .min()
+            .unwrap_or(i64::MAX)
+    }
+
+    /// Takes every undecided batch out of the queues (fatal state, forced close), in the order of creation.
+    pub(crate) fn abort_all(&mut self) -> Vec<BatchId> {
+        for queue in &mut self.queues {
+            for id in queue.batches.drain(..) {
+                self.batches[id].queued = false;
+            }
+        }
+        self.batches.undecided()
+    }
+}

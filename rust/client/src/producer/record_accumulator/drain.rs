@@ -1,0 +1,191 @@
+//! Which nodes can be sent to, and what a request to one of them takes along (spec 9.3, 9.4).
+
+use std::sync::Arc;
+
+use fletchlog_api::NodeId;
+
+use super::{RATIO_DETERIORATION, RATIO_IMPROVEMENT, ReadyCheck, RecordAccumulator, SPARE_BUILDERS};
+use crate::producer::idempotence::Idempotence;
+use crate::producer::metadata::{Metadata, PartitionId};
+use crate::producer::producer_batch::{BatchId, ProducerBatch};
+
+impl RecordAccumulator {
+    fn is_backing_off(&self, batch: &ProducerBatch, now: i64) -> bool {
+        let leader_changed = self.config.release.exponential_backoff
+            && batch.attempts > 0
+            && batch.attempts == batch.attempts_at_leader_change;
+        batch.attempts > 0 && !leader_changed && now.saturating_sub(batch.last_attempt_ms) < batch.backoff_ms
+    }
+
+    /// Which nodes have something to send (spec 9.3). `on_ready` is told the head batch of each sendable partition.
+    pub(crate) fn ready(
+        &mut self,
+        metadata: &Metadata,
+        now: i64,
+        mut on_ready: impl FnMut(BatchId, &ProducerBatch),
+    ) -> ReadyCheck {
+        let mut check = ReadyCheck {
+            nodes: Vec::new(),
+            next_check_ms: i64::MAX,
+            unknown_leaders: false,
+        };
+        let everything = self.memory_waiters > 0 || self.closed || self.flushes > 0;
+        for (partition, queue) in self.queues.iter().enumerate() {
+            let Some(&head) = queue.batches.front() else { continue };
+            let info = metadata.partition(partition);
+            let Some(leader) = info.leader else {
+                check.unknown_leaders = true;
+                continue;
+            };
+            if self.config.release.exponential_backoff && self.batches[head].leader_epoch < info.leader_epoch {
+                let batch = &mut self.batches[head];
+                if batch.leader_epoch >= 0 {
+                    batch.attempts_at_leader_change = batch.attempts;
+                }
+                batch.leader_epoch = info.leader_epoch;
+            }
+            if queue.muted || check.nodes.contains(&leader) {
+                continue;
+            }
+            let batch = &self.batches[head];
+            let backing_off = self.is_backing_off(batch, now);
+            let full = queue.batches.len() > 1 || batch.is_full();
+            let waited = now.saturating_sub(batch.last_attempt_ms).max(0);
+            let limit = if backing_off {
+                batch.backoff_ms
+            } else {
+                self.config.linger_ms
+            };
+            if (full || waited >= limit || everything) && !backing_off {
+                on_ready(head, batch);
+                check.nodes.push(leader);
+            } else {
+                check.next_check_ms = check.next_check_ms.min(limit.saturating_sub(waited).max(0));
+            }
+        }
+        check.nodes.sort_unstable();
+        check
+    }
+
+    /// KIP-794: queue lengths of a topic's usable partitions, for the partitioner; true = no partition left out.
+    pub(crate) fn load(&self, metadata: &Metadata, partitions: &[PartitionId]) -> (Vec<(i32, usize)>, bool) {
+        let timeout = self.config.availability_timeout_ms;
+        let mut queues = Vec::with_capacity(partitions.len());
+        for &id in partitions {
+            let info = metadata.partition(id);
+            let Some(leader) = info.leader else { continue };
+            let slow = timeout > 0
+                && self
+                    .latency
+                    .get(&leader)
+                    .is_some_and(|(ready, drained)| ready.saturating_sub(*drained) > timeout);
+            if !slow {
+                queues.push((info.tp.partition, self.queues.get(id).map_or(0, |q| q.batches.len())));
+            }
+        }
+        let complete = queues.len() == partitions.len();
+        (queues, complete)
+    }
+
+    /// A ready node could (or could not) be sent to. Kafka: `updateNodeLatencyStats`.
+    pub(crate) fn note_node(&mut self, node: NodeId, now: i64, can_drain: bool) {
+        if self.config.availability_timeout_ms > 0 {
+            let times = self.latency.entry(node).or_insert((now, now));
+            times.0 = now;
+            if can_drain {
+                times.1 = now;
+            }
+        }
+    }
+
+    // ------------------------------------------------------------ drain
+
+    /// Takes at most one batch per partition of a node, in the order of spec 9.4, closed and numbered.
+    pub(crate) fn drain(
+        &mut self,
+        metadata: &Metadata,
+        node: NodeId,
+        mut idempotence: Option<&mut Idempotence>,
+        now: i64,
+    ) -> Vec<BatchId> {
+        let led = metadata.led_by(node);
+        let mut taken = Vec::new();
+        if led.is_empty() {
+            return taken;
+        }
+        let per_node = self.config.release.drain_index_per_node;
+        let start = if per_node {
+            self.node_drain_index.get(&node).copied().unwrap_or(0)
+        } else {
+            self.drain_index
+        } % led.len();
+        let mut size = 0usize;
+        let mut at = start;
+        loop {
+            let partition = led[at];
+            if per_node {
+                self.node_drain_index.insert(node, at);
+            }
+            at = (at + 1) % led.len();
+            if !per_node {
+                self.drain_index = at;
+            }
+            if let Some(head) = self.drainable(partition, now) {
+                let estimate = self.batches[head].estimated_size();
+                if size.saturating_add(estimate) > self.config.max_request_size && !taken.is_empty() {
+                    break;
+                }
+                if let Some(idempotence) = idempotence.as_deref_mut() {
+                    if idempotence.stops_drain(head, &self.batches) {
+                        break;
+                    }
+                    idempotence.assign(head, &mut self.batches);
+                }
+                self.queues[partition].batches.pop_front();
+                self.close(head, &metadata.partition(partition).tp.topic);
+                let batch = &mut self.batches[head];
+                batch.queued = false;
+                size = size.saturating_add(batch.estimated_size());
+                taken.push(head);
+            }
+            if at == start {
+                break;
+            }
+        }
+        taken
+    }
+
+    /// The head of a queue that is neither muted nor backing off.
+    fn drainable(&self, partition: PartitionId, now: i64) -> Option<BatchId> {
+        let queue = self.queues.get(partition)?;
+        let &head = queue.batches.front()?;
+        (!queue.muted && !self.is_backing_off(&self.batches[head], now)).then_some(head)
+    }
+
+    fn close(&mut self, id: BatchId, topic: &Arc<str>) {
+        let batch = &mut self.batches[id];
+        let (spare, ratio) = batch.close(self.config.compression, self.config.compression_level);
+        if let Some(builder) = spare
+            && batch.write_limit() <= self.config.batch_size
+            && self.spare.len() < SPARE_BUILDERS
+        {
+            self.spare.push(builder);
+        }
+        if let Some(observed) = ratio {
+            let estimate = self.ratios.entry(topic.clone()).or_insert(1.0);
+            *estimate = if observed > *estimate {
+                (*estimate + RATIO_DETERIORATION).max(observed)
+            } else {
+                (*estimate - RATIO_IMPROVEMENT).max(observed)
+            };
+        }
+    }
+
+    pub(crate) fn mute(&mut self, partition: PartitionId) {
+        self.queue(partition).muted = true;
+    }
+    /// True if it was muted.
+    pub(crate) fn unmute(&mut self, partition: PartitionId) -> bool {
+        std::mem::take(&mut self.queue(partition).muted)
+    }
+}

@@ -1,0 +1,277 @@
+//! The users' side: from a record to a batch of the accumulator. Kafka: `KafkaProducer#doSend`.
+
+mod columns;
+
+use fletchlog_api::ErrorCode;
+use fletchlog_records::Header;
+use fletchlog_records::batch_builder::estimate_size_upper_bound;
+
+use super::ProducerRecord;
+use super::core::{Append, Core, Row};
+use super::future::{OutcomeCell, RecordFuture};
+use super::metadata::TopicId;
+use super::shared::{Guarded, Pause, Shared};
+use crate::ClientError;
+pub(crate) use columns::send_columns;
+
+/// Most bytes that the overhead of a record without headers can add to key and value: 61 + 21 and two lengths of 5 and a
+/// header count of 1.
+const MAX_OVERHEAD: usize = 61 + 21 + 5 + 5 + 1;
+
+fn closed(core: &Core) -> Option<ClientError> {
+    if let Some(dead) = &core.dead {
+        return Some(dead.clone());
+    }
+    if core.closing || core.closed {
+        return Some(ClientError::Closed(
+            "the producer is closed; make a new one to send more".to_owned(),
+        ));
+    }
+    None
+}
+
+/// Runs `attempt` under the lock until it yields a value, waiting for the sender in between, at most max.block.ms in all
+/// (counted from `start`); `late` is the error after that.
+fn until<T>(
+    shared: &Shared,
+    pause: &mut dyn Pause,
+    start: i64,
+    max_ms: i64,
+    mut attempt: impl FnMut(&mut Guarded) -> Result<Option<T>, ClientError>,
+    late: impl Fn(i64) -> ClientError,
+) -> Result<T, ClientError> {
+    loop {
+        let (seen, now) = {
+            let mut guard = shared.lock();
+            if let Some(value) = attempt(&mut guard)? {
+                return Ok(value);
+            }
+            shared.wake_sender_locked(&mut guard);
+            (guard.progress(), guard.core.now())
+        };
+        let waited = now.saturating_sub(start);
+        if waited >= max_ms {
+            return Err(late(waited));
+        }
+        pause.pause(shared, seen, max_ms.saturating_sub(waited))?;
+    }
+}
+
+/// The topic's number, asking for its metadata first if need be. Kafka: `waitOnMetadata`. Ours: a topic that the cluster
+/// answers not to know is an error at once, not after max.block.ms.
+pub(crate) fn topic(shared: &Shared, pause: &mut dyn Pause, name: &str) -> Result<TopicId, ClientError> {
+    let (start, max_ms) = {
+        let guard = shared.lock();
+        (guard.core.now(), guard.core.config.max_block_ms)
+    };
+    let mut asked = false;
+    until(
+        shared,
+        pause,
+        start,
+        max_ms,
+        |guard| {
+            let core = &mut guard.core;
+            if let Some(error) = closed(core) {
+                return Err(error);
+            }
+            let known = core.metadata.topic_id(name);
+            if let Some(id) = known {
+                let info = core.metadata.topic(id);
+                if !info.partitions.is_empty() {
+                    return Ok(Some(id));
+                }
+                match info.answer {
+                    Some(ErrorCode::LEADER_NOT_AVAILABLE) => core.metadata.request_update(),
+                    Some(code) if asked && code != ErrorCode::NONE => return Err(no_such_topic(name, code)),
+                    Some(_) if !asked => drop(core.metadata.request_topic(name)),
+                    _ => {}
+                }
+            } else {
+                core.metadata.request_topic(name);
+            }
+            asked = true;
+            Ok(None)
+        },
+        |waited| {
+            ClientError::Timeout(format!(
+                "no metadata for topic {name} after {waited} ms (max.block.ms): is the broker open?"
+            ))
+        },
+    )
+}
+
+fn no_such_topic(name: &str, code: ErrorCode) -> ClientError {
+    let hint = match code {
+        ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => "; create it first with create_topic",
+        ErrorCode::INVALID_TOPIC_EXCEPTION => "; use letters, digits, '.', '_' and '-', at most 249 of them",
+        _ => "",
+    };
+    ClientError::Kafka {
+        code,
+        message: format!("cannot send to topic `{name}`: {}{hint}", code.message()),
+    }
+}
+
+fn check_partition(core: &Core, topic: TopicId, partition: Option<i32>) -> Result<(), ClientError> {
+    let Some(partition) = partition else { return Ok(()) };
+    let info = core.metadata.topic(topic);
+    if partition < 0 {
+        return Err(ClientError::IllegalArgument(format!(
+            "partition {partition} is negative; leave it out to let the key decide"
+        )));
+    }
+    if partition >= info.count() {
+        return Err(ClientError::IllegalArgument(format!(
+            "topic {} has no partition {partition}: it has {}, numbered from 0",
+            info.name,
+            info.count()
+        )));
+    }
+    Ok(())
+}
+
+fn check_timestamp(timestamp: i64) -> Result<(), ClientError> {
+    if timestamp < 0 {
+        return Err(ClientError::IllegalArgument(format!(
+            "timestamp {timestamp} is negative; give milliseconds since 1970, or none for now"
+        )));
+    }
+    Ok(())
+}
+
+/// Kafka: `ensureValidRecordSize`.
+fn check_size(core: &Core, row: &Row<'_>) -> Result<(), ClientError> {
+    let (key, value) = (row.key.map(<[u8]>::len), row.value.map(<[u8]>::len));
+    let lengths = key.unwrap_or(0).saturating_add(value.unwrap_or(0));
+    let (max, memory) = (core.config.max_request_size, core.config.buffer_memory);
+    if row.headers.is_empty() && lengths.saturating_add(MAX_OVERHEAD) <= max.min(memory) {
+        return Ok(());
+    }
+    let headers = row.headers.iter().fold(0usize, |sum, h| {
+        sum.saturating_add(h.key.len())
+            .saturating_add(h.value.map_or(0, <[u8]>::len))
+            .saturating_add(10)
+    });
+    // Lengths beyond 31 bits cannot be encoded at all; max.request.size is below that.
+    let size = if lengths.saturating_add(headers) > max {
+        lengths.saturating_add(headers)
+    } else {
+        estimate_size_upper_bound(key, value, row.headers)
+    };
+    if size > max {
+        return Err(ClientError::RecordTooLarge(format!(
+            "the record needs up to {size} bytes, more than max.request.size ({max}): split it or raise max.request.size"
+        )));
+    }
+    if size > memory {
+        return Err(ClientError::RecordTooLarge(format!(
+            "the record needs up to {size} bytes, more than buffer.memory ({memory}): raise buffer.memory"
+        )));
+    }
+    Ok(())
+}
+
+fn exhausted(core_memory: usize, waited: i64) -> ClientError {
+    ClientError::BufferExhausted(format!(
+        "no room for the record after {waited} ms (max.block.ms): buffer.memory ({core_memory} bytes) is full of batches that the broker has not acknowledged"
+    ))
+}
+
+/// Appends one row, waiting for memory. The caller's `then` runs under the same hold of the lock.
+fn append(
+    shared: &Shared,
+    pause: &mut dyn Pause,
+    topic: TopicId,
+    row: &Row<'_>,
+    start: i64,
+    mut then: impl FnMut(&mut Core, usize),
+) -> Result<(), ClientError> {
+    let (max_ms, memory) = {
+        let guard = shared.lock();
+        (guard.core.config.max_block_ms, guard.core.config.buffer_memory)
+    };
+    let mut waiting = false;
+    let result = until(
+        shared,
+        pause,
+        start,
+        max_ms,
+        |guard| {
+            let core = &mut guard.core;
+            if let Some(error) = closed(core) {
+                return Err(error);
+            }
+            match core.append(topic, row) {
+                Append::Done(id) => {
+                    then(core, id);
+                    if core.accumulator.is_sendable_now(id)
+                        || core.accumulator.last_batch(id).is_some_and(|b| b.count() == 1)
+                    {
+                        shared.wake_sender_locked(guard);
+                    }
+                    Ok(Some(()))
+                }
+                Append::NoMemory => {
+                    // A waiter makes everything sendable.
+                    if !waiting {
+                        waiting = true;
+                        core.accumulator.memory_waiters += 1;
+                    }
+                    Ok(None)
+                }
+            }
+        },
+        |waited| exhausted(memory, waited),
+    );
+    if waiting {
+        let accumulator = &mut shared.lock().core.accumulator;
+        accumulator.memory_waiters = accumulator.memory_waiters.saturating_sub(1);
+    }
+    result
+}
+
+/// Kafka: `KafkaProducer#send`. Failures that Java puts on the future are on the future; wrong arguments, unknown topics
+/// and interruption are errors of the call.
+pub(crate) fn send(
+    shared: &Shared,
+    pause: &mut dyn Pause,
+    record: &ProducerRecord<'_>,
+) -> Result<RecordFuture, ClientError> {
+    let topic = topic(shared, pause, record.topic)?;
+    let headers: Vec<Header<'_>> = record
+        .headers
+        .iter()
+        .map(|&(key, value)| Header { key, value })
+        .collect();
+    let (row, start, cell) = {
+        let guard = shared.lock();
+        let core = &guard.core;
+        let timestamp = record.timestamp.unwrap_or_else(|| core.clock.now_ms());
+        check_partition(core, topic, record.partition)?;
+        if record.timestamp.is_some() {
+            check_timestamp(timestamp)?;
+        }
+        let row = Row {
+            partition: record.partition,
+            timestamp,
+            key: record.key,
+            value: record.value,
+            headers: &headers,
+        };
+        (row, core.now(), OutcomeCell::new(&core.signal))
+    };
+    let sized = check_size(&shared.lock().core, &row);
+    let result = sized.and_then(|()| {
+        append(shared, pause, topic, &row, start, |core, id| {
+            core.add_record_thunk(id, row.timestamp, &cell)
+        })
+    });
+    match result {
+        Ok(()) => Ok(RecordFuture::new(cell)),
+        Err(error @ (ClientError::RecordTooLarge(_) | ClientError::BufferExhausted(_) | ClientError::Timeout(_))) => {
+            Ok(RecordFuture::new(shared.lock().core.failed_record(error)))
+        }
+        Err(error) => Err(error),
+    }
+}

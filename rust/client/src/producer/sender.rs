@@ -1,0 +1,332 @@
+//! The sender: one turn drains the accumulator into requests, another half reads the answers (spec 9.5). It does no
+//! waiting of its own: who drives it (a thread, a test) waits between the halves. Kafka: `Sender`, `NetworkClient`.
+
+mod answers;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fletchlog_api::{ErrorCode, InitProducerIdRequest, MetadataRequest, NodeId, ProduceRequest, Request, Transport};
+
+use super::config::ProducerConfig;
+use super::core::Core;
+use super::errors::expired;
+use super::idempotence::{Failure, Idempotence};
+use super::in_flight::{Connections, RequestKind};
+use super::producer_batch::BatchId;
+use super::record_accumulator::past_delivery;
+use super::shared::Shared;
+use super::trace::TraceKind;
+use crate::error::broker_closed;
+
+/// While a test holds the producer back, how often the sender looks whether it still does.
+const HOLD_SLICE_MS: i64 = 5;
+
+/// See the module.
+pub(crate) struct Sender {
+    shared: Arc<Shared>,
+    config: Arc<ProducerConfig>,
+    transport: Box<dyn Transport>,
+    connections: Connections,
+    init_in_flight: bool,
+    init_not_before_ms: i64,
+    /// Turns in a row in which a node was ready and the stop rules let nothing go.
+    fruitless_turns: usize,
+}
+
+impl Sender {
+    pub(crate) fn new(shared: Arc<Shared>, config: Arc<ProducerConfig>, transport: Box<dyn Transport>) -> Self {
+        let connections = Connections::new(config.max_in_flight, config.reconnect_backoff_ms);
+        Self {
+            shared,
+            config,
+            transport,
+            connections,
+            init_in_flight: false,
+            init_not_before_ms: 0,
+            fruitless_turns: 0,
+        }
+    }
+
+    /// Nothing on the wire.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.connections.is_idle()
+    }
+
+    /// Waits for an answer, at most `ms`, stating that there is nothing more to send; may return early.
+    pub(crate) fn wait(&mut self, ms: i64) {
+        self.transport
+            .wait(Duration::from_millis(u64::try_from(ms).unwrap_or(0)));
+    }
+
+    /// An answer has arrived on some connection.
+    pub(crate) fn has_answer(&mut self) -> bool {
+        self.connections
+            .busy()
+            .into_iter()
+            .any(|node| self.transport.has_arrived(node))
+    }
+
+    /// Sends what can be sent. Returns how many ms may pass before the next turn if nothing happens (0: go on at once).
+    pub(crate) fn send_half(&mut self) -> i64 {
+        let shared = self.shared.clone();
+        if self.transport.is_closed() {
+            let mut guard = shared.lock();
+            guard.core.die(&broker_closed());
+            shared.made_progress(&mut guard);
+            return 0;
+        }
+        let held = !self.transport.begin_drain();
+        let mut outgoing = Vec::new();
+        let mut wait = {
+            let mut guard = shared.lock();
+            let core = &mut guard.core;
+            if held && !core.closing {
+                HOLD_SLICE_MS
+            } else {
+                self.turn(core, &mut outgoing)
+            }
+        };
+        for (node, correlation_id, request) in outgoing {
+            self.transport.send(node, correlation_id, request);
+        }
+        if !held {
+            self.transport.end_drain();
+        }
+        let mut guard = shared.lock();
+        if self.config.acks == 0 && self.complete_without_ack(&mut guard.core) {
+            guard.core.signal.notify();
+            shared.made_progress(&mut guard);
+        }
+        wait = wait.min(self.maybe_send_metadata(&mut guard.core));
+        if self.is_idle() {
+            wait
+        } else {
+            wait.min(self.config.request_timeout_ms.max(1))
+        }
+    }
+
+    fn turn(&mut self, core: &mut Core, outgoing: &mut Vec<(NodeId, i32, Request)>) -> i64 {
+        let now = core.now();
+        if core.idempotence.is_some()
+            && let Some(wait) = self.idempotence_turn(core, now)
+        {
+            return wait;
+        }
+        self.produce_turn(core, now, outgoing)
+    }
+
+    /// Resolves, bumps, asks for an id. `Some(wait)`: no records may be sent in this turn.
+    fn idempotence_turn(&mut self, core: &mut Core, now: i64) -> Option<i64> {
+        let state = core.idempotence.as_mut()?;
+        state.maybe_resolve_sequences();
+        if let Some(error) = state.fatal().cloned() {
+            if core.accumulator.has_incomplete() {
+                core.abort_all(&error);
+            }
+            return Some(i64::MAX);
+        }
+        if state.maybe_bump(&mut core.accumulator.batches) {
+            core.trace_bump();
+        }
+        if core.idempotence.as_ref().and_then(Idempotence::id).is_some() {
+            return None;
+        }
+        if self.init_in_flight || core.metadata.is_update_due(now) {
+            return Some(i64::MAX);
+        }
+        if self.init_not_before_ms > now {
+            return Some(self.init_not_before_ms - now);
+        }
+        let Some(node) = self.connections.least_loaded(core.metadata.nodes(), now) else {
+            return Some(self.reconnect_delay(core, now));
+        };
+        let correlation_id = self.connections.add(node, RequestKind::InitProducerId, now);
+        self.init_in_flight = true;
+        self.transport.send(
+            node,
+            correlation_id,
+            Request::InitProducerId(InitProducerIdRequest {
+                transactional_id: None,
+                transaction_timeout_ms: i32::MAX,
+                producer_id: -1,
+                producer_epoch: -1,
+            }),
+        );
+        Some(i64::MAX)
+    }
+
+    /// Kafka: `Sender#sendProducerData`.
+    fn produce_turn(&mut self, core: &mut Core, now: i64, outgoing: &mut Vec<(NodeId, i32, Request)>) -> i64 {
+        let mut heads = Vec::new();
+        let tracing = core.trace.is_on();
+        let check = core.accumulator.ready(&core.metadata, now, |id, _| {
+            if tracing {
+                heads.push(id);
+            }
+        });
+        for id in heads {
+            if !std::mem::replace(&mut core.accumulator.batches[id].ready_traced, true) {
+                core.trace(TraceKind::Ready, id, None, -1, None);
+            }
+        }
+        core.update_partitioner_load();
+        if check.unknown_leaders {
+            core.metadata.request_update();
+        }
+        let due = core.metadata.is_update_due(now);
+        let mut wait = check.next_check_ms;
+        let (mut sent, mut most_led) = (false, 0);
+        for &node in &check.nodes {
+            let can_send = !due && self.connections.can_send(node, now);
+            core.accumulator.note_node(node, now, can_send);
+            if !can_send {
+                wait = wait.min(self.connections.delay(node, now));
+                continue;
+            }
+            most_led = most_led.max(core.metadata.led_by(node).len());
+            let batches = core
+                .accumulator
+                .drain(&core.metadata, node, core.idempotence.as_mut(), now);
+            if !batches.is_empty() {
+                sent = true;
+                outgoing.push(self.request(core, node, batches, now));
+            }
+        }
+        let expired = self.expire(core, now);
+        // Java goes on at once while any node is ready, so it spins while a stop rule holds everything back. The drain
+        // index moves meanwhile, so another partition may go: one round over them tells; after it only an answer helps.
+        self.fruitless_turns = if sent || most_led == 0 {
+            0
+        } else {
+            self.fruitless_turns + 1
+        };
+        if sent || expired || (1..=most_led).contains(&self.fruitless_turns) {
+            return 0;
+        }
+        wait.min(self.next_expiry(core).saturating_sub(now)).max(0)
+    }
+
+    fn request(&mut self, core: &mut Core, node: NodeId, batches: Vec<BatchId>, now: i64) -> (NodeId, i32, Request) {
+        let mut partitions = Vec::with_capacity(batches.len());
+        for &id in &batches {
+            core.trace(TraceKind::Drained, id, Some(node), -1, None);
+            let batch = &mut core.accumulator.batches[id];
+            batch.on_wire = true;
+            let partition = batch.partition;
+            partitions.push((core.metadata.partition(partition).tp.clone(), batch.bytes()));
+            if self.config.max_in_flight == 1 {
+                core.accumulator.mute(partition);
+                core.trace(TraceKind::Muted, id, Some(node), -1, None);
+            }
+            core.trace(TraceKind::Sent, id, Some(node), -1, None);
+        }
+        let kind = if self.config.acks == 0 {
+            RequestKind::ProduceWithoutAck(batches)
+        } else {
+            RequestKind::Produce(batches)
+        };
+        let correlation_id = self.connections.add(node, kind, now);
+        let request = ProduceRequest {
+            transactional_id: None,
+            acks: self.config.acks,
+            timeout_ms: i32::try_from(self.config.request_timeout_ms).unwrap_or(i32::MAX),
+            partitions,
+        };
+        (node, correlation_id, Request::Produce(request))
+    }
+
+    /// Batches past delivery.timeout.ms: queued ones first, then those on the wire.
+    /// True if there were any.
+    fn expire(&mut self, core: &mut Core, now: i64) -> bool {
+        let mut late = core.accumulator.take_expired(now);
+        late.extend(self.connections.batches().filter(|&id| {
+            let batch = &core.accumulator.batches[id];
+            !batch.done && past_delivery(batch, self.config.delivery_timeout_ms, now)
+        }));
+        if late.is_empty() {
+            return false;
+        }
+        for id in late {
+            let batch = &core.accumulator.batches[id];
+            let tp = core.metadata.partition(batch.partition).tp.clone();
+            let error = expired(&tp, batch.count(), now.saturating_sub(batch.created_ms));
+            core.trace(TraceKind::Expired, id, None, -1, Some(ErrorCode::REQUEST_TIMED_OUT));
+            if let Some(state) = &mut core.idempotence {
+                let batches = &core.accumulator.batches;
+                state.failed(id, Failure::Other, false, batches);
+                if batches[id].in_retry {
+                    state.mark_unresolved(id, batches);
+                }
+            }
+            core.fail(id, &error);
+            core.accumulator.batches.remove_if_unused(id);
+        }
+        core.signal.notify();
+        true
+    }
+
+    fn next_expiry(&self, core: &Core) -> i64 {
+        let on_wire = self
+            .connections
+            .batches()
+            .map(|id| &core.accumulator.batches[id])
+            .filter(|batch| !batch.done)
+            .map(|batch| batch.created_ms.saturating_add(self.config.delivery_timeout_ms))
+            .min();
+        core.accumulator.next_expiry_ms().min(on_wire.unwrap_or(i64::MAX))
+    }
+
+    /// acks=0: what was sent counts as delivered. True if anything was decided.
+    fn complete_without_ack(&mut self, core: &mut Core) -> bool {
+        let batches = self.connections.take_unacknowledged();
+        for &id in &batches {
+            core.trace(TraceKind::Acknowledged, id, None, -1, None);
+            core.complete(id, -1, -1);
+            let partition = core.accumulator.batches[id].partition;
+            core.accumulator.batches[id].on_wire = false;
+            core.accumulator.batches.remove_if_unused(id);
+            core.accumulator.unmute(partition);
+        }
+        !batches.is_empty()
+    }
+
+    /// Sends a Metadata request when one is due. Returns ms until the next may be. Kafka: `maybeUpdate`.
+    fn maybe_send_metadata(&mut self, core: &mut Core) -> i64 {
+        let now = core.now();
+        if core.metadata.is_in_flight() {
+            return i64::MAX;
+        }
+        let left = core.metadata.time_to_next_update(now);
+        if left > 0 {
+            return left;
+        }
+        let Some(node) = self.connections.least_loaded(core.metadata.nodes(), now) else {
+            return self.reconnect_delay(core, now);
+        };
+        let topics = core.metadata.topic_names();
+        let correlation_id = self.connections.add(node, RequestKind::Metadata, now);
+        core.metadata.sent();
+        self.transport.send(
+            node,
+            correlation_id,
+            Request::Metadata(MetadataRequest {
+                topics: Some(topics),
+                allow_auto_topic_creation: true,
+            }),
+        );
+        i64::MAX
+    }
+
+    fn reconnect_delay(&self, core: &Core, now: i64) -> i64 {
+        core.metadata
+            .nodes()
+            .iter()
+            .map(|&node| self.connections.delay(node, now))
+            .min()
+            .unwrap_or(i64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests;

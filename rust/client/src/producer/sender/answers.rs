@@ -1,0 +1,282 @@
+//! The second half of a turn: answers, lost connections, and what becomes of each batch (spec 9.5).
+
+use fletchlog_api::java_hash::{hash_map_order, table_size_for};
+use fletchlog_api::{Completion, ErrorCode, InitProducerIdResponse, NodeId, ProducePartitionResponse, Response};
+use fletchlog_records::TopicPartition;
+
+use super::Sender;
+use crate::ClientError;
+use crate::producer::core::Core;
+use crate::producer::errors::{is_fatal, is_metadata_error, refused, understood};
+use crate::producer::idempotence::Failure;
+use crate::producer::in_flight::{InFlightRequest, RequestKind};
+use crate::producer::producer_batch::BatchId;
+use crate::producer::record_accumulator::past_delivery;
+use crate::producer::trace::TraceKind;
+
+/// One answer of a partition, however it came about.
+struct Answer {
+    error: ErrorCode,
+    base_offset: i64,
+    log_append_time: i64,
+    log_start_offset: i64,
+    detail: Option<String>,
+}
+
+impl Answer {
+    fn error(error: ErrorCode) -> Self {
+        Self {
+            error,
+            base_offset: -1,
+            log_append_time: -1,
+            log_start_offset: -1,
+            detail: None,
+        }
+    }
+}
+
+impl Sender {
+    /// Reads every answer that has arrived, then looks for requests that took too long. Kafka: `NetworkClient#poll`.
+    pub(crate) fn receive_half(&mut self) {
+        let mut completions: Vec<Completion> = Vec::new();
+        for node in self.connections.busy() {
+            while let Some(completion) = self.transport.receive(node) {
+                completions.push(completion);
+            }
+        }
+        let shared = self.shared.clone();
+        let mut guard = shared.lock();
+        let now = guard.core.now();
+        let mut happened = false;
+        for completion in completions {
+            happened = true;
+            self.handle(&mut guard.core, completion, now);
+        }
+        for node in self.connections.timed_out(self.config.request_timeout_ms, now) {
+            happened = true;
+            self.transport.disconnect(node);
+            let code = if self.config.release.timeout_is_code_7 {
+                ErrorCode::REQUEST_TIMED_OUT
+            } else {
+                ErrorCode::NETWORK_EXCEPTION
+            };
+            self.lose_connection(&mut guard.core, node, None, code, now);
+        }
+        if happened {
+            guard.core.signal.notify();
+            shared.made_progress(&mut guard);
+        }
+    }
+
+    fn handle(&mut self, core: &mut Core, completion: Completion, now: i64) {
+        let Some(request) = self.connections.take(completion.node, completion.correlation_id) else {
+            return;
+        };
+        match completion.result {
+            Err(_) => self.lose_connection(core, completion.node, Some(request), ErrorCode::NETWORK_EXCEPTION, now),
+            Ok(response) => self.answered(core, request, response, now),
+        }
+    }
+
+    /// Everything outstanding on the connection fails, oldest first.
+    fn lose_connection(
+        &mut self,
+        core: &mut Core,
+        node: NodeId,
+        first: Option<InFlightRequest>,
+        code: ErrorCode,
+        now: i64,
+    ) {
+        let rest = self.connections.close(node, now);
+        core.metadata.request_update();
+        for request in first.into_iter().chain(rest) {
+            match request.kind {
+                RequestKind::Produce(batches) => {
+                    for id in in_map_order(core, batches) {
+                        self.complete_batch(core, id, &Answer::error(code), now);
+                    }
+                }
+                RequestKind::ProduceWithoutAck(_) => {}
+                RequestKind::Metadata => core.metadata.failed(now),
+                RequestKind::InitProducerId => {
+                    self.init_in_flight = false;
+                    self.init_not_before_ms = now.saturating_add(self.config.retry_backoff_ms);
+                }
+            }
+        }
+    }
+
+    fn answered(&mut self, core: &mut Core, request: InFlightRequest, response: Response, now: i64) {
+        match (request.kind, response) {
+            (RequestKind::Produce(batches), Response::Produce(response)) => {
+                self.produced(core, batches, response.partitions, now);
+            }
+            (RequestKind::Metadata, Response::Metadata(response)) => {
+                core.metadata.update(&response, now);
+            }
+            (RequestKind::InitProducerId, Response::InitProducerId(response)) => self.initialized(core, response, now),
+            (RequestKind::Produce(batches), _) => self.produced(core, batches, Vec::new(), now),
+            (RequestKind::Metadata, _) => core.metadata.failed(now),
+            (RequestKind::InitProducerId, _) => self.init_in_flight = false,
+            (RequestKind::ProduceWithoutAck(_), _) => {}
+        }
+    }
+
+    fn initialized(&mut self, core: &mut Core, response: InitProducerIdResponse, now: i64) {
+        self.init_in_flight = false;
+        let Some(state) = &mut core.idempotence else { return };
+        if response.error == ErrorCode::NONE {
+            state.set_id(
+                (response.producer_id, response.producer_epoch),
+                &mut core.accumulator.batches,
+            );
+        } else if response.error.is_retriable() {
+            self.init_not_before_ms = now.saturating_add(self.config.retry_backoff_ms);
+        } else {
+            state.set_fatal(ClientError::kafka(response.error, "no producer id could be had"));
+        }
+    }
+
+    fn produced(&mut self, core: &mut Core, batches: Vec<BatchId>, answers: Vec<ProducePartitionResponse>, now: i64) {
+        let mut open = batches;
+        for answer in answers {
+            let at = open.iter().position(|&id| tp_of(core, id) == answer.tp);
+            if let Some(at) = at {
+                let id = open.remove(at);
+                let detail = answer
+                    .record_errors
+                    .first()
+                    .map(|(index, text)| format!("record {index}: {text}"));
+                let answer = Answer {
+                    error: answer.error,
+                    base_offset: answer.base_offset,
+                    log_append_time: answer.log_append_time_ms,
+                    log_start_offset: answer.log_start_offset,
+                    detail: detail.or(answer.error_message),
+                };
+                self.complete_batch(core, id, &answer, now);
+            }
+        }
+        // An answer that leaves a partition out says nothing about it.
+        for id in open {
+            self.complete_batch(core, id, &Answer::error(ErrorCode::UNKNOWN_SERVER_ERROR), now);
+        }
+    }
+
+    /// Kafka: `Sender#completeBatch`, in its order: split, retry, duplicate, failure, success; then unmute.
+    fn complete_batch(&mut self, core: &mut Core, id: BatchId, answer: &Answer, now: i64) {
+        let code = understood(answer.error, self.config.release);
+        let tp = tp_of(core, id);
+        let batch = &mut core.accumulator.batches[id];
+        batch.on_wire = false;
+        let (partition, was_done, node) = (batch.partition, batch.done, None);
+        if code == ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER && !was_done {
+            core.trace(TraceKind::RefusedOutOfOrder, id, node, -1, Some(code));
+        }
+        if code == ErrorCode::NONE || code == ErrorCode::DUPLICATE_SEQUENCE_NUMBER {
+            self.succeed(core, id, code, answer);
+        } else if code == ErrorCode::MESSAGE_TOO_LARGE && core.accumulator.batches[id].count() > 1 && !was_done {
+            core.trace(TraceKind::Split, id, node, -1, Some(code));
+            core.accumulator
+                .split_and_reenqueue(id, &tp.topic, core.idempotence.as_mut());
+        } else if self.can_retry(core, id, code, answer, now) {
+            core.trace(TraceKind::Retried, id, node, -1, Some(code));
+            core.accumulator.reenqueue(id, core.idempotence.as_ref(), now);
+            core.trace(TraceKind::Reenqueued, id, node, -1, None);
+        } else {
+            self.fail(core, id, code, &refused(code, &tp, answer.detail.as_deref()));
+        }
+        if is_metadata_error(answer.error) {
+            core.metadata.request_update();
+        }
+        if self.config.max_in_flight == 1 && core.accumulator.unmute(partition) {
+            core.trace(TraceKind::Unmuted, id, node, -1, None);
+        }
+        core.accumulator.batches.remove_if_unused(id);
+    }
+
+    fn succeed(&mut self, core: &mut Core, id: BatchId, code: ErrorCode, answer: &Answer) {
+        let duplicate = code == ErrorCode::DUPLICATE_SEQUENCE_NUMBER;
+        let base_offset = if duplicate { -1 } else { answer.base_offset };
+        let kind = if duplicate {
+            TraceKind::AcknowledgedAsDuplicate
+        } else {
+            TraceKind::Acknowledged
+        };
+        core.trace(kind, id, None, base_offset, None);
+        if let Some(state) = &mut core.idempotence {
+            state.completed(id, &core.accumulator.batches);
+        }
+        core.complete(id, base_offset, answer.log_append_time);
+    }
+
+    /// Kafka: `Sender#canRetry`, `TransactionManager#canRetry`.
+    fn can_retry(&self, core: &mut Core, id: BatchId, code: ErrorCode, answer: &Answer, now: i64) -> bool {
+        let batches = &core.accumulator.batches;
+        let batch = &batches[id];
+        if batch.done
+            || batch.attempts >= self.config.retries
+            || past_delivery(batch, self.config.delivery_timeout_ms, now)
+        {
+            return false;
+        }
+        let Some(state) = &mut core.idempotence else {
+            return code.is_retriable();
+        };
+        match code {
+            ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER => {
+                state.on_out_of_order(id, batches);
+                true
+            }
+            ErrorCode::UNKNOWN_PRODUCER_ID => {
+                state.on_unknown_producer(id, answer.log_start_offset, batches);
+                true
+            }
+            other => other.is_retriable(),
+        }
+    }
+
+    fn fail(&mut self, core: &mut Core, id: BatchId, code: ErrorCode, error: &ClientError) {
+        let was_done = core.accumulator.batches[id].done;
+        if was_done && self.config.release.late_error_ignored {
+            return;
+        }
+        if let Some(state) = &mut core.idempotence {
+            if is_fatal(code) {
+                state.set_fatal(error.clone());
+            }
+            let failure = match code {
+                ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER => Failure::OutOfOrder,
+                ErrorCode::UNKNOWN_PRODUCER_ID => Failure::UnknownProducerId,
+                _ => Failure::Other,
+            };
+            let adjust = core.accumulator.batches[id].attempts < self.config.retries;
+            state.failed(id, failure, adjust, &core.accumulator.batches);
+        }
+        if !was_done {
+            core.trace(TraceKind::Failed, id, None, -1, Some(code));
+            core.fail(id, error);
+        }
+    }
+}
+
+fn tp_of(core: &Core, id: BatchId) -> TopicPartition {
+    core.metadata
+        .partition(core.accumulator.batches[id].partition)
+        .tp
+        .clone()
+}
+
+/// The batches of a lost request in the walk order of Java's `new HashMap(size)` over their partitions.
+fn in_map_order(core: &Core, batches: Vec<BatchId>) -> Vec<BatchId> {
+    if batches.len() < 2 {
+        return batches;
+    }
+    let keys: Vec<TopicPartition> = batches.iter().map(|&id| tp_of(core, id)).collect();
+    let order = hash_map_order(&keys, table_size_for(keys.len()));
+    order
+        .iter()
+        .filter_map(|tp| keys.iter().position(|key| key == tp))
+        .map(|at| batches[at])
+        .collect()
+}

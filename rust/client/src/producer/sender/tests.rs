@@ -1,0 +1,402 @@
+//! The sender over a wire whose answers the test gives by hand, on a clock that only waiting moves.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use fletchlog_api::{
+    Clock, Completion, Config, Disconnected, InitProducerIdResponse, MetadataResponse, PartitionMetadata,
+    ProducePartitionResponse, ProduceResponse, Response, Scope, TopicMetadata,
+};
+use fletchlog_records::TopicPartition;
+
+use super::*;
+use crate::ClientError;
+use crate::producer::{ProducerRecord, RecordFuture, SteppedProducer};
+
+#[derive(Default)]
+struct Time(AtomicI64);
+
+impl Clock for Time {
+    fn now_ms(&self) -> i64 {
+        1_700_000_000_000 + self.0.load(Ordering::SeqCst)
+    }
+    fn monotonic_ms(&self) -> i64 {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+#[derive(Default)]
+struct State {
+    /// Unanswered, in the order of sending.
+    sent: Vec<(NodeId, i32, Request)>,
+    answers: VecDeque<Completion>,
+    given_up: Vec<NodeId>,
+    leader: NodeId,
+}
+
+#[derive(Clone)]
+struct Wire {
+    state: Arc<Mutex<State>>,
+    time: Arc<Time>,
+}
+
+impl Transport for Wire {
+    fn send(&mut self, node: NodeId, correlation_id: i32, request: Request) {
+        self.state.lock().unwrap().sent.push((node, correlation_id, request));
+    }
+    fn receive(&mut self, node: NodeId) -> Option<Completion> {
+        let answers = &mut self.state.lock().unwrap().answers;
+        let at = answers.iter().position(|a| a.node == node)?;
+        answers.remove(at)
+    }
+    fn has_arrived(&mut self, node: NodeId) -> bool {
+        self.state.lock().unwrap().answers.iter().any(|a| a.node == node)
+    }
+    fn wait(&mut self, timeout: Duration) -> bool {
+        let arrived = !self.state.lock().unwrap().answers.is_empty();
+        if !arrived {
+            self.time
+                .0
+                .fetch_add(i64::try_from(timeout.as_millis()).unwrap(), Ordering::SeqCst);
+        }
+        arrived
+    }
+    fn disconnect(&mut self, node: NodeId) {
+        self.state.lock().unwrap().given_up.push(node);
+    }
+}
+
+struct Fixture {
+    producer: SteppedProducer,
+    wire: Wire,
+}
+
+impl Fixture {
+    /// A producer that knows topic `t` (one partition, led by node 1 of 2).
+    fn new(config: &[(&str, &str)]) -> Self {
+        let time: Arc<Time> = Arc::default();
+        let state = Arc::new(Mutex::new(State {
+            leader: 1,
+            ..State::default()
+        }));
+        let wire = Wire {
+            state,
+            time: time.clone(),
+        };
+        let mut all = vec![("batch.size", "1"), ("retry.backoff.ms", "10"), ("trace", "true")];
+        all.extend_from_slice(config);
+        let config = Config::parse(Scope::Producer, all).unwrap();
+        let mut producer = SteppedProducer::new(config, Box::new(wire.clone()), time).unwrap();
+        producer.request_topic("t");
+        producer.run_once(0);
+        let mut fixture = Self { producer, wire };
+        fixture.answer_metadata();
+        fixture
+    }
+
+    fn send(&mut self, value: u8) -> RecordFuture {
+        self.producer
+            .send(&ProducerRecord {
+                topic: "t",
+                partition: Some(0),
+                timestamp: None,
+                key: None,
+                value: Some(&[value; 40]),
+                headers: &[],
+            })
+            .unwrap()
+    }
+
+    /// Some turns without time passing.
+    fn turns(&mut self) {
+        (0..4).for_each(|_| self.producer.run_once(0));
+    }
+
+    fn unanswered(&self) -> Vec<(NodeId, &'static str)> {
+        let name = |request: &Request| match request {
+            Request::Produce(_) => "produce",
+            Request::Metadata(_) => "metadata",
+            Request::InitProducerId(_) => "init",
+            _ => "other",
+        };
+        let state = self.wire.state.lock().unwrap();
+        state
+            .sent
+            .iter()
+            .map(|(node, _, request)| (*node, name(request)))
+            .collect()
+    }
+
+    /// First value byte of each unanswered produce request (61 bytes of header, 6 of the record before its value).
+    fn values(&self) -> Vec<u8> {
+        let state = self.wire.state.lock().unwrap();
+        let produced = state.sent.iter().filter_map(|(_, _, request)| match request {
+            Request::Produce(produce) => Some(produce.partitions[0].1[61 + 6]),
+            _ => None,
+        });
+        produced.collect()
+    }
+
+    fn answer(&mut self, wanted: impl Fn(&Request) -> bool, result: Result<Response, Disconnected>) {
+        let mut state = self.wire.state.lock().unwrap();
+        let at = state.sent.iter().position(|(_, _, request)| wanted(request)).unwrap();
+        let (node, correlation_id, _) = state.sent.remove(at);
+        state.answers.push_back(Completion {
+            node,
+            correlation_id,
+            result,
+        });
+        drop(state);
+        self.turns();
+    }
+
+    fn answer_metadata(&mut self) {
+        let leader = self.wire.state.lock().unwrap().leader;
+        let response = MetadataResponse {
+            cluster_id: Arc::from("c"),
+            nodes: vec![1, 2],
+            topics: vec![TopicMetadata {
+                error: ErrorCode::NONE,
+                name: Arc::from("t"),
+                topic_id: [0; 16],
+                is_internal: false,
+                partitions: vec![PartitionMetadata {
+                    partition: 0,
+                    leader,
+                    leader_epoch: leader,
+                }],
+            }],
+        };
+        self.answer(|r| matches!(r, Request::Metadata(_)), Ok(Response::Metadata(response)));
+    }
+
+    fn answer_init(&mut self, error: ErrorCode) {
+        let response = InitProducerIdResponse {
+            error,
+            producer_id: 7,
+            producer_epoch: 0,
+        };
+        self.answer(
+            |r| matches!(r, Request::InitProducerId(_)),
+            Ok(Response::InitProducerId(response)),
+        );
+    }
+
+    /// Answers the oldest produce request.
+    fn answer_produce(&mut self, error: ErrorCode, base_offset: i64) {
+        let answer = ProducePartitionResponse {
+            tp: TopicPartition::new("t", 0),
+            error,
+            base_offset,
+            log_append_time_ms: -1,
+            log_start_offset: -1,
+            record_errors: Vec::new(),
+            error_message: None,
+        };
+        let response = ProduceResponse {
+            partitions: vec![answer],
+        };
+        self.answer(|r| matches!(r, Request::Produce(_)), Ok(Response::Produce(response)));
+    }
+
+    fn kinds(&self) -> Vec<TraceKind> {
+        self.producer.trace().iter().map(|e| e.kind).collect()
+    }
+}
+
+fn code(future: &RecordFuture) -> ErrorCode {
+    match future.try_result() {
+        Some(Err(ClientError::Kafka { code, .. })) => code,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn with_one_in_flight_a_partition_stays_muted_even_when_its_leader_moves() {
+    let mut f = Fixture::new(&[
+        ("max.in.flight.requests.per.connection", "1"),
+        ("metadata.max.age.ms", "100"),
+    ]);
+    f.send(1);
+    f.send(2);
+    f.turns();
+    assert_eq!((f.unanswered(), f.values()), (vec![(1, "produce")], vec![1]));
+    f.wire.state.lock().unwrap().leader = 2;
+    f.producer.run_for(100);
+    f.turns();
+    assert_eq!(f.unanswered(), [(1, "produce"), (2, "metadata")]);
+    f.answer_metadata();
+    assert_eq!(f.values(), [1], "node 2 is free, but the first is not decided");
+    f.answer_produce(ErrorCode::NOT_LEADER_OR_FOLLOWER, -1);
+    f.producer.run_for(10);
+    f.turns();
+    f.answer_metadata();
+    assert_eq!((f.unanswered(), f.values()), (vec![(2, "produce")], vec![1]));
+    f.answer_produce(ErrorCode::NONE, 0);
+    assert_eq!(f.values(), [2]);
+}
+
+#[test]
+fn the_trace_tells_the_life_of_a_batch() {
+    use TraceKind::{Acknowledged, Drained, Muted, Ready, Reenqueued, Retried, Sent, Unmuted};
+    let mut f = Fixture::new(&[("max.in.flight.requests.per.connection", "1")]);
+    f.send(1);
+    f.turns();
+    f.answer_produce(ErrorCode::NOT_ENOUGH_REPLICAS, -1);
+    f.producer.run_for(10);
+    f.turns();
+    f.answer_produce(ErrorCode::NONE, 5);
+    let attempt = [Ready, Drained, Muted, Sent];
+    let expected: Vec<TraceKind> = [
+        &attempt[..],
+        &[Retried, Reenqueued, Unmuted],
+        &attempt,
+        &[Acknowledged, Unmuted],
+    ]
+    .concat();
+    assert_eq!(f.kinds(), expected);
+    let events = f.producer.trace();
+    let last = events.iter().rev().find(|e| e.kind == Acknowledged).unwrap();
+    assert_eq!(
+        (last.base_offset, last.attempts, last.records, last.batch),
+        (5, 1, 1, 0)
+    );
+}
+
+#[test]
+fn nothing_is_traced_when_it_is_off() {
+    let mut f = Fixture::new(&[("trace", "false")]);
+    f.send(1);
+    f.turns();
+    f.answer_produce(ErrorCode::NONE, 0);
+    assert!(f.kinds().is_empty());
+}
+
+#[test]
+fn a_producer_id_is_asked_for_again_after_the_back_off_and_a_refusal_is_fatal() {
+    let mut f = Fixture::new(&[("enable.idempotence", "true")]);
+    let first = f.send(1);
+    f.turns();
+    assert_eq!(f.unanswered(), [(1, "init")]);
+    f.answer_init(ErrorCode::COORDINATOR_LOAD_IN_PROGRESS);
+    assert!(f.unanswered().is_empty(), "not before the back-off");
+    f.producer.run_for(10);
+    f.turns();
+    f.answer_init(ErrorCode::NONE);
+    assert_eq!((f.producer.producer_id(), f.values()), (Some((7, 0)), vec![1]));
+    f.answer_produce(ErrorCode::NONE, 0);
+    assert_eq!(first.try_result().unwrap().unwrap().offset, 0);
+
+    let mut f = Fixture::new(&[("enable.idempotence", "true")]);
+    let first = f.send(1);
+    f.turns();
+    f.answer_init(ErrorCode::UNSUPPORTED_VERSION);
+    assert_eq!(code(&first), ErrorCode::UNSUPPORTED_VERSION);
+    let later = f.send(2);
+    f.turns();
+    assert_eq!(code(&later), ErrorCode::UNSUPPORTED_VERSION);
+}
+
+#[test]
+fn a_request_time_out_is_a_lost_connection_up_to_3_4_and_code_7_after() {
+    for (release, expected) in [
+        ("3.4", ErrorCode::NETWORK_EXCEPTION),
+        ("3.5", ErrorCode::REQUEST_TIMED_OUT),
+    ] {
+        let config = [
+            ("request.timeout.ms", "500"),
+            ("retries", "0"),
+            ("enable.idempotence", "false"),
+            ("fletchlog.producer.version", release),
+        ];
+        let mut f = Fixture::new(&config);
+        let futures = [f.send(1), f.send(2)];
+        f.turns();
+        f.producer.run_for(500);
+        assert!(futures[0].try_result().is_none(), "500 ms are not more than 500 ms");
+        f.producer.run_for(1);
+        for future in &futures {
+            assert_eq!(code(future), expected, "{release}");
+        }
+        assert_eq!(f.wire.state.lock().unwrap().given_up, [1]);
+        f.answer_produce(ErrorCode::NONE, 0);
+        assert_eq!(
+            code(&futures[0]),
+            expected,
+            "an answer to a request that was given up is ignored"
+        );
+    }
+}
+
+#[test]
+fn a_lost_connection_fails_its_requests_in_order_and_waits_before_it_is_opened_again() {
+    let mut f = Fixture::new(&[("enable.idempotence", "true"), ("reconnect.backoff.ms", "50")]);
+    f.send(0);
+    f.turns();
+    f.answer_init(ErrorCode::NONE);
+    f.send(1);
+    f.turns();
+    assert_eq!(f.values(), [0, 1]);
+    f.answer(|r| matches!(r, Request::Produce(_)), Err(Disconnected));
+    f.producer.run_for(49);
+    f.turns();
+    assert_eq!(
+        f.unanswered(),
+        [(1, "produce"), (2, "metadata")],
+        "node 1 is not opened yet; its second request is the one given up"
+    );
+    f.answer_metadata();
+    f.wire.state.lock().unwrap().sent.clear();
+    f.producer.run_for(1);
+    f.turns();
+    assert_eq!(f.values(), [0], "the first in flight goes alone");
+    f.answer_produce(ErrorCode::NONE, 0);
+    assert_eq!(f.values(), [1]);
+}
+
+#[test]
+fn code_46_is_success_without_an_offset() {
+    let mut f = Fixture::new(&[]);
+    let future = f.send(1);
+    f.turns();
+    f.answer_produce(ErrorCode::DUPLICATE_SEQUENCE_NUMBER, -1);
+    assert_eq!(future.try_result().unwrap().unwrap().offset, -1);
+    assert!(f.kinds().contains(&TraceKind::AcknowledgedAsDuplicate));
+}
+
+#[test]
+fn an_answer_that_leaves_the_partition_out_fails_it() {
+    let mut f = Fixture::new(&[]);
+    let future = f.send(1);
+    f.turns();
+    let nothing = ProduceResponse { partitions: Vec::new() };
+    f.answer(|r| matches!(r, Request::Produce(_)), Ok(Response::Produce(nothing)));
+    assert_eq!(code(&future), ErrorCode::UNKNOWN_SERVER_ERROR);
+}
+
+#[test]
+fn a_metadata_update_that_is_due_goes_before_records() {
+    let mut f = Fixture::new(&[("max.in.flight.requests.per.connection", "2")]);
+    (0..4).for_each(|value| drop(f.send(value)));
+    f.turns();
+    assert_eq!(f.values(), [0, 1]);
+    f.producer.run_for(10);
+    // The second node makes the metadata request independent of the first one's slots.
+    f.answer_produce(ErrorCode::NOT_LEADER_OR_FOLLOWER, -1);
+    assert_eq!(
+        f.unanswered()[..2],
+        [(1, "produce"), (2, "metadata")],
+        "the update goes out before the slot is used again"
+    );
+}
+
+#[test]
+fn acks_0_is_decided_when_sent_and_survives_a_closed_connection() {
+    let mut f = Fixture::new(&[("acks", "0")]);
+    let future = f.send(1);
+    f.turns();
+    assert_eq!(future.try_result().unwrap().unwrap().offset, -1);
+    f.answer(|r| matches!(r, Request::Produce(_)), Err(Disconnected));
+    assert_eq!(future.try_result().unwrap().unwrap().offset, -1);
+}

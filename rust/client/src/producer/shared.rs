@@ -1,0 +1,91 @@
+//! The lock between the users' threads and the sender, and the two ways to wait behind it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::core::Core;
+use super::future::{WAIT_SLICE_MS, lock, millis};
+use crate::ClientError;
+
+/// [`Core`] behind its lock, with who waits for what.
+pub(crate) struct Shared {
+    core: Mutex<Guarded>,
+    /// The sender parks here.
+    work: Condvar,
+    /// Users park here: for metadata, memory, decisions.
+    progress: Condvar,
+    /// The sender has something new to look at.
+    wake: AtomicBool,
+}
+
+/// What the lock guards: the core and a counter that tells waiters that something happened.
+pub(crate) struct Guarded {
+    pub core: Core,
+    progress: u64,
+}
+
+/// How a user's call waits for the sender.
+pub(crate) trait Pause {
+    /// Lets the sender get on, for at most `ms`; returns early when anything has happened since `seen`.
+    /// An error ends the call.
+    fn pause(&mut self, shared: &Shared, seen: u64, ms: i64) -> Result<(), ClientError>;
+}
+
+impl Shared {
+    pub(crate) fn new(core: Core) -> Self {
+        Self {
+            core: Mutex::new(Guarded { core, progress: 0 }),
+            work: Condvar::new(),
+            progress: Condvar::new(),
+            wake: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Guarded> {
+        lock(&self.core)
+    }
+
+    /// Tells the sender to look again. It tests `wake` under the lock before it parks, so a caller that holds the lock
+    /// cannot be missed.
+    pub(crate) fn wake_sender_locked(&self, _held: &mut Guarded) {
+        if !self.wake.swap(true, Ordering::AcqRel) {
+            self.work.notify_one();
+        }
+    }
+    /// Whether the sender was woken since it last asked.
+    pub(crate) fn take_wake(&self) -> bool {
+        self.wake.swap(false, Ordering::AcqRel)
+    }
+    /// The sender sleeps until it is woken, at most `ms`.
+    pub(crate) fn park(&self, ms: i64) {
+        let guard = self.lock();
+        if self.take_wake() {
+            return;
+        }
+        if ms == i64::MAX {
+            drop(self.work.wait(guard).unwrap_or_else(PoisonError::into_inner));
+        } else {
+            drop(self.work.wait_timeout(guard, millis(ms)));
+        }
+        self.take_wake();
+    }
+
+    /// Wakes every waiting user.
+    pub(crate) fn made_progress(&self, held: &mut Guarded) {
+        held.progress = held.progress.wrapping_add(1);
+        self.progress.notify_all();
+    }
+    /// A user sleeps until something happened since `seen`, at most one slice.
+    pub(crate) fn wait_progress(&self, seen: u64, ms: i64) {
+        let guard = self.lock();
+        if guard.progress == seen {
+            drop(self.progress.wait_timeout(guard, millis(ms.min(WAIT_SLICE_MS))));
+        }
+    }
+}
+
+impl Guarded {
+    pub(crate) fn progress(&self) -> u64 {
+        self.progress
+    }
+}

@@ -1,0 +1,154 @@
+//! A producer without a thread: its sender runs when told to, on the clock it is given. For deterministic tests and
+//! simulations; applications use [`super::Producer`].
+
+use std::sync::Arc;
+
+use fletchlog_api::{Clock, Config, Transport};
+
+use super::config::ProducerConfig;
+use super::core::Core;
+use super::future::RecordFuture;
+use super::send;
+use super::sender::Sender;
+use super::shared::{Pause, Shared};
+use super::trace::TraceEvent;
+use super::{ProducerRecord, RecordColumns};
+use crate::ClientError;
+
+/// See the module. Time passes only in [`Transport::wait`].
+pub struct SteppedProducer {
+    shared: Arc<Shared>,
+    sender: Sender,
+}
+
+/// A call that waits lets the sender take turns.
+struct Turns<'a> {
+    sender: &'a mut Sender,
+}
+
+impl Pause for Turns<'_> {
+    fn pause(&mut self, _shared: &Shared, _seen: u64, ms: i64) -> Result<(), ClientError> {
+        turn(self.sender, ms);
+        Ok(())
+    }
+}
+
+/// One turn, with a wait of at most `limit_ms` in its middle.
+fn turn(sender: &mut Sender, limit_ms: i64) {
+    let wait = sender.send_half().min(limit_ms);
+    if wait > 0 && !sender.has_answer() {
+        sender.wait(wait);
+    }
+    sender.receive_half();
+}
+
+impl SteppedProducer {
+    /// As [`super::Producer::new`].
+    ///
+    /// # Errors
+    /// As [`super::Producer::new`].
+    pub fn new(config: Config, transport: Box<dyn Transport>, clock: Arc<dyn Clock>) -> Result<Self, ClientError> {
+        let config = Arc::new(ProducerConfig::new(&config)?);
+        let shared = Arc::new(Shared::new(Core::new(config.clone(), clock)));
+        let sender = Sender::new(shared.clone(), config, transport);
+        Ok(Self { shared, sender })
+    }
+
+    /// Queues one record; the sender takes turns only if metadata or memory is missing.
+    ///
+    /// # Errors
+    /// As [`super::Producer::send`].
+    pub fn send(&mut self, record: &ProducerRecord<'_>) -> Result<RecordFuture, ClientError> {
+        send::send(
+            &self.shared,
+            &mut Turns {
+                sender: &mut self.sender,
+            },
+            record,
+        )
+    }
+
+    /// As [`super::Producer::send_columns`].
+    ///
+    /// # Errors
+    /// As [`super::Producer::send_columns`].
+    pub fn send_columns<C: RecordColumns>(&mut self, topic: &str, columns: &C) -> Result<usize, ClientError> {
+        send::send_columns(
+            &self.shared,
+            &mut Turns {
+                sender: &mut self.sender,
+            },
+            topic,
+            columns,
+        )
+    }
+
+    /// Asks for a topic's metadata without waiting for it.
+    #[cfg(test)]
+    pub(crate) fn request_topic(&mut self, topic: &str) {
+        self.shared.lock().core.metadata.request_topic(topic);
+    }
+
+    /// One turn of the sender, with a wait of at most `limit_ms` in its middle.
+    pub fn run_once(&mut self, limit_ms: i64) {
+        turn(&mut self.sender, limit_ms);
+    }
+
+    /// Turns until `ms` of the clock have passed.
+    pub fn run_for(&mut self, ms: i64) {
+        let end = self.now().saturating_add(ms);
+        while self.now() < end {
+            let left = end.saturating_sub(self.now());
+            self.run_once(left);
+        }
+    }
+
+    /// Turns until every record queued so far is decided.
+    ///
+    /// # Errors
+    /// The first failure of a `send_columns` row since the last flush.
+    pub fn flush(&mut self) -> Result<(), ClientError> {
+        let mark = {
+            let core = &mut self.shared.lock().core;
+            core.accumulator.flushes += 1;
+            core.accumulator.serial_mark()
+        };
+        while !self.shared.lock().core.accumulator.all_decided_below(mark) {
+            self.run_once(i64::MAX);
+        }
+        let core = &mut self.shared.lock().core;
+        core.accumulator.flushes = core.accumulator.flushes.saturating_sub(1);
+        core.run_failure.take().map_or(Ok(()), Err)
+    }
+
+    /// Turns until no request is on the wire: after a fatal error or an expiry some still are.
+    pub fn run_until_idle(&mut self) {
+        while !self.sender.is_idle() {
+            self.run_once(i64::MAX);
+        }
+    }
+
+    /// Records are queued or undecided.
+    pub fn has_incomplete(&self) -> bool {
+        self.shared.lock().core.accumulator.has_incomplete()
+    }
+
+    /// (producer id, epoch), once known.
+    pub fn producer_id(&self) -> Option<(i64, i16)> {
+        self.shared
+            .lock()
+            .core
+            .idempotence
+            .as_ref()
+            .and_then(super::idempotence::Idempotence::id)
+    }
+
+    /// What the producer did so far, when `trace` is on.
+    pub fn trace(&self) -> Vec<TraceEvent> {
+        self.shared.lock().core.trace.events()
+    }
+
+    fn now(&self) -> i64 {
+        self.shared.lock().core.now()
+    }
+}

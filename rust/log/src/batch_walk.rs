@@ -1,0 +1,278 @@
+//! Walking the batches of a `.log` file by their headers, without reading their records (file rules of spec 1.1).
+//! Kafka: `FileLogInputStream`.
+
+use std::io;
+
+use bytes::Bytes;
+use fletchlog_records::batch_header::{HEADER_SIZE_UP_TO_MAGIC, LOG_OVERHEAD, RECORD_BATCH_OVERHEAD};
+use fletchlog_records::crc::crc32c;
+use fletchlog_records::{BatchHeader, RecordBatch, RecordError};
+
+use crate::fs::File;
+
+/// Smallest length field of any format.
+const MIN_LENGTH_FIELD: i32 = 14;
+/// Position of the attributes: the CRC of a v2 batch covers everything from here on.
+const ATTRIBUTES: usize = 21;
+/// Header bytes read at once while batches are small: a page holds the headers of up to 58 one-record batches.
+const CHUNK: usize = 4096;
+/// Header bytes read at once while batches are large.
+const ONE_HEADER: usize = 64;
+/// A log is checked in pieces of this size (or of one batch, if larger): large enough to hide the system call, small
+/// enough to stay in the cache between reading and checksumming.
+const CHECK_CHUNK: usize = 512 * 1024;
+
+/// A batch in a file. For v0/v1 entries `header` holds the equivalent v2 view.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BatchMeta {
+    pub position: u64,
+    pub header: BatchHeader,
+}
+
+impl BatchMeta {
+    pub fn size(&self) -> u64 {
+        self.header.size_in_bytes() as u64
+    }
+    pub fn end(&self) -> u64 {
+        self.position + self.size()
+    }
+    pub fn last_offset(&self) -> i64 {
+        self.header.last_offset()
+    }
+}
+
+/// Why a walk ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum WalkEnd {
+    /// At the end of the file.
+    EndOfFile,
+    /// At a batch that is longer than what is left, or at fewer than 18 bytes.
+    Partial,
+    /// At a length field below the smallest entry: Kafka refuses such a file even after a clean stop.
+    TooShort(String),
+    /// At bytes that are no batch, or whose checksum is wrong.
+    Corrupt(String),
+}
+
+impl WalkEnd {
+    pub fn reason(&self) -> &str {
+        match self {
+            Self::EndOfFile => "end of file",
+            Self::Partial => "the last batch is incomplete",
+            Self::TooShort(reason) | Self::Corrupt(reason) => reason,
+        }
+    }
+}
+
+enum Parsed {
+    Batch(BatchHeader),
+    /// This many bytes are needed to tell.
+    Needs(usize),
+    End(WalkEnd),
+}
+
+/// Judges the header at the start of `head`, of which `left` bytes are in the file.
+fn parse(head: &[u8], left: u64) -> Parsed {
+    if left == 0 {
+        return Parsed::End(WalkEnd::EndOfFile);
+    }
+    if left <= HEADER_SIZE_UP_TO_MAGIC as u64 {
+        return Parsed::End(WalkEnd::Partial);
+    }
+    let Some(prefix) = head.get(..HEADER_SIZE_UP_TO_MAGIC) else {
+        return Parsed::Needs(RECORD_BATCH_OVERHEAD);
+    };
+    let length = i32::from_be_bytes([prefix[8], prefix[9], prefix[10], prefix[11]]);
+    if length < MIN_LENGTH_FIELD {
+        return Parsed::End(WalkEnd::TooShort(format!(
+            "length field {length} is below {MIN_LENGTH_FIELD}, the smallest entry"
+        )));
+    }
+    let size = LOG_OVERHEAD as u64 + u64::from(length.unsigned_abs());
+    if size > left {
+        return Parsed::End(WalkEnd::Partial);
+    }
+    let magic = i8::from_be_bytes([prefix[16]]);
+    if magic >= 2 {
+        if size < RECORD_BATCH_OVERHEAD as u64 {
+            return Parsed::End(WalkEnd::Corrupt(format!(
+                "a batch of {size} bytes is below its header of {RECORD_BATCH_OVERHEAD}"
+            )));
+        }
+        let Some(header) = head.get(..RECORD_BATCH_OVERHEAD) else {
+            return Parsed::Needs(RECORD_BATCH_OVERHEAD);
+        };
+        return match BatchHeader::parse(header) {
+            Ok(header) => Parsed::Batch(header),
+            Err(e) => Parsed::End(WalkEnd::Corrupt(e.to_string())),
+        };
+    }
+    // v0/v1: the offset field is that of the last record; a wrapper's timestamp is the largest inside it.
+    let needed = if magic == 0 { 18 } else { 26 };
+    if magic < 0 || size < needed {
+        return Parsed::End(WalkEnd::Corrupt(format!("magic {magic} with {size} bytes is no batch")));
+    }
+    let Some(head) = head.get(..if magic == 0 { 18 } else { 26 }) else {
+        return Parsed::Needs(RECORD_BATCH_OVERHEAD);
+    };
+    let i64_at = |at: usize| {
+        head.get(at..at + 8)
+            .map_or(-1, |b| b.iter().fold(0i64, |n, b| n << 8 | i64::from(*b)))
+    };
+    let timestamp = if magic == 0 { -1 } else { i64_at(18) };
+    Parsed::Batch(BatchHeader {
+        base_offset: i64_at(0),
+        batch_length: length,
+        partition_leader_epoch: -1,
+        magic,
+        crc: u32::from_be_bytes([head[12], head[13], head[14], head[15]]),
+        attributes: i16::from(head[17]),
+        last_offset_delta: 0,
+        base_timestamp: timestamp,
+        max_timestamp: timestamp,
+        producer_id: -1,
+        producer_epoch: -1,
+        base_sequence: -1,
+        records_count: 1,
+    })
+}
+
+/// Walks headers from a position up to `end` (the readable length of the file).
+pub(crate) struct HeaderWalk<'a> {
+    file: &'a dyn File,
+    position: u64,
+    end: u64,
+    buffer: [u8; CHUNK],
+    buffered: std::ops::Range<u64>,
+    read_ahead: usize,
+}
+
+impl<'a> HeaderWalk<'a> {
+    pub fn new(file: &'a dyn File, position: u64, end: u64) -> Self {
+        Self {
+            file,
+            position,
+            end,
+            buffer: [0; CHUNK],
+            buffered: 0..0,
+            read_ahead: ONE_HEADER,
+        }
+    }
+
+    /// The position of the next batch; after the end, where the walk stopped.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// The next batch, or why there is none.
+    pub fn next(&mut self) -> io::Result<Result<BatchMeta, WalkEnd>> {
+        let left = self.end.saturating_sub(self.position);
+        loop {
+            let head = if self.buffered.contains(&self.position) {
+                // Both differences are below CHUNK.
+                let from = usize::try_from(self.position - self.buffered.start).unwrap_or(0);
+                let to = usize::try_from(self.buffered.end - self.buffered.start).unwrap_or(0);
+                &self.buffer[from..to]
+            } else {
+                &[]
+            };
+            match parse(head, left) {
+                Parsed::End(end) => return Ok(Err(end)),
+                Parsed::Batch(header) => {
+                    let batch = BatchMeta {
+                        position: self.position,
+                        header,
+                    };
+                    self.position = batch.end();
+                    self.read_ahead = if batch.size() * 2 <= CHUNK as u64 {
+                        CHUNK
+                    } else {
+                        ONE_HEADER
+                    };
+                    return Ok(Ok(batch));
+                }
+                Parsed::Needs(bytes) => {
+                    // Bytes beyond a file that was cut meanwhile read as a partial batch.
+                    if (head.len() as u64) < left.min(bytes as u64) {
+                        let want = usize::try_from(left).unwrap_or(CHUNK).min(self.read_ahead.max(bytes));
+                        let n = self.file.read_into(self.position, &mut self.buffer[..want])?;
+                        self.buffered = self.position..self.position + n as u64;
+                        if (n as u64) >= left.min(bytes as u64) {
+                            continue;
+                        }
+                    }
+                    return Ok(Err(WalkEnd::Partial));
+                }
+            }
+        }
+    }
+}
+
+/// Walks whole batches with their bytes, checking each completely (size and CRC). Kafka: `ensureValid` per batch.
+pub(crate) struct CheckedWalk<'a> {
+    file: &'a dyn File,
+    position: u64,
+    end: u64,
+    chunk: Bytes,
+}
+
+impl<'a> CheckedWalk<'a> {
+    pub fn new(file: &'a dyn File, position: u64, end: u64) -> Self {
+        Self {
+            file,
+            position,
+            end,
+            chunk: Bytes::new(),
+        }
+    }
+
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// The next valid batch and its bytes, or why there is none.
+    pub fn next(&mut self) -> io::Result<Result<(BatchMeta, Bytes), WalkEnd>> {
+        let left = self.end.saturating_sub(self.position);
+        loop {
+            let needed = match parse(&self.chunk, left) {
+                Parsed::End(end) => return Ok(Err(end)),
+                Parsed::Needs(bytes) => bytes,
+                Parsed::Batch(header) if header.size_in_bytes() > self.chunk.len() => header.size_in_bytes(),
+                Parsed::Batch(header) => {
+                    let bytes = self.chunk.split_to(header.size_in_bytes());
+                    if let Err(e) = check(&header, &bytes) {
+                        return Ok(Err(WalkEnd::Corrupt(e.to_string())));
+                    }
+                    let batch = BatchMeta {
+                        position: self.position,
+                        header,
+                    };
+                    self.position = batch.end();
+                    return Ok(Ok((batch, bytes)));
+                }
+            };
+            let want = usize::try_from(left).unwrap_or(usize::MAX).min(needed.max(CHECK_CHUNK));
+            let before = self.chunk.len();
+            self.chunk = self.file.read_at(self.position, want)?;
+            if self.chunk.len() <= before {
+                return Ok(Err(WalkEnd::Partial));
+            }
+        }
+    }
+}
+
+/// Checks a whole batch. The magic byte is not covered by the CRC: as a file scan takes any magic >= 2 for v2 so does this.
+pub(crate) fn check(header: &BatchHeader, bytes: &Bytes) -> Result<(), RecordError> {
+    if header.magic < 2 {
+        return RecordBatch::parse(bytes)?.map_or(Ok(()), |batch| batch.ensure_valid());
+    }
+    let computed = crc32c(bytes.get(ATTRIBUTES..).unwrap_or_default());
+    if computed == header.crc {
+        return Ok(());
+    }
+    let reason = format!(
+        "the batch at offset {} stores CRC {:#010x}, its bytes give {computed:#010x}",
+        header.base_offset, header.crc
+    );
+    Err(RecordError::Corrupt { position: 0, reason })
+}

@@ -1,0 +1,360 @@
+//! Small text files of a log directory (spec 1.9). Kafka: `CheckpointFile`, `OffsetCheckpointFile`,
+//! `PartitionMetadataFile`, `MetaProperties`.
+//!
+//! A checkpoint is `0` (version), the number of entries, then one entry a line.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
+use fletchlog_records::TopicPartition;
+
+use crate::LogError;
+use crate::file_name::{CLEAN_SHUTDOWN, META_PROPERTIES, PARTITION_METADATA};
+use crate::fs::Fs;
+
+fn damaged(path: &Path, reason: impl Into<String>) -> LogError {
+    LogError::Damaged {
+        path: path.to_path_buf(),
+        position: 0,
+        reason: reason.into(),
+    }
+}
+
+/// `None` when the file is not there.
+pub(crate) fn read_text(fs: &dyn Fs, path: &Path) -> Result<Option<String>, LogError> {
+    let bytes = match fs.read(path) {
+        Ok(bytes) => bytes,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(LogError::io("read", path, e)),
+    };
+    String::from_utf8(bytes)
+        .map(Some)
+        .map_err(|_| damaged(path, "not UTF-8 text; restore or delete the file"))
+}
+
+/// The entry lines of a checkpoint. A missing or empty file has none; a wrong version, a wrong count or a malformed head
+/// is an error.
+pub fn read_checkpoint(fs: &dyn Fs, path: &Path) -> Result<Vec<String>, LogError> {
+    let Some(text) = read_text(fs, path)? else {
+        return Ok(Vec::new());
+    };
+    if text.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut lines = text.lines();
+    let version = lines.next().unwrap_or_default().trim();
+    if version != "0" {
+        return Err(damaged(
+            path,
+            format!("checkpoint version is {version:?}, expected 0; delete the file to rebuild it"),
+        ));
+    }
+    let count = lines.next().unwrap_or_default().trim();
+    let expected: usize = count.parse().map_err(|_| {
+        damaged(
+            path,
+            format!("entry count is {count:?}, expected a number; delete the file to rebuild it"),
+        )
+    })?;
+    let entries: Vec<String> = lines.filter(|line| !line.is_empty()).map(str::to_string).collect();
+    if entries.len() != expected {
+        let found = entries.len();
+        return Err(damaged(
+            path,
+            format!("{expected} entries announced, {found} found; delete the file to rebuild it"),
+        ));
+    }
+    Ok(entries)
+}
+
+/// Replaces a checkpoint atomically.
+pub fn write_checkpoint(fs: &dyn Fs, path: &Path, entries: &[String]) -> Result<(), LogError> {
+    let mut text = format!("0\n{}\n", entries.len());
+    for entry in entries {
+        text.push_str(entry);
+        text.push('\n');
+    }
+    fs.replace(path, text.as_bytes())
+        .map_err(|e| LogError::io("write", path, e))
+}
+
+/// `<topic> <partition> <offset>` lines (recovery-point-, log-start-, replication-, cleaner-offset-checkpoint).
+pub fn read_offset_checkpoint(fs: &dyn Fs, path: &Path) -> Result<BTreeMap<TopicPartition, i64>, LogError> {
+    let mut offsets = BTreeMap::new();
+    for line in read_checkpoint(fs, path)? {
+        let mut fields = line.split_whitespace();
+        let entry = (|| {
+            let topic = fields.next()?;
+            let partition = fields.next()?.parse().ok()?;
+            let offset = fields.next()?.parse().ok()?;
+            fields
+                .next()
+                .is_none()
+                .then_some((TopicPartition::new(topic, partition), offset))
+        })();
+        let Some((tp, offset)) = entry else {
+            return Err(damaged(
+                path,
+                format!("malformed line {line:?}, expected `topic partition offset`; delete the file to rebuild it"),
+            ));
+        };
+        offsets.insert(tp, offset);
+    }
+    Ok(offsets)
+}
+
+/// Replaces a checkpoint of offsets atomically.
+pub fn write_offset_checkpoint(
+    fs: &dyn Fs,
+    path: &Path,
+    offsets: &BTreeMap<TopicPartition, i64>,
+) -> Result<(), LogError> {
+    let lines: Vec<String> = offsets
+        .iter()
+        .map(|(tp, offset)| format!("{} {} {offset}", tp.topic, tp.partition))
+        .collect();
+    write_checkpoint(fs, path, &lines)
+}
+
+/// Topic id in `partition.metadata` of a partition directory; `None` when the file is not there.
+pub fn read_partition_metadata(fs: &dyn Fs, partition_dir: &Path) -> Result<Option<[u8; 16]>, LogError> {
+    let path = partition_dir.join(PARTITION_METADATA);
+    let Some(text) = read_text(fs, &path)? else {
+        return Ok(None);
+    };
+    let mut fields = text.lines().map(|line| line.split_once(": "));
+    let id = match (fields.next(), fields.next()) {
+        (Some(Some(("version", "0"))), Some(Some(("topic_id", id)))) => decode_uuid(id.trim()),
+        _ => None,
+    };
+    let expected =
+        "expected `version: 0` and `topic_id: <22 characters>`; restore the file from the topic's other partitions";
+    id.map(Some).ok_or_else(|| damaged(&path, expected))
+}
+
+/// Writes `partition.metadata`, before the first append.
+pub fn write_partition_metadata(fs: &dyn Fs, partition_dir: &Path, topic_id: &[u8; 16]) -> Result<(), LogError> {
+    let path = partition_dir.join(PARTITION_METADATA);
+    let text = format!("version: 0\ntopic_id: {}", encode_uuid(topic_id));
+    fs.replace(&path, text.as_bytes())
+        .map_err(|e| LogError::io("write", &path, e))
+}
+
+/// Identity of a log directory. Kafka: `MetaProperties`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MetaProperties {
+    /// 0: ZooKeeper (`broker.id`), 1: KRaft (`node.id`).
+    pub version: i32,
+    /// The node.
+    pub node_id: i32,
+    /// The cluster, if known.
+    pub cluster_id: Option<String>,
+    /// This directory, since Kafka 3.7.
+    pub directory_id: Option<String>,
+}
+
+/// Reads `meta.properties` of a log directory; `None` when the file is not there.
+pub fn read_meta_properties(fs: &dyn Fs, log_dir: &Path) -> Result<Option<MetaProperties>, LogError> {
+    let path = log_dir.join(META_PROPERTIES);
+    let Some(text) = read_text(fs, &path)? else {
+        return Ok(None);
+    };
+    let properties: BTreeMap<&str, &str> = text
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.starts_with(['#', '!']))
+        .filter_map(|line| line.split_once('='))
+        .map(|(key, value)| (key.trim(), value.trim()))
+        .collect();
+    let number = |key: &str| properties.get(key).map(|value| value.parse::<i32>());
+    let version = match number("version") {
+        Some(Ok(version @ 0..=1)) => version,
+        _ => {
+            return Err(damaged(
+                &path,
+                "`version` must be 0 or 1; this is not a Kafka log directory, or of a newer Kafka",
+            ));
+        }
+    };
+    let key = if version == 0 { "broker.id" } else { "node.id" };
+    let Some(Ok(node_id)) = number(key) else {
+        return Err(damaged(&path, format!("`{key}` must be a number; restore the file")));
+    };
+    let text = |key: &str| properties.get(key).map(|value| (*value).to_string());
+    Ok(Some(MetaProperties {
+        version,
+        node_id,
+        cluster_id: text("cluster.id"),
+        directory_id: text("directory.id"),
+    }))
+}
+
+/// Replaces `meta.properties` atomically.
+pub fn write_meta_properties(fs: &dyn Fs, log_dir: &Path, properties: &MetaProperties) -> Result<(), LogError> {
+    let path = log_dir.join(META_PROPERTIES);
+    let key = if properties.version == 0 {
+        "broker.id"
+    } else {
+        "node.id"
+    };
+    let mut text = format!("version={}\n{key}={}\n", properties.version, properties.node_id);
+    for (key, value) in [
+        ("cluster.id", &properties.cluster_id),
+        ("directory.id", &properties.directory_id),
+    ] {
+        if let Some(value) = value {
+            text.push_str(&format!("{key}={value}\n"));
+        }
+    }
+    fs.replace(&path, text.as_bytes())
+        .map_err(|e| LogError::io("write", &path, e))
+}
+
+/// Whether the log directory was stopped cleanly. Read-only callers use this; writers use [`take_clean_shutdown`].
+pub fn has_clean_shutdown(fs: &dyn Fs, log_dir: &Path) -> bool {
+    fs.exists(&log_dir.join(CLEAN_SHUTDOWN))
+}
+
+/// Removes the marker of a clean stop, durably, before any log of the directory is loaded: a crash during loading must
+/// not look clean. Returns whether it was there.
+pub fn take_clean_shutdown(fs: &dyn Fs, log_dir: &Path) -> Result<bool, LogError> {
+    let path = log_dir.join(CLEAN_SHUTDOWN);
+    if !fs.exists(&path) {
+        return Ok(false);
+    }
+    fs.remove_file(&path).map_err(|e| LogError::io("remove", &path, e))?;
+    fs.sync_dir(log_dir).map_err(|e| LogError::io("sync", log_dir, e))?;
+    Ok(true)
+}
+
+/// Writes the marker of a clean stop, last, after every log has been closed.
+pub fn write_clean_shutdown(fs: &dyn Fs, log_dir: &Path) -> Result<(), LogError> {
+    let path = log_dir.join(CLEAN_SHUTDOWN);
+    fs.replace(&path, br#"{"version":0,"brokerEpoch":-1}"#)
+        .map_err(|e| LogError::io("write", &path, e))
+}
+
+const BASE64_URL: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// Kafka's text form of a 16-byte id: url-safe base64 without padding, 22 characters. Kafka: `Uuid#toString`.
+pub fn encode_uuid(id: &[u8; 16]) -> String {
+    let mut text = String::with_capacity(22);
+    for group in id.chunks(3) {
+        let mut bits = 0u32;
+        for i in 0..3 {
+            bits = bits << 8 | u32::from(group.get(i).copied().unwrap_or(0));
+        }
+        for i in 0..=group.len() {
+            text.push(char::from(BASE64_URL[(bits >> (18 - 6 * i) & 63) as usize]));
+        }
+    }
+    text
+}
+
+/// The id of its text form, `None` when malformed.
+pub fn decode_uuid(text: &str) -> Option<[u8; 16]> {
+    if text.len() != 22 {
+        return None;
+    }
+    let mut bits = 0u32;
+    let mut have = 0;
+    let mut bytes = Vec::with_capacity(16);
+    for c in text.bytes() {
+        let value = BASE64_URL.iter().position(|b| *b == c)?;
+        bits = bits << 6 | u32::try_from(value).ok()?;
+        have += 6;
+        if have >= 8 {
+            have -= 8;
+            bytes.push((bits >> have & 0xff).to_be_bytes()[3]);
+        }
+    }
+    bytes.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::MemoryFs;
+
+    fn fs_with(text: &str) -> (MemoryFs, &'static Path) {
+        let fs = MemoryFs::new();
+        fs.create_dir_all(Path::new("/d")).unwrap();
+        let path = Path::new("/d/checkpoint");
+        fs.replace(path, text.as_bytes()).unwrap();
+        (fs, path)
+    }
+
+    #[test]
+    fn offsets_survive_a_round_trip_through_a_checkpoint() {
+        let (fs, path) = fs_with("");
+        assert!(read_offset_checkpoint(&fs, path).unwrap().is_empty());
+        let offsets = BTreeMap::from([
+            (TopicPartition::new("a", 0), 5),
+            (TopicPartition::new("b-c", 11), i64::MAX),
+        ]);
+        write_offset_checkpoint(&fs, path, &offsets).unwrap();
+        assert_eq!(fs.read(path).unwrap(), b"0\n2\na 0 5\nb-c 11 9223372036854775807\n");
+        assert_eq!(read_offset_checkpoint(&fs, path).unwrap(), offsets);
+    }
+
+    #[test]
+    fn a_malformed_checkpoint_is_an_error_that_names_the_file() {
+        for text in [
+            "1\n0\n",
+            "0\n",
+            "0\nx\n",
+            "0\n2\na 0 5\n",
+            "0\n1\na 0\n",
+            "0\n1\na 0 5 6\n",
+            "foo",
+        ] {
+            let (fs, path) = fs_with(text);
+            let error = read_offset_checkpoint(&fs, path).unwrap_err().to_string();
+            assert!(error.contains("/d/checkpoint"), "{text:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn topic_ids_are_written_as_kafka_writes_them() {
+        let text = "XjFL1IecRtid65QF5T-I8g";
+        assert_eq!(encode_uuid(&decode_uuid(text).unwrap()), text);
+        assert_eq!(decode_uuid("short"), None);
+        assert_eq!(decode_uuid("XjFL1IecRtid65QF5T+I8g"), None);
+        let (fs, _) = fs_with("");
+        let dir = Path::new("/d");
+        assert_eq!(read_partition_metadata(&fs, dir).unwrap(), None);
+        write_partition_metadata(&fs, dir, &decode_uuid(text).unwrap()).unwrap();
+        assert_eq!(
+            fs.read(&dir.join(PARTITION_METADATA)).unwrap(),
+            format!("version: 0\ntopic_id: {text}").as_bytes()
+        );
+        assert_eq!(read_partition_metadata(&fs, dir).unwrap(), decode_uuid(text));
+        fs.replace(&dir.join(PARTITION_METADATA), b"foo").unwrap();
+        assert!(read_partition_metadata(&fs, dir).is_err());
+    }
+
+    #[test]
+    fn meta_properties_of_a_real_broker_are_read() {
+        let (fs, _) = fs_with("");
+        let dir = Path::new("/d");
+        assert_eq!(read_meta_properties(&fs, dir).unwrap(), None);
+        let text = "#\n#Sat Nov 21 07:55:32 UTC 2026\nnode.id=1\ndirectory.id=hLJzC41GyrBGECn102VvAg\nversion=1\ncluster.id=M1abcdefQ0iRkY0aVnM8rg\n";
+        fs.replace(&dir.join(META_PROPERTIES), text.as_bytes()).unwrap();
+        let properties = read_meta_properties(&fs, dir).unwrap().unwrap();
+        assert_eq!((properties.version, properties.node_id), (1, 1));
+        assert_eq!(properties.cluster_id.as_deref(), Some("M1abcdefQ0iRkY0aVnM8rg"));
+        write_meta_properties(&fs, dir, &properties).unwrap();
+        assert_eq!(read_meta_properties(&fs, dir).unwrap(), Some(properties));
+    }
+
+    #[test]
+    fn the_clean_marker_can_be_taken_once() {
+        let (fs, _) = fs_with("");
+        let dir = Path::new("/d");
+        write_clean_shutdown(&fs, dir).unwrap();
+        assert!(has_clean_shutdown(&fs, dir));
+        assert!(take_clean_shutdown(&fs, dir).unwrap());
+        assert!(!take_clean_shutdown(&fs, dir).unwrap());
+    }
+}

@@ -1,0 +1,95 @@
+//! What can go wrong in a log: few kinds, each with what, where and what to do.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use fletchlog_records::RecordError;
+
+/// A log could not be opened, read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// Kafka: OFFSET_OUT_OF_RANGE (1).
+    #[error("offset {offset} is outside {start}..={end} of {partition}")]
+    OffsetOutOfRange {
+        /// Partition.
+        partition: String,
+        /// The offset asked for.
+        offset: i64,
+        /// Log start offset.
+        start: i64,
+        /// Log end offset.
+        end: i64,
+    },
+    /// Bytes on disk are damaged.
+    #[error("{path} is damaged at position {position}: {reason}")]
+    Damaged {
+        /// File.
+        path: PathBuf,
+        /// Byte position.
+        position: u64,
+        /// What is wrong and what to do.
+        reason: String,
+    },
+    /// The operating system refused.
+    #[error("cannot {action} {path}: {source}")]
+    Io {
+        /// open, read, write, ...
+        action: &'static str,
+        /// File.
+        path: PathBuf,
+        /// Cause.
+        source: io::Error,
+    },
+    /// An earlier write failed: nothing is written until the log is reopened (reliability R9).
+    #[error("the log in {path} is fenced after a failed write ({cause}); reopen the broker to recover it")]
+    Fenced {
+        /// Directory.
+        path: PathBuf,
+        /// The failure.
+        cause: String,
+    },
+    /// Opened for reading only.
+    #[error("{path} is open for reading only; open it without read_only to {action}")]
+    ReadOnly {
+        /// Directory.
+        path: PathBuf,
+        /// What was wanted.
+        action: &'static str,
+    },
+    /// Closed.
+    #[error("the log is closed")]
+    Closed,
+    /// Records that cannot be decoded.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+}
+
+impl LogError {
+    pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
+        Self::Io {
+            action,
+            path: path.to_path_buf(),
+            source,
+        }
+    }
+}
+
+/// An append was refused; the log is unchanged (spec 2.1).
+#[derive(Debug, thiserror::Error)]
+pub enum AppendError {
+    /// Refused with a code of Kafka's error table.
+    #[error("{message} (code {code})")]
+    Refused {
+        /// Kafka's code.
+        code: i16,
+        /// What is wrong.
+        message: String,
+        /// Failing records: (index in batch, message); only per-record failures.
+        record_errors: Vec<(i32, String)>,
+        /// Whether Kafka answers with the real log start offset (else -1), spec 2.1.
+        log_start_offset: i64,
+    },
+    /// The log failed.
+    #[error(transparent)]
+    Log(#[from] LogError),
+}

@@ -1,0 +1,93 @@
+//! The file system as the log needs it: real, in memory, or simulated.
+
+mod memory;
+mod ofd_lock;
+mod real;
+
+pub use memory::MemoryFs;
+pub use real::RealFs;
+
+use std::fmt::Debug;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+/// An open file. Positions are bytes from the start.
+#[allow(clippy::len_without_is_empty)] // asks the system; nobody wants to know whether it is 0
+pub trait File: Send + Sync + Debug {
+    /// Reads up to `len` bytes at `position` (fewer only at the end of the file).
+    fn read_at(&self, position: u64, len: usize) -> io::Result<Bytes>;
+    /// Reads into `buf`, returns how many bytes (fewer only at the end of the file).
+    fn read_into(&self, position: u64, buf: &mut [u8]) -> io::Result<usize>;
+    /// Writes all bytes at `position`.
+    fn write_at(&self, position: u64, data: &[u8]) -> io::Result<()>;
+    /// Cuts or extends (with zeros) the file.
+    fn set_len(&self, len: u64) -> io::Result<()>;
+    /// Length now.
+    fn len(&self) -> io::Result<u64>;
+    /// fdatasync.
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// What `read_dir` tells of an entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirEntry {
+    /// File name.
+    pub name: String,
+    /// A directory.
+    pub is_dir: bool,
+    /// Bytes, 0 for directories.
+    pub len: u64,
+}
+
+/// A file system.
+pub trait Fs: Send + Sync + Debug {
+    /// Opens for reading; `write` also for writing; `create` creates a missing file (mode 0640).
+    fn open(&self, path: &Path, write: bool, create: bool) -> io::Result<Arc<dyn File>>;
+    /// Reads a whole (small) file.
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
+    /// Replaces a small file atomically: `<name>.tmp`, fsync, rename, directory fsync.
+    fn replace(&self, path: &Path, data: &[u8]) -> io::Result<()>;
+    /// Entries of a directory, by name.
+    fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>>;
+    /// Creates a directory and its parents (mode 0750).
+    fn create_dir_all(&self, path: &Path) -> io::Result<()>;
+    /// Renames within a file system, replacing the target.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Removes a file; a missing one is not an error.
+    fn remove_file(&self, path: &Path) -> io::Result<()>;
+    /// Removes a directory and what is in it.
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()>;
+    /// Whether something is there.
+    fn exists(&self, path: &Path) -> bool;
+    /// Modification time, ms since the epoch.
+    fn modified_ms(&self, path: &Path) -> io::Result<i64>;
+    /// Makes names in this directory durable.
+    fn sync_dir(&self, path: &Path) -> io::Result<()>;
+    /// Takes the exclusive lock on `<dir>/.lock`, created if missing: an OFD lock, so that it excludes a Kafka broker
+    /// (Java locks the same file) and other writers of ours, and is not lost when another descriptor closes.
+    fn lock_dir(&self, dir: &Path) -> Result<Box<dyn DirLock>, LockError>;
+    /// The path as the user knows it, for messages.
+    fn display(&self, path: &Path) -> PathBuf {
+        path.to_path_buf()
+    }
+}
+
+/// Held while a writer has a log directory open; dropping it unlocks (not in a forked child).
+pub trait DirLock: Send + Sync + Debug {}
+
+/// Why a directory could not be locked.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// Another writer (of ours or a Kafka broker) has it.
+    #[error("another writer holds the lock{}", pid.map_or(String::new(), |p| format!(" (process {p})")))]
+    Held {
+        /// Its process id if it can be told.
+        pid: Option<u32>,
+    },
+    /// The lock file could not be opened or locked.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}

@@ -1,0 +1,84 @@
+#![allow(unsafe_code)]
+//! The lock on a log directory: an open-file-description lock on `.lock`.
+//!
+//! Kafka locks the same file through Java's `FileChannel.tryLock`, which is an fcntl record lock. fcntl OFD locks and Java's
+//! lock exclude each other both ways; `flock` (and so `std::fs::File::try_lock`) sees neither.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+
+use super::{DirLock, LockError};
+
+#[derive(Debug)]
+pub(super) struct OfdLock {
+    file: File,
+    /// A forked child inherits the open file description, and with it the lock; only the process that took the lock
+    /// may give it up.
+    owner: u32,
+}
+
+impl DirLock for OfdLock {}
+
+fn request(kind: i32) -> libc::flock {
+    // SAFETY: `flock` is a plain C struct of integers, for which all zero bytes are a valid value.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    // The constants are 0, 1 and 2: they fit the field on every platform.
+    #[allow(clippy::cast_possible_truncation)]
+    {
+        lock.l_type = kind as libc::c_short;
+        lock.l_whence = libc::SEEK_SET as libc::c_short;
+    }
+    lock
+}
+
+fn fcntl(file: &File, command: i32, lock: &mut libc::flock) -> io::Result<()> {
+    // SAFETY: the descriptor is open for as long as `file` lives, and `lock` is a valid, exclusively borrowed `flock`,
+    // which is what the three OFD commands read and write. Tested by `a_second_lock_of_one_directory_is_refused`.
+    let result = unsafe { libc::fcntl(file.as_raw_fd(), command, std::ptr::from_mut(lock)) };
+    if result == -1 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+impl OfdLock {
+    pub(super) fn take(file: File) -> Result<Self, LockError> {
+        match fcntl(&file, libc::F_OFD_SETLK, &mut request(libc::F_WRLCK)) {
+            Ok(()) => {}
+            Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => {
+                return Err(LockError::Held { pid: holder(&file) });
+            }
+            Err(e) => return Err(LockError::Io(e)),
+        }
+        let owner = std::process::id();
+        // Only so that a refused writer can tell whom to look for; a full disk must not refuse the lock.
+        let _ = file
+            .set_len(0)
+            .and_then(|()| file.write_all_at(format!("{owner}\n").as_bytes(), 0));
+        Ok(Self { file, owner })
+    }
+}
+
+/// A classic record lock (Java) tells its process; an OFD lock answers -1, then ours has written its id into the file.
+fn holder(file: &File) -> Option<u32> {
+    let mut lock = request(libc::F_WRLCK);
+    if fcntl(file, libc::F_OFD_GETLK, &mut lock).is_ok() && lock.l_pid > 0 {
+        return u32::try_from(lock.l_pid).ok();
+    }
+    let mut text = [0u8; 16];
+    let n = file.read_at(&mut text, 0).ok()?;
+    std::str::from_utf8(&text[..n]).ok()?.trim().parse().ok()
+}
+
+impl Drop for OfdLock {
+    fn drop(&mut self) {
+        if self.owner == std::process::id() {
+            let _ = self.file.set_len(0);
+            // Explicit, because a forked child may still hold the description after this descriptor is closed.
+            let _ = fcntl(&self.file, libc::F_OFD_SETLK, &mut request(libc::F_UNLCK));
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! The operating system's file system: positional reads and writes, no memory maps (a map dies with SIGBUS when another
+//! process cuts the file or the disk is full).
+
+use std::fs::{self, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+use bytes::Bytes;
+use rustix::buffer::spare_capacity;
+use rustix::fs::OFlags;
+
+use super::ofd_lock::OfdLock;
+use super::{DirEntry, DirLock, File, Fs, LockError};
+
+const FILE_MODE: u32 = 0o640;
+const DIR_MODE: u32 = 0o750;
+
+/// Files of the operating system.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RealFs;
+
+impl RealFs {
+    /// The file system of this process.
+    pub fn new() -> Self {
+        Self
+    }
+}
+
+#[derive(Debug)]
+struct RealFile {
+    file: fs::File,
+}
+
+impl File for RealFile {
+    fn read_at(&self, position: u64, len: usize) -> io::Result<Bytes> {
+        let mut out = Vec::new();
+        out.try_reserve_exact(len)
+            .map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
+        while out.len() < len {
+            let at = position + out.len() as u64;
+            // The spare capacity may be larger than asked for; a longer answer is cut below.
+            match rustix::io::pread(&self.file, spare_capacity(&mut out), at) {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        out.truncate(len);
+        Ok(Bytes::from(out))
+    }
+
+    fn read_into(&self, position: u64, buf: &mut [u8]) -> io::Result<usize> {
+        let mut done = 0;
+        while done < buf.len() {
+            match self.file.read_at(&mut buf[done..], position + done as u64) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_at(&self, position: u64, data: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(data, position)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+}
+
+fn open(path: &Path, write: bool, create: bool) -> io::Result<fs::File> {
+    OpenOptions::new()
+        .read(true)
+        .write(write)
+        .create(create && write)
+        .mode(FILE_MODE)
+        .custom_flags((OFlags::NOFOLLOW | OFlags::CLOEXEC).bits().cast_signed())
+        .open(path)
+}
+
+fn temporary_name(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_os_string();
+    name.push(".tmp");
+    PathBuf::from(name)
+}
+
+impl Fs for RealFs {
+    fn open(&self, path: &Path, write: bool, create: bool) -> io::Result<Arc<dyn File>> {
+        Ok(Arc::new(RealFile {
+            file: open(path, write, create)?,
+        }))
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        fs::read(path)
+    }
+
+    fn replace(&self, path: &Path, data: &[u8]) -> io::Result<()> {
+        let temporary = temporary_name(path);
+        let file = open(&temporary, true, true)?;
+        file.set_len(0)?;
+        file.write_all_at(data, 0)?;
+        // Without this fsync a crash can leave an empty file under the final name.
+        file.sync_all()?;
+        fs::rename(&temporary, path)?;
+        path.parent().map_or(Ok(()), |parent| self.sync_dir(parent))
+    }
+
+    fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
+        let mut entries = Vec::new();
+        for entry in fs::read_dir(path)? {
+            let entry = entry?;
+            // A name that is not UTF-8 cannot be one of ours or Kafka's.
+            let Ok(name) = entry.file_name().into_string() else {
+                continue;
+            };
+            // A live writer may delete a file between listing and stat.
+            let Ok(metadata) = entry.metadata() else { continue };
+            let is_dir = metadata.is_dir();
+            entries.push(DirEntry {
+                name,
+                is_dir,
+                len: if is_dir { 0 } else { metadata.len() },
+            });
+        }
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(entries)
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        fs::DirBuilder::new().recursive(true).mode(DIR_MODE).create(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        match fs::remove_file(path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        }
+    }
+
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        fs::remove_dir_all(path)
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        path.symlink_metadata().is_ok()
+    }
+
+    fn modified_ms(&self, path: &Path) -> io::Result<i64> {
+        let modified = fs::metadata(path)?.modified()?;
+        let ms = match modified.duration_since(UNIX_EPOCH) {
+            Ok(after) => i64::try_from(after.as_millis()),
+            Err(before) => i64::try_from(before.duration().as_millis()).map(|ms| -ms),
+        };
+        Ok(ms.unwrap_or(i64::MAX))
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        fs::File::open(path)?.sync_all()
+    }
+
+    fn lock_dir(&self, dir: &Path) -> Result<Box<dyn DirLock>, LockError> {
+        let path = dir.join(".lock");
+        let file = open(&path, true, true)?;
+        // A Kafka broker of another user must be able to refuse us, not to fail on permissions that we chose.
+        if file.metadata()?.len() == 0 {
+            let _ = file.set_permissions(Permissions::from_mode(FILE_MODE));
+        }
+        Ok(Box::new(OfdLock::take(file)?))
+    }
+}

@@ -1,0 +1,427 @@
+//! Opening a log for writing (spec 1.11, 1.12): first everything is looked at and nothing changed, so that a log that
+//! cannot be opened stays as it was; then the directory is put in order. Kafka: `LogLoader`.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, RwLock};
+
+use fletchlog_records::TopicPartition;
+
+use crate::config::Durability;
+use crate::file_name::{LOG, TORN, segment_file, with_suffix};
+use crate::flush::Durable;
+use crate::fs::Fs;
+use crate::leader_epoch::LeaderEpochCache;
+use crate::load_decision::Decision;
+use crate::load_plan::LoadPlan;
+use crate::partition_log::{PartitionLog, Writer};
+use crate::producer_state::ProducerStateManager;
+use crate::recovery::{RecoveredSegment, Restore, keep_torn, restore_producers};
+use crate::roll::preallocation;
+use crate::segment::{LogSegment, SegmentParams};
+use crate::segment_files::SegmentFiles;
+use crate::txn_index::TransactionIndex;
+use crate::view::{IndexCache, Segments, View};
+use crate::{LogConfig, LogError, OpenMode, producer_snapshot, refresh};
+
+pub(crate) fn open(
+    fs: Arc<dyn Fs>,
+    dir: &Path,
+    tp: TopicPartition,
+    config: LogConfig,
+    mode: OpenMode,
+    now_ms: i64,
+) -> Result<PartitionLog, LogError> {
+    match mode {
+        OpenMode::ReadOnly { log_start_offset } => {
+            refresh::open_read_only(fs, dir, tp, config, log_start_offset, now_ms)
+        }
+        OpenMode::Write {
+            clean_shutdown,
+            recovery_point,
+            log_start_offset,
+        } => {
+            let loader = Loader {
+                fs,
+                dir,
+                config,
+                now_ms,
+                clean_shutdown,
+                recovery_point,
+                checkpointed_start: log_start_offset,
+            };
+            let loaded = loader.load()?;
+            let fsync = loader.config.durability == Durability::Fsync;
+            let log = loaded.into_log(loader.fs, dir, tp, loader.config, mode);
+            if fsync {
+                // What recovery has read may be in the page cache alone: on disk before anyone is told of it.
+                log.flush()?;
+            }
+            Ok(log)
+        }
+    }
+}
+
+/// A log that has been put in order.
+pub(crate) struct Loaded {
+    pub segments: Segments,
+    pub epochs: LeaderEpochCache,
+    pub producers: ProducerStateManager,
+    pub last_snapshot_offset: i64,
+    pub log_start_offset: i64,
+    pub log_end_offset: i64,
+    pub active_size: u64,
+    pub recovery_point: i64,
+}
+
+impl Loaded {
+    pub fn into_log(
+        self,
+        fs: Arc<dyn Fs>,
+        dir: &Path,
+        tp: TopicPartition,
+        config: LogConfig,
+        mode: OpenMode,
+    ) -> PartitionLog {
+        let view = View {
+            active_size: self.active_size,
+            segments: self.segments,
+            log_start_offset: self.log_start_offset,
+            log_end_offset: self.log_end_offset,
+            high_watermark: self.log_end_offset,
+            first_unstable_offset: self.producers.first_unstable_offset(),
+        };
+        PartitionLog {
+            fs,
+            dir: dir.to_path_buf(),
+            tp,
+            mode,
+            config: RwLock::new(Arc::new(config)),
+            view: RwLock::new(view),
+            writer: Mutex::new(Writer {
+                producers: self.producers,
+                map_end_offset: self.log_end_offset,
+                last_snapshot_offset: self.last_snapshot_offset,
+                deleted: Vec::new(),
+            }),
+            epochs: RwLock::new(self.epochs),
+            durable: Mutex::new(Durable {
+                log_end: self.recovery_point,
+                recovery_point: self.recovery_point,
+            }),
+            directory_changed: AtomicBool::new(true),
+            fenced: Mutex::default(),
+            closed: AtomicBool::new(false),
+            index_cache: IndexCache::default(),
+        }
+    }
+}
+
+pub(crate) struct Loader<'a> {
+    pub fs: Arc<dyn Fs>,
+    pub dir: &'a Path,
+    pub config: LogConfig,
+    pub now_ms: i64,
+    pub clean_shutdown: bool,
+    pub recovery_point: i64,
+    pub checkpointed_start: i64,
+}
+
+impl Loader<'_> {
+    pub fn interval(&self) -> u64 {
+        u64::try_from(self.config.index_interval_bytes).unwrap_or(0)
+    }
+
+    fn load(&self) -> Result<Loaded, LogError> {
+        if !self.fs.exists(self.dir) {
+            self.fs
+                .create_dir_all(self.dir)
+                .map_err(|e| LogError::io("create", self.dir, e))?;
+            if let Some(parent) = self
+                .dir
+                .parent()
+                .filter(|_| self.config.durability == Durability::Fsync)
+            {
+                self.fs.sync_dir(parent).map_err(|e| LogError::io("sync", parent, e))?;
+            }
+        }
+        let mut plan = LoadPlan::read(&*self.fs, self.dir)?;
+        let mut epochs = LeaderEpochCache::read(&*self.fs, self.dir)?;
+        let (mut decisions, dropped) = self.decide(&plan)?;
+
+        // From here on the directory changes.
+        plan.apply(&*self.fs, self.dir)?;
+        for base in dropped {
+            self.drop_segment(base)?;
+        }
+        let mut log_end_offset = decisions.last().map_or(0, |last| last.next_offset);
+        let first_base = decisions.first().map(|first| first.base_offset);
+        let mut log_start_offset = self.checkpointed_start.max(first_base.unwrap_or(0));
+        if !decisions.is_empty() && log_end_offset < log_start_offset {
+            log::warn!(
+                "{}: the log ends at {log_end_offset}, before its start {log_start_offset}: starting empty there",
+                self.dir.display()
+            );
+            for decision in decisions.drain(..) {
+                self.drop_segment(decision.base_offset)?;
+            }
+        }
+        let stored_epochs = epochs.clone();
+        let mut segments = Vec::new();
+        let mut rebuild_txn_index = BTreeSet::new();
+        for decision in decisions {
+            for (epoch, start) in decision.recovered.iter().flat_map(|recovered| &recovered.epochs) {
+                if epochs.latest_epoch().is_none_or(|latest| *epoch > latest) {
+                    epochs.assign(*epoch, *start);
+                }
+            }
+            segments.push(self.open_segment(decision, &mut rebuild_txn_index)?);
+        }
+        if segments.is_empty() {
+            log_end_offset = log_start_offset;
+            let segment = LogSegment::create(
+                Arc::clone(&self.fs),
+                self.params(log_start_offset, SegmentFiles::new(self.dir, log_start_offset), 0),
+                preallocation(&self.config),
+            )?;
+            segments.push(Arc::new(segment));
+        }
+        log_start_offset = log_start_offset.min(log_end_offset);
+        epochs.truncate_from_end(log_end_offset);
+        // Kafka takes the checkpoint here, not the first segment that happens to be there.
+        epochs.truncate_from_start(self.checkpointed_start.min(log_end_offset));
+        if epochs != stored_epochs {
+            epochs.write(&*self.fs, self.dir)?;
+        }
+        let (producers, last_snapshot_offset) =
+            self.producers(plan, &segments, rebuild_txn_index, log_start_offset, log_end_offset)?;
+        let segments = Segments::new(segments);
+        let active = segments.active();
+        active.prepare_for_append()?;
+        if let Some(sizes) = preallocation(&self.config) {
+            active
+                .preallocate(sizes)
+                .map_err(|e| active.io("preallocate the indexes of", e))?;
+        }
+        let active_size = active.size();
+        let recovery_point = if self.clean_shutdown {
+            log_end_offset
+        } else {
+            self.recovery_point.min(log_end_offset)
+        };
+        Ok(Loaded {
+            segments,
+            epochs,
+            producers,
+            last_snapshot_offset,
+            log_start_offset,
+            log_end_offset,
+            active_size,
+            recovery_point,
+        })
+    }
+
+    fn params(&self, base_offset: i64, files: SegmentFiles, size: u64) -> SegmentParams {
+        SegmentParams {
+            files,
+            base_offset,
+            size,
+            writable: true,
+            created_ms: self.now_ms,
+            index_interval: self.interval(),
+        }
+    }
+
+    fn open_segment(
+        &self,
+        decision: Decision,
+        rebuild_txn_index: &mut BTreeSet<i64>,
+    ) -> Result<Arc<LogSegment>, LogError> {
+        let base = decision.base_offset;
+        let files = SegmentFiles::new(self.dir, base);
+        let valid_bytes = decision.valid_bytes();
+        let segment = LogSegment::new(Arc::clone(&self.fs), self.params(base, files, valid_bytes));
+        if let Some(recovered) = decision.recovered {
+            if valid_bytes < decision.planned.size {
+                self.cut(&segment, decision.planned.size, &recovered)?;
+            }
+            if decision.planned.has_txn_index {
+                self.empty(&segment.files.txn_index)?;
+            }
+            rebuild_txn_index.insert(base);
+            segment.install(recovered.indexes, true);
+            segment.write_side_files(true)?;
+        } else {
+            if decision.planned.has_txn_index {
+                let path = &segment.files.txn_index;
+                let bytes = self.fs.read(path).map_err(|e| LogError::io("read", path, e))?;
+                match TransactionIndex::parse(base, &bytes) {
+                    Ok(index) => {
+                        let written = index.entries().len();
+                        segment.install_txn_index(index, written);
+                    }
+                    Err(reason) => {
+                        log::warn!("{}: rebuilt from the log: {reason}", path.display());
+                        self.empty(path)?;
+                        rebuild_txn_index.insert(base);
+                    }
+                }
+            }
+            if let Some((indexes, rebuilt)) = decision.indexes {
+                segment.install(indexes, rebuilt);
+            }
+            if !decision.planned.has_offset_index || !decision.planned.has_time_index {
+                segment.with_indexes(|_| ())?;
+                segment.seal()?;
+            }
+        }
+        Ok(Arc::new(segment))
+    }
+
+    fn empty(&self, path: &Path) -> Result<(), LogError> {
+        self.fs
+            .open(path, true, true)
+            .and_then(|file| file.set_len(0))
+            .map_err(|e| LogError::io("empty", path, e))
+    }
+
+    /// Cuts a log behind its last valid batch. What is cut off is kept aside.
+    fn cut(&self, segment: &LogSegment, size: u64, recovered: &RecoveredSegment) -> Result<(), LogError> {
+        let path = &segment.files.log;
+        let valid = recovered.valid_bytes;
+        let file = segment.file()?;
+        let torn = with_suffix(path, &format!("{TORN}-{}", recovered.next_offset));
+        let kept = match keep_torn(&*self.fs, &*file, valid, size, &torn) {
+            Ok(true) => format!("kept as {}", torn.display()),
+            Ok(false) => "only zeros".to_string(),
+            Err(e) => format!("not kept: {e}"),
+        };
+        log::warn!(
+            "{}: cut from {size} to {valid} bytes ({}); the rest: {kept}",
+            path.display(),
+            recovered.why.reason()
+        );
+        file.set_len(valid).map_err(|e| LogError::io("cut", path, e))?;
+        // The log before its side files: they may only lag.
+        file.sync().map_err(|e| LogError::io("sync", path, e))
+    }
+
+    /// A segment behind a cut one has no place in the log any more. Its records are kept aside.
+    fn drop_segment(&self, base: i64) -> Result<(), LogError> {
+        let files = SegmentFiles::new(self.dir, base);
+        let torn = with_suffix(&files.log, TORN);
+        log::warn!(
+            "{}: behind a segment that was cut; kept as {}",
+            files.log.display(),
+            torn.display()
+        );
+        self.fs
+            .rename(&files.log, &torn)
+            .map_err(|e| LogError::io("rename", &files.log, e))?;
+        for path in &files.all()[1..] {
+            self.fs.remove_file(path).map_err(|e| LogError::io("remove", path, e))?;
+        }
+        debug_assert_eq!(files.log, segment_file(self.dir, base, LOG));
+        Ok(())
+    }
+
+    fn producers(
+        &self,
+        mut plan: LoadPlan,
+        segments: &[Arc<LogSegment>],
+        rebuild_txn_index: BTreeSet<i64>,
+        log_start_offset: i64,
+        log_end_offset: i64,
+    ) -> Result<(ProducerStateManager, i64), LogError> {
+        let bases: BTreeSet<i64> = segments.iter().map(|segment| segment.base_offset).collect();
+        let last_base = bases.last().copied().unwrap_or(0);
+        // Of snapshots without a segment only the newest is of use, and only behind the last base.
+        let stray = plan
+            .snapshots
+            .keys()
+            .rev()
+            .find(|offset| !bases.contains(offset))
+            .copied()
+            .filter(|offset| *offset > last_base);
+        self.remove_snapshots(&mut plan, |offset| !bases.contains(&offset) && Some(offset) != stray)?;
+        if plan.snapshots.is_empty() && self.clean_shutdown && rebuild_txn_index.is_empty() {
+            // Nothing but Kafka's rule: a clean log without snapshots has no producers.
+            let mut last = 0;
+            for offset in segments
+                .iter()
+                .rev()
+                .take(2)
+                .rev()
+                .map(|segment| segment.base_offset)
+                .chain([log_end_offset])
+            {
+                if offset > last {
+                    producer_snapshot::write(&*self.fs, self.dir, offset, &[])?;
+                    last = offset;
+                }
+            }
+            return Ok((ProducerStateManager::default(), last.max(log_start_offset)));
+        }
+        let limit = rebuild_txn_index
+            .first()
+            .copied()
+            .filter(|_| !self.clean_shutdown)
+            .unwrap_or(log_end_offset);
+        self.remove_snapshots(&mut plan, |offset| {
+            offset > limit || offset > log_end_offset || offset <= log_start_offset
+        })?;
+        let mut written = 0;
+        let mut failed = None;
+        let mut at_base = |base: i64, producers: &ProducerStateManager| {
+            if base > log_start_offset && failed.is_none() && !plan.snapshots.contains_key(&base) {
+                match producer_snapshot::write(&*self.fs, self.dir, base, &producers.to_snapshot()) {
+                    Ok(()) => written = base,
+                    Err(e) => failed = Some(e),
+                }
+            }
+        };
+        let (mut producers, from) = restore_producers(Restore {
+            fs: &*self.fs,
+            segments,
+            log_start_offset,
+            log_end_offset,
+            snapshots: &plan.snapshots,
+            rebuild_txn_index: &rebuild_txn_index,
+            now_ms: self.now_ms,
+            expiration_ms: self.config.producer_id_expiration_ms,
+            at_base: &mut at_base,
+        })?;
+        if let Some(e) = failed {
+            return Err(e);
+        }
+        for segment in segments {
+            segment.write_txn_index()?;
+        }
+        let mut last = from.max(written);
+        if log_end_offset > last {
+            producer_snapshot::write(&*self.fs, self.dir, log_end_offset, &producers.to_snapshot())?;
+            last = log_end_offset;
+        }
+        // As after a reload from that snapshot: one remembered batch per producer (measured, spec 3.7).
+        producers.keep_newest_batches();
+        Ok((producers, last))
+    }
+
+    fn remove_snapshots(&self, plan: &mut LoadPlan, remove: impl Fn(i64) -> bool) -> Result<(), LogError> {
+        let gone: Vec<i64> = plan
+            .snapshots
+            .keys()
+            .copied()
+            .filter(|offset| remove(*offset))
+            .collect();
+        for offset in gone {
+            if let Some(path) = plan.snapshots.remove(&offset) {
+                self.fs
+                    .remove_file(&path)
+                    .map_err(|e| LogError::io("remove", &path, e))?;
+            }
+        }
+        Ok(())
+    }
+}

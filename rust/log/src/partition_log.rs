@@ -1,0 +1,276 @@
+//! One partition's log: the facade. Kafka: `UnifiedLog`.
+//!
+//! Thread promise: all methods take `&self`; appends are serialised, reads run beside them and see only offsets below
+//! the published bounds.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, RwLock};
+
+use bytes::Bytes;
+use fletchlog_records::TopicPartition;
+
+use crate::flush::Durable;
+use crate::fs::Fs;
+use crate::leader_epoch::LeaderEpochCache;
+use crate::producer_state::ProducerStateManager;
+use crate::sync::{lock, read, write};
+use crate::view::{IndexCache, View};
+use crate::{AppendError, LogConfig, LogError};
+
+/// How to open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OpenMode {
+    /// One writer; the caller holds the directory lock. Recovers, may cut a torn tail, may rebuild side files.
+    Write {
+        /// `.kafka_cleanshutdown` was present.
+        clean_shutdown: bool,
+        /// From recovery-point-offset-checkpoint, 0 if absent.
+        recovery_point: i64,
+        /// From log-start-offset-checkpoint, 0 if absent.
+        log_start_offset: i64,
+    },
+    /// Never writes, takes no lock, works beside a live writer and on read-only media.
+    ReadOnly {
+        /// From log-start-offset-checkpoint, 0 if absent.
+        log_start_offset: i64,
+    },
+}
+
+/// Where a batch comes from; decides which checks apply (spec 2.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AppendOrigin {
+    /// A producer: all checks.
+    Client,
+    /// The group or transaction coordinator: may write control batches, no sequence check.
+    Coordinator,
+}
+
+/// A successful append (or an acknowledged duplicate).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AppendInfo {
+    /// Offset of the first record; of the original batch for a duplicate.
+    pub first_offset: i64,
+    /// Offset of the last record.
+    pub last_offset: i64,
+    /// Append time under LogAppendTime, for a duplicate the cached timestamp, else -1.
+    pub log_append_time_ms: i64,
+    /// Log start offset.
+    pub log_start_offset: i64,
+    /// Nothing was written: one of the last five batches of this producer came again (spec 3.2.1).
+    pub duplicate: bool,
+}
+
+/// Upper bound of a read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FetchBound {
+    /// Replicas and tools.
+    LogEnd,
+    /// read_uncommitted.
+    HighWatermark,
+    /// read_committed; the answer lists aborted transactions.
+    LastStableOffset,
+}
+
+/// Result of a read (spec 6.4).
+#[derive(Debug, Clone)]
+pub struct FetchDataInfo {
+    /// File bytes, verbatim.
+    pub records: Bytes,
+    /// Base offset of the segment read, and position in it.
+    pub segment_base_offset: i64,
+    /// Byte position in the segment of the first byte.
+    pub position: u64,
+    /// (producer id, first offset), only for `LastStableOffset`.
+    pub aborted_transactions: Option<Vec<(i64, i64)>>,
+}
+
+/// Result of a lookup by time (spec 5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TimestampAndOffset {
+    /// Timestamp of the record found, -1 none.
+    pub timestamp: i64,
+    /// Its offset, -1 none.
+    pub offset: i64,
+    /// Leader epoch, -1 none.
+    pub leader_epoch: i32,
+}
+
+/// One partition's log in one directory.
+///
+/// Lock order: `writer` or `durable`, then `epochs`, then `view`, then a segment's own locks. `writer` and `durable` are
+/// never held together by one thread, except that `durable` is taken last of all on close.
+#[derive(Debug)]
+pub struct PartitionLog {
+    pub(crate) fs: Arc<dyn Fs>,
+    pub(crate) dir: PathBuf,
+    pub(crate) tp: TopicPartition,
+    pub(crate) mode: OpenMode,
+    pub(crate) config: RwLock<Arc<LogConfig>>,
+    pub(crate) view: RwLock<View>,
+    pub(crate) writer: Mutex<Writer>,
+    pub(crate) epochs: RwLock<LeaderEpochCache>,
+    pub(crate) durable: Mutex<Durable>,
+    pub(crate) directory_changed: AtomicBool,
+    pub(crate) fenced: Mutex<Option<String>>,
+    pub(crate) closed: AtomicBool,
+    pub(crate) index_cache: IndexCache,
+}
+
+/// What appends change one after the other.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    pub producers: ProducerStateManager,
+    /// Producer state covers everything below.
+    pub map_end_offset: i64,
+    /// Offset of the newest snapshot.
+    pub last_snapshot_offset: i64,
+    /// Renamed files, and when they may be removed.
+    pub deleted: Vec<(PathBuf, i64)>,
+}
+
+impl PartitionLog {
+    pub(crate) fn view(&self) -> Result<View, LogError> {
+        if self.is_closed() {
+            return Err(LogError::Closed);
+        }
+        Ok(read(&self.view).clone())
+    }
+
+    pub(crate) fn config(&self) -> Arc<LogConfig> {
+        Arc::clone(&read(&self.config))
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Opens `dir` (created when missing in write mode) and recovers it as spec 1.11-1.12 say.
+    pub fn open(
+        fs: Arc<dyn Fs>,
+        dir: &Path,
+        tp: TopicPartition,
+        config: LogConfig,
+        mode: OpenMode,
+        now_ms: i64,
+    ) -> Result<Self, LogError> {
+        crate::loader::open(fs, dir, tp, config, mode, now_ms)
+    }
+    /// The partition.
+    pub fn topic_partition(&self) -> &TopicPartition {
+        &self.tp
+    }
+    /// Appends what one produce request carried for this partition: steps 1-8 of spec 2.1 from the batch check on
+    /// (magic, one batch, sizes, CRC, validation, producer state, roll, write). Offsets and `leader_epoch` are stamped here.
+    pub fn append_as_leader(
+        &self,
+        records: Bytes,
+        leader_epoch: i32,
+        origin: AppendOrigin,
+        now_ms: i64,
+    ) -> Result<AppendInfo, AppendError> {
+        self.append(records, leader_epoch, origin, now_ms)
+    }
+    /// Reads at most `max_bytes` (at least one batch if `min_one_message`) from `offset`, below the bound, from one
+    /// segment (spec 6.2-6.4). `offset` at the bound or beyond (up to the log end): empty. Out of range: error.
+    pub fn read(
+        &self,
+        offset: i64,
+        max_bytes: usize,
+        min_one_message: bool,
+        bound: FetchBound,
+    ) -> Result<FetchDataInfo, LogError> {
+        self.read_slice(offset, max_bytes, min_one_message, bound)
+    }
+    /// First readable offset.
+    pub fn log_start_offset(&self) -> i64 {
+        read(&self.view).log_start_offset
+    }
+    /// Next offset to assign.
+    pub fn log_end_offset(&self) -> i64 {
+        read(&self.view).log_end_offset
+    }
+    /// End for read_uncommitted (= log end with one replica, spec 6.7).
+    pub fn high_watermark(&self) -> i64 {
+        read(&self.view).high_watermark
+    }
+    /// End for read_committed.
+    pub fn last_stable_offset(&self) -> i64 {
+        read(&self.view).last_stable_offset()
+    }
+    /// Leader epoch of the newest entry of leader-epoch-checkpoint, if any.
+    pub fn latest_epoch(&self) -> Option<i32> {
+        read(&self.epochs).latest_epoch()
+    }
+    /// Notes that this node leads with `epoch` from the log end on, as a broker does before the first append of an epoch.
+    /// An epoch that is already known changes nothing. Kafka: `UnifiedLog#maybeAssignEpochStartOffset`.
+    pub fn assign_leader_epoch(&self, epoch: i32) -> Result<(), LogError> {
+        self.check_writable("lead")?;
+        let _writer = lock(&self.writer);
+        self.assign_epoch(epoch, self.log_end_offset())
+    }
+    /// (epoch, end offset) of the newest epoch at or below `epoch`, (-1, -1) if unknown (spec 1.9).
+    pub fn end_offset_for_epoch(&self, epoch: i32) -> (i32, i64) {
+        read(&self.epochs).end_offset_for(epoch, self.log_end_offset())
+    }
+    /// ListOffsets for one partition, specials included (spec 5): -1 LATEST needs the bound, the others ignore it
+    /// except that results at or beyond it are not found. Unsupported specials are the caller's business.
+    pub fn fetch_offset_by_timestamp(&self, timestamp: i64, bound: FetchBound) -> Result<TimestampAndOffset, LogError> {
+        self.offset_by_timestamp(timestamp, bound)
+    }
+    /// Deletes segments by start offset, size and time (spec 4.1). Returns how many segments went.
+    pub fn delete_old_segments(&self, now_ms: i64) -> Result<usize, LogError> {
+        self.apply_retention(now_ms)
+    }
+    /// DeleteRecords (spec 4.2): `None` = up to the high watermark. Returns the new log start offset.
+    pub fn delete_records(&self, before_offset: Option<i64>) -> Result<i64, LogError> {
+        self.raise_log_start(before_offset)
+    }
+    /// Forgets producers that have been silent for producer.id.expiration.ms by their own timestamps (spec 3.7); Kafka asks
+    /// every 10 minutes.
+    pub fn remove_expired_producers(&self, now_ms: i64) {
+        let expiration_ms = self.config().producer_id_expiration_ms;
+        lock(&self.writer).producers.remove_expired(now_ms, expiration_ms);
+    }
+    /// Starts a new segment now. Returns its base offset.
+    pub fn roll(&self, now_ms: i64) -> Result<i64, LogError> {
+        self.check_writable("roll")?;
+        let mut writer = lock(&self.writer);
+        let view = self.view()?;
+        self.roll_to(&mut writer, &view, &self.config(), view.log_end_offset, now_ms)
+    }
+    /// fsync up to the log end; returns the new recovery point.
+    pub fn flush(&self) -> Result<i64, LogError> {
+        self.flush_all()
+    }
+    /// Offsets below are known to be on disk.
+    pub fn recovery_point(&self) -> i64 {
+        lock(&self.durable).recovery_point
+    }
+    /// Read-only logs: looks at the directory again for what a live writer has added (or deleted). Cheap if nothing changed.
+    pub fn refresh(&self) -> Result<(), LogError> {
+        self.look_again()
+    }
+    /// Flush, final index entries, trim, producer snapshot at the log end (spec 1.8, 3.7). Later calls answer `Closed`.
+    /// Dropping without `close` leaves the directory as a killed process would.
+    pub fn close(&self) -> Result<(), LogError> {
+        self.close_cleanly()
+    }
+    /// Total bytes of `.log` files.
+    pub fn size(&self) -> u64 {
+        self.segments().iter().map(|(_, size)| size).sum()
+    }
+    /// Base offsets and sizes of the segments, ascending.
+    pub fn segments(&self) -> Vec<(i64, u64)> {
+        let view = read(&self.view).clone();
+        view.segments
+            .as_slice()
+            .iter()
+            .map(|segment| (segment.base_offset, view.size_of(segment)))
+            .collect()
+    }
+    /// New settings (retention, timestamps...) for later operations.
+    pub fn update_config(&self, config: LogConfig) {
+        *write(&self.config) = Arc::new(config);
+    }
+}

@@ -1,0 +1,448 @@
+//! What a partition remembers of each producer: sequences, epochs, open transactions (spec 3). Kafka:
+//! `ProducerStateManager`, `ProducerStateEntry`, `ProducerAppendInfo`.
+
+use std::collections::BTreeMap;
+
+use fletchlog_records::BatchHeader;
+use fletchlog_records::batch_header::decrement_sequence;
+use fletchlog_records::control::{ControlType, EndTxnMarker};
+use rustc_hash::FxHashMap;
+
+use crate::producer_snapshot::SnapshotEntry;
+use crate::txn_index::AbortedTxn;
+
+/// Batches remembered per producer: at most 5 are in flight, so a resent one is always among them (spec 9.6).
+const WINDOW: usize = 5;
+
+const OUT_OF_ORDER_SEQUENCE_NUMBER: i16 = 45;
+const INVALID_PRODUCER_EPOCH: i16 = 47;
+const INVALID_TXN_STATE: i16 = 48;
+const TRANSACTION_COORDINATOR_FENCED: i16 = 52;
+const UNKNOWN_PRODUCER_ID: i16 = 59;
+
+/// A batch was refused; `code` is Kafka's.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub code: i16,
+    pub message: String,
+}
+
+/// Who wrote a batch; decides which checks apply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// A producer: epoch and sequence.
+    Client,
+    /// Group or transaction coordinator: epoch alone.
+    Coordinator,
+    /// Already accepted once: recovery and read-only opening.
+    Replay,
+}
+
+/// One remembered batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BatchMetadata {
+    pub last_seq: i32,
+    pub last_offset: i64,
+    pub offset_delta: i32,
+    pub timestamp: i64,
+}
+
+impl BatchMetadata {
+    pub fn first_seq(&self) -> i32 {
+        decrement_sequence(self.last_seq, self.offset_delta)
+    }
+    pub fn first_offset(&self) -> i64 {
+        self.last_offset - i64::from(self.offset_delta)
+    }
+}
+
+/// The newest batches of a producer, oldest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Window {
+    batches: [BatchMetadata; WINDOW],
+    len: usize,
+}
+
+impl Window {
+    const EMPTY: BatchMetadata = BatchMetadata {
+        last_seq: -1,
+        last_offset: -1,
+        offset_delta: 0,
+        timestamp: -1,
+    };
+
+    fn new() -> Self {
+        Self {
+            batches: [Self::EMPTY; WINDOW],
+            len: 0,
+        }
+    }
+    fn as_slice(&self) -> &[BatchMetadata] {
+        &self.batches[..self.len]
+    }
+    fn push(&mut self, batch: BatchMetadata) {
+        if self.len == WINDOW {
+            self.batches.rotate_left(1);
+            self.len -= 1;
+        }
+        self.batches[self.len] = batch;
+        self.len += 1;
+    }
+    fn keep_newest(&mut self) {
+        if self.len > 1 {
+            self.batches[0] = self.batches[self.len - 1];
+            self.len = 1;
+        }
+    }
+}
+
+/// State of one producer in one partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ProducerStateEntry {
+    pub producer_id: i64,
+    /// -1: nothing is known yet.
+    pub producer_epoch: i16,
+    pub coordinator_epoch: i32,
+    pub last_timestamp: i64,
+    pub current_txn_first_offset: Option<i64>,
+    window: Window,
+}
+
+impl ProducerStateEntry {
+    fn new(producer_id: i64) -> Self {
+        Self {
+            producer_id,
+            producer_epoch: -1,
+            coordinator_epoch: -1,
+            last_timestamp: -1,
+            current_txn_first_offset: None,
+            window: Window::new(),
+        }
+    }
+
+    fn from_snapshot(entry: &SnapshotEntry) -> Self {
+        let mut window = Window::new();
+        if entry.last_offset >= 0 {
+            window.push(BatchMetadata {
+                last_seq: entry.last_sequence,
+                last_offset: entry.last_offset,
+                offset_delta: entry.offset_delta,
+                timestamp: entry.timestamp,
+            });
+        }
+        Self {
+            producer_id: entry.producer_id,
+            producer_epoch: entry.epoch,
+            coordinator_epoch: entry.coordinator_epoch,
+            last_timestamp: entry.timestamp,
+            current_txn_first_offset: (entry.current_txn_first_offset >= 0).then_some(entry.current_txn_first_offset),
+            window,
+        }
+    }
+
+    fn to_snapshot(self) -> SnapshotEntry {
+        let last = self.last_batch().unwrap_or(Window::EMPTY);
+        SnapshotEntry {
+            producer_id: self.producer_id,
+            epoch: self.producer_epoch,
+            last_sequence: last.last_seq,
+            last_offset: last.last_offset,
+            offset_delta: last.offset_delta,
+            timestamp: self.last_timestamp,
+            coordinator_epoch: self.coordinator_epoch,
+            current_txn_first_offset: self.current_txn_first_offset.unwrap_or(-1),
+        }
+    }
+
+    pub fn last_batch(&self) -> Option<BatchMetadata> {
+        self.window.as_slice().last().copied()
+    }
+
+    pub fn last_seq(&self) -> i32 {
+        self.last_batch().map_or(-1, |batch| batch.last_seq)
+    }
+
+    /// The remembered batch with the same epoch and sequences, if any. Kafka: `ProducerStateEntry#findDuplicateBatch`.
+    pub fn find_duplicate(&self, header: &BatchHeader) -> Option<BatchMetadata> {
+        if header.producer_epoch != self.producer_epoch {
+            return None;
+        }
+        let last_sequence = header.last_sequence();
+        self.window
+            .as_slice()
+            .iter()
+            .copied()
+            .find(|batch| batch.first_seq() == header.base_sequence && batch.last_seq == last_sequence)
+    }
+
+    fn update_epoch(&mut self, epoch: i16) {
+        if self.producer_epoch != epoch {
+            self.window.len = 0;
+            self.producer_epoch = epoch;
+        }
+    }
+
+    fn check_epoch(&self, epoch: i16, origin: Origin) -> Result<(), Refusal> {
+        if epoch < self.producer_epoch && origin != Origin::Replay {
+            let message = format!(
+                "producer {} wrote with epoch {epoch}, the partition knows epoch {}; a newer producer has taken its place",
+                self.producer_id, self.producer_epoch
+            );
+            return Err(Refusal {
+                code: INVALID_PRODUCER_EPOCH,
+                message,
+            });
+        }
+        Ok(())
+    }
+
+    /// Kafka: `ProducerAppendInfo#checkSequence`.
+    fn check_sequence(&self, epoch: i16, base: i32, strict: bool) -> Result<(), Refusal> {
+        let known = self.producer_epoch != -1;
+        let refuse = |code, message| Err(Refusal { code, message });
+        if strict && base != 0 && (!known || (epoch == self.producer_epoch && self.window.len == 0)) {
+            let message = format!(
+                "producer {} is unknown here and starts with sequence {base}; a first batch must have sequence 0 (strict first sequence)",
+                self.producer_id
+            );
+            return refuse(UNKNOWN_PRODUCER_ID, message);
+        }
+        if !known {
+            return Ok(());
+        }
+        if epoch != self.producer_epoch {
+            if base != 0 {
+                let message = format!(
+                    "producer {} starts epoch {epoch} with sequence {base}, expected 0",
+                    self.producer_id
+                );
+                return refuse(OUT_OF_ORDER_SEQUENCE_NUMBER, message);
+            }
+            return Ok(());
+        }
+        let last = self.last_seq();
+        if base.checked_sub(1) == Some(last) || (last == i32::MAX && base == 0) {
+            return Ok(());
+        }
+        let message = format!(
+            "producer {} sent sequence {base} after {last}; a batch before it is missing, or it was appended too long ago to be recognised",
+            self.producer_id
+        );
+        refuse(OUT_OF_ORDER_SEQUENCE_NUMBER, message)
+    }
+}
+
+/// A transaction that a marker has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CompletedTxn {
+    pub producer_id: i64,
+    pub first_offset: i64,
+    pub last_offset: i64,
+    pub is_aborted: bool,
+}
+
+/// Effects of one append, collected batch by batch and committed once the bytes are written.
+#[derive(Debug, Default)]
+pub(crate) struct PendingAppend {
+    entries: Vec<ProducerStateEntry>,
+    started: Vec<(i64, i64)>,
+    completed: Vec<CompletedTxn>,
+}
+
+/// All producers of a partition.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct ProducerStateManager {
+    producers: FxHashMap<i64, ProducerStateEntry>,
+    /// First offset of each open transaction and its producer.
+    ongoing: BTreeMap<i64, i64>,
+}
+
+impl ProducerStateManager {
+    pub fn get(&self, producer_id: i64) -> Option<&ProducerStateEntry> {
+        self.producers.get(&producer_id)
+    }
+
+    pub fn entries(&self) -> impl Iterator<Item = &ProducerStateEntry> {
+        self.producers.values()
+    }
+
+    /// First offset and producer of every open transaction, ascending.
+    pub fn ongoing(&self) -> impl Iterator<Item = (i64, i64)> + '_ {
+        self.ongoing.iter().map(|(first, producer)| (*first, *producer))
+    }
+
+    /// Checks a batch whose offsets are assigned, against the state after those before it in the same append, and notes
+    /// its effects (spec 3.2 steps 2-5, 3.8). `marker`: for control batches.
+    pub fn check(
+        &self,
+        pending: &mut PendingAppend,
+        header: &BatchHeader,
+        marker: Option<EndTxnMarker>,
+        origin: Origin,
+        strict: bool,
+    ) -> Result<(), Refusal> {
+        if !header.has_producer_id() || (header.is_control() && marker.is_none()) {
+            return Ok(());
+        }
+        let known = pending
+            .entries
+            .iter()
+            .find(|e| e.producer_id == header.producer_id)
+            .or_else(|| self.get(header.producer_id));
+        let mut entry = known
+            .copied()
+            .unwrap_or_else(|| ProducerStateEntry::new(header.producer_id));
+        match marker {
+            Some(marker) => Self::end_txn(&mut entry, pending, header, marker, origin)?,
+            None => Self::data(&mut entry, pending, header, origin, strict)?,
+        }
+        match pending.entries.iter_mut().find(|e| e.producer_id == entry.producer_id) {
+            Some(slot) => *slot = entry,
+            None => pending.entries.push(entry),
+        }
+        Ok(())
+    }
+
+    /// Kafka: `ProducerAppendInfo#appendDataBatch`.
+    fn data(
+        entry: &mut ProducerStateEntry,
+        pending: &mut PendingAppend,
+        header: &BatchHeader,
+        origin: Origin,
+        strict: bool,
+    ) -> Result<(), Refusal> {
+        entry.check_epoch(header.producer_epoch, origin)?;
+        if origin == Origin::Client {
+            entry.check_sequence(header.producer_epoch, header.base_sequence, strict)?;
+        }
+        match (entry.current_txn_first_offset, header.is_transactional()) {
+            (Some(first), false) if origin != Origin::Replay => {
+                let message = format!(
+                    "producer {} has a transaction open since offset {first} and sent a batch outside of it",
+                    entry.producer_id
+                );
+                return Err(Refusal {
+                    code: INVALID_TXN_STATE,
+                    message,
+                });
+            }
+            (None, true) => {
+                entry.current_txn_first_offset = Some(header.base_offset);
+                pending.started.push((header.base_offset, entry.producer_id));
+            }
+            _ => {}
+        }
+        entry.update_epoch(header.producer_epoch);
+        entry.window.push(BatchMetadata {
+            last_seq: header.last_sequence(),
+            last_offset: header.last_offset(),
+            offset_delta: header.last_offset_delta,
+            timestamp: header.max_timestamp,
+        });
+        entry.last_timestamp = header.max_timestamp;
+        Ok(())
+    }
+
+    /// Kafka: `ProducerAppendInfo#appendEndTxnMarker`.
+    fn end_txn(
+        entry: &mut ProducerStateEntry,
+        pending: &mut PendingAppend,
+        header: &BatchHeader,
+        marker: EndTxnMarker,
+        origin: Origin,
+    ) -> Result<(), Refusal> {
+        let is_aborted = match marker.control_type {
+            ControlType::Abort => true,
+            ControlType::Commit => false,
+            ControlType::Other(_) => return Ok(()),
+        };
+        entry.check_epoch(header.producer_epoch, origin)?;
+        if marker.coordinator_epoch < entry.coordinator_epoch && origin != Origin::Replay {
+            let message = format!(
+                "marker for producer {} has coordinator epoch {}, the partition knows {}",
+                entry.producer_id, marker.coordinator_epoch, entry.coordinator_epoch
+            );
+            return Err(Refusal {
+                code: TRANSACTION_COORDINATOR_FENCED,
+                message,
+            });
+        }
+        if let Some(first_offset) = entry.current_txn_first_offset.take() {
+            pending.completed.push(CompletedTxn {
+                producer_id: entry.producer_id,
+                first_offset,
+                last_offset: header.base_offset,
+                is_aborted,
+            });
+        }
+        entry.update_epoch(header.producer_epoch);
+        entry.coordinator_epoch = marker.coordinator_epoch;
+        entry.last_timestamp = header.max_timestamp;
+        Ok(())
+    }
+
+    /// Takes the effects over. Returns the aborted transactions, for the transaction index.
+    pub fn commit(&mut self, pending: PendingAppend) -> Vec<AbortedTxn> {
+        for entry in pending.entries {
+            self.producers.insert(entry.producer_id, entry);
+        }
+        self.ongoing.extend(pending.started);
+        let mut aborted = Vec::new();
+        for txn in pending.completed {
+            self.ongoing.remove(&txn.first_offset);
+            if txn.is_aborted {
+                // The last stable offset that holds now: up to the oldest of the other open transactions.
+                let last_stable_offset = self.ongoing.keys().next().copied().unwrap_or(txn.last_offset + 1);
+                aborted.push(AbortedTxn {
+                    producer_id: txn.producer_id,
+                    first_offset: txn.first_offset,
+                    last_offset: txn.last_offset,
+                    last_stable_offset,
+                });
+            }
+        }
+        aborted
+    }
+
+    /// First offset of the oldest open transaction. Kafka: `ProducerStateManager#firstUnstableOffset`; with one replica
+    /// every marker is below the high watermark, so nothing else holds the last stable offset back.
+    pub fn first_unstable_offset(&self) -> Option<i64> {
+        self.ongoing.keys().next().copied()
+    }
+
+    /// Forgets producers that were silent too long, by event time, unless they have a transaction open (spec 3.7).
+    pub fn remove_expired(&mut self, now_ms: i64, expiration_ms: i64) {
+        self.producers.retain(|_, entry| {
+            entry.current_txn_first_offset.is_some() || now_ms.saturating_sub(entry.last_timestamp) < expiration_ms
+        });
+    }
+
+    /// What a reload from a snapshot keeps: the newest batch of each producer.
+    pub fn keep_newest_batches(&mut self) {
+        for entry in self.producers.values_mut() {
+            entry.window.keep_newest();
+        }
+    }
+
+    pub fn from_snapshot(entries: &[SnapshotEntry], now_ms: i64, expiration_ms: i64) -> Self {
+        let mut manager = Self::default();
+        for entry in entries.iter().map(ProducerStateEntry::from_snapshot) {
+            if let Some(first) = entry.current_txn_first_offset {
+                manager.ongoing.insert(first, entry.producer_id);
+            }
+            manager.producers.insert(entry.producer_id, entry);
+        }
+        manager.remove_expired(now_ms, expiration_ms);
+        manager
+    }
+
+    /// Entries in order of producer id.
+    pub fn to_snapshot(&self) -> Vec<SnapshotEntry> {
+        let mut entries: Vec<_> = self.producers.values().map(|entry| entry.to_snapshot()).collect();
+        entries.sort_by_key(|entry| entry.producer_id);
+        entries
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,292 @@
+//! Recovery of segments and of producer state after an unclean stop (spec 1.12). Kafka: `LogSegment#recover`,
+//! `LogLoader#recoverLog`, `UnifiedLog#rebuildProducerState`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use fletchlog_records::RecordCursor;
+use fletchlog_records::control::{EndTxnMarker, parse_control_record};
+
+use crate::LogError;
+use crate::batch_walk::{BatchMeta, CheckedWalk, HeaderWalk, WalkEnd};
+use crate::fs::{File, Fs};
+use crate::producer_snapshot;
+use crate::producer_state::{Origin, PendingAppend, ProducerStateManager};
+use crate::segment::LogSegment;
+use crate::segment_indexes::SegmentIndexes;
+use crate::validator::MAX_UNCOMPRESSED_BYTES;
+
+/// What a complete check of a segment found.
+#[derive(Debug)]
+pub(crate) struct RecoveredSegment {
+    pub indexes: SegmentIndexes,
+    /// Bytes of whole, valid batches at the start of the file.
+    pub valid_bytes: u64,
+    /// Why the rest is not valid.
+    pub why: WalkEnd,
+    pub next_offset: i64,
+    /// Leader epochs as they begin: (epoch, offset).
+    pub epochs: Vec<(i32, i64)>,
+}
+
+/// Reads a segment batch by batch, checking each completely. Changes nothing.
+///
+/// | found | result |
+/// |---|---|
+/// | partial, corrupt or invalid batch | valid up to there |
+/// | last offset not above that of the last index entry | nothing of the segment is valid |
+/// | last offset outside base .. base + 2^31-1 | error: a Kafka broker refuses to start, and so do we |
+pub(crate) fn check_segment(
+    file: &dyn File,
+    path: &Path,
+    base: i64,
+    size: u64,
+    interval: u64,
+) -> Result<RecoveredSegment, LogError> {
+    let mut indexes = SegmentIndexes::new(base);
+    let mut walk = CheckedWalk::new(file, 0, size);
+    let mut epochs: Vec<(i32, i64)> = Vec::new();
+    let mut next_offset = base;
+    let why = loop {
+        let batch = match walk.next().map_err(|e| LogError::io("read", path, e))? {
+            Ok((batch, _)) => batch,
+            Err(why) => break why,
+        };
+        if !(0..=i64::from(i32::MAX)).contains(&(batch.last_offset().saturating_sub(base))) {
+            let reason = format!(
+                "the batch ends at offset {}, which does not belong into a segment that starts at {base}; nothing was changed, restore the file",
+                batch.last_offset()
+            );
+            return Err(LogError::Damaged {
+                path: path.to_path_buf(),
+                position: batch.position,
+                reason,
+            });
+        }
+        if indexes.on_batch(&batch, interval).is_err() {
+            let why = WalkEnd::Corrupt(format!("offset {} follows a greater one", batch.last_offset()));
+            return Ok(RecoveredSegment {
+                indexes: SegmentIndexes::new(base),
+                valid_bytes: 0,
+                why,
+                next_offset: base,
+                epochs: Vec::new(),
+            });
+        }
+        let epoch = batch.header.partition_leader_epoch;
+        if epoch >= 0 && epochs.last().is_none_or(|last| epoch > last.0) {
+            epochs.push((epoch, batch.header.base_offset));
+        }
+        next_offset = batch.header.next_offset();
+    };
+    indexes.finish();
+    Ok(RecoveredSegment {
+        indexes,
+        valid_bytes: walk.position(),
+        why,
+        next_offset,
+        epochs,
+    })
+}
+
+/// Bytes copied at once.
+const COPY_CHUNK: usize = 1024 * 1024;
+
+/// Copies what recovery is about to cut off into a file that Kafka ignores. Zeros are no data and are not kept.
+pub(crate) fn keep_torn(fs: &dyn Fs, file: &dyn File, from: u64, size: u64, target: &Path) -> std::io::Result<bool> {
+    let mut position = from;
+    let mut kept = None;
+    while position < size {
+        let want = usize::try_from(size - position).unwrap_or(COPY_CHUNK).min(COPY_CHUNK);
+        let bytes = file.read_at(position, want)?;
+        if bytes.is_empty() {
+            break;
+        }
+        if kept.is_none() && bytes.iter().any(|b| *b != 0) {
+            let out = fs.open(target, true, true)?;
+            out.set_len(0)?;
+            kept = Some(out);
+        }
+        if let Some(out) = &kept {
+            out.write_at(position - from, &bytes)?;
+        }
+        position += bytes.len() as u64;
+    }
+    Ok(kept.is_some())
+}
+
+/// The marker of a control batch, `None` if it holds none or is malformed.
+pub(crate) fn marker_of(segment: &LogSegment, batch: &BatchMeta) -> Result<Option<EndTxnMarker>, LogError> {
+    if !batch.header.is_control() || batch.header.magic != 2 {
+        return Ok(None);
+    }
+    let Ok(slice) = segment.read_batch(batch)?.records(MAX_UNCOMPRESSED_BYTES) else {
+        return Ok(None);
+    };
+    let mut cursor = RecordCursor::new();
+    Ok(cursor
+        .next(&slice)
+        .ok()
+        .flatten()
+        .and_then(|record| parse_control_record(record.key.unwrap_or_default(), record.value)))
+}
+
+/// Input of [`restore_producers`].
+pub(crate) struct Restore<'a> {
+    pub fs: &'a dyn Fs,
+    pub segments: &'a [Arc<LogSegment>],
+    pub log_start_offset: i64,
+    pub log_end_offset: i64,
+    pub snapshots: &'a BTreeMap<i64, PathBuf>,
+    /// Segments whose transaction index must be made from the log.
+    pub rebuild_txn_index: &'a BTreeSet<i64>,
+    pub now_ms: i64,
+    pub expiration_ms: i64,
+    /// Called when the state is complete up to the base of a rebuilt segment.
+    pub at_base: &'a mut dyn FnMut(i64, &ProducerStateManager),
+}
+
+/// Producer state as of the log end, and the offset of the snapshot it started from (the log start if there was none).
+pub(crate) fn restore_producers(restore: Restore<'_>) -> Result<(ProducerStateManager, i64), LogError> {
+    let Restore {
+        fs,
+        segments,
+        log_start_offset,
+        log_end_offset,
+        snapshots,
+        rebuild_txn_index,
+        now_ms,
+        expiration_ms,
+        at_base,
+    } = restore;
+    let newest = |above: i64, upto: i64| {
+        snapshots
+            .iter()
+            .rev()
+            .filter(|(offset, _)| **offset > above && **offset <= upto)
+            .find_map(|(offset, path)| {
+                let entries = producer_snapshot::read(fs, path);
+                entries
+                    .inspect_err(|reason| log::warn!("{}: not used: {reason}", path.display()))
+                    .ok()
+                    .map(|entries| (*offset, entries))
+            })
+    };
+    let start = |above: i64, upto: i64| {
+        newest(above, upto).map(|(offset, entries)| {
+            (
+                ProducerStateManager::from_snapshot(&entries, now_ms, expiration_ms),
+                offset,
+            )
+        })
+    };
+    if let Some(first) = rebuild_txn_index.first() {
+        // A rebuilt index needs the state at its start, even below the log start.
+        let floor = segments.first().map_or(0, |segment| segment.base_offset);
+        let found = start(-1, *first);
+        let from = found.as_ref().map_or(floor, |(_, offset)| *offset);
+        let whole = if found.is_some() {
+            from > log_start_offset
+        } else {
+            log_start_offset <= floor
+        };
+        let mut producers = found.map(|(producers, _)| producers).unwrap_or_default();
+        let mut visit =
+            |segment: &LogSegment, producers: &ProducerStateManager| at_base(segment.base_offset, producers);
+        replay(
+            segments,
+            &mut producers,
+            from,
+            log_end_offset,
+            Some(rebuild_txn_index),
+            &mut visit,
+        )?;
+        if whole {
+            return Ok((producers, from.max(log_start_offset)));
+        }
+        // Producers are not remembered from below the log start.
+        let mut producers = ProducerStateManager::default();
+        replay(
+            segments,
+            &mut producers,
+            log_start_offset,
+            log_end_offset,
+            None,
+            &mut |_, _| {},
+        )?;
+        return Ok((producers, log_start_offset));
+    }
+    let (mut producers, from) =
+        start(log_start_offset, log_end_offset).unwrap_or((ProducerStateManager::default(), log_start_offset));
+    replay(segments, &mut producers, from, log_end_offset, None, &mut |_, _| {})?;
+    Ok((producers, from))
+}
+
+/// Applies the batches of [from, to) to the state. `visit` is called before the first batch of each segment whose base
+/// lies in that range.
+pub(crate) fn replay(
+    segments: &[Arc<LogSegment>],
+    producers: &mut ProducerStateManager,
+    from: i64,
+    to: i64,
+    rebuild_txn_index: Option<&BTreeSet<i64>>,
+    visit: &mut dyn FnMut(&LogSegment, &ProducerStateManager),
+) -> Result<(), LogError> {
+    let count = segments.partition_point(|segment| segment.base_offset <= from);
+    for segment in &segments[count.saturating_sub(1)..] {
+        if from >= to {
+            break;
+        }
+        if segment.base_offset >= from {
+            visit(segment, producers);
+        }
+        if segment.size() == 0 {
+            continue;
+        }
+        let start = if segment.base_offset >= from {
+            0
+        } else {
+            match segment.translate_offset(from, segment.size())? {
+                Some(batch) => batch.position,
+                None => continue,
+            }
+        };
+        let file = segment.file()?;
+        let mut walk = HeaderWalk::new(&*file, start, segment.size());
+        while let Ok(batch) = walk.next().map_err(|e| segment.io("read", e))? {
+            if batch.header.base_offset >= to {
+                break;
+            }
+            let rebuild = rebuild_txn_index.is_some_and(|rebuild| rebuild.contains(&segment.base_offset));
+            apply(segment, producers, &batch, rebuild)?;
+        }
+    }
+    Ok(())
+}
+
+/// Applies one batch that is in the log already.
+pub(crate) fn apply(
+    segment: &LogSegment,
+    producers: &mut ProducerStateManager,
+    batch: &BatchMeta,
+    index_aborted: bool,
+) -> Result<(), LogError> {
+    if !batch.header.has_producer_id() {
+        return Ok(());
+    }
+    let marker = marker_of(segment, batch)?;
+    let mut pending = PendingAppend::default();
+    // Nothing is refused on replay.
+    if producers
+        .check(&mut pending, &batch.header, marker, Origin::Replay, false)
+        .is_ok()
+    {
+        for aborted in producers.commit(pending) {
+            if index_aborted {
+                segment.append_aborted(aborted);
+            }
+        }
+    }
+    Ok(())
+}

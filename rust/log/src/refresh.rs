@@ -1,0 +1,361 @@
+//! Reading a log that another process may be writing: nothing is ever created, changed or locked. Visible is what is on
+//! disk as whole, valid batches; the bytes behind them are the writer's business.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use fletchlog_records::TopicPartition;
+
+use crate::batch_walk::CheckedWalk;
+use crate::file_name::{LOG, segment_file};
+use crate::fs::Fs;
+use crate::leader_epoch::LeaderEpochCache;
+use crate::load_plan::LoadPlan;
+use crate::loader::Loaded;
+use crate::partition_log::{PartitionLog, Writer};
+use crate::recovery::{Restore, apply, restore_producers};
+use crate::segment::{LogSegment, SegmentParams};
+use crate::segment_files::SegmentFiles;
+use crate::segment_indexes::{Check, SegmentIndexes, load};
+use crate::sync::{lock, read, write};
+use crate::txn_index::TransactionIndex;
+use crate::view::{Segments, View};
+use crate::{LogConfig, LogError, OpenMode};
+
+/// A writer may delete or rename a file between our listing and opening it; a fresh listing then tells. More often than
+/// this it is not that.
+const ATTEMPTS: usize = 5;
+
+fn is_gone(error: &LogError) -> bool {
+    matches!(error, LogError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+}
+
+pub(crate) fn open_read_only(
+    fs: Arc<dyn Fs>,
+    dir: &Path,
+    tp: TopicPartition,
+    config: LogConfig,
+    log_start_offset: i64,
+    now_ms: i64,
+) -> Result<PartitionLog, LogError> {
+    let loaded = load_read_only(&fs, dir, &config, log_start_offset, now_ms)?;
+    Ok(loaded.into_log(fs, dir, tp, config, OpenMode::ReadOnly { log_start_offset }))
+}
+
+fn load_read_only(
+    fs: &Arc<dyn Fs>,
+    dir: &Path,
+    config: &LogConfig,
+    log_start_offset: i64,
+    now_ms: i64,
+) -> Result<Loaded, LogError> {
+    let mut attempt = 1;
+    loop {
+        match try_load(fs, dir, config, log_start_offset, now_ms) {
+            Err(e) if is_gone(&e) && attempt < ATTEMPTS && fs.exists(dir) => attempt += 1,
+            other => return other,
+        }
+    }
+}
+
+fn params(config: &LogConfig, base_offset: i64, files: SegmentFiles, size: u64, now_ms: i64) -> SegmentParams {
+    let index_interval = u64::try_from(config.index_interval_bytes).unwrap_or(0);
+    SegmentParams {
+        files,
+        base_offset,
+        size,
+        writable: false,
+        created_ms: now_ms,
+        index_interval,
+    }
+}
+
+fn try_load(
+    fs: &Arc<dyn Fs>,
+    dir: &Path,
+    config: &LogConfig,
+    checkpointed_start: i64,
+    now_ms: i64,
+) -> Result<Loaded, LogError> {
+    let plan = LoadPlan::read(&**fs, dir)?;
+    let mut epochs = LeaderEpochCache::read(&**fs, dir)?;
+    let mut segments = Vec::new();
+    let mut rebuild_txn_index = BTreeSet::new();
+    for (base, planned) in &plan.segments {
+        let segment = LogSegment::new(
+            Arc::clone(fs),
+            params(config, *base, planned.files.clone(), planned.size, now_ms),
+        );
+        if planned.has_txn_index {
+            let bytes = fs
+                .read(&planned.files.txn_index)
+                .map_err(|e| LogError::io("read", &planned.files.txn_index, e))?;
+            match TransactionIndex::parse(*base, &bytes) {
+                Ok(index) => {
+                    let written = index.entries().len();
+                    segment.install_txn_index(index, written);
+                }
+                Err(_) => drop(rebuild_txn_index.insert(*base)),
+            }
+        }
+        segments.push(Arc::new(segment));
+    }
+    if segments.is_empty() {
+        // A writer that has just made the directory has not made the first segment yet.
+        let files = SegmentFiles::new(dir, checkpointed_start);
+        let segment = LogSegment::new(Arc::clone(fs), params(config, checkpointed_start, files, 0, now_ms));
+        segment.install(SegmentIndexes::new(checkpointed_start), true);
+        let segments = Segments::new(vec![Arc::new(segment)]);
+        return Ok(loaded(
+            segments,
+            epochs,
+            crate::producer_state::ProducerStateManager::default(),
+            checkpointed_start,
+            checkpointed_start,
+        ));
+    }
+    let segments = Segments::new(segments);
+    let active = segments.active();
+    let file = active.file()?;
+    let len = file.len().map_err(|e| active.io("stat", e))?;
+    let interval = u64::try_from(config.index_interval_bytes).unwrap_or(0);
+    let found = load(
+        &**fs,
+        &active.files,
+        &*file,
+        active.base_offset,
+        len,
+        interval,
+        Check::Checksums,
+    )
+    .map_err(|e| active.io("read", e))?;
+    active.install(found.indexes, true);
+    active.set_size(found.end);
+    let log_end_offset = found.last.map_or(active.base_offset, |last| last.header.next_offset());
+    if let Some(last) = found.last {
+        note_epoch(&mut epochs, last.header.partition_leader_epoch, last.header.base_offset);
+    }
+    let log_start_offset = checkpointed_start.max(segments.first().base_offset).min(log_end_offset);
+
+    // The transaction index of the active segment may lag behind its log: entries behind the newest snapshot are made
+    // from the log.
+    let newest = plan
+        .snapshots
+        .keys()
+        .rev()
+        .find(|offset| **offset > log_start_offset && **offset <= log_end_offset);
+    let from = newest.copied().unwrap_or(log_start_offset).max(active.base_offset);
+    rebuild_txn_index.insert(active.base_offset);
+    let known = active.aborted();
+    active.install_txn_index(TransactionIndex::default(), 0);
+    let usable = newest.is_some_and(|offset| {
+        *offset >= active.base_offset && crate::producer_snapshot::read(&**fs, &plan.snapshots[offset]).is_ok()
+    });
+    let (producers, _) = if usable && rebuild_txn_index.len() == 1 {
+        for txn in known.iter().filter(|txn| txn.last_offset < from) {
+            active.append_aborted(*txn);
+        }
+        resume(
+            fs,
+            &plan,
+            &segments,
+            log_start_offset,
+            log_end_offset,
+            from,
+            config,
+            now_ms,
+        )?
+    } else {
+        restore_producers(Restore {
+            fs: &**fs,
+            segments: segments.as_slice(),
+            log_start_offset,
+            log_end_offset,
+            snapshots: &plan.snapshots,
+            rebuild_txn_index: &rebuild_txn_index,
+            now_ms,
+            expiration_ms: config.producer_id_expiration_ms,
+            at_base: &mut |_, _| {},
+        })?
+    };
+    Ok(loaded(segments, epochs, producers, log_start_offset, log_end_offset))
+}
+
+/// From a snapshot inside the active segment: only what follows it is replayed.
+#[allow(clippy::too_many_arguments)] // one caller; the parts of what it has loaded
+fn resume(
+    fs: &Arc<dyn Fs>,
+    plan: &LoadPlan,
+    segments: &Segments,
+    log_start_offset: i64,
+    log_end_offset: i64,
+    from: i64,
+    config: &LogConfig,
+    now_ms: i64,
+) -> Result<(crate::producer_state::ProducerStateManager, i64), LogError> {
+    let entries = crate::producer_snapshot::read(&**fs, &plan.snapshots[&from]).unwrap_or_default();
+    let mut producers =
+        crate::producer_state::ProducerStateManager::from_snapshot(&entries, now_ms, config.producer_id_expiration_ms);
+    let active = BTreeSet::from([segments.active().base_offset]);
+    crate::recovery::replay(
+        segments.as_slice(),
+        &mut producers,
+        from,
+        log_end_offset,
+        Some(&active),
+        &mut |_, _| {},
+    )?;
+    Ok((producers, log_start_offset))
+}
+
+fn loaded(
+    segments: Segments,
+    epochs: LeaderEpochCache,
+    producers: crate::producer_state::ProducerStateManager,
+    log_start_offset: i64,
+    log_end_offset: i64,
+) -> Loaded {
+    let active_size = segments.active().size();
+    Loaded {
+        segments,
+        epochs,
+        producers,
+        last_snapshot_offset: log_end_offset,
+        log_start_offset,
+        log_end_offset,
+        active_size,
+        recovery_point: log_end_offset,
+    }
+}
+
+fn note_epoch(epochs: &mut LeaderEpochCache, epoch: i32, offset: i64) {
+    if epoch >= 0 && epochs.latest_epoch().is_none_or(|latest| epoch > latest) {
+        epochs.assign(epoch, offset);
+    }
+}
+
+impl PartitionLog {
+    pub(crate) fn look_again(&self) -> Result<(), LogError> {
+        let OpenMode::ReadOnly { log_start_offset } = self.mode else {
+            return Ok(());
+        };
+        let mut writer = lock(&self.writer);
+        self.view()?;
+        let fits = self.follow(&mut writer)?;
+        if !fits {
+            let view = read(&self.view).clone();
+            let start = view.log_start_offset.max(log_start_offset);
+            let loaded = load_read_only(&self.fs, &self.dir, &self.config(), start, 0)?;
+            writer.producers = loaded.producers;
+            *write(&self.epochs) = loaded.epochs;
+            *write(&self.view) = View {
+                active_size: loaded.active_size,
+                segments: loaded.segments,
+                log_start_offset: loaded.log_start_offset,
+                log_end_offset: loaded.log_end_offset,
+                high_watermark: loaded.log_end_offset,
+                first_unstable_offset: writer.producers.first_unstable_offset(),
+            };
+        }
+        Ok(())
+    }
+
+    /// Takes over what was appended, rolled and deleted. False: the directory is not a continuation of what was seen.
+    fn follow(&self, writer: &mut Writer) -> Result<bool, LogError> {
+        loop {
+            let view = read(&self.view).clone();
+            let active = Arc::clone(view.segments.active());
+            let len = match active
+                .file()
+                .and_then(|file| file.len().map_err(|e| active.io("stat", e)))
+            {
+                Ok(len) => len,
+                // Not created yet, or deleted before it was ever opened.
+                Err(e) if is_gone(&e) => return Ok(active.size() == 0 && !self.has_first_segment(&view)),
+                Err(e) => return Err(e),
+            };
+            if len < view.active_size {
+                return Ok(false);
+            }
+            if len > view.active_size {
+                self.follow_appends(writer, &active, &view, len)?;
+            }
+            let end = self.log_end_offset();
+            let next = segment_file(&self.dir, end, LOG);
+            if end == active.base_offset || !self.fs.exists(&next) {
+                break;
+            }
+            let segment = LogSegment::new(
+                Arc::clone(&self.fs),
+                params(&self.config(), end, SegmentFiles::new(&self.dir, end), 0, 0),
+            );
+            segment.install(SegmentIndexes::new(end), true);
+            let mut published = write(&self.view);
+            published.segments = published.segments.with(Arc::new(segment));
+            published.active_size = 0;
+            drop(published);
+            active.forget_indexes();
+        }
+        let view = read(&self.view).clone();
+        if self.fs.exists(&view.segments.first().files.log) {
+            return Ok(true);
+        }
+        self.follow_deletions(&view)
+    }
+
+    fn has_first_segment(&self, view: &View) -> bool {
+        self.fs.exists(&view.segments.first().files.log)
+    }
+
+    fn follow_appends(&self, writer: &mut Writer, active: &LogSegment, view: &View, len: u64) -> Result<(), LogError> {
+        let file = active.file()?;
+        let mut walk = CheckedWalk::new(&*file, view.active_size, len);
+        let mut end = view.log_end_offset;
+        while let Ok((batch, _)) = walk.next().map_err(|e| active.io("read", e))? {
+            apply(active, &mut writer.producers, &batch, true)?;
+            active.observe(&batch);
+            note_epoch(
+                &mut write(&self.epochs),
+                batch.header.partition_leader_epoch,
+                batch.header.base_offset,
+            );
+            end = batch.header.next_offset();
+        }
+        let mut published = write(&self.view);
+        published.log_end_offset = end;
+        published.high_watermark = end;
+        published.active_size = walk.position();
+        published.first_unstable_offset = writer.producers.first_unstable_offset();
+        Ok(())
+    }
+
+    fn follow_deletions(&self, view: &View) -> Result<bool, LogError> {
+        let plan = LoadPlan::read(&*self.fs, &self.dir)?;
+        let active = view.segments.active().base_offset;
+        if !plan.segments.contains_key(&active) {
+            return Ok(false);
+        }
+        let kept: Vec<_> = view
+            .segments
+            .as_slice()
+            .iter()
+            .filter(|segment| plan.segments.contains_key(&segment.base_offset))
+            .cloned()
+            .collect();
+        let segments = Segments::new(kept);
+        let mut published = write(&self.view);
+        published.log_start_offset = published.log_start_offset.max(segments.first().base_offset);
+        published.segments = segments;
+        Ok(true)
+    }
+
+    /// Read-only logs: a log start offset that was read from `log-start-offset-checkpoint` again. It never goes back.
+    pub fn observe_log_start_offset(&self, offset: i64) {
+        if let OpenMode::ReadOnly { .. } = self.mode {
+            let mut view = write(&self.view);
+            view.log_start_offset = view.log_start_offset.max(offset.min(view.log_end_offset));
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Deleting from the start (spec 4.1, 4.2) and closing. Kafka: `UnifiedLog#deleteOldSegments`,
+//! `#maybeIncrementLogStartOffset`, `#close`.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::file_name::{DELETED, SNAPSHOT, segment_file, with_suffix};
+use crate::partition_log::{PartitionLog, Writer};
+use crate::segment::LogSegment;
+use crate::sync::{lock, write};
+use crate::view::{Segments, View};
+use crate::{LogConfig, LogError};
+
+impl PartitionLog {
+    pub(crate) fn apply_retention(&self, now_ms: i64) -> Result<usize, LogError> {
+        self.check_writable("delete old segments")?;
+        let config = self.config();
+        let mut writer = lock(&self.writer);
+        self.remove_deleted_files(&mut writer, now_ms);
+        let start = self.view()?.log_start_offset;
+        let mut count = self.delete_while(&mut writer, &config, now_ms, |_, next| {
+            Ok(next.is_some_and(|next| next.base_offset <= start))
+        })?;
+        if !config.cleanup_delete {
+            return Ok(count);
+        }
+        if let Ok(limit) = u64::try_from(config.retention_bytes) {
+            let mut excess = self.size().saturating_sub(limit);
+            count += self.delete_while(&mut writer, &config, now_ms, |segment, _| {
+                // Never below the limit: a segment that is larger than the excess stays.
+                let fits = segment.size() <= excess;
+                if fits {
+                    excess -= segment.size();
+                }
+                Ok(fits)
+            })?;
+        }
+        if config.retention_ms >= 0 {
+            count += self.delete_while(&mut writer, &config, now_ms, |segment, _| {
+                Ok(now_ms.saturating_sub(segment.largest_timestamp()?) > config.retention_ms)
+            })?;
+        }
+        Ok(count)
+    }
+
+    /// Deletes from the oldest segment on, up to the first one that must stay.
+    fn delete_while(
+        &self,
+        writer: &mut Writer,
+        config: &LogConfig,
+        now_ms: i64,
+        mut predicate: impl FnMut(&LogSegment, Option<&LogSegment>) -> Result<bool, LogError>,
+    ) -> Result<usize, LogError> {
+        let view = self.view()?;
+        let segments = view.segments.as_slice();
+        let mut count = 0;
+        for (i, segment) in segments.iter().enumerate() {
+            let next = segments.get(i + 1).map(|next| &**next);
+            let end = next.map_or(view.log_end_offset, |next| next.base_offset);
+            let last_and_empty = next.is_none() && view.size_of(segment) == 0;
+            if last_and_empty || view.high_watermark < end || !predicate(segment, next)? {
+                break;
+            }
+            count += 1;
+        }
+        if count == 0 {
+            return Ok(0);
+        }
+        let view = if count == segments.len() {
+            self.roll_to(writer, &view, config, view.log_end_offset, now_ms)?;
+            self.view()?
+        } else {
+            view
+        };
+        self.delete_first(writer, &view, count, config, now_ms)?;
+        Ok(count)
+    }
+
+    fn delete_first(
+        &self,
+        writer: &mut Writer,
+        view: &View,
+        count: usize,
+        config: &LogConfig,
+        now_ms: i64,
+    ) -> Result<(), LogError> {
+        let (gone, kept) = view.segments.as_slice().split_at(count);
+        let kept: Vec<Arc<LogSegment>> = kept.to_vec();
+        let start = kept.first().map_or(view.log_end_offset, |first| first.base_offset);
+        // First no new reader can find the segments, then their files get another name.
+        {
+            let mut published = write(&self.view);
+            published.segments = Segments::new(kept);
+            published.log_start_offset = published.log_start_offset.max(start);
+        }
+        for segment in gone {
+            // Readers that hold the segment keep reading: the file is open from here on.
+            let _ = segment.file();
+            let snapshot = segment_file(&self.dir, segment.base_offset, SNAPSHOT);
+            for path in segment.files.all().into_iter().chain([snapshot.as_path()]) {
+                if !self.fs.exists(path) {
+                    continue;
+                }
+                let deleted = with_suffix(path, DELETED);
+                self.fs
+                    .rename(path, &deleted)
+                    .map_err(|e| LogError::io("rename", path, e))?;
+                writer
+                    .deleted
+                    .push((deleted, now_ms.saturating_add(config.file_delete_delay_ms)));
+            }
+        }
+        self.trim_epochs_from_start(start)?;
+        self.remove_deleted_files(writer, now_ms);
+        Ok(())
+    }
+
+    /// Removes files whose delay is over; what cannot be removed is removed when the log is opened next.
+    fn remove_deleted_files(&self, writer: &mut Writer, now_ms: i64) {
+        writer.deleted.retain(|(path, due_ms)| {
+            let due = *due_ms <= now_ms;
+            if due && let Err(e) = self.fs.remove_file(path) {
+                log::warn!("cannot remove {}: {e}", path.display());
+            }
+            !due
+        });
+    }
+
+    fn trim_epochs_from_start(&self, start: i64) -> Result<(), LogError> {
+        let mut epochs = write(&self.epochs);
+        let mut trimmed = epochs.clone();
+        if trimmed.truncate_from_start(start) {
+            trimmed.write(&*self.fs, &self.dir)?;
+            *epochs = trimmed;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn raise_log_start(&self, before_offset: Option<i64>) -> Result<i64, LogError> {
+        self.check_writable("delete records")?;
+        let _writer = lock(&self.writer);
+        let view = self.view()?;
+        let offset = before_offset.unwrap_or(view.high_watermark);
+        if offset < 0 || offset > view.high_watermark {
+            return Err(LogError::OffsetOutOfRange {
+                partition: self.tp.to_string(),
+                offset,
+                start: view.log_start_offset,
+                end: view.high_watermark,
+            });
+        }
+        if offset > view.log_start_offset {
+            self.trim_epochs_from_start(offset)?;
+            write(&self.view).log_start_offset = offset;
+        }
+        Ok(self.log_start_offset())
+    }
+
+    pub(crate) fn close_cleanly(&self) -> Result<(), LogError> {
+        if self.check_writable("close").is_ok() {
+            self.flush_all()?;
+            let mut writer = lock(&self.writer);
+            let view = self.view()?;
+            for segment in view.segments.as_slice() {
+                // The active one, and any whose side files could not be written before.
+                if segment.base_offset == view.segments.active().base_offset {
+                    segment.seal()?;
+                } else {
+                    segment.write_pending_side_files()?;
+                }
+            }
+            self.take_snapshot(&mut writer, view.log_end_offset)?;
+            self.remove_deleted_files(&mut writer, i64::MAX);
+            view.segments.active().sync(true)?;
+            self.fs
+                .sync_dir(&self.dir)
+                .map_err(|e| LogError::io("sync", &self.dir, e))?;
+            self.closed.store(true, Ordering::Release);
+            return Ok(());
+        }
+        // A fenced log is left as it is: the next open recovers it. The error keeps the clean marker from being written.
+        let fenced = lock(&self.fenced).clone();
+        let was_closed = self.closed.swap(true, Ordering::AcqRel);
+        match fenced {
+            Some(cause) if !was_closed => Err(LogError::Fenced {
+                path: self.dir.clone(),
+                cause,
+            }),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! When a new segment starts, and how (spec 1.10). Kafka: `LogSegment#shouldRoll`, `LocalLog#roll`.
+
+use std::sync::Arc;
+
+use crate::partition_log::{PartitionLog, Writer};
+use crate::segment::{LogSegment, SegmentParams};
+use crate::segment_files::SegmentFiles;
+use crate::sync::write;
+use crate::view::View;
+use crate::{LogConfig, LogError, offset_index, producer_snapshot, time_index};
+
+/// Capacity of an index in entries.
+fn capacity(config: &LogConfig, entry_size: usize) -> usize {
+    usize::try_from(config.segment_index_bytes).unwrap_or(0) / entry_size
+}
+
+/// Sizes of preallocated index files, if they are wanted.
+pub(crate) fn preallocation(config: &LogConfig) -> Option<(u64, u64)> {
+    let bytes = |entry_size| (capacity(config, entry_size) * entry_size) as u64;
+    config
+        .preallocate_indexes
+        .then(|| (bytes(offset_index::ENTRY_SIZE), bytes(time_index::ENTRY_SIZE)))
+}
+
+impl PartitionLog {
+    /// Rolls if the append does not belong into the active segment. Returns the view to append to.
+    #[allow(clippy::too_many_arguments)] // Kafka: `RollParams`
+    pub(crate) fn maybe_roll(
+        &self,
+        writer: &mut Writer,
+        view: View,
+        config: &LogConfig,
+        size: u64,
+        max_timestamp: i64,
+        first_offset: i64,
+        last_offset: i64,
+        now_ms: i64,
+    ) -> Result<View, LogError> {
+        if self.should_roll(view.segments.active(), config, size, max_timestamp, last_offset, now_ms)? {
+            self.roll_to(writer, &view, config, first_offset, now_ms)?;
+            return self.view();
+        }
+        Ok(view)
+    }
+
+    fn should_roll(
+        &self,
+        segment: &LogSegment,
+        config: &LogConfig,
+        size: u64,
+        max_timestamp: i64,
+        last_offset: i64,
+        now_ms: i64,
+    ) -> Result<bool, LogError> {
+        let segment_size = segment.size();
+        let segment_bytes = u64::try_from(config.segment_bytes).unwrap_or(0);
+        if segment_size + size > segment_bytes && segment_size > 0 {
+            return Ok(true);
+        }
+        if segment_size > 0 {
+            let mut segment_ms = config.segment_ms;
+            if config.cleanup_compact {
+                segment_ms = segment_ms.min(config.max_compaction_lag_ms);
+            }
+            let waited = match segment.first_batch_timestamp()? {
+                Some(first) if first >= 0 => max_timestamp.saturating_sub(first),
+                _ => now_ms.saturating_sub(segment.created_ms),
+            };
+            if waited > segment_ms.saturating_sub(jitter(config, segment_ms, segment.base_offset)) {
+                return Ok(true);
+            }
+        }
+        // The time index keeps one slot for its final entry.
+        let (offsets, times) = segment.index_entries();
+        let full = offsets >= capacity(config, offset_index::ENTRY_SIZE)
+            || times + 1 >= capacity(config, time_index::ENTRY_SIZE);
+        let fits = (0..=i64::from(i32::MAX)).contains(&(last_offset - segment.base_offset));
+        Ok((full && segment_size > 0) || !fits)
+    }
+
+    /// Starts a segment at max(expected first offset, log end). The new files come first: if they cannot be made, the
+    /// old segment stays active and usable.
+    pub(crate) fn roll_to(
+        &self,
+        writer: &mut Writer,
+        view: &View,
+        config: &LogConfig,
+        expected_first_offset: i64,
+        now_ms: i64,
+    ) -> Result<i64, LogError> {
+        let old = view.segments.active();
+        let base_offset = expected_first_offset.max(view.log_end_offset);
+        if old.size() == 0 && old.base_offset == base_offset {
+            return Ok(base_offset);
+        }
+        let params = SegmentParams {
+            files: SegmentFiles::new(&self.dir, base_offset),
+            base_offset,
+            size: 0,
+            writable: true,
+            created_ms: now_ms,
+            index_interval: u64::try_from(config.index_interval_bytes).unwrap_or(0),
+        };
+        let segment = LogSegment::create(Arc::clone(&self.fs), params, preallocation(config))?;
+        self.mark_directory_changed();
+        // Side files only lag: what could not be written is kept in memory and written on flush or close.
+        if let Err(e) = old.seal() {
+            log::warn!(
+                "{}: index of the old segment stays in memory for now: {e}",
+                self.dir.display()
+            );
+        }
+        if let Err(e) = self.take_snapshot(writer, base_offset) {
+            log::warn!("{}: no producer snapshot at {base_offset}: {e}", self.dir.display());
+        }
+        let mut published = write(&self.view);
+        published.segments = published.segments.with(Arc::new(segment));
+        published.active_size = 0;
+        drop(published);
+        // Memory does not grow with the log: readers load a sealed segment's indexes when they need them.
+        old.evict();
+        Ok(base_offset)
+    }
+
+    /// Writes the producer state as of `offset`, if the log has grown since the last snapshot. Kafka:
+    /// `ProducerStateManager#takeSnapshot`.
+    pub(crate) fn take_snapshot(&self, writer: &mut Writer, offset: i64) -> Result<(), LogError> {
+        writer.map_end_offset = writer.map_end_offset.max(offset);
+        if writer.map_end_offset <= writer.last_snapshot_offset {
+            return Ok(());
+        }
+        producer_snapshot::write(&*self.fs, &self.dir, offset, &writer.producers.to_snapshot())?;
+        writer.last_snapshot_offset = offset;
+        Ok(())
+    }
+}
+
+/// A number in [0, min(segment.jitter.ms, segment.ms)), the same for a segment each time it is asked: segments of many
+/// partitions shall not all roll at once.
+fn jitter(config: &LogConfig, segment_ms: i64, base_offset: i64) -> i64 {
+    let range = config.segment_jitter_ms.min(segment_ms);
+    if range <= 0 {
+        return 0;
+    }
+    // SplitMix64: spreads consecutive offsets.
+    let mut z = base_offset.cast_unsigned().wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ((z ^ (z >> 31)) % range.cast_unsigned()).cast_signed()
+}

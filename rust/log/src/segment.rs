@@ -1,0 +1,477 @@
+//! One segment: a `.log` file and its side files. Kafka: `LogSegment`.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, RwLock};
+
+use bytes::Bytes;
+use fletchlog_records::RecordBatch;
+
+use crate::LogError;
+use crate::batch_walk::{BatchMeta, HeaderWalk};
+use crate::fs::{File, Fs};
+use crate::offset_index::OffsetPosition;
+use crate::segment_files::SegmentFiles;
+use crate::segment_indexes::{Check, SegmentIndexes, load};
+use crate::sync::{lock, read, write};
+use crate::time_index::TimestampOffset;
+use crate::txn_index::{AbortedTxn, TransactionIndex};
+
+#[derive(Debug)]
+pub(crate) struct LogSegment {
+    pub base_offset: i64,
+    pub files: SegmentFiles,
+    /// When the segment was opened; rolling by time counts from here if the first batch has no timestamp.
+    pub created_ms: i64,
+    fs: Arc<dyn Fs>,
+    writable: bool,
+    file: Mutex<Option<Arc<dyn File>>>,
+    /// Written since the last fsync: the handle must stay open, because only it is told of a failed write-back.
+    dirty: AtomicBool,
+    size: AtomicU64,
+    index_interval: u64,
+    /// Loaded when first needed, so that opening a log of many segments costs nothing per segment.
+    indexes: RwLock<Option<SegmentIndexes>>,
+    /// They differ from the files, or the files are odd: they must stay in memory.
+    pinned: AtomicBool,
+    max_timestamp: Mutex<Option<TimestampOffset>>,
+    first_timestamp: Mutex<Option<i64>>,
+    txn: RwLock<TxnFile>,
+}
+
+#[derive(Debug, Default)]
+struct TxnFile {
+    index: TransactionIndex,
+    written: usize,
+}
+
+/// What `LogSegment::open` needs to know.
+pub(crate) struct SegmentParams {
+    pub files: SegmentFiles,
+    pub base_offset: i64,
+    pub size: u64,
+    pub writable: bool,
+    pub created_ms: i64,
+    pub index_interval: u64,
+}
+
+impl LogSegment {
+    pub fn new(fs: Arc<dyn Fs>, params: SegmentParams) -> Self {
+        Self {
+            base_offset: params.base_offset,
+            files: params.files,
+            created_ms: params.created_ms,
+            fs,
+            writable: params.writable,
+            file: Mutex::default(),
+            dirty: AtomicBool::new(false),
+            size: AtomicU64::new(params.size),
+            index_interval: params.index_interval,
+            indexes: RwLock::default(),
+            pinned: AtomicBool::new(false),
+            max_timestamp: Mutex::default(),
+            first_timestamp: Mutex::default(),
+            txn: RwLock::default(),
+        }
+    }
+
+    /// Creates the files of a new segment. Left-overs of the same base are replaced; a non-empty log of it is an error.
+    pub fn create(fs: Arc<dyn Fs>, params: SegmentParams, preallocate: Option<(u64, u64)>) -> Result<Self, LogError> {
+        let segment = Self::new(fs, SegmentParams { size: 0, ..params });
+        let path = &segment.files.log;
+        let file = segment
+            .fs
+            .open(path, true, true)
+            .map_err(|e| LogError::io("create", path, e))?;
+        let len = file.len().map_err(|e| LogError::io("stat", path, e))?;
+        if len > 0 {
+            let reason = format!("a new segment cannot start in a log of {len} bytes; reopen the log to recover it");
+            return Err(LogError::Damaged {
+                path: path.clone(),
+                position: 0,
+                reason,
+            });
+        }
+        segment.remove_file(&segment.files.txn_index)?;
+        for (index, capacity) in [
+            (&segment.files.offset_index, preallocate.map(|p| p.0)),
+            (&segment.files.time_index, preallocate.map(|p| p.1)),
+        ] {
+            let created = segment
+                .fs
+                .open(index, true, true)
+                .and_then(|f| f.set_len(0).and_then(|()| f.set_len(capacity.unwrap_or(0))));
+            created.map_err(|e| LogError::io("create", index, e))?;
+        }
+        *lock(&segment.file) = Some(file);
+        let mut indexes = SegmentIndexes::new(segment.base_offset);
+        // The files are empty or preallocated: entries continue at their start.
+        indexes.adopt_empty_files();
+        *write(&segment.indexes) = Some(indexes);
+        segment.pinned.store(true, Ordering::Relaxed);
+        Ok(segment)
+    }
+
+    fn remove_file(&self, path: &std::path::Path) -> Result<(), LogError> {
+        self.fs.remove_file(path).map_err(|e| LogError::io("remove", path, e))
+    }
+
+    pub fn size(&self) -> u64 {
+        self.size.load(Ordering::Acquire)
+    }
+
+    pub fn set_size(&self, size: u64) {
+        self.size.store(size, Ordering::Release);
+    }
+
+    /// The log file, opened when first needed.
+    pub fn file(&self) -> Result<Arc<dyn File>, LogError> {
+        let mut file = lock(&self.file);
+        if let Some(file) = &*file {
+            return Ok(Arc::clone(file));
+        }
+        let opened = self
+            .fs
+            .open(&self.files.log, self.writable, false)
+            .map_err(|e| self.io("open", e))?;
+        *file = Some(Arc::clone(&opened));
+        Ok(opened)
+    }
+
+    pub fn io(&self, action: &'static str, e: io::Error) -> LogError {
+        LogError::io(action, &self.files.log, e)
+    }
+
+    pub fn read_at(&self, position: u64, len: usize) -> Result<Bytes, LogError> {
+        self.file()?.read_at(position, len).map_err(|e| self.io("read", e))
+    }
+
+    /// Puts indexes in place that were built elsewhere; `pinned`: they differ from the files.
+    pub fn install(&self, indexes: SegmentIndexes, pinned: bool) {
+        *lock(&self.max_timestamp) = None;
+        *write(&self.indexes) = Some(indexes);
+        self.pinned.store(pinned, Ordering::Relaxed);
+    }
+
+    pub fn with_indexes<T>(&self, f: impl Fn(&SegmentIndexes) -> T) -> Result<T, LogError> {
+        if let Some(indexes) = &*read(&self.indexes) {
+            return Ok(f(indexes));
+        }
+        let file = self.file()?;
+        let loaded = load(
+            &*self.fs,
+            &self.files,
+            &*file,
+            self.base_offset,
+            self.size(),
+            self.index_interval,
+            Check::Headers,
+        )
+        .map_err(|e| self.io("read the indexes of", e))?;
+        if let Some(reason) = &loaded.rebuilt {
+            log::warn!("{}: index rebuilt in memory: {reason}", self.files.log.display());
+            self.pinned.store(true, Ordering::Relaxed);
+        }
+        let mut indexes = write(&self.indexes);
+        Ok(f(indexes.insert(loaded.indexes)))
+    }
+
+    /// Forgets indexes that can be loaded from the files again, and closes the log file.
+    pub fn evict(&self) {
+        if self.pinned.load(Ordering::Relaxed) {
+            return;
+        }
+        if !self.dirty.load(Ordering::Acquire) {
+            *lock(&self.file) = None;
+        }
+        let mut indexes = write(&self.indexes);
+        if let Some(loaded) = indexes.take() {
+            lock(&self.max_timestamp).get_or_insert(loaded.max_timestamp);
+        }
+    }
+
+    /// Of a read-only log: the writer has rolled, so its index files are complete and will do.
+    pub fn forget_indexes(&self) {
+        self.pinned.store(false, Ordering::Relaxed);
+        self.evict();
+    }
+
+    pub fn has_loaded_indexes(&self) -> bool {
+        read(&self.indexes).is_some()
+    }
+
+    /// Largest timestamp and the last offset of the earliest batch that has it; (-1, base offset) if there is none.
+    pub fn max_timestamp(&self) -> Result<TimestampOffset, LogError> {
+        if self.size() == 0 {
+            return Ok(TimestampOffset {
+                timestamp: -1,
+                offset: self.base_offset,
+            });
+        }
+        if let Some(max) = *lock(&self.max_timestamp) {
+            return Ok(max);
+        }
+        self.with_indexes(|indexes| indexes.max_timestamp)
+    }
+
+    /// Largest record timestamp, else the time the file was modified. Kafka: `LogSegment#largestTimestamp`.
+    pub fn largest_timestamp(&self) -> Result<i64, LogError> {
+        let max = self.max_timestamp()?.timestamp;
+        if max >= 0 {
+            return Ok(max);
+        }
+        self.fs.modified_ms(&self.files.log).map_err(|e| self.io("stat", e))
+    }
+
+    /// Largest timestamp of the first batch, `None` while the segment is empty. Event time drives rolling (spec 1.10).
+    pub fn first_batch_timestamp(&self) -> Result<Option<i64>, LogError> {
+        let mut first = lock(&self.first_timestamp);
+        if first.is_none() && self.size() > 0 {
+            let file = self.file()?;
+            let batch = HeaderWalk::new(&*file, 0, self.size())
+                .next()
+                .map_err(|e| self.io("read", e))?;
+            *first = batch.ok().map(|batch| batch.header.max_timestamp);
+        }
+        Ok(*first)
+    }
+
+    /// The first batch whose last offset is at or beyond `offset`, below `end`. Kafka: `LogSegment#translateOffset`.
+    pub fn translate_offset(&self, offset: i64, end: u64) -> Result<Option<BatchMeta>, LogError> {
+        let entry = self.with_indexes(|indexes| indexes.offset.lookup(offset))?;
+        match self.search_from(entry.position, offset, end)? {
+            // An entry that was altered into another batch's position skips batches: the log itself decides.
+            Search::Beyond | Search::Damaged if entry.position > 0 => {
+                self.search_from(0, offset, end)?.into_batch(self)
+            }
+            found => found.into_batch(self),
+        }
+    }
+
+    fn search_from(&self, position: u64, offset: i64, end: u64) -> Result<Search, LogError> {
+        let file = self.file()?;
+        let mut walk = HeaderWalk::new(&*file, position, end);
+        let mut first = position > 0;
+        loop {
+            match walk.next().map_err(|e| self.io("read", e))? {
+                Ok(batch) if first && batch.header.base_offset > offset => return Ok(Search::Beyond),
+                Ok(batch) if batch.last_offset() >= offset => return Ok(Search::Found(batch)),
+                Ok(_) => first = false,
+                Err(_) if first => return Ok(Search::Damaged),
+                Err(_) => return Ok(Search::None),
+            }
+        }
+    }
+
+    pub fn upper_bound(&self, position: u64) -> Result<Option<OffsetPosition>, LogError> {
+        self.with_indexes(|indexes| indexes.offset.upper_bound(position))
+    }
+
+    /// Reads the batch at a position whole.
+    pub fn read_batch(&self, batch: &BatchMeta) -> Result<RecordBatch, LogError> {
+        let bytes = self.read_at(batch.position, batch.header.size_in_bytes())?;
+        let damaged = |reason: String| LogError::Damaged {
+            path: self.files.log.clone(),
+            position: batch.position,
+            reason,
+        };
+        match RecordBatch::parse(&bytes) {
+            Ok(Some(batch)) => Ok(batch),
+            Ok(None) => Err(damaged(
+                "the file was cut while it was read; refresh and read again".to_string(),
+            )),
+            Err(e) => Err(damaged(e.to_string())),
+        }
+    }
+
+    /// Writes batches at the end and notes them in the indexes. On an error the file may hold part of them and the caller
+    /// cuts it; the size is unchanged. Kafka: `LogSegment#append`.
+    pub fn append(&self, data: &[u8], batches: impl Iterator<Item = BatchMeta>) -> Result<(), LogError> {
+        let size = self.size();
+        self.dirty.store(true, Ordering::Release);
+        self.file()?.write_at(size, data).map_err(|e| self.io("append to", e))?;
+        let mut indexes = write(&self.indexes);
+        if let Some(indexes) = &mut *indexes {
+            for batch in batches {
+                // Offsets only grow on the leader's append path.
+                if indexes.on_batch(&batch, self.index_interval).is_err() {
+                    log::error!(
+                        "{}: offset {} is not above the last index entry",
+                        self.files.log.display(),
+                        batch.last_offset()
+                    );
+                }
+                if batch.position == 0 {
+                    *lock(&self.first_timestamp) = Some(batch.header.max_timestamp);
+                }
+            }
+            if indexes.should_write() {
+                self.write_or_warn(indexes);
+            }
+        }
+        self.set_size(size + data.len() as u64);
+        Ok(())
+    }
+
+    /// A side file that cannot be written never fails an append: its entries stay in memory and are written later.
+    fn write_or_warn(&self, indexes: &mut SegmentIndexes) {
+        if let Err(e) = indexes.write(&*self.fs, &self.files, false) {
+            log::warn!(
+                "{}: index entries stay in memory for now: {e}",
+                self.files.log.display()
+            );
+        }
+    }
+
+    /// Notes a batch that another process has appended (read-only logs).
+    pub fn observe(&self, batch: &BatchMeta) {
+        if let Some(indexes) = &mut *write(&self.indexes) {
+            // An index in memory that says too little is still right.
+            let _ = indexes.on_batch(batch, self.index_interval);
+        }
+        self.set_size(batch.end());
+    }
+
+    /// Makes sure that indexes are in memory for appending; the interval counts from 0 (spec 1.8).
+    pub fn prepare_for_append(&self) -> Result<(), LogError> {
+        self.with_indexes(|_| ())?;
+        self.pinned.store(true, Ordering::Relaxed);
+        if let Some(indexes) = &mut *write(&self.indexes) {
+            indexes.restart_interval();
+        }
+        Ok(())
+    }
+
+    /// Sets the index files to Kafka's size while a segment is active.
+    pub fn preallocate(&self, (offset, time): (u64, u64)) -> io::Result<()> {
+        self.fs.open(&self.files.offset_index, true, true)?.set_len(offset)?;
+        self.fs.open(&self.files.time_index, true, true)?.set_len(time)
+    }
+
+    /// On roll and clean close: final time entry, everything written, files trimmed.
+    pub fn seal(&self) -> Result<(), LogError> {
+        if let Some(indexes) = &mut *write(&self.indexes) {
+            indexes.finish();
+        }
+        self.write_side_files(true)
+    }
+
+    /// Writes index entries that are only in memory.
+    pub fn write_side_files(&self, trim: bool) -> Result<(), LogError> {
+        if let Some(indexes) = &mut *write(&self.indexes) {
+            indexes
+                .write(&*self.fs, &self.files, trim)
+                .map_err(|e| LogError::io("write", &self.files.offset_index, e))?;
+            if trim {
+                // Sealed: from now on the files say it all.
+                self.pinned.store(false, Ordering::Relaxed);
+            }
+        }
+        self.write_txn_index()
+    }
+
+    /// On close: what an earlier failure has left in memory.
+    pub fn write_pending_side_files(&self) -> Result<(), LogError> {
+        let pending = self.pinned.load(Ordering::Relaxed)
+            && read(&self.indexes)
+                .as_ref()
+                .is_some_and(|indexes| !indexes.is_written());
+        if pending {
+            self.write_side_files(true)
+        } else {
+            self.write_txn_index()
+        }
+    }
+
+    /// fsync of the log and, if `side_files`, of the indexes.
+    pub fn sync(&self, side_files: bool) -> Result<(), LogError> {
+        let file = self.file()?;
+        // Cleared first: an append that comes meanwhile sets it again.
+        self.dirty.store(false, Ordering::Release);
+        file.sync().map_err(|e| self.io("sync", e))?;
+        if side_files {
+            for path in &self.files.all()[1..] {
+                match self.fs.open(path, true, false) {
+                    Ok(file) => file.sync().map_err(|e| LogError::io("sync", path, e))?,
+                    Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                    Err(e) => return Err(LogError::io("open", path, e)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Index entries so far: (offset index, time index). Full indexes roll the segment.
+    pub fn index_entries(&self) -> (usize, usize) {
+        read(&self.indexes)
+            .as_ref()
+            .map_or((0, 0), |indexes| (indexes.offset.len(), indexes.time.len()))
+    }
+
+    /// `written`: how many of the entries are in the file already.
+    pub fn install_txn_index(&self, index: TransactionIndex, written: usize) {
+        *write(&self.txn) = TxnFile { index, written };
+    }
+
+    pub fn append_aborted(&self, txn: AbortedTxn) {
+        let mut state = write(&self.txn);
+        if state.index.append(txn).is_err() {
+            log::error!(
+                "{}: marker at offset {} is not above the last entry of the transaction index",
+                self.files.log.display(),
+                txn.last_offset
+            );
+        }
+    }
+
+    pub fn write_txn_index(&self) -> Result<(), LogError> {
+        let mut state = write(&self.txn);
+        let len = state.index.entries().len();
+        if state.written >= len {
+            return Ok(());
+        }
+        let bytes = state.index.encode(state.written);
+        let position = (state.written * crate::txn_index::ENTRY_SIZE) as u64;
+        let path = &self.files.txn_index;
+        self.fs
+            .open(path, true, true)
+            .and_then(|file| file.write_at(position, &bytes))
+            .map_err(|e| LogError::io("write", path, e))?;
+        state.written = len;
+        Ok(())
+    }
+
+    pub fn collect_aborted(&self, fetch_offset: i64, upper_bound: i64, found: &mut Vec<AbortedTxn>) -> bool {
+        read(&self.txn).index.collect(fetch_offset, upper_bound, found)
+    }
+
+    pub fn aborted(&self) -> Vec<AbortedTxn> {
+        read(&self.txn).index.entries().to_vec()
+    }
+}
+
+enum Search {
+    Found(BatchMeta),
+    None,
+    /// The entry leads behind the target.
+    Beyond,
+    /// The entry leads to no batch.
+    Damaged,
+}
+
+impl Search {
+    fn into_batch(self, segment: &LogSegment) -> Result<Option<BatchMeta>, LogError> {
+        match self {
+            Self::Found(batch) => Ok(Some(batch)),
+            Self::None | Self::Damaged => Ok(None),
+            Self::Beyond => {
+                let reason = "the first batch is not where the index says; run verify".to_string();
+                Err(LogError::Damaged {
+                    path: segment.files.log.clone(),
+                    position: 0,
+                    reason,
+                })
+            }
+        }
+    }
+}

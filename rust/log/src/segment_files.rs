@@ -1,0 +1,34 @@
+//! Where the files of one segment are. Usually the canonical names; a read-only log beside an unfinished replacement of
+//! segments reads the `.swap` files.
+
+use std::path::{Path, PathBuf};
+
+use crate::file_name::{LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, segment_file};
+
+#[derive(Debug, Clone)]
+pub(crate) struct SegmentFiles {
+    pub log: PathBuf,
+    pub offset_index: PathBuf,
+    pub time_index: PathBuf,
+    pub txn_index: PathBuf,
+}
+
+impl SegmentFiles {
+    pub fn new(dir: &Path, base_offset: i64) -> Self {
+        Self::with_suffix(dir, base_offset, "")
+    }
+
+    pub fn with_suffix(dir: &Path, base_offset: i64, suffix: &str) -> Self {
+        let name = |kind: &str| segment_file(dir, base_offset, &format!("{kind}{suffix}"));
+        Self {
+            log: name(LOG),
+            offset_index: name(OFFSET_INDEX),
+            time_index: name(TIME_INDEX),
+            txn_index: name(TXN_INDEX),
+        }
+    }
+
+    pub fn all(&self) -> [&Path; 4] {
+        [&self.log, &self.offset_index, &self.time_index, &self.txn_index]
+    }
+}

@@ -1,0 +1,287 @@
+//! The indexes of one segment in memory: the rule that fills them, and how files on disk are believed or rebuilt
+//! (spec 1.8). Kafka: `LogSegment#append`, `LogSegment#recover`.
+
+use std::io;
+
+use fletchlog_records::BatchHeader;
+
+use crate::batch_walk::{BatchMeta, CheckedWalk, HeaderWalk, WalkEnd};
+use crate::fs::{File, Fs};
+use crate::offset_index::{self, InvalidOffset, OffsetIndex};
+use crate::segment_files::SegmentFiles;
+use crate::time_index::{self, TimeIndex, TimestampOffset};
+
+/// Entries that may wait in memory before they are written: an index is rebuilt after a crash anyway, and one write
+/// of 1 KiB per 128 entries (per 512 KiB of log) costs nothing.
+const UNWRITTEN_ENTRIES: usize = 128;
+
+#[derive(Debug, Clone)]
+pub(crate) struct SegmentIndexes {
+    pub offset: OffsetIndex,
+    pub time: TimeIndex,
+    /// Largest timestamp of the segment and the last offset of the earliest batch that has it.
+    pub max_timestamp: TimestampOffset,
+    /// Bytes since the last index entry.
+    since_entry: u64,
+    /// Entries that are in the files.
+    written: (usize, usize),
+    /// The files hold something else and must be replaced, not continued.
+    replace_files: bool,
+}
+
+impl SegmentIndexes {
+    pub fn new(base: i64) -> Self {
+        let time = TimeIndex::new(base);
+        Self {
+            offset: OffsetIndex::new(base),
+            max_timestamp: time.last(),
+            time,
+            since_entry: 0,
+            written: (0, 0),
+            replace_files: true,
+        }
+    }
+
+    /// Takes note of the next batch; a batch gets an entry once more than the interval was written since the last one.
+    pub fn on_batch(&mut self, batch: &BatchMeta, interval: u64) -> Result<(), InvalidOffset> {
+        if batch.header.max_timestamp > self.max_timestamp.timestamp {
+            self.max_timestamp = TimestampOffset {
+                timestamp: batch.header.max_timestamp,
+                offset: batch.last_offset(),
+            };
+        }
+        if self.since_entry > interval {
+            self.offset.append(batch.last_offset(), batch.position)?;
+            self.time.maybe_append(self.max_timestamp)?;
+            self.since_entry = 0;
+        }
+        self.since_entry += batch.size();
+        Ok(())
+    }
+
+    /// The final time entry on roll, clean close and end of recovery.
+    pub fn finish(&mut self) {
+        // Refused only if a batch went backwards, and then the entry is of no use.
+        let _ = self.time.maybe_append(self.max_timestamp);
+    }
+
+    /// New files without entries (empty or preallocated) are continued from their start.
+    pub fn adopt_empty_files(&mut self) {
+        self.replace_files = false;
+        self.written = (0, 0);
+    }
+
+    /// A segment that is opened counts from 0 again.
+    pub fn restart_interval(&mut self) {
+        self.since_entry = 0;
+    }
+
+    pub fn should_write(&self) -> bool {
+        self.offset.len() - self.written.0 >= UNWRITTEN_ENTRIES
+    }
+
+    /// Everything is in the files.
+    pub fn is_written(&self) -> bool {
+        !self.replace_files && self.written == (self.offset.len(), self.time.len())
+    }
+
+    /// Writes what is not in the files yet; `trim` also cuts what stands behind the last entry.
+    pub fn write(&mut self, fs: &dyn Fs, files: &SegmentFiles, trim: bool) -> io::Result<()> {
+        if self.replace_files {
+            self.written = (0, 0);
+        } else if self.is_written() && !trim {
+            return Ok(());
+        }
+        let trim = trim || self.replace_files;
+        let from = self.written;
+        let offset = (
+            &files.offset_index,
+            self.offset.encode(from.0),
+            from.0,
+            offset_index::ENTRY_SIZE,
+            self.offset.len(),
+        );
+        let time = (
+            &files.time_index,
+            self.time.encode(from.1),
+            from.1,
+            time_index::ENTRY_SIZE,
+            self.time.len(),
+        );
+        for (path, bytes, from, entry_size, len) in [offset, time] {
+            let file = fs.open(path, true, true)?;
+            if !bytes.is_empty() {
+                file.write_at((from * entry_size) as u64, &bytes)?;
+            }
+            let end = (len * entry_size) as u64;
+            if trim && file.len()? != end {
+                file.set_len(end)?;
+            }
+        }
+        self.written = (self.offset.len(), self.time.len());
+        self.replace_files = false;
+        Ok(())
+    }
+}
+
+/// Indexes of a segment, and what was found while looking at the end of its log.
+#[derive(Debug)]
+pub(crate) struct LoadedIndexes {
+    pub indexes: SegmentIndexes,
+    /// The files could not be used; this is why.
+    pub rebuilt: Option<String>,
+    /// Last batch met, if any.
+    pub last: Option<BatchMeta>,
+    /// Where the walk ended, and why.
+    pub end: u64,
+    pub why: WalkEnd,
+}
+
+/// How to look at batches behind the last index entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Check {
+    /// Headers alone: sealed segments, clean stops.
+    Headers,
+    /// Checksums too: the growing end of a log that another process writes.
+    Checksums,
+}
+
+/// Loads the indexes of the first `size` bytes of a log: from the files if they agree with the log where it is cheap to
+/// look (the last entries), else from the log itself. Never writes.
+pub(crate) fn load(
+    fs: &dyn Fs,
+    files: &SegmentFiles,
+    file: &dyn File,
+    base: i64,
+    size: u64,
+    interval: u64,
+    check: Check,
+) -> io::Result<LoadedIndexes> {
+    let rebuild = |reason| {
+        let loaded = walk(SegmentIndexes::new(base), file, 0, size, interval, check)?;
+        Ok(LoadedIndexes {
+            rebuilt: Some(reason),
+            ..loaded
+        })
+    };
+    match believe(fs, files, file, base, size)? {
+        Ok(indexes) => {
+            let start = indexes.offset.last().map_or(0, |entry| entry.position);
+            // Files are taken as they are, except beside a writer, whose last entries may not be in them yet.
+            let interval = if check == Check::Checksums { interval } else { u64::MAX };
+            let loaded = walk(indexes, file, start, size, interval, check)?;
+            if loaded.last.is_some() || start == 0 {
+                return Ok(loaded);
+            }
+            rebuild("the last offset entry leads to a damaged batch".to_string())
+        }
+        Err(reason) => rebuild(reason),
+    }
+}
+
+fn walk(
+    mut indexes: SegmentIndexes,
+    file: &dyn File,
+    from: u64,
+    size: u64,
+    mut interval: u64,
+    check: Check,
+) -> io::Result<LoadedIndexes> {
+    let mut last = None;
+    let mut headers = HeaderWalk::new(file, from, size);
+    let mut checked = CheckedWalk::new(file, from, size);
+    loop {
+        let (next, end) = match check {
+            Check::Headers => (headers.next()?, headers.position()),
+            Check::Checksums => (checked.next()?.map(|(batch, _)| batch), checked.position()),
+        };
+        match next {
+            Ok(batch) => {
+                if indexes.on_batch(&batch, interval).is_err() {
+                    // Offsets that go backwards: readers get along with an index that says less.
+                    interval = u64::MAX;
+                }
+                last = Some(batch);
+            }
+            Err(why) => {
+                return Ok(LoadedIndexes {
+                    indexes,
+                    rebuilt: None,
+                    last,
+                    end,
+                    why,
+                });
+            }
+        }
+    }
+}
+
+/// Reads the files; `Err` says why they are not believed.
+fn believe(
+    fs: &dyn Fs,
+    files: &SegmentFiles,
+    file: &dyn File,
+    base: i64,
+    size: u64,
+) -> io::Result<Result<SegmentIndexes, String>> {
+    let mut contents = Vec::new();
+    for path in [&files.offset_index, &files.time_index] {
+        match fs.read(path) {
+            Ok(bytes) => contents.push(bytes),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Err(format!("{} is missing", path.display()))),
+            Err(e) => return Err(e),
+        }
+    }
+    let offset = OffsetIndex::parse(base, &contents[0]);
+    let time = TimeIndex::parse(base, &contents[1]);
+    let max_timestamp = time.last();
+    if let Some(entry) = offset.last() {
+        let right = header_at(file, entry.position, size)?.is_some_and(|header| {
+            header.base_offset >= base && header.base_offset <= entry.offset && header.last_offset() <= entry.offset
+        });
+        if !right {
+            return Ok(Err(format!(
+                "the last offset entry ({}, {}) does not lead to its batch",
+                entry.offset, entry.position
+            )));
+        }
+        if time.len() == 0 && header_at(file, 0, size)?.is_some_and(|first| first.max_timestamp >= 0) {
+            return Ok(Err("the time index is empty".to_string()));
+        }
+    }
+    if time.len() > 0 {
+        let mut walk = HeaderWalk::new(file, offset.lookup(max_timestamp.offset).position, size);
+        let found = loop {
+            match walk.next()? {
+                Ok(batch) if batch.last_offset() < max_timestamp.offset => {}
+                Ok(batch) => break Some(batch),
+                Err(_) => break None,
+            }
+        };
+        if found.is_none_or(|batch| batch.header.max_timestamp != max_timestamp.timestamp) {
+            return Ok(Err(format!(
+                "the last time entry ({}, {}) does not lead to its batch",
+                max_timestamp.timestamp, max_timestamp.offset
+            )));
+        }
+    }
+    let written = (offset.len(), time.len());
+    Ok(Ok(SegmentIndexes {
+        offset,
+        time,
+        max_timestamp,
+        since_entry: 0,
+        written,
+        replace_files: false,
+    }))
+}
+
+fn header_at(file: &dyn File, position: u64, size: u64) -> io::Result<Option<BatchHeader>> {
+    if position >= size {
+        return Ok(None);
+    }
+    Ok(HeaderWalk::new(file, position, size)
+        .next()?
+        .ok()
+        .map(|batch| batch.header))
+}

@@ -1,0 +1,144 @@
+//! Lookup of offsets by time and of the special timestamps (spec 5). Kafka: `UnifiedLog#fetchOffsetByTimestamp`,
+//! `LogSegment#findOffsetByTimestamp`.
+
+use std::sync::Arc;
+
+use fletchlog_records::RecordCursor;
+
+use crate::batch_walk::{BatchMeta, HeaderWalk};
+use crate::partition_log::PartitionLog;
+use crate::segment::LogSegment;
+use crate::sync::read;
+use crate::validator::MAX_UNCOMPRESSED_BYTES;
+use crate::view::View;
+use crate::{FetchBound, LogError, TimestampAndOffset};
+
+const LATEST: i64 = -1;
+const EARLIEST: i64 = -2;
+const MAX_TIMESTAMP: i64 = -3;
+const EARLIEST_LOCAL: i64 = -4;
+
+const NOT_FOUND: TimestampAndOffset = TimestampAndOffset {
+    timestamp: -1,
+    offset: -1,
+    leader_epoch: -1,
+};
+
+impl PartitionLog {
+    pub(crate) fn offset_by_timestamp(
+        &self,
+        timestamp: i64,
+        bound: FetchBound,
+    ) -> Result<TimestampAndOffset, LogError> {
+        let view = self.view()?;
+        let at = |offset: i64, leader_epoch: Option<i32>| TimestampAndOffset {
+            timestamp: -1,
+            offset,
+            leader_epoch: leader_epoch.unwrap_or(-1),
+        };
+        let found = match timestamp {
+            LATEST => return Ok(at(view.bound(bound), read(&self.epochs).latest_epoch())),
+            EARLIEST | EARLIEST_LOCAL => {
+                let epoch = read(&self.epochs).epoch_for_offset(view.log_start_offset);
+                return Ok(at(view.log_start_offset, epoch));
+            }
+            MAX_TIMESTAMP => self.find_max_timestamp(&view)?,
+            ..0 => None,
+            _ => self.find_timestamp(&view, timestamp)?,
+        };
+        Ok(found
+            .filter(|found| found.offset < view.bound(bound))
+            .unwrap_or(NOT_FOUND))
+    }
+
+    /// The first record with the greatest timestamp. Looks below the log start too, as Kafka does.
+    fn find_max_timestamp(&self, view: &View) -> Result<Option<TimestampAndOffset>, LogError> {
+        let mut best: Option<(&Arc<LogSegment>, i64, i64)> = None;
+        for segment in view.segments.as_slice() {
+            self.index_cache.touch(segment);
+            let max = segment.max_timestamp()?;
+            if best.is_none_or(|(_, timestamp, _)| max.timestamp > timestamp) {
+                best = Some((segment, max.timestamp, max.offset));
+            }
+        }
+        let Some((segment, timestamp, offset)) = best else {
+            return Ok(None);
+        };
+        let position = segment.with_indexes(|indexes| indexes.offset.lookup(offset).position)?;
+        self.first_record(
+            view,
+            segment,
+            position,
+            i64::MIN,
+            |batch| batch.header.max_timestamp == timestamp,
+            |t| t == timestamp,
+        )
+    }
+
+    /// The lowest offset at or above the log start whose timestamp is at or above the target.
+    fn find_timestamp(&self, view: &View, target: i64) -> Result<Option<TimestampAndOffset>, LogError> {
+        let segments = view.segments.as_slice();
+        for (i, segment) in segments.iter().enumerate() {
+            // A segment wholly below the log start has nothing to find (it hides what follows from a Kafka broker).
+            if segments
+                .get(i + 1)
+                .is_some_and(|next| next.base_offset <= view.log_start_offset)
+            {
+                continue;
+            }
+            self.index_cache.touch(segment);
+            // Without timestamps the file's time decides, although such records are never found (Kafka's rule).
+            if segment.largest_timestamp()? < target {
+                continue;
+            }
+            let start = view.log_start_offset;
+            let position = segment.with_indexes(|indexes| {
+                let entry = indexes.time.lookup(target);
+                indexes.offset.lookup(entry.offset.max(start)).position
+            })?;
+            return self.first_record(
+                view,
+                segment,
+                position,
+                start,
+                |batch| batch.header.max_timestamp >= target,
+                |t| t >= target,
+            );
+        }
+        Ok(None)
+    }
+
+    /// The first matching record at or above `start` in the matching batches from `position` on. Kafka:
+    /// `FileRecords#searchForTimestamp`.
+    fn first_record(
+        &self,
+        view: &View,
+        segment: &LogSegment,
+        position: u64,
+        start: i64,
+        batch_matches: impl Fn(&BatchMeta) -> bool,
+        matches: impl Fn(i64) -> bool,
+    ) -> Result<Option<TimestampAndOffset>, LogError> {
+        let file = segment.file()?;
+        let mut walk = HeaderWalk::new(&*file, position, view.size_of(segment));
+        while let Ok(meta) = walk.next().map_err(|e| segment.io("read", e))? {
+            if !batch_matches(&meta) {
+                continue;
+            }
+            let batch = segment.read_batch(&meta)?;
+            let slice = batch.records(MAX_UNCOMPRESSED_BYTES)?;
+            let mut cursor = RecordCursor::new();
+            while let Some(record) = cursor.next(&slice)? {
+                if record.offset >= start && matches(record.timestamp) {
+                    let leader_epoch = slice.leader_epoch;
+                    return Ok(Some(TimestampAndOffset {
+                        timestamp: record.timestamp,
+                        offset: record.offset,
+                        leader_epoch,
+                    }));
+                }
+            }
+        }
+        Ok(None)
+    }
+}

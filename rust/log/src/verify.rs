@@ -1,0 +1,371 @@
+//! Checking a whole partition directory: every batch, every index entry, every side file. Changes nothing.
+
+use std::path::{Path, PathBuf};
+
+use fletchlog_records::control::{ControlType, EndTxnMarker};
+
+use crate::LogError;
+use crate::dump::inspect_segment;
+use crate::file_name::TXN_INDEX;
+use crate::fs::Fs;
+use crate::leader_epoch::LeaderEpochCache;
+use crate::load_plan::{LoadPlan, PlannedSegment};
+use crate::offset_index::{OffsetIndex, OffsetPosition};
+use crate::producer_snapshot;
+use crate::producer_state::{Origin, PendingAppend, ProducerStateManager};
+use crate::time_index::TimeIndex;
+use crate::txn_index::TransactionIndex;
+
+/// Something is wrong with a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// The file.
+    pub path: PathBuf,
+    /// Byte position in it.
+    pub position: u64,
+    /// What is wrong.
+    pub reason: String,
+}
+
+/// One segment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct SegmentReport {
+    pub path: PathBuf,
+    pub base_offset: i64,
+    pub size: u64,
+    pub batches: u64,
+    pub records: u64,
+    /// Last offset + 1 of the last batch; the base offset if there is none.
+    pub next_offset: i64,
+    /// -1 none.
+    pub max_timestamp: i64,
+}
+
+/// One producer, as the log tells it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct ProducerReport {
+    pub producer_id: i64,
+    pub epoch: i16,
+    pub last_sequence: i32,
+    pub last_offset: i64,
+    pub last_timestamp: i64,
+    /// Expired by producer.id.expiration.ms' default: a writer forgets it when it opens the log.
+    pub expired: bool,
+}
+
+/// What recovery after an unclean stop would remove.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cut {
+    /// The `.log` file.
+    pub path: PathBuf,
+    /// First byte that would go.
+    pub from: u64,
+    /// Bytes of the file.
+    pub size: u64,
+}
+
+/// The state of a partition directory.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PartitionReport {
+    /// Segments in order.
+    pub segments: Vec<SegmentReport>,
+    /// Batches of all segments.
+    pub batches: u64,
+    /// Records of all segments, control records included.
+    pub records: u64,
+    /// Damaged batches and tails.
+    pub damaged: Vec<Problem>,
+    /// Index, snapshot and checkpoint files that do not agree with the log. They can be rebuilt.
+    pub index_problems: Vec<Problem>,
+    /// Offsets [from, to) that no batch has: compaction, a lost segment, or a start offset that moved.
+    pub holes: Vec<(i64, i64)>,
+    /// Producers by id.
+    pub producers: Vec<ProducerReport>,
+    /// (producer id, first offset) of transactions without a marker.
+    pub open_transactions: Vec<(i64, i64)>,
+    /// What recovery would cut.
+    pub would_cut: Vec<Cut>,
+}
+
+impl PartitionReport {
+    /// Nothing is wrong (holes and open transactions are not wrong).
+    pub fn is_ok(&self) -> bool {
+        self.damaged.is_empty() && self.index_problems.is_empty()
+    }
+}
+
+/// The default of producer.id.expiration.ms (spec 1.14).
+const PRODUCER_ID_EXPIRATION_MS: i64 = 86_400_000;
+
+/// Checks everything in a partition directory.
+pub fn verify_partition(fs: &dyn Fs, dir: &Path, now_ms: i64) -> Result<PartitionReport, LogError> {
+    let plan = LoadPlan::read(fs, dir)?;
+    let mut verifier = Verifier {
+        fs,
+        report: PartitionReport::default(),
+        producers: ProducerStateManager::default(),
+        expected: None,
+        cut: false,
+    };
+    for (base, planned) in &plan.segments {
+        verifier.segment(*base, planned)?;
+    }
+    for path in plan.snapshots.values() {
+        if let Err(reason) = producer_snapshot::read(fs, path) {
+            verifier.index_problem(path, 0, reason);
+        }
+    }
+    match LeaderEpochCache::read(fs, dir) {
+        Ok(_) => {}
+        Err(LogError::Damaged { path, position, reason }) => verifier.index_problem(&path, position, reason),
+        Err(e) => return Err(e),
+    }
+    let Verifier {
+        mut report, producers, ..
+    } = verifier;
+    report.producers = producers
+        .entries()
+        .map(|entry| ProducerReport {
+            producer_id: entry.producer_id,
+            epoch: entry.producer_epoch,
+            last_sequence: entry.last_seq(),
+            last_offset: entry.last_batch().map_or(-1, |batch| batch.last_offset),
+            last_timestamp: entry.last_timestamp,
+            expired: entry.current_txn_first_offset.is_none()
+                && now_ms.saturating_sub(entry.last_timestamp) >= PRODUCER_ID_EXPIRATION_MS,
+        })
+        .collect();
+    report.producers.sort_by_key(|producer| producer.producer_id);
+    report.open_transactions = producers.ongoing().map(|(first, producer)| (producer, first)).collect();
+    Ok(report)
+}
+
+struct Verifier<'a> {
+    fs: &'a dyn Fs,
+    report: PartitionReport,
+    producers: ProducerStateManager,
+    /// Offset that the next batch should have.
+    expected: Option<i64>,
+    /// An earlier segment would be cut, so later ones would go.
+    cut: bool,
+}
+
+impl Verifier<'_> {
+    fn index_problem(&mut self, path: &Path, position: u64, reason: impl Into<String>) {
+        self.report.index_problems.push(Problem {
+            path: path.to_path_buf(),
+            position,
+            reason: reason.into(),
+        });
+    }
+
+    fn damage(&mut self, path: &Path, position: u64, reason: impl Into<String>) {
+        self.report.damaged.push(Problem {
+            path: path.to_path_buf(),
+            position,
+            reason: reason.into(),
+        });
+    }
+
+    fn side_file(&mut self, path: &Path, present: bool) -> Result<Vec<u8>, LogError> {
+        if !present {
+            self.index_problem(path, 0, "missing; it is rebuilt when the log is opened");
+            return Ok(Vec::new());
+        }
+        self.fs.read(path).map_err(|e| LogError::io("read", path, e))
+    }
+
+    fn segment(&mut self, base: i64, planned: &PlannedSegment) -> Result<(), LogError> {
+        let files = &planned.files;
+        let log = files.log.as_path();
+        let mut offsets = OffsetCheck::new(OffsetIndex::parse(
+            base,
+            &self.side_file(&files.offset_index, planned.has_offset_index)?,
+        ));
+        let mut times = TimeCheck {
+            index: TimeIndex::parse(base, &self.side_file(&files.time_index, planned.has_time_index)?),
+            next: 0,
+        };
+        if planned.has_txn_index
+            && let Err(reason) = TransactionIndex::parse(base, &self.side_file(&files.txn_index, true)?)
+        {
+            self.index_problem(&files.txn_index, 0, format!("{TXN_INDEX}: {reason}"));
+        }
+        if let Some(expected) = self.expected.filter(|expected| *expected < base) {
+            self.report.holes.push((expected, base));
+            self.expected = None;
+        }
+        let mut report = SegmentReport {
+            path: log.to_path_buf(),
+            base_offset: base,
+            size: planned.size,
+            batches: 0,
+            records: 0,
+            next_offset: base,
+            max_timestamp: -1,
+        };
+        let mut first_bad = None;
+        let mut batches = inspect_segment(self.fs, log)?;
+        while let Some((batch, description)) = batches.next_batch()? {
+            let mut bad = description.error.clone();
+            if batch.header.base_offset < base || batch.last_offset().saturating_sub(base) > i64::from(i32::MAX) {
+                bad = Some(format!(
+                    "offset {} does not belong into a segment that starts at {base}",
+                    batch.header.base_offset
+                ));
+            } else if let Some(expected) = self.expected {
+                if batch.header.base_offset < expected {
+                    self.damage(
+                        log,
+                        batch.position,
+                        format!("offset {} follows {}", batch.header.base_offset, expected - 1),
+                    );
+                } else if batch.header.base_offset > expected {
+                    self.report.holes.push((expected, batch.header.base_offset));
+                }
+            }
+            if let Some(reason) = bad {
+                self.damage(log, batch.position, reason);
+                first_bad.get_or_insert(batch.position);
+            }
+            self.expected = Some(batch.header.next_offset());
+            report.batches += 1;
+            report.records += u64::try_from(description.records_count).unwrap_or(0);
+            report.next_offset = batch.header.next_offset();
+            report.max_timestamp = report.max_timestamp.max(batch.header.max_timestamp);
+            for (position, reason) in offsets.on_batch(batch.position, batch.last_offset()) {
+                self.index_problem(&files.offset_index, position, reason);
+            }
+            for (position, reason) in times.on_batch(batch.last_offset(), report.max_timestamp) {
+                self.index_problem(&files.time_index, position, reason);
+            }
+            if description.crc_valid {
+                let marker = description.marker.map(|(kind, coordinator_epoch)| EndTxnMarker {
+                    control_type: match kind {
+                        0 => ControlType::Abort,
+                        1 => ControlType::Commit,
+                        other => ControlType::Other(other),
+                    },
+                    coordinator_epoch,
+                });
+                let mut pending = PendingAppend::default();
+                if self
+                    .producers
+                    .check(&mut pending, &batch.header, marker, Origin::Replay, false)
+                    .is_ok()
+                {
+                    self.producers.commit(pending);
+                }
+            }
+        }
+        if let Some((position, reason)) = batches.tail() {
+            self.damage(log, position, reason);
+            first_bad.get_or_insert(position);
+        }
+        for (position, reason) in offsets.rest() {
+            self.index_problem(&files.offset_index, position, reason);
+        }
+        for (position, reason) in times.rest() {
+            self.index_problem(&files.time_index, position, reason);
+        }
+        if let Some(from) = if self.cut { Some(0) } else { first_bad } {
+            self.report.would_cut.push(Cut {
+                path: log.to_path_buf(),
+                from,
+                size: planned.size,
+            });
+            self.cut = true;
+        }
+        self.report.batches += report.batches;
+        self.report.records += report.records;
+        self.report.segments.push(report);
+        Ok(())
+    }
+}
+
+/// Position in the index file and what is wrong there.
+type Found = Vec<(u64, String)>;
+
+/// Walks offset entries beside the batches: an entry leads to the batch that ends with its offset.
+struct OffsetCheck {
+    index: OffsetIndex,
+    next: usize,
+}
+
+impl OffsetCheck {
+    fn new(index: OffsetIndex) -> Self {
+        Self { index, next: 0 }
+    }
+
+    fn file_position(entry: usize) -> u64 {
+        (entry * crate::offset_index::ENTRY_SIZE) as u64
+    }
+
+    fn on_batch(&mut self, position: u64, last_offset: i64) -> Found {
+        let mut found = Found::new();
+        while let Some(entry) = self.index.entry(self.next).filter(|entry| entry.position <= position) {
+            if entry
+                != (OffsetPosition {
+                    offset: last_offset,
+                    position,
+                })
+            {
+                found.push((
+                    Self::file_position(self.next),
+                    format!(
+                        "entry ({}, {}) does not lead to the batch that ends with {}",
+                        entry.offset, entry.position, entry.offset
+                    ),
+                ));
+            }
+            self.next += 1;
+        }
+        found
+    }
+
+    fn rest(&self) -> Found {
+        (self.next..self.index.len())
+            .map(|i| (Self::file_position(i), "entry leads behind the last batch".to_string()))
+            .collect()
+    }
+}
+
+/// Walks time entries beside the batches: an entry has the largest timestamp up to its offset, which ends a batch.
+struct TimeCheck {
+    index: TimeIndex,
+    next: usize,
+}
+
+impl TimeCheck {
+    fn on_batch(&mut self, last_offset: i64, max_timestamp: i64) -> Found {
+        let mut found = Found::new();
+        while let Some(entry) = self.index.entry(self.next).filter(|entry| entry.offset <= last_offset) {
+            if entry.offset != last_offset || entry.timestamp != max_timestamp {
+                let position = (self.next * crate::time_index::ENTRY_SIZE) as u64;
+                found.push((
+                    position,
+                    format!(
+                        "entry ({}, {}) is not the largest timestamp up to a batch",
+                        entry.timestamp, entry.offset
+                    ),
+                ));
+            }
+            self.next += 1;
+        }
+        found
+    }
+
+    fn rest(&self) -> Found {
+        let position = |i: usize| (i * crate::time_index::ENTRY_SIZE) as u64;
+        (self.next..self.index.len())
+            .map(|i| {
+                (
+                    position(i),
+                    "entry speaks of an offset behind the last batch".to_string(),
+                )
+            })
+            .collect()
+    }
+}

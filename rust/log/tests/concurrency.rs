@@ -1,0 +1,67 @@
+//! Readers beside a writer in one process: what they see is whole, in order, and below the published end.
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // helpers of tests, too, fail by panicking
+
+mod common;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use common::*;
+use fletchlog_log::{FetchBound, LogConfig, LogError};
+use fletchlog_records::BatchIter;
+
+#[test]
+fn reads_beside_appends_rolls_and_deletions_see_whole_batches_in_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t-0");
+    let config = LogConfig {
+        retention_ms: -1,
+        retention_bytes: 20_000,
+        file_delete_delay_ms: 0,
+        ..small_segments(3000)
+    };
+    let log = open(&real(), &path, config.clone(), CLEAN);
+    let beside = open(&real(), &path, config, READ_ONLY);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for (reader, follows) in [(&log, false), (&log, false), (&beside, true)] {
+            let done = &done;
+            scope.spawn(move || {
+                let mut offset = 0;
+                loop {
+                    let last_round = done.load(Ordering::Acquire);
+                    if follows {
+                        reader.refresh().unwrap();
+                    }
+                    let end = reader.high_watermark();
+                    match reader.read(offset, 2000, true, FetchBound::HighWatermark) {
+                        Ok(info) => {
+                            for batch in BatchIter::new(info.records) {
+                                let batch = batch.unwrap();
+                                batch.ensure_valid().unwrap();
+                                assert!(batch.header().base_offset <= offset, "a gap before {offset}");
+                                offset = batch.header().next_offset();
+                            }
+                        }
+                        Err(LogError::OffsetOutOfRange { start, .. }) => {
+                            assert!(start > offset);
+                            offset = start;
+                        }
+                        Err(e) => panic!("{e}"),
+                    }
+                    if last_round && offset >= end {
+                        break;
+                    }
+                }
+                assert_eq!(offset, 3000);
+            });
+        }
+        for i in 0..1500i64 {
+            append(&log, batch(&[(NOW + i, b"0123456789"), (NOW + i, b"abc")]));
+            if i % 100 == 0 {
+                log.delete_old_segments(NOW).unwrap();
+            }
+        }
+        done.store(true, Ordering::Release);
+    });
+    assert!(log.log_start_offset() > 0);
+}

@@ -1,0 +1,321 @@
+//! A disk that fills up or fails, and one that must be asked to keep what it was given.
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // helpers of tests, too, fail by panicking
+
+mod common;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use common::*;
+use fletchlog_log::config::Durability;
+use fletchlog_log::fs::{DirEntry, DirLock, File, Fs, LockError, MemoryFs};
+use fletchlog_log::{AppendError, AppendOrigin, LogConfig, LogError, PartitionLog};
+
+/// What goes wrong.
+#[derive(Debug, Default)]
+struct Faults {
+    /// Bytes that `.log` files still take; below 0: no limit.
+    room: AtomicI64,
+    write_error: Mutex<Option<io::ErrorKind>>,
+    sync_error: Mutex<Option<io::ErrorKind>>,
+    syncs: AtomicU64,
+    side_files_fail: Mutex<bool>,
+}
+
+#[derive(Debug)]
+struct FaultyFs {
+    inner: MemoryFs,
+    faults: Arc<Faults>,
+}
+
+#[derive(Debug)]
+struct FaultyFile {
+    inner: Arc<dyn File>,
+    path: PathBuf,
+    faults: Arc<Faults>,
+}
+
+fn is_log(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "log")
+}
+
+impl File for FaultyFile {
+    fn read_at(&self, position: u64, len: usize) -> io::Result<Bytes> {
+        self.inner.read_at(position, len)
+    }
+    fn read_into(&self, position: u64, buf: &mut [u8]) -> io::Result<usize> {
+        self.inner.read_into(position, buf)
+    }
+    fn write_at(&self, position: u64, data: &[u8]) -> io::Result<()> {
+        if !is_log(&self.path) {
+            return self.inner.write_at(position, data);
+        }
+        if let Some(kind) = *self.faults.write_error.lock().unwrap() {
+            return Err(kind.into());
+        }
+        let room = self.faults.room.load(Ordering::Relaxed);
+        if room >= 0 {
+            // A short write, as a full disk makes it.
+            let fits = usize::try_from(room).unwrap().min(data.len());
+            self.inner.write_at(position, &data[..fits])?;
+            self.faults
+                .room
+                .fetch_sub(i64::try_from(fits).unwrap(), Ordering::Relaxed);
+            if fits < data.len() {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            return Ok(());
+        }
+        self.inner.write_at(position, data)
+    }
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.inner.set_len(len)
+    }
+    fn len(&self) -> io::Result<u64> {
+        self.inner.len()
+    }
+    fn sync(&self) -> io::Result<()> {
+        if is_log(&self.path) {
+            self.faults.syncs.fetch_add(1, Ordering::Relaxed);
+        }
+        self.faults
+            .sync_error
+            .lock()
+            .unwrap()
+            .map_or(Ok(()), |kind| Err(kind.into()))
+    }
+}
+
+impl Fs for FaultyFs {
+    fn open(&self, path: &Path, write: bool, create: bool) -> io::Result<Arc<dyn File>> {
+        if write && !is_log(path) && *self.faults.side_files_fail.lock().unwrap() {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let inner = self.inner.open(path, write, create)?;
+        Ok(Arc::new(FaultyFile {
+            inner,
+            path: path.to_path_buf(),
+            faults: Arc::clone(&self.faults),
+        }))
+    }
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.inner.read(path)
+    }
+    fn replace(&self, path: &Path, data: &[u8]) -> io::Result<()> {
+        self.inner.replace(path, data)
+    }
+    fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
+        self.inner.read_dir(path)
+    }
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.inner.create_dir_all(path)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.inner.rename(from, to)
+    }
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.inner.remove_file(path)
+    }
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.inner.remove_dir_all(path)
+    }
+    fn exists(&self, path: &Path) -> bool {
+        self.inner.exists(path)
+    }
+    fn modified_ms(&self, path: &Path) -> io::Result<i64> {
+        self.inner.modified_ms(path)
+    }
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.inner.sync_dir(path)
+    }
+    fn lock_dir(&self, dir: &Path) -> Result<Box<dyn DirLock>, LockError> {
+        self.inner.lock_dir(dir)
+    }
+}
+
+fn faulty(config: LogConfig) -> (Arc<dyn Fs>, PathBuf, PartitionLog, Arc<Faults>) {
+    let faults = Arc::new(Faults {
+        room: AtomicI64::new(-1),
+        ..Faults::default()
+    });
+    let fs: Arc<dyn Fs> = Arc::new(FaultyFs {
+        inner: MemoryFs::new(),
+        faults: Arc::clone(&faults),
+    });
+    let dir = PathBuf::from("/data/t-0");
+    let log = open(&fs, &dir, config, CLEAN);
+    (fs, dir, log, faults)
+}
+
+fn try_append(log: &PartitionLog, sequence: i32) -> Result<i64, AppendError> {
+    log.append_as_leader(idempotent(7, 0, sequence, 1), 0, AppendOrigin::Client, NOW)
+        .map(|info| info.first_offset)
+}
+
+#[test]
+fn a_full_disk_takes_no_offset_and_the_log_goes_on_when_there_is_room() {
+    let (fs, dir, log, faults) = faulty(LogConfig::default());
+    try_append(&log, 0).unwrap();
+    let size = log.size();
+    for room in [0, 1, 61, 69] {
+        faults.room.store(room, Ordering::Relaxed);
+        let error = try_append(&log, 1).unwrap_err();
+        assert!(
+            matches!(&error, AppendError::Log(LogError::Io { source, .. }) if source.kind() == io::ErrorKind::StorageFull),
+            "{error}"
+        );
+        assert_eq!((log.log_end_offset(), log.size()), (1, size));
+        assert_eq!(
+            fs.read(&dir.join("00000000000000000000.log")).unwrap().len() as u64,
+            size
+        );
+        assert_eq!(offsets(&log), [0]);
+    }
+    faults.room.store(-1, Ordering::Relaxed);
+    assert_eq!(try_append(&log, 1).unwrap(), 1);
+    assert_eq!(offsets(&log), [0, 1]);
+    log.close().unwrap();
+}
+
+#[test]
+fn after_a_failed_write_nothing_is_written_until_the_log_is_reopened() {
+    let (fs, dir, log, faults) = faulty(LogConfig::default());
+    try_append(&log, 0).unwrap();
+    *faults.write_error.lock().unwrap() = Some(io::ErrorKind::Other);
+    assert!(matches!(
+        try_append(&log, 1).unwrap_err(),
+        AppendError::Log(LogError::Io { .. })
+    ));
+    *faults.write_error.lock().unwrap() = None;
+    assert!(matches!(
+        try_append(&log, 1).unwrap_err(),
+        AppendError::Log(LogError::Fenced { .. })
+    ));
+    assert!(matches!(log.flush(), Err(LogError::Fenced { .. })));
+    // What was there can be read.
+    assert_eq!(offsets(&log), [0]);
+    assert!(matches!(log.close(), Err(LogError::Fenced { .. })));
+    let log = open(&fs, &dir, LogConfig::default(), UNCLEAN);
+    assert_eq!(try_append(&log, 1).unwrap(), 1);
+}
+
+#[test]
+fn under_fsync_an_append_answers_after_the_disk_and_is_not_visible_before() {
+    let (fs, dir, log, faults) = faulty(LogConfig {
+        durability: Durability::Fsync,
+        ..small_segments(200)
+    });
+    let before = faults.syncs.load(Ordering::Relaxed);
+    for i in 0..6 {
+        try_append(&log, i).unwrap();
+    }
+    assert!(log.segments().len() > 2);
+    assert!(faults.syncs.load(Ordering::Relaxed) >= before + 6);
+    assert_eq!(log.high_watermark(), 6);
+    // A duplicate needs no disk.
+    let syncs = faults.syncs.load(Ordering::Relaxed);
+    try_append(&log, 5).unwrap();
+    assert_eq!(faults.syncs.load(Ordering::Relaxed), syncs);
+
+    *faults.sync_error.lock().unwrap() = Some(io::ErrorKind::Other);
+    assert!(matches!(
+        try_append(&log, 6).unwrap_err(),
+        AppendError::Log(LogError::Io { action: "sync", .. })
+    ));
+    // A second fsync may succeed without the data: it is never asked.
+    *faults.sync_error.lock().unwrap() = None;
+    assert!(matches!(
+        try_append(&log, 7).unwrap_err(),
+        AppendError::Log(LogError::Fenced { .. })
+    ));
+    assert_eq!(log.high_watermark(), 6);
+    assert_eq!(offsets(&log), (0..6).collect::<Vec<_>>());
+    drop(log);
+    let log = open(
+        &fs,
+        &dir,
+        LogConfig {
+            durability: Durability::Fsync,
+            ..small_segments(200)
+        },
+        UNCLEAN,
+    );
+    assert!(log.log_end_offset() >= 6);
+}
+
+#[test]
+fn appends_that_wait_together_share_an_fsync() {
+    let (.., log, faults) = faulty(LogConfig {
+        durability: Durability::Fsync,
+        ..LogConfig::default()
+    });
+    let before = faults.syncs.load(Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        for producer in 0..4 {
+            let log = &log;
+            scope.spawn(move || {
+                for i in 0..50 {
+                    log.append_as_leader(idempotent(producer, 0, i, 1), 0, AppendOrigin::Client, NOW)
+                        .unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!((log.log_end_offset(), log.high_watermark()), (200, 200));
+    assert!(faults.syncs.load(Ordering::Relaxed) <= before + 200);
+}
+
+#[test]
+fn side_files_that_cannot_be_written_fail_no_append() {
+    let (fs, dir, log, faults) = faulty(LogConfig {
+        index_interval_bytes: 0,
+        ..LogConfig::default()
+    });
+    *faults.side_files_fail.lock().unwrap() = true;
+    // More than the entries that are kept back anyway.
+    for i in 0..300 {
+        try_append(&log, i).unwrap();
+    }
+    assert!(log.close().is_err());
+    *faults.side_files_fail.lock().unwrap() = false;
+    log.close().unwrap();
+    assert_eq!(fs.read(&dir.join("00000000000000000000.index")).unwrap().len(), 299 * 8);
+    let log = open(&fs, &dir, LogConfig::default(), CLEAN);
+    assert_eq!(offsets(&log).len(), 300);
+}
+
+#[test]
+fn one_writer_per_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let fs = real();
+    let held = fs.lock_dir(dir.path()).unwrap();
+    match fs.lock_dir(dir.path()) {
+        Err(LockError::Held { pid }) => assert_eq!(pid, Some(std::process::id())),
+        other => panic!("{other:?}"),
+    }
+    drop(held);
+    drop(fs.lock_dir(dir.path()).unwrap());
+    let memory = MemoryFs::new();
+    memory.create_dir_all(Path::new("/d")).unwrap();
+    let held = memory.lock_dir(Path::new("/d")).unwrap();
+    assert!(memory.lock_dir(Path::new("/d")).is_err());
+    drop(held);
+    assert!(memory.lock_dir(Path::new("/d")).is_ok());
+}
+
+#[test]
+fn real_files_are_not_for_everyone_and_links_are_not_followed() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t-0");
+    let log = open(&real(), &path, LogConfig::default(), CLEAN);
+    append(&log, batch(&[(NOW, b"x")]));
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&path) & !0o750, 0);
+    assert_eq!(mode(&path.join("00000000000000000000.log")) & !0o640, 0);
+    std::os::unix::fs::symlink("/etc/hostname", path.join("link")).unwrap();
+    assert!(real().open(&path.join("link"), false, false).is_err());
+}

@@ -1,0 +1,64 @@
+//! Segments of message formats v0 and v1 are read, looked up by time, and refused as input (spec 1.6).
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // helpers of tests, too, fail by panicking
+
+mod common;
+
+use bytes::Bytes;
+use common::*;
+use fletchlog_log::{AppendOrigin, FetchBound, OpenMode};
+use fletchlog_records::crc::crc32;
+
+/// One uncompressed entry.
+fn entry(magic: u8, offset: i64, timestamp: i64, value: &[u8]) -> Vec<u8> {
+    let mut body = vec![magic, 0];
+    if magic == 1 {
+        body.extend_from_slice(&timestamp.to_be_bytes());
+    }
+    body.extend_from_slice(&(-1i32).to_be_bytes());
+    body.extend_from_slice(&i32::try_from(value.len()).unwrap().to_be_bytes());
+    body.extend_from_slice(value);
+    let mut entry = offset.to_be_bytes().to_vec();
+    entry.extend_from_slice(&i32::try_from(body.len() + 4).unwrap().to_be_bytes());
+    entry.extend_from_slice(&crc32(&body).to_be_bytes());
+    entry.extend_from_slice(&body);
+    entry
+}
+
+#[test]
+fn old_segments_are_read_and_new_batches_follow_them() {
+    for magic in [0, 1] {
+        let (fs, dir) = memory();
+        fs.create_dir_all(&dir).unwrap();
+        let whole: Vec<u8> = (0..9)
+            .flat_map(|i| entry(magic, i, 100 + i * 10, b"0123456789"))
+            .collect();
+        assert_eq!(whole.len(), 9 * if magic == 0 { 36 } else { 44 });
+        fs.replace(&dir.join("00000000000000000000.log"), &[&whole[..], &[0; 9]].concat())
+            .unwrap();
+        let expected: Vec<_> = (0..9)
+            .map(|i| (i, if magic == 0 { -1 } else { 100 + i * 10 }, b"0123456789".to_vec()))
+            .collect();
+        let check = |mode: OpenMode| {
+            let log = open(&fs, &dir, small_segments(10_000), mode);
+            assert_eq!(
+                read_all(&log, FetchBound::HighWatermark, 100)[..9],
+                expected,
+                "v{magic} {mode:?}"
+            );
+            let found = log.fetch_offset_by_timestamp(155, FetchBound::HighWatermark).unwrap();
+            assert_eq!(
+                (found.offset, found.timestamp),
+                if magic == 0 { (-1, -1) } else { (6, 160) },
+                "v{magic} {mode:?}"
+            );
+            log
+        };
+        check(READ_ONLY);
+        let log = check(UNCLEAN);
+        assert_eq!(append(&log, batch(&[(50, b"new")])).first_offset, 9);
+        let old = Bytes::from(entry(magic, 0, 0, b"x"));
+        assert_eq!(code(log.append_as_leader(old, 0, AppendOrigin::Client, NOW)), 87);
+        log.close().unwrap();
+        assert_eq!(check(CLEAN).log_end_offset(), 10);
+    }
+}

@@ -1,0 +1,179 @@
+//! Reading beside a live writer: only whole batches become visible, nothing is ever written.
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // helpers of tests, too, fail by panicking
+
+mod common;
+
+use std::os::unix::fs::FileExt;
+
+use common::*;
+use fletchlog_log::{AppendOrigin, FetchBound, LogConfig, LogError};
+
+#[test]
+fn a_reader_follows_appends_rolls_and_deletions_of_a_writer() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t-0");
+    let config = LogConfig {
+        retention_ms: -1,
+        retention_bytes: 500,
+        file_delete_delay_ms: 0,
+        ..small_segments(400)
+    };
+    let writer = open(&real(), &path, config.clone(), CLEAN);
+    let reader = open(&real(), &path, config, READ_ONLY);
+    assert_eq!(offsets(&reader), Vec::<i64>::new());
+    for i in 0..60 {
+        append(&writer, batch(&[(NOW + i, b"0123456789"), (NOW + i, b"abcdef")]));
+        if i % 3 == 0 {
+            reader.refresh().unwrap();
+            assert_eq!(reader.high_watermark(), writer.high_watermark(), "{i}");
+            assert_eq!(
+                read_all(&reader, FetchBound::HighWatermark, 500),
+                read_all(&writer, FetchBound::HighWatermark, 500),
+                "{i}"
+            );
+            let lookup = |log: &fletchlog_log::PartitionLog| {
+                log.fetch_offset_by_timestamp(NOW + i, FetchBound::HighWatermark)
+                    .unwrap()
+            };
+            assert_eq!(lookup(&reader), lookup(&writer));
+        }
+        if i % 10 == 9 {
+            assert!(writer.delete_old_segments(NOW).unwrap() > 0);
+            reader.refresh().unwrap();
+            assert_eq!(
+                (reader.log_start_offset(), reader.segments()),
+                (writer.log_start_offset(), writer.segments())
+            );
+        }
+    }
+    writer.close().unwrap();
+    reader.refresh().unwrap();
+    assert_eq!(
+        offsets(&reader),
+        offsets(&open(&real(), &path, LogConfig::default(), READ_ONLY))
+    );
+}
+
+#[test]
+fn a_reader_that_was_behind_many_rolls_catches_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t-0");
+    let writer = open(&real(), &path, small_segments(300), CLEAN);
+    let reader = open(&real(), &path, small_segments(300), READ_ONLY);
+    for _ in 0..50 {
+        append(&writer, batch(&[(NOW, b"0123456789")]));
+    }
+    reader.refresh().unwrap();
+    assert_eq!(offsets(&reader), (0..50).collect::<Vec<_>>());
+    // Everything it knew is gone.
+    writer.update_config(LogConfig {
+        retention_ms: 0,
+        file_delete_delay_ms: 0,
+        ..small_segments(300)
+    });
+    writer.delete_old_segments(NOW + 10).unwrap();
+    append(&writer, batch(&[(NOW, b"new")]));
+    reader.refresh().unwrap();
+    assert_eq!((reader.log_start_offset(), offsets(&reader)), (50, vec![50]));
+    // A writer that recovered a torn tail has cut the file.
+    let log = path.join("00000000000000000050.log");
+    drop(writer);
+    std::fs::OpenOptions::new()
+        .write(true)
+        .open(&log)
+        .unwrap()
+        .set_len(10)
+        .unwrap();
+    reader.refresh().unwrap();
+    assert_eq!((reader.log_end_offset(), offsets(&reader)), (50, vec![]));
+}
+
+#[test]
+fn half_a_batch_is_not_visible_and_not_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t-0");
+    let writer = open(&real(), &path, LogConfig::default(), CLEAN);
+    append(&writer, batch(&[(NOW, b"one")]));
+    let log = path.join("00000000000000000000.log");
+    let one = std::fs::read(&log).unwrap();
+    append(&writer, batch(&[(NOW, b"two")]));
+    let both = std::fs::read(&log).unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(&log).unwrap();
+    file.set_len(one.len() as u64).unwrap();
+    let reader = open(&real(), &path, LogConfig::default(), READ_ONLY);
+    for n in one.len()..both.len() {
+        file.write_all_at(&both[one.len()..n], one.len() as u64).unwrap();
+        reader.refresh().unwrap();
+        assert_eq!(offsets(&reader), [0], "{n} bytes");
+        assert_eq!(
+            offsets(&open(&real(), &path, LogConfig::default(), READ_ONLY)),
+            [0],
+            "{n} bytes"
+        );
+    }
+    // Its length is there, but not its bytes.
+    file.set_len(both.len() as u64).unwrap();
+    file.write_all_at(&[0; 5], both.len() as u64 - 5).unwrap();
+    reader.refresh().unwrap();
+    assert_eq!(offsets(&reader), [0]);
+    file.write_all_at(&both[one.len()..], one.len() as u64).unwrap();
+    reader.refresh().unwrap();
+    assert_eq!(offsets(&reader), [0, 1]);
+}
+
+#[test]
+fn a_reader_refuses_to_change_anything() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t-0");
+    let writer = open(&real(), &path, LogConfig::default(), CLEAN);
+    append(&writer, batch(&[(NOW, b"one")]));
+    drop(writer);
+    std::fs::remove_file(path.join("00000000000000000000.index")).unwrap();
+    std::fs::write(path.join("00000000000000000000.timeindex"), [0; 13]).unwrap();
+    std::fs::write(path.join("00000000000000000007.log.deleted"), b"x").unwrap();
+    std::fs::write(path.join("00000000000000000009.log.cleaned"), b"x").unwrap();
+    let before = files(&path);
+    let log = open(&real(), &path, LogConfig::default(), READ_ONLY);
+    assert_eq!(offsets(&log), [0]);
+    assert_eq!(
+        log.fetch_offset_by_timestamp(NOW, FetchBound::HighWatermark)
+            .unwrap()
+            .offset,
+        0
+    );
+    let refused = |result: Result<i64, LogError>| assert!(matches!(result, Err(LogError::ReadOnly { .. })));
+    refused(log.roll(NOW));
+    refused(log.flush());
+    refused(log.delete_records(None));
+    refused(log.delete_old_segments(NOW).map(|_| 0));
+    let append = log.append_as_leader(batch(&[(NOW, b"x")]), 0, AppendOrigin::Client, NOW);
+    assert!(append.unwrap_err().to_string().contains("reading only"));
+    log.close().unwrap();
+    assert!(matches!(log.refresh(), Err(LogError::Closed)));
+    assert_eq!(files(&path), before);
+    assert!(
+        fletchlog_log::PartitionLog::open(
+            real(),
+            &dir.path().join("none-0"),
+            tp(),
+            LogConfig::default(),
+            READ_ONLY,
+            NOW
+        )
+        .is_err()
+    );
+    assert!(!dir.path().join("none-0").exists());
+}
+
+#[test]
+fn a_reader_sees_an_unfinished_replacement_as_complete() {
+    let dir = tempfile::tempdir().unwrap();
+    untar("recovery-inputs.tar.gz", dir.path());
+    for damage in ["stray-swap", "stray-swap-first", "none"] {
+        let path = dir.path().join("recovery_inputs").join(damage);
+        let before = files(&path);
+        let log = open(&real(), &path, LogConfig::default(), READ_ONLY);
+        assert_eq!((log.log_end_offset(), offsets(&log).len()), (67, 64), "{damage}");
+        assert_eq!(files(&path), before);
+    }
+}

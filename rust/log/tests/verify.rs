@@ -1,0 +1,122 @@
+//! `inspect_segment` and `verify_partition` find what is wrong, and nothing wrong with what a real broker wrote.
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // helpers of tests, too, fail by panicking
+
+mod common;
+
+use common::*;
+use fletchlog_log::{inspect_segment, verify_partition};
+
+#[test]
+fn every_golden_directory_after_a_clean_stop_is_in_order() {
+    let dir = tempfile::tempdir().unwrap();
+    untar("directories/kafka-4.3.1-clean.tar.gz", dir.path());
+    let mut partitions = 0;
+    for entry in std::fs::read_dir(dir.path()).unwrap() {
+        let path = entry.unwrap().path();
+        if !path.is_dir() {
+            continue;
+        }
+        let before = files(&path);
+        let report = verify_partition(&*real(), &path, NOW).unwrap();
+        assert_eq!(report.damaged, [], "{path:?}");
+        assert_eq!(report.would_cut, [], "{path:?}");
+        // The cleaner keeps the time entry of a segment that it emptied (Kafka's tool complains, too).
+        if !path.to_string_lossy().contains("compact") && !path.to_string_lossy().contains("__") {
+            assert!(report.is_ok(), "{path:?}: {:?}", report.index_problems);
+            assert_eq!(report.holes, [], "{path:?}");
+        }
+        assert_eq!(files(&path), before);
+        partitions += 1;
+        match path.file_name().unwrap().to_str().unwrap() {
+            "g-txnopen-0" => assert_eq!(report.open_transactions.len(), 1),
+            "g-idem-0" => assert!(report.producers.len() > 1),
+            "g-compact-0" => assert!(!report.holes.is_empty()),
+            _ => {}
+        }
+    }
+    assert_eq!(partitions, 21);
+}
+
+#[test]
+fn damage_is_named_with_file_and_position() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t-0");
+    let log = open(&real(), &path, small_segments(600), CLEAN);
+    for i in 0..20 {
+        append(&log, idempotent(7, 0, i, 1));
+    }
+    log.close().unwrap();
+    let report = verify_partition(&*real(), &path, NOW).unwrap();
+    assert!(report.is_ok(), "{report:?}");
+    assert!(report.segments.len() > 2);
+    assert_eq!(
+        (
+            report.records,
+            report.producers.len(),
+            report.producers[0].last_sequence
+        ),
+        (20, 1, 19)
+    );
+
+    let first = path.join("00000000000000000000.log");
+    let batches: Vec<_> = inspect_segment(&*real(), &first).unwrap().map(Result::unwrap).collect();
+    let third = &batches[2];
+    assert!(third.crc_valid && third.producer_id == 7 && third.base_sequence == 2);
+    let mut bytes = std::fs::read(&first).unwrap();
+    bytes[usize::try_from(third.position).unwrap() + 65] ^= 1;
+    std::fs::write(&first, bytes).unwrap();
+    let index = path.join("00000000000000000000.index");
+    let mut entries = std::fs::read(&index).unwrap();
+    entries[7] ^= 1;
+    std::fs::write(&index, entries).unwrap();
+
+    let report = verify_partition(&*real(), &path, NOW).unwrap();
+    assert_eq!(report.damaged.len(), 1);
+    assert_eq!(
+        (&report.damaged[0].path, report.damaged[0].position),
+        (&first, third.position)
+    );
+    assert_eq!(report.index_problems.len(), 1);
+    assert_eq!(
+        (&report.index_problems[0].path, report.index_problems[0].position),
+        (&index, 0)
+    );
+    // Recovery cuts there, and what follows goes with it.
+    assert_eq!(report.would_cut.len(), report.segments.len());
+    assert_eq!(
+        (report.would_cut[0].from, report.would_cut[1].from),
+        (third.position, 0)
+    );
+    let batches: Vec<_> = inspect_segment(&*real(), &first).unwrap().map(Result::unwrap).collect();
+    assert!(!batches[2].crc_valid && batches[3].crc_valid);
+}
+
+#[test]
+fn a_torn_tail_and_a_missing_segment_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t-0");
+    let log = open(&real(), &path, small_segments(300), CLEAN);
+    for _ in 0..12 {
+        append(&log, batch(&[(NOW, b"0123456789")]));
+    }
+    let segments = log.segments();
+    log.close().unwrap();
+    std::fs::remove_file(path.join(format!("{:020}.log", segments[1].0))).unwrap();
+    let last = path.join(format!("{:020}.log", segments.last().unwrap().0));
+    let size = std::fs::metadata(&last).unwrap().len();
+    std::fs::OpenOptions::new()
+        .write(true)
+        .open(&last)
+        .unwrap()
+        .set_len(size - 5)
+        .unwrap();
+    let report = verify_partition(&*real(), &path, NOW).unwrap();
+    assert_eq!(report.holes, [(segments[1].0, segments[2].0)]);
+    assert_eq!(report.damaged.len(), 1);
+    assert_eq!(report.damaged[0].path, last);
+    let mut batches = inspect_segment(&*real(), &last).unwrap();
+    for batch in batches.by_ref() {
+        batch.unwrap();
+    }
+    assert!(batches.tail().unwrap().1.contains("incomplete"));
+}

@@ -1,0 +1,125 @@
+//! The assignors as pure functions: dicts in, dicts out. `fletchlog.assign` gives them their names and keywords.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fletchlog_client::assignor::legacy_range::{StreamCounts, legacy_range};
+use fletchlog_client::assignor::legacy_round_robin::legacy_round_robin;
+use fletchlog_client::assignor::{
+    Assignment, AssignmentByTopic, AssignorError, MemberSubscription, Subscriptions, TopicCounts, by_topic,
+    cooperative_sticky, range, round_robin, sticky,
+};
+use fletchlog_records::TopicPartition;
+use pyo3::prelude::*;
+
+use crate::errors::Failure;
+use crate::gate::gate;
+
+/// Assignments as Python sees them.
+type PyAssignment = BTreeMap<String, BTreeMap<String, Vec<i32>>>;
+
+fn topic_counts(topics: BTreeMap<String, i32>) -> Result<TopicCounts, Failure> {
+    topics
+        .into_iter()
+        .map(|(name, partitions)| {
+            if partitions < 0 {
+                return Err(Failure::argument(format!(
+                    "topic {name} has {partitions} partitions; give 0 or more"
+                )));
+            }
+            Ok((Arc::from(name), partitions))
+        })
+        .collect()
+}
+
+fn to_py(assignment: AssignmentByTopic) -> PyAssignment {
+    let topics_of =
+        |topics: BTreeMap<Arc<str>, Vec<i32>>| topics.into_iter().map(|(t, p)| (t.to_string(), p)).collect();
+    assignment
+        .into_iter()
+        .map(|(member, topics)| (member.to_string(), topics_of(topics)))
+        .collect()
+}
+
+/// The legacy assignors: `{consumer id: {topic: streams}}` in, `{thread id: {topic: [partitions]}}` out.
+#[pyfunction]
+pub fn assign_legacy(
+    py: Python<'_>,
+    strategy: &str,
+    topics: BTreeMap<String, i32>,
+    consumers: BTreeMap<String, BTreeMap<String, i32>>,
+) -> PyResult<PyAssignment> {
+    let topics = topic_counts(topics)?;
+    let members: StreamCounts = consumers
+        .into_iter()
+        .map(|(consumer, streams)| {
+            (
+                Arc::from(consumer),
+                streams.into_iter().map(|(topic, n)| (Arc::from(topic), n)).collect(),
+            )
+        })
+        .collect();
+    let assign = match strategy {
+        "range" => legacy_range,
+        "roundrobin" => legacy_round_robin,
+        other => {
+            return Err(
+                Failure::argument(format!("no legacy assignor `{other}`; there are range and roundrobin")).into(),
+            );
+        }
+    };
+    gate(py, |_| {
+        assign(&topics, &members)
+            .map_err(|e: AssignorError| e.into())
+            .map(|a| to_py(a.threads))
+    })
+}
+
+/// What one member brings along: topics, instance id, owned partitions by topic, generation.
+#[derive(FromPyObject)]
+pub struct Member(Vec<String>, Option<String>, BTreeMap<String, Vec<i32>>, Option<i32>);
+
+/// The assignors of today: `{member id: Member}` in, `{member id: {topic: [partitions]}}` out.
+#[pyfunction]
+pub fn assign(
+    py: Python<'_>,
+    strategy: &str,
+    topics: BTreeMap<String, i32>,
+    members: BTreeMap<String, Member>,
+) -> PyResult<PyAssignment> {
+    let topics = topic_counts(topics)?;
+    let members: Subscriptions = members
+        .into_iter()
+        .map(|(id, Member(names, instance, owned, generation))| {
+            let owned = owned
+                .into_iter()
+                .flat_map(|(topic, partitions)| {
+                    let topic: Arc<str> = topic.into();
+                    partitions
+                        .into_iter()
+                        .map(move |p| TopicPartition::new(Arc::clone(&topic), p))
+                })
+                .collect();
+            let subscription = MemberSubscription {
+                topics: names.into_iter().map(Into::into).collect(),
+                group_instance_id: instance.map(Into::into),
+                owned,
+                generation,
+            };
+            (Arc::from(id), subscription)
+        })
+        .collect();
+    let assign: fn(&TopicCounts, &Subscriptions) -> Assignment = match strategy {
+        "range" => range,
+        "roundrobin" => round_robin,
+        "sticky" => sticky,
+        "cooperative-sticky" => cooperative_sticky,
+        other => {
+            return Err(Failure::argument(format!(
+                "no assignor `{other}`; there are range, roundrobin, sticky and cooperative-sticky"
+            ))
+            .into());
+        }
+    };
+    gate(py, |_| Ok(to_py(by_topic(&assign(&topics, &members)))))
+}

@@ -1,0 +1,264 @@
+//! `fletchlog.Broker`.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use fletchlog_api::Scope;
+use fletchlog_api::transport::SystemClock;
+use fletchlog_broker::{Broker as Engine, BrokerError, OpenOptions, TopicDescription};
+use fletchlog_log::{FetchBound, PartitionLog};
+use fletchlog_records::TopicPartition;
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::PyBytes;
+
+use crate::convert::{
+    bytes_from_py, config_from_py, number_from_py, partition_description_class, properties_from_py,
+    topic_description_class, unpicklable,
+};
+use crate::errors::Failure;
+use crate::fork::Shared;
+use crate::gate::gate;
+use crate::scan::Scan;
+
+/// An embedded broker over a directory or memory: Kafka's log and its rules, without a cluster.
+///
+/// Thread-safe. A handle belongs to the process that opened it.
+#[pyclass(frozen, module = "fletchlog")]
+pub struct Broker {
+    inner: Shared<Arc<Engine>>,
+}
+
+fn options(nodes: Option<i64>, read_only: bool, config: Option<&Bound<'_, PyAny>>) -> PyResult<OpenOptions> {
+    let nodes = nodes.map(|nodes| number_from_py("nodes", nodes, 1)).transpose()?;
+    Ok(OpenOptions {
+        nodes,
+        read_only,
+        config: config_from_py(Scope::Broker, config)?,
+    })
+}
+
+impl Broker {
+    fn open_with(py: Python<'_>, open: impl FnOnce() -> Result<Arc<Engine>, BrokerError> + Send) -> PyResult<Self> {
+        let engine = gate(py, |_| open().map_err(Into::into))?;
+        Ok(Self {
+            inner: Shared::new("broker", engine),
+        })
+    }
+
+    /// The engine, for clients of this broker.
+    pub fn engine(&self) -> Result<Arc<Engine>, Failure> {
+        self.inner.get().map(Arc::clone)
+    }
+
+    fn describe(py: Python<'_>, topic: &TopicDescription) -> PyResult<Py<PyAny>> {
+        let class = partition_description_class(py)?;
+        let partitions = topic
+            .partitions
+            .iter()
+            .map(|p| {
+                class.call1((
+                    p.partition,
+                    p.leader,
+                    p.log_start_offset,
+                    p.high_watermark,
+                    p.last_stable_offset,
+                    p.size_bytes,
+                    p.segments,
+                ))
+            })
+            .collect::<PyResult<Vec<_>>>()?;
+        let config = topic.config.clone();
+        Ok(topic_description_class(py)?
+            .call1((&*topic.name, uuid_text(topic.topic_id), config, partitions))?
+            .unbind())
+    }
+}
+
+/// A topic id as Kafka prints it: URL-safe base64 without padding. Kafka: `Uuid#toString`.
+fn uuid_text(id: [u8; 16]) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let number = u128::from_be_bytes(id);
+    // 22 digits of 6 bits hold 132 bits: the last digit carries 2 bits of the id and 4 zero bits
+    let digit = |i: u32| {
+        let bits = if i < 21 { number >> (122 - 6 * i) } else { number << 4 };
+        char::from(ALPHABET[usize::try_from(bits & 63).unwrap_or(0)])
+    };
+    (0..22).map(digit).collect()
+}
+
+#[pymethods]
+impl Broker {
+    #[new]
+    #[pyo3(signature = (path, nodes=None, read_only=false, config=None))]
+    fn new(
+        py: Python<'_>,
+        path: PathBuf,
+        nodes: Option<i64>,
+        read_only: bool,
+        config: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let options = options(nodes, read_only, config)?;
+        Self::open_with(py, || Engine::open(&path, options, Arc::new(SystemClock::default())))
+    }
+
+    /// A broker in memory, gone when it is closed.
+    #[staticmethod]
+    #[pyo3(signature = (nodes=1, config=None))]
+    fn in_memory(py: Python<'_>, nodes: i64, config: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        let options = options(Some(nodes), false, config)?;
+        Self::open_with(py, || Engine::in_memory(options, Arc::new(SystemClock::default())))
+    }
+
+    /// Node ids, ascending.
+    #[getter]
+    fn nodes(&self, py: Python<'_>) -> PyResult<Vec<i32>> {
+        self.inner.call(py, |broker, _| Ok::<_, Failure>(broker.nodes()))
+    }
+
+    /// Whether it was opened for reading only.
+    #[getter]
+    fn read_only(&self, py: Python<'_>) -> PyResult<bool> {
+        self.inner.call(py, |broker, _| Ok::<_, Failure>(broker.is_read_only()))
+    }
+
+    /// Creates a topic.
+    #[pyo3(signature = (topic, partitions=1, config=None))]
+    fn create_topic(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        partitions: i32,
+        config: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let config = properties_from_py(config)?;
+        self.inner
+            .call(py, |broker, _| broker.create_topic(topic, partitions, &config))
+    }
+
+    /// Deletes a topic and its files.
+    fn delete_topic(&self, py: Python<'_>, topic: &str) -> PyResult<()> {
+        self.inner.call(py, |broker, _| broker.delete_topic(topic))
+    }
+
+    /// Topic names, sorted; Kafka's internal ones only when asked for.
+    #[pyo3(signature = (include_internal=false))]
+    fn topics(&self, py: Python<'_>, include_internal: bool) -> PyResult<Vec<String>> {
+        let names = self.inner.call(py, |broker, _| broker.topics(include_internal))?;
+        Ok(names.iter().map(ToString::to_string).collect())
+    }
+
+    /// Id, explicit configuration, and per partition leader, offsets and size.
+    fn describe_topic(&self, py: Python<'_>, topic: &str) -> PyResult<Py<PyAny>> {
+        let description = self.inner.call(py, |broker, _| broker.describe_topic(topic))?;
+        Self::describe(py, &description)
+    }
+
+    /// The records of the log as a stream of Arrow batches, without a consumer.
+    #[pyo3(signature = (topic, partition=None, start_offset=None, end_offset=None, batch_rows=131_072, include_headers=false, isolation_level="read_uncommitted"))]
+    #[allow(clippy::too_many_arguments)] // the contract's keywords
+    fn scan(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        partition: Option<i32>,
+        start_offset: Option<i64>,
+        end_offset: Option<i64>,
+        batch_rows: i64,
+        include_headers: bool,
+        isolation_level: &str,
+    ) -> PyResult<Scan> {
+        let batch_rows = number_from_py("batch_rows", batch_rows, 1)?;
+        let wanted = crate::scan::Wanted {
+            partition,
+            start_offset,
+            end_offset,
+            batch_rows,
+            include_headers,
+            isolation_level,
+        };
+        self.inner.call(py, |broker, _| Scan::open(broker, topic, &wanted))
+    }
+
+    /// Appends what a Produce request carries for one partition: a record batch in Kafka's v2 format.
+    fn append_batches(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        partition: i32,
+        data: &Bound<'_, PyAny>,
+    ) -> PyResult<(i64, i64, i64)> {
+        let data = bytes_from_py("data", data)?;
+        self.inner.call(py, |broker, _| {
+            broker.append_batches(&TopicPartition::new(topic, partition), Bytes::from_owner(Backed(data)))
+        })
+    }
+
+    /// Record batches from the one that holds `offset`, cut as a Fetch response cuts them.
+    fn read_batches<'py>(
+        &self,
+        py: Python<'py>,
+        topic: &str,
+        partition: i32,
+        offset: i64,
+        max_bytes: i64,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let max_bytes = number_from_py("max_bytes", max_bytes, 0)?;
+        let records = self.inner.call(py, |broker, _| {
+            let log = log_of(broker, topic, partition)?;
+            Ok::<_, Failure>(log.read(offset, max_bytes, true, FetchBound::HighWatermark)?.records)
+        })?;
+        Ok(PyBytes::new(py, &records))
+    }
+
+    /// Moves the log start to `before_offset` (None: the end); returns the new log start.
+    #[pyo3(signature = (topic, partition, before_offset=None))]
+    fn delete_records(&self, py: Python<'_>, topic: &str, partition: i32, before_offset: Option<i64>) -> PyResult<i64> {
+        self.inner.call(py, |broker, _| {
+            Ok::<_, Failure>(log_of(broker, topic, partition)?.delete_records(before_offset)?)
+        })
+    }
+
+    /// Applies retention by time and size to every topic now; returns how many segments went.
+    fn run_retention(&self, py: Python<'_>) -> PyResult<usize> {
+        self.inner.call(py, |broker, _| broker.run_retention())
+    }
+
+    /// Puts everything on disk (fsync).
+    fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        self.inner.call(py, |broker, _| broker.flush())
+    }
+
+    /// Flushes, closes and unlocks. Closing twice does nothing.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.inner.call(py, |broker, _| broker.close())
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, pyo3::types::PyTuple>) -> PyResult<()> {
+        self.close(py)
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(unpicklable("Broker", "the directory's path"))
+    }
+}
+
+/// Python's bytes as the owner of a [`Bytes`].
+struct Backed(PyBackedBytes);
+
+impl AsRef<[u8]> for Backed {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// The log of a partition, refreshed when the broker is read-only.
+pub fn log_of(broker: &Engine, topic: &str, partition: i32) -> Result<Arc<PartitionLog>, Failure> {
+    Ok(broker.partition_log(&TopicPartition::new(topic, partition))?)
+}

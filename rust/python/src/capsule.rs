@@ -1,0 +1,114 @@
+//! The Arrow PyCapsule interface: record batches out, any Arrow data in. No pyarrow on either side.
+#![allow(unsafe_code)]
+
+use std::sync::Arc;
+
+use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi, to_ffi};
+use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
+use arrow_array::{Array, RecordBatch, RecordBatchReader, StructArray};
+use arrow_schema::{Schema, SchemaRef};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyTuple};
+
+use crate::convert::describe;
+use crate::errors::Failure;
+
+const STREAM: &std::ffi::CStr = c"arrow_array_stream";
+const SCHEMA: &std::ffi::CStr = c"arrow_schema";
+const ARRAY: &std::ffi::CStr = c"arrow_array";
+
+/// A stream as `__arrow_c_stream__` returns it.
+pub fn stream_to_py(py: Python<'_>, reader: Box<dyn RecordBatchReader + Send>) -> PyResult<Bound<'_, PyCapsule>> {
+    PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(reader), STREAM)
+}
+
+/// A schema as `__arrow_c_schema__` returns it.
+pub fn schema_to_py<'py>(py: Python<'py>, schema: &Schema) -> PyResult<Bound<'py, PyCapsule>> {
+    let schema = FFI_ArrowSchema::try_from(schema).map_err(Failure::from)?;
+    PyCapsule::new_with_value(py, schema, SCHEMA)
+}
+
+/// One batch as `__arrow_c_array__` returns it: (schema, array).
+pub fn batch_to_py(py: Python<'_>, batch: RecordBatch) -> PyResult<Bound<'_, PyTuple>> {
+    let (array, schema) = to_ffi(&StructArray::from(batch).to_data()).map_err(Failure::from)?;
+    PyTuple::new(
+        py,
+        [
+            PyCapsule::new_with_value(py, schema, SCHEMA)?,
+            PyCapsule::new_with_value(py, array, ARRAY)?,
+        ],
+    )
+}
+
+/// Arrow data handed over by Python, as batches.
+pub enum Incoming {
+    /// From `__arrow_c_stream__`.
+    Stream(RecordBatchStreamReader),
+    /// From `__arrow_c_array__`.
+    One(Option<RecordBatch>),
+}
+
+// SAFETY: the Arrow C stream interface lets the owner of a stream move it to another thread as long as calls do not overlap;
+// `Incoming` owns its stream and is only used through `&mut self`. `tests/arrow/test_send_arrow.py` imports streams whose
+// producer is Python code while the importing thread is detached.
+unsafe impl Send for Incoming {}
+
+impl Incoming {
+    /// The schema of every batch.
+    pub fn schema(&self) -> SchemaRef {
+        match self {
+            Self::Stream(reader) => reader.schema(),
+            Self::One(batch) => batch
+                .as_ref()
+                .map_or_else(|| Arc::new(Schema::empty()), RecordBatch::schema),
+        }
+    }
+}
+
+impl Iterator for Incoming {
+    type Item = Result<RecordBatch, Failure>;
+    fn next(&mut self) -> Option<Self::Item> {
+        match self {
+            Self::Stream(reader) => reader.next().map(|batch| batch.map_err(Failure::from)),
+            Self::One(batch) => batch.take().map(Ok),
+        }
+    }
+}
+
+/// Takes anything with `__arrow_c_stream__` or `__arrow_c_array__`.
+pub fn arrow_from_py(data: &Bound<'_, PyAny>) -> PyResult<Incoming> {
+    let py = data.py();
+    if data.hasattr(pyo3::intern!(py, "__arrow_c_stream__"))? {
+        let capsule = data.call_method0(pyo3::intern!(py, "__arrow_c_stream__"))?;
+        let capsule = capsule.cast::<PyCapsule>()?;
+        let pointer = capsule.pointer_checked(Some(STREAM))?.cast::<FFI_ArrowArrayStream>();
+        // SAFETY: a capsule of this name holds a valid `ArrowArrayStream` (checked by name above); `from_raw` moves it out
+        // and leaves a released stream behind, so the capsule's destructor does nothing.
+        let reader = unsafe { RecordBatchStreamReader::from_raw(pointer.as_ptr()) }.map_err(Failure::from)?;
+        return Ok(Incoming::Stream(reader));
+    }
+    if data.hasattr(pyo3::intern!(py, "__arrow_c_array__"))? {
+        let pair = data.call_method0(pyo3::intern!(py, "__arrow_c_array__"))?;
+        let (schema, array): (Bound<'_, PyCapsule>, Bound<'_, PyCapsule>) = pair.extract()?;
+        let schema = schema.pointer_checked(Some(SCHEMA))?.cast::<FFI_ArrowSchema>();
+        let array = array.pointer_checked(Some(ARRAY))?.cast::<FFI_ArrowArray>();
+        // SAFETY: capsules of these names hold a valid `ArrowSchema` and `ArrowArray` (checked by name above). The array is
+        // moved out, which leaves a released one behind; the schema is only read and stays with its capsule.
+        let data =
+            unsafe { from_ffi(FFI_ArrowArray::from_raw(array.as_ptr()), schema.as_ref()) }.map_err(Failure::from)?;
+        let batch = match data.data_type() {
+            arrow_schema::DataType::Struct(_) => RecordBatch::from(StructArray::from(data)),
+            other => {
+                return Err(
+                    Failure::argument(format!("expected a table or record batch, got an array of {other}")).into(),
+                );
+            }
+        };
+        return Ok(Incoming::One(Some(batch)));
+    }
+    Err(PyTypeError::new_err(format!(
+        "expected Arrow data (an object with __arrow_c_stream__: pyarrow, polars, pandas >= 2.2, duckdb, ..), got {}",
+        describe(data)
+    )))
+}

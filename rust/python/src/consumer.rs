@@ -1,0 +1,413 @@
+//! `fletchlog.Consumer`.
+
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use fletchlog_api::transport::SystemClock;
+use fletchlog_api::{ErrorCode, Scope};
+use fletchlog_broker::LocalTransport;
+use fletchlog_client::consumer::{PolledRecords, RebalanceEvent};
+use fletchlog_client::{ClientError, Consumer as Engine};
+use fletchlog_records::TopicPartition;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+
+use crate::broker::Broker;
+use crate::convert::{
+    config_from_py, is_partition, offset_and_metadata_to_py, offset_and_timestamp_to_py, offsets_from_py,
+    partition_from_py, partition_to_py, partitions_from_py, partitions_to_py, timeout_from_py, topics_from_py,
+    unpicklable,
+};
+use crate::errors::Failure;
+use crate::fork::{Exclusive, Stop};
+use crate::records::{Builder, Records};
+use crate::table::Table;
+
+/// What `subscribe` was given to be told.
+#[derive(Default)]
+struct Listener {
+    assigned: Option<Py<PyAny>>,
+    revoked: Option<Py<PyAny>>,
+    lost: Option<Py<PyAny>>,
+}
+
+impl Listener {
+    /// The callback for an event, and the partitions to tell it.
+    fn callback<'a>(&self, py: Python<'_>, event: &'a RebalanceEvent) -> (Option<Py<PyAny>>, &'a [TopicPartition]) {
+        let (callback, partitions) = match event {
+            RebalanceEvent::Assigned(partitions) => (&self.assigned, partitions),
+            RebalanceEvent::Revoked(partitions) => (&self.revoked, partitions),
+            // Kafka: ConsumerRebalanceListener#onPartitionsLost calls onPartitionsRevoked unless it is overridden
+            RebalanceEvent::Lost(partitions) => {
+                (if self.lost.is_some() { &self.lost } else { &self.revoked }, partitions)
+            }
+        };
+        (callback.as_ref().map(|c| c.clone_ref(py)), partitions)
+    }
+}
+
+/// Kafka's consumer. One thread at a time; only `wakeup` may be called from another one.
+#[pyclass(frozen, module = "fletchlog")]
+pub struct Consumer {
+    inner: Exclusive<Engine>,
+    wakeup: Arc<AtomicBool>,
+    listener: Mutex<Listener>,
+    /// Records of a poll whose rebalance callback raised: handed out by the next poll, so that nothing is lost.
+    stashed: Mutex<Option<PolledRecords>>,
+    builder: Builder,
+    /// `fletchlog.trace` is on.
+    traced: bool,
+    /// The broker is open for reading only: what it refuses then has a class of its own.
+    read_only: bool,
+}
+
+type Offsets<'py> = PyResult<Bound<'py, PyDict>>;
+
+impl Consumer {
+    /// Runs the rebalance callbacks, in order, outside the engine: they may call this consumer.
+    fn tell(&self, py: Python<'_>, events: &[RebalanceEvent]) -> PyResult<()> {
+        for event in events {
+            let (callback, partitions) = match self.listener.lock() {
+                Ok(listener) => listener.callback(py, event),
+                Err(_) => return Ok(()),
+            };
+            if let Some(callback) = callback {
+                callback.call1(py, (partitions_to_py(py, partitions)?,))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Offsets of some partitions, as a dict.
+    fn offsets<'py>(
+        &self,
+        py: Python<'py>,
+        partitions: &Bound<'py, PyAny>,
+        timeout_ms: i64,
+        f: impl FnOnce(&mut Engine, &[TopicPartition], i64, Stop<'_>) -> Result<Vec<(TopicPartition, i64)>, Failure> + Send,
+    ) -> Offsets<'py> {
+        let timeout_ms = timeout_from_py(timeout_ms)?;
+        let partitions = partitions_from_py(partitions)?;
+        let found = self
+            .inner
+            .call(py, |consumer, stop| f(consumer, &partitions, timeout_ms, stop))?;
+        let dict = PyDict::new(py);
+        for (tp, offset) in found {
+            dict.set_item(partition_to_py(py, &tp)?, offset)?;
+        }
+        Ok(dict)
+    }
+}
+
+#[pymethods]
+impl Consumer {
+    #[new]
+    #[pyo3(signature = (broker, config=None))]
+    fn new(py: Python<'_>, broker: &Bound<'_, Broker>, config: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        let config = config_from_py(Scope::Consumer, config)?;
+        let traced = config.boolean("trace") || config.boolean("fletchlog.trace");
+        let broker = broker.get().engine()?;
+        let read_only = broker.is_read_only();
+        let engine = crate::gate::gate(py, |_| {
+            let transport = Box::new(LocalTransport::new(broker));
+            Ok(Engine::new(config, transport, Arc::new(SystemClock::default()))?)
+        })?;
+        let wakeup = engine.wakeup_handle();
+        Ok(Self {
+            inner: Exclusive::new("consumer", engine),
+            wakeup,
+            listener: Mutex::default(),
+            stashed: Mutex::default(),
+            builder: Builder::default(),
+            traced,
+            read_only,
+        })
+    }
+
+    /// Joins the group with these topics, or with every topic whose whole name matches `pattern`.
+    #[pyo3(signature = (topics=None, *, pattern=None, on_assigned=None, on_revoked=None, on_lost=None))]
+    fn subscribe(
+        &self,
+        py: Python<'_>,
+        topics: Option<&Bound<'_, PyAny>>,
+        pattern: Option<String>,
+        on_assigned: Option<Py<PyAny>>,
+        on_revoked: Option<Py<PyAny>>,
+        on_lost: Option<Py<PyAny>>,
+    ) -> PyResult<()> {
+        let listens = on_assigned.is_some() || on_revoked.is_some() || on_lost.is_some();
+        match (topics, pattern) {
+            (Some(topics), None) => {
+                let topics = topics_from_py(topics)?;
+                self.inner.call(py, |consumer, _| {
+                    consumer.stop_for_rebalance(listens);
+                    consumer.subscribe(&topics)
+                })?;
+            }
+            (None, Some(pattern)) => self.inner.call(py, |consumer, _| {
+                consumer.stop_for_rebalance(listens);
+                consumer.subscribe_pattern(&pattern)
+            })?,
+            _ => {
+                return Err(
+                    Failure::argument("subscribe takes either a list of topics or pattern=, one of the two").into(),
+                );
+            }
+        }
+        if let Ok(mut listener) = self.listener.lock() {
+            *listener = Listener {
+                assigned: on_assigned,
+                revoked: on_revoked,
+                lost: on_lost,
+            };
+        }
+        Ok(())
+    }
+
+    /// Takes exactly these partitions, without a group's help.
+    fn assign(&self, py: Python<'_>, partitions: &Bound<'_, PyAny>) -> PyResult<()> {
+        let partitions = partitions_from_py(partitions)?;
+        self.inner.call(py, |consumer, _| consumer.assign(&partitions))
+    }
+
+    /// Leaves the subscription or assignment.
+    fn unsubscribe(&self, py: Python<'_>) -> PyResult<()> {
+        self.inner.call(py, |consumer, _| consumer.unsubscribe())
+    }
+
+    /// Returns up to `max.poll.records` records; waits at most `timeout_ms` when there are none.
+    #[pyo3(signature = (timeout_ms=1000))]
+    fn poll(&self, py: Python<'_>, timeout_ms: i64) -> PyResult<Records> {
+        let deadline = Instant::now() + Duration::from_millis(timeout_from_py(timeout_ms)?.unsigned_abs());
+        loop {
+            let left =
+                i64::try_from(deadline.saturating_duration_since(Instant::now()).as_millis()).unwrap_or(i64::MAX);
+            let (polled, events) = self.inner.call(py, |consumer, stop| {
+                let stashed = self.stashed.lock().ok().and_then(|mut stashed| stashed.take());
+                let polled = match stashed {
+                    Some(records) => records,
+                    None => consumer.poll(left, stop)?,
+                };
+                Ok::<_, Failure>((polled, consumer.take_rebalance_events()))
+            })?;
+            if let Err(error) = self.tell(py, &events) {
+                if let Ok(mut stashed) = self.stashed.lock() {
+                    *stashed = (polled.count() > 0).then_some(polled);
+                }
+                return Err(error);
+            }
+            // the engine stops for events before it has read anything of the new partitions: go on
+            if events.is_empty() || polled.count() > 0 || left == 0 {
+                return Ok(Records::new(polled, Arc::clone(&self.builder)));
+            }
+        }
+    }
+
+    /// Assigned partitions, in the order that decides requests.
+    fn assignment<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let partitions = self
+            .inner
+            .call(py, |consumer, _| Ok::<_, Failure>(consumer.assignment()))?;
+        partitions_to_py(py, &partitions)
+    }
+
+    /// Subscribed topics.
+    fn subscription(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let topics = self
+            .inner
+            .call(py, |consumer, _| Ok::<_, Failure>(consumer.subscription()))?;
+        Ok(topics.iter().map(ToString::to_string).collect())
+    }
+
+    /// The next poll of this partition starts at `offset`.
+    fn seek(&self, py: Python<'_>, partition: &Bound<'_, PyAny>, offset: i64) -> PyResult<()> {
+        let tp = partition_from_py(partition)?;
+        self.inner.call(py, |consumer, _| consumer.seek(&tp, offset))
+    }
+
+    /// To the log start, when next polled; None: all assigned partitions.
+    #[pyo3(signature = (partitions=None))]
+    fn seek_to_beginning(&self, py: Python<'_>, partitions: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        let partitions = partitions.map(partitions_from_py).transpose()?.unwrap_or_default();
+        self.inner
+            .call(py, |consumer, _| consumer.seek_to_beginning(&partitions))
+    }
+
+    /// To the log end, when next polled; None: all assigned partitions.
+    #[pyo3(signature = (partitions=None))]
+    fn seek_to_end(&self, py: Python<'_>, partitions: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        let partitions = partitions.map(partitions_from_py).transpose()?.unwrap_or_default();
+        self.inner.call(py, |consumer, _| consumer.seek_to_end(&partitions))
+    }
+
+    /// Offset of the next record to be returned.
+    #[pyo3(signature = (partition, timeout_ms=60_000))]
+    fn position(&self, py: Python<'_>, partition: &Bound<'_, PyAny>, timeout_ms: i64) -> PyResult<i64> {
+        let tp = partition_from_py(partition)?;
+        let timeout_ms = timeout_from_py(timeout_ms)?;
+        self.inner
+            .call(py, |consumer, stop| consumer.position(&tp, timeout_ms, stop))
+    }
+
+    /// Per partition the lowest offset whose timestamp is at or after the time (ms), None if there is none.
+    #[pyo3(signature = (times, timeout_ms=60_000))]
+    fn offsets_for_times<'py>(&self, py: Python<'py>, times: &Bound<'py, PyDict>, timeout_ms: i64) -> Offsets<'py> {
+        let timeout_ms = timeout_from_py(timeout_ms)?;
+        let times = times
+            .iter()
+            .map(|(tp, time)| Ok((partition_from_py(&tp)?, time.extract()?)))
+            .collect::<PyResult<Vec<(TopicPartition, i64)>>>()?;
+        let found = self.inner.call(py, |consumer, stop| {
+            consumer.offsets_for_times(&times, timeout_ms, stop)
+        })?;
+        let dict = PyDict::new(py);
+        for (tp, offset) in found {
+            let offset = offset.map(|found| offset_and_timestamp_to_py(py, found)).transpose()?;
+            dict.set_item(partition_to_py(py, &tp)?, offset)?;
+        }
+        Ok(dict)
+    }
+
+    /// Log start offsets.
+    #[pyo3(signature = (partitions, timeout_ms=60_000))]
+    fn beginning_offsets<'py>(&self, py: Python<'py>, partitions: &Bound<'py, PyAny>, timeout_ms: i64) -> Offsets<'py> {
+        self.offsets(py, partitions, timeout_ms, |consumer, tps, ms, stop| {
+            Ok(consumer.beginning_offsets(tps, ms, stop)?)
+        })
+    }
+
+    /// End offsets for this consumer's isolation level.
+    #[pyo3(signature = (partitions, timeout_ms=60_000))]
+    fn end_offsets<'py>(&self, py: Python<'py>, partitions: &Bound<'py, PyAny>, timeout_ms: i64) -> Offsets<'py> {
+        self.offsets(py, partitions, timeout_ms, |consumer, tps, ms, stop| {
+            Ok(consumer.end_offsets(tps, ms, stop)?)
+        })
+    }
+
+    /// Commits the positions of all partitions, or exactly `offsets`.
+    #[pyo3(signature = (offsets=None, timeout_ms=60_000))]
+    fn commit(&self, py: Python<'_>, offsets: Option<&Bound<'_, PyAny>>, timeout_ms: i64) -> PyResult<()> {
+        let timeout_ms = timeout_from_py(timeout_ms)?;
+        let offsets = offsets.map(offsets_from_py).transpose()?;
+        self.inner.call(py, |consumer, stop| {
+            consumer
+                .commit(offsets.as_deref(), timeout_ms, stop)
+                .map_err(|error| match error {
+                    ClientError::Kafka {
+                        code: ErrorCode::POLICY_VIOLATION,
+                        message,
+                    } if self.read_only => Failure::read_only(message),
+                    other => other.into(),
+                })
+        })
+    }
+
+    /// Committed offsets of the group: of one partition, or a dict for several.
+    #[pyo3(signature = (partitions, timeout_ms=60_000))]
+    fn committed<'py>(
+        &self,
+        py: Python<'py>,
+        partitions: &Bound<'py, PyAny>,
+        timeout_ms: i64,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let timeout_ms = timeout_from_py(timeout_ms)?;
+        let single = is_partition(partitions);
+        let partitions = partitions_from_py(partitions)?;
+        let found = self
+            .inner
+            .call(py, |consumer, stop| consumer.committed(&partitions, timeout_ms, stop))?;
+        let dict = PyDict::new(py);
+        for (tp, offset) in found {
+            let offset = offset
+                .map(|offset| offset_and_metadata_to_py(py, &offset))
+                .transpose()?;
+            if single {
+                return Ok(offset.unwrap_or_else(|| py.None().into_bound(py)));
+            }
+            dict.set_item(partition_to_py(py, &tp)?, offset)?;
+        }
+        Ok(if single {
+            py.None().into_bound(py)
+        } else {
+            dict.into_any()
+        })
+    }
+
+    /// Returns and fetches nothing more of these partitions; what is buffered is kept.
+    fn pause(&self, py: Python<'_>, partitions: &Bound<'_, PyAny>) -> PyResult<()> {
+        let partitions = partitions_from_py(partitions)?;
+        self.inner.call(py, |consumer, _| consumer.pause(&partitions))
+    }
+
+    /// Ends a pause.
+    fn resume(&self, py: Python<'_>, partitions: &Bound<'_, PyAny>) -> PyResult<()> {
+        let partitions = partitions_from_py(partitions)?;
+        self.inner.call(py, |consumer, _| consumer.resume(&partitions))
+    }
+
+    /// Paused partitions.
+    fn paused<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let partitions = self.inner.call(py, |consumer, _| Ok::<_, Failure>(consumer.paused()))?;
+        partitions_to_py(py, &partitions)
+    }
+
+    /// (member id, generation, group id), when in a group.
+    fn group_metadata(&self, py: Python<'_>) -> PyResult<Option<(String, i32, String)>> {
+        let group = self
+            .inner
+            .call(py, |consumer, _| Ok::<_, Failure>(consumer.group_metadata()))?;
+        Ok(group.map(|(member, generation, group)| (member.to_string(), generation, group.to_string())))
+    }
+
+    /// Lag per partition: end offset as far as known, less the position.
+    fn lag<'py>(&self, py: Python<'py>) -> Offsets<'py> {
+        let lag = self
+            .inner
+            .call(py, |consumer, _| Ok::<_, Failure>(consumer.end_offset_lag()))?;
+        let dict = PyDict::new(py);
+        for (tp, records) in lag {
+            dict.set_item(partition_to_py(py, &tp)?, records)?;
+        }
+        Ok(dict)
+    }
+
+    /// Every request, answer and decision of poll, when `fletchlog.trace` is on.
+    fn trace(&self, py: Python<'_>) -> PyResult<Table> {
+        crate::trace::ensure_on(self.traced, "consumer")?;
+        self.inner
+            .call(py, |consumer, _| crate::trace::consumer_table(consumer.trace()))
+    }
+
+    /// Ends the blocking call of another thread, or the next one, with `WakeupError`. Thread-safe.
+    fn wakeup(&self) {
+        self.wakeup.store(true, Ordering::SeqCst);
+    }
+
+    /// Commits if `enable.auto.commit`, leaves the group and closes. Closing twice does nothing.
+    #[pyo3(signature = (timeout_ms=30_000))]
+    fn close(&self, py: Python<'_>, timeout_ms: i64) -> PyResult<()> {
+        let timeout_ms = timeout_from_py(timeout_ms)?;
+        let mut events = Vec::new();
+        let closed = self.inner.close(py, |mut consumer, stop| {
+            let closed = consumer.close(timeout_ms, stop);
+            events = consumer.take_rebalance_events();
+            closed
+        });
+        closed.and(self.tell(py, &events))
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, pyo3::types::PyTuple>) -> PyResult<()> {
+        self.close(py, 30_000)
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(unpicklable("Consumer", "the directory's path and the configuration"))
+    }
+}

@@ -1,0 +1,314 @@
+//! Between Python's values and the engine's.
+
+use std::sync::Arc;
+
+use fletchlog_api::{Config, OffsetAndMetadata, Scope};
+use fletchlog_client::consumer::OffsetAndTimestamp;
+use fletchlog_client::producer::RecordMetadata;
+use fletchlog_records::TopicPartition;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyMapping, PyMemoryView, PyString, PyTuple};
+
+use crate::errors::Failure;
+
+/// A class of `fletchlog.types`, looked up once.
+pub fn class<'py>(py: Python<'py>, cell: &'static PyOnceLock<Py<PyAny>>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    cell.get_or_try_init(py, || py.import("fletchlog.types")?.getattr(name).map(Bound::unbind))
+        .map(|c| c.bind(py).clone())
+}
+
+macro_rules! type_class {
+    ($function:ident, $name:literal) => {
+        #[doc = concat!("`fletchlog.types.", $name, "`.")]
+        pub fn $function(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+            static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+            class(py, &CLASS, $name)
+        }
+    };
+}
+
+type_class!(topic_partition_class, "TopicPartition");
+type_class!(offset_and_metadata_class, "OffsetAndMetadata");
+type_class!(offset_and_timestamp_class, "OffsetAndTimestamp");
+type_class!(record_metadata_class, "RecordMetadata");
+type_class!(record_class, "Record");
+type_class!(run_class, "Run");
+type_class!(topic_description_class, "TopicDescription");
+type_class!(partition_description_class, "PartitionDescription");
+type_class!(config_key_class, "ConfigKey");
+type_class!(problem_class, "Problem");
+type_class!(partition_report_class, "PartitionReport");
+type_class!(segment_inspection_class, "SegmentInspection");
+
+/// A topic-partition as its Python tuple.
+pub fn partition_to_py<'py>(py: Python<'py>, tp: &TopicPartition) -> PyResult<Bound<'py, PyAny>> {
+    topic_partition_class(py)?.call1((&*tp.topic, tp.partition))
+}
+
+/// A list of topic-partitions.
+pub fn partitions_to_py<'py>(py: Python<'py>, tps: &[TopicPartition]) -> PyResult<Bound<'py, PyList>> {
+    PyList::new(
+        py,
+        tps.iter()
+            .map(|tp| partition_to_py(py, tp))
+            .collect::<PyResult<Vec<_>>>()?,
+    )
+}
+
+/// Takes a `TopicPartition` or a plain `(topic, partition)`.
+pub fn partition_from_py(value: &Bound<'_, PyAny>) -> PyResult<TopicPartition> {
+    let expected = || {
+        PyTypeError::new_err(format!(
+            "expected TopicPartition(topic, partition), got {}",
+            describe(value)
+        ))
+    };
+    let tuple = value.cast::<PyTuple>().map_err(|_| expected())?;
+    let (topic, partition): (String, i64) = tuple.extract().map_err(|_| expected())?;
+    let partition = i32::try_from(partition).ok().filter(|p| *p >= 0).ok_or_else(|| {
+        Failure::argument(format!(
+            "partition {partition} of topic {topic} is not a partition number; they start at 0"
+        ))
+    })?;
+    Ok(TopicPartition::new(topic, partition))
+}
+
+/// Takes any iterable of topic-partitions, or a single one.
+pub fn partitions_from_py(value: &Bound<'_, PyAny>) -> PyResult<Vec<TopicPartition>> {
+    if is_partition(value) {
+        return Ok(vec![partition_from_py(value)?]);
+    }
+    if value.is_instance_of::<PyString>() {
+        return Err(PyTypeError::new_err(
+            "expected a list of TopicPartition(topic, partition), got str",
+        ));
+    }
+    value.try_iter()?.map(|item| partition_from_py(&item?)).collect()
+}
+
+/// Whether the value is one topic-partition rather than a collection of them.
+pub fn is_partition(value: &Bound<'_, PyAny>) -> bool {
+    value
+        .cast::<PyTuple>()
+        .is_ok_and(|t| t.len() == 2 && t.get_item(0).is_ok_and(|first| first.is_instance_of::<PyString>()))
+}
+
+/// Takes topic names; a bare string is a mistake that would otherwise be read letter by letter.
+pub fn topics_from_py(value: &Bound<'_, PyAny>) -> PyResult<Vec<Arc<str>>> {
+    if value.is_instance_of::<PyString>() {
+        return Err(PyTypeError::new_err(format!(
+            "expected a list of topic names, got str; write [{value:?}]"
+        )));
+    }
+    value
+        .try_iter()?
+        .map(|item| {
+            let item = item?;
+            let name = item
+                .cast::<PyString>()
+                .map_err(|_| PyTypeError::new_err(format!("expected a topic name, got {}", describe(&item))))?;
+            Ok(Arc::from(name.to_cow()?.as_ref()))
+        })
+        .collect()
+}
+
+/// "int 5" for messages.
+pub fn describe(value: &Bound<'_, PyAny>) -> String {
+    let kind = value
+        .get_type()
+        .name()
+        .map_or_else(|_| "?".to_owned(), |n| n.to_string());
+    let text = value.repr().map_or_else(|_| String::new(), |r| r.to_string());
+    if text.len() > 60 {
+        kind
+    } else {
+        format!("{kind} {text}")
+    }
+}
+
+/// Properties as text: str, bool, int, float, and lists of str joined by commas.
+pub fn properties_from_py(config: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<(String, String)>> {
+    let Some(config) = config else { return Ok(Vec::new()) };
+    let mapping = config.cast::<PyMapping>().map_err(|_| {
+        PyTypeError::new_err(format!(
+            "a configuration is a dict of Kafka's property names, got {}",
+            describe(config)
+        ))
+    })?;
+    let mut properties = Vec::new();
+    for item in mapping.items()?.iter() {
+        let (name, value): (Bound<'_, PyAny>, Bound<'_, PyAny>) = item.extract()?;
+        let name = name
+            .cast::<PyString>()
+            .map_err(|_| PyTypeError::new_err(format!("a property's name is a str, got {}", describe(&name))))?
+            .to_string();
+        let value = property_value(&name, &value)?;
+        properties.push((name, value));
+    }
+    Ok(properties)
+}
+
+fn property_value(name: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
+    if let Ok(text) = value.cast::<PyString>() {
+        return Ok(text.to_cow()?.into_owned());
+    }
+    if let Ok(flag) = value.cast::<PyBool>() {
+        return Ok(flag.is_true().to_string());
+    }
+    if value.is_instance_of::<PyInt>() || value.is_instance_of::<PyFloat>() {
+        return Ok(value.str()?.to_string());
+    }
+    if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
+        let items = value
+            .try_iter()?
+            .map(|item| Ok(item?.cast::<PyString>()?.to_string()))
+            .collect::<PyResult<Vec<_>>>()
+            .map_err(|_| PyTypeError::new_err(format!("configuration `{name}`: a list holds str only")))?;
+        return Ok(items.join(","));
+    }
+    Err(PyTypeError::new_err(format!(
+        "configuration `{name}`: expected str, bool, int, float or a list of str, got {}; leave a property out to get its default",
+        describe(value)
+    )))
+}
+
+/// Properties validated against the table of one scope.
+pub fn config_from_py(scope: Scope, config: Option<&Bound<'_, PyAny>>) -> PyResult<Config> {
+    let properties = properties_from_py(config)?;
+    Config::parse(scope, properties.iter().map(|(n, v)| (n.as_str(), v.as_str()))).map_err(|e| Failure::from(e).into())
+}
+
+/// A committed offset.
+pub fn offset_and_metadata_to_py<'py>(py: Python<'py>, offset: &OffsetAndMetadata) -> PyResult<Bound<'py, PyAny>> {
+    offset_and_metadata_class(py)?.call1((offset.offset, &*offset.metadata, offset.leader_epoch))
+}
+
+/// Takes `{tp: OffsetAndMetadata | int}`.
+pub fn offsets_from_py(value: &Bound<'_, PyAny>) -> PyResult<Vec<(TopicPartition, OffsetAndMetadata)>> {
+    let dict = value.cast::<PyDict>().map_err(|_| {
+        PyTypeError::new_err(format!(
+            "expected {{TopicPartition: OffsetAndMetadata or int}}, got {}",
+            describe(value)
+        ))
+    })?;
+    dict.iter()
+        .map(|(tp, offset)| {
+            let tp = partition_from_py(&tp)?;
+            let offset = if let Ok(number) = offset.extract::<i64>() {
+                OffsetAndMetadata {
+                    offset: number,
+                    leader_epoch: -1,
+                    metadata: Arc::from(""),
+                }
+            } else {
+                let (number, metadata, leader_epoch): (i64, String, i32) = offset.extract().map_err(|_| {
+                    PyTypeError::new_err(format!(
+                        "{tp}: expected OffsetAndMetadata or int, got {}",
+                        describe(&offset)
+                    ))
+                })?;
+                OffsetAndMetadata {
+                    offset: number,
+                    leader_epoch,
+                    metadata: metadata.into(),
+                }
+            };
+            Ok((tp, offset))
+        })
+        .collect()
+}
+
+/// An answer of a lookup by time.
+pub fn offset_and_timestamp_to_py(py: Python<'_>, found: OffsetAndTimestamp) -> PyResult<Bound<'_, PyAny>> {
+    offset_and_timestamp_class(py)?.call1((found.offset, found.timestamp, found.leader_epoch))
+}
+
+/// Where a record went.
+pub fn record_metadata_to_py<'py>(py: Python<'py>, metadata: &RecordMetadata) -> PyResult<Bound<'py, PyAny>> {
+    record_metadata_class(py)?.call1((
+        &*metadata.topic,
+        metadata.partition,
+        metadata.offset,
+        metadata.timestamp,
+    ))
+}
+
+/// A whole number from 0 on (or from `least`), within the engine's type.
+pub fn number_from_py<T: TryFrom<i64>>(name: &str, value: i64, least: i64) -> Result<T, Failure> {
+    T::try_from(value).ok().filter(|_| value >= least).ok_or_else(|| {
+        Failure::argument(format!(
+            "{name} is {value}; give a whole number from {least} on, within its range"
+        ))
+    })
+}
+
+/// A time limit: whole milliseconds, not negative.
+pub fn timeout_from_py(timeout_ms: i64) -> Result<i64, Failure> {
+    if timeout_ms < 0 {
+        return Err(Failure::argument(format!(
+            "timeout_ms is {timeout_ms}; give 0 or more milliseconds"
+        )));
+    }
+    Ok(timeout_ms)
+}
+
+/// Takes bytes, bytearray or any object with the buffer protocol.
+pub fn bytes_from_py(name: &str, value: &Bound<'_, PyAny>) -> PyResult<PyBackedBytes> {
+    if let Ok(bytes) = value.extract::<PyBackedBytes>() {
+        return Ok(bytes);
+    }
+    if value.is_instance_of::<PyMemoryView>() {
+        return Ok(value
+            .call_method0(pyo3::intern!(value.py(), "tobytes"))?
+            .extract::<PyBackedBytes>()?);
+    }
+    let hint = if value.is_instance_of::<PyString>() {
+        "; encode it first"
+    } else {
+        ""
+    };
+    Err(PyTypeError::new_err(format!(
+        "{name}: expected bytes, got {}{hint}",
+        describe(value)
+    )))
+}
+
+/// A key or value: bytes or None.
+pub fn optional_bytes_from_py(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<PyBackedBytes>> {
+    value.map(|value| bytes_from_py(name, value)).transpose()
+}
+
+/// Headers: a list of (key, value or None), or a dict.
+pub fn headers_from_py(value: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<(String, Option<PyBackedBytes>)>> {
+    let Some(value) = value else { return Ok(Vec::new()) };
+    let items = if let Ok(dict) = value.cast::<PyDict>() {
+        dict.items().into_any()
+    } else {
+        value.clone()
+    };
+    let expected = |item: &Bound<'_, PyAny>| {
+        PyTypeError::new_err(format!(
+            "headers: expected a list of (str, bytes or None), got {}",
+            describe(item)
+        ))
+    };
+    items
+        .try_iter()
+        .map_err(|_| expected(value))?
+        .map(|item| {
+            let item = item?;
+            let (key, value): (String, Option<Bound<'_, PyAny>>) = item.extract().map_err(|_| expected(&item))?;
+            Ok((key, optional_bytes_from_py("header value", value.as_ref())?))
+        })
+        .collect()
+}
+
+/// Why a handle cannot be pickled.
+pub fn unpicklable(class: &str, spec: &str) -> PyErr {
+    PyTypeError::new_err(format!(
+        "a {class} cannot be pickled or copied: it holds files, locks or threads of this process. Send {spec} and open it there"
+    ))
+}

@@ -1,0 +1,442 @@
+//! From the engine's errors to Python's classes: one table for variants, one for Kafka's codes.
+//!
+//! The classes live in `python/fletchlog/errors.py` and are looked up by name once.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+
+use arrow_schema::ArrowError;
+use fletchlog_api::{ConfigError, ErrorCode};
+use fletchlog_arrow::import::ImportError;
+use fletchlog_broker::BrokerError;
+use fletchlog_client::ClientError;
+use fletchlog_client::assignor::AssignorError;
+use fletchlog_client::faults::FaultError;
+use fletchlog_log::{AppendError, LogError};
+use fletchlog_records::{RecordError, TopicPartition};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyDict;
+
+use crate::convert;
+
+/// Structured context that goes onto the exception as attributes.
+#[derive(Debug, Clone)]
+pub enum Context {
+    /// Nothing but the text.
+    None,
+    /// `.partitions`: the partitions concerned.
+    Partitions(Vec<TopicPartition>),
+    /// `.partitions`: offsets by partition.
+    Offsets(BTreeMap<TopicPartition, i64>),
+    /// `.topic_partition` and `.offset`.
+    Place(TopicPartition, i64),
+}
+
+/// An error on its way to Python.
+#[derive(Debug, Clone)]
+pub struct Failure {
+    class: &'static str,
+    code: Option<ErrorCode>,
+    message: String,
+    context: Context,
+}
+
+/// Kafka's codes with a class of their own. A code that is not here raises `KafkaError` with that code.
+pub const CODE_CLASSES: &[(ErrorCode, &str)] = &[
+    (ErrorCode::UNKNOWN_SERVER_ERROR, "UnknownServerError"),
+    (ErrorCode::OFFSET_OUT_OF_RANGE, "OffsetOutOfRangeError"),
+    (ErrorCode::CORRUPT_MESSAGE, "CorruptRecordError"),
+    (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, "UnknownTopicOrPartitionError"),
+    (ErrorCode::UNKNOWN_TOPIC_ID, "UnknownTopicOrPartitionError"),
+    (ErrorCode::INCONSISTENT_TOPIC_ID, "UnknownTopicOrPartitionError"),
+    (ErrorCode::LEADER_NOT_AVAILABLE, "LeaderError"),
+    (ErrorCode::NOT_LEADER_OR_FOLLOWER, "LeaderError"),
+    (ErrorCode::REPLICA_NOT_AVAILABLE, "LeaderError"),
+    (ErrorCode::FENCED_LEADER_EPOCH, "LeaderError"),
+    (ErrorCode::UNKNOWN_LEADER_EPOCH, "LeaderError"),
+    (ErrorCode::OFFSET_NOT_AVAILABLE, "LeaderError"),
+    (ErrorCode::REQUEST_TIMED_OUT, "KafkaTimeoutError"),
+    (ErrorCode::MESSAGE_TOO_LARGE, "RecordTooLargeError"),
+    (ErrorCode::RECORD_LIST_TOO_LARGE, "RecordBatchTooLargeError"),
+    (ErrorCode::OFFSET_METADATA_TOO_LARGE, "OffsetMetadataTooLargeError"),
+    (ErrorCode::NETWORK_EXCEPTION, "NetworkError"),
+    (ErrorCode::COORDINATOR_LOAD_IN_PROGRESS, "GroupError"),
+    (ErrorCode::COORDINATOR_NOT_AVAILABLE, "GroupError"),
+    (ErrorCode::NOT_COORDINATOR, "GroupError"),
+    (ErrorCode::INVALID_TOPIC_EXCEPTION, "InvalidTopicError"),
+    (ErrorCode::NOT_ENOUGH_REPLICAS, "NotEnoughReplicasError"),
+    (
+        ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        "NotEnoughReplicasAfterAppendError",
+    ),
+    (ErrorCode::INVALID_REQUIRED_ACKS, "InvalidRequiredAcksError"),
+    (ErrorCode::ILLEGAL_GENERATION, "IllegalGenerationError"),
+    (ErrorCode::INCONSISTENT_GROUP_PROTOCOL, "InconsistentGroupProtocolError"),
+    (ErrorCode::INVALID_GROUP_ID, "InvalidGroupIdError"),
+    (ErrorCode::UNKNOWN_MEMBER_ID, "UnknownMemberIdError"),
+    (ErrorCode::MEMBER_ID_REQUIRED, "UnknownMemberIdError"),
+    (ErrorCode::INVALID_SESSION_TIMEOUT, "InvalidSessionTimeoutError"),
+    (ErrorCode::REBALANCE_IN_PROGRESS, "RebalanceInProgressError"),
+    (ErrorCode::GROUP_MAX_SIZE_REACHED, "GroupMaxSizeReachedError"),
+    (ErrorCode::FENCED_INSTANCE_ID, "FencedInstanceIdError"),
+    (ErrorCode::INVALID_TIMESTAMP, "InvalidTimestampError"),
+    (ErrorCode::UNSUPPORTED_VERSION, "UnsupportedFormatError"),
+    (ErrorCode::UNSUPPORTED_FOR_MESSAGE_FORMAT, "UnsupportedFormatError"),
+    (ErrorCode::UNSUPPORTED_COMPRESSION_TYPE, "UnsupportedFormatError"),
+    (ErrorCode::TOPIC_ALREADY_EXISTS, "TopicAlreadyExistsError"),
+    (ErrorCode::INVALID_PARTITIONS, "InvalidPartitionsError"),
+    (ErrorCode::INVALID_CONFIG, "ConfigException"),
+    (ErrorCode::INVALID_REQUEST, "InvalidArgumentError"),
+    (ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER, "OutOfOrderSequenceError"),
+    (ErrorCode::DUPLICATE_SEQUENCE_NUMBER, "DuplicateSequenceError"),
+    (ErrorCode::INVALID_PRODUCER_EPOCH, "InvalidProducerEpochError"),
+    (ErrorCode::PRODUCER_FENCED, "ProducerFencedError"),
+    (ErrorCode::UNKNOWN_PRODUCER_ID, "UnknownProducerIdError"),
+    (ErrorCode::INVALID_TXN_STATE, "TransactionError"),
+    (ErrorCode::INVALID_PRODUCER_ID_MAPPING, "TransactionError"),
+    (ErrorCode::INVALID_TRANSACTION_TIMEOUT, "TransactionError"),
+    (ErrorCode::CONCURRENT_TRANSACTIONS, "TransactionError"),
+    (ErrorCode::TRANSACTION_COORDINATOR_FENCED, "TransactionError"),
+    (ErrorCode::TRANSACTION_ABORTABLE, "TransactionError"),
+    (ErrorCode::UNSTABLE_OFFSET_COMMIT, "TransactionError"),
+    (ErrorCode::KAFKA_STORAGE_ERROR, "StorageError"),
+    (ErrorCode::INVALID_RECORD, "InvalidRecordError"),
+];
+
+/// The engine's variants: what happened, the class, and Kafka's code where the class does not say it.
+pub const VARIANT_CLASSES: &[(&str, &str)] = &[
+    ("config", "ConfigException"),
+    ("argument", "InvalidArgumentError"),
+    ("schema", "SchemaError"),
+    ("state", "IllegalStateError"),
+    ("closed", "ClosedError"),
+    ("concurrent", "ConcurrentAccessError"),
+    ("forked", "ForkedHandleError"),
+    ("read-only", "ReadOnlyError"),
+    ("timeout", "KafkaTimeoutError"),
+    ("buffer", "BufferExhaustedError"),
+    ("wakeup", "WakeupError"),
+    ("internal", "InternalError"),
+    ("storage", "StorageError"),
+    ("directory", "DirectoryError"),
+    ("locked", "DirectoryLockedError"),
+    ("damaged", "DamagedFileError"),
+    ("fenced", "FencedLogError"),
+    ("no-offset", "NoOffsetForPartitionError"),
+    ("out-of-range", "OffsetOutOfRangeError"),
+    ("corrupt", "CorruptRecordError"),
+    ("invalid-record", "InvalidRecordError"),
+    ("too-large", "RecordTooLargeError"),
+    ("unsupported", "UnsupportedFormatError"),
+    ("commit-failed", "CommitFailedError"),
+    ("group-id", "InvalidGroupIdError"),
+];
+
+/// The class of one of Kafka's codes.
+fn class_of_code(code: ErrorCode) -> &'static str {
+    CODE_CLASSES
+        .iter()
+        .find(|(c, _)| *c == code)
+        .map_or("KafkaError", |&(_, class)| class)
+}
+
+impl Failure {
+    /// An error of the variant table; the code is the class's own.
+    fn of(variant: &'static str, message: impl Into<String>) -> Self {
+        let class = VARIANT_CLASSES
+            .iter()
+            .find(|(v, _)| *v == variant)
+            .map_or("KafkaError", |&(_, class)| class);
+        Self {
+            class,
+            code: None,
+            message: message.into(),
+            context: Context::None,
+        }
+    }
+
+    /// An error of Kafka's table.
+    pub fn kafka(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self {
+            class: class_of_code(code),
+            code: Some(code),
+            message: message.into(),
+            context: Context::None,
+        }
+    }
+
+    fn with(mut self, context: Context) -> Self {
+        self.context = context;
+        self
+    }
+
+    /// The same error with the place of the batch it was met in.
+    pub fn at(mut self, tp: &TopicPartition, offset: i64) -> Self {
+        self.message = format!("{tp} at offset {offset}: {}", self.message);
+        self.with(Context::Place(tp.clone(), offset))
+    }
+
+    /// A wrong argument.
+    pub fn argument(message: impl Into<String>) -> Self {
+        Self::of("argument", message)
+    }
+
+    /// A call that does not fit the state of a handle.
+    pub fn state(message: impl Into<String>) -> Self {
+        Self::of("state", message)
+    }
+
+    /// A broker that is open for reading only.
+    pub fn read_only(message: impl Into<String>) -> Self {
+        Self::of("read-only", message)
+    }
+
+    /// A directory that is not what it should be.
+    pub fn directory(message: impl Into<String>) -> Self {
+        Self::of("directory", message)
+    }
+
+    /// A call that a signal ended; `gate` raises the signal's own exception instead.
+    pub fn interrupted() -> Self {
+        Self::internal("interrupted")
+    }
+
+    /// A handle that was closed.
+    pub fn closed(what: &str) -> Self {
+        Self::of("closed", format!("the {what} is closed; open a new one"))
+    }
+
+    /// A handle of the parent process.
+    pub fn forked(what: &str, pid: u32) -> Self {
+        Self::of(
+            "forked",
+            format!(
+                "this {what} was opened by process {pid} and cannot be used in process {}; open a new one here, from the path and \
+                 the configuration",
+                std::process::id()
+            ),
+        )
+    }
+
+    /// Two threads in one handle.
+    pub fn concurrent(what: &str) -> Self {
+        Self::of(
+            "concurrent",
+            format!("another thread is inside this {what}; nothing has changed. Give each thread its own {what}"),
+        )
+    }
+
+    /// A handle that met a panic earlier.
+    pub fn broken(what: &str) -> Self {
+        Self::of(
+            "internal",
+            format!("this {what} met an internal error earlier and cannot be used any more; open a new one"),
+        )
+    }
+
+    /// A panic inside the engine.
+    pub fn panic(panic: &(dyn Any + Send)) -> Self {
+        let text = panic
+            .downcast_ref::<&str>()
+            .map(ToString::to_string)
+            .or_else(|| panic.downcast_ref::<String>().cloned())
+            .unwrap_or_default();
+        Self::of(
+            "internal",
+            format!("internal error: {text}. This is a defect of fletchlog; the handle cannot be used any more"),
+        )
+    }
+
+    /// A defect that is not a panic.
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::of("internal", message)
+    }
+
+    /// The Python exception.
+    pub fn into_py(self, py: Python<'_>) -> PyErr {
+        self.build(py).unwrap_or_else(|error| error)
+    }
+
+    fn build(&self, py: Python<'_>) -> PyResult<PyErr> {
+        let exception = errors_module(py)?.getattr(self.class)?.call1((&self.message,))?;
+        if let Some(code) = self.code {
+            exception.setattr("code", code.code())?;
+            exception.setattr("name", code.name())?;
+            exception.setattr("retriable", code.is_retriable())?;
+        }
+        match &self.context {
+            Context::None => {}
+            Context::Partitions(partitions) => {
+                exception.setattr("partitions", convert::partitions_to_py(py, partitions)?)?
+            }
+            Context::Offsets(offsets) => {
+                let dict = PyDict::new(py);
+                for (tp, offset) in offsets {
+                    dict.set_item(convert::partition_to_py(py, tp)?, offset)?;
+                }
+                exception.setattr("partitions", dict)?;
+            }
+            Context::Place(tp, offset) => {
+                exception.setattr("topic_partition", convert::partition_to_py(py, tp)?)?;
+                exception.setattr("offset", offset)?;
+            }
+        }
+        Ok(PyErr::from_value(exception))
+    }
+}
+
+/// The module with the classes.
+fn errors_module(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
+    static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    let module = MODULE.get_or_try_init(py, || py.import("fletchlog.errors").map(Bound::unbind))?;
+    Ok(module.bind(py).clone())
+}
+
+impl From<Failure> for PyErr {
+    fn from(failure: Failure) -> Self {
+        Python::attach(|py| failure.into_py(py))
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        Self::of("config", error.to_string())
+    }
+}
+
+impl From<AssignorError> for Failure {
+    fn from(error: AssignorError) -> Self {
+        Self::argument(error.to_string())
+    }
+}
+
+impl From<FaultError> for Failure {
+    fn from(error: FaultError) -> Self {
+        Self::argument(error.to_string())
+    }
+}
+
+impl From<RecordError> for Failure {
+    fn from(error: RecordError) -> Self {
+        let variant = match &error {
+            RecordError::Corrupt { .. }
+            | RecordError::Decompression { .. }
+            | RecordError::DecompressionLimit { .. } => "corrupt",
+            RecordError::Invalid { .. } => "invalid-record",
+            RecordError::UnsupportedMagic { .. } => "unsupported",
+        };
+        Self::of(variant, error.to_string())
+    }
+}
+
+impl From<LogError> for Failure {
+    fn from(error: LogError) -> Self {
+        let variant = match error {
+            LogError::Record(error) => return error.into(),
+            LogError::OffsetOutOfRange { .. } => "out-of-range",
+            LogError::Damaged { .. } => "damaged",
+            LogError::Io { .. } => "storage",
+            LogError::Fenced { .. } => "fenced",
+            LogError::ReadOnly { .. } => "read-only",
+            LogError::Closed => "closed",
+        };
+        Self::of(variant, error.to_string())
+    }
+}
+
+impl From<AppendError> for Failure {
+    fn from(error: AppendError) -> Self {
+        match error {
+            AppendError::Refused { code, message, .. } => Self::kafka(
+                ErrorCode::from_code(code).unwrap_or(ErrorCode::UNKNOWN_SERVER_ERROR),
+                message,
+            ),
+            AppendError::Log(error) => error.into(),
+        }
+    }
+}
+
+impl From<BrokerError> for Failure {
+    fn from(error: BrokerError) -> Self {
+        let variant = match error {
+            BrokerError::Kafka { code, message } => return Self::kafka(code, message),
+            BrokerError::Config(error) => return error.into(),
+            BrokerError::Log(error) => return error.into(),
+            BrokerError::DirectoryLocked { .. } => "locked",
+            BrokerError::Directory { .. } => "directory",
+            BrokerError::ReadOnly(_) => "read-only",
+            BrokerError::Closed => "closed",
+        };
+        Self::of(variant, error.to_string())
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        let message = error.to_string();
+        match error {
+            ClientError::Config(error) => error.into(),
+            ClientError::Kafka { code, message } => Self::kafka(code, message),
+            ClientError::IllegalState(_) => Self::of("state", message),
+            ClientError::IllegalArgument(_) => Self::argument(message),
+            ClientError::NoOffsetForPartition(partitions) => {
+                Self::of("no-offset", message).with(Context::Partitions(partitions))
+            }
+            ClientError::OffsetOutOfRange(offsets) => Self::of("out-of-range", message).with(Context::Offsets(offsets)),
+            ClientError::CorruptRecord { tp, offset, .. } => {
+                Self::of("corrupt", message).with(Context::Place(tp, offset))
+            }
+            ClientError::CommitFailed(_) => Self::of("commit-failed", message),
+            ClientError::InvalidGroupId(_) => Self::of("group-id", message),
+            ClientError::Wakeup => Self::of("wakeup", message),
+            // only when a callback stopped the call without an exception of its own, which `gate` would have raised
+            ClientError::Interrupted => Self::interrupted(),
+            ClientError::Timeout(_) => Self::of("timeout", message),
+            ClientError::RecordTooLarge(_) => Self::of("too-large", message),
+            ClientError::BufferExhausted(_) => Self::of("buffer", message),
+            ClientError::Closed(_) => Self::of("closed", message),
+        }
+    }
+}
+
+impl From<ImportError> for Failure {
+    fn from(error: ImportError) -> Self {
+        let variant = match error {
+            ImportError::InvalidValue { .. } => "argument",
+            ImportError::MissingColumn { .. }
+            | ImportError::WrongType { .. }
+            | ImportError::UnknownColumn { .. }
+            | ImportError::DuplicateColumn { .. } => "schema",
+        };
+        Self::of(variant, error.to_string())
+    }
+}
+
+/// Arrow data that cannot be taken or made.
+impl From<ArrowError> for Failure {
+    fn from(error: ArrowError) -> Self {
+        Self::argument(error.to_string())
+    }
+}
+
+/// Every row of both tables, for the test that compares them with `errors.py`:
+/// (variant or Kafka's name, code or None, class).
+#[pyfunction]
+pub fn error_classes() -> Vec<(&'static str, Option<i16>, &'static str)> {
+    let codes = ErrorCode::ALL
+        .iter()
+        .filter(|code| **code != ErrorCode::NONE)
+        .map(|code| (code.name(), Some(code.code()), class_of_code(*code)));
+    VARIANT_CLASSES
+        .iter()
+        .map(|&(variant, class)| (variant, None, class))
+        .chain(codes)
+        .collect()
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}

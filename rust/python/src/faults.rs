@@ -1,0 +1,157 @@
+//! `fletchlog.Faults`.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use arrow_array::{Int16Array, Int32Array, Int64Array, StringArray, UInt64Array};
+use fletchlog_client::faults::{FaultLogEntry, FaultPartition, FaultRates, Faults as Engine, Held as Guard};
+use pyo3::prelude::*;
+
+use crate::convert::{number_from_py, unpicklable};
+use crate::errors::Failure;
+use crate::gate::gate;
+use crate::table::Table;
+use crate::trace::{column, table};
+
+/// What is to go wrong between producers and their broker: by a script, or at random from a seed.
+#[pyclass(frozen, module = "fletchlog")]
+pub struct Faults {
+    inner: Arc<Engine>,
+}
+
+impl Faults {
+    /// The engine's faults, for a producer.
+    pub fn engine(&self) -> Arc<Engine> {
+        Arc::clone(&self.inner)
+    }
+}
+
+#[pymethods]
+impl Faults {
+    #[new]
+    #[pyo3(signature = (*, seed=None, lost_ack=0.0, refused=0.0, disconnect=0.0, script=None))]
+    fn new(
+        seed: Option<i64>,
+        lost_ack: f64,
+        refused: f64,
+        disconnect: f64,
+        script: Option<BTreeMap<i64, String>>,
+    ) -> PyResult<Self> {
+        let seed: Option<u64> = seed.map(|seed| number_from_py("seed", seed, 0)).transpose()?;
+        let rates = FaultRates {
+            lost_ack,
+            refused,
+            disconnect,
+        };
+        let inner = match (script, seed) {
+            (Some(script), None) if rates == FaultRates::default() => {
+                // the engine refuses 0: requests are numbered from 1
+                Engine::scripted(
+                    script
+                        .iter()
+                        .map(|(number, action)| (u64::try_from(*number).unwrap_or(0), action.as_str())),
+                )
+                .map_err(Failure::from)?
+            }
+            (None, seed) => Engine::seeded(seed.unwrap_or(0), rates).map_err(Failure::from)?,
+            (Some(_), _) => {
+                return Err(Failure::argument(
+                    "give either a script or a seed with rates; a script says everything that happens",
+                )
+                .into());
+            }
+        };
+        Ok(Self { inner })
+    }
+
+    /// While the context is entered, sends pile up and nothing is put on the wire.
+    fn held(&self) -> Held {
+        Held {
+            faults: Arc::clone(&self.inner),
+            guards: Mutex::default(),
+        }
+    }
+
+    /// What was done to every request so far: one row per request and partition, in order of arrival.
+    fn log(&self, py: Python<'_>) -> PyResult<Table> {
+        gate(py, |_| {
+            let log = self.inner.log();
+            let rows: Vec<(&FaultLogEntry, &FaultPartition)> = log
+                .iter()
+                .flat_map(|entry| entry.partitions.iter().map(move |part| (entry, part)))
+                .collect();
+            let rows = || rows.iter();
+            table(vec![
+                ("request", column::<UInt64Array, _>(rows().map(|(e, _)| Some(e.number)))),
+                ("node", column::<Int32Array, _>(rows().map(|(e, _)| Some(e.node)))),
+                ("after", column::<UInt64Array, _>(rows().map(|(e, _)| Some(e.after)))),
+                (
+                    "action",
+                    column::<StringArray, _>(rows().map(|(e, _)| Some(e.action.as_str()))),
+                ),
+                (
+                    "topic",
+                    column::<StringArray, _>(rows().map(|(_, p)| Some(p.tp.topic.to_string()))),
+                ),
+                (
+                    "partition",
+                    column::<Int32Array, _>(rows().map(|(_, p)| Some(p.tp.partition))),
+                ),
+                (
+                    "producer_id",
+                    column::<Int64Array, _>(rows().map(|(_, p)| (p.producer_id >= 0).then_some(p.producer_id))),
+                ),
+                (
+                    "producer_epoch",
+                    column::<Int16Array, _>(rows().map(|(_, p)| (p.producer_id >= 0).then_some(p.producer_epoch))),
+                ),
+                (
+                    "base_sequence",
+                    column::<Int32Array, _>(rows().map(|(_, p)| (p.base_sequence >= 0).then_some(p.base_sequence))),
+                ),
+                ("records", column::<Int32Array, _>(rows().map(|(_, p)| Some(p.records)))),
+                (
+                    "error",
+                    column::<Int16Array, _>(rows().map(|(_, p)| p.answer.map(|(code, _)| code))),
+                ),
+                (
+                    "base_offset",
+                    column::<Int64Array, _>(rows().map(|(_, p)| p.answer.map(|(_, offset)| offset))),
+                ),
+            ])
+        })
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(unpicklable("Faults", "the seed and rates, or the script"))
+    }
+}
+
+/// The context manager of [`Faults::held`].
+#[pyclass(frozen, module = "fletchlog")]
+pub struct Held {
+    faults: Arc<Engine>,
+    guards: Mutex<Vec<Guard>>,
+}
+
+#[pymethods]
+impl Held {
+    fn __enter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
+        let held = slf.get();
+        // waits until no producer is in the middle of looking for something to send
+        let guard = gate(slf.py(), |_| Ok(held.faults.hold()))?;
+        if let Ok(mut guards) = held.guards.lock() {
+            guards.push(guard);
+        }
+        Ok(slf)
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, pyo3::types::PyTuple>) -> PyResult<()> {
+        let guard = self.guards.lock().ok().and_then(|mut guards| guards.pop());
+        gate(py, |_| {
+            drop(guard);
+            Ok(())
+        })
+    }
+}

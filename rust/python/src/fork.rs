@@ -1,0 +1,213 @@
+//! Handles that know their process and their state.
+//!
+//! A handle opened before `fork()` must not touch files, locks or threads of its parent: every entry compares the process
+//! id with the one at opening, and a handle that is dropped in a child is leaked instead of closed. After a panic inside the
+//! engine nothing of the handle can be trusted: later entries say so.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, TryLockError};
+
+use pyo3::prelude::*;
+
+use crate::errors::Failure;
+use crate::gate::gate;
+
+/// What every handle knows about itself.
+#[derive(Debug)]
+struct Stamp {
+    what: &'static str,
+    pid: u32,
+    broken: AtomicBool,
+}
+
+impl Stamp {
+    fn new(what: &'static str) -> Self {
+        Self {
+            what,
+            pid: std::process::id(),
+            broken: AtomicBool::new(false),
+        }
+    }
+
+    fn is_owner(&self) -> bool {
+        self.pid == std::process::id()
+    }
+
+    fn check(&self) -> Result<(), Failure> {
+        if !self.is_owner() {
+            return Err(Failure::forked(self.what, self.pid));
+        }
+        if self.broken.load(Ordering::Relaxed) {
+            return Err(Failure::broken(self.what));
+        }
+        Ok(())
+    }
+}
+
+/// Marks a handle broken unless the call came back.
+struct Watch<'a>(&'a Stamp);
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.broken.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The engine's request to stop, as [`gate`] hands it on.
+pub type Stop<'a> = &'a mut dyn FnMut() -> bool;
+
+/// A thread-safe value that one process owns.
+#[derive(Debug)]
+pub struct Shared<T: Send> {
+    stamp: Stamp,
+    value: Option<T>,
+}
+
+impl<T: Send + Sync> Shared<T> {
+    /// Owned by this process.
+    pub fn new(what: &'static str, value: T) -> Self {
+        Self {
+            stamp: Stamp::new(what),
+            value: Some(value),
+        }
+    }
+
+    /// The value, in the process that opened it.
+    pub fn get(&self) -> Result<&T, Failure> {
+        self.stamp.check()?;
+        self.value.as_ref().ok_or_else(|| Failure::closed(self.stamp.what))
+    }
+
+    /// Calls the engine through the gate.
+    pub fn call<R: Send, E: Into<Failure> + Send>(
+        &self,
+        py: Python<'_>,
+        f: impl FnOnce(&T, Stop<'_>) -> Result<R, E> + Send,
+    ) -> PyResult<R> {
+        gate(py, |stop| {
+            let value = self.get()?;
+            let _watch = Watch(&self.stamp);
+            f(value, stop).map_err(Into::into)
+        })
+    }
+}
+
+impl<T: Send> Drop for Shared<T> {
+    fn drop(&mut self) {
+        release(&self.stamp, self.value.take());
+    }
+}
+
+/// A value that one thread may use at a time: a second thread gets an error at once instead of waiting.
+#[derive(Debug)]
+pub struct Exclusive<T: Send> {
+    stamp: Stamp,
+    value: Mutex<Option<T>>,
+}
+
+impl<T: Send> Exclusive<T> {
+    /// An open handle.
+    pub fn new(what: &'static str, value: T) -> Self {
+        Self {
+            stamp: Stamp::new(what),
+            value: Mutex::new(Some(value)),
+        }
+    }
+
+    /// Calls the engine through the gate.
+    pub fn call<R: Send, E: Into<Failure> + Send>(
+        &self,
+        py: Python<'_>,
+        f: impl FnOnce(&mut T, Stop<'_>) -> Result<R, E> + Send,
+    ) -> PyResult<R> {
+        gate(py, |stop| {
+            self.enter(|slot| match slot {
+                Some(value) => f(value, stop).map_err(Into::into),
+                None => Err(Failure::closed(self.stamp.what)),
+            })
+        })
+    }
+
+    /// Closes: takes the value out, so that later calls answer `Closed`. Closing twice does nothing.
+    pub fn close<E: Into<Failure> + Send>(
+        &self,
+        py: Python<'_>,
+        f: impl FnOnce(T, Stop<'_>) -> Result<(), E> + Send,
+    ) -> PyResult<()> {
+        gate(py, |stop| {
+            self.enter(|slot| slot.take().map_or(Ok(()), |value| f(value, stop).map_err(Into::into)))
+        })
+    }
+
+    fn enter<R>(&self, f: impl FnOnce(&mut Option<T>) -> Result<R, Failure>) -> Result<R, Failure> {
+        self.stamp.check()?;
+        match self.value.try_lock() {
+            Ok(mut slot) => {
+                let _watch = Watch(&self.stamp);
+                f(&mut slot)
+            }
+            Err(TryLockError::WouldBlock) => Err(Failure::concurrent(self.stamp.what)),
+            Err(TryLockError::Poisoned(_)) => Err(Failure::broken(self.stamp.what)),
+        }
+    }
+}
+
+impl<T: Send> Drop for Exclusive<T> {
+    fn drop(&mut self) {
+        release(&self.stamp, self.value.get_mut().ok().and_then(Option::take));
+    }
+}
+
+/// Drops the value of a handle that was not closed: leaked in a forked child (its threads and locks are the parent's), and
+/// detached from Python otherwise, because a thread that ends meanwhile may want to log.
+fn release<T: Send>(stamp: &Stamp, value: Option<T>) {
+    let Some(value) = value else { return };
+    if !stamp.is_owner() {
+        std::mem::forget(value);
+        return;
+    }
+    let mut value = Some(value);
+    Python::try_attach(|py| {
+        let value = value.take();
+        py.detach(move || drop(value));
+    });
+    drop(value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn class_of(py: Python<'_>, error: &PyErr) -> String {
+        error
+            .get_type(py)
+            .name()
+            .map_or_else(|_| String::new(), |name| name.to_string())
+    }
+
+    /// Needs the interpreter that the crate is linked to, with the package on PYTHONPATH: `make test-binding`.
+    #[test]
+    fn a_panic_becomes_an_internal_error_and_breaks_only_its_handle() {
+        Python::initialize();
+        Python::attach(|py| {
+            let exclusive = Exclusive::new("consumer", 1);
+            let shared = Shared::new("broker", 1);
+            let first = exclusive
+                .call(py, |_, _| -> Result<(), Failure> { panic!("out of thin air") })
+                .unwrap_err();
+            assert_eq!(class_of(py, &first), "InternalError");
+            assert!(first.to_string().contains("out of thin air"));
+            let later = exclusive.call(py, |value, _| Ok::<_, Failure>(*value)).unwrap_err();
+            assert!(later.to_string().contains("cannot be used any more"));
+
+            assert_eq!(shared.call(py, |value, _| Ok::<_, Failure>(*value)).unwrap(), 1);
+            let first = shared
+                .call(py, |_, _| -> Result<(), Failure> { panic!("again") })
+                .unwrap_err();
+            assert_eq!(class_of(py, &first), "InternalError");
+            assert!(shared.call(py, |value, _| Ok::<_, Failure>(*value)).is_err());
+        });
+    }
+}

@@ -1,0 +1,182 @@
+//! `fletchlog.LegacyConsumer`: the 0.8 high-level consumer and its streams.
+
+use std::sync::Arc;
+
+use fletchlog_api::transport::SystemClock;
+use fletchlog_api::{Scope, Transport};
+use fletchlog_broker::LocalTransport;
+use fletchlog_client::group::legacy::{LegacyConsumer as Engine, LegacyStream as Stream};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+
+use crate::broker::Broker;
+use crate::convert::{config_from_py, partitions_to_py, timeout_from_py, unpicklable};
+use crate::errors::Failure;
+use crate::fork::{Exclusive, Shared};
+use crate::gate::gate;
+use crate::records::{Builder, Records};
+
+/// Kafka's 0.8 high-level consumer: a number of streams per topic, each read by a thread of its own.
+#[pyclass(frozen, module = "fletchlog")]
+pub struct LegacyConsumer {
+    inner: Shared<Engine>,
+}
+
+#[pymethods]
+impl LegacyConsumer {
+    #[new]
+    #[pyo3(signature = (broker, config=None))]
+    fn new(py: Python<'_>, broker: &Bound<'_, Broker>, config: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        let config = config_from_py(Scope::LegacyConsumer, config)?;
+        let broker = broker.get().engine()?;
+        let connect = move || Box::new(LocalTransport::new(Arc::clone(&broker))) as Box<dyn Transport>;
+        let engine = gate(py, |_| {
+            Ok(Engine::new(
+                config,
+                Box::new(connect),
+                Arc::new(SystemClock::default()),
+            )?)
+        })?;
+        Ok(Self {
+            inner: Shared::new("legacy consumer", engine),
+        })
+    }
+
+    /// `<group>_<consumer.id>`, or `<group>_<host>-<ms>-<8 hex digits>`.
+    #[getter]
+    fn consumer_id(&self) -> PyResult<String> {
+        Ok(self.inner.get()?.consumer_id().to_owned())
+    }
+
+    /// Joins the group with so many streams per topic, once: `{topic: [streams]}`, thread 0 first.
+    fn create_message_streams<'py>(
+        &self,
+        py: Python<'py>,
+        topic_count: &Bound<'py, PyDict>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let counts: Vec<(String, i32)> = topic_count
+            .iter()
+            .map(|(topic, streams)| Ok((topic.extract()?, streams.extract()?)))
+            .collect::<PyResult<_>>()?;
+        let streams = self.inner.call(py, |consumer, _| {
+            let counts: Vec<(&str, i32)> = counts.iter().map(|(topic, n)| (topic.as_str(), *n)).collect();
+            consumer.create_message_streams(&counts)
+        })?;
+        let topics = PyDict::new(py);
+        for (topic, _) in &counts {
+            topics.set_item(topic, PyList::empty(py))?;
+        }
+        for stream in streams {
+            let list = topics
+                .get_item(stream.topic())?
+                .ok_or_else(|| Failure::internal("a stream of a topic nobody asked for"))?;
+            list.call_method1("append", (LegacyStream::new(stream),))?;
+        }
+        Ok(topics)
+    }
+
+    /// Who owns which partition of the group now: `{topic: {partition: thread id}}`.
+    fn owners<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let owners = self.inner.call(py, |consumer, _| consumer.owners())?;
+        let topics = PyDict::new(py);
+        for (topic, partitions) in owners {
+            let threads = PyDict::new(py);
+            for (partition, thread) in partitions {
+                threads.set_item(partition, &*thread)?;
+            }
+            topics.set_item(&*topic, threads)?;
+        }
+        Ok(topics)
+    }
+
+    /// Commits the positions of all streams: everything that polls have returned.
+    fn commit_offsets(&self, py: Python<'_>) -> PyResult<()> {
+        self.inner.call(py, |consumer, _| consumer.commit_offsets())
+    }
+
+    /// Commits (under auto.commit.enable), leaves the group and closes the streams. Closing twice does nothing.
+    fn shutdown(&self, py: Python<'_>) -> PyResult<()> {
+        self.inner.call(py, |consumer, _| consumer.shutdown())
+    }
+
+    /// The same as `shutdown`.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.shutdown(py)
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, pyo3::types::PyTuple>) -> PyResult<()> {
+        self.shutdown(py)
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(unpicklable(
+            "LegacyConsumer",
+            "the directory's path and the configuration",
+        ))
+    }
+}
+
+/// One stream of a legacy consumer: a thread of the group, to be polled by one thread.
+#[pyclass(frozen, module = "fletchlog")]
+pub struct LegacyStream {
+    inner: Exclusive<Stream>,
+    thread_id: String,
+    topic: String,
+    builder: Builder,
+}
+
+impl LegacyStream {
+    fn new(stream: Stream) -> Self {
+        Self {
+            thread_id: stream.thread_id().to_owned(),
+            topic: stream.topic().to_owned(),
+            inner: Exclusive::new("stream", stream),
+            builder: Builder::default(),
+        }
+    }
+}
+
+#[pymethods]
+impl LegacyStream {
+    /// `<consumer id>-<i>`.
+    #[getter]
+    fn thread_id(&self) -> &str {
+        &self.thread_id
+    }
+
+    /// The topic.
+    #[getter]
+    fn topic(&self) -> &str {
+        &self.topic
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<fletchlog.LegacyStream: {} of {}>", self.thread_id, self.topic)
+    }
+
+    /// The partitions that this stream reads now; empty while it is idle or the group rebalances.
+    fn assignment<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let partitions = self.inner.call(py, |stream, _| Ok::<_, Failure>(stream.assignment()))?;
+        partitions_to_py(py, &partitions)
+    }
+
+    /// Records of this stream's partitions; waits at most `timeout_ms` when there are none.
+    #[pyo3(signature = (timeout_ms=1000))]
+    fn poll(&self, py: Python<'_>, timeout_ms: i64) -> PyResult<Records> {
+        let timeout_ms = timeout_from_py(timeout_ms)?;
+        let polled = self.inner.call(py, |stream, stop| stream.poll(timeout_ms, stop))?;
+        Ok(Records::new(polled, Arc::clone(&self.builder)))
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(unpicklable(
+            "LegacyStream",
+            "the directory's path and the configuration",
+        ))
+    }
+}

@@ -1,0 +1,62 @@
+//! The PyO3 binding: declares `fletchlog._core`. Every method is extract -> gate(engine call) -> wrap.
+
+pub mod assignors;
+pub mod broker;
+pub mod capsule;
+pub mod config;
+pub mod consumer;
+pub mod convert;
+pub mod errors;
+pub mod faults;
+pub mod fork;
+pub mod gate;
+pub mod inspect;
+mod interop;
+pub mod legacy;
+pub mod logging;
+pub mod producer;
+pub mod records;
+pub mod scan;
+pub mod segment_records;
+pub mod table;
+pub mod trace;
+
+use pyo3::prelude::*;
+
+/// The compiled part of fletchlog. Use it through the package `fletchlog`.
+#[pymodule]
+mod _core {
+    use super::*;
+    #[pymodule_export]
+    use crate::assignors::{assign, assign_legacy};
+    #[pymodule_export]
+    use crate::broker::Broker;
+    #[pymodule_export]
+    use crate::config::config_table;
+    #[pymodule_export]
+    use crate::consumer::Consumer;
+    #[pymodule_export]
+    use crate::errors::error_classes;
+    #[pymodule_export]
+    use crate::faults::{Faults, Held};
+    #[pymodule_export]
+    use crate::inspect::{inspect_segment, verify};
+    #[pymodule_export]
+    use crate::legacy::{LegacyConsumer, LegacyStream};
+    #[pymodule_export]
+    use crate::producer::{Producer, RecordFuture};
+    #[pymodule_export]
+    use crate::records::{RecordIterator, Records};
+    #[pymodule_export]
+    use crate::scan::Scan;
+    #[pymodule_export]
+    use crate::segment_records::segment_records;
+    #[pymodule_export]
+    use crate::table::Table;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::logging::install(module.py())?;
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

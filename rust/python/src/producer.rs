@@ -1,0 +1,225 @@
+//! `fletchlog.Producer` and its futures.
+
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use fletchlog_api::transport::SystemClock;
+use fletchlog_api::{Clock, Scope, Transport};
+use fletchlog_arrow::import::ProducerBatch;
+use fletchlog_broker::LocalTransport;
+use fletchlog_client::Producer as Engine;
+use fletchlog_client::faults::FaultTransport;
+use fletchlog_client::producer::{ProducerRecord, RecordColumns, RecordFuture as Future};
+use pyo3::prelude::*;
+
+use crate::broker::Broker;
+use crate::capsule::arrow_from_py;
+use crate::convert::{
+    config_from_py, headers_from_py, optional_bytes_from_py, record_metadata_to_py, timeout_from_py, unpicklable,
+};
+use crate::errors::Failure;
+use crate::faults::Faults;
+use crate::fork::Shared;
+use crate::gate::gate;
+use crate::table::Table;
+
+/// Kafka's producer. Thread-safe.
+#[pyclass(frozen, module = "fletchlog")]
+pub struct Producer {
+    inner: Shared<Engine>,
+    /// `fletchlog.trace` is on.
+    traced: bool,
+}
+
+#[pymethods]
+impl Producer {
+    #[new]
+    #[pyo3(signature = (broker, config=None, faults=None))]
+    fn new(
+        py: Python<'_>,
+        broker: &Bound<'_, Broker>,
+        config: Option<&Bound<'_, PyAny>>,
+        faults: Option<&Bound<'_, Faults>>,
+    ) -> PyResult<Self> {
+        let config = config_from_py(Scope::Producer, config)?;
+        let traced = config.boolean("trace") || config.boolean("fletchlog.trace");
+        let broker = broker.get().engine()?;
+        let faults = faults.map(|faults| faults.get().engine());
+        let engine = gate(py, |_| {
+            let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+            let transport = LocalTransport::new(broker);
+            let transport: Box<dyn Transport> = match faults {
+                Some(faults) => Box::new(FaultTransport::new(transport, faults, Arc::clone(&clock))),
+                None => Box::new(transport),
+            };
+            Ok(Engine::new(config, transport, clock)?)
+        })?;
+        Ok(Self {
+            inner: Shared::new("producer", engine),
+            traced,
+        })
+    }
+
+    /// Queues one record.
+    #[pyo3(signature = (topic, value=None, key=None, partition=None, timestamp_ms=None, headers=None))]
+    #[allow(clippy::too_many_arguments)] // the contract's keywords
+    fn send(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        value: Option<&Bound<'_, PyAny>>,
+        key: Option<&Bound<'_, PyAny>>,
+        partition: Option<i32>,
+        timestamp_ms: Option<i64>,
+        headers: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<RecordFuture> {
+        let value = optional_bytes_from_py("value", value)?;
+        let key = optional_bytes_from_py("key", key)?;
+        let headers = headers_from_py(headers)?;
+        let future = self.inner.call(py, |producer, stop| {
+            let headers: Vec<(&str, Option<&[u8]>)> = headers.iter().map(|(k, v)| (k.as_str(), v.as_deref())).collect();
+            let record = ProducerRecord {
+                topic,
+                partition,
+                timestamp: timestamp_ms,
+                key: key.as_deref(),
+                value: value.as_deref(),
+                headers: &headers,
+            };
+            producer.send(&record, stop)
+        })?;
+        Ok(RecordFuture {
+            inner: Shared::new("future", future),
+        })
+    }
+
+    /// Queues the rows of Arrow data in order; returns how many.
+    fn send_arrow(&self, py: Python<'_>, topic: &str, data: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let batches = arrow_from_py(data)?;
+        self.inner.call(py, |producer, stop| {
+            // an empty stream has a schema too, and a wrong one must not pass until the first row comes
+            ProducerBatch::try_new(&RecordBatch::new_empty(batches.schema()))?;
+            let mut rows = 0;
+            for batch in batches {
+                let columns = Columns(ProducerBatch::try_new(&batch?)?);
+                rows += producer.send_columns(topic, &columns, stop)?;
+            }
+            Ok::<_, Failure>(rows)
+        })
+    }
+
+    /// Sends everything queued and waits until it is decided; raises the first failure of a `send_arrow` row.
+    fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        self.inner.call(py, |producer, stop| producer.flush(stop))
+    }
+
+    /// Number of partitions of a topic.
+    fn partitions_for(&self, py: Python<'_>, topic: &str) -> PyResult<i32> {
+        self.inner.call(py, |producer, _| producer.partitions_for(topic))
+    }
+
+    /// (producer id, epoch), once the broker gave one.
+    #[getter]
+    fn producer_id(&self, py: Python<'_>) -> PyResult<Option<(i64, i16)>> {
+        self.inner
+            .call(py, |producer, _| Ok::<_, Failure>(producer.producer_id()))
+    }
+
+    /// What happened to every batch, when `fletchlog.trace` is on.
+    fn trace(&self, py: Python<'_>) -> PyResult<Table> {
+        crate::trace::ensure_on(self.traced, "producer")?;
+        self.inner
+            .call(py, |producer, _| crate::trace::producer_table(&producer.trace()))
+    }
+
+    /// Sends everything queued (for at most `timeout_ms`) and stops. Closing twice does nothing.
+    #[pyo3(signature = (timeout_ms=None))]
+    fn close(&self, py: Python<'_>, timeout_ms: Option<i64>) -> PyResult<()> {
+        let timeout_ms = timeout_ms.map(timeout_from_py).transpose()?;
+        self.inner.call(py, |producer, stop| producer.close(timeout_ms, stop))
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, pyo3::types::PyTuple>) -> PyResult<()> {
+        self.close(py, None)
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(unpicklable("Producer", "the directory's path and the configuration"))
+    }
+}
+
+/// Arrow columns as the engine reads them.
+struct Columns(ProducerBatch);
+
+impl RecordColumns for Columns {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+    fn value(&self, row: usize) -> Option<&[u8]> {
+        self.0.value(row)
+    }
+    fn key(&self, row: usize) -> Option<&[u8]> {
+        self.0.key(row)
+    }
+    fn partition(&self, row: usize) -> Option<i32> {
+        self.0.partition(row)
+    }
+    fn timestamp(&self, row: usize) -> Option<i64> {
+        self.0.timestamp(row)
+    }
+    fn headers<'a>(&'a self, row: usize, out: &mut Vec<(&'a str, Option<&'a [u8]>)>) {
+        self.0.headers(row, out);
+    }
+    fn no_headers(&self) -> bool {
+        !self.0.has_headers()
+    }
+}
+
+/// The outcome of one `send`. Thread-safe.
+#[pyclass(frozen, module = "fletchlog")]
+pub struct RecordFuture {
+    inner: Shared<Future>,
+}
+
+#[pymethods]
+impl RecordFuture {
+    /// Waits for the outcome.
+    #[pyo3(signature = (timeout_ms=None))]
+    fn result(&self, py: Python<'_>, timeout_ms: Option<i64>) -> PyResult<Py<PyAny>> {
+        let timeout_ms = timeout_ms.map(timeout_from_py).transpose()?;
+        let metadata = self.inner.call(py, |future, stop| future.result(timeout_ms, stop))?;
+        Ok(record_metadata_to_py(py, &metadata)?.unbind())
+    }
+
+    /// Waits for the outcome; returns why the record was not written, or None if it was.
+    #[pyo3(signature = (timeout_ms=None))]
+    fn exception(&self, py: Python<'_>, timeout_ms: Option<i64>) -> PyResult<Option<PyErr>> {
+        let timeout_ms = timeout_ms.map(timeout_from_py).transpose()?;
+        let outcome = self.inner.call(py, |future, stop| {
+            let waited = future.result(timeout_ms, stop);
+            Ok::<_, Failure>(match (future.try_result(), waited) {
+                // still open: the wait itself ended (time-out, Ctrl-C), that is an error of this call
+                (None, Err(error)) => Err(error),
+                (Some(outcome), _) => Ok(outcome.err()),
+                (None, Ok(_)) => Ok(None),
+            })
+        })?;
+        let failed = outcome.map_err(|error| Failure::from(error).into_py(py))?;
+        Ok(failed.map(|error| Failure::from(error).into_py(py)))
+    }
+
+    /// Whether it is decided.
+    fn done(&self, py: Python<'_>) -> PyResult<bool> {
+        self.inner
+            .call(py, |future, _| Ok::<_, Failure>(future.try_result().is_some()))
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(unpicklable("RecordFuture", "its result()"))
+    }
+}

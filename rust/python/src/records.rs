@@ -1,0 +1,324 @@
+//! What one poll returned: `fletchlog.Records`.
+
+use std::sync::{Arc, Mutex};
+
+use arrow_array::{RecordBatch, RecordBatchIterator};
+use arrow_schema::ArrowError;
+use fletchlog_arrow::{RowsBuilder, kafka_schema};
+use fletchlog_client::consumer::PolledRecords;
+use fletchlog_records::{RecordCursor, RecordSpan};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyCapsule, PyDict, PyList, PyTuple};
+
+use crate::capsule::{batch_to_py, schema_to_py, stream_to_py};
+use crate::convert::{partition_to_py, record_class, run_class, unpicklable};
+use crate::errors::Failure;
+use crate::gate::gate;
+use crate::interop;
+
+/// One Arrow batch holds at most 2 GiB per column (32-bit offsets). Batches are cut well below, and only there: fetches are
+/// limited to 50 MiB by default, so a poll is one batch unless the user raised every limit.
+const BATCH_PAYLOAD_MAX: usize = 1 << 30;
+
+/// Memory for columns, kept from poll to poll.
+pub type Builder = Arc<Mutex<Option<RowsBuilder>>>;
+
+/// The records of one poll. Rows come in the order of a Java for-each over `ConsumerRecords` (spec 7.6).
+#[pyclass(frozen, module = "fletchlog")]
+pub struct Records {
+    polled: Arc<PolledRecords>,
+    /// Indices into the runs, in row order.
+    order: Arc<[usize]>,
+    include_headers: bool,
+    builder: Builder,
+    batches: Mutex<Option<Vec<RecordBatch>>>,
+}
+
+impl Records {
+    /// What a poll returned, with its consumer's builder.
+    pub fn new(polled: PolledRecords, builder: Builder) -> Self {
+        let order = polled.java_order().into();
+        Self {
+            polled: Arc::new(polled),
+            order,
+            include_headers: false,
+            builder,
+            batches: Mutex::default(),
+        }
+    }
+
+    /// The rows as Arrow, decoded at the first call.
+    fn batches(&self, py: Python<'_>) -> PyResult<Vec<RecordBatch>> {
+        gate(py, |_| {
+            let mut batches = self.batches.lock().map_err(|_| Failure::broken("Records"))?;
+            if let Some(batches) = batches.as_ref() {
+                return Ok(batches.clone());
+            }
+            let decoded = self.decode()?;
+            Ok(batches.insert(decoded).clone())
+        })
+    }
+
+    fn decode(&self) -> Result<Vec<RecordBatch>, Failure> {
+        // headers need another schema, and another thread may be using the shared builder: then an own one
+        let shared = if self.include_headers {
+            None
+        } else {
+            self.builder.try_lock().ok().and_then(|mut slot| slot.take())
+        };
+        let mut builder = shared.unwrap_or_else(|| RowsBuilder::new(self.include_headers));
+        let mut batches = Vec::new();
+        for run in self.order.iter().filter_map(|&index| self.polled.runs.get(index)) {
+            for span in &run.spans {
+                if builder.rows() > 0 && builder.payload_bytes() + (span.end - span.start) > BATCH_PAYLOAD_MAX {
+                    batches.push(builder.finish());
+                }
+                builder.append_span(&run.tp, span)?;
+            }
+        }
+        if builder.rows() > 0 || batches.is_empty() {
+            batches.push(builder.finish());
+        }
+        if !self.include_headers
+            && let Ok(mut slot) = self.builder.try_lock()
+        {
+            *slot = Some(builder);
+        }
+        Ok(batches)
+    }
+}
+
+#[pymethods]
+impl Records {
+    fn __len__(&self) -> usize {
+        self.polled.count()
+    }
+
+    fn __bool__(&self) -> bool {
+        self.polled.count() > 0
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "<fletchlog.Records: {} records of {} partitions>",
+            self.polled.count(),
+            self.partition_count()
+        )
+    }
+
+    /// The schema, as pyarrow has it.
+    #[getter]
+    fn schema<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        interop::call(slf.as_any(), "schema", None)
+    }
+
+    /// The same records with the column `headers`.
+    fn with_headers(&self) -> Self {
+        Self {
+            polled: Arc::clone(&self.polled),
+            order: Arc::clone(&self.order),
+            include_headers: true,
+            builder: Arc::clone(&self.builder),
+            batches: Mutex::default(),
+        }
+    }
+
+    /// (topic, partition, first_offset, last_offset, count) in drain order.
+    fn runs<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let class = run_class(py)?;
+        self.polled
+            .runs
+            .iter()
+            .map(|run| {
+                class.call1((
+                    &*run.tp.topic,
+                    run.tp.partition,
+                    run.first_offset,
+                    run.last_offset,
+                    run.count,
+                ))
+            })
+            .collect()
+    }
+
+    /// Partitions in row order.
+    fn partitions<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let list = PyList::empty(py);
+        let mut last = None;
+        for run in self.order.iter().filter_map(|&index| self.polled.runs.get(index)) {
+            if last != Some(&run.tp) {
+                list.append(partition_to_py(py, &run.tp)?)?;
+                last = Some(&run.tp);
+            }
+        }
+        Ok(list)
+    }
+
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        let _ = requested_schema; // the interface lets a producer answer with its own schema
+        let batches: Vec<Result<RecordBatch, ArrowError>> = self.batches(py)?.into_iter().map(Ok).collect();
+        stream_to_py(
+            py,
+            Box::new(RecordBatchIterator::new(batches, kafka_schema(self.include_headers))),
+        )
+    }
+
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_array__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        let _ = requested_schema;
+        let mut batches = self.batches(py)?;
+        match (batches.pop(), batches.is_empty()) {
+            (Some(batch), true) => batch_to_py(py, batch),
+            _ => Err(Failure::argument("these records do not fit into one Arrow batch; use __arrow_c_stream__").into()),
+        }
+    }
+
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        schema_to_py(py, &kafka_schema(self.include_headers))
+    }
+
+    /// As a `pyarrow.Table`.
+    #[pyo3(signature = (*, include_headers=false))]
+    fn to_pyarrow<'py>(slf: &Bound<'py, Self>, include_headers: bool) -> PyResult<Bound<'py, PyAny>> {
+        interop::call(&view(slf, include_headers)?, "to_pyarrow", None)
+    }
+
+    /// As a `pandas.DataFrame`; `options` go to `pyarrow.Table.to_pandas` (`types_mapper=pd.ArrowDtype` is quickest).
+    #[pyo3(signature = (*, include_headers=false, **options))]
+    fn to_pandas<'py>(
+        slf: &Bound<'py, Self>,
+        include_headers: bool,
+        options: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        interop::call(&view(slf, include_headers)?, "to_pandas", options)
+    }
+
+    /// As a `polars.DataFrame`.
+    #[pyo3(signature = (*, include_headers=false))]
+    fn to_polars<'py>(slf: &Bound<'py, Self>, include_headers: bool) -> PyResult<Bound<'py, PyAny>> {
+        interop::call(&view(slf, include_headers)?, "to_polars", None)
+    }
+
+    fn __iter__(&self) -> RecordIterator {
+        RecordIterator {
+            polled: Arc::clone(&self.polled),
+            order: Arc::clone(&self.order),
+            place: Mutex::new(Place {
+                run: 0,
+                span: 0,
+                cursor: None,
+            }),
+        }
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(unpicklable("Records", "to_pyarrow()"))
+    }
+}
+
+impl Records {
+    fn partition_count(&self) -> usize {
+        let mut partitions: Vec<_> = self.polled.runs.iter().map(|run| &run.tp).collect();
+        partitions.sort_unstable();
+        partitions.dedup();
+        partitions.len()
+    }
+}
+
+/// The same records, with the headers column if asked for.
+fn view<'py>(slf: &Bound<'py, Records>, include_headers: bool) -> PyResult<Bound<'py, PyAny>> {
+    if include_headers && !slf.get().include_headers {
+        return Ok(Bound::new(slf.py(), slf.get().with_headers())?.into_any());
+    }
+    Ok(slf.clone().into_any())
+}
+
+struct Place {
+    run: usize,
+    span: usize,
+    /// Cursor and records left in the span.
+    cursor: Option<(RecordCursor, usize)>,
+}
+
+/// Records one by one: the documented slow path.
+#[pyclass(frozen, module = "fletchlog")]
+pub struct RecordIterator {
+    polled: Arc<PolledRecords>,
+    order: Arc<[usize]>,
+    place: Mutex<Place>,
+}
+
+/// A cursor at the first record of a span, whose records were checked when it was cut. The cursor demands that a batch ends
+/// with its last record: it may think that the span ends the batch only where it does.
+fn cursor_of(span: &RecordSpan) -> RecordCursor {
+    let before = span
+        .slice
+        .count
+        .saturating_sub(i32::try_from(span.count).unwrap_or(i32::MAX));
+    let ends_batch = span.end == span.slice.payload.len();
+    RecordCursor::resume_at(span.start, if ends_batch { before } else { before - 1 })
+}
+
+#[pymethods]
+impl RecordIterator {
+    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let Ok(mut place) = self.place.try_lock() else {
+            return Err(Failure::concurrent("iterator").into());
+        };
+        loop {
+            let Some(run) = self.order.get(place.run).and_then(|&index| self.polled.runs.get(index)) else {
+                return Ok(None);
+            };
+            let Some(span) = run.spans.get(place.span) else {
+                place.run += 1;
+                place.span = 0;
+                continue;
+            };
+            let (cursor, left) = place.cursor.get_or_insert_with(|| (cursor_of(span), span.count));
+            let record = if *left == 0 { None } else { next_record(cursor, span)? };
+            let Some(record) = record else {
+                place.span += 1;
+                place.cursor = None;
+                continue;
+            };
+            *left -= 1;
+            let headers = record
+                .headers()
+                .map(|header| (header.key, header.value.map(|value| PyBytes::new(py, value))))
+                .collect::<Vec<_>>();
+            let bytes = |field: Option<&[u8]>| field.map(|field| PyBytes::new(py, field));
+            return record_class(py)?
+                .call1((
+                    &*run.tp.topic,
+                    run.tp.partition,
+                    record.offset,
+                    record.timestamp,
+                    span.slice.timestamp_type as i8,
+                    bytes(record.key),
+                    bytes(record.value),
+                    headers,
+                ))
+                .map(Some);
+        }
+    }
+}
+
+fn next_record<'a>(
+    cursor: &mut RecordCursor,
+    span: &'a RecordSpan,
+) -> Result<Option<fletchlog_records::Record<'a>>, Failure> {
+    Ok(cursor.next(&span.slice)?)
+}

@@ -1,0 +1,72 @@
+//! The records of one `.log` file without a broker: what `fletchlog dump --records` prints. Changes nothing.
+
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use fletchlog_arrow::RowsBuilder;
+use fletchlog_log::LogError;
+use fletchlog_log::fs::{Fs, RealFs};
+use fletchlog_records::{BatchIter, RecordCursor, TopicPartition, next_batch_size};
+use pyo3::prelude::*;
+
+use crate::errors::Failure;
+use crate::gate::gate;
+use crate::table::Table;
+
+/// A batch may not expand beyond this: 2 GiB is what one Arrow column can hold.
+const DECOMPRESSION_LIMIT: usize = i32::MAX as usize;
+/// Bytes read at a time: a few hundred batches of a default producer. A batch that is larger is read whole.
+const READ_BYTES: usize = 4 << 20;
+
+/// The records from the batch at `position` on (rows of Spark's kafka schema with headers; control batches are left out), some
+/// megabytes of them, and the position to go on at: None where the file, or what can be read of it, ends.
+#[pyfunction]
+pub fn segment_records(
+    py: Python<'_>,
+    path: PathBuf,
+    topic: &str,
+    partition: i32,
+    position: u64,
+) -> PyResult<(Table, Option<u64>)> {
+    gate(py, |_| {
+        let tp = TopicPartition::new(topic, partition);
+        let mut builder = RowsBuilder::new(true);
+        let mut batches = BatchIter::new(read(&path, position)?);
+        while let Some(batch) = batches.next().transpose()? {
+            let place = |e| Failure::from(e).at(&tp, batch.header().base_offset);
+            batch.ensure_valid().map_err(place)?;
+            if batch.header().is_control() {
+                continue;
+            }
+            let slice = batch.records(DECOMPRESSION_LIMIT).map_err(place)?;
+            builder
+                .append_records(&tp, &slice, &mut RecordCursor::new(), usize::MAX, i64::MIN, i64::MAX)
+                .map_err(place)?;
+        }
+        let done = u64::try_from(batches.position()).unwrap_or(0);
+        Ok((
+            Table::new(builder.finish()),
+            (done > 0).then(|| position.saturating_add(done)),
+        ))
+    })
+}
+
+/// Bytes from `position` on with at least one whole batch, if there is one.
+fn read(path: &Path, position: u64) -> Result<Bytes, Failure> {
+    let failed = |action: &'static str| {
+        move |source| LogError::Io {
+            action,
+            path: path.to_path_buf(),
+            source,
+        }
+    };
+    let file = RealFs.open(path, false, false).map_err(failed("open"))?;
+    let mut wanted = READ_BYTES;
+    loop {
+        let bytes = file.read_at(position, wanted).map_err(failed("read"))?;
+        match next_batch_size(&bytes)? {
+            Some(size) if size > wanted => wanted = size,
+            _ => return Ok(bytes),
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Small Arrow tables that the engine reports with: traces, fault logs, inspections.
+
+use arrow_array::{RecordBatch, RecordBatchIterator};
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyDict, PyTuple};
+
+use crate::capsule::{batch_to_py, schema_to_py, stream_to_py};
+use crate::interop;
+
+/// A table in memory with the Arrow PyCapsule interface.
+#[pyclass(frozen, module = "fletchlog")]
+pub struct Table {
+    batch: RecordBatch,
+}
+
+impl Table {
+    /// A table of one batch.
+    pub fn new(batch: RecordBatch) -> Self {
+        Self { batch }
+    }
+}
+
+#[pymethods]
+impl Table {
+    fn __len__(&self) -> usize {
+        self.batch.num_rows()
+    }
+
+    fn __repr__(&self) -> String {
+        let schema = self.batch.schema();
+        let columns: Vec<_> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+        format!(
+            "<fletchlog.Table: {} rows of {}>",
+            self.batch.num_rows(),
+            columns.join(", ")
+        )
+    }
+
+    /// The schema, as pyarrow has it.
+    #[getter]
+    fn schema<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        interop::call(slf.as_any(), "schema", None)
+    }
+
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        let _ = requested_schema;
+        stream_to_py(
+            py,
+            Box::new(RecordBatchIterator::new([Ok(self.batch.clone())], self.batch.schema())),
+        )
+    }
+
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_array__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        let _ = requested_schema;
+        batch_to_py(py, self.batch.clone())
+    }
+
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        schema_to_py(py, &self.batch.schema())
+    }
+
+    /// As a `pyarrow.Table`.
+    fn to_pyarrow<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        interop::call(slf.as_any(), "to_pyarrow", None)
+    }
+
+    /// As a `pandas.DataFrame`.
+    #[pyo3(signature = (**options))]
+    fn to_pandas<'py>(slf: &Bound<'py, Self>, options: Option<&Bound<'py, PyDict>>) -> PyResult<Bound<'py, PyAny>> {
+        interop::call(slf.as_any(), "to_pandas", options)
+    }
+
+    /// As a `polars.DataFrame`.
+    fn to_polars<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        interop::call(slf.as_any(), "to_polars", None)
+    }
+}

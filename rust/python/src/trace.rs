@@ -1,0 +1,136 @@
+//! Traces as Arrow tables: what a consumer or producer did and why.
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, BooleanArray, Int16Array, Int32Array, Int64Array, RecordBatch, StringArray, UInt64Array};
+use arrow_schema::ArrowError;
+use fletchlog_client::consumer::TraceEvent as ConsumerEvent;
+use fletchlog_client::producer::TraceEvent as ProducerEvent;
+
+use crate::errors::Failure;
+use crate::table::Table;
+
+/// An error when tracing is off: an empty table would look like "nothing happened".
+pub fn ensure_on(traced: bool, what: &str) -> Result<(), Failure> {
+    if traced {
+        return Ok(());
+    }
+    Err(Failure::state(format!(
+        "this {what} keeps no trace; create it with {{\"fletchlog.trace\": True}}"
+    )))
+}
+
+/// A table from named columns; a column is nullable where it holds a null.
+pub fn table(columns: Vec<(&str, ArrayRef)>) -> Result<Table, Failure> {
+    let batch: Result<RecordBatch, ArrowError> =
+        RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(n, c)| (n, c, true)));
+    Ok(Table::new(batch?))
+}
+
+/// A column of any array type that collects from values.
+pub fn column<A, V>(values: impl Iterator<Item = V>) -> ArrayRef
+where
+    A: arrow_array::Array + FromIterator<V> + 'static,
+{
+    Arc::new(values.collect::<A>())
+}
+
+/// -1 stands for "does not apply".
+fn known(value: i64) -> Option<i64> {
+    (value >= 0).then_some(value)
+}
+
+/// One row per event of a consumer.
+pub fn consumer_table(events: &[ConsumerEvent]) -> Result<Table, Failure> {
+    let tp = |e: &'_ ConsumerEvent| e.tp.clone();
+    table(vec![
+        ("poll", column::<UInt64Array, _>(events.iter().map(|e| Some(e.poll)))),
+        (
+            "kind",
+            column::<StringArray, _>(events.iter().map(|e| Some(e.kind.name()))),
+        ),
+        (
+            "node",
+            column::<Int32Array, _>(events.iter().map(|e| (e.node >= 0).then_some(e.node))),
+        ),
+        (
+            "topic",
+            column::<StringArray, _>(events.iter().map(|e| tp(e).map(|tp| tp.topic.to_string()))),
+        ),
+        (
+            "partition",
+            column::<Int32Array, _>(events.iter().map(|e| tp(e).map(|tp| tp.partition))),
+        ),
+        (
+            "offset",
+            column::<Int64Array, _>(events.iter().map(|e| known(e.offset))),
+        ),
+        ("bytes", column::<Int64Array, _>(events.iter().map(|e| known(e.bytes)))),
+        (
+            "batches",
+            column::<Int64Array, _>(events.iter().map(|e| known(e.batches))),
+        ),
+        (
+            "records",
+            column::<Int64Array, _>(events.iter().map(|e| known(e.records))),
+        ),
+        ("full", column::<BooleanArray, _>(events.iter().map(|e| e.full))),
+        (
+            "text",
+            column::<StringArray, _>(events.iter().map(|e| Some(e.text.as_ref()))),
+        ),
+    ])
+}
+
+/// One row per event of a producer.
+pub fn producer_table(events: &[ProducerEvent]) -> Result<Table, Failure> {
+    let tp = |e: &'_ ProducerEvent| e.tp.clone();
+    table(vec![
+        (
+            "time_ms",
+            column::<Int64Array, _>(events.iter().map(|e| Some(e.time_ms))),
+        ),
+        (
+            "kind",
+            column::<StringArray, _>(events.iter().map(|e| Some(e.kind.name()))),
+        ),
+        (
+            "topic",
+            column::<StringArray, _>(events.iter().map(|e| tp(e).map(|tp| tp.topic.to_string()))),
+        ),
+        (
+            "partition",
+            column::<Int32Array, _>(events.iter().map(|e| tp(e).map(|tp| tp.partition))),
+        ),
+        ("node", column::<Int32Array, _>(events.iter().map(|e| e.node))),
+        ("batch", column::<Int64Array, _>(events.iter().map(|e| known(e.batch)))),
+        (
+            "records",
+            column::<Int32Array, _>(events.iter().map(|e| Some(e.records))),
+        ),
+        (
+            "producer_id",
+            column::<Int64Array, _>(events.iter().map(|e| known(e.producer.0))),
+        ),
+        (
+            "producer_epoch",
+            column::<Int16Array, _>(events.iter().map(|e| (e.producer.1 >= 0).then_some(e.producer.1))),
+        ),
+        (
+            "base_sequence",
+            column::<Int32Array, _>(events.iter().map(|e| (e.producer.2 >= 0).then_some(e.producer.2))),
+        ),
+        (
+            "attempts",
+            column::<Int32Array, _>(events.iter().map(|e| Some(e.attempts))),
+        ),
+        (
+            "base_offset",
+            column::<Int64Array, _>(events.iter().map(|e| known(e.base_offset))),
+        ),
+        (
+            "error",
+            column::<StringArray, _>(events.iter().map(|e| e.error.as_deref())),
+        ),
+    ])
+}

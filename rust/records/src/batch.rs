@@ -1,0 +1,323 @@
+//! One batch over shared bytes, and the walk over a slice of batches.
+
+use bytes::{Bytes, BytesMut};
+
+use crate::batch_header::{
+    ATTRIBUTES_POSITION, CRC_POSITION, HEADER_SIZE_UP_TO_MAGIC, LEADER_EPOCH_POSITION, LENGTH_POSITION, LOG_OVERHEAD,
+    MAGIC_POSITION, MAX_TIMESTAMP_POSITION, RECORD_BATCH_OVERHEAD, TIMESTAMP_TYPE_MASK, field,
+};
+use crate::crc::crc32c;
+use crate::{
+    BatchBuilder, BatchHeader, BatchParams, Compression, Header, RecordCursor, RecordError, TimestampType, legacy,
+};
+
+/// Smallest length field of any format: an empty v0 entry.
+const MIN_LENGTH_FIELD: i32 = 14;
+
+/// Total size of the batch that starts at `buf[0]`, from its first 17 bytes. Kafka: `ByteBufferLogInputStream#nextBatchSize`.
+/// `Ok(None)`: fewer than 17 bytes left. `Err(Corrupt)`: length field < 14 or (buffer rule) magic outside 0..=2.
+pub fn next_batch_size(buf: &[u8]) -> Result<Option<usize>, RecordError> {
+    if buf.len() < HEADER_SIZE_UP_TO_MAGIC {
+        return Ok(None);
+    }
+    let length = i32::from_be_bytes(field(buf, LENGTH_POSITION));
+    if length < MIN_LENGTH_FIELD {
+        return Err(RecordError::Corrupt {
+            position: 0,
+            reason: format!("length field {length} is below the smallest entry of {MIN_LENGTH_FIELD} bytes"),
+        });
+    }
+    let magic = i8::from_be_bytes(field(buf, MAGIC_POSITION));
+    if !(0..=2).contains(&magic) {
+        return Err(RecordError::Corrupt {
+            position: 0,
+            reason: format!("magic {magic} is none of 0, 1, 2"),
+        });
+    }
+    // The length is at least 14, so the conversion holds and the sum is far from overflow.
+    Ok(Some(LOG_OVERHEAD + usize::try_from(length).unwrap_or(0)))
+}
+
+/// A whole batch (v0, v1 or v2) in shared bytes. For v0/v1 one entry (or one compressed wrapper) is a batch, and
+/// `header()` answers with the equivalent v2 view (no producer id, offsets and timestamps of the entry).
+#[derive(Debug, Clone)]
+pub struct RecordBatch {
+    bytes: Bytes,
+    header: BatchHeader,
+}
+
+impl RecordBatch {
+    /// Takes the batch at the start of `bytes` (which may be longer). `Ok(None)`: not a whole batch (partial tail).
+    pub fn parse(bytes: &Bytes) -> Result<Option<Self>, RecordError> {
+        let Some(size) = next_batch_size(bytes)? else {
+            return Ok(None);
+        };
+        if size > bytes.len() {
+            return Ok(None);
+        }
+        let bytes = bytes.slice(..size);
+        let header = if bytes[MAGIC_POSITION] < 2 {
+            legacy::parse_header(&bytes)?
+        } else {
+            BatchHeader::parse(&bytes)?
+        };
+        Ok(Some(Self { bytes, header }))
+    }
+    /// The parsed header.
+    pub fn header(&self) -> &BatchHeader {
+        &self.header
+    }
+    /// Exactly the bytes of this batch.
+    pub fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+    /// Checks size and CRC (CRC-32C for v2, IEEE per entry for v0/v1). Kafka: `ensureValid`.
+    pub fn ensure_valid(&self) -> Result<(), RecordError> {
+        if self.header.magic < 2 {
+            return legacy::ensure_valid(&self.bytes, 0);
+        }
+        // The size was checked when the header was parsed: a v2 header is at least 61 bytes.
+        let computed = crc32c(self.bytes.get(ATTRIBUTES_POSITION..).unwrap_or_default());
+        if computed == self.header.crc {
+            return Ok(());
+        }
+        Err(RecordError::Corrupt {
+            position: 0,
+            reason: format!(
+                "the batch at offset {} stores CRC {:#010x}, its bytes give {computed:#010x}",
+                self.header.base_offset, self.header.crc
+            ),
+        })
+    }
+    /// The records, decompressed if need be (never above `limit` bytes; v0/v1 converted to the v2 record layout), with
+    /// what is needed to turn them into offsets and times. Does not check the CRC and does not parse the records.
+    ///
+    /// Entries inside a compressed v0/v1 wrapper have checksums of their own, which are checked here: the caller never
+    /// sees those entries. A batch that declares no record is answered without decompressing it.
+    pub fn records(&self, limit: usize) -> Result<RecordsSlice, RecordError> {
+        let header = &self.header;
+        if header.magic < 2 {
+            return legacy::records(&self.bytes, header, limit);
+        }
+        if header.records_count < 0 {
+            return Err(RecordError::Invalid {
+                base_offset: header.base_offset,
+                reason: format!("the batch declares {} records", header.records_count),
+            });
+        }
+        let body = self.bytes.slice(RECORD_BATCH_OVERHEAD..);
+        let payload = match header.compression() {
+            _ if header.records_count == 0 => Bytes::new(),
+            Some(Compression::None) if body.len() > limit => {
+                return Err(RecordError::DecompressionLimit {
+                    base_offset: header.base_offset,
+                    limit,
+                });
+            }
+            Some(Compression::None) => body,
+            Some(codec) => Bytes::from(codec.decompress(&body, header.magic, limit, header.base_offset)?),
+            None => {
+                return Err(RecordError::Decompression {
+                    codec: (header.attributes & 7).to_string(),
+                    base_offset: header.base_offset,
+                    reason: "unknown codec id".to_owned(),
+                });
+            }
+        };
+        Ok(RecordsSlice::of(header, payload))
+    }
+}
+
+/// The uncompressed record region of one batch: the unit that the consumer cuts and that Arrow export decodes.
+#[derive(Debug, Clone)]
+pub struct RecordsSlice {
+    /// Records in the v2 layout (spec 1.3), back to back, nothing else.
+    pub payload: Bytes,
+    /// Records that must be in `payload`.
+    pub count: i32,
+    /// Base offset of the batch: offset = base_offset + offsetDelta.
+    pub base_offset: i64,
+    /// Base timestamp: timestamp = base_timestamp + timestampDelta, unless LogAppendTime.
+    pub base_timestamp: i64,
+    /// Every record's timestamp under LogAppendTime.
+    pub max_timestamp: i64,
+    /// Timestamp type of the batch.
+    pub timestamp_type: TimestampType,
+    /// partitionLeaderEpoch of the batch (-1 none).
+    pub leader_epoch: i32,
+    /// Magic of the batch it came from.
+    pub magic: i8,
+    /// Producer id, epoch and base sequence of the batch (-1 if none).
+    pub producer: (i64, i16, i32),
+}
+
+impl RecordsSlice {
+    /// The uncompressed `payload` with the fields of its header.
+    fn of(header: &BatchHeader, payload: Bytes) -> Self {
+        Self {
+            payload,
+            count: header.records_count,
+            base_offset: header.base_offset,
+            base_timestamp: header.base_timestamp,
+            max_timestamp: header.max_timestamp,
+            timestamp_type: header.timestamp_type(),
+            leader_epoch: header.partition_leader_epoch,
+            magic: header.magic,
+            producer: (header.producer_id, header.producer_epoch, header.base_sequence),
+        }
+    }
+}
+
+/// Walks the whole batches of a buffer (a produce request or a fetch answer); a partial last batch ends it silently.
+/// An error is answered once, with the position in the whole buffer, and ends the walk: what follows it is unknown.
+/// Kafka: `ByteBufferLogInputStream` (buffer rules of spec 1.1).
+#[derive(Debug, Clone)]
+pub struct BatchIter {
+    rest: Bytes,
+    position: usize,
+    failed: bool,
+}
+
+impl BatchIter {
+    /// Starts at the first byte.
+    pub fn new(bytes: Bytes) -> Self {
+        Self {
+            rest: bytes,
+            position: 0,
+            failed: false,
+        }
+    }
+    /// Byte position of the next batch.
+    pub fn position(&self) -> usize {
+        self.position
+    }
+    /// Bytes not yet walked (after the end: the partial batch that was ignored).
+    pub fn rest(&self) -> &Bytes {
+        &self.rest
+    }
+}
+
+impl Iterator for BatchIter {
+    type Item = Result<RecordBatch, RecordError>;
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.failed {
+            return None;
+        }
+        match RecordBatch::parse(&self.rest) {
+            Ok(Some(batch)) => {
+                let size = batch.bytes.len();
+                self.rest = self.rest.slice(size..);
+                self.position += size;
+                Some(Ok(batch))
+            }
+            Ok(None) => None,
+            Err(error) => {
+                self.failed = true;
+                Some(Err(error.at(self.position)))
+            }
+        }
+    }
+}
+
+/// Assigns offsets in place: baseOffset and partitionLeaderEpoch, outside the CRC (spec 1.1). A v0/v1 entry has no
+/// leader epoch and gets its offset only.
+///
+/// # Panics
+/// If `batch` is not a whole batch header: patching anything else would corrupt a log.
+pub fn set_offset_and_epoch(batch: &mut [u8], base_offset: i64, leader_epoch: i32) {
+    assert!(
+        batch.len() >= HEADER_SIZE_UP_TO_MAGIC,
+        "offsets are assigned to a batch, not to {} bytes",
+        batch.len()
+    );
+    batch[..LENGTH_POSITION].copy_from_slice(&base_offset.to_be_bytes());
+    if batch[MAGIC_POSITION] >= 2 {
+        batch[LEADER_EPOCH_POSITION..MAGIC_POSITION].copy_from_slice(&leader_epoch.to_be_bytes());
+    }
+}
+
+/// Kafka: `setMaxTimestamp`: rewrites the type bit and maxTimestamp and the CRC; nothing when both are already equal.
+///
+/// # Panics
+/// If `batch` is shorter than a v2 header, or not v2.
+pub fn set_max_timestamp(batch: &mut [u8], timestamp_type: TimestampType, max_timestamp: i64) {
+    assert!(
+        batch.len() >= RECORD_BATCH_OVERHEAD && batch[MAGIC_POSITION] == 2,
+        "a max timestamp is set on a whole v2 batch"
+    );
+    let attributes = i16::from_be_bytes(field(batch, ATTRIBUTES_POSITION));
+    let wanted = match timestamp_type {
+        TimestampType::LogAppendTime => attributes | TIMESTAMP_TYPE_MASK,
+        TimestampType::CreateTime | TimestampType::NoTimestampType => attributes & !TIMESTAMP_TYPE_MASK,
+    };
+    if wanted == attributes && i64::from_be_bytes(field(batch, MAX_TIMESTAMP_POSITION)) == max_timestamp {
+        return;
+    }
+    batch[ATTRIBUTES_POSITION..ATTRIBUTES_POSITION + 2].copy_from_slice(&wanted.to_be_bytes());
+    batch[MAX_TIMESTAMP_POSITION..MAX_TIMESTAMP_POSITION + 8].copy_from_slice(&max_timestamp.to_be_bytes());
+    let crc = crc32c(&batch[ATTRIBUTES_POSITION..]);
+    batch[CRC_POSITION..ATTRIBUTES_POSITION].copy_from_slice(&crc.to_be_bytes());
+}
+
+/// Rebuilds a batch with another codec, keeping offsets, times, producer fields, transactional flag and leader epoch
+/// (spec 2.3 "Rebuilt"). `payload` is the uncompressed record region.
+///
+/// Every record is encoded anew, as Kafka does: the first record's timestamp becomes the base, and under CreateTime
+/// the largest of the records becomes maxTimestamp. The caller has validated the records: those from the first
+/// malformed one on would be left out.
+pub fn rebuild(header: &BatchHeader, payload: &[u8], compression: Compression, level: Option<i32>) -> BytesMut {
+    let mut slice = RecordsSlice::of(header, Bytes::copy_from_slice(payload));
+    slice.timestamp_type = TimestampType::CreateTime;
+    // Offsets stay deltas here, so that no base offset can overflow.
+    slice.base_offset = 0;
+    let mut builder = BatchBuilder::with_capacity(payload.len());
+    let mut cursor = RecordCursor::new();
+    while let Ok(Some(record)) = cursor.next(&slice) {
+        let headers: Vec<Header<'_>> = record.headers().collect();
+        let delta = i32::try_from(record.offset).unwrap_or(i32::MAX);
+        builder.append_at(delta, record.timestamp, record.key, record.value, &headers);
+    }
+    debug_assert_eq!(
+        cursor.returned(),
+        header.records_count,
+        "only validated records are rebuilt"
+    );
+    let batch = builder.build(&BatchParams {
+        base_offset: header.base_offset,
+        compression,
+        compression_level: level,
+        timestamp_type: TimestampType::CreateTime,
+        producer_id: header.producer_id,
+        producer_epoch: header.producer_epoch,
+        base_sequence: header.base_sequence,
+        transactional: header.is_transactional(),
+        control: header.is_control(),
+        leader_epoch: header.partition_leader_epoch,
+    });
+    let mut batch = BytesMut::from(batch);
+    if header.timestamp_type() == TimestampType::LogAppendTime && !batch.is_empty() {
+        set_max_timestamp(&mut batch, TimestampType::LogAppendTime, header.max_timestamp);
+    }
+    batch
+}
+
+/// A run of consecutive records inside one [`RecordsSlice`], cut by the consumer and decoded by Arrow export.
+/// Everything in `slice.payload[start..end]` has been walked (framing checked) by [`crate::RecordCursor::walk`].
+#[derive(Debug, Clone)]
+pub struct RecordSpan {
+    /// The batch's records (cheap to clone: shared bytes).
+    pub slice: RecordsSlice,
+    /// Byte position of the first record.
+    pub start: usize,
+    /// Byte position after the last record.
+    pub end: usize,
+    /// Records in the span.
+    pub count: usize,
+    /// Offset of the first record.
+    pub first_offset: i64,
+    /// Offset of the last record.
+    pub last_offset: i64,
+}
+
+#[cfg(test)]
+mod tests;

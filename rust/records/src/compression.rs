@@ -1,0 +1,99 @@
+//! The four codecs with Kafka's framings (spec 1.7).
+//!
+//! Every decoder takes a limit and never holds more than that: a compressed batch of 1 MiB can expand ten-thousandfold.
+
+mod gzip;
+mod lz4;
+mod snappy;
+mod zstd;
+
+use crate::RecordError;
+
+/// Codec of a batch; the discriminant is the value in attribute bits 0-2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Compression {
+    /// No compression.
+    None = 0,
+    /// One gzip member.
+    Gzip = 1,
+    /// snappy-java's "xerial" block stream.
+    Snappy = 2,
+    /// LZ4 frame.
+    Lz4 = 3,
+    /// Zstandard frame.
+    Zstd = 4,
+}
+
+/// Why a payload could not be decompressed.
+#[derive(Debug)]
+enum DecodeError {
+    /// More than the limit.
+    Limit,
+    /// Malformed.
+    Malformed(String),
+}
+
+impl From<&str> for DecodeError {
+    fn from(reason: &str) -> Self {
+        Self::Malformed(reason.to_owned())
+    }
+}
+
+impl Compression {
+    /// Every codec, in the order of their ids.
+    pub const ALL: [Self; 5] = [Self::None, Self::Gzip, Self::Snappy, Self::Lz4, Self::Zstd];
+
+    /// The codec of attribute bits 0-2, `None` for 5-7.
+    pub fn from_id(id: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(id)).copied()
+    }
+    /// Kafka's config name: none, gzip, snappy, lz4, zstd.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Gzip => "gzip",
+            Self::Snappy => "snappy",
+            Self::Lz4 => "lz4",
+            Self::Zstd => "zstd",
+        }
+    }
+    /// The codec of a config name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|codec| codec.name() == name)
+    }
+    /// Compresses one payload, appending to `out`; `level` only where the codec has levels (else Kafka's default).
+    /// The lz4 encoder has one level, whatever is asked for.
+    pub fn compress(self, input: &[u8], level: Option<i32>, out: &mut Vec<u8>) {
+        match self {
+            Self::None => out.extend_from_slice(input),
+            Self::Gzip => gzip::compress(input, level, out),
+            Self::Snappy => snappy::compress(input, out),
+            Self::Lz4 => lz4::compress(input, out),
+            Self::Zstd => zstd::compress(input, level, out),
+        }
+    }
+    /// Decompresses one payload. `magic` matters for lz4 (v0's historical header checksum). Never returns more than
+    /// `limit` bytes (`DecompressionLimit` instead); `base_offset` is only for the error.
+    pub fn decompress(self, input: &[u8], magic: i8, limit: usize, base_offset: i64) -> Result<Vec<u8>, RecordError> {
+        let decoded = match self {
+            Self::None if input.len() > limit => Err(DecodeError::Limit),
+            Self::None => Ok(input.to_vec()),
+            Self::Gzip => gzip::decompress(input, limit),
+            Self::Snappy => snappy::decompress(input, limit),
+            Self::Lz4 => lz4::decompress(input, magic, limit),
+            Self::Zstd => zstd::decompress(input, limit),
+        };
+        decoded.map_err(|error| match error {
+            DecodeError::Limit => RecordError::DecompressionLimit { base_offset, limit },
+            DecodeError::Malformed(reason) => RecordError::Decompression {
+                codec: self.name().to_owned(),
+                base_offset,
+                reason,
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,25 @@
+//! Kafka's record batches: bytes to batches and back.
+//!
+//! No I/O, no clock, nothing of ours below this crate. Layouts are those of Kafka's
+//! `DefaultRecordBatch`, `DefaultRecord`, `LegacyRecord` and `CompressionType`.
+
+pub mod batch;
+pub mod batch_builder;
+pub mod batch_header;
+pub mod compression;
+pub mod control;
+pub mod crc;
+mod encode;
+pub mod error;
+pub mod ids;
+pub mod legacy;
+pub mod record;
+pub mod varint;
+
+pub use batch::{BatchIter, RecordBatch, RecordSpan, RecordsSlice, next_batch_size};
+pub use batch_builder::{BatchBuilder, BatchParams, record_size};
+pub use batch_header::BatchHeader;
+pub use compression::Compression;
+pub use error::RecordError;
+pub use ids::{TimestampType, TopicPartition};
+pub use record::{Header, Record, RecordCursor};

@@ -1,0 +1,173 @@
+use bytes::Bytes;
+use proptest::prelude::*;
+
+use super::*;
+use crate::varint::{write_varint, write_varlong};
+
+/// A body of the given fields, in a record of the right length.
+fn record(fields: &[&[u8]]) -> Vec<u8> {
+    let body = fields.concat();
+    let mut out = Vec::new();
+    write_varint(&mut out, i32::try_from(body.len()).unwrap());
+    out.extend_from_slice(&body);
+    out
+}
+
+fn varint(value: i32) -> Vec<u8> {
+    let mut out = Vec::new();
+    write_varint(&mut out, value);
+    out
+}
+
+fn slice(payload: Vec<u8>, count: i32) -> RecordsSlice {
+    RecordsSlice {
+        payload: Bytes::from(payload),
+        count,
+        base_offset: 0,
+        base_timestamp: 0,
+        max_timestamp: 0,
+        timestamp_type: TimestampType::CreateTime,
+        leader_epoch: -1,
+        magic: 2,
+        producer: (-1, -1, -1),
+    }
+}
+
+fn refused(payload: Vec<u8>) -> String {
+    let slice = slice(payload, 1);
+    assert_eq!(parse_small(&slice.payload, 0), None);
+    let mut cursor = RecordCursor::new();
+    let first = cursor.next(&slice).unwrap_err();
+    assert_eq!(cursor.next(&slice).unwrap_err(), first, "the error repeats");
+    assert_eq!(cursor.walk(&slice, 9).unwrap_err(), first, "walking finds the same");
+    assert_eq!((cursor.position(), cursor.returned()), (0, 0));
+    first.to_string()
+}
+
+#[test]
+fn malformed_records_are_refused_with_the_field_that_is_wrong() {
+    let null = [1u8];
+    let cases: Vec<(Vec<u8>, &str)> = vec![
+        (vec![], "fewer records"),
+        (vec![0x80], "length of a record is cut off"),
+        (
+            vec![0x80, 0x80, 0x80, 0x80, 0x80, 0],
+            "length of a record is cut off or too long",
+        ),
+        (varint(-1), "negative"),
+        (varint(1), "beyond the end"),
+        (record(&[]), "timestamp delta"),
+        (record(&[&[0], &[0x80]]), "timestamp delta"),
+        (record(&[&[0], &[0x80; 10], &[0]]), "timestamp delta"),
+        (record(&[&[0, 0]]), "offset delta"),
+        (record(&[&[0, 0, 0]]), "key"),
+        (record(&[&[0, 0, 0], &varint(-2), &null, &[0]]), "key"),
+        (record(&[&[0, 0, 0], &varint(9), &null, &[0]]), "key"),
+        (record(&[&[0, 0, 0], &null]), "value"),
+        (record(&[&[0, 0, 0], &null, &varint(-2), &[0]]), "value"),
+        (record(&[&[0, 0, 0], &null, &varint(2), b"x"]), "value"),
+        (record(&[&[0, 0, 0], &null, &null]), "number of headers"),
+        (record(&[&[0, 0, 0], &null, &null, &varint(-1)]), "negative"),
+        (record(&[&[0, 0, 0], &null, &null, &varint(1)]), "more headers"),
+        (
+            record(&[&[0, 0, 0], &null, &null, &varint(i32::MAX), b"xxxx"]),
+            "more headers",
+        ),
+        (record(&[&[0, 0, 0], &null, &null, &[0], b"x"]), "does not end"),
+        (
+            record(&[&[0, 0, 0], &null, &null, &varint(1), &null, &null]),
+            "header key is null",
+        ),
+        (
+            record(&[&[0, 0, 0], &null, &null, &varint(1), &varint(5), b"h", &null]),
+            "header key is longer",
+        ),
+        (
+            record(&[&[0, 0, 0], &null, &null, &varint(1), &varint(1), &[0xff], &null]),
+            "not UTF-8",
+        ),
+        (
+            record(&[&[0, 0, 0], &null, &null, &varint(1), &varint(1), b"h", &varint(4)]),
+            "header value",
+        ),
+        (
+            record(&[&[0, 0, 0], &null, &null, &varint(1), &varint(1), b"h", &null, b"x"]),
+            "does not end",
+        ),
+    ];
+    for (payload, reason) in cases {
+        let got = refused(payload.clone());
+        assert!(got.contains(reason), "{payload:x?}: {got}");
+    }
+}
+
+#[test]
+fn walking_stops_before_a_malformed_record_and_then_reports_it() {
+    let good = record(&[&[0, 0, 0], &[1], &[1], &[0]]);
+    let mut payload = good.repeat(3);
+    payload.extend_from_slice(&record(&[&[0, 0]]));
+    let slice = slice(payload, 5);
+    let mut cursor = RecordCursor::new();
+    assert_eq!(cursor.walk(&slice, 2).unwrap(), Some((2, 0, 0)));
+    assert_eq!(cursor.walk(&slice, 9).unwrap(), Some((1, 0, 0)));
+    assert!(cursor.walk(&slice, 9).is_err());
+    assert_eq!((cursor.returned(), cursor.position()), (3, 3 * good.len()));
+    assert_eq!(cursor.walk(&slice, 0).unwrap(), None);
+}
+
+#[test]
+fn attributes_of_a_record_are_not_looked_at() {
+    let slice = slice(record(&[&[0xff, 0, 0], &[1], &[1], &[0]]), 1);
+    assert!(RecordCursor::new().next(&slice).unwrap().is_some());
+}
+
+proptest! {
+    /// The quick parser may pass, but where it answers it must answer as the thorough one.
+    #[test]
+    fn the_quick_parser_agrees_with_the_thorough_one(
+        times in proptest::collection::vec(prop_oneof![-70i64..70, -9000i64..9000, any::<i64>()], 1..8),
+        key in proptest::option::of(proptest::collection::vec(any::<u8>(), 0..80)),
+        value in proptest::option::of(proptest::collection::vec(any::<u8>(), 0..80)),
+        damage in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 0..4),
+        pad in 0usize..20,
+    ) {
+        let mut payload = Vec::new();
+        for (i, time) in times.iter().enumerate() {
+            let (mut body, mut len) = (vec![0], Vec::new());
+            write_varlong(&mut body, *time);
+            write_varint(&mut body, i32::try_from(i * 40).unwrap());
+            for field in [&key, &value] {
+                write_varint(&mut body, field.as_ref().map_or(-1, |f| i32::try_from(f.len()).unwrap()));
+                body.extend_from_slice(field.as_deref().unwrap_or_default());
+            }
+            body.push(0);
+            write_varint(&mut len, i32::try_from(body.len()).unwrap());
+            payload.extend_from_slice(&len);
+            payload.extend_from_slice(&body);
+        }
+        payload.extend(std::iter::repeat_n(0, pad));
+        for (at, byte) in damage {
+            let at = at.index(payload.len());
+            payload[at] = byte;
+        }
+        for pos in 0..=payload.len() {
+            if let Some(small) = parse_small(&payload, pos) {
+                prop_assert_eq!(parse_record(&payload, pos), Ok(small));
+            }
+        }
+    }
+
+    #[test]
+    fn any_bytes_give_records_or_an_error(payload in proptest::collection::vec(any::<u8>(), 0..200), count in 0..40i32) {
+        let slice = slice(payload, count);
+        let (mut cursor, mut walker) = (RecordCursor::new(), RecordCursor::new());
+        let mut read = 0;
+        while let Ok(Some(record)) = cursor.next(&slice) {
+            prop_assert_eq!(record.headers().count(), record.header_count as usize);
+            read += 1;
+        }
+        let walked = walker.walk(&slice, usize::MAX).ok().flatten().map_or(0, |(count, ..)| count);
+        prop_assert_eq!(walked, read);
+        prop_assert_eq!(walker.position(), cursor.position());
+    }
+}

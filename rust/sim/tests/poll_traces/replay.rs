@@ -1,0 +1,410 @@
+//! Rebuilds a scenario's logs in an in-memory broker and replays its calls. Time is virtual; the wire is watched.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use fletchlog_api::{Clock, Completion, Config, NodeId, Request, Response, Scope, Transport};
+use fletchlog_broker::{Broker, LocalTransport, OpenOptions};
+use fletchlog_client::consumer::{PolledRecords, TraceEvent, TraceKind};
+use fletchlog_client::{ClientError, Consumer};
+use fletchlog_log::partition_log::AppendOrigin;
+use fletchlog_records::batch::set_offset_and_epoch;
+use fletchlog_records::control::{ControlType, EndTxnMarker, build_marker};
+use fletchlog_records::{BatchIter, BatchParams, Compression, TopicPartition};
+use fletchlog_sim::exact_batch::{TIMESTAMP_MS, exact_batch};
+use fletchlog_sim::virtual_clock::VirtualClock;
+use serde_json::{Value, json};
+
+use super::scenario::{Batches, Partition, Scenario, Step, tp};
+
+/// The wire between consumer and broker: fetches and their answers as the recordings write them.
+#[derive(Default)]
+struct Wire {
+    events: Vec<Value>,
+    arrived: BTreeMap<NodeId, VecDeque<Completion>>,
+    fetches: usize,
+}
+
+struct WatchedTransport {
+    inner: LocalTransport,
+    clock: Arc<VirtualClock>,
+    wire: Arc<Mutex<Wire>>,
+    nodes: Vec<NodeId>,
+}
+
+/// `[topic, partition]`.
+fn pair(tp: &TopicPartition) -> Value {
+    json!([&*tp.topic, tp.partition])
+}
+
+impl WatchedTransport {
+    /// Takes over what has arrived, and writes it down.
+    fn pull(&mut self) {
+        let mut wire = self.wire.lock().unwrap();
+        for &node in &self.nodes {
+            while let Some(completion) = self.inner.receive(node) {
+                if let Ok(Response::Fetch(fetch)) = &completion.result {
+                    wire.fetches -= 1;
+                    let partitions: Vec<Value> = fetch
+                        .partitions
+                        .iter()
+                        .map(|p| {
+                            let (batches, records) = BatchIter::new(p.records.clone())
+                                .map_while(Result::ok)
+                                .fold((0, 0), |(b, r), batch| (b + 1, r + batch.header().records_count));
+                            let mut row = vec![
+                                json!(&*p.tp.topic),
+                                json!(p.tp.partition),
+                                json!(p.records.len()),
+                                json!(batches),
+                                json!(records),
+                            ];
+                            if p.error.code() != 0 {
+                                row.push(json!(p.error.code()));
+                            }
+                            Value::Array(row)
+                        })
+                        .collect();
+                    wire.events.push(json!(["resp", partitions]));
+                }
+                wire.arrived.entry(node).or_default().push_back(completion);
+            }
+        }
+    }
+}
+
+impl Transport for WatchedTransport {
+    fn send(&mut self, node: NodeId, correlation_id: i32, request: Request) {
+        if let Request::Fetch(fetch) = &request {
+            let mut wire = self.wire.lock().unwrap();
+            wire.fetches += 1;
+            let listed: Vec<Value> = fetch
+                .partitions
+                .iter()
+                .map(|p| json!([&*p.tp.topic, p.tp.partition, p.fetch_offset]))
+                .collect();
+            let forgotten: Vec<Value> = fetch.forgotten.iter().map(pair).collect();
+            wire.events
+                .push(json!(["req", i32::from(fetch.session_epoch > 0), listed, forgotten]));
+        }
+        if !self.nodes.contains(&node) {
+            self.nodes.push(node);
+        }
+        self.inner.send(node, correlation_id, request);
+        self.pull();
+    }
+    fn receive(&mut self, node: NodeId) -> Option<Completion> {
+        self.pull();
+        self.wire.lock().unwrap().arrived.get_mut(&node)?.pop_front()
+    }
+    fn has_arrived(&mut self, node: NodeId) -> bool {
+        self.pull();
+        self.wire
+            .lock()
+            .unwrap()
+            .arrived
+            .get(&node)
+            .is_some_and(|a| !a.is_empty())
+    }
+    fn wait(&mut self, timeout: Duration) -> bool {
+        let until = self.clock.monotonic_ms() + i64::try_from(timeout.as_millis()).unwrap();
+        loop {
+            self.inner.wait(Duration::ZERO);
+            self.pull();
+            if self.wire.lock().unwrap().arrived.values().any(|a| !a.is_empty()) {
+                return true;
+            }
+            if self.clock.monotonic_ms() >= until {
+                return false;
+            }
+            self.clock.advance(1);
+        }
+    }
+    fn keep_alive(&mut self) {
+        self.inner.keep_alive();
+    }
+}
+
+/// The transport belongs to the consumer; the test lets time pass between calls through this second handle.
+#[derive(Clone)]
+struct Shared(Arc<Mutex<WatchedTransport>>);
+
+impl Transport for Shared {
+    fn send(&mut self, node: NodeId, correlation_id: i32, request: Request) {
+        self.0.lock().unwrap().send(node, correlation_id, request);
+    }
+    fn receive(&mut self, node: NodeId) -> Option<Completion> {
+        self.0.lock().unwrap().receive(node)
+    }
+    fn has_arrived(&mut self, node: NodeId) -> bool {
+        self.0.lock().unwrap().has_arrived(node)
+    }
+    fn wait(&mut self, timeout: Duration) -> bool {
+        self.0.lock().unwrap().wait(timeout)
+    }
+    fn keep_alive(&mut self) {
+        self.0.lock().unwrap().keep_alive();
+    }
+}
+
+/// What one poll gave, in the form of the recordings.
+pub struct PollResult {
+    pub got: Value,
+    pub err: Option<String>,
+    pub net: Vec<Value>,
+}
+
+pub struct Outcome {
+    pub polls: Vec<PollResult>,
+    pub total: usize,
+    pub positions: Vec<(TopicPartition, i64)>,
+    /// Requests as the consumer's own trace tells them, in the form of the recordings.
+    pub traced_requests: Vec<Value>,
+}
+
+fn build(batches: &Batches, base_offset: i64) -> Bytes {
+    let producer_id = batches.kind.as_ref().map_or(-1, |(_, id)| 4000 + id);
+    match batches.kind.as_ref().map(|(kind, _)| kind.as_str()) {
+        Some(kind @ ("commit" | "abort")) => {
+            let control_type = if kind == "commit" {
+                ControlType::Commit
+            } else {
+                ControlType::Abort
+            };
+            let marker = EndTxnMarker {
+                control_type,
+                coordinator_epoch: 0,
+            };
+            let bytes = build_marker(base_offset, producer_id, 0, 0, TIMESTAMP_MS, marker);
+            assert_eq!((bytes.len(), batches.count), (batches.size, 1));
+            bytes
+        }
+        kind => {
+            let params = BatchParams {
+                base_offset,
+                compression: Compression::from_name(&batches.codec).unwrap(),
+                producer_id,
+                producer_epoch: if kind.is_some() { 0 } else { -1 },
+                base_sequence: if kind.is_some() { 0 } else { -1 },
+                transactional: kind.is_some(),
+                ..BatchParams::default()
+            };
+            let batch = exact_batch(batches.count, batches.size, &params);
+            batch.unwrap_or_else(|| {
+                panic!(
+                    "no batch of {} records in {} bytes, {}",
+                    batches.count, batches.size, batches.codec
+                )
+            })
+        }
+    }
+}
+
+fn fill(broker: &Broker, tp: &TopicPartition, partition: &Partition) {
+    let log = broker.partition_log(tp).unwrap();
+    for batches in &partition.batches {
+        let one = build(batches, 0);
+        for _ in 0..batches.repeat {
+            let next = log.log_end_offset();
+            if next > 0
+                && partition.segments.contains(&next)
+                && log.segments().last().is_some_and(|(base, _)| *base != next)
+            {
+                log.roll(TIMESTAMP_MS).unwrap();
+            }
+            let mut bytes = BytesMut::from(&one[..]);
+            set_offset_and_epoch(&mut bytes, 0, 0);
+            log.append_as_leader(bytes.freeze(), 0, AppendOrigin::Coordinator, TIMESTAMP_MS)
+                .unwrap();
+        }
+    }
+    let segments: Vec<i64> = log.segments().iter().map(|(base, _)| *base).collect();
+    assert_eq!(
+        (log.log_end_offset(), &segments),
+        (partition.end, &partition.segments),
+        "{tp} was not rebuilt"
+    );
+    if partition.log_start > 0 {
+        log.delete_records(Some(partition.log_start)).unwrap();
+    }
+}
+
+/// A broker with the scenario's logs.
+pub fn rebuild(scenario: &Scenario, clock: &Arc<VirtualClock>) -> Arc<Broker> {
+    let config = Config::parse(Scope::Broker, []).unwrap();
+    let broker = Broker::in_memory(
+        OpenOptions {
+            nodes: Some(1),
+            read_only: false,
+            config,
+        },
+        Arc::clone(clock) as Arc<dyn Clock>,
+    )
+    .unwrap();
+    for topic in &scenario.topics {
+        let partitions = i32::try_from(topic.partitions.len()).unwrap();
+        broker.create_topic(&topic.name, partitions, &topic.config).unwrap();
+        for (p, partition) in topic.partitions.iter().enumerate() {
+            fill(
+                &broker,
+                &TopicPartition::new(topic.name.as_str(), i32::try_from(p).unwrap()),
+                partition,
+            );
+        }
+    }
+    broker
+}
+
+/// Runs of one poll as a for-each over ConsumerRecords shows them.
+fn got(records: &PolledRecords) -> Value {
+    let mut rows: Vec<(TopicPartition, i64, i64, usize)> = Vec::new();
+    for run in records.java_order().into_iter().map(|i| &records.runs[i]) {
+        match rows.last_mut().filter(|(tp, ..)| *tp == run.tp) {
+            Some(row) => {
+                row.2 = run.last_offset;
+                row.3 += run.count;
+            }
+            None => rows.push((run.tp.clone(), run.first_offset, run.last_offset, run.count)),
+        }
+    }
+    rows.iter()
+        .map(|(tp, first, last, count)| json!([&*tp.topic, tp.partition, first, last, count]))
+        .collect()
+}
+
+fn java_error(error: &ClientError) -> String {
+    match error {
+        ClientError::NoOffsetForPartition(missing) => {
+            let list = missing.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            format!("NoOffsetForPartitionException: Undefined offset with no reset policy for partitions: [{list}]")
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+pub fn replay(scenario: &Scenario, properties: &[(&str, &str)]) -> Outcome {
+    let clock = Arc::new(VirtualClock::at(TIMESTAMP_MS + 1000));
+    let broker = rebuild(scenario, &clock);
+    let given = [
+        ("auto.offset.reset", "earliest"),
+        ("enable.auto.commit", "false"),
+        ("fetch.max.wait.ms", "20"),
+        ("fletchlog.trace", "true"),
+    ];
+    let group = scenario.group.then_some(("group.id", "fresh"));
+    let client = scenario.client.iter().map(|(k, v)| (k.as_str(), v.as_str()));
+    let config = Config::parse(
+        Scope::Consumer,
+        given
+            .into_iter()
+            .chain(group)
+            .chain(client)
+            .chain(properties.iter().copied()),
+    )
+    .unwrap();
+    let wire = Arc::new(Mutex::new(Wire::default()));
+    let transport = WatchedTransport {
+        inner: LocalTransport::new(broker),
+        clock: Arc::clone(&clock),
+        wire: Arc::clone(&wire),
+        nodes: Vec::new(),
+    };
+    let transport = Shared(Arc::new(Mutex::new(transport)));
+    let mut consumer = Consumer::new(
+        config,
+        Box::new(transport.clone()),
+        Arc::clone(&clock) as Arc<dyn Clock>,
+    )
+    .unwrap();
+
+    let mut polls: Vec<PollResult> = Vec::new();
+    let mut total = 0;
+    for step in &scenario.steps {
+        match step {
+            Step::Assign(tps) => consumer.assign(tps).unwrap(),
+            Step::Subscribe(topics) => consumer
+                .subscribe(&topics.iter().map(|t| t.as_str().into()).collect::<Vec<_>>())
+                .unwrap(),
+            Step::Seek(list) => list.iter().for_each(|(tp, offset)| consumer.seek(tp, *offset).unwrap()),
+            Step::SeekToBeginning(tps) => consumer.seek_to_beginning(tps).unwrap(),
+            Step::SeekToEnd(tps) => consumer.seek_to_end(tps).unwrap(),
+            Step::Pause(tps) => consumer.pause(tps).unwrap(),
+            Step::Resume(tps) => consumer.resume(tps).unwrap(),
+            Step::Poll(times, until) => {
+                for _ in 0..*times {
+                    if until.is_some_and(|t| total >= t) {
+                        break;
+                    }
+                    let outcome = consumer.poll(scenario.poll_timeout_ms, &mut || false);
+                    settle(&transport, &wire, &clock, scenario.settle_cap_ms);
+                    let net = std::mem::take(&mut wire.lock().unwrap().events);
+                    let (got, err) = match &outcome {
+                        Ok(records) => {
+                            total += records.count();
+                            (got(records), None)
+                        }
+                        Err(error) => (Value::Null, Some(java_error(error))),
+                    };
+                    polls.push(PollResult { got, err, net });
+                }
+            }
+        }
+    }
+    let positions = consumer.assignment();
+    let positions = positions
+        .into_iter()
+        .map(|tp| {
+            let at = consumer.position(&tp, 1000, &mut || false).unwrap_or(-1);
+            (tp, at)
+        })
+        .collect();
+    let traced_requests = traced_requests(consumer.trace());
+    Outcome {
+        polls,
+        total,
+        positions,
+        traced_requests,
+    }
+}
+
+fn traced_requests(events: &[TraceEvent]) -> Vec<Value> {
+    let mut requests: Vec<Value> = Vec::new();
+    for event in events {
+        let tp = event.tp.as_ref();
+        match (event.kind, tp, requests.last_mut()) {
+            (TraceKind::RequestSent, ..) => requests.push(json!(["req", i32::from(event.full == Some(false)), [], []])),
+            (TraceKind::RequestPartition, Some(tp), Some(request)) => {
+                let row = json!([&*tp.topic, tp.partition, event.offset]);
+                request[2].as_array_mut().unwrap().push(row);
+            }
+            (TraceKind::RequestForgotten, Some(tp), Some(request)) => {
+                request[3].as_array_mut().unwrap().push(pair(tp));
+            }
+            _ => {}
+        }
+    }
+    requests
+}
+
+/// Lets time pass until every fetch has been answered: the recordings waited for that between two calls.
+fn settle(transport: &Shared, wire: &Mutex<Wire>, clock: &VirtualClock, cap_ms: i64) {
+    let until = clock.monotonic_ms() + cap_ms;
+    while wire.lock().unwrap().fetches > 0 && clock.monotonic_ms() < until {
+        clock.advance(1);
+        let mut t = transport.0.lock().unwrap();
+        t.inner.wait(Duration::ZERO);
+        t.pull();
+    }
+}
+
+/// `[[t,p,offset]..]` of a recording, as sorted pairs.
+pub fn positions_of(v: &Value) -> Vec<(TopicPartition, i64)> {
+    let mut all: Vec<_> = super::scenario::array(v)
+        .iter()
+        .map(|p| (tp(p), p[2].as_i64().unwrap()))
+        .collect();
+    all.sort();
+    all
+}

@@ -1,0 +1,51 @@
+//! An embedded broker in memory behind the harness.
+
+use std::sync::Arc;
+
+use fletchlog_api::{Config, Scope};
+use fletchlog_broker::{Broker, LocalTransport, OpenOptions};
+use fletchlog_log::partition_log::FetchBound;
+use fletchlog_records::TopicPartition;
+
+use super::{Stored, VirtualClock, records_of};
+
+/// A broker on the given clock, with topic `t`.
+pub fn broker(clock: &Arc<VirtualClock>, nodes: u32, partitions: i32, topic_config: &[(&str, &str)]) -> Arc<Broker> {
+    let config = Config::parse(Scope::Broker, []).unwrap();
+    let options = OpenOptions {
+        nodes: Some(nodes),
+        read_only: false,
+        config,
+    };
+    let broker = Broker::in_memory(options, clock.clone()).unwrap();
+    let topic_config: Vec<(String, String)> = topic_config
+        .iter()
+        .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+        .collect();
+    broker.create_topic("t", partitions, &topic_config).unwrap();
+    broker
+}
+
+/// Every batch of a partition of `t`, as bytes.
+pub fn log_bytes(broker: &Broker, partition: i32) -> bytes::Bytes {
+    let log = broker.partition_log(&TopicPartition::new("t", partition)).unwrap();
+    let mut all = Vec::new();
+    let mut offset = log.log_start_offset();
+    while offset < log.log_end_offset() {
+        let read = log.read(offset, 1 << 20, true, FetchBound::LogEnd).unwrap();
+        let records = records_of(&read.records);
+        offset = records.last().expect("a read below the end gives records").offset + 1;
+        let whole = fletchlog_records::BatchIter::new(read.records.clone())
+            .map(|b| b.unwrap().bytes().len())
+            .sum();
+        all.extend_from_slice(&read.records[..whole]);
+    }
+    bytes::Bytes::from(all)
+}
+
+/// Transport and log reader for [`super::scenario::run`]: one node.
+pub fn cluster(clock: &Arc<VirtualClock>, partitions: i32) -> (LocalTransport, impl Fn(i32) -> Vec<Stored> + use<>) {
+    let broker = broker(clock, 1, partitions, &[]);
+    let transport = LocalTransport::new(broker.clone());
+    (transport, move |partition| records_of(&log_bytes(&broker, partition)))
+}

@@ -1,0 +1,244 @@
+//! What the producer tests share: a clock that only waiting moves, the embedded broker behind it, and a recorder of what
+//! went over the wire.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+pub mod cluster;
+pub mod scenario;
+
+use bytes::Bytes;
+use fletchlog_api::{Clock, Completion, Config, NodeId, Request, Scope, Transport};
+use fletchlog_client::ClientError;
+use fletchlog_client::faults::{FaultTransport, Faults};
+use fletchlog_client::producer::{ProducerRecord, RecordFuture, SteppedProducer};
+use fletchlog_records::{BatchIter, RecordCursor};
+
+/// Time that passes only when somebody waits.
+#[derive(Debug, Default)]
+pub struct VirtualClock(AtomicI64);
+
+impl VirtualClock {
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self::default())
+    }
+    pub fn advance(&self, by: Duration) {
+        self.0
+            .fetch_add(i64::try_from(by.as_millis()).unwrap(), Ordering::SeqCst);
+    }
+}
+
+impl Clock for VirtualClock {
+    fn now_ms(&self) -> i64 {
+        1_700_000_000_000 + self.0.load(Ordering::SeqCst)
+    }
+    fn monotonic_ms(&self) -> i64 {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// Waiting for nothing takes virtual time instead of real time.
+pub struct VirtualWait<T> {
+    inner: T,
+    clock: Arc<VirtualClock>,
+    nodes: Vec<NodeId>,
+}
+
+impl<T: Transport> VirtualWait<T> {
+    pub fn new(inner: T, clock: Arc<VirtualClock>) -> Self {
+        Self {
+            inner,
+            clock,
+            nodes: Vec::new(),
+        }
+    }
+}
+
+impl<T: Transport> Transport for VirtualWait<T> {
+    fn send(&mut self, node: NodeId, correlation_id: i32, request: Request) {
+        if !self.nodes.contains(&node) {
+            self.nodes.push(node);
+        }
+        self.inner.send(node, correlation_id, request);
+    }
+    fn receive(&mut self, node: NodeId) -> Option<Completion> {
+        self.inner.receive(node)
+    }
+    fn has_arrived(&mut self, node: NodeId) -> bool {
+        self.inner.has_arrived(node)
+    }
+    fn wait(&mut self, timeout: Duration) -> bool {
+        let arrived = |inner: &mut T| self.nodes.iter().any(|&node| inner.has_arrived(node));
+        if !arrived(&mut self.inner) {
+            assert!(
+                timeout < Duration::from_secs(1 << 30),
+                "waits for ever: nothing will happen any more"
+            );
+            self.clock.advance(timeout);
+        }
+        arrived(&mut self.inner)
+    }
+    fn disconnect(&mut self, node: NodeId) {
+        self.inner.disconnect(node);
+    }
+}
+
+/// One record as it was sent or stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stored {
+    pub offset: i64,
+    pub value: Vec<u8>,
+    pub producer_id: i64,
+    pub epoch: i16,
+    pub sequence: i32,
+}
+
+/// The records of a slice of batches.
+pub fn records_of(bytes: &Bytes) -> Vec<Stored> {
+    let mut found = Vec::new();
+    for batch in BatchIter::new(bytes.clone()) {
+        let batch = batch.unwrap();
+        let header = *batch.header();
+        let slice = batch.records(usize::MAX).unwrap();
+        let mut cursor = RecordCursor::new();
+        let mut sequence = header.base_sequence;
+        while let Some(record) = cursor.next(&slice).unwrap() {
+            found.push(Stored {
+                offset: record.offset,
+                value: record.value.unwrap_or_default().to_vec(),
+                producer_id: header.producer_id,
+                epoch: header.producer_epoch,
+                sequence,
+            });
+            if sequence >= 0 {
+                sequence += 1;
+            }
+        }
+    }
+    found
+}
+
+/// Batches of one produce request: (partition, records).
+pub type SentRequest = Vec<(i32, Vec<Stored>)>;
+
+/// Notes every produce request, in the order of sending.
+pub struct Recorder<T> {
+    inner: T,
+    pub requests: Arc<Mutex<Vec<SentRequest>>>,
+    pub init_producer_ids: Arc<AtomicI64>,
+}
+
+impl<T: Transport> Recorder<T> {
+    pub fn new(inner: T) -> Self {
+        Self {
+            inner,
+            requests: Arc::default(),
+            init_producer_ids: Arc::default(),
+        }
+    }
+}
+
+impl<T: Transport> Transport for Recorder<T> {
+    fn send(&mut self, node: NodeId, correlation_id: i32, request: Request) {
+        match &request {
+            Request::Produce(produce) => {
+                let parts = produce
+                    .partitions
+                    .iter()
+                    .map(|(tp, bytes)| (tp.partition, records_of(bytes)))
+                    .collect();
+                self.requests.lock().unwrap().push(parts);
+            }
+            Request::InitProducerId(_) => drop(self.init_producer_ids.fetch_add(1, Ordering::SeqCst)),
+            _ => {}
+        }
+        self.inner.send(node, correlation_id, request);
+    }
+    fn receive(&mut self, node: NodeId) -> Option<Completion> {
+        self.inner.receive(node)
+    }
+    fn has_arrived(&mut self, node: NodeId) -> bool {
+        self.inner.has_arrived(node)
+    }
+    fn wait(&mut self, timeout: Duration) -> bool {
+        self.inner.wait(timeout)
+    }
+    fn disconnect(&mut self, node: NodeId) {
+        self.inner.disconnect(node);
+    }
+    fn begin_drain(&mut self) -> bool {
+        self.inner.begin_drain()
+    }
+    fn end_drain(&mut self) {
+        self.inner.end_drain();
+    }
+}
+
+/// A producer on virtual time, faults in front of the broker, everything recorded.
+pub struct Bench {
+    pub producer: SteppedProducer,
+    pub requests: Arc<Mutex<Vec<SentRequest>>>,
+    pub init_producer_ids: Arc<AtomicI64>,
+    pub faults: Arc<Faults>,
+}
+
+impl Bench {
+    pub fn new<T: Transport + 'static>(
+        broker: T,
+        clock: &Arc<VirtualClock>,
+        faults: Arc<Faults>,
+        config: &[(&str, &str)],
+    ) -> Self {
+        let waiting = VirtualWait::new(broker, clock.clone());
+        let recorder = Recorder::new(FaultTransport::new(waiting, faults.clone(), clock.clone()));
+        let (requests, init_producer_ids) = (recorder.requests.clone(), recorder.init_producer_ids.clone());
+        let config = Config::parse(Scope::Producer, config.iter().copied()).unwrap();
+        let producer = SteppedProducer::new(config, Box::new(recorder), clock.clone()).unwrap();
+        Self {
+            producer,
+            requests,
+            init_producer_ids,
+            faults,
+        }
+    }
+
+    /// Sends a value to a partition.
+    pub fn send(&mut self, partition: i32, value: &[u8]) -> RecordFuture {
+        self.producer
+            .send(&ProducerRecord {
+                topic: "t",
+                partition: Some(partition),
+                timestamp: None,
+                key: None,
+                value: Some(value),
+                headers: &[],
+            })
+            .unwrap()
+    }
+}
+
+/// The Java exception that a failure stands for.
+pub fn java_name(error: &ClientError) -> String {
+    let name = match error {
+        ClientError::RecordTooLarge(_) => "RecordTooLargeException",
+        ClientError::Timeout(_) => "TimeoutException",
+        ClientError::Kafka { code, .. } => match code.name() {
+            "UNKNOWN_SERVER_ERROR" => "UnknownServerException",
+            "REQUEST_TIMED_OUT" => "TimeoutException",
+            "NOT_LEADER_OR_FOLLOWER" => "NotLeaderOrFollowerException",
+            "NETWORK_EXCEPTION" => "NetworkException",
+            "INVALID_RECORD" => "InvalidRecordException",
+            "INVALID_TIMESTAMP" => "InvalidTimestampException",
+            "INVALID_TXN_STATE" => "InvalidTxnStateException",
+            "PRODUCER_FENCED" => "ProducerFencedException",
+            "INVALID_PRODUCER_EPOCH" => "InvalidProducerEpochException",
+            "OUT_OF_ORDER_SEQUENCE_NUMBER" => "OutOfOrderSequenceException",
+            "UNKNOWN_PRODUCER_ID" => "UnknownProducerIdException",
+            other => return other.to_owned(),
+        },
+        other => return format!("{other:?}"),
+    };
+    name.to_owned()
+}

@@ -1,0 +1,355 @@
+//! What a producer promises under any seeded faults (spec 9.6), and that columns and single sends are the same thing.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+mod producer_harness;
+
+use std::collections::BTreeMap;
+
+use fletchlog_api::{Config, Scope, Transport};
+use fletchlog_broker::LocalTransport;
+use fletchlog_client::faults::{FaultRates, Faults};
+use fletchlog_client::producer::{ProducerRecord, RecordColumns, RecordFuture, SteppedProducer};
+use producer_harness::cluster::{broker, log_bytes};
+use producer_harness::{Bench, VirtualClock, VirtualWait, records_of};
+use proptest::prelude::*;
+
+/// What a run under faults left behind.
+struct Run {
+    /// Record numbers in the log, per partition, in offset order.
+    log: Vec<Vec<usize>>,
+    futures: Vec<RecordFuture>,
+    epoch: Option<i16>,
+    faults: usize,
+}
+
+/// What happens to the requests.
+#[derive(Debug, Clone)]
+enum Chaos {
+    Seeded(u64, FaultRates),
+    /// In order, after one record of each partition was acknowledged: the broker knows the producer there. (Without that,
+    /// Kafka lets an unknown producer start at any sequence: the hole of spec 9.6.)
+    Script(Vec<&'static str>),
+}
+
+/// Everything that a client may try again.
+const RETRIABLE: [&str; 9] = [
+    "ok",
+    "lost-ack",
+    "disconnect",
+    "refused:2",
+    "refused:6",
+    "refused:7",
+    "refused:19",
+    "appended-refused:7",
+    "appended-refused:20",
+];
+
+/// Sends `records` records round the partitions in groups, with some turns of the sender after each group.
+fn run(chaos: Chaos, partitions: i32, nodes: u32, records: usize, group: usize, config: &[(&str, &str)]) -> Run {
+    let clock = VirtualClock::new();
+    let broker = broker(&clock, nodes, partitions, &[]);
+    let known = if matches!(chaos, Chaos::Script(_)) {
+        usize::try_from(partitions).unwrap()
+    } else {
+        0
+    };
+    let faults = match &chaos {
+        Chaos::Seeded(seed, rates) => Faults::seeded(*seed, *rates),
+        Chaos::Script(actions) => Faults::scripted((known as u64 + 1..).zip(actions.iter().copied())),
+    };
+    let mut all = vec![
+        ("batch.size", "1"),
+        ("acks", "all"),
+        ("retry.backoff.ms", "10"),
+        ("linger.ms", "0"),
+    ];
+    all.extend_from_slice(config);
+    let mut bench = Bench::new(LocalTransport::new(broker.clone()), &clock, faults.unwrap(), &all);
+    let mut futures = Vec::new();
+    while futures.len() < records {
+        let group = if futures.len() < known {
+            1
+        } else {
+            group.min(records - futures.len())
+        };
+        for _ in 0..group {
+            let number = futures.len();
+            let partition = i32::try_from(number).unwrap() % partitions;
+            futures.push(bench.send(partition, number.to_string().as_bytes()));
+        }
+        if futures.len() <= known {
+            bench.producer.flush().unwrap();
+        }
+        for _ in 0..3 {
+            bench.producer.run_once(20);
+        }
+    }
+    bench.producer.flush().unwrap();
+    let log = (0..partitions)
+        .map(|p| {
+            let records = records_of(&log_bytes(&broker, p));
+            records
+                .iter()
+                .map(|r| String::from_utf8_lossy(&r.value).parse().unwrap())
+                .collect()
+        })
+        .collect();
+    let done = bench.faults.log();
+    Run {
+        log,
+        futures,
+        epoch: bench.producer.producer_id().map(|(_, epoch)| epoch),
+        faults: done.iter().filter(|e| e.action != "ok").count(),
+    }
+}
+
+fn sent(partitions: i32, records: usize) -> Vec<Vec<usize>> {
+    let count = usize::try_from(partitions).unwrap();
+    (0..count)
+        .map(|p| (0..records).filter(|n| n % count == p).collect())
+        .collect()
+}
+
+/// The first copies only.
+fn first_copies(log: &[usize]) -> Vec<usize> {
+    let mut seen = std::collections::BTreeSet::new();
+    log.iter().copied().filter(|n| seen.insert(*n)).collect()
+}
+
+fn rates() -> impl Strategy<Value = FaultRates> {
+    (0.0..0.3f64, 0.0..0.3f64, 0.0..0.2f64).prop_map(|(lost_ack, refused, disconnect)| FaultRates {
+        lost_ack,
+        refused,
+        disconnect,
+    })
+}
+
+const RELEASES: [&str; 5] = ["2.4", "2.6", "3.2", "3.9", "4.3"];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn an_idempotent_producer_writes_each_record_once_and_in_order(
+        script in prop::collection::vec(prop::sample::select(&RETRIABLE[..]), 0..40),
+        release in prop::sample::select(&RELEASES[..]), in_flight in 1..=5usize, partitions in 1..5i32,
+        nodes in 1..4u32, records in 1..60usize, group in 1..20usize,
+    ) {
+        let in_flight = in_flight.to_string();
+        let run = run(Chaos::Script(script), partitions, nodes, records, group, &[
+            ("enable.idempotence", "true"),
+            ("max.in.flight.requests.per.connection", &in_flight),
+            ("fletchlog.producer.version", release),
+        ]);
+        prop_assert_eq!(run.epoch, Some(0), "retriable faults alone never bump the epoch");
+        prop_assert_eq!(&run.log, &sent(partitions, records));
+        for (number, future) in run.futures.iter().enumerate() {
+            let metadata = future.try_result().unwrap().unwrap();
+            let partition = usize::try_from(metadata.partition).unwrap();
+            prop_assert_eq!(run.log[partition][usize::try_from(metadata.offset).unwrap()], number);
+        }
+    }
+
+    #[test]
+    fn one_request_in_flight_keeps_order_without_idempotence_and_loses_nothing(
+        seed: u64, rates in rates(), release in prop::sample::select(&RELEASES[..]),
+        partitions in 1..5i32, nodes in 1..4u32, records in 1..60usize, group in 1..20usize,
+    ) {
+        let run = run(Chaos::Seeded(seed, rates), partitions, nodes, records, group, &[
+            ("enable.idempotence", "false"),
+            ("max.in.flight.requests.per.connection", "1"),
+            ("fletchlog.producer.version", release),
+        ]);
+        let first: Vec<Vec<usize>> = run.log.iter().map(|log| first_copies(log)).collect();
+        prop_assert_eq!(first, sent(partitions, records));
+        prop_assert!(run.futures.iter().all(|f| f.try_result().unwrap().is_ok()));
+    }
+
+    #[test]
+    fn several_requests_in_flight_lose_nothing_that_is_retriable(
+        seed: u64, rates in rates(), release in prop::sample::select(&RELEASES[..]), records in 1..60usize,
+    ) {
+        let run = run(Chaos::Seeded(seed, rates), 2, 1, records, 8, &[
+            ("enable.idempotence", "false"),
+            ("fletchlog.producer.version", release),
+        ]);
+        for (log, sent) in run.log.iter().zip(sent(2, records)) {
+            let mut first = first_copies(log);
+            first.sort_unstable();
+            prop_assert_eq!(first, sent);
+        }
+    }
+}
+
+/// (runs with duplicates, runs with inversions, faults) over many seeds: a lost acknowledgement or a refusal every tenth
+/// request or so.
+fn defects(config: &[(&str, &str)]) -> (usize, usize, usize) {
+    let (mut duplicates, mut inversions, mut faults) = (0, 0, 0);
+    for seed in 0..40u64 {
+        let draw = |n: u64| ((seed << 32 | n).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) % 20;
+        let script = (0..150u64).map(|n| match draw(n) {
+            0 => "lost-ack",
+            1 => "refused:19",
+            _ => "ok",
+        });
+        let run = run(Chaos::Script(script.collect()), 1, 1, 100, 10, config);
+        let first = first_copies(&run.log[0]);
+        duplicates += usize::from(run.log[0].len() > first.len());
+        inversions += usize::from(!first.is_sorted());
+        faults += run.faults;
+    }
+    (duplicates, inversions, faults)
+}
+
+#[test]
+fn a_regular_producer_with_five_in_flight_reorders_and_duplicates() {
+    let (duplicates, inversions, _) = defects(&[("enable.idempotence", "false")]);
+    assert!(
+        duplicates > 20 && inversions > 20,
+        "{duplicates} runs with duplicates, {inversions} with inversions"
+    );
+}
+
+#[test]
+fn in_flight_one_keeps_order_and_can_duplicate() {
+    let (duplicates, inversions, _) = defects(&[
+        ("enable.idempotence", "false"),
+        ("max.in.flight.requests.per.connection", "1"),
+    ]);
+    assert!(duplicates > 20, "{duplicates} runs with duplicates");
+    assert_eq!(inversions, 0);
+}
+
+#[test]
+fn an_idempotent_producer_does_neither_under_the_same_faults() {
+    let (duplicates, inversions, faults) = defects(&[("enable.idempotence", "true")]);
+    assert!(faults > 200, "{faults} faults");
+    assert_eq!((duplicates, inversions), (0, 0));
+}
+
+#[test]
+fn the_same_seed_replays_the_same_run() {
+    let rates = FaultRates {
+        lost_ack: 0.1,
+        refused: 0.1,
+        disconnect: 0.1,
+    };
+    let once = || run(Chaos::Seeded(5, rates), 3, 2, 80, 7, &[("enable.idempotence", "false")]).log;
+    assert_eq!(once(), once());
+}
+
+// ---------------------------------------------------------------- columns
+
+#[derive(Debug, Clone)]
+struct Row {
+    value: Option<Vec<u8>>,
+    key: Option<Vec<u8>>,
+    partition: Option<i32>,
+    timestamp: Option<i64>,
+    header: Option<Vec<u8>>,
+}
+
+struct Rows<'a>(&'a [Row]);
+
+impl RecordColumns for Rows<'_> {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+    fn value(&self, row: usize) -> Option<&[u8]> {
+        self.0[row].value.as_deref()
+    }
+    fn key(&self, row: usize) -> Option<&[u8]> {
+        self.0[row].key.as_deref()
+    }
+    fn partition(&self, row: usize) -> Option<i32> {
+        self.0[row].partition
+    }
+    fn timestamp(&self, row: usize) -> Option<i64> {
+        self.0[row].timestamp
+    }
+    fn headers<'a>(&'a self, row: usize, out: &mut Vec<(&'a str, Option<&'a [u8]>)>) {
+        out.extend(self.0[row].header.iter().map(|h| ("h", Some(h.as_slice()))));
+    }
+    fn no_headers(&self) -> bool {
+        self.0.iter().all(|r| r.header.is_none())
+    }
+}
+
+fn row(with_headers: bool) -> impl Strategy<Value = Row> {
+    let bytes = |most: usize| prop::option::weighted(0.9, prop::collection::vec(any::<u8>(), 0..most));
+    (
+        bytes(120),
+        prop::option::weighted(0.3, prop::collection::vec(any::<u8>(), 0..6)),
+        prop::option::weighted(0.3, 0..3i32),
+        prop::option::weighted(0.5, 0..2_000_000_000_000i64),
+        prop::option::weighted(
+            if with_headers { 0.3 } else { 0.001 },
+            prop::collection::vec(any::<u8>(), 0..9),
+        ),
+    )
+        .prop_map(|(value, key, partition, timestamp, header)| Row {
+            value,
+            key,
+            partition,
+            timestamp,
+            header,
+        })
+}
+
+/// The batches of each partition after sending the rows, as bytes (record by record or as columns).
+fn batches(rows: &[Row], columns: bool, config: &[(&str, &str)]) -> BTreeMap<i32, bytes::Bytes> {
+    let clock = VirtualClock::new();
+    let broker = broker(&clock, 2, 3, &[]);
+    let transport: Box<dyn Transport> = Box::new(VirtualWait::new(LocalTransport::new(broker.clone()), clock.clone()));
+    let config = Config::parse(Scope::Producer, config.iter().copied()).unwrap();
+    let mut producer = SteppedProducer::new(config, transport, clock.clone()).unwrap();
+    if columns {
+        assert_eq!(producer.send_columns("t", &Rows(rows)).unwrap(), rows.len());
+    } else {
+        for row in rows {
+            let headers: Vec<(&str, Option<&[u8]>)> = row.header.iter().map(|h| ("h", Some(h.as_slice()))).collect();
+            producer
+                .send(&ProducerRecord {
+                    topic: "t",
+                    partition: row.partition,
+                    timestamp: row.timestamp,
+                    key: row.key.as_deref(),
+                    value: row.value.as_deref(),
+                    headers: &headers,
+                })
+                .unwrap();
+        }
+    }
+    producer.flush().unwrap();
+    (0..3).map(|p| (p, log_bytes(&broker, p))).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn columns_form_the_batches_that_single_sends_form(
+        with_headers in prop::bool::weighted(0.3),
+        rows in any::<bool>().prop_flat_map(|h| prop::collection::vec(row(h), 1..300)),
+        release in prop::sample::select(&RELEASES[..]),
+        batch_size in prop::sample::select(vec!["0", "1", "100", "300", "1000"]),
+        codec in prop::sample::select(vec!["none", "none", "lz4", "zstd"]),
+        ignore_keys in any::<bool>(),
+        round_robin in prop::bool::weighted(0.2),
+    ) {
+        let rows: Vec<Row> = rows
+            .into_iter()
+            .map(|mut r| { if !with_headers { r.header = None; } r })
+            .collect();
+        let config = [
+            ("batch.size", batch_size),
+            ("linger.ms", "600000"),
+            ("delivery.timeout.ms", "2000000"),
+            ("compression.type", codec),
+            ("fletchlog.producer.version", release),
+            ("partitioner.ignore.keys", if ignore_keys { "true" } else { "false" }),
+            ("partitioner.class", if round_robin { "RoundRobinPartitioner" } else { "" }),
+        ];
+        prop_assert_eq!(batches(&rows, true, &config), batches(&rows, false, &config));
+    }
+}
