@@ -1,0 +1,81 @@
+"""Kafka's log and Kafka's exact ordering rules, embedded; results are Arrow record batches.
+
+    >>> import fletchlog as fl
+    >>> with fl.Broker.in_memory() as broker:
+    ...     broker.create_topic("orders", partitions=3)
+    ...     with fl.Producer(broker) as producer:
+    ...         _ = producer.send("orders", value=b"v", key=b"k")
+    ...     broker.scan("orders").to_pyarrow().num_rows
+    1
+
+Importing this package starts no thread, takes no lock and imports neither pyarrow nor pandas, polars or pyspark.
+"""
+
+from __future__ import annotations
+
+from fletchlog import assign, errors
+from fletchlog._core import (
+    Broker,
+    Consumer,
+    Faults,
+    LegacyConsumer,
+    LegacyStream,
+    Producer,
+    RecordFuture,
+    Records,
+    Scan,
+    Table,
+    __version__,
+    config_table,
+    inspect_segment,
+    segment_records,
+    verify,
+)
+from fletchlog.errors import KafkaError
+from fletchlog.types import (
+    ConfigKey,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    PartitionDescription,
+    PartitionReport,
+    Problem,
+    Record,
+    RecordMetadata,
+    Run,
+    SegmentInspection,
+    TopicDescription,
+    TopicPartition,
+)
+
+__all__ = [
+    "Broker",
+    "ConfigKey",
+    "Consumer",
+    "Faults",
+    "KafkaError",
+    "LegacyConsumer",
+    "LegacyStream",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
+    "PartitionDescription",
+    "PartitionReport",
+    "Problem",
+    "Producer",
+    "Record",
+    "RecordFuture",
+    "RecordMetadata",
+    "Records",
+    "Run",
+    "Scan",
+    "SegmentInspection",
+    "Table",
+    "TopicDescription",
+    "TopicPartition",
+    "__version__",
+    "assign",
+    "config_table",
+    "errors",
+    "inspect_segment",
+    "segment_records",
+    "verify",
+]

@@ -1,0 +1,552 @@
+"""The compiled part of fletchlog. Use it through the package `fletchlog`."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from os import PathLike
+from typing import Any, Protocol, Self, TypeAlias, final, overload
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+
+from fletchlog.types import (
+    ConfigKey,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    PartitionReport,
+    Record,
+    RecordMetadata,
+    Run,
+    SegmentInspection,
+    TopicDescription,
+    TopicPartition,
+)
+
+__version__: str
+
+__all__ = [
+    "Broker",
+    "Consumer",
+    "Faults",
+    "Held",
+    "LegacyConsumer",
+    "LegacyStream",
+    "Producer",
+    "RecordFuture",
+    "RecordIterator",
+    "Records",
+    "Scan",
+    "Table",
+    "__version__",
+    "assign",
+    "assign_legacy",
+    "config_table",
+    "error_classes",
+    "inspect_segment",
+    "segment_records",
+    "verify",
+]
+
+_Partition: TypeAlias = TopicPartition | tuple[str, int]
+# str, bool, int, float, or a list of str
+_Properties: TypeAlias = Mapping[str, Any]
+_Bytes: TypeAlias = bytes | bytearray | memoryview
+_Headers: TypeAlias = Sequence[tuple[str, _Bytes | None]] | Mapping[str, _Bytes | None]
+_Listener: TypeAlias = Callable[[list[TopicPartition]], object]
+_Assignment: TypeAlias = dict[str, dict[str, list[int]]]
+
+class _ArrowStream(Protocol):
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+class _ArrowArray(Protocol):
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
+
+@final
+class Broker:
+    """An embedded broker over a directory or memory: Kafka's log and its rules, without a cluster.
+
+    One writer per directory, excluded by the lock that Kafka itself takes; any number of readers beside it. With one node the
+    directory is a Kafka `log.dir`, with more there is one `node-N/` each, and leaders are spread as Kafka spreads them.
+    Thread-safe. A handle belongs to the process that opened it. Closing (or leaving the `with` block) flushes and writes the
+    clean-shutdown marker; a broker that is dropped without it is recovered at the next opening.
+
+    Args:
+        path: Directory, created if it is missing and `read_only` is false.
+        nodes: Number of nodes; None: what the directory says, 1 for a new one.
+        read_only: Takes no lock and never writes; sees what a live writer adds.
+        config: Broker properties, see `config_table()`.
+
+    Raises:
+        fletchlog.errors.DirectoryLockedError: Another writer has the directory.
+        fletchlog.errors.DirectoryError: Missing, foreign or inconsistent directory, or another number of nodes.
+        fletchlog.errors.ConfigException: Unknown or invalid property.
+    """
+
+    def __new__(
+        cls, path: str | PathLike[str], nodes: int | None = None, read_only: bool = False, config: _Properties | None = None
+    ) -> Self: ...
+    @staticmethod
+    def in_memory(nodes: int = 1, config: _Properties | None = None) -> Broker:
+        """A broker in memory, gone when it is closed."""
+    @property
+    def nodes(self) -> list[int]:
+        """Node ids, ascending."""
+    @property
+    def read_only(self) -> bool:
+        """Whether it was opened for reading only."""
+    def create_topic(self, topic: str, partitions: int = 1, config: _Properties | None = None) -> None:
+        """Creates a topic.
+
+        Raises:
+            fletchlog.errors.InvalidTopicError: Not a name that Kafka allows.
+            fletchlog.errors.TopicAlreadyExistsError: It exists.
+            fletchlog.errors.InvalidPartitionsError: Fewer than one partition.
+            fletchlog.errors.ConfigException: Unknown or invalid topic property.
+        """
+    def delete_topic(self, topic: str) -> None:
+        """Deletes a topic and its files."""
+    def topics(self, include_internal: bool = False) -> list[str]:
+        """Topic names, sorted; Kafka's internal ones only when asked for."""
+    def describe_topic(self, topic: str) -> TopicDescription:
+        """Id, explicit configuration, and per partition leader, offsets and size."""
+    def scan(
+        self,
+        topic: str,
+        partition: int | None = None,
+        start_offset: int | None = None,
+        end_offset: int | None = None,
+        batch_rows: int = 131072,
+        include_headers: bool = False,
+        isolation_level: str = "read_uncommitted",
+    ) -> Scan:
+        """The records of the log as a stream of Arrow batches, without a consumer.
+
+        Memory is bounded by the batch (131,072 rows or about 8 MiB), not by the log. Every checksum is checked. Rows come by
+        partition, in offset order; control records are never rows.
+
+        Args:
+            topic: Topic.
+            partition: One partition; None: all, in order.
+            start_offset: First offset (of each partition); None: the log start.
+            end_offset: End, exclusive; None or beyond the end: the end of the log at this call.
+            batch_rows: Most rows per batch.
+            include_headers: Adds the headers column.
+            isolation_level: read_uncommitted, or read_committed: up to the last stable offset, without aborted records.
+
+        Raises:
+            fletchlog.errors.OffsetOutOfRangeError: `start_offset` is below the log start.
+            fletchlog.errors.InvalidArgumentError: A negative offset, no rows per batch, another isolation level.
+            fletchlog.errors.UnknownTopicOrPartitionError: No such topic or partition.
+        """
+    def append_batches(self, topic: str, partition: int, data: _Bytes) -> tuple[int, int, int]:
+        """Appends what a Produce request carries for one partition: a record batch in Kafka's v2 format.
+
+        Returns:
+            (base_offset, log_append_time_ms, log_start_offset) as the Produce response has them. An exact repeat of one of
+            the last five batches of a producer id answers with its first offset and writes nothing.
+
+        Raises:
+            fletchlog.errors.KafkaError: With the code that Kafka answers.
+        """
+    def read_batches(self, topic: str, partition: int, offset: int, max_bytes: int) -> bytes:
+        """Record batches from the one that holds `offset`, cut as a Fetch response cuts them.
+
+        At least one whole batch; after that the last one may be cut off at `max_bytes`. Empty at the end of the log.
+        """
+    def delete_records(self, topic: str, partition: int, before_offset: int | None = None) -> int:
+        """Moves the log start to `before_offset` (None: the end); returns the new log start."""
+    def run_retention(self) -> int:
+        """Applies retention by time and size to every topic now; returns how many segments went."""
+    def flush(self) -> None:
+        """Puts everything on disk (fsync)."""
+    def close(self) -> None:
+        """Flushes, closes and unlocks. Closing twice does nothing."""
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_exception: object) -> None: ...
+
+@final
+class Producer:
+    """Kafka's producer: batches, partitioner, idempotence, retries. Thread-safe.
+
+    A background thread sends; it starts with the first record. Records of one partition arrive in the order of the sends,
+    under the conditions Kafka has for it (`enable.idempotence`, or one request in flight).
+
+    Args:
+        broker: Broker to produce to.
+        config: Kafka's dotted names, see `config_table()`; `fletchlog.producer.version` selects the release reproduced.
+        faults: What is to go wrong between this producer and the broker.
+
+    Raises:
+        fletchlog.errors.ConfigException: Unknown, invalid or contradictory properties.
+    """
+
+    def __new__(cls, broker: Broker, config: _Properties | None = None, faults: Faults | None = None) -> Self: ...
+    def send(
+        self,
+        topic: str,
+        value: _Bytes | None = None,
+        key: _Bytes | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: _Headers | None = None,
+    ) -> RecordFuture:
+        """Queues one record.
+
+        Args:
+            topic: Topic.
+            value: Value; None is a tombstone.
+            key: Key; without `partition` it decides the partition (murmur2, as in Java).
+            partition: Explicit partition.
+            timestamp_ms: CreateTime; None: now.
+            headers: (key, value) pairs in order.
+
+        Returns:
+            The outcome, to be awaited with `result()`. What Java reports on the future (too large, no memory, the broker's
+            refusal) is on the future here too.
+        """
+    def send_arrow(self, topic: str, data: _ArrowStream | _ArrowArray) -> int:
+        """Queues the rows of Arrow data in order; returns how many.
+
+        Columns: `value` (required), `key`, `partition`, `timestamp`, `headers`. The rules are those of `send`, row by row.
+        Failures of queued rows are raised by `flush` and `close`.
+
+        Raises:
+            fletchlog.errors.SchemaError: A missing, unknown or wrongly typed column; nothing was queued.
+        """
+    def flush(self) -> None:
+        """Sends everything queued and waits until it is decided; raises the first failure of a `send_arrow` row."""
+    def partitions_for(self, topic: str) -> int:
+        """Number of partitions of a topic."""
+    @property
+    def producer_id(self) -> tuple[int, int] | None:
+        """(producer id, epoch), once the broker gave one."""
+    def trace(self) -> Table:
+        """What happened to every batch, when `fletchlog.trace` is on.
+
+        Raises:
+            fletchlog.errors.IllegalStateError: It is off.
+        """
+    def close(self, timeout_ms: int | None = None) -> None:
+        """Sends everything queued (for at most `timeout_ms`) and stops. Closing twice does nothing."""
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_exception: object) -> None: ...
+
+@final
+class Faults:
+    """What is to go wrong between producers and their broker; share it between producers to fault them together.
+
+    Produce requests are numbered from 1 as they arrive. Nothing is answered until the client has nothing more to send; then
+    the oldest request is treated. So a run is a function of configuration, calls and faults, never of timing.
+
+    Args:
+        seed: Random faults: what happens to request n depends on the seed and n alone.
+        lost_ack: How often (0 to 1) a request is appended but never acknowledged, and the connection closed.
+        refused: How often a request is refused with a retriable error, not appended.
+        disconnect: How often the connection is closed before the request is carried out.
+        script: Instead: `{number: action}`; every other request is `ok`. Actions: `ok`, `lost-ack`, `disconnect`,
+            `refused:CODE`, `appended-refused:CODE` (number or name; suffix `@P`: only partition P), `drop`, `drop-appended`,
+            `late:MS`, `wait:MS/ACTION`.
+
+    Raises:
+        fletchlog.errors.InvalidArgumentError: An action that cannot be read, rates outside 0 to 1, a script and rates.
+    """
+
+    def __new__(
+        cls,
+        *,
+        seed: int | None = None,
+        lost_ack: float = 0.0,
+        refused: float = 0.0,
+        disconnect: float = 0.0,
+        script: Mapping[int, str] | None = None,
+    ) -> Self: ...
+    def held(self) -> Held:
+        """A context in which sends pile up before anything is put on the wire."""
+    def log(self) -> Table:
+        """What was done to every request so far: one row per request and partition, in order of arrival."""
+
+@final
+class Held:
+    """The context of `Faults.held`."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_exception: object) -> None: ...
+
+@final
+class RecordFuture:
+    """The outcome of one `send`. Thread-safe."""
+
+    def result(self, timeout_ms: int | None = None) -> RecordMetadata:
+        """Waits for the outcome.
+
+        Raises:
+            fletchlog.errors.KafkaTimeoutError: Not decided within `timeout_ms`.
+            fletchlog.errors.KafkaError: Why the record was not written.
+        """
+    def exception(self, timeout_ms: int | None = None) -> Exception | None:
+        """Waits for the outcome; returns why the record was not written, or None if it was."""
+    def done(self) -> bool:
+        """Whether it is decided."""
+
+@final
+class Consumer:
+    """Kafka's consumer: what `poll` returns, in the order in which the Java client returns it.
+
+    One thread at a time: a second one gets `ConcurrentAccessError` at once, and nothing has changed. Only `wakeup` may be
+    called from anywhere.
+
+    Args:
+        broker: Broker to read from.
+        config: Kafka's dotted names, see `config_table()`; `fletchlog.consumer.version` selects the release reproduced.
+
+    Raises:
+        fletchlog.errors.ConfigException: Unknown, invalid or contradictory properties.
+    """
+
+    def __new__(cls, broker: Broker, config: _Properties | None = None) -> Self: ...
+    def subscribe(
+        self,
+        topics: Iterable[str] | None = None,
+        *,
+        pattern: str | None = None,
+        on_assigned: _Listener | None = None,
+        on_revoked: _Listener | None = None,
+        on_lost: _Listener | None = None,
+    ) -> None:
+        """Joins the group with these topics, or with every topic whose whole name matches `pattern`.
+
+        The callbacks run inside `poll` and `close`, in the calling thread, with a list of partitions; they may use this
+        consumer. `on_assigned` runs before anything of the new partitions is read, so it may seek. `on_lost` defaults to `on_revoked`.
+        """
+    def assign(self, partitions: Iterable[_Partition]) -> None:
+        """Takes exactly these partitions, without a group's help."""
+    def unsubscribe(self) -> None:
+        """Leaves the subscription or assignment."""
+    def poll(self, timeout_ms: int = 1000) -> Records:
+        """Returns up to `max.poll.records` records; waits at most `timeout_ms` when there are none.
+
+        Ctrl-C and `wakeup` end a wait with no position moved.
+        """
+    def assignment(self) -> list[TopicPartition]:
+        """Assigned partitions, in the order that decides requests."""
+    def subscription(self) -> list[str]:
+        """Subscribed topics."""
+    def seek(self, partition: _Partition, offset: int) -> None:
+        """The next poll of this partition starts at `offset`."""
+    def seek_to_beginning(self, partitions: Iterable[_Partition] | None = None) -> None:
+        """To the log start, when next polled; None: all assigned partitions."""
+    def seek_to_end(self, partitions: Iterable[_Partition] | None = None) -> None:
+        """To the log end, when next polled; None: all assigned partitions."""
+    def position(self, partition: _Partition, timeout_ms: int = 60000) -> int:
+        """Offset of the next record to be returned."""
+    def offsets_for_times(
+        self, times: Mapping[_Partition, int] | Mapping[TopicPartition, int], timeout_ms: int = 60000
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Per partition the lowest offset whose timestamp is at or after the time (ms), None if there is none."""
+    def beginning_offsets(self, partitions: Iterable[_Partition] | _Partition, timeout_ms: int = 60000) -> dict[TopicPartition, int]:
+        """Log start offsets."""
+    def end_offsets(self, partitions: Iterable[_Partition] | _Partition, timeout_ms: int = 60000) -> dict[TopicPartition, int]:
+        """End offsets for this consumer's isolation level."""
+    def commit(
+        self,
+        offsets: Mapping[_Partition, OffsetAndMetadata | int] | Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
+        timeout_ms: int = 60000,
+    ) -> None:
+        """Commits the positions of all partitions, or exactly `offsets`.
+
+        Raises:
+            fletchlog.errors.InvalidGroupIdError: No `group.id`.
+            fletchlog.errors.CommitFailedError: The group has moved on.
+            fletchlog.errors.ReadOnlyError: The broker is open for reading only.
+        """
+    @overload
+    def committed(self, partitions: _Partition, timeout_ms: int = 60000) -> OffsetAndMetadata | None: ...
+    @overload
+    def committed(self, partitions: Iterable[_Partition], timeout_ms: int = 60000) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """Committed offsets of the group: of one partition, or a dict for several."""
+    def pause(self, partitions: Iterable[_Partition] | _Partition) -> None:
+        """Returns and fetches nothing more of these partitions; what is buffered is kept."""
+    def resume(self, partitions: Iterable[_Partition] | _Partition) -> None:
+        """Ends a pause."""
+    def paused(self) -> list[TopicPartition]:
+        """Paused partitions."""
+    def group_metadata(self) -> tuple[str, int, str] | None:
+        """(member id, generation, group id), when in a group."""
+    def lag(self) -> dict[TopicPartition, int]:
+        """How far each position is behind the end of its log, as last heard with a fetch."""
+    def trace(self) -> Table:
+        """Every request, answer and decision of poll, when `fletchlog.trace` is on.
+
+        Raises:
+            fletchlog.errors.IllegalStateError: It is off.
+        """
+    def wakeup(self) -> None:
+        """Ends the blocking call of another thread, or the next one, with `WakeupError`. Thread-safe."""
+    def close(self, timeout_ms: int = 30000) -> None:
+        """Commits if `enable.auto.commit`, leaves the group and closes. Closing twice does nothing."""
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_exception: object) -> None: ...
+
+@final
+class LegacyConsumer:
+    """Kafka's 0.8 high-level consumer: a number of streams per topic, each read by a thread of its own.
+
+    The partitions of a topic are dealt to the streams (threads) of all consumers of the group; a thread that gets none is
+    idle, and a warning of the logger `fletchlog.client.group` names it, in Kafka's own words.
+
+    Args:
+        broker: Broker to read from.
+        config: `group.id` (required), `consumer.id`, `auto.offset.reset` (smallest or largest), see `config_table()`.
+    """
+
+    def __new__(cls, broker: Broker, config: _Properties | None = None) -> Self: ...
+    @property
+    def consumer_id(self) -> str:
+        """`<group>_<consumer.id>`, or `<group>_<host>-<ms>-<8 hex digits>`."""
+    def create_message_streams(self, topic_count: dict[str, int]) -> dict[str, list[LegacyStream]]:
+        """Joins the group with so many streams per topic, once: `{topic: [streams]}`, thread 0 first."""
+    def owners(self) -> dict[str, dict[int, str]]:
+        """Who owns which partition of the group now: `{topic: {partition: thread id}}`."""
+    def commit_offsets(self) -> None:
+        """Commits the positions of all streams: everything that polls have returned."""
+    def shutdown(self) -> None:
+        """Commits (under auto.commit.enable), leaves the group and closes the streams. Closing twice does nothing."""
+    def close(self) -> None:
+        """The same as `shutdown`."""
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_exception: object) -> None: ...
+
+@final
+class LegacyStream:
+    """One stream of a legacy consumer: a thread of the group, to be polled by one thread."""
+
+    @property
+    def thread_id(self) -> str:
+        """`<consumer id>-<i>`."""
+    @property
+    def topic(self) -> str:
+        """The topic."""
+    def assignment(self) -> list[TopicPartition]:
+        """The partitions that this stream reads now; empty while it is idle or the group rebalances."""
+    def poll(self, timeout_ms: int = 1000) -> Records:
+        """Records of this stream's partitions; waits at most `timeout_ms` when there are none."""
+
+@final
+class Records:
+    """What one poll returned: Arrow data with the columns of Spark's kafka source.
+
+    Rows come in the order of a Java for-each over `ConsumerRecords`; `runs()` has the order in which poll took them. Goes
+    as it is into `pa.table(..)`, `pl.DataFrame(..)`, `duckdb`, and everything else that takes `__arrow_c_stream__`.
+    Iterating gives one `Record` after the other: convenient, and slow.
+    """
+
+    def __len__(self) -> int: ...
+    def __bool__(self) -> bool: ...
+    def __iter__(self) -> Iterator[Record]: ...
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema, as pyarrow has it."""
+    def runs(self) -> list[Run]:
+        """(topic, partition, first_offset, last_offset, count) in drain order."""
+    def partitions(self) -> list[TopicPartition]:
+        """Partitions in row order."""
+    def with_headers(self) -> Records:
+        """The same records with the column `headers`."""
+    def to_pyarrow(self, *, include_headers: bool = False) -> pa.Table:
+        """As a `pyarrow.Table`."""
+    def to_pandas(self, *, include_headers: bool = False, **options: Any) -> pd.DataFrame:
+        """As a `pandas.DataFrame`; `options` go to `pyarrow.Table.to_pandas` (`types_mapper=pd.ArrowDtype` is quickest)."""
+    def to_polars(self, *, include_headers: bool = False) -> pl.DataFrame:
+        """As a `polars.DataFrame`."""
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
+    def __arrow_c_schema__(self) -> object: ...
+
+@final
+class RecordIterator:
+    """Records one by one."""
+
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> Record: ...
+
+@final
+class Scan:
+    """Records of the log as a stream of Arrow batches: `pa.RecordBatchReader.from_stream(scan)`, or any of the methods.
+
+    The range is fixed when `Broker.scan` is called; every hand-over reads it from the first row again.
+    """
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema, as pyarrow has it."""
+    def __iter__(self) -> Iterator[pa.RecordBatch]: ...
+    def to_reader(self) -> pa.RecordBatchReader:
+        """As a `pyarrow.RecordBatchReader`."""
+    def to_pyarrow(self) -> pa.Table:
+        """All rows as a `pyarrow.Table`."""
+    def to_pandas(self, **options: Any) -> pd.DataFrame:
+        """All rows as a `pandas.DataFrame`; `options` go to `pyarrow.Table.to_pandas`."""
+    def to_polars(self) -> pl.DataFrame:
+        """All rows as a `polars.DataFrame`."""
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+    def __arrow_c_schema__(self) -> object: ...
+    def _raise_failure(self) -> None:
+        """Raises the failure that ended the last stream of this scan, if one did."""
+
+@final
+class Table:
+    """A small Arrow table: a trace, a log of faults, an inspection."""
+
+    def __len__(self) -> int: ...
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema, as pyarrow has it."""
+    def to_pyarrow(self) -> pa.Table:
+        """As a `pyarrow.Table`."""
+    def to_pandas(self, **options: Any) -> pd.DataFrame:
+        """As a `pandas.DataFrame`."""
+    def to_polars(self) -> pl.DataFrame:
+        """As a `polars.DataFrame`."""
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
+    def __arrow_c_schema__(self) -> object: ...
+
+def inspect_segment(path: str | PathLike[str]) -> SegmentInspection:
+    """Every batch of a `.log` file, with what follows the last one. Works on any file, beside any writer.
+
+    Raises:
+        fletchlog.errors.StorageError: The file cannot be read.
+    """
+
+def segment_records(path: str | PathLike[str], topic: str, partition: int, position: int) -> tuple[Table, int | None]:
+    """Records of a `.log` file from the batch at `position` on, some megabytes of them, and the position to go on at.
+
+    Rows have Spark's kafka schema with headers; control batches are left out. None as the position: the file, or what can
+    be read of it, ends.
+
+    Raises:
+        fletchlog.errors.StorageError: The file cannot be read.
+        fletchlog.errors.CorruptRecordError: A damaged batch.
+    """
+
+def verify(directory: str | PathLike[str]) -> list[PartitionReport]:
+    """Checks every partition of a broker's directory (or one partition's): batches, indexes, side files. Changes nothing.
+
+    Raises:
+        fletchlog.errors.StorageError: A file cannot be read, or there is no partition.
+    """
+
+def config_table() -> list[ConfigKey]:
+    """Every property with its type, default and meaning."""
+
+def error_classes() -> list[tuple[str, int | None, str]]:
+    """(what happened, Kafka's code, class in `fletchlog.errors`) of everything the engine can raise."""
+
+def assign(
+    strategy: str,
+    topics: dict[str, int],
+    members: dict[str, tuple[list[str], str | None, dict[str, list[int]], int | None]],
+) -> _Assignment:
+    """See `fletchlog.assign`."""
+
+def assign_legacy(strategy: str, topics: dict[str, int], consumers: dict[str, dict[str, int]]) -> _Assignment:
+    """See `fletchlog.assign`."""

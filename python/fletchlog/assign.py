@@ -1,0 +1,134 @@
+"""Kafka's assignors as pure functions: who reads which partition.
+
+`topics` is always `{topic: number of partitions}`; results list the partitions of each topic in ascending order.
+
+    >>> import fletchlog as fl
+    >>> fl.assign.range({"orders": 3}, {"m1": ["orders"], "m2": ["orders"]})
+    {'m1': {'orders': [0, 1]}, 'm2': {'orders': [2]}}
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fletchlog._core import assign as _assign
+from fletchlog._core import assign_legacy as _assign_legacy
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+    Assignment = dict[str, dict[str, list[int]]]
+
+
+def legacy_range(topics: Mapping[str, int], consumers: Mapping[str, Mapping[str, int]]) -> Assignment:
+    """The range assignor of the 0.8 high-level consumer.
+
+    Args:
+        topics: Partitions of each topic.
+        consumers: `{consumer id: {topic: number of streams}}`. Threads are `<consumer id>-<i>`, i from 0, sorted as strings.
+
+    Returns:
+        `{thread id: {topic: [partitions]}}` with every thread of a subscribed topic, idle ones with `[]`.
+    """
+    return _assign_legacy("range", dict(topics), {c: dict(streams) for c, streams in consumers.items()})
+
+
+def legacy_round_robin(topics: Mapping[str, int], consumers: Mapping[str, Mapping[str, int]]) -> Assignment:
+    """The round-robin assignor of the 0.8 high-level consumer; arguments and result as for `legacy_range`.
+
+    Raises:
+        fletchlog.errors.InvalidArgumentError: The consumers do not have equal subscriptions with equal numbers of streams.
+    """
+    return _assign_legacy("roundrobin", dict(topics), {c: dict(streams) for c, streams in consumers.items()})
+
+
+def range(  # noqa: A001 - Kafka's own name
+    topics: Mapping[str, int],
+    members: Mapping[str, Sequence[str]],
+    *,
+    group_instance_ids: Mapping[str, str] | None = None,
+) -> Assignment:
+    """`RangeAssignor`: per topic, consecutive partitions to members in order.
+
+    Args:
+        topics: Partitions of each topic.
+        members: `{member id: [subscribed topics]}`.
+        group_instance_ids: `{member id: group.instance.id}` of static members, which come first in the order.
+
+    Returns:
+        `{member id: {topic: [partitions]}}` with every member.
+    """
+    return _run("range", topics, members, group_instance_ids, None, None)
+
+
+def round_robin(
+    topics: Mapping[str, int],
+    members: Mapping[str, Sequence[str]],
+    *,
+    group_instance_ids: Mapping[str, str] | None = None,
+) -> Assignment:
+    """`RoundRobinAssignor`: all partitions dealt in a circle; arguments and result as for `range`."""
+    return _run("roundrobin", topics, members, group_instance_ids, None, None)
+
+
+def sticky(
+    topics: Mapping[str, int],
+    members: Mapping[str, Sequence[str]],
+    *,
+    group_instance_ids: Mapping[str, str] | None = None,
+    owned: Mapping[str, Mapping[str, Sequence[int]]] | None = None,
+    generations: Mapping[str, int] | None = None,
+) -> Assignment:
+    """`StickyAssignor`: balanced first, then as much as possible of what members owned before.
+
+    Args:
+        topics: Partitions of each topic.
+        members: `{member id: [subscribed topics]}`.
+        group_instance_ids: `{member id: group.instance.id}` of static members.
+        owned: `{member id: {topic: [partitions]}}` of the assignment before.
+        generations: `{member id: generation in which it owned them}`; where two members claim a partition the higher one has it.
+
+    Returns:
+        `{member id: {topic: [partitions]}}` with every member.
+    """
+    return _run("sticky", topics, members, group_instance_ids, owned, generations)
+
+
+def cooperative_sticky(
+    topics: Mapping[str, int],
+    members: Mapping[str, Sequence[str]],
+    *,
+    group_instance_ids: Mapping[str, str] | None = None,
+    owned: Mapping[str, Mapping[str, Sequence[int]]] | None = None,
+    generations: Mapping[str, int] | None = None,
+) -> Assignment:
+    """`CooperativeStickyAssignor`, first round: a partition that changes its owner is left out until the old one gave it up.
+
+    Arguments and result as for `sticky`; run it again with the result as `owned` for the second round.
+    """
+    return _run("cooperative-sticky", topics, members, group_instance_ids, owned, generations)
+
+
+def _run(
+    strategy: str,
+    topics: Mapping[str, int],
+    members: Mapping[str, Sequence[str]],
+    group_instance_ids: Mapping[str, str] | None,
+    owned: Mapping[str, Mapping[str, Sequence[int]]] | None,
+    generations: Mapping[str, int] | None,
+) -> Assignment:
+    instances, before, ages = group_instance_ids or {}, owned or {}, generations or {}
+    known = {
+        member: (
+            list(names),
+            instances.get(member),
+            {topic: list(partitions) for topic, partitions in before.get(member, {}).items()},
+            ages.get(member),
+        )
+        for member, names in members.items()
+    }
+    return _assign(strategy, dict(topics), known)
+
+
+__all__ = ["cooperative_sticky", "legacy_range", "legacy_round_robin", "range", "round_robin", "sticky"]

@@ -1,0 +1,55 @@
+"""All sub-commands put together."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fletchlog.cli.config import config
+from fletchlog.cli.consume import consume
+from fletchlog.cli.demo import demo
+from fletchlog.cli.dump import dump
+from fletchlog.cli.explain import explain
+from fletchlog.cli.produce import produce
+from fletchlog.cli.topics import topics
+from fletchlog.cli.verify import verify
+
+app = typer.Typer(
+    name="fletchlog",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="""Kafka's log and Kafka's exact ordering rules in a directory.
+
+A first look:
+
+  fletchlog topics create data/ orders --partitions 3
+
+  seq 1000 | fletchlog produce data/ orders
+
+  fletchlog consume data/ orders --max 20
+
+  fletchlog explain data/ --topics orders --png order.png
+
+  fletchlog demo
+""",
+)
+app.add_typer(topics, name="topics")
+for command in (demo, produce, consume, explain, dump, verify, config):
+    app.command()(command)
+
+
+@app.callback(invoke_without_command=True)
+def version(
+    context: typer.Context, show: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False
+) -> None:
+    """Options of the command itself."""
+    if show:
+        import fletchlog
+
+        typer.echo(f"fletchlog {fletchlog.__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())

@@ -1,0 +1,120 @@
+"""Part 1: the same flights through three producers while acknowledgements are lost and requests refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fletchlog.cli.demo.flights import CHUNK, SEQUENCE
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from fletchlog.cli.demo.flights import Flights
+    from fletchlog.cli.demo.report import Report
+
+PARTITIONS = 6
+NODES = 3
+LOST_ACK = 0.02
+REFUSED = 0.02
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to configure a producer, and what it must lead to."""
+
+    topic: str
+    label: str
+    config: dict[str, Any]
+    duplicates: bool
+    inversions: bool
+
+
+WAYS = (
+    Way("flights-idempotent", "idempotent", {"enable.idempotence": True}, duplicates=False, inversions=False),
+    Way("flights-regular", "regular, 5 in flight", {"max.in.flight.requests.per.connection": 5}, duplicates=True, inversions=True),
+    Way("flights-muted", "regular, 1 in flight", {"max.in.flight.requests.per.connection": 1}, duplicates=True, inversions=False),
+)
+TOPIC = {
+    # the flights are of 2013 and the demo must find them whenever it runs: no retention; a year fits into few segments
+    "retention.ms": "-1",
+    "segment.ms": str(400 * 86_400_000),
+    # Kafka accepts any first sequence number of a producer that a partition does not know. If the very first request is refused
+    # and the second one arrives, the first can never be delivered. This closes the hole, whatever the seed.
+    "fletchlog.strict.first.sequence": "true",
+}
+# Both back-offs only cost time here: nothing recovers meanwhile.
+COMMON = {"acks": "all", "linger.ms": 5, "retry.backoff.ms": 1, "reconnect.backoff.ms": 1, "reconnect.backoff.max.ms": 1}
+
+
+def produce(broker: Any, flights: Flights, report: Report, progress: Progress, seed: int) -> None:
+    """Sends everything three times, then reads each topic back and compares it with the sending order."""
+    import fletchlog as fl
+
+    report.heading("1. Produced three times, while acknowledgements were lost and requests refused")
+    rows: list[dict[str, Any]] = []
+    for way in WAYS:
+        broker.create_topic(way.topic, partitions=PARTITIONS, config=TOPIC)
+        faults = fl.Faults(seed=seed, lost_ack=LOST_ACK, refused=REFUSED)
+        task = progress.add_task(f"producing: {way.label}", total=flights.count)
+        with fl.Producer(broker, COMMON | way.config, faults=faults) as producer:
+            for start in range(0, flights.count, CHUNK):
+                # a chunk is complete before the first request leaves: the run depends on the seed alone, not on timing
+                with faults.held():
+                    producer.send_arrow(way.topic, flights.records.slice(start, CHUNK))
+                producer.flush()
+                progress.update(task, completed=min(start + CHUNK, flights.count))
+        actions = faults.log().to_pyarrow()
+        rows.append({"producer": way.label, "sent": flights.count, **_compare(broker, way.topic, flights.count), **_count(actions)})
+    report.data["produce"] = {"lost_ack": LOST_ACK, "refused": REFUSED, "seed": seed, "topics": dict(zip((w.topic for w in WAYS), rows, strict=True))}
+    report.rows(rows)
+    report.say(
+        "duplicates: records that are in the log again. inversions: records that came after one that was sent later (first copies only, per partition)."
+    )
+    for way, row in zip(WAYS, rows, strict=True):
+        report.check(f"{way.label}: flights missing from the log", row["missing"], 0)
+        report.check(f"{way.label}: records in the log", row["in_log"], flights.count + row["duplicates"])
+        report.check_that(f"{way.label}: duplicates {'occur' if way.duplicates else 'do not occur'}", (row["duplicates"] > 0) == way.duplicates)
+        report.check_that(f"{way.label}: inversions {'occur' if way.inversions else 'do not occur'}", (row["inversions"] > 0) == way.inversions)
+        report.check_that(f"{way.label}: faults were injected", row["lost_acks"] > 0 and row["refusals"] > 0)
+
+
+def sequences(broker: Any, topic: str) -> dict[int, Any]:
+    """Place in the sending order of every record, per partition in offset order (numpy)."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    found: dict[int, Any] = {}
+    for description in broker.describe_topic(topic).partitions:
+        pieces = []
+        for batch in broker.scan(topic, partition=description.partition, include_headers=True):
+            headers = batch.column("headers").flatten()
+            if not pc.all(pc.equal(headers.field("key"), SEQUENCE)).as_py():
+                raise ValueError(f"{topic}: a record has another header than {SEQUENCE}")
+            pieces.append(headers.field("value").cast(pa.string()).cast(pa.int64()).to_numpy())
+        found[description.partition] = np.concatenate(pieces) if pieces else np.array([], np.int64)
+    return found
+
+
+def _compare(broker: Any, topic: str, sent: int) -> dict[str, int]:
+    import numpy as np
+
+    in_log = distinct = inversions = 0
+    for order in sequences(broker, topic).values():
+        _, first = np.unique(order, return_index=True)
+        kept = order[np.sort(first)]
+        in_log += len(order)
+        distinct += len(kept)
+        highest = np.maximum.accumulate(kept)
+        inversions += int((kept < highest).sum())
+    return {"in_log": in_log, "missing": sent - distinct, "duplicates": in_log - distinct, "inversions": inversions}
+
+
+def _count(actions: Any) -> dict[str, int]:
+    names = actions.column("action").to_pylist()
+    return {
+        "requests": len(names),
+        "lost_acks": sum(1 for name in names if name == "lost-ack"),
+        "refusals": sum(1 for name in names if name.startswith("refused")),
+    }

@@ -1,0 +1,123 @@
+"""`fletchlog topics`: list, create, describe, delete."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fletchlog.cli.common import CommandError, Config, command, out, properties
+
+topics = typer.Typer(no_args_is_help=True, help="List, create, describe and delete topics of a directory.")
+
+Directory = Annotated[Path, typer.Argument(help="The broker's directory.", metavar="DIR")]
+Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
+
+
+@topics.command("list")
+@command
+def list_topics(directory: Directory, as_json: Json = False) -> None:
+    """List the topics of a directory, also while another process writes to it.
+
+    fletchlog topics list data/
+    """
+    import fletchlog as fl
+
+    with fl.Broker(directory, read_only=True) as broker:
+        described = [broker.describe_topic(name) for name in broker.topics()]
+    rows = [
+        {
+            "topic": topic.name,
+            "partitions": len(topic.partitions),
+            "records": sum(p.high_watermark - p.log_start_offset for p in topic.partitions),
+            "bytes": sum(p.size_bytes for p in topic.partitions),
+        }
+        for topic in described
+    ]
+    if as_json:
+        print(json.dumps(rows, indent=2))
+        return
+    from rich.table import Table
+
+    table = Table("topic", "partitions", "offsets", "bytes")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for row in rows:
+        table.add_row(str(row["topic"]), *(f"{row[name]:,}" for name in ("partitions", "records", "bytes")))
+    out().print(table if rows else f"{directory} holds no topic")
+
+
+@topics.command()
+@command
+def create(
+    directory: Directory,
+    name: Annotated[str, typer.Argument(help="Name of the topic.")],
+    partitions: Annotated[int, typer.Option("--partitions", "-p", help="Number of partitions.")] = 1,
+    config: Config = None,
+    nodes: Annotated[int | None, typer.Option(help="Number of nodes when the directory is new.")] = None,
+) -> None:
+    """Create a topic; a new directory is created with it.
+
+    fletchlog topics create data/ orders --partitions 6
+
+    fletchlog topics create data/ clicks -c retention.ms=3600000 -c message.timestamp.type=LogAppendTime
+    """
+    import fletchlog as fl
+
+    with fl.Broker(directory, nodes=nodes) as broker:
+        broker.create_topic(name, partitions=partitions, config=properties(config))
+    out().print(f"created {name} with {partitions} partition{'s' * (partitions != 1)} in {directory}")
+
+
+@topics.command()
+@command
+def describe(
+    directory: Directory,
+    names: Annotated[list[str] | None, typer.Argument(help="Topics; default: all.", metavar="[TOPIC]...")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show partitions, leaders, offsets, sizes and configuration of topics.
+
+    fletchlog topics describe data/ orders
+    """
+    import fletchlog as fl
+
+    with fl.Broker(directory, read_only=True) as broker:
+        described = [broker.describe_topic(name) for name in names or broker.topics()]
+    if as_json:
+        rows = [topic._asdict() | {"partitions": [p._asdict() for p in topic.partitions]} for topic in described]
+        print(json.dumps(rows, indent=2))
+        return
+    from rich.table import Table
+
+    for topic in described:
+        settings = ", ".join(f"{key}={value}" for key, value in sorted(topic.config.items())) or "defaults"
+        table = Table(title=f"{topic.name}  (id {topic.topic_id}; {settings})", title_justify="left")
+        for heading in ("partition", "leader", "start", "end", "last stable", "bytes", "segments"):
+            table.add_column(heading, justify="right")
+        for p in topic.partitions:
+            numbers = (p.log_start_offset, p.high_watermark, p.last_stable_offset, p.size_bytes, p.segments)
+            table.add_row(str(p.partition), str(p.leader), *(f"{number:,}" for number in numbers))
+        out().print(table)
+
+
+@topics.command()
+@command
+def delete(
+    directory: Directory,
+    name: Annotated[str, typer.Argument(help="Name of the topic.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Delete a topic and its records.
+
+    fletchlog topics delete data/ orders --yes
+    """
+    import fletchlog as fl
+
+    if not yes and not typer.confirm(f"delete {name} with all its records from {directory}?", err=True):
+        raise CommandError("nothing was deleted")
+    with fl.Broker(directory) as broker:
+        broker.delete_topic(name)
+    out().print(f"deleted {name}")

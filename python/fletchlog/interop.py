@@ -1,0 +1,75 @@
+"""From the engine's Arrow objects to pyarrow, pandas and polars, each imported when it is asked for."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+
+def _require(module: str, extra: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        message = f"{module} is needed for this and is not installed; pip install 'fletchlog[{extra}]'"
+        raise ImportError(message, name=module) from error
+
+
+def schema(source: Any) -> pa.Schema:
+    """The Arrow schema of a source."""
+    return _require("pyarrow", "arrow").schema(source)
+
+
+def to_reader(source: Any) -> pa.RecordBatchReader:
+    """A stream of batches."""
+    return _require("pyarrow", "arrow").RecordBatchReader.from_stream(source)
+
+
+def batches(source: Any) -> Iterator[pa.RecordBatch]:
+    """The batches one by one, with the engine's own exception if reading fails.
+
+    Arrow's C interface hands on only the text of a failure; the source keeps the exception.
+    """
+    raise_failure = getattr(source, "_raise_failure", None)
+    reader = to_reader(source)
+    while True:
+        try:
+            batch = reader.read_next_batch()
+        except StopIteration:
+            return
+        except Exception:
+            if raise_failure is not None:
+                raise_failure()
+            raise
+        yield batch
+
+
+def to_pyarrow(source: Any) -> pa.Table:
+    """All rows as a `pyarrow.Table`."""
+    pa = _require("pyarrow", "arrow")
+    return pa.Table.from_batches(list(batches(source)), schema=pa.schema(source))
+
+
+def to_pandas(source: Any, **options: Any) -> pd.DataFrame:
+    """All rows as a `pandas.DataFrame`; `options` go to `pyarrow.Table.to_pandas`."""
+    _require("pandas", "pandas")
+    return to_pyarrow(source).to_pandas(**options)
+
+
+def to_polars(source: Any) -> pl.DataFrame:
+    """All rows as a `polars.DataFrame`."""
+    polars = _require("polars", "polars")
+    try:
+        frame: pl.DataFrame = polars.DataFrame(source)
+    except Exception:
+        raise_failure = getattr(source, "_raise_failure", None)
+        if raise_failure is not None:
+            raise_failure()
+        raise
+    return frame

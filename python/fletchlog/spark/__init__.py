@@ -1,0 +1,17 @@
+"""Spark data source `fletchlog`: a directory as a batch or a micro-batch stream, with the options of Spark's kafka source.
+
+    df = spark.read.format("fletchlog").option("path", "data/").option("subscribe", "orders").load()
+    stream = spark.readStream.format("fletchlog").option("path", "data/").option("subscribe", "orders").load()
+
+Spark finds it by itself (top-level module `pyspark_fletchlog`). Columns are those of Spark's kafka source; `.schema("offset
+bigint, value binary")` reads only these columns, which is faster. The directory is opened for reading only, so a writer may
+have it open meanwhile. Rows of one partition come in offset order; `minPartitions` and `maxRecordsPerPartition` split a
+partition into pieces that Spark reads in parallel.
+
+Needs the extra `spark` (`pip install fletchlog[spark]`).
+"""
+
+from fletchlog.spark.errors import DataLossError, OptionError
+from fletchlog.spark.source import LogSource
+
+__all__ = ["DataLossError", "LogSource", "OptionError"]

@@ -1,0 +1,55 @@
+"""Batch reading. Ranges are fixed when the query is planned: load again to see what was appended since."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from fletchlog.spark import directory
+from fletchlog.spark.errors import OptionError
+from fletchlog.spark.offset_reader import OffsetReader
+from fletchlog.spark.offsets import text
+from fletchlog.spark.range_calculator import OffsetRange, split
+from fletchlog.spark.scan import read_range
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from fletchlog.spark.options import SourceOptions
+
+
+class RangePartition(InputPartition):
+    """One task: a range of offsets, or nothing at all (Spark needs at least one task)."""
+
+    def __init__(self, offsets: OffsetRange | None) -> None:
+        self.offsets = offsets
+
+
+class BatchReader(DataSourceReader):
+    """Reads from the start to the end that the options name."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+
+    def partitions(self) -> list[InputPartition]:
+        """One task per partition with records, more with minPartitions or maxRecordsPerPartition."""
+        options = self._options
+        start_limit, end_limit = options.batch_limits()
+        reader = OffsetReader(directory.open_directory(options.path, options.isolation_level), options)
+        start = reader.resolve(start_limit, "startingOffsets")
+        end = reader.resolve(end_limit, "endingOffsets")
+        for tp, first in start.items():
+            if first > end.get(tp, first):
+                raise OptionError(f"the start of {text([tp])}, {first}, is above its end, {end[tp]}")
+        ranges = [OffsetRange(*tp, first, end[tp]) for tp, first in start.items() if tp in end]
+        tasks = split(ranges, options.min_partitions, options.max_records_per_partition)
+        return [RangePartition(item) for item in tasks] or [RangePartition(None)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Record batches of one task."""
+        return read_range(partition.offsets, self._options, self._schema)  # type: ignore[attr-defined]

@@ -1,0 +1,17 @@
+"""What the data source refuses. Spark shows the text of these, so it says what, where and what to do."""
+
+from __future__ import annotations
+
+
+class OptionError(ValueError):
+    """An option is unknown, refused, missing or malformed."""
+
+
+class DataLossError(RuntimeError):
+    """Records that the query was to read are gone, and `failOnDataLoss` is true."""
+
+
+DATA_LOSS_ADVICE = (
+    "Retention or a deleted topic may have taken records that this query had not read. "
+    "Set the option failOnDataLoss to false to go on with what is there"
+)

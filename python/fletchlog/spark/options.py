@@ -1,0 +1,253 @@
+"""Options of the data source: Spark's kafka names, checked once when the frame is loaded."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import os
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fletchlog.spark.errors import OptionError
+from fletchlog.spark.limits import Earliest, Latest, Limit, check_batch, parse
+from fletchlog.spark.offsets import Partition, parse_partitions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+log = logging.getLogger("fletchlog.spark")
+
+KNOWN = (
+    "path",
+    "assign",
+    "subscribe",
+    "subscribePattern",
+    "startingOffsets",
+    "startingOffsetsByTimestamp",
+    "startingTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "endingOffsets",
+    "endingOffsetsByTimestamp",
+    "endingTimestamp",
+    "failOnDataLoss",
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "includeHeaders",
+    "kafka.isolation.level",
+)
+# They steer the connection of Spark's kafka source; a directory has none, so they are accepted and do nothing.
+WITHOUT_EFFECT = (
+    "groupIdPrefix",
+    "kafkaConsumer.pollTimeoutMs",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+)
+# Refused by Spark's kafka source too, for the same reasons.
+REFUSED = {
+    "kafka.auto.offset.reset": "set startingOffsets to earliest or latest instead",
+    "kafka.key.deserializer": "keys are bytes; cast the column",
+    "kafka.value.deserializer": "values are bytes; cast the column",
+    "kafka.enable.auto.commit": "the checkpoint of the query keeps the offsets",
+    "kafka.interceptor.classes": "interceptors could change the records",
+    "kafka.bootstrap.servers": "this source reads a directory: set path; for a cluster use Spark's own kafka source",
+}
+DEFAULT_MAX_TRIGGER_DELAY = "15m"
+
+_MS = {"us": 0.001, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+@dataclass(frozen=True)
+class Assign:
+    """Exactly these partitions."""
+
+    partitions: frozenset[Partition]
+
+
+@dataclass(frozen=True)
+class Subscribe:
+    """All partitions of these topics."""
+
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SubscribePattern:
+    """All partitions of the topics whose whole name matches."""
+
+    pattern: str
+
+
+Strategy = Assign | Subscribe | SubscribePattern
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """Checked options; those that only a batch or only a stream has are read by `batch_limits` and `stream_start`."""
+
+    path: str
+    strategy: Strategy
+    given: Mapping[str, str]
+    fail_on_data_loss: bool
+    include_headers: bool
+    isolation_level: str
+    min_partitions: int | None
+    max_records_per_partition: int | None
+    max_offsets_per_trigger: int | None
+    min_offsets_per_trigger: int | None
+    max_trigger_delay_ms: float
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> SourceOptions:
+        """Checks everything that does not depend on batch or stream.
+
+        Raises:
+            OptionError: What is wrong and what to write instead.
+        """
+        given = {name.lower(): value for name, value in options.items()}
+        _check_names(given)
+        if "path" not in given:
+            message = "option path is missing: the directory to read, e.g. .option('path', 'data/')"
+            raise OptionError(message)
+        isolation = given.get("kafka.isolation.level", "read_uncommitted").lower()
+        if isolation not in {"read_uncommitted", "read_committed"}:
+            message = f"option kafka.isolation.level: expected read_uncommitted or read_committed, got {isolation}"
+            raise OptionError(message)
+        parsed = cls(
+            path=_absolute(given["path"]),
+            strategy=_strategy(given),
+            given=given,
+            fail_on_data_loss=_boolean(given, "failOnDataLoss", default=True),
+            include_headers=_boolean(given, "includeHeaders", default=False),
+            isolation_level=isolation,
+            min_partitions=_positive(given, "minPartitions"),
+            max_records_per_partition=_positive(given, "maxRecordsPerPartition"),
+            max_offsets_per_trigger=_positive(given, "maxOffsetsPerTrigger"),
+            min_offsets_per_trigger=_positive(given, "minOffsetsPerTrigger"),
+            max_trigger_delay_ms=_duration_ms(given, "maxTriggerDelay", DEFAULT_MAX_TRIGGER_DELAY),
+        )
+        least, most = parsed.min_offsets_per_trigger, parsed.max_offsets_per_trigger
+        if least is not None and most is not None and least > most:
+            message = f"option minOffsetsPerTrigger ({least}) is higher than maxOffsetsPerTrigger ({most})"
+            raise OptionError(message)
+        parse("starting", given, Earliest())
+        parse("ending", given, Latest())
+        return parsed
+
+    def batch_limits(self) -> tuple[Limit, Limit]:
+        """Start and end of a batch query.
+
+        Raises:
+            OptionError: A combination that a batch query cannot mean.
+        """
+        for name in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"):
+            if name.lower() in self.given:
+                log.warning("option %s is ignored in batch queries", name)
+        start, end = parse("starting", self.given, Earliest()), parse("ending", self.given, Latest())
+        check_batch(start, end)
+        return start, end
+
+    def stream_start(self) -> Limit:
+        """Start of a new streaming query.
+
+        Raises:
+            OptionError: An end was given.
+        """
+        for name in ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"):
+            if name.lower() in self.given:
+                message = f"option {name} is not valid in a streaming query: a stream has no end"
+                raise OptionError(message)
+        return parse("starting", self.given, Latest())
+
+
+def nearest(name: str, names: Iterator[str] | tuple[str, ...]) -> str:
+    """`; did you mean X?`, or nothing."""
+    by_lower = {candidate.lower(): candidate for candidate in names}
+    close = difflib.get_close_matches(name.lower(), by_lower, n=1)
+    return f"; did you mean {by_lower[close[0]]}?" if close else ""
+
+
+def _check_names(given: Mapping[str, str]) -> None:
+    known = {name.lower() for name in KNOWN}
+    ignored = {name.lower() for name in WITHOUT_EFFECT}
+    for name in given:
+        if name in known:
+            continue
+        if name in REFUSED:
+            message = f"option {name} is refused: {REFUSED[name]}"
+            raise OptionError(message)
+        if name in ignored:
+            log.info("option %s has no effect on a directory", name)
+            continue
+        suggestion = nearest(name, KNOWN)
+        if name.startswith("kafka.") and not suggestion:
+            log.warning("option %s configures a Kafka client; it has no effect on a directory", name)
+            continue
+        message = f"unknown option {name} for format fletchlog{suggestion}"
+        raise OptionError(message)
+
+
+def _strategy(given: Mapping[str, str]) -> Strategy:
+    names = [name for name in ("assign", "subscribe", "subscribePattern") if name.lower() in given]
+    if len(names) != 1:
+        found = f"found {' and '.join(names)}" if names else "found none"
+        message = f"exactly one of the options assign, subscribe and subscribePattern must be given, {found}"
+        raise OptionError(message)
+    value = given[names[0].lower()].strip()
+    match names[0]:
+        case "assign":
+            return Assign(parse_partitions("assign", value))
+        case "subscribe":
+            topics = tuple(dict.fromkeys(topic.strip() for topic in value.split(",") if topic.strip()))
+            if not topics:
+                message = "option subscribe names no topic; write e.g. orders or orders,payments"
+                raise OptionError(message)
+            return Subscribe(topics)
+    if not value:
+        message = "option subscribePattern is empty; write a regular expression for whole topic names"
+        raise OptionError(message)
+    try:
+        re.compile(value)
+    except re.error as error:
+        message = f"option subscribePattern: {value} is not a regular expression: {error}"
+        raise OptionError(message) from None
+    return SubscribePattern(value)
+
+
+def _absolute(path: str) -> str:
+    # tasks run in other working directories than the planner
+    return os.path.abspath(path.removeprefix("file://").removeprefix("file:"))  # noqa: PTH100 - must not resolve links
+
+
+def _boolean(given: Mapping[str, str], name: str, *, default: bool) -> bool:
+    value = given.get(name.lower(), str(default)).strip().lower()
+    if value not in {"true", "false"}:
+        message = f"option {name}: expected true or false, got {value}"
+        raise OptionError(message)
+    return value == "true"
+
+
+def _positive(given: Mapping[str, str], name: str) -> int | None:
+    value = given.get(name.lower())
+    if value is None:
+        return None
+    try:
+        number = int(value.strip())
+    except ValueError:
+        number = 0
+    if number <= 0:
+        message = f"option {name}: expected a positive whole number, got {value}"
+        raise OptionError(message)
+    return number
+
+
+def _duration_ms(given: Mapping[str, str], name: str, default: str) -> float:
+    value = given.get(name.lower(), default).strip().lower()
+    match = re.fullmatch(r"(\d+)\s*([a-z]*)", value)
+    if match is None or (match[2] or "ms") not in _MS:
+        message = f"option {name}: expected a duration such as 500ms, 10s, 15m, 2h or 1d, got {value}"
+        raise OptionError(message)
+    return int(match[1]) * _MS[match[2] or "ms"]

@@ -1,0 +1,61 @@
+"""Offset ranges that become Spark tasks. Spark: KafkaOffsetRangeCalculator."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+@dataclass(frozen=True, order=True)
+class OffsetRange:
+    """Offsets `start` to `end` (exclusive) of one partition; some of them may hold no record."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        """Offsets in it."""
+        return self.end - self.start
+
+
+def split(
+    ranges: Iterable[OffsetRange], min_partitions: int | None, max_records_per_partition: int | None
+) -> list[OffsetRange]:
+    """Drops empty ranges and cuts large ones, first by `max_records_per_partition`, then towards `min_partitions`.
+
+    The number of ranges is only near `min_partitions`: small ranges stay whole, the others are cut in proportion to their size.
+    """
+    kept = [item for item in sorted(ranges) if item.size > 0]
+    if max_records_per_partition is not None:
+        kept = [part for item in kept for part in _cut(item, -(-item.size // max_records_per_partition))]
+    if min_partitions is None or len(kept) >= min_partitions:
+        return kept
+    total = sum(item.size for item in kept)
+    whole = {item for item in kept if _parts(item.size, total, min_partitions) == 1}
+    rest = total - sum(item.size for item in whole)
+    wanted = max(min_partitions - len(whole), 1)
+    return [
+        part for item in kept for part in _cut(item, 1 if item in whole else _parts(item.size, rest, wanted)) if part.size > 0
+    ]
+
+
+def _parts(size: int, total: int, wanted: int) -> int:
+    # Java's Math.round: halves go up
+    return max(math.floor(size / total * wanted + 0.5), 1)
+
+
+def _cut(item: OffsetRange, parts: int) -> list[OffsetRange]:
+    pieces, start, remaining = [], item.start, item.size
+    for index in range(parts):
+        size = remaining // (parts - index)
+        pieces.append(OffsetRange(item.topic, item.partition, start, start + size))
+        start += size
+        remaining -= size
+    return pieces

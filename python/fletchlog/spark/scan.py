@@ -1,0 +1,53 @@
+"""One range of offsets as record batches in exactly the schema that Spark expects."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fletchlog.spark import directory
+from fletchlog.spark.offset_reader import loss_reporter
+from fletchlog.spark.schema import HEADERS, arrow_schema, check_projection
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from fletchlog.spark.options import SourceOptions
+    from fletchlog.spark.range_calculator import OffsetRange
+
+
+def read_range(wanted: OffsetRange | None, options: SourceOptions, schema: StructType) -> Iterator[pa.RecordBatch]:
+    """Yields the records of `wanted`, only the columns of `schema`.
+
+    Offsets without a record (compaction, transaction markers, aborted data) are skipped. Offsets below the log start or at
+    and above its end are lost data: an error, or skipped with a warning when failOnDataLoss is false.
+    """
+    if wanted is None:
+        return
+    import pyarrow as pa
+
+    report_loss = loss_reporter(options)
+    columns = check_projection(schema)
+    target = arrow_schema(schema)
+    source = directory.open_directory(options.path, options.isolation_level)
+    tp = (wanted.topic, wanted.partition)
+    name = f"{wanted.topic}-{wanted.partition}"
+    span = source.spans([tp]).get(tp)
+    if span is None:
+        report_loss(f"{name} is gone; offsets {wanted.start} to {wanted.end - 1} were to be read")
+        return
+    if span.start > wanted.start:
+        report_loss(f"the log of {name} starts at {span.start}; offsets from {wanted.start} were to be read")
+    if span.end < wanted.end:
+        report_loss(f"the log of {name} ends at {span.end}; offsets up to {wanted.end - 1} were to be read")
+    start, end = max(wanted.start, span.start), min(wanted.end, span.end)
+    if start >= end:
+        return
+    batches = source.scan(tp, start, end, include_headers=HEADERS in columns)
+    for batch in batches:
+        if batch.schema.equals(target):
+            yield batch
+        else:
+            yield pa.RecordBatch.from_arrays([batch.column(column) for column in columns], schema=target)

@@ -1,0 +1,149 @@
+"""Micro-batch reading. Spark: KafkaMicroBatchStream.
+
+One object lives as long as the query and plans its batches; `read` runs in other processes with another copy of it, so they
+share nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from fletchlog.spark import directory
+from fletchlog.spark.batch import RangePartition
+from fletchlog.spark.errors import DataLossError
+from fletchlog.spark.limits import SpecificOffsets
+from fletchlog.spark.offset_reader import OffsetReader, loss_reporter
+from fletchlog.spark.offsets import JsonOffsets, Offsets, from_json, text, to_json
+from fletchlog.spark.range_calculator import split
+from fletchlog.spark.rate_limit import Delay, proportional
+from fletchlog.spark.scan import read_range
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from fletchlog.spark.options import SourceOptions
+
+try:  # Spark 4.2
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+except ImportError:  # Spark 4.0 and 4.1: every batch reads all there is
+    ReadAllAvailable = ReadLimit = ReadMaxRows = SupportsTriggerAvailableNow = object  # type: ignore[assignment,misc]
+
+NO_LIMIT = 2**63 - 1
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans micro-batches over the partitions of a query."""
+
+    def __init__(
+        self, options: SourceOptions, schema: StructType, clock_ms: Callable[[], float] = lambda: time.monotonic() * 1000
+    ) -> None:
+        self._options = options
+        self._schema = schema
+        self._start_limit = options.stream_start()
+        self._report_loss = loss_reporter(options)
+        self._initial: JsonOffsets | None = None
+        self._start_is_logged = True
+        self._available_now = False
+        self._target: Offsets | None = None
+        self._known_latest: Offsets | None = None
+        least = options.min_offsets_per_trigger
+        self._delay = Delay(least, options.max_trigger_delay_ms, clock_ms) if least is not None else None
+
+    def initialOffset(self) -> JsonOffsets:  # noqa: N802
+        """Where a new query starts. Spark calls it twice for its first batch, and both answers must be the same."""
+        if self._initial is None:
+            self._initial = to_json(self._reader().resolve(self._start_limit, "startingOffsets"))
+            limit = self._start_limit
+            fixed = isinstance(limit, SpecificOffsets) and min(limit.offsets.values()) >= 0
+            self._start_is_logged = fixed
+        return self._initial
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """At most maxOffsetsPerTrigger. Without it the limit is unreachable rather than ReadAllAvailable, see latestOffset."""
+        return ReadMaxRows(self._options.max_offsets_per_trigger or NO_LIMIT)
+
+    def latestOffset(self, start: JsonOffsets | None = None, limit: ReadLimit | None = None) -> JsonOffsets:  # noqa: N802
+        """End of the next batch.
+
+        Spark logs the end of a batch before it runs, but the start of the very first one nowhere: were that batch to die,
+        `latest` (or a time, or an earliest that retention moves) would be looked up again and records between the two
+        answers would be lost. So the first batch of a new query ends where it starts: it is empty, and its end is logged.
+        Only Trigger.Once (the one caller that passes ReadAllAvailable) has a single batch and must read at once.
+        """
+        begin = from_json(start) if start is not None else {}
+        if self._available_now:
+            if self._target is None:
+                self._target = self._latest()
+            latest = self._target
+        else:
+            latest = self._latest()
+        self._known_latest = latest
+        if start is not None and isinstance(limit, ReadAllAvailable):
+            return to_json(latest)
+        if not self._start_is_logged and self._initial is not None and (start is None or start == self._initial):
+            self._start_is_logged = True
+            return self._initial
+        if self._delay is not None and not self._available_now and self._delay.holds_back(begin, latest):
+            return to_json(begin)
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else NO_LIMIT
+        if most == NO_LIMIT:
+            return to_json(latest)
+        new = self._reader().earliest(latest.keys() - begin.keys())
+        return to_json(proportional(most, begin | new, latest))
+
+    def reportLatestOffset(self) -> JsonOffsets | None:  # noqa: N802
+        """End of the log as last seen: Spark shows it beside the end of the batch, the difference is the lag."""
+        return to_json(self._known_latest) if self._known_latest else None
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """The end is frozen at the first latestOffset, so that it is never before a start that is `latest`."""
+        self._available_now = True
+
+    def partitions(self, start: JsonOffsets, end: JsonOffsets) -> Sequence[InputPartition]:
+        """Tasks of one batch. The start may lie behind the end of the log after a crash and a deleted topic."""
+        begin, until = from_json(start), from_json(end)
+        if self._target is not None:
+            self._check_target(until)
+        ranges = self._reader().ranges(begin, until, self._report_loss)
+        options = self._options
+        tasks = split(ranges, options.min_partitions, options.max_records_per_partition)
+        return [RangePartition(item) for item in tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Record batches of one task."""
+        return read_range(partition.offsets, self._options, self._schema)  # type: ignore[attr-defined]
+
+    def commit(self, end: JsonOffsets) -> None:
+        """Nothing: the checkpoint of the query keeps the offsets."""
+
+    def stop(self) -> None:
+        """Nothing: Spark ends the process without asking."""
+
+    def _reader(self) -> OffsetReader:
+        # looked up for every call: the cache notices a directory that was deleted and created again
+        return OffsetReader(directory.open_directory(self._options.path, self._options.isolation_level), self._options)
+
+    def _latest(self) -> Offsets:
+        reader = self._reader()
+        return reader.latest(reader.assigned())
+
+    def _check_target(self, until: Offsets) -> None:
+        """Spark: KafkaMicroBatchStream#verifyEndOffsetForTriggerAvailableNow."""
+        target = self._target or {}
+        if until.keys() != target.keys():
+            raise DataLossError(
+                f"the partitions of the query changed while it ran with availableNow: the batch ends with {text(until)}, "
+                f"the run began with {text(target)}; start the query again"
+            )
+        latest = self._reader().latest(until)
+        for tp, offset in sorted(until.items()):
+            if offset > target[tp]:
+                raise DataLossError(f"the batch ends at {offset} of {text([tp])}, behind the end of this run, {target[tp]}")
+            if offset > latest.get(tp, -1):
+                self._report_loss(f"the batch ends at {offset} of {text([tp])}, behind the end of its log, {latest.get(tp)}")

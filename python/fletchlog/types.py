@@ -1,0 +1,232 @@
+"""The small values that calls take and return. All are tuples: hashable, comparable, picklable."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fletchlog._core import Table
+
+
+class TopicPartition(NamedTuple):
+    """A topic and a partition number. A plain `(topic, partition)` tuple is taken wherever this is."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class OffsetAndMetadata(NamedTuple):
+    """An offset as committed: the next offset to read.
+
+    Attributes:
+        offset: Next offset to read.
+        metadata: Free text kept with it.
+        leader_epoch: Leader epoch of the record before it, -1 none.
+    """
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """An answer of `Consumer.offsets_for_times`.
+
+    Attributes:
+        offset: Lowest offset whose timestamp is at or after the time asked for.
+        timestamp: Its timestamp, ms since the epoch.
+        leader_epoch: Its leader epoch, -1 none.
+    """
+
+    offset: int
+    timestamp: int
+    leader_epoch: int = -1
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record went.
+
+    Attributes:
+        topic: Topic.
+        partition: Partition.
+        offset: Offset, -1 when it is unknown (acks=0).
+        timestamp: Timestamp in the log, ms since the epoch.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+
+
+class Record(NamedTuple):
+    """One record, as the slow path `for record in records` gives it.
+
+    Attributes:
+        topic: Topic.
+        partition: Partition.
+        offset: Offset.
+        timestamp: Milliseconds since the epoch, -1 none.
+        timestamp_type: 0 CreateTime, 1 LogAppendTime, -1 none: Spark's `timestampType`.
+        key: Key or None.
+        value: Value or None (a tombstone).
+        headers: (key, value or None) in order; keys may repeat.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    timestamp_type: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+
+
+class Run(NamedTuple):
+    """Consecutive records of one partition that one poll took from the queue."""
+
+    topic: str
+    partition: int
+    first_offset: int
+    last_offset: int
+    count: int  # type: ignore[assignment]
+
+
+class PartitionDescription(NamedTuple):
+    """One partition, as `Broker.describe_topic` tells it.
+
+    Attributes:
+        partition: Number.
+        leader: Node that leads it.
+        log_start_offset: First readable offset.
+        high_watermark: Next offset to be written: the end for read_uncommitted.
+        last_stable_offset: The end for read_committed.
+        size_bytes: Bytes of its segments.
+        segments: Number of segments.
+    """
+
+    partition: int
+    leader: int
+    log_start_offset: int
+    high_watermark: int
+    last_stable_offset: int
+    size_bytes: int
+    segments: int
+
+
+class TopicDescription(NamedTuple):
+    """One topic, as `Broker.describe_topic` tells it.
+
+    Attributes:
+        name: Name.
+        topic_id: Kafka's topic id, as Kafka prints it (base64 without padding).
+        config: The properties that were set, as text.
+        partitions: By number.
+    """
+
+    name: str
+    topic_id: str
+    config: dict[str, str]
+    partitions: list[PartitionDescription]
+
+
+class SegmentInspection(NamedTuple):
+    """A `.log` file, as `inspect_segment` found it.
+
+    Attributes:
+        path: The file.
+        size: Its bytes.
+        batches: Arrow table with one row per batch.
+        tail: (position, reason) where batches end before the end of the file, else None.
+    """
+
+    path: Path
+    size: int
+    batches: Table
+    tail: tuple[int, str] | None
+
+
+class Problem(NamedTuple):
+    """Something wrong with a file.
+
+    Attributes:
+        path: The file.
+        position: Byte position in it.
+        reason: What is wrong.
+    """
+
+    path: Path
+    position: int
+    reason: str
+
+
+class PartitionReport(NamedTuple):
+    """A partition's directory, as `verify` found it.
+
+    Attributes:
+        path: The directory.
+        name: Its name, `<topic>-<partition>`.
+        ok: Nothing is damaged and every index agrees with the log.
+        segments: Number of segments.
+        batches: Batches of all segments.
+        records: Records of all segments, control records included.
+        damaged: Damaged batches and tails.
+        index_problems: Index, snapshot and checkpoint files that do not agree with the log; they can be rebuilt.
+        holes: Offsets [from, to) that no batch has: compaction, or a lost segment. Not wrong by themselves.
+        producers: Number of producer ids.
+        open_transactions: (producer id, first offset) of transactions without a marker.
+        would_cut: (file, from, size): what recovery after an unclean stop would remove.
+    """
+
+    path: Path
+    name: str
+    ok: bool
+    segments: int
+    batches: int
+    records: int
+    damaged: list[Problem]
+    index_problems: list[Problem]
+    holes: list[tuple[int, int]]
+    producers: int
+    open_transactions: list[tuple[int, int]]
+    would_cut: list[tuple[Path, int, int]]
+
+
+class ConfigKey(NamedTuple):
+    """One row of `config_table()`.
+
+    Attributes:
+        scope: broker, topic, producer, consumer or legacy-consumer.
+        name: Kafka's dotted name.
+        type: Type and range, for people.
+        default: Default as text, None when unset.
+        doc: What it does.
+    """
+
+    scope: str
+    name: str
+    type: str
+    default: str | None
+    doc: str
+
+
+__all__ = [
+    "ConfigKey",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
+    "PartitionDescription",
+    "PartitionReport",
+    "Problem",
+    "Record",
+    "RecordMetadata",
+    "Run",
+    "SegmentInspection",
+    "TopicDescription",
+    "TopicPartition",
+]
