@@ -1,0 +1,91 @@
+"""`fletchlog dump`, `verify`, `explain` and `config`: looking without touching."""
+
+import json
+
+import pytest
+
+import fletchlog as fl
+
+
+@pytest.fixture
+def orders(cli, data):
+    cli("topics", "create", data, "orders", "-p", 2)
+    cli("produce", data, "orders", "--key", ":", "-c", "enable.idempotence=true", stdin="".join(f"k{i}:{i}\n" for i in range(2000)))
+    return data
+
+
+def segment(data):
+    return data / "orders-0" / "00000000000000000000.log"
+
+
+def test_dump_shows_batches_and_records_of_a_segment(cli, orders):
+    batches = cli("dump", segment(orders), "--json", "-n", 0).lines
+    assert [b["base_offset"] for b in batches[1:]] == [b["last_offset"] + 1 for b in batches[:-1]]
+    assert all(b["crc_valid"] and b["producer_id"] is not None for b in batches)
+    records = cli("dump", segment(orders), "--records", "--json", "-n", 0).lines
+    assert len(records) == sum(b["records"] for b in batches)
+    assert {(r["topic"], r["partition"]) for r in records} == {("orders", 0)}
+    assert all(r["key"] == f"k{r['value']}" for r in records)
+    assert "sound" in cli("dump", segment(orders)).out
+    assert len(cli("dump", segment(orders), "-r", "--json", "-n", 3).lines) == 3
+
+
+def test_verify_finds_a_flipped_bit_and_says_where(cli, orders):
+    assert cli("verify", orders, "--json").json["sound"]
+    assert "2 of 2 partitions are sound" in cli("verify", orders).out
+    content = bytearray(segment(orders).read_bytes())
+    content[200] ^= 1
+    segment(orders).write_bytes(content)
+    result = cli("verify", orders, "--json", code=1)
+    assert "orders-0" in result.err
+    damaged = {p["partition"]: p["damaged"] for p in json.loads(result.out)["partitions"]}
+    assert damaged["orders-0"]
+    assert not damaged["orders-1"]
+    assert "byte 0" in cli("verify", orders, code=1).out
+    assert "damaged" in cli("dump", segment(orders), code=1).err
+
+
+def test_verify_never_writes(cli, orders):
+    before = {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in orders.rglob("*") if path.is_file()}
+    cli("verify", orders)
+    cli("dump", segment(orders))
+    assert {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in orders.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["dump", "{data}/orders-0/nothing.log"], "nothing.log"),
+        (["dump", "{data}/orders-0/00000000000000000000.index"], "name a .log file"),
+        (["verify", "{data}/nowhere"], "nowhere"),
+        (["explain", "{data}", "-t", "order"], "order"),
+        (["explain", "{data}", "-t", " , "], "names no topic"),
+        (["explain", "{data}", "-t", "orders", "--polls", "0"], "polls is 0"),
+        (["explain", "{data}", "-t", "orders", "--against-kip-387"], "--png"),
+        (["explain", "{data}", "-t", "orders", "-c", "fletchlog.consumer.version=1.0"], "fletchlog.consumer.version"),
+        (["config", "--scope", "client"], "broker, topic"),
+        (["config", "no such words"], "no property matches"),
+    ],
+)
+def test_mistakes_are_one_sentence(cli, orders, words, text):
+    assert text in cli(*[word.format(data=orders) for word in words], code=1).err
+
+
+def test_config_prints_every_property_with_default_and_doc(cli):
+    rows = cli("config", "--json").json
+    assert {row["scope"] for row in rows} == {"broker", "topic", "producer", "consumer", "legacy-consumer"}
+    assert rows == [key._asdict() for key in fl.config_table()]
+    assert all(row["doc"] for row in rows)
+    found = cli("config", "max", "poll", "--scope", "consumer").out
+    assert "max.poll.records" in found
+    assert "linger.ms" not in found
+
+
+def test_explain_tells_the_order_of_requests_and_every_poll(cli, orders, tmp_path):
+    png = tmp_path / "order.png"
+    result = cli("explain", orders, "-t", "orders", "-c", "max.poll.records=300", "--polls", 10, "--png", png, "--against-kip-387")
+    assert "bucket" in result.out
+    assert "poll 1:" in result.out
+    assert "takes 300 records of orders-" in result.out
+    assert png.read_bytes().startswith(b"\x89PNG")
+    assert "order.png" in result.err

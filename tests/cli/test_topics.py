@@ -1,0 +1,43 @@
+"""`fletchlog topics`."""
+
+
+def test_a_topic_is_created_listed_described_and_deleted(cli, data):
+    cli("topics", "create", data, "orders", "-p", 3, "-c", "retention.ms=1000", "--nodes", 2)
+    cli("topics", "create", data, "clicks")
+    assert cli("topics", "list", data, "--json").json == [
+        {"topic": "clicks", "partitions": 1, "records": 0, "bytes": 0},
+        {"topic": "orders", "partitions": 3, "records": 0, "bytes": 0},
+    ]
+    described = cli("topics", "describe", data, "orders", "--json").json
+    assert described[0]["config"] == {"retention.ms": "1000"}
+    assert sorted({p["leader"] for p in described[0]["partitions"]}) == [1, 2]
+    assert "orders" in cli("topics", "describe", data).out
+    cli("topics", "delete", data, "orders", "--yes")
+    assert [row["topic"] for row in cli("topics", "list", data, "--json").json] == ["clicks"]
+    assert "clicks" in cli("topics", "list", data).out
+
+
+def test_deleting_asks_first(cli, data):
+    cli("topics", "create", data, "orders")
+    assert "nothing was deleted" in cli("topics", "delete", data, "orders", stdin="n\n", code=1).err
+    cli("topics", "delete", data, "orders", stdin="y\n")
+
+
+def test_mistakes_are_one_sentence(cli, data, tmp_path):
+    assert str(data) in cli("topics", "list", data, code=1).err
+    cli("topics", "create", data, "orders")
+    assert "orders" in cli("topics", "create", data, "orders", code=1).err
+    assert "`/`" in cli("topics", "create", data, "a/b", code=1).err
+    assert "retention.ms" in cli("topics", "create", data, "x", "-c", "retention.mss=1", code=1).err
+    assert "NAME=VALUE" in cli("topics", "create", data, "x", "-c", "retention.ms", code=1).err
+    assert "payments" in cli("topics", "describe", data, "payments", code=1).err
+    file = tmp_path / "file"
+    file.write_text("x")
+    assert "file" in cli("topics", "list", file, code=1).err
+
+
+def test_every_command_teaches_with_examples(cli):
+    for words in (["topics", "create"], ["produce"], ["consume"], ["explain"], ["dump"], ["verify"], ["config"], ["demo"]):
+        text = cli(*words, "--help").out
+        assert f"fletchlog {' '.join(words)}" in text.replace("\n", " ")
+    assert "fletchlog" in cli("--version").out

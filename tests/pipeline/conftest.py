@@ -1,0 +1,1 @@
+from spark_session import spark  # noqa: F401 - a fixture

@@ -1,0 +1,119 @@
+"""Consumer groups through the public API: who gets what, who is told, what is committed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import fletchlog as fl
+
+
+@pytest.fixture
+def topic(broker: fl.Broker) -> fl.Broker:
+    broker.create_topic("t", partitions=4)
+    with fl.Producer(broker) as producer:
+        for i in range(40):
+            producer.send("t", value=b"%d" % i, partition=i % 4)
+    return broker
+
+
+def member(broker: fl.Broker, **config: Any) -> fl.Consumer:
+    # a member hears of a rebalance with its next heartbeat: 3 s by default
+    settings = {"group.id": "g", "auto.offset.reset": "earliest", "heartbeat.interval.ms": 20}
+    return fl.Consumer(broker, {**settings, **{name.replace("_", "."): value for name, value in config.items()}})
+
+
+def settle(*consumers: fl.Consumer, rounds: int = 40) -> list[fl.Record]:
+    """Polls in turns until the group has settled; returns everything read."""
+    read: list[fl.Record] = []
+    for _ in range(rounds):
+        for consumer in consumers:
+            read += list(consumer.poll(timeout_ms=20))
+    return read
+
+
+def test_one_member_gets_everything_and_two_share(topic: fl.Broker) -> None:
+    with member(topic) as first:
+        first.subscribe(["t"])
+        read = settle(first)
+        assert sorted(int(r.value or b"") for r in read) == list(range(40))
+        assert len(first.assignment()) == 4
+        with member(topic) as second:
+            second.subscribe(["t"])
+            settle(first, second)
+            parts = [{tp.partition for tp in c.assignment()} for c in (first, second)]
+            assert sorted(map(len, parts)) == [2, 2]
+            assert parts[0] | parts[1] == {0, 1, 2, 3}
+        settle(first)
+        assert len(first.assignment()) == 4
+
+
+def test_listeners_are_told_before_anything_of_a_new_partition_is_read(topic: fl.Broker) -> None:
+    told: list[tuple[str, list[fl.TopicPartition]]] = []
+    with member(topic) as consumer:
+
+        def assigned(partitions: list[fl.TopicPartition]) -> None:
+            told.append(("assigned", partitions))
+            for tp in partitions:
+                consumer.seek(tp, 8)
+
+        consumer.subscribe(["t"], on_assigned=assigned, on_revoked=lambda tps: told.append(("revoked", tps)))
+        read = settle(consumer)
+        assert sorted(r.offset for r in read) == [8, 8, 8, 8, 9, 9, 9, 9]
+    assert [kind for kind, _ in told] == ["assigned", "revoked"]
+    assert all(len(partitions) == 4 for _, partitions in told)
+
+
+def test_a_listener_that_raises_ends_the_poll_and_loses_nothing(topic: fl.Broker) -> None:
+    def fail(_: list[fl.TopicPartition]) -> None:
+        message = "my own trouble"
+        raise RuntimeError(message)
+
+    with member(topic) as consumer:
+        consumer.subscribe(["t"], on_assigned=fail)
+        read: list[fl.Record] = []
+        raised = 0
+        for _ in range(20):
+            try:
+                read += list(consumer.poll(timeout_ms=50))
+            except RuntimeError:
+                raised += 1
+        assert raised == 1
+        assert len(read) == 40
+
+
+def test_a_pattern_subscribes_to_every_matching_topic(topic: fl.Broker) -> None:
+    topic.create_topic("tt")
+    topic.create_topic("other")
+    with member(topic) as consumer:
+        consumer.subscribe(pattern="t+")
+        settle(consumer, rounds=10)
+        assert {tp.topic for tp in consumer.assignment()} == {"t", "tt"}
+        assert sorted(consumer.subscription()) == ["t", "tt"]
+
+
+def test_what_one_member_commits_the_next_continues(topic: fl.Broker) -> None:
+    with member(topic, enable_auto_commit=False, max_poll_records=10) as first:
+        first.subscribe(["t"])
+        read: list[fl.Record] = []
+        while len(read) < 20:
+            read += list(first.poll(timeout_ms=200))
+        first.commit()
+        metadata = first.group_metadata()
+        assert metadata is not None
+        assert metadata[2] == "g"
+    with member(topic) as second:
+        second.subscribe(["t"])
+        rest = settle(second)
+    assert len(rest) == 40 - len(read)
+    assert {(r.partition, r.offset) for r in rest}.isdisjoint({(r.partition, r.offset) for r in read})
+
+
+def test_auto_commit_happens_on_close(topic: fl.Broker) -> None:
+    with member(topic) as consumer:
+        consumer.subscribe(["t"])
+        assert len(settle(consumer, rounds=10)) == 40
+    with member(topic) as consumer:
+        consumer.assign([fl.TopicPartition("t", p) for p in range(4)])
+        assert [consumer.position(fl.TopicPartition("t", p)) for p in range(4)] == [10] * 4

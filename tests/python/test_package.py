@@ -1,0 +1,104 @@
+"""The package's surface: names, documentation, exceptions, what importing does."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+import subprocess
+import sys
+
+import pytest
+
+import fletchlog as fl
+from fletchlog import _core, errors
+
+
+def test_every_exported_name_exists_and_is_documented() -> None:
+    assert fl.__all__ == sorted(fl.__all__, key=fl.__all__.index)
+    for name in fl.__all__:
+        value = getattr(fl, name)
+        assert name.startswith("__") or value.__doc__, name
+
+
+@pytest.mark.parametrize("owner", [fl.Broker, fl.Producer, fl.Consumer, fl.Records, fl.Scan, fl.Faults, fl.RecordFuture, fl.Table])
+def test_every_public_method_has_help(owner: type) -> None:
+    assert owner.__module__ == "fletchlog"
+    for name in vars(owner):
+        if not name.startswith("_"):
+            assert inspect.getdoc(getattr(owner, name)), f"{owner.__name__}.{name}"
+
+
+def test_importing_starts_nothing_and_needs_nothing() -> None:
+    script = """
+import sys, threading
+import fletchlog
+print(threading.active_count(), [m for m in ("pyarrow", "pandas", "polars", "pyspark", "numpy") if m in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[0] == "1 []"
+
+
+def test_the_engines_error_table_and_the_exception_classes_agree() -> None:
+    table = _core.error_classes()
+    classes = {name: getattr(errors, name) for name in errors.__all__}
+    raised = {name for _, _, name in table}
+    assert raised <= set(classes)
+    assert set(classes) - raised <= {"KafkaError", "GroupError"}, "classes that nothing raises"
+    codes = {code: (name, cls) for name, code, cls in table if code is not None}
+    for cls in classes.values():
+        assert issubclass(cls, errors.KafkaError)
+        assert codes[cls.code][0] == cls.name
+    for kafka_name, code, name in table:
+        if code is not None and name != "KafkaError" and classes[name].code == code:
+            assert classes[name].name == kafka_name
+
+
+def test_every_class_of_the_drawn_tree_exists_with_the_drawn_parent() -> None:
+    stack: list[tuple[int, str]] = []
+    drawn = set()
+    for line in (errors.__doc__ or "").splitlines():
+        name = line.lstrip(" │├└─").split(" ")[0]
+        if name not in errors.__all__:
+            continue
+        depth = line.index(name)
+        while stack and stack[-1][0] >= depth:
+            stack.pop()
+        if stack:
+            assert stack[-1][1] in [base.__name__ for base in getattr(errors, name).__bases__], name
+        stack.append((depth, name))
+        drawn.add(name)
+    assert drawn == set(errors.__all__)
+
+
+def test_exceptions_can_be_pickled_with_their_code() -> None:
+    with fl.Broker.in_memory() as broker, pytest.raises(fl.errors.UnknownTopicOrPartitionError) as caught:
+        broker.describe_topic("nothing")
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert type(again) is type(caught.value)
+    assert (str(again), again.code, again.name, again.retriable) == (str(caught.value), 3, "UNKNOWN_TOPIC_OR_PARTITION", True)
+
+
+def test_values_are_tuples_that_hash_compare_and_pickle() -> None:
+    tp = fl.TopicPartition("t", 1)
+    assert tp == ("t", 1)
+    assert str(tp) == "t-1"
+    assert {tp: 1}[fl.TopicPartition("t", 1)] == 1
+    assert pickle.loads(pickle.dumps(tp)) == tp
+
+
+def test_the_property_table_is_complete_and_documented() -> None:
+    table = fl.config_table()
+    assert {row.scope for row in table} == {"broker", "topic", "producer", "consumer", "legacy-consumer"}
+    known = {(row.scope, row.name): row for row in table}
+    assert known["consumer", "max.poll.records"].default == "500"
+    assert known["producer", "batch.size"].default == "16384"
+    assert known["topic", "message.timestamp.type"].default == "CreateTime"
+    for row in table:
+        assert row.doc.endswith("."), row
+        assert row.type, row
+
+
+def test_the_version_is_the_distributions() -> None:
+    import importlib.metadata
+
+    assert fl.__version__ == importlib.metadata.version("fletchlog")

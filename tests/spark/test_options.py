@@ -1,0 +1,115 @@
+"""Options of the data source: refused early, with the nearest name and what to write."""
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from fletchlog.spark.errors import OptionError
+from fletchlog.spark.limits import Earliest, GlobalTimestamp, Latest, SpecificOffsets, SpecificTimestamps
+from fletchlog.spark.options import Assign, SourceOptions, Subscribe, SubscribePattern
+
+BASE = {"path": "data", "subscribe": "t"}
+
+
+def parse(**options):
+    return SourceOptions.parse({name.replace("__", "."): value for name, value in options.items()})
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"subscribe": "t"}, "option path is missing"),
+        ({"path": "d"}, "exactly one of .* found none"),
+        ({**BASE, "assign": '{"t":[0]}'}, "found assign and subscribe"),
+        ({**BASE, "startingOfsets": "earliest"}, "unknown option startingofsets .* did you mean startingOffsets"),
+        ({**BASE, "kafka.isolation.lvl": "x"}, "did you mean kafka.isolation.level"),
+        ({**BASE, "kafka.auto.offset.reset": "latest"}, "startingOffsets"),
+        ({**BASE, "kafka.bootstrap.servers": "a:1"}, "reads a directory"),
+        ({**BASE, "kafka.key.deserializer": "x"}, "cast"),
+        ({**BASE, "kafka.isolation.level": "serializable"}, "read_uncommitted or read_committed"),
+        ({**BASE, "includeHeaders": "yes"}, "includeHeaders: expected true or false, got yes"),
+        ({**BASE, "minPartitions": "0"}, "minPartitions: expected a positive"),
+        ({**BASE, "maxOffsetsPerTrigger": "ten"}, "maxOffsetsPerTrigger: expected a positive"),
+        ({**BASE, "minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"}, "higher than maxOffsetsPerTrigger"),
+        ({**BASE, "maxTriggerDelay": "soon"}, "maxTriggerDelay: expected a duration"),
+        ({**BASE, "startingOffsets": '{"t":{"0":-3}}'}, "-3 for t-0 is below -2"),
+        ({**BASE, "startingOffsets": '{"t":[0]}'}, "expected e.g."),
+        ({**BASE, "startingOffsets": '{"t":{"0":1.5}}'}, "expected e.g."),
+        ({**BASE, "startingOffsets": "first"}, "expected e.g."),
+        ({**BASE, "startingTimestamp": "yesterday"}, "one number of milliseconds"),
+        ({**BASE, "endingOffsetsByTimestamp": '{"t":{"0":-1}}'}, "-1 for t-0 is below 0"),
+        ({**BASE, "startingOffsetsByTimestampStrategy": "guess"}, "error or latest"),
+        ({"path": "d", "assign": "{}"}, "names no partition"),
+        ({"path": "d", "assign": '{"t":[-1]}'}, "expected e.g."),
+        ({"path": "d", "subscribe": " , "}, "names no topic"),
+        ({"path": "d", "subscribePattern": "("}, "not a regular expression"),
+        ({"path": "d", "subscribePattern": " "}, "is empty"),
+    ],
+)
+def test_a_wrong_option_says_what_to_write_instead(options, words):
+    with pytest.raises(OptionError, match=words):
+        SourceOptions.parse(options)
+
+
+def test_names_do_not_depend_on_case_and_connection_options_of_kafka_do_nothing():
+    options = parse(
+        PATH="d", SubScribe=" a, ,b,a", KAFKA__group__id="g", groupIdPrefix="p", kafkaConsumer__pollTimeoutMs="5", FailOnDataLoss="FALSE"
+    )
+    assert options.strategy == Subscribe(("a", "b"))
+    assert not options.fail_on_data_loss
+    assert options.path.endswith("/d")
+
+
+def test_the_three_ways_to_choose_partitions():
+    assert parse(path="d", assign='{"t":[0,2],"u":[1]}').strategy == Assign(frozenset({("t", 0), ("t", 2), ("u", 1)}))
+    assert parse(path="d", subscribePattern="t.*").strategy == SubscribePattern("t.*")
+
+
+def test_a_time_for_all_beats_times_per_partition_beats_offsets():
+    everything = {
+        "startingOffsets": '{"t":{"0":5}}',
+        "startingOffsetsByTimestamp": '{"t":{"0":7}}',
+        "startingTimestamp": "9",
+        "startingOffsetsByTimestampStrategy": "LATEST",
+    }
+    assert parse(**BASE, **everything).stream_start() == GlobalTimestamp(9, latest_if_none=True)
+    del everything["startingTimestamp"]
+    assert parse(**BASE, **everything).stream_start() == SpecificTimestamps({("t", 0): 7}, latest_if_none=True)
+    del everything["startingOffsetsByTimestamp"]
+    assert parse(**BASE, **everything).stream_start() == SpecificOffsets({("t", 0): 5})
+
+
+def test_a_batch_goes_from_earliest_to_latest_and_a_stream_starts_at_latest():
+    assert parse(**BASE).batch_limits() == (Earliest(), Latest())
+    assert parse(**BASE).stream_start() == Latest()
+    assert parse(**BASE, startingOffsets=" EARLIEST ").stream_start() == Earliest()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"startingOffsets": "latest"}, "cannot start at latest"),
+        ({"startingOffsets": '{"t":{"0":-1}}'}, "cannot start at latest"),
+        ({"endingOffsets": "earliest"}, "cannot end at earliest"),
+        ({"endingOffsets": '{"t":{"0":-2}}'}, "cannot end at earliest"),
+        ({"startingOffsets": '{"t":{"0":1}}', "endingOffsets": '{"t":{"1":1}}'}, "different partitions"),
+        ({"startingOffsets": '{"t":{"0":6}}', "endingOffsets": '{"t":{"0":5}}'}, "6 for t-0 is above the end, 5"),
+        ({"startingOffsetsByTimestamp": '{"t":{"0":6}}', "endingOffsetsByTimestamp": '{"t":{"0":5}}'}, "above the end"),
+    ],
+)
+def test_what_a_batch_cannot_mean_is_refused(options, words):
+    with pytest.raises(OptionError, match=words):
+        parse(**BASE, **options).batch_limits()
+
+
+@pytest.mark.parametrize("name", ["endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"])
+def test_a_stream_has_no_end(name):
+    value = {"endingOffsets": "latest", "endingOffsetsByTimestamp": '{"t":{"0":5}}', "endingTimestamp": "5"}[name]
+    with pytest.raises(OptionError, match=name):
+        parse(**BASE, **{name: value}).stream_start()
+
+
+@pytest.mark.parametrize(("text", "ms"), [("250ms", 250), ("10s", 10_000), ("2m", 120_000), ("3min", 180_000), ("1h", 3_600_000), ("1d", 86_400_000), ("7", 7)])
+def test_durations_are_sparks(text, ms):
+    assert parse(**BASE, maxTriggerDelay=text).max_trigger_delay_ms == ms
+    assert parse(**BASE).max_trigger_delay_ms == 900_000

@@ -1,0 +1,103 @@
+"""The planner of micro-batches alone, as Spark calls it, over a real directory."""
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from fletchlog.spark.errors import DataLossError, OptionError
+from fletchlog.spark.options import SourceOptions
+from fletchlog.spark.schema import kafka_schema
+from fletchlog.spark.stream import NO_LIMIT, StreamReader
+
+ALL = ReadMaxRows(NO_LIMIT)
+
+
+@pytest.fixture
+def reader(log):
+    def make(clock=lambda: 0.0, **options):
+        parsed = SourceOptions.parse({"path": log.path, "subscribe": "t", **options})
+        return StreamReader(parsed, kafka_schema(include_headers=False), clock)
+
+    return make
+
+
+def test_the_initial_offset_is_the_same_however_often_it_is_asked_for(log, reader):
+    log.topic("t").append("t", 0, 5)
+    planner = reader()
+    first = planner.initialOffset()
+    log.append("t", 0, 5)
+    assert planner.initialOffset() == first == {"t": {"0": 5}}
+
+
+@pytest.mark.parametrize("options", [{}, {"startingOffsets": "earliest"}, {"startingTimestamp": "0"}, {"startingOffsets": '{"t":{"0":-1}}'}])
+def test_the_first_batch_is_empty_so_that_its_start_is_logged(log, reader, options):
+    log.topic("t").append("t", 0, 5)
+    planner = reader(**options)
+    start = planner.initialOffset()
+    log.append("t", 0, 5)
+    assert planner.latestOffset(start, ALL) == start
+    assert planner.partitions(start, start) == []
+    assert planner.latestOffset(start, ALL) == {"t": {"0": 10}}
+
+
+def test_a_start_that_cannot_change_needs_no_empty_batch(log, reader):
+    log.topic("t").append("t", 0, 5)
+    planner = reader(startingOffsets='{"t":{"0":2}}')
+    assert planner.latestOffset(planner.initialOffset(), ALL) == {"t": {"0": 5}}
+
+
+def test_a_query_that_goes_on_from_a_checkpoint_reads_at_once(log, reader):
+    log.topic("t").append("t", 0, 5)
+    assert reader().latestOffset({"t": {"0": 3}}, ALL) == {"t": {"0": 5}}
+
+
+def test_a_spark_that_passes_no_start_gets_the_empty_first_batch_too(log, reader):
+    log.topic("t").append("t", 0, 5)
+    planner = reader(startingOffsets="earliest")
+    assert planner.initialOffset() == planner.latestOffset() == {"t": {"0": 0}}
+    assert planner.latestOffset() == {"t": {"0": 5}}
+
+
+def test_trigger_once_is_obeyed_at_once_and_limits_are_not_its_business(log, reader):
+    log.topic("t").append("t", 0, 5)
+    planner = reader(startingOffsets="earliest", maxOffsetsPerTrigger="2")
+    assert planner.getDefaultReadLimit() == ReadMaxRows(2)
+    assert planner.latestOffset(planner.initialOffset(), ReadAllAvailable()) == {"t": {"0": 5}}
+
+
+def test_available_now_stops_at_the_end_that_was_there_first(log, reader):
+    log.topic("t").append("t", 0, 5)
+    planner = reader(startingOffsets='{"t":{"0":0}}', minOffsetsPerTrigger="100")
+    planner.prepareForTriggerAvailableNow()
+    assert planner.latestOffset(planner.initialOffset(), ALL) == {"t": {"0": 5}}
+    log.append("t", 0, 5)
+    assert planner.latestOffset({"t": {"0": 5}}, ALL) == {"t": {"0": 5}}
+    with pytest.raises(DataLossError, match="behind the end of this run"):
+        planner.partitions({"t": {"0": 0}}, {"t": {"0": 9}})
+
+
+def test_too_few_offsets_wait_for_the_longest_delay(log, reader):
+    now = [0.0]
+    log.topic("t").append("t", 0, 5)
+    planner = reader(clock=lambda: now[0], minOffsetsPerTrigger="10", maxTriggerDelay="1s", startingOffsets='{"t":{"0":0}}')
+    assert planner.latestOffset({"t": {"0": 0}}, ALL) == {"t": {"0": 5}}
+    log.append("t", 0, 5)
+    assert planner.latestOffset({"t": {"0": 5}}, ALL) == {"t": {"0": 5}}
+    now[0] = 1000.0
+    assert planner.latestOffset({"t": {"0": 5}}, ALL) == {"t": {"0": 10}}
+    assert planner.reportLatestOffset() == {"t": {"0": 10}}
+
+
+def test_a_start_behind_the_end_is_no_work_when_loss_is_accepted(log, reader):
+    log.topic("t").append("t", 0, 5)
+    assert reader(failOnDataLoss="false").partitions({"t": {"0": 9}}, {"t": {"0": 5}}) == []
+    with pytest.raises(DataLossError, match="went back from 9 to 5"):
+        reader().partitions({"t": {"0": 9}}, {"t": {"0": 5}})
+
+
+def test_a_start_that_names_other_partitions_is_refused(log, reader):
+    log.topic("t", 2)
+    with pytest.raises(OptionError, match=r"names t-0, the query reads t-0, t-1"):
+        reader(startingOffsets='{"t":{"0":0}}').initialOffset()
