@@ -1,0 +1,77 @@
+# The few commands a person needs. `make help` prints them.
+# Needed beforehand: Rust (stable), CPython >= 3.11, Java 17 (for Spark), make. Everything else lands in .venv and .build.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules
+
+PYTHON ?= python3
+BIN := .venv/bin
+STAMPS := .build/stamps
+RUST_SOURCES := $(shell find rust -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
+PYTHON_SOURCES := python tests benches tools
+
+# maturin gets its own target directory: its release build and `cargo test` would otherwise rebuild each other's work
+MATURIN := env -u CONDA_PREFIX VIRTUAL_ENV=$(CURDIR)/.venv CARGO_TARGET_DIR=$(CURDIR)/.build/maturin PIP_QUIET=1 PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/maturin
+
+.PHONY: help demo test build lint lint-rust lint-python test-rust test-python test-binding bench tools-rust tools-java clean
+
+help: ## Print this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
+
+demo: tools-java build ## Run the whole story on 336,776 real flights; writes demo-out/
+	$(BIN)/fletchlog demo
+
+test: tools-java build lint test-rust test-python ## Set up everything and run every test and lint
+
+build: $(STAMPS)/core ## Leave .venv with a release build of the package and every extra
+
+lint: lint-rust lint-python ## clippy, the crate-edge check, ruff, mypy --strict, stubtest
+
+lint-rust: tools-rust $(STAMPS)/venv
+	PYO3_PYTHON=$(CURDIR)/$(BIN)/python cargo clippy --locked --workspace --all-targets -- -D warnings
+	$(BIN)/python tools/check_edges.py
+
+lint-python: build
+	$(BIN)/ruff check $(PYTHON_SOURCES)
+	$(BIN)/mypy
+	cd python && ../$(BIN)/python -m mypy.stubtest --mypy-config-file ../pyproject.toml fletchlog._core
+
+test-rust: tools-rust ## Rust tests only
+	cargo test --locked
+
+# Links libpython, which a distribution may keep in a package of its own (Debian: libpython3-dev): not part of `make test`.
+test-binding: build ## Rust tests of the binding (panics become exceptions)
+	PYO3_PYTHON=$(CURDIR)/$(BIN)/python PYTHONPATH=$(CURDIR)/python cargo test --locked -p fletchlog-python
+
+test-python: tools-java build ## Python tests only (a real Spark session included)
+	$(BIN)/python -m pytest
+
+bench: build ## Ratios against the floor and against another client, in one run
+	cargo build --locked --release -p fletchlog-arrow --examples
+	$(BIN)/python benches/python/run.py
+
+clean: ## Remove what was built and demo-out/ (keeps .venv)
+	rm -rf target .build demo-out
+	rm -f python/fletchlog/_core*.so
+
+tools-rust:
+	@command -v cargo >/dev/null || { echo "make: cargo is missing. Install Rust (stable) from https://rustup.rs, then run make again." >&2; exit 1; }
+
+tools-java:
+	@command -v java >/dev/null || { echo "make: java is missing. Spark needs Java 17 or newer on PATH; install it, then run make again." >&2; exit 1; }
+	@major=$$(java -version 2>&1 | sed -nE 's/.*version "([0-9]+).*/\1/p' | head -1); \
+	  [ "$${major:-0}" -ge 17 ] || { echo "make: java $${major:-?} is too old. Spark needs Java 17 or newer on PATH." >&2; exit 1; }
+
+# .venv with exactly the versions of constraints.txt
+$(STAMPS)/venv: constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { echo "make: CPython 3.11 or newer is needed, $(PYTHON) is not; run make PYTHON=/path/to/python3.11." >&2; exit 1; }
+	@[ -x $(BIN)/python ] || $(PYTHON) -m venv .venv || { echo "make: cannot create .venv; install the venv module of $(PYTHON) (Debian: python3-venv)." >&2; exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r constraints.txt
+	@mkdir -p $(STAMPS) && touch $@
+
+# the extension module, release build, editable: Python sources are used where they are
+$(STAMPS)/core: $(STAMPS)/venv pyproject.toml $(RUST_SOURCES) | tools-rust
+	$(MATURIN) develop --release --locked --quiet
+	@mkdir -p $(STAMPS) && touch $@

@@ -1,0 +1,127 @@
+"""Every Python benchmark as ratios in one run: `make bench`, or `python benches/python/run.py --records 10000000`.
+
+Baselines are measured in the same run, and the rounds of all candidates take turns, so that a busy machine slows all of them
+alike. What is timed is the public API from call to Arrow columns (or from Arrow columns to the log), page cache warm, with
+ten-byte values, uncompressed, on a directory. Method and targets: benches/README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+
+import fletchlog as fl
+import other_client
+
+ROOT = Path(__file__).resolve().parents[2]
+VALUE = b"0123456789"
+# a topic whose scan takes some hundredths of a second: the cost per record must not depend on the size of the log
+SMALL = 1_000_000
+# rows handed over at a time by a producer that has columns: the size of a scan's batches
+CHUNK = 131_072
+
+
+def floors(records: int) -> dict[str, float]:
+    """Rates of the naive passes (benches/rust/floor.rs), in million records a second."""
+    command = ["cargo", "run", "--locked", "--release", "--quiet", "-p", "fletchlog-arrow", "--example", "floor", "--", str(records)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    rates: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])["million_records_per_s"]
+    return rates
+
+
+def table(records: int) -> pa.Table:
+    """Ten-byte values with one timestamp, in chunks."""
+    times = pa.array([1_700_000_000_000] * CHUNK, pa.timestamp("ms", "UTC"))
+    chunk = pa.record_batch({"value": pa.array([VALUE] * CHUNK, pa.binary()), "timestamp": times})
+    whole, rest = divmod(records, CHUNK)
+    return pa.Table.from_batches([chunk] * whole + ([chunk.slice(0, rest)] if rest else []))
+
+
+def send(broker: fl.Broker, topic: str, rows: pa.Table) -> None:
+    """`send_arrow` to the page cache, every row acknowledged."""
+    with fl.Producer(broker, {"linger.ms": 1000, "fletchlog.producer.version": "2.6"}) as producer:
+        producer.send_arrow(topic, rows)
+
+
+def scan(broker: fl.Broker, topic: str) -> int:
+    """The whole log as Arrow batches."""
+    return sum(batch.num_rows for batch in broker.scan(topic))
+
+
+def poll(broker: fl.Broker, topic: str, records: int) -> int:
+    """Every record through a consumer, each poll as one Arrow batch."""
+    seen = 0
+    with fl.Consumer(broker, {"auto.offset.reset": "earliest", "max.poll.records": 100_000}) as consumer:
+        consumer.assign([fl.TopicPartition(topic, 0)])
+        while seen < records:
+            seen += pa.record_batch(consumer.poll(timeout_ms=5000)).num_rows
+    return seen
+
+
+def rate(records: int, call: Callable[[], object]) -> float:
+    """Million records a second of one call."""
+    start = time.perf_counter()
+    call()
+    return records / (time.perf_counter() - start) / 1e6
+
+
+def measure(records: int, rounds: int) -> dict[str, float]:
+    """The best rate of every candidate."""
+    best: dict[str, float] = {}
+    rows = table(records)
+    with tempfile.TemporaryDirectory() as directory, other_client.filled() as other, fl.Broker(f"{directory}/log") as broker:
+        broker.create_topic("small", partitions=1)
+        send(broker, "small", rows.slice(0, SMALL))
+        for number in range(rounds):
+            topic = f"t{number}"
+            broker.create_topic(topic, partitions=1)
+            candidates: dict[str, tuple[int, Callable[[], object]]] = {
+                "send_arrow": (records, lambda topic=topic: send(broker, topic, rows)),
+                "scan": (records, lambda topic=topic: scan(broker, topic)),
+                "scan_small": (min(records, SMALL), lambda: scan(broker, "small")),
+                "poll": (records, lambda topic=topic: poll(broker, topic, records)),
+                "confluent_kafka": (other.records, other.consume),
+            }
+            for name, (count, call) in candidates.items():
+                best[name] = max(best.get(name, 0.0), rate(count, call))
+            broker.delete_topic(topic)
+    return best
+
+
+def main() -> None:
+    """Prints the rates, the ratios against their targets, and one line of JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--records", type=int, default=10_000_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", type=Path, default=ROOT / ".build" / "bench.json")
+    arguments = parser.parse_args()
+    rates = floors(arguments.records) | {f"python_{name}": value for name, value in measure(arguments.records, arguments.rounds).items()}
+    ratios = [
+        ("scan / decode floor", rates["python_scan"] / rates["decode_floor"], 0.5),
+        ("poll / scan", rates["python_poll"] / rates["python_scan"], 0.5),
+        ("send_arrow / encode floor", rates["python_send_arrow"] / rates["encode_floor"], 0.25),
+        ("scan / confluent-kafka", rates["python_scan"] / rates["python_confluent_kafka"], 30.0),
+    ]
+    flat = rates["python_scan_small"] / rates["python_scan"]
+    print(f"{arguments.records:,} records of 10 bytes, best of {arguments.rounds}, {os.cpu_count()} cores, Python {sys.version.split()[0]}")
+    for name, value in rates.items():
+        print(f"  {name:24} {value:8.2f} million records/s")
+    for name, value, target in ratios:
+        print(f"  {name:28} {value:7.2f}  (target {target:g}: {'met' if value >= target else 'MISSED'})")
+    print(f"  {'scan of 1 million / of all':28} {flat:7.2f}  (target 0.7 .. 1.4: {'met' if 0.7 <= flat <= 1.4 else 'MISSED'})")
+    arguments.json.parent.mkdir(parents=True, exist_ok=True)
+    arguments.json.write_text(json.dumps({"rates": rates, "ratios": {name: value for name, value, _ in ratios} | {"flat": flat}}) + "\n")
+    print(json.dumps({name: round(value, 3) for name, value, _ in ratios}))
+
+
+if __name__ == "__main__":
+    main()
