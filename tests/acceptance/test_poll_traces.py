@@ -14,6 +14,7 @@ import fletchlog as fl
 from .batches import batch_of
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "poll-traces"
+TP = tuple[str, int]
 CLIENTS = ["2.6.3", "3.7.2", "3.9.1", "4.3.1", "kip-387"]
 
 
@@ -68,12 +69,13 @@ def position_of(consumer: fl.Consumer, tp: fl.TopicPartition) -> int:
         return -1
 
 
-def let_answers_arrive(consumer: fl.Consumer, ends: dict[tuple[str, int], int], scenario: dict[str, Any]) -> None:
+def wait_for_answers(scenario: dict[str, Any], ends: dict[TP, int], at: dict[TP, int]) -> None:
     """Waits as the recordings did: every answer had reached the client before its next call.
 
-    Only the broker's `fetch.max.wait.ms` keeps an answer back, and only when a partition has nothing more to give.
+    Only the broker's `fetch.max.wait.ms` keeps an answer back, and only while a partition has nothing more to give.
+    `Consumer.position` must not be asked here: it may reset a position, which is a call of its own.
     """
-    if any(position_of(consumer, tp) == ends[tp.topic, tp.partition] for tp in consumer.assignment()):
+    if any(offset >= ends[tp] for tp, offset in at.items()):
         held = int(scenario["client"].get("fetch.max.wait.ms", 20)) + 10
         time.sleep(min(held, scenario.get("settleCap", held)) / 1000)
 
@@ -83,6 +85,7 @@ def run(scenario: dict[str, Any], client: str) -> tuple[list[Any], list[Any]]:
     polls: list[Any] = []
     total = 0
     ends = {(t, n): p["end"] for t, topic in scenario["topics"].items() for n, p in enumerate(topic["partitions"])}
+    at: dict[TP, int] = dict.fromkeys(ends, 0)  # where each partition is read next, as far as the polls and seeks tell
     with fl.Broker.in_memory() as broker:
         fill(broker, scenario["topics"])
         consumer = fl.Consumer(broker, config_of(scenario, client))
@@ -96,10 +99,13 @@ def run(scenario: dict[str, Any], client: str) -> tuple[list[Any], list[Any]]:
                 case {"seek": triples}:
                     for t, p, offset in triples:
                         consumer.seek(fl.TopicPartition(t, p), offset)
+                        at[t, p] = offset
                 case {"seekToBeginning": pairs}:
                     consumer.seek_to_beginning(partitions(pairs))
+                    at |= dict.fromkeys(map(tuple, pairs), 0)
                 case {"seekToEnd": pairs}:
                     consumer.seek_to_end(partitions(pairs))
+                    at |= {(t, p): ends[t, p] for t, p in pairs}
                 case {"pause": pairs}:
                     consumer.pause(partitions(pairs))
                 case {"resume": pairs}:
@@ -115,7 +121,8 @@ def run(scenario: dict[str, Any], client: str) -> tuple[list[Any], list[Any]]:
                             got = java_runs(records)
                         total += sum(run[4] for run in got)
                         polls.append((got, error is not None))
-                        let_answers_arrive(consumer, ends, scenario)
+                        at |= {(t, p): last + 1 for t, p, _, last, _ in got}
+                        wait_for_answers(scenario, ends, at)
                         if "total" in rest and total >= rest["total"]:
                             break
         positions = sorted([tp.topic, tp.partition, position_of(consumer, tp)] for tp in consumer.assignment())
