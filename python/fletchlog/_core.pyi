@@ -42,6 +42,7 @@ __all__ = [
     "config_table",
     "error_classes",
     "inspect_segment",
+    "json_lines",
     "segment_records",
     "verify",
 ]
@@ -515,6 +516,16 @@ def inspect_segment(path: str | PathLike[str]) -> SegmentInspection:
 
     Raises:
         fletchlog.errors.StorageError: The file cannot be read.
+    """
+
+def json_lines(data: _ArrowStream | _ArrowArray) -> tuple[bytes, list[tuple[int, str]]]:
+    """The first column (binary) as newline-delimited JSON, for `fletchlog.serde.Json`.
+
+    One line `{"v": VALUE}` per row, null where a row is null or malformed; and (row, reason) of every row that is not exactly one
+    JSON value.
+
+    Raises:
+        fletchlog.errors.InvalidArgumentError: The first column is not binary.
     """
 
 def segment_records(path: str | PathLike[str], topic: str, partition: int, position: int) -> tuple[Table, int | None]:

@@ -27,6 +27,7 @@
     ├── OffsetOutOfRangeError               .partitions: {TopicPartition: offset}
     ├── NoOffsetForPartitionError           .partitions: [TopicPartition]
     ├── CorruptRecordError                  .topic_partition, .offset
+    ├── RecordDeserializationError          also ValueError; .topic_partition, .offset, .column, .data
     ├── InvalidRecordError
     ├── InvalidTimestampError
     ├── RecordTooLargeError
@@ -60,6 +61,11 @@ The engine chooses the class (one table, `rust/python/src/errors.rs`); a test co
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fletchlog.types import TopicPartition
 
 
 class KafkaError(Exception):
@@ -207,6 +213,26 @@ class CorruptRecordError(KafkaError):
     code = 2
     name = "CORRUPT_MESSAGE"
     retriable = True
+
+
+class RecordDeserializationError(KafkaError, ValueError):
+    """A key or value cannot be decoded (Kafka: RecordDeserializationException). What was polled is still there: decode it again.
+
+    Attributes:
+        topic_partition: Where the record is, None if the data has no such columns.
+        offset: Its offset, None likewise.
+        column: "key" or "value".
+        data: The bytes.
+    """
+
+    def __init__(
+        self, message: str, *, topic_partition: TopicPartition | None = None, offset: int | None = None, column: str = "value", data: bytes | None = None
+    ) -> None:
+        super().__init__(message)
+        self.topic_partition = topic_partition
+        self.offset = offset
+        self.column = column
+        self.data = data
 
 
 class InvalidRecordError(KafkaError):
@@ -442,6 +468,7 @@ __all__ = [
     "ReadOnlyError",
     "RebalanceInProgressError",
     "RecordBatchTooLargeError",
+    "RecordDeserializationError",
     "RecordTooLargeError",
     "SchemaError",
     "StorageError",

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def _require(module: str, extra: str) -> Any:
+def require(module: str, extra: str) -> Any:
+    """An optional module, or an ImportError that names the extra which brings it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -23,12 +24,12 @@ def _require(module: str, extra: str) -> Any:
 
 def schema(source: Any) -> pa.Schema:
     """The Arrow schema of a source."""
-    return _require("pyarrow", "arrow").schema(source)
+    return require("pyarrow", "arrow").schema(source)
 
 
 def to_reader(source: Any) -> pa.RecordBatchReader:
     """A stream of batches."""
-    return _require("pyarrow", "arrow").RecordBatchReader.from_stream(source)
+    return require("pyarrow", "arrow").RecordBatchReader.from_stream(source)
 
 
 def batches(source: Any) -> Iterator[pa.RecordBatch]:
@@ -52,19 +53,19 @@ def batches(source: Any) -> Iterator[pa.RecordBatch]:
 
 def to_pyarrow(source: Any) -> pa.Table:
     """All rows as a `pyarrow.Table`."""
-    pa = _require("pyarrow", "arrow")
+    pa = require("pyarrow", "arrow")
     return pa.Table.from_batches(list(batches(source)), schema=pa.schema(source))
 
 
 def to_pandas(source: Any, **options: Any) -> pd.DataFrame:
     """All rows as a `pandas.DataFrame`; `options` go to `pyarrow.Table.to_pandas`."""
-    _require("pandas", "pandas")
+    require("pandas", "pandas")
     return to_pyarrow(source).to_pandas(**options)
 
 
 def to_polars(source: Any) -> pl.DataFrame:
     """All rows as a `polars.DataFrame`."""
-    polars = _require("polars", "polars")
+    polars = require("polars", "polars")
     try:
         frame: pl.DataFrame = polars.DataFrame(source)
     except Exception:

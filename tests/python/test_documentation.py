@@ -10,11 +10,12 @@ from types import ModuleType
 import pytest
 
 import fletchlog as fl
+from fletchlog import serde
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 
 
-@pytest.mark.parametrize("module", [fl, fl.assign])
+@pytest.mark.parametrize("module", [fl, fl.assign, serde])
 def test_examples_of_docstrings_run(module: ModuleType) -> None:
     found = doctest.testmod(module)
     assert found.attempted > 0

@@ -6,6 +6,7 @@
 pub mod export;
 pub mod import;
 
+pub mod json_lines;
 pub mod schema;
 
 mod columns;

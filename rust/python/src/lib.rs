@@ -12,6 +12,7 @@ pub mod fork;
 pub mod gate;
 pub mod inspect;
 mod interop;
+pub mod json_lines;
 pub mod legacy;
 pub mod logging;
 pub mod producer;
@@ -41,6 +42,8 @@ mod _core {
     use crate::faults::{Faults, Held};
     #[pymodule_export]
     use crate::inspect::{inspect_segment, verify};
+    #[pymodule_export]
+    use crate::json_lines::json_lines;
     #[pymodule_export]
     use crate::legacy::{LegacyConsumer, LegacyStream};
     #[pymodule_export]

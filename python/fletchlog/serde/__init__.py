@@ -1,0 +1,52 @@
+"""From the bytes of keys and values to typed Arrow columns, a whole column at a time.
+
+    >>> import fletchlog as fl
+    >>> import pyarrow as pa
+    >>> from fletchlog import serde
+    >>> with fl.Broker.in_memory() as broker:
+    ...     broker.create_topic("orders")
+    ...     with fl.Producer(broker) as producer:
+    ...         _ = producer.send("orders", key=b"k", value=b'{"amount": 3}')
+    ...     table = serde.deserialize(broker.scan("orders"), key=serde.String(), value=serde.Json(pa.schema({"amount": pa.int64()})))
+    >>> table["key"].to_pylist(), table["value"].to_pylist()
+    (['k'], [{'amount': 3}])
+
+`deserialize` takes what `poll` and `scan` return, and any other Arrow data with the columns `key` and `value`. Deserializers:
+
+======================================= ================================================= ==========================
+`String()`                              UTF-8                                             string
+`Short()`, `Integer()`, `Long()`        2, 4, 8 bytes, big-endian                         int16, int32, int64
+`Float()`, `Double()`                   4, 8 bytes, IEEE 754, big-endian                  float, double
+`Json(schema)`, `Json()`                one JSON value, type given or inferred            as given, or as found
+`Avro(schema, reader_schema)`           Avro's binary encoding of one value               from the (reader) schema
+`Confluent(schemas, reader_schema)`     magic byte, schema id, then Avro or what is given the same
+======================================= ================================================= ==========================
+
+Nulls stay null. For a value that cannot be decoded, `on_error` decides: "raise" (default) an exception that names topic, partition and
+offset, "null" a null, "collect" a null and what was wrong with it in a column of its own.
+
+In Spark the same call goes into `mapInArrow`; give the type, so that every batch has the same one:
+
+.. code-block:: python
+
+    orders = serde.Json(pa.schema({"amount": pa.int64()}))
+
+    def decode(batches):
+        for batch in batches:
+            yield serde.deserialize(batch, value=orders).select(["offset", "value"])
+
+    df.mapInArrow(decode, "offset bigint, value struct<amount: bigint>")
+
+Deserializers can be pickled and used from several threads. Needs pyarrow, `Avro` and `Confluent` also fastavro: the extra `serde`.
+"""
+
+from __future__ import annotations
+
+from fletchlog.serde.avro import Avro
+from fletchlog.serde.confluent import Confluent
+from fletchlog.serde.deserialize import deserialize
+from fletchlog.serde.json import Json
+from fletchlog.serde.outcome import Deserializer
+from fletchlog.serde.primitive import Double, Float, Integer, Long, Short, String
+
+__all__ = ["Avro", "Confluent", "Deserializer", "Double", "Float", "Integer", "Json", "Long", "Short", "String", "deserialize"]

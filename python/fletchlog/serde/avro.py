@@ -1,0 +1,158 @@
+"""Avro values, through fastavro."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from fletchlog.errors import InvalidArgumentError
+from fletchlog.interop import require
+from fletchlog.serde.outcome import Reasons, arrow, by_halves
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_DECIMAL128_DIGITS = 38
+
+
+@dataclass(frozen=True)
+class Avro:
+    """One value in Avro's binary encoding per record, without a header (for Confluent's wire format see `Confluent`).
+
+    Args:
+        schema: Avro schema the values were written with: JSON text, or what it parses to.
+        reader_schema: Schema they are resolved to (renamed, added and removed fields, promotions); None: the same.
+
+    Arrow types: record struct, array list, map map<string, ..>, enum and uuid string, fixed and bytes binary, `["null", x]` a nullable x,
+    date date32, time-* time32[ms] or time64[us], timestamp-* timestamp in UTC, local-timestamp-* without zone, decimal decimal128 or
+    decimal256. Unions of several types and types that contain themselves have no Arrow type.
+
+    A value must end where its schema ends. What fastavro tolerates is tolerated (any byte but 0 is true).
+
+    Raises:
+        fletchlog.errors.InvalidArgumentError: Not an Avro schema, or one without an Arrow type.
+    """
+
+    schema: Any
+    reader_schema: Any = None
+
+    def __post_init__(self) -> None:
+        self.type  # noqa: B018 - a schema that cannot work fails here, not at the first record
+
+    @cached_property
+    def type(self) -> pa.DataType:
+        """Arrow type of the result."""
+        avro = require("fastavro.schema", "serde")
+        self._writer  # noqa: B018 - parsed, so judged
+        return _arrow_type(avro.expand_schema(self._reader or self._writer), "")
+
+    @cached_property
+    def _writer(self) -> Any:
+        return _parse(self.schema)
+
+    @cached_property
+    def _reader(self) -> Any:
+        return None if self.reader_schema is None else _parse(self.reader_schema)
+
+    def decode(self, column: pa.BinaryArray) -> tuple[pa.Array, Reasons]:
+        """See `Deserializer.decode`."""
+        read = require("fastavro", "serde").schemaless_reader
+        reasons: Reasons = {}
+        values: list[Any] = [None] * len(column)
+        for row, data in enumerate(column.to_pylist()):
+            if data is None:
+                continue
+            file = io.BytesIO(data)
+            try:
+                value = read(file, self._writer, self._reader)
+            except Exception as error:  # noqa: BLE001 - malformed bytes make fastavro raise whatever its parts raise
+                reasons[row] = f"not Avro of this schema: {type(error).__name__} {error}".rstrip()
+                continue
+            if file.tell() != len(data):
+                reasons[row] = f"not Avro of this schema: {len(data) - file.tell()} bytes are left after the value"
+                continue
+            values[row] = value
+        pa = arrow()
+        return by_halves(len(values), self.type, lambda start, stop: pa.array(values[start:stop], self.type), reasons), reasons
+
+
+def _parse(schema: Any) -> Any:
+    avro = require("fastavro.schema", "serde")
+    try:
+        if isinstance(schema, str):
+            schema = schema if schema in _PRIMITIVE else json.loads(schema)
+        return avro.parse_schema(_without_uuid(schema))
+    except (ValueError, TypeError, AttributeError, KeyError, avro.SchemaParseException, avro.UnknownType) as error:
+        raise InvalidArgumentError(f"not an Avro schema: {type(error).__name__}: {error}") from error
+
+
+def _without_uuid(schema: Any) -> Any:
+    """The schema with uuids as the strings they are written as: Arrow has no such type."""
+    if isinstance(schema, list):
+        return [_without_uuid(branch) for branch in schema]
+    if not isinstance(schema, dict):
+        return schema
+    copy = {key: _without_uuid(value) if key in ("type", "items", "values", "fields") else value for key, value in schema.items()}
+    if copy.get("logicalType") == "uuid" and copy.get("type") == "string":
+        del copy["logicalType"]
+    return copy
+
+
+def _arrow_type(schema: Any, path: str) -> pa.DataType:
+    """Arrow type of an expanded schema; `path` is the place in it, for errors."""
+    pa = arrow()
+    if isinstance(schema, list):
+        branches = [branch for branch in schema if branch != "null"]
+        if len(branches) > 1:
+            message = f"the Avro union {branches} at {path or 'the top'} has no Arrow type; give a reader_schema with one of them"
+            raise InvalidArgumentError(message)
+        return _arrow_type(branches[0], path) if branches else pa.null()
+    if isinstance(schema, str):
+        schema = {"type": schema}
+    kind, logical = schema["type"], schema.get("logicalType")
+    if isinstance(kind, list | dict):
+        return _arrow_type(kind, path)
+    if logical == "decimal" and kind in ("bytes", "fixed"):
+        precision, scale = schema["precision"], schema.get("scale", 0)
+        return pa.decimal128(precision, scale) if precision <= _DECIMAL128_DIGITS else pa.decimal256(precision, scale)
+    if (kind, logical) in _LOGICAL:
+        name, *arguments = _LOGICAL[kind, logical]
+        return getattr(pa, name)(*arguments)
+    if kind in ("record", "error"):
+        return pa.struct([pa.field(field["name"], _arrow_type(field["type"], f"{path}/{field['name']}")) for field in schema["fields"]])
+    if kind == "array":
+        return pa.list_(_arrow_type(schema["items"], f"{path}/items"))
+    if kind == "map":
+        return pa.map_(pa.string(), _arrow_type(schema["values"], f"{path}/values"))
+    if kind == "fixed":
+        return pa.binary(schema["size"])
+    if kind not in _PRIMITIVE:
+        raise InvalidArgumentError(f"the Avro type {kind} at {path or 'the top'} contains itself; Arrow has no such type")
+    return getattr(pa, _PRIMITIVE[kind])()
+
+
+_PRIMITIVE = {
+    "null": "null",
+    "boolean": "bool_",
+    "int": "int32",
+    "long": "int64",
+    "float": "float32",
+    "double": "float64",
+    "bytes": "binary",
+    "string": "string",
+    "enum": "string",
+}
+_LOGICAL = {
+    ("int", "date"): ("date32",),
+    ("int", "time-millis"): ("time32", "ms"),
+    ("long", "time-micros"): ("time64", "us"),
+    ("long", "timestamp-millis"): ("timestamp", "ms", "UTC"),
+    ("long", "timestamp-micros"): ("timestamp", "us", "UTC"),
+    ("long", "timestamp-nanos"): ("timestamp", "ns", "UTC"),
+    ("long", "local-timestamp-millis"): ("timestamp", "ms"),
+    ("long", "local-timestamp-micros"): ("timestamp", "us"),
+    ("long", "local-timestamp-nanos"): ("timestamp", "ns"),
+}

@@ -1,0 +1,95 @@
+"""Confluent's wire format: magic byte 0, four bytes of schema id (big-endian), then the value."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from fletchlog.errors import InvalidArgumentError
+from fletchlog.serde.avro import Avro
+from fletchlog.serde.outcome import Deserializer, Reasons, arrow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import pyarrow as pa
+
+_PREFIX = 5
+
+
+@dataclass(frozen=True)
+class Confluent:
+    """Values that begin with the id of their schema, as Confluent's serializers write them.
+
+    Args:
+        schemas: Mapping or callable from schema id to an Avro schema (JSON text or what it parses to) or to any deserializer of
+            the rest of the value (`Json(...)`). It is asked once per id. An id it does not know (LookupError) makes the value malformed; every
+            other exception is passed on, so that an outage of a registry is not taken for bad data. With confluent-kafka's
+            client: `lambda schema_id: client.get_schema(schema_id).schema_str`.
+        reader_schema: Avro schema that all are resolved to. Without it all ids in a column must give the same type.
+
+    Protobuf values are not read: their index of messages follows the id.
+    """
+
+    schemas: Mapping[int, Any] | Callable[[int], Any]
+    reader_schema: Any = None
+    _known: dict[int, Deserializer] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @property
+    def type(self) -> pa.DataType | None:
+        """Arrow type of the result, None without a reader schema."""
+        return None if self.reader_schema is None else Avro(self.reader_schema).type
+
+    def decode(self, column: pa.BinaryArray) -> tuple[pa.Array, Reasons]:
+        """See `Deserializer.decode`."""
+        pa = arrow()
+        values = column.to_pylist()
+        reasons: Reasons = {}
+        rows_of: dict[int, list[int]] = defaultdict(list)
+        for row, value in enumerate(values):
+            if value is None:
+                continue
+            if len(value) < _PREFIX or value[0] != 0:
+                begin = value[:_PREFIX].hex() or "nothing"
+                reasons[row] = f"not in Confluent's wire format: magic byte 0 and four bytes of schema id expected, it begins with {begin}"
+            else:
+                rows_of[int.from_bytes(value[1:_PREFIX], "big", signed=True)].append(row)
+        parts: list[Any] = []
+        rows: list[int] = []
+        types: dict[int, Any] = {}
+        for schema_id, mine in rows_of.items():
+            inner = self._deserializer(schema_id)
+            if inner is None:
+                reasons.update(dict.fromkeys(mine, f"schema id {schema_id} is unknown"))
+                continue
+            part, why = inner.decode(pa.array([values[row][_PREFIX:] for row in mine], pa.binary()))
+            reasons.update({mine[row]: reason for row, reason in why.items()})
+            types[schema_id] = part.type
+            parts.append(part)
+            rows += mine
+        arrow_type = self._common(types)
+        place = dict(zip(rows, range(len(rows)), strict=True))
+        index = pa.array([place.get(row) for row in range(len(column))], pa.int64())
+        return (pa.concat_arrays(parts) if parts else pa.nulls(0, arrow_type)).take(index), reasons
+
+    def _common(self, types: dict[int, pa.DataType]) -> pa.DataType:
+        declared = self.type
+        (first, arrow_type), *rest = types.items() or [(None, declared or arrow().null())]
+        for other, its in rest:
+            if its != arrow_type:
+                message = f"schema ids {first} and {other} give different types ({arrow_type} and {its}); give a reader_schema that both resolve to"
+                raise InvalidArgumentError(message)
+        if declared is not None and arrow_type != declared:
+            message = f"schema id {first} gives {arrow_type}, the reader schema {declared}; let the deserializer of that id give the same type"
+            raise InvalidArgumentError(message)
+        return arrow_type
+
+    def _deserializer(self, schema_id: int) -> Deserializer | None:
+        if schema_id not in self._known:
+            try:
+                found = self.schemas(schema_id) if callable(self.schemas) else self.schemas[schema_id]
+            except LookupError:
+                return None
+            self._known[schema_id] = found if hasattr(found, "decode") and hasattr(found, "type") else Avro(found, self.reader_schema)
+        return self._known[schema_id]

@@ -1,0 +1,112 @@
+"""Key and value columns of records, decoded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from fletchlog import interop
+from fletchlog.errors import InvalidArgumentError, RecordDeserializationError
+from fletchlog.serde.outcome import Reasons, arrow
+from fletchlog.types import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from fletchlog.serde.outcome import Deserializer
+
+    OnError = Literal["raise", "null", "collect"]
+
+_POLICIES = ("raise", "null", "collect")
+
+
+def deserialize(data: Any, *, key: Deserializer | None = None, value: Deserializer | None = None, on_error: OnError = "raise") -> Any:
+    """Replaces the columns `key` and `value` by what they mean.
+
+    Args:
+        data: `Records`, `Scan`, a `pyarrow.RecordBatch` or `pyarrow.Table`, or anything else with `__arrow_c_stream__`. A scan is read
+            whole; to bound memory, decode batch by batch: `for batch in scan: deserialize(batch, ...)`.
+        key: Deserializer of the keys; None leaves them bytes.
+        value: Deserializer of the values; None leaves them bytes.
+        on_error: "raise"; "null": a value that cannot be decoded is null; "collect": that, and for each decoded column another one at
+            the end, `key_error` or `value_error`: struct<reason: string, data: binary>, null where all was well.
+
+    Returns:
+        The same rows and columns in the same order: a RecordBatch for a RecordBatch, else a Table.
+
+    Raises:
+        fletchlog.errors.RecordDeserializationError: Under "raise", for the first row that cannot be decoded, its key before its value.
+        fletchlog.errors.InvalidArgumentError: No deserializer, another policy, a column that is missing or not binary.
+        ImportError: pyarrow or fastavro is missing.
+    """
+    pa = arrow()
+    wanted = {name: deserializer for name, deserializer in (("key", key), ("value", value)) if deserializer is not None}
+    if not wanted:
+        raise InvalidArgumentError("nothing to decode: give a deserializer as key=, value= or both")
+    if on_error not in _POLICIES:
+        raise InvalidArgumentError(f"on_error is {on_error!r}; expected one of {', '.join(_POLICIES)}")
+    rows = data if isinstance(data, pa.RecordBatch | pa.Table) else interop.to_pyarrow(data)
+    decoded: dict[str, Any] = {}
+    reasons: dict[str, Reasons] = {}
+    raw = {name: _binary_column(rows, name) for name in wanted}
+    for name, deserializer in wanted.items():
+        decoded[name], reasons[name] = _decode(raw[name], deserializer)
+    if on_error == "raise" and any(reasons.values()):
+        raise _error(rows, raw, reasons)
+    columns = {name: decoded.get(name, rows.column(name)) for name in rows.schema.names}
+    if on_error == "collect":
+        columns |= {f"{name}_error": _errors(raw[name], reasons[name], len(decoded[name])) for name in wanted}
+    if isinstance(rows, pa.RecordBatch):
+        columns = {name: pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column for name, column in columns.items()}
+    return type(rows).from_pydict(columns)
+
+
+def _binary_column(rows: Any, name: str) -> pa.ChunkedArray:
+    """A column as chunks of binary."""
+    pa = arrow()
+    if name not in rows.schema.names:
+        raise InvalidArgumentError(f"there is no column {name!r} to decode; the columns are {', '.join(rows.schema.names)}")
+    column = rows.column(name)
+    if not (pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type) or pa.types.is_null(column.type)):
+        raise InvalidArgumentError(f"the column {name!r} is {column.type}, not binary: was it decoded before?")
+    return pa.chunked_array([column] if isinstance(column, pa.Array) else column.chunks, column.type).cast(pa.binary())
+
+
+def _decode(column: pa.ChunkedArray, deserializer: Deserializer) -> tuple[pa.ChunkedArray, Reasons]:
+    """Chunk by chunk; in one piece where the type depends on all values."""
+    pa = arrow()
+    chunks = column.chunks if deserializer.type is not None and column.num_chunks > 0 else [pa.concat_arrays([pa.array([], pa.binary()), *column.chunks])]
+    parts: list[Any] = []
+    reasons: Reasons = {}
+    before = 0
+    for chunk in chunks:
+        part, why = deserializer.decode(chunk)
+        reasons.update({before + row: reason for row, reason in why.items()})
+        parts.append(part)
+        before += len(chunk)
+    return pa.chunked_array(parts), reasons
+
+
+def _errors(raw: pa.ChunkedArray, reasons: Reasons, rows: int) -> pa.Array:
+    """The column of what went wrong."""
+    pa = arrow()
+    cells: list[dict[str, Any] | None] = [None] * rows
+    for row, reason in reasons.items():
+        cells[row] = {"reason": reason, "data": raw[row].as_py()}
+    return pa.array(cells, pa.struct([("reason", pa.string()), ("data", pa.binary())]))
+
+
+def _error(rows: Any, raw: dict[str, pa.ChunkedArray], reasons: dict[str, Reasons]) -> RecordDeserializationError:
+    """The exception for the first row with a reason."""
+    row, name = min((min(why), column) for column, why in reasons.items() if why)
+    cells = {column: rows.column(column)[row].as_py() for column in ("topic", "partition", "offset") if column in rows.schema.names}
+    known = "topic" in cells and "partition" in cells
+    topic_partition = TopicPartition(cells["topic"], cells["partition"]) if known else None
+    offset = cells.get("offset")
+    where = f"{topic_partition} at offset {offset}" if topic_partition is not None and offset is not None else f"row {row}"
+    return RecordDeserializationError(
+        f"the {name} of {where} cannot be decoded: {reasons[name][row]}; fix the deserializer, or pass on_error='null' or 'collect' to go on",
+        topic_partition=topic_partition,
+        offset=offset,
+        column=name,
+        data=raw[name][row].as_py(),
+    )

@@ -1,0 +1,37 @@
+//! `json_lines`: what `fletchlog.serde.Json` gives to pyarrow's JSON reader.
+
+use arrow_array::BinaryArray;
+use arrow_array::cast::AsArray;
+use fletchlog_arrow::json_lines::JsonLines;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::capsule::arrow_from_py;
+use crate::errors::Failure;
+use crate::gate::gate;
+
+/// The lines, and the rows that are not JSON with the reason.
+type Lines<'py> = (Bound<'py, PyBytes>, Vec<(usize, String)>);
+
+/// The first column of Arrow data (binary) as newline-delimited JSON: one line `{"v": VALUE}` per row, null where a row is null
+/// or not JSON; and the rows that are not exactly one JSON value, with the reason.
+#[pyfunction]
+pub fn json_lines<'py>(py: Python<'py>, data: &Bound<'py, PyAny>) -> PyResult<Lines<'py>> {
+    let incoming = arrow_from_py(data)?;
+    let out = gate(py, |_| {
+        let mut out = JsonLines::default();
+        for batch in incoming {
+            out.append(first_column(&batch?)?);
+        }
+        Ok(out)
+    })?;
+    Ok((PyBytes::new(py, &out.lines), out.malformed))
+}
+
+fn first_column(batch: &arrow_array::RecordBatch) -> Result<&BinaryArray, Failure> {
+    batch
+        .columns()
+        .first()
+        .and_then(|column| column.as_binary_opt::<i32>())
+        .ok_or_else(|| Failure::argument("json_lines needs data whose first column is binary"))
+}
