@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -165,6 +167,32 @@ def test_memory_while_scanning_is_bounded_by_the_batch(broker: fl.Broker) -> Non
     for batch in broker.scan("t"):
         largest = max(largest, batch.nbytes)
     assert 4 << 20 < largest < 12 << 20
+
+
+LOGS_WHILE_PULLED = """
+import logging, pathlib, sys
+import fletchlog as fl
+from acceptance.batches import batch_of
+logging.basicConfig(level=logging.INFO, format="%(name)s %(message)s")
+with fl.Broker(sys.argv[1]) as broker:
+    broker.create_topic("t", config={"internal.segment.bytes": 200})
+    for _ in range(10):
+        broker.append_batches("t", 0, batch_of(7, 180))
+for index in pathlib.Path(sys.argv[1], "t-0").glob("*.index"):
+    index.unlink()
+with fl.Broker(sys.argv[1], read_only=True) as broker:
+    print(broker.scan("t").to_pyarrow().num_rows)
+"""
+
+
+def test_a_stream_that_logs_takes_the_gil_first(tmp_path: Path) -> None:
+    """pyarrow pulls without the GIL; a missing index is rebuilt and logged in the middle of it."""
+    tests = Path(__file__).resolve().parents[1]
+    command = [sys.executable, "-c", LOGS_WHILE_PULLED, str(tmp_path / "log")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(tests)])}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert (done.returncode, done.stdout) == (0, "70\n"), done.stderr
+    assert "index rebuilt in memory" in done.stderr
 
 
 NO_PYARROW = """

@@ -8,6 +8,7 @@ use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
 use arrow_array::{Array, RecordBatch, RecordBatchReader, StructArray};
 use arrow_schema::{Schema, SchemaRef};
 use pyo3::exceptions::PyTypeError;
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 
@@ -21,6 +22,28 @@ const ARRAY: &std::ffi::CStr = c"arrow_array";
 /// A stream as `__arrow_c_stream__` returns it.
 pub fn stream_to_py(py: Python<'_>, reader: Box<dyn RecordBatchReader + Send>) -> PyResult<Bound<'_, PyCapsule>> {
     PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(reader), STREAM)
+}
+
+/// The GIL, for as long as it lives, taken from whoever has it.
+pub struct Gil(ffi::PyGILState_STATE);
+
+impl Gil {
+    /// To be held where the engine calls Python from inside a stream. Its consumer may have let go of the GIL (pyarrow
+    /// does), which PyO3 cannot see: inside one of its own calls it believes the thread is still attached and would
+    /// touch Python without the GIL. `None`: the thread is not one of Python's, and PyO3 attaches it as needed.
+    pub fn hold() -> Option<Self> {
+        // SAFETY: both may be called by any thread once there is an interpreter, which is what loaded this module; a
+        // thread with a state of its own may take the GIL whether or not it has it. `tests/arrow/test_export.py` logs
+        // from a stream that pyarrow pulls without the GIL.
+        unsafe { (!ffi::PyGILState_GetThisThreadState().is_null()).then(|| Self(ffi::PyGILState_Ensure())) }
+    }
+}
+
+impl Drop for Gil {
+    fn drop(&mut self) {
+        // SAFETY: undoes the `PyGILState_Ensure` of `hold`, on the same thread: a raw state is not `Send`.
+        unsafe { ffi::PyGILState_Release(self.0) }
+    }
 }
 
 /// A schema as `__arrow_c_schema__` returns it.

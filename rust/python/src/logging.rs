@@ -3,6 +3,8 @@
 use log::{Log, Metadata, Record};
 use pyo3::prelude::*;
 
+use crate::capsule::Gil;
+
 /// Hands records on under the package's name.
 struct Renamed(pyo3_log::Logger);
 
@@ -12,6 +14,7 @@ fn renamed(target: &str) -> String {
 
 impl Log for Renamed {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        let _gil = Gil::hold();
         self.0.enabled(
             &Metadata::builder()
                 .level(metadata.level())
@@ -21,6 +24,7 @@ impl Log for Renamed {
     }
 
     fn log(&self, record: &Record<'_>) {
+        let _gil = Gil::hold();
         let target = renamed(record.target());
         let record = Record::builder()
             .args(*record.args())
