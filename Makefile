@@ -15,7 +15,7 @@ PYTHON_SOURCES := python tests benches tools
 # maturin gets its own target directory: its release build and `cargo test` would otherwise rebuild each other's work
 MATURIN := env -u CONDA_PREFIX VIRTUAL_ENV=$(CURDIR)/.venv CARGO_TARGET_DIR=$(CURDIR)/.build/maturin PIP_QUIET=1 PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/maturin
 
-.PHONY: help demo test build lint lint-rust lint-python test-rust test-python test-binding bench tools-rust tools-java clean
+.PHONY: help demo test build lint lint-rust lint-python test-rust test-python test-binding test-interop bench tools-rust tools-java clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -47,6 +47,11 @@ test-binding: build ## Rust tests of the binding (panics become exceptions)
 
 test-python: tools-java build ## Python tests only (a real Spark session included)
 	$(BIN)/python -m pytest
+
+# Fetches Kafka into .build/interop with Maven. SEED=n CASES=n choose and size what is generated; both are printed.
+test-interop: tools-java build ## Judge fletchlog by real Kafka releases: tools, brokers, clients (needs a JDK and Maven)
+	@for tool in javac mvn; do command -v $$tool >/dev/null || { echo "make: $$tool is missing. test-interop needs a JDK 17 and Maven 3.8 or newer on PATH." >&2; exit 1; }; done
+	$(BIN)/python -m pytest tests/interop --timeout=900 -p no:cacheprovider
 
 bench: build ## Ratios against the floor and against another client, in one run
 	cargo build --locked --release -p fletchlog-arrow --examples

@@ -1,0 +1,161 @@
+"""Generated directories: every kind of record, batch and file that fletchlog can write, from a seed.
+
+As a program (`python -m interop.generate DIRECTORY SEED TOPICS`) it writes until it is killed or done, and prints one line of
+JSON per acknowledged record.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import fletchlog as fl
+
+CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
+START_MS = 1_700_000_000_000
+
+
+class Acked(NamedTuple):
+    """A record and where its acknowledgement says it is."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+
+
+def topic_config(rng: random.Random) -> dict[str, Any]:
+    """Small segments, sparse and dense indexes, both timestamp types, recompression by the broker."""
+    config: dict[str, Any] = {}
+    if rng.random() < 0.8:
+        config["internal.segment.bytes"] = rng.choice([1_000, 4_000, 10_000, 50_000, 200_000])
+    if rng.random() < 0.7:
+        config["index.interval.bytes"] = rng.choice([0, 1, 100, 700, 4096, 20_000])
+    if rng.random() < 0.15:
+        config["segment.index.bytes"] = rng.choice([24, 48, 120])
+    if rng.random() < 0.3:
+        config["segment.ms"] = rng.choice([1_000, 60_000])
+    if rng.random() < 0.35:
+        config["message.timestamp.type"] = "LogAppendTime"
+    if rng.random() < 0.4:
+        config["compression.type"] = rng.choice(["uncompressed", *CODECS[1:]])
+    if rng.random() < 0.15:
+        config["cleanup.policy"] = rng.choice(["compact", "compact,delete"])
+    return config
+
+
+def producer_config(rng: random.Random) -> dict[str, Any]:
+    """Any codec, any batch size, with and without idempotence, by the rules of three releases."""
+    return {
+        "fletchlog.producer.version": rng.choice(["2.6", "3.9", "4.3"]),
+        "compression.type": rng.choice(CODECS),
+        "batch.size": rng.choice([1, 200, 1_000, 16_384, 100_000]),
+        "linger.ms": rng.choice([0, 1, 5]),
+        "enable.idempotence": rng.random() < 0.6,
+        "acks": "all",
+        "max.in.flight.requests.per.connection": rng.choice([1, 5]),
+    }
+
+
+def blob(rng: random.Random, sizes: list[int | None]) -> bytes | None:
+    """Null, or bytes of one of the sizes: incompressible or all alike."""
+    size = rng.choice(sizes)
+    if size is None:
+        return None
+    return rng.randbytes(size) if rng.random() < 0.5 else bytes([rng.randrange(256)]) * size
+
+
+def headers(rng: random.Random) -> list[tuple[str, bytes | None]]:
+    """Mostly none; else a few, with repeated, empty and non-ASCII names and null values."""
+    if rng.random() < 0.7:
+        return []
+    return [(rng.choice(["", "h", "trace-id", "größe", "h"]), blob(rng, [None, 0, 1, 20, 200])) for _ in range(rng.randrange(1, 4))]
+
+
+def timestamps(rng: random.Random) -> Callable[[], int | None]:
+    """How a producer stamps: now, one constant, rising, jumping to and fro."""
+    now = START_MS + rng.randrange(10**9)
+    kind = rng.choice(["now", "constant", "rising", "jumping", "zero"])
+
+    def stamp() -> int | None:
+        nonlocal now
+        if kind == "now":
+            return None
+        if kind == "zero":
+            return 0
+        if kind == "rising":
+            now += rng.choice([0, 0, 1, 1, 70, 5_000])
+        elif kind == "jumping":
+            now += rng.randrange(-40_000, 50_000)
+        return now
+
+    return stamp
+
+
+def send_some(rng: random.Random, producers: list[fl.Producer], topic: str, partitions: int, compacted: bool) -> Iterator[list[Acked]]:
+    """Sends rounds of records through the producers in turn; yields what was acknowledged."""
+    sizes = rng.choice([[10], [None, 0, 1, 10, 100], [0, 50, 900], [None, 20, 3_000, 40_000]])
+    keys: list[int | None] = [4, 8] if compacted else rng.choice([[None], [8], [None, 0, 1, 30]])
+    stamps = [timestamps(rng) for _ in producers]
+    for _ in range(rng.randrange(1, 8)):
+        sent = []
+        for _ in range(rng.choice([1, 3, 20, 150, 400])):
+            which = rng.randrange(len(producers))
+            record = (blob(rng, keys), blob(rng, sizes), stamps[which](), headers(rng))
+            partition = rng.randrange(partitions)
+            sent.append((record, producers[which].send(topic, record[1], record[0], partition, record[2], record[3])))
+        for producer in producers:
+            producer.flush()
+        acked = []
+        for (key, value, _, named), future in sent:
+            if isinstance(future.exception(10_000), fl.errors.RecordBatchTooLargeError):  # larger than a small segment
+                continue
+            at = future.result(10_000)
+            acked.append(Acked(topic, at.partition, at.offset, at.timestamp, key, value, named))
+        yield acked
+
+
+def write(directory: Path, seed: int, topics: int) -> Iterator[list[Acked]]:
+    """Writes a directory; yields acknowledged records as they come. Reopens it between topics."""
+    rng = random.Random(seed)
+    with ExitStack() as stack:
+        broker = stack.enter_context(fl.Broker(directory))
+        for number in range(topics):
+            config, partitions = topic_config(rng), rng.randrange(1, 4)
+            topic = f"t{number}"
+            broker.create_topic(topic, partitions=partitions, config=config)
+            with ExitStack() as closing:
+                producers = [closing.enter_context(fl.Producer(broker, producer_config(rng))) for _ in range(rng.randrange(1, 4))]
+                yield from send_some(rng, producers, topic, partitions, "compact" in config.get("cleanup.policy", ""))
+            if rng.random() < 0.2:
+                broker.flush()
+            if rng.random() < 0.2:
+                broker.close()
+                broker = stack.enter_context(fl.Broker(directory))
+
+
+def hexed(data: bytes | None) -> str | None:
+    """For JSON."""
+    return None if data is None else data.hex()
+
+
+def main() -> None:
+    """Writes and reports."""
+    directory, seed, topics = sys.argv[1:]
+    for acked in write(Path(directory), int(seed), int(topics)):
+        for record in acked:
+            named = [(name, hexed(value)) for name, value in record.headers]
+            sys.stdout.write(json.dumps(record._replace(key=hexed(record.key), value=hexed(record.value), headers=named)) + "\n")
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+"""Part 1: DumpLogSegments of two releases accepts every file that fletchlog writes, and prints what was written."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import fletchlog as fl
+
+from . import dump, generate
+from .generate import Acked
+
+PART = "1 our directory, Kafka's tools"
+TOPICS = 20
+TYPES = {"CreateTime": 0, "LogAppendTime": 1}
+
+
+def scanned(directory: Path) -> dict[str, list[fl.types.Record]]:
+    """What fletchlog itself reads from a closed directory, per partition directory."""
+    rows = defaultdict(list)
+    with fl.Broker(directory, read_only=True) as broker:
+        for topic in broker.topics(include_internal=True):
+            table = broker.scan(topic, include_headers=True).to_pyarrow()
+            columns = [table[name].to_pylist() for name in ("partition", "offset", "timestampType", "key", "value", "headers")]
+            stamps = table["timestamp"].cast("int64").to_pylist()
+            for (partition, offset, kind, key, value, headers), stamp in zip(zip(*columns, strict=True), stamps, strict=True):
+                named = [(header["key"], header["value"]) for header in headers or []]
+                rows[f"{topic}-{partition}"].append(fl.types.Record(topic, partition, offset, stamp // 1000, kind, key, value, named))
+    return rows
+
+
+def judge(directory: Path, scratch: Path, acked: list[Acked], count: Callable[..., None]) -> None:
+    """Both tools over the directory; the acknowledged records, the scan and the tools agree."""
+    ours = scanned(directory)
+    by_place = {(row.topic, row.partition, row.offset): row for rows in ours.values() for row in rows}
+    for record in acked:
+        row = by_place[record.topic, record.partition, record.offset]
+        assert (row.timestamp, row.key, row.value, row.headers) == (record.timestamp, record.key, record.value, record.headers), record
+    for release in dump.TOOL:
+        for partition, kafkas in dump.dump(release, directory, scratch).items():
+            rows = ours[partition]
+            assert kafkas.complaints == [], f"{release} about {partition}"
+            assert [record.offset for record in kafkas.records] == [row.offset for row in rows], f"{release}, {partition}"
+            for record, row in zip(kafkas.records, rows, strict=True):
+                keys = ",".join(name for name, _ in row.headers)
+                theirs = (TYPES[record.timestamp_type], record.timestamp, record.header_keys, record.key, record.value)
+                assert theirs == (row.timestamp_type, row.timestamp, keys, row.key, row.value), f"{release}, {partition}, {row.offset}"
+            files = {f"{suffix.removeprefix('.')}_files": number for suffix, number in kafkas.files.items()}
+            count(PART, dumps=1, records=len(rows), batches=kafkas.batches, control_batches=kafkas.control_batches, **files)
+    count(PART, directories=1)
+
+
+def directories(kind: int) -> range:
+    """Numbers of the generated directories: three of four are written to their end, the others killed."""
+    from .conftest import CASES
+
+    of = max(2, CASES // TOPICS)
+    return range(of - of // 4) if kind == 0 else range(max(1, of // 4))
+
+
+def test_the_judge_sees_damage(scratch: Path) -> None:
+    with fl.Broker(scratch / "data") as broker:
+        broker.create_topic("t", partitions=2, config={"index.interval.bytes": 100})
+        with fl.Producer(broker, {"batch.size": 1}) as producer:
+            for number in range(20):
+                producer.send("t", value=b"%d" % number, partition=number % 2, timestamp_ms=number).result(10_000)
+    damaged = scratch / "data" / "t-0"
+    for suffix, position in [(".index", 15), (".timeindex", 6), (".log", 100)]:
+        path = damaged / f"{0:020}{suffix}"
+        data = bytearray(path.read_bytes())
+        data[position] ^= 1
+        path.write_bytes(data)
+    for release in dump.TOOL:
+        found = dump.dump(release, scratch / "data", scratch)
+        complaints = "\n".join(found["t-0"].complaints)
+        assert ".index" in complaints, complaints
+        assert ".timeindex" in complaints, complaints
+        assert "isvalid: false" in complaints, complaints
+        assert found["t-1"].complaints == []
+
+
+@pytest.mark.parametrize("number", directories(0))
+def test_the_tools_accept_and_print_a_directory(number: int, seed: int, scratch: Path, count: Callable[..., None]) -> None:
+    directory = scratch / "data"
+    acked = [record for records in generate.write(directory, seed * 1_000 + number, TOPICS) for record in records]
+    judge(directory, scratch, acked, count)
+
+
+@pytest.mark.parametrize("number", directories(1))
+def test_the_tools_accept_and_print_a_directory_whose_writer_was_killed(number: int, seed: int, scratch: Path, count: Callable[..., None]) -> None:
+    directory = scratch / "data"
+    acked = write_and_kill(directory, seed * 1_000 + 500 + number)
+    with fl.Broker(directory):
+        pass
+    judge(directory, scratch, acked, count)
+    count(PART, killed_writers=1)
+
+
+def write_and_kill(directory: Path, seed: int) -> list[Acked]:
+    """Kills a writing process (signal 9) at a random acknowledgement; returns what had been acknowledged."""
+    rng = random.Random(seed)
+    python_path = os.pathsep.join([str(Path(fl.__file__).parents[1]), str(Path(__file__).parents[1])])
+    command = [sys.executable, "-m", "interop.generate", str(directory), str(seed), str(TOPICS)]
+    acked = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": python_path}) as writer:
+        assert writer.stdout is not None
+        for line, _ in zip(writer.stdout, range(rng.randrange(1, 6_000)), strict=False):
+            record = Acked(*json.loads(line))
+            bytes_of = lambda text: None if text is None else bytes.fromhex(text)  # noqa: E731
+            headers = [(name, bytes_of(value)) for name, value in record.headers]
+            acked.append(record._replace(key=bytes_of(record.key), value=bytes_of(record.value), headers=headers))
+        writer.send_signal(signal.SIGKILL)
+    assert writer.returncode in (0, -signal.SIGKILL), "the writer ended by itself"
+    return acked
