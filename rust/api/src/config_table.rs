@@ -122,7 +122,11 @@ impl Config {
         }
         for (name, value) in given {
             let Some(key) = keys(scope).iter().find(|k| k.name == name) else {
-                return Err(ConfigError::Unknown { name: name.to_owned(), scope, suggestion: nearest(scope, name) });
+                return Err(ConfigError::Unknown {
+                    name: name.to_owned(),
+                    scope,
+                    suggestion: nearest(scope, name),
+                });
             };
             let value = value.trim();
             check(key, value).map_err(|reason| ConfigError::Invalid {
@@ -130,11 +134,19 @@ impl Config {
                 value: value.to_owned(),
                 reason,
             })?;
-            let value = if key.kind == Kind::Boolean { value.to_ascii_lowercase() } else { value.to_owned() };
+            let value = if key.kind == Kind::Boolean {
+                value.to_ascii_lowercase()
+            } else {
+                value.to_owned()
+            };
             values.insert(key.name, value);
             explicit.push(key.name);
         }
-        Ok(Self { scope, values, explicit })
+        Ok(Self {
+            scope,
+            values,
+            explicit,
+        })
     }
 
     /// Whose configuration this is.
@@ -149,7 +161,9 @@ impl Config {
 
     /// The properties the user set, as text.
     pub fn explicit(&self) -> impl Iterator<Item = (&'static str, &str)> + '_ {
-        self.explicit.iter().map(|&name| (name, self.values.get(name).map_or("", String::as_str)))
+        self.explicit
+            .iter()
+            .map(|&name| (name, self.values.get(name).map_or("", String::as_str)))
     }
 
     /// The value as text; `None` when unset and without default.
@@ -157,7 +171,10 @@ impl Config {
     /// # Panics
     /// If the table has no such row in this scope: a mistake in our code, never in input.
     pub fn get(&self, name: &str) -> Option<&str> {
-        assert!(keys(self.scope).iter().any(|k| k.name == name), "no configuration `{name}` in the table");
+        assert!(
+            keys(self.scope).iter().any(|k| k.name == name),
+            "no configuration `{name}` in the table"
+        );
         self.values.get(name).map(String::as_str)
     }
 
@@ -188,7 +205,11 @@ impl Config {
 
     /// A comma-separated list, trimmed, empties dropped.
     pub fn list(&self, name: &str) -> Vec<&str> {
-        self.text(name).split(',').map(str::trim).filter(|s| !s.is_empty()).collect()
+        self.text(name)
+            .split(',')
+            .map(str::trim)
+            .filter(|s| !s.is_empty())
+            .collect()
     }
 
     /// A client release as (major, minor), e.g. (2, 6); a patch number is ignored.
@@ -213,7 +234,12 @@ fn parse_release(text: &str) -> Option<(u32, u32)> {
 }
 
 fn check(key: &ConfigKey, value: &str) -> Result<(), String> {
-    fn number<T: std::str::FromStr + PartialOrd + std::fmt::Display>(value: &str, low: T, high: T, what: &str) -> Result<(), String> {
+    fn number<T: std::str::FromStr + PartialOrd + std::fmt::Display>(
+        value: &str,
+        low: T,
+        high: T,
+        what: &str,
+    ) -> Result<(), String> {
         let parsed: T = value.parse().map_err(|_| format!("expected {what}"))?;
         if parsed < low || parsed > high {
             return Err(format!("expected {what} from {low} to {high}"));

@@ -83,6 +83,7 @@ error_codes! {
     51 CONCURRENT_TRANSACTIONS true "another transaction of this producer is still completing";
     52 TRANSACTION_COORDINATOR_FENCED false "the transaction coordinator has been replaced";
     53 TRANSACTIONAL_ID_AUTHORIZATION_FAILED false "not authorized for the transactional id";
+    55 OPERATION_NOT_ATTEMPTED false "another part of the request was refused, so this one was not tried";
     56 KAFKA_STORAGE_ERROR true "the log could not be read or written";
     59 UNKNOWN_PRODUCER_ID false "the broker holds no state for this producer id";
     70 FETCH_SESSION_ID_NOT_FOUND true "the fetch session id is unknown";

@@ -5,7 +5,8 @@ use fletchlog_records::TopicPartition;
 
 /// `String.hashCode`: h = 31*h + utf16 unit, wrapping.
 pub fn string_hash(text: &str) -> i32 {
-    text.encode_utf16().fold(0i32, |h, unit| h.wrapping_mul(31).wrapping_add(i32::from(unit)))
+    text.encode_utf16()
+        .fold(0i32, |h, unit| h.wrapping_mul(31).wrapping_add(i32::from(unit)))
 }
 
 /// `TopicPartition.hashCode` = 31*(31+partition) + hash(topic), wrapping.
@@ -23,7 +24,11 @@ pub fn table_size_for(n: usize) -> usize {
 /// Initial capacity of `new HashSet(collection)` with `size` elements.
 pub fn hash_set_capacity(size: usize) -> usize {
     // (int)(size / .75f) + 1, at least 16; f32 as in Java.
-    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    #[allow(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss
+    )]
     let wanted = (size as f32 / 0.75_f32) as usize + 1;
     table_size_for(wanted.max(16))
 }
@@ -72,7 +77,10 @@ pub fn walk_order(hashes: &[i32], initial_capacity: usize) -> Vec<usize> {
 /// `keys` in the walk order of `new HashMap(capacity)` filled in the given order.
 pub fn hash_map_order(keys: &[TopicPartition], initial_capacity: usize) -> Vec<TopicPartition> {
     let hashes: Vec<i32> = keys.iter().map(topic_partition_hash).collect();
-    walk_order(&hashes, initial_capacity).into_iter().map(|i| keys[i].clone()).collect()
+    walk_order(&hashes, initial_capacity)
+        .into_iter()
+        .map(|i| keys[i].clone())
+        .collect()
 }
 
 /// `keys` in the walk order of `new HashSet(keys)`.
@@ -108,7 +116,9 @@ mod tests {
         assert_eq!(numbers(&assign(&tps("test", 0..6))), [1, 0, 3, 2, 5, 4]);
         assert_eq!(
             numbers(&assign(&tps("test", 0..24))),
-            [1, 0, 3, 2, 21, 20, 23, 22, 13, 12, 15, 14, 17, 16, 19, 18, 5, 4, 7, 6, 9, 8, 11, 10]
+            [
+                1, 0, 3, 2, 21, 20, 23, 22, 13, 12, 15, 14, 17, 16, 19, 18, 5, 4, 7, 6, 9, 8, 11, 10
+            ]
         );
         let four: Vec<_> = (0..4).map(|i| TopicPartition::new(format!("t{i}"), 0)).collect();
         let order: Vec<String> = assign(&four).iter().map(ToString::to_string).collect();
@@ -124,7 +134,10 @@ mod tests {
         let order = hash_map_order(&hash_set_order(&l), table_size_for(6));
         assert_eq!(numbers(&order), [5, 4, 1, 0, 3, 2]);
         let four: Vec<_> = (0..4).map(|i| TopicPartition::new(format!("t{i}"), 0)).collect();
-        let order: Vec<String> = hash_map_order(&hash_set_order(&four), 4).iter().map(|t| t.topic.to_string()).collect();
+        let order: Vec<String> = hash_map_order(&hash_set_order(&four), 4)
+            .iter()
+            .map(|t| t.topic.to_string())
+            .collect();
         assert_eq!(order, ["t3", "t0", "t1", "t2"]);
     }
 }

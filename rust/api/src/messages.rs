@@ -17,6 +17,10 @@ pub enum Request {
     ListOffsets(ListOffsetsRequest),
     Metadata(MetadataRequest),
     InitProducerId(InitProducerIdRequest),
+    AddPartitionsToTxn(AddPartitionsToTxnRequest),
+    AddOffsetsToTxn(AddOffsetsToTxnRequest),
+    TxnOffsetCommit(TxnOffsetCommitRequest),
+    EndTxn(EndTxnRequest),
     FindCoordinator(FindCoordinatorRequest),
     JoinGroup(JoinGroupRequest),
     SyncGroup(SyncGroupRequest),
@@ -36,6 +40,10 @@ pub enum Response {
     ListOffsets(ListOffsetsResponse),
     Metadata(MetadataResponse),
     InitProducerId(InitProducerIdResponse),
+    AddPartitionsToTxn(AddPartitionsToTxnResponse),
+    AddOffsetsToTxn(ErrorCode),
+    TxnOffsetCommit(TxnOffsetCommitResponse),
+    EndTxn(ErrorCode),
     FindCoordinator(FindCoordinatorResponse),
     JoinGroup(JoinGroupResponse),
     SyncGroup(SyncGroupResponse),
@@ -293,11 +301,22 @@ pub struct InitProducerIdResponse {
     pub producer_epoch: i16,
 }
 
-/// FindCoordinator for a group.
+/// What a coordinator is asked for. Kafka: `FindCoordinatorRequest.CoordinatorType`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CoordinatorType {
+    /// Key type 0: the key is a group.id.
+    Group,
+    /// Key type 1: the key is a transactional.id.
+    Transaction,
+}
+
+/// FindCoordinator.
 #[derive(Debug, Clone)]
 pub struct FindCoordinatorRequest {
-    /// group.id.
-    pub group_id: Arc<str>,
+    /// group.id or transactional.id.
+    pub key: Arc<str>,
+    /// Which of the two.
+    pub key_type: CoordinatorType,
 }
 
 /// Answer.
@@ -307,6 +326,82 @@ pub struct FindCoordinatorResponse {
     pub error: ErrorCode,
     /// Node of the coordinator.
     pub node: NodeId,
+}
+
+// ---------------------------------------------------------------- transactions (spec 10.2, KIP-98)
+
+/// AddPartitionsToTxn: what the producer is about to write to. Sent to the transaction coordinator.
+#[derive(Debug, Clone)]
+pub struct AddPartitionsToTxnRequest {
+    /// transactional.id.
+    pub transactional_id: Arc<str>,
+    /// Producer.
+    pub producer_id: i64,
+    /// Its epoch.
+    pub producer_epoch: i16,
+    /// Partitions to add.
+    pub partitions: Vec<TopicPartition>,
+}
+
+/// Answer: all partitions were added, or none.
+#[derive(Debug, Clone)]
+pub struct AddPartitionsToTxnResponse {
+    /// Per partition, in request order.
+    pub partitions: Vec<(TopicPartition, ErrorCode)>,
+}
+
+/// AddOffsetsToTxn: the transaction will commit offsets of this group. Sent to the transaction coordinator.
+#[derive(Debug, Clone)]
+pub struct AddOffsetsToTxnRequest {
+    /// transactional.id.
+    pub transactional_id: Arc<str>,
+    /// Producer.
+    pub producer_id: i64,
+    /// Its epoch.
+    pub producer_epoch: i16,
+    /// group.id.
+    pub group_id: Arc<str>,
+}
+
+/// TxnOffsetCommit: offsets that take effect when the transaction commits. Sent to the group's coordinator.
+#[derive(Debug, Clone)]
+pub struct TxnOffsetCommitRequest {
+    /// transactional.id.
+    pub transactional_id: Arc<str>,
+    /// group.id.
+    pub group_id: Arc<str>,
+    /// Producer.
+    pub producer_id: i64,
+    /// Its epoch.
+    pub producer_epoch: i16,
+    /// -1 for a consumer that manages its partitions itself.
+    pub generation_id: i32,
+    /// "" for such a consumer.
+    pub member_id: Arc<str>,
+    /// group.instance.id.
+    pub group_instance_id: Option<Arc<str>>,
+    /// Offsets.
+    pub offsets: Vec<(TopicPartition, OffsetAndMetadata)>,
+}
+
+/// Answer.
+#[derive(Debug, Clone)]
+pub struct TxnOffsetCommitResponse {
+    /// Per partition, in request order.
+    pub partitions: Vec<(TopicPartition, ErrorCode)>,
+}
+
+/// EndTxn. Sent to the transaction coordinator.
+#[derive(Debug, Clone)]
+pub struct EndTxnRequest {
+    /// transactional.id.
+    pub transactional_id: Arc<str>,
+    /// Producer.
+    pub producer_id: i64,
+    /// Its epoch.
+    pub producer_epoch: i16,
+    /// COMMIT, else ABORT.
+    pub committed: bool,
 }
 
 // ---------------------------------------------------------------- classic group protocol (spec 8.7)

@@ -15,7 +15,11 @@ pub fn coordinator_connection(node: NodeId) -> NodeId {
 
 /// The node behind a connection id.
 pub fn node_of_connection(connection: NodeId) -> NodeId {
-    if connection > i32::MAX / 2 { i32::MAX - connection } else { connection }
+    if connection > i32::MAX / 2 {
+        i32::MAX - connection
+    } else {
+        connection
+    }
 }
 
 /// The connection was closed before the answer came.
@@ -84,7 +88,9 @@ pub struct SystemClock {
 
 impl Default for SystemClock {
     fn default() -> Self {
-        Self { start: std::time::Instant::now() }
+        Self {
+            start: std::time::Instant::now(),
+        }
     }
 }
 

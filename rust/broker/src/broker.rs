@@ -19,6 +19,7 @@ use crate::partition::Partition;
 use crate::producer_ids::ProducerIds;
 use crate::sync::{Changes, lock};
 use crate::topics::{Topic, TopicTable};
+use crate::transaction::TransactionCoordinator;
 
 /// How to open a broker.
 #[derive(Debug, Clone)]
@@ -73,6 +74,7 @@ pub struct Broker {
     pub(crate) purgatory: FetchPurgatory,
     pub(crate) groups: GroupCoordinator,
     pub(crate) legacy_groups: LegacyGroups,
+    pub(crate) transactions: TransactionCoordinator,
     /// Waiting clients sleep on it.
     pub(crate) changes: Changes,
     pub(crate) next_retention_ms: AtomicI64,
@@ -133,6 +135,7 @@ impl Broker {
         let broker = Self {
             groups: GroupCoordinator::new(&options.config),
             legacy_groups: LegacyGroups::default(),
+            transactions: TransactionCoordinator::new(&options.config, &*clock),
             clock,
             config: options.config,
             directory,
@@ -147,6 +150,7 @@ impl Broker {
             closed: AtomicBool::new(false),
         };
         broker.recover_unclean_logs()?;
+        broker.load_transactions()?;
         Ok(Arc::new(broker))
     }
 
@@ -222,6 +226,7 @@ impl Broker {
     /// UNKNOWN_TOPIC_OR_PARTITION, `Closed`, storage errors.
     pub fn partition_log(&self, tp: &TopicPartition) -> Result<Arc<PartitionLog>, BrokerError> {
         let _open = self.enter()?;
+        self.tick_transactions(self.clock.monotonic_ms());
         let partition = self.partition(tp)?;
         Ok(self.log_of(&partition)?.clone())
     }

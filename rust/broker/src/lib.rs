@@ -1,9 +1,11 @@
 //! The embedded broker: topics, nodes, the produce, fetch and lookup paths, groups, and [`LocalTransport`].
 
 pub mod broker;
+mod coordinator_log;
 mod directory;
 pub mod error;
 mod fetch;
+mod fields;
 mod group;
 mod list_offsets;
 pub mod local_transport;
@@ -17,8 +19,10 @@ mod sync;
 mod topic_admin;
 mod topic_config;
 mod topics;
+mod transaction;
 mod uuid;
 
 pub use broker::{Broker, OpenOptions, PartitionDescription, TopicDescription};
 pub use error::BrokerError;
 pub use local_transport::LocalTransport;
+pub use transaction::TransactionDescription;

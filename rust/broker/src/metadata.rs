@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use fletchlog_api::{
-    ErrorCode, FindCoordinatorRequest, FindCoordinatorResponse, MetadataRequest, MetadataResponse, PartitionMetadata,
-    TopicMetadata,
+    CoordinatorType, ErrorCode, FindCoordinatorRequest, FindCoordinatorResponse, MetadataRequest, MetadataResponse,
+    PartitionMetadata, TopicMetadata,
 };
 
 use crate::sync::lock;
@@ -85,15 +85,20 @@ impl Broker {
         }
     }
 
-    /// A FindCoordinator request: the leader of the group's partition of `__consumer_offsets`.
+    /// A FindCoordinator request: the leader of the group's partition of `__consumer_offsets`, or of the transactional id's
+    /// of `__transaction_state`.
     pub(crate) fn find_coordinator(&self, request: &FindCoordinatorRequest) -> FindCoordinatorResponse {
-        match self.coordinator_of(&request.group_id) {
+        let found = match request.key_type {
+            CoordinatorType::Group => self.coordinator_of(&request.key),
+            CoordinatorType::Transaction => Ok(self.transaction_coordinator_of(&request.key)),
+        };
+        match found {
             Ok(node) => FindCoordinatorResponse {
                 error: ErrorCode::NONE,
                 node,
             },
             Err(error) => {
-                log::warn!("no coordinator for group {}: {error}", request.group_id);
+                log::warn!("no coordinator for {}: {error}", request.key);
                 FindCoordinatorResponse {
                     error: ErrorCode::COORDINATOR_NOT_AVAILABLE,
                     node: -1,

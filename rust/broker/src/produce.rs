@@ -3,9 +3,10 @@
 
 use bytes::Bytes;
 use fletchlog_api::{ErrorCode, NodeId, ProducePartitionResponse, ProduceRequest, ProduceResponse};
-use fletchlog_log::{AppendError, AppendOrigin};
-use fletchlog_records::TopicPartition;
+use fletchlog_log::{AppendError, AppendInfo, AppendOrigin, PartitionLog};
+use fletchlog_records::{BatchHeader, TopicPartition};
 
+use crate::partition::Partition;
 use crate::{Broker, BrokerError};
 
 /// Batch attributes: bytes 21 and 22 of a v2 batch; bit 4 = transactional (spec 1.1, 1.2).
@@ -26,17 +27,17 @@ impl Broker {
     pub(crate) fn produce(&self, node: NodeId, request: ProduceRequest) -> Produced {
         let acks = request.acks;
         self.maybe_delete_old_segments(self.clock.now_ms());
-        // Kafka refuses the whole request when any batch is transactional and the request names no transactional id;
-        // with one, no id is known here, as InitProducerId gives none out.
+        // Kafka refuses the whole request when any batch is transactional and the request names no transactional id.
         let transactional = request.partitions.iter().any(|(_, records)| is_transactional(records));
         let partitions: Vec<ProducePartitionResponse> = request
             .partitions
             .into_iter()
             .map(|(tp, records)| {
-                let outcome = match (transactional, &request.transactional_id) {
-                    (true, None) => Err(refused(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED)),
-                    (_, Some(_)) => Err(refused(ErrorCode::INVALID_PRODUCER_ID_MAPPING)),
-                    (false, None) => self.append(Some(node), acks, &tp, records),
+                let id = request.transactional_id.as_deref();
+                let outcome = if transactional && id.is_none() {
+                    Err(refused(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+                } else {
+                    self.append(Some(node), acks, &tp, records, id)
                 };
                 outcome.unwrap_or_else(|response| *response).of(tp)
             })
@@ -57,7 +58,7 @@ impl Broker {
         let outcome = if is_transactional(&records) {
             Err(refused(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
         } else {
-            self.append(None, -1, tp, records)
+            self.append(None, -1, tp, records, None)
         };
         match outcome {
             Ok(done) => Ok((done.base_offset, done.log_append_time_ms, done.log_start_offset)),
@@ -85,6 +86,7 @@ impl Broker {
         acks: i16,
         tp: &TopicPartition,
         records: Bytes,
+        transactional_id: Option<&str>,
     ) -> Result<Outcome, Box<Outcome>> {
         if let Err(error) = self.for_writing("produce") {
             return Err(refused_with(error.code(), error.to_string()));
@@ -105,7 +107,11 @@ impl Broker {
         let log = self
             .log_of(&partition)
             .map_err(|e| refused_with(e.code(), e.to_string()))?;
-        match partition.append(&self.directory, log, records, AppendOrigin::Client, self.clock.now_ms()) {
+        let appended = match transactional_id {
+            Some(id) if is_transactional(&records) => self.append_transactional(id, &partition, log, records)?,
+            _ => partition.append(&self.directory, log, records, AppendOrigin::Client, self.clock.now_ms()),
+        };
+        match appended {
             Ok(info) => {
                 if !info.duplicate {
                     self.purgatory.check(self, tp);
@@ -138,6 +144,37 @@ impl Broker {
                 Err(refused_with(error.code(), error.to_string()))
             }
         }
+    }
+
+    /// A batch that continues the transaction its partition knows of is appended at once; for one that opens it the
+    /// coordinator is asked.
+    fn append_transactional(
+        &self,
+        transactional_id: &str,
+        partition: &Partition,
+        log: &PartitionLog,
+        records: Bytes,
+    ) -> Result<Result<AppendInfo, AppendError>, Box<Outcome>> {
+        let append = |records, origin| partition.append(&self.directory, log, records, origin, self.clock.now_ms());
+        let unverified = append(records.clone(), AppendOrigin::UnverifiedClient);
+        let (Err(AppendError::Refused { code, .. }), Ok(header)) = (&unverified, BatchHeader::parse(&records)) else {
+            return Ok(unverified);
+        };
+        if *code != ErrorCode::INVALID_TXN_STATE.code() {
+            return Ok(unverified);
+        }
+        let producer = (header.producer_id, header.producer_epoch);
+        self.in_transaction(transactional_id, producer, partition.tp(), || {
+            append(records, AppendOrigin::Client)
+        })
+        // An older client does not retry CONCURRENT_TRANSACTIONS of a produce request. Kafka: ReplicaManager.
+        .map_err(|code| match code {
+            ErrorCode::CONCURRENT_TRANSACTIONS => refused(ErrorCode::NOT_ENOUGH_REPLICAS),
+            ErrorCode::INVALID_TXN_STATE => {
+                refused_with(code, "the partition was not added to the transaction".to_owned())
+            }
+            code => refused(code),
+        })
     }
 }
 

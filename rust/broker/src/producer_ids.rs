@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::sync::Mutex;
 
-use fletchlog_api::{ErrorCode, InitProducerIdRequest, InitProducerIdResponse};
+use fletchlog_api::{ErrorCode, InitProducerIdRequest, InitProducerIdResponse, NodeId};
 
 use crate::sync::lock;
 use crate::{Broker, BrokerError};
@@ -28,15 +28,16 @@ impl Default for ProducerIds {
 
 impl Broker {
     /// InitProducerId. Without a transactional id Kafka blindly gives a new id, also to a producer that has one.
-    pub(crate) fn init_producer_id(&self, request: &InitProducerIdRequest) -> InitProducerIdResponse {
+    pub(crate) fn init_producer_id(&self, node: NodeId, request: &InitProducerIdRequest) -> InitProducerIdResponse {
         let refused = |error| InitProducerIdResponse {
             error,
             producer_id: -1,
             producer_epoch: -1,
         };
-        if request.transactional_id.is_some() {
-            log::warn!("transactional ids are not supported by the embedded broker; leave transactional.id out");
-            return refused(ErrorCode::UNSUPPORTED_VERSION);
+        if let Some(id) = &request.transactional_id {
+            return self
+                .init_transactional_producer(node, id, request)
+                .unwrap_or_else(refused);
         }
         match self.next_producer_id() {
             Ok(producer_id) => InitProducerIdResponse {
@@ -51,7 +52,7 @@ impl Broker {
         }
     }
 
-    fn next_producer_id(&self) -> Result<i64, BrokerError> {
+    pub(crate) fn next_producer_id(&self) -> Result<i64, BrokerError> {
         self.for_writing("produce")?;
         let mut block = lock(&self.producer_ids.block);
         if let Some(id) = block.next() {

@@ -27,6 +27,7 @@ impl Broker {
         let Ok(_open) = self.enter() else {
             return Handled::CloseConnection;
         };
+        self.tick_transactions(self.clock.monotonic_ms());
         match request {
             Request::Produce(r) => match self.produce(node, r) {
                 Produced::Answered(response) => Handled::Now(Response::Produce(response)),
@@ -44,7 +45,13 @@ impl Broker {
                     Handled::CloseConnection
                 }
             },
-            Request::InitProducerId(r) => Handled::Now(Response::InitProducerId(self.init_producer_id(&r))),
+            Request::InitProducerId(r) => Handled::Now(Response::InitProducerId(self.init_producer_id(node, &r))),
+            Request::AddPartitionsToTxn(r) => {
+                Handled::Now(Response::AddPartitionsToTxn(self.add_partitions_to_txn(node, &r)))
+            }
+            Request::AddOffsetsToTxn(r) => Handled::Now(Response::AddOffsetsToTxn(self.add_offsets_to_txn(node, &r))),
+            Request::TxnOffsetCommit(r) => Handled::Now(Response::TxnOffsetCommit(self.txn_offset_commit(node, &r))),
+            Request::EndTxn(r) => Handled::Now(Response::EndTxn(self.end_txn(node, &r))),
             Request::FindCoordinator(r) => Handled::Now(Response::FindCoordinator(self.find_coordinator(&r))),
             Request::JoinGroup(r) => Handled::Later(self.join_group(node, &r, client)),
             Request::SyncGroup(r) => Handled::Later(self.sync_group(node, &r, client)),
@@ -70,13 +77,18 @@ impl Broker {
         let now_ms = self.clock.monotonic_ms();
         self.purgatory.expire(self, now_ms, self.is_read_only());
         self.tick_groups(now_ms);
+        self.tick_transactions(now_ms);
     }
 
     /// When something is due next, on the monotonic clock.
     pub(crate) fn next_deadline(&self) -> Option<i64> {
-        [self.purgatory.next_deadline(), self.groups.next_deadline()]
-            .into_iter()
-            .flatten()
-            .min()
+        [
+            self.purgatory.next_deadline(),
+            self.groups.next_deadline(),
+            self.transaction_deadline(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 }

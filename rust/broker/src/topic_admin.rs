@@ -10,7 +10,7 @@ use crate::broker::PartitionDescription;
 use crate::directory::{TopicRecord, deleted_dir_name};
 use crate::sync::lock;
 use crate::topic_config::TopicConfig;
-use crate::topics::{self, CONSUMER_OFFSETS, Topic};
+use crate::topics::{self, CONSUMER_OFFSETS, TRANSACTION_STATE, Topic};
 use crate::{Broker, BrokerError, TopicDescription, uuid};
 
 /// Kafka's controller makes at most this many partitions in one go (`ReplicationControlManager`); each is a directory.
@@ -54,22 +54,32 @@ impl Broker {
 
     /// `__consumer_offsets`, made when the first group needs it; its directories come one by one.
     pub(crate) fn offsets_topic(&self) -> Result<Arc<Topic>, BrokerError> {
-        if let Ok(topic) = self.topic(CONSUMER_OFFSETS) {
+        let config = || TopicConfig::offsets_topic(&self.config);
+        self.internal_topic(CONSUMER_OFFSETS, "offsets.topic.num.partitions", config)
+    }
+
+    /// `__transaction_state`, made when the first transactional producer needs it.
+    pub(crate) fn transaction_topic(&self) -> Result<Arc<Topic>, BrokerError> {
+        let config = || TopicConfig::transaction_topic(&self.config);
+        self.internal_topic(TRANSACTION_STATE, "transaction.state.log.num.partitions", config)
+    }
+
+    fn internal_topic(
+        &self,
+        name: &str,
+        partitions: &str,
+        config: impl FnOnce() -> [(String, String); 3],
+    ) -> Result<Arc<Topic>, BrokerError> {
+        if let Ok(topic) = self.topic(name) {
             return Ok(topic);
         }
-        self.for_writing("commit offsets")?;
-        let config = TopicConfig::offsets_topic(&self.config).into_iter().collect();
-        match self.add_topic(
-            CONSUMER_OFFSETS,
-            self.config.int("offsets.topic.num.partitions"),
-            config,
-            false,
-        ) {
+        self.for_writing("commit offsets or write transactions")?;
+        match self.add_topic(name, self.config.int(partitions), config().into_iter().collect(), false) {
             // Another thread was quicker.
             Err(BrokerError::Kafka {
                 code: ErrorCode::TOPIC_ALREADY_EXISTS,
                 ..
-            }) => self.topic(CONSUMER_OFFSETS),
+            }) => self.topic(name),
             other => other,
         }
     }

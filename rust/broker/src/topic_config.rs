@@ -91,6 +91,18 @@ impl TopicConfig {
             ),
         ]
     }
+
+    /// `__transaction_state` (spec 10.3): compacted, not compressed. Kafka: `TransactionStateManager#transactionStateTopicConfigs`.
+    pub(crate) fn transaction_topic(broker: &Config) -> [(String, String); 3] {
+        [
+            ("cleanup.policy".to_owned(), "compact".to_owned()),
+            ("compression.type".to_owned(), "uncompressed".to_owned()),
+            (
+                "segment.bytes".to_owned(),
+                broker.text("transaction.state.log.segment.bytes").to_owned(),
+            ),
+        ]
+    }
 }
 
 /// A limit of spec 2.2: the new name wins where it is set, else the old name supplies it; first of the topic, then of

@@ -13,7 +13,8 @@ use crate::topic_config::TopicConfig;
 
 /// Kafka's topic of committed offsets and groups.
 pub(crate) const CONSUMER_OFFSETS: &str = "__consumer_offsets";
-const TRANSACTION_STATE: &str = "__transaction_state";
+/// Kafka's topic of transactional ids.
+pub(crate) const TRANSACTION_STATE: &str = "__transaction_state";
 const MAX_NAME_LENGTH: usize = 249;
 
 /// Kafka: `Topic#validate`. The error says which part of the rule the name breaks.

@@ -48,7 +48,10 @@ fn commit(broker: &Arc<Broker>, group: &str, tp: &TopicPartition, offset: i64) -
     let mut client = Client::new(broker);
     let Response::FindCoordinator(found) = client.ask(
         1,
-        Request::FindCoordinator(FindCoordinatorRequest { group_id: group.into() }),
+        Request::FindCoordinator(FindCoordinatorRequest {
+            key: group.into(),
+            key_type: CoordinatorType::Group,
+        }),
     ) else {
         panic!()
     };
@@ -74,7 +77,10 @@ fn committed(broker: &Arc<Broker>, group: &str) -> Vec<(String, i64, i64)> {
     let mut client = Client::new(broker);
     let Response::FindCoordinator(found) = client.ask(
         1,
-        Request::FindCoordinator(FindCoordinatorRequest { group_id: group.into() }),
+        Request::FindCoordinator(FindCoordinatorRequest {
+            key: group.into(),
+            key_type: CoordinatorType::Group,
+        }),
     ) else {
         panic!()
     };

@@ -562,7 +562,8 @@ fn the_coordinator_is_the_leader_of_the_groups_partition_and_others_say_so() {
     let mut client = Client::new(&broker);
     // Java's hash of "my-group" is -1906497762, so partition 12 of 50, which leads on node 1 + 12 mod 3.
     let find = Request::FindCoordinator(FindCoordinatorRequest {
-        group_id: "my-group".into(),
+        key: "my-group".into(),
+        key_type: CoordinatorType::Group,
     });
     let Response::FindCoordinator(found) = client.ask(2, find) else {
         panic!()

@@ -77,12 +77,18 @@ fn list(tps: &[TopicPartition]) -> String {
 }
 
 fn offsets(map: &BTreeMap<TopicPartition, i64>) -> String {
-    map.iter().map(|(tp, o)| format!("{tp} at {o}")).collect::<Vec<_>>().join(", ")
+    map.iter()
+        .map(|(tp, o)| format!("{tp} at {o}"))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 impl ClientError {
     /// An error of Kafka's table with its standard text.
     pub fn kafka(code: ErrorCode, context: impl std::fmt::Display) -> Self {
-        Self::Kafka { code, message: format!("{context}: {}", code.message()) }
+        Self::Kafka {
+            code,
+            message: format!("{context}: {}", code.message()),
+        }
     }
 }

@@ -77,7 +77,7 @@ impl PartitionLog {
         };
         let mut pending = PendingAppend::default();
         for batch in &valid.batches {
-            if origin == AppendOrigin::Client
+            if origin.is_client()
                 && batch.header.has_producer_id()
                 && let Some(original) = writer
                     .producers
@@ -92,6 +92,7 @@ impl PartitionLog {
             }
             let origin = match origin {
                 AppendOrigin::Client => Origin::Client,
+                AppendOrigin::UnverifiedClient => Origin::UnverifiedClient,
                 AppendOrigin::Coordinator => Origin::Coordinator,
             };
             let checked = writer.producers.check(

@@ -42,8 +42,17 @@ pub enum OpenMode {
 pub enum AppendOrigin {
     /// A producer: all checks.
     Client,
+    /// A producer whose right to open a transaction here was not verified with the transaction coordinator: a batch that
+    /// would open one is refused with INVALID_TXN_STATE, so that no marker is missed (KIP-890).
+    UnverifiedClient,
     /// The group or transaction coordinator: may write control batches, no sequence check.
     Coordinator,
+}
+
+impl AppendOrigin {
+    pub(crate) fn is_client(self) -> bool {
+        matches!(self, Self::Client | Self::UnverifiedClient)
+    }
 }
 
 /// A successful append (or an acknowledged duplicate).

@@ -32,6 +32,8 @@ pub(crate) struct Refusal {
 pub(crate) enum Origin {
     /// A producer: epoch and sequence.
     Client,
+    /// As `Client`, and it may not open a transaction.
+    UnverifiedClient,
     /// Group or transaction coordinator: epoch alone.
     Coordinator,
     /// Already accepted once: recovery and read-only opening.
@@ -311,8 +313,19 @@ impl ProducerStateManager {
         origin: Origin,
         strict: bool,
     ) -> Result<(), Refusal> {
+        // Kafka: UnifiedLog#analyzeAndValidateProducerState, batchMissingRequiredVerification: before epoch and sequence.
+        let is_open = entry.current_txn_first_offset.is_some() && entry.producer_epoch == header.producer_epoch;
+        if origin == Origin::UnverifiedClient && header.is_transactional() && !is_open {
+            return Err(Refusal {
+                code: INVALID_TXN_STATE,
+                message: format!(
+                    "producer {} has not added this partition to its transaction",
+                    entry.producer_id
+                ),
+            });
+        }
         entry.check_epoch(header.producer_epoch, origin)?;
-        if origin == Origin::Client {
+        if matches!(origin, Origin::Client | Origin::UnverifiedClient) {
             entry.check_sequence(header.producer_epoch, header.base_sequence, strict)?;
         }
         match (entry.current_txn_first_offset, header.is_transactional()) {

@@ -89,7 +89,7 @@ pub(crate) fn validate(
     now_ms: i64,
 ) -> Result<ValidRecords, Invalid> {
     let (first, rest) = match origin {
-        AppendOrigin::Client => (only_batch(&records)?, Vec::new()),
+        AppendOrigin::Client | AppendOrigin::UnverifiedClient => (only_batch(&records)?, Vec::new()),
         AppendOrigin::Coordinator => all_batches(&records)?,
     };
     if rest.is_empty() {
@@ -215,7 +215,7 @@ fn check_batch(
     now_ms: i64,
 ) -> Result<(Plan, BatchHeader), Invalid> {
     let header = *batch.header();
-    if origin == AppendOrigin::Client && header.base_offset != 0 {
+    if origin.is_client() && header.base_offset != 0 {
         return Err(Invalid::log(
             INVALID_RECORD,
             format!(
@@ -302,10 +302,10 @@ fn check_header(header: &BatchHeader, origin: AppendOrigin) -> Result<(), Invali
             header.last_offset_delta
         ));
     }
-    if origin == AppendOrigin::Client && header.is_control() {
+    if origin.is_client() && header.is_control() {
         return invalid("control batches are written by the broker alone".to_string());
     }
-    if header.has_producer_id() && header.base_sequence < 0 && !header.is_control() && origin == AppendOrigin::Client {
+    if header.has_producer_id() && header.base_sequence < 0 && !header.is_control() && origin.is_client() {
         return invalid(format!(
             "a batch of producer {} must have a sequence, found {}",
             header.producer_id, header.base_sequence

@@ -229,7 +229,10 @@ fn memory_that_stays_full_fails_the_record_after_max_block() {
         "{rows:?}"
     );
     // Closing at once gives the queued rows up, and says so.
-    assert!(matches!(producer.close(Some(0), &mut never), Err(ClientError::Closed(_))));
+    assert!(matches!(
+        producer.close(Some(0), &mut never),
+        Err(ClientError::Closed(_))
+    ));
 }
 
 #[test]

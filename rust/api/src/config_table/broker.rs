@@ -245,6 +245,48 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "Time in ms after the timestamp of its last batch at which a producer id's sequence state is forgotten.",
     ),
     row(
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+        Kind::Int(1, i32::MAX),
+        Some("10000"),
+        "How often open transactions are compared with their transaction.timeout.ms, in ms; looked at by whoever calls the broker next.",
+    ),
+    row(
+        "transaction.max.timeout.ms",
+        Kind::Int(1, i32::MAX),
+        Some("900000"),
+        "Largest transaction.timeout.ms a producer may ask for.",
+    ),
+    row(
+        "transaction.partition.verification.enable",
+        Kind::Boolean,
+        Some("true"),
+        "Whether a partition accepts the first batch of a transaction only when the transaction coordinator knows that the partition belongs to it (KIP-890). False: Kafka's behaviour before 3.6.",
+    ),
+    row(
+        "transaction.remove.expired.transaction.cleanup.interval.ms",
+        Kind::Int(1, i32::MAX),
+        Some("3600000"),
+        "How often expired transactional ids are looked for, in ms.",
+    ),
+    row(
+        "transaction.state.log.num.partitions",
+        Kind::Int(1, i32::MAX),
+        Some("50"),
+        "Partitions of __transaction_state, fixed when the first transactional producer starts.",
+    ),
+    row(
+        "transaction.state.log.segment.bytes",
+        Kind::Int(14, i32::MAX),
+        Some("104857600"),
+        "Segment size of __transaction_state.",
+    ),
+    row(
+        "transactional.id.expiration.ms",
+        Kind::Int(1, i32::MAX),
+        Some("604800000"),
+        "Time in ms without a transaction after which a transactional.id is forgotten.",
+    ),
+    row(
         "unclean.leader.election.enable",
         Kind::Boolean,
         Some("false"),

@@ -34,7 +34,12 @@ pub(super) const KEYS: &[ConfigKey] = &[
         Some("33554432"),
         "Bytes of all batches not yet decided. When used up, send waits for at most max.block.ms.",
     ),
-    key("client.id", Kind::Text, Some(""), "Name of this client: part of the name of its thread."),
+    key(
+        "client.id",
+        Kind::Text,
+        Some(""),
+        "Name of this client: part of the name of its thread.",
+    ),
     key(
         "compression.type",
         Kind::OneOf(&["none", "gzip", "snappy", "lz4", "zstd"]),
@@ -170,9 +175,14 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "transaction.timeout.ms",
         Kind::Int(0, i32::MAX),
         Some("60000"),
-        "Reserved for transactions.",
+        "Milliseconds that a transaction may stay open before the broker aborts it and fences the producer. At most transaction.max.timeout.ms of the broker.",
     ),
-    key("transactional.id", Kind::Text, None, "Not supported yet: transactions."),
+    key(
+        "transactional.id",
+        Kind::Text,
+        None,
+        "Name under which transactions survive a restart of the application; a newer producer with the same name fences the older one. Implies enable.idempotence. Call init_transactions() before the first transaction.",
+    ),
     key(
         "fletchlog.producer.version",
         Kind::Release,

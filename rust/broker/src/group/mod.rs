@@ -10,6 +10,7 @@ mod records;
 mod state;
 mod store;
 mod sync;
+mod txn_offsets;
 
 pub(crate) use coordinator::GroupCoordinator;
 pub(crate) use legacy::LegacyGroups;

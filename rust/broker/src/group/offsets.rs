@@ -4,17 +4,23 @@
 use std::sync::Arc;
 
 use fletchlog_api::{
-    ErrorCode, NodeId, OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequest, OffsetFetchResponse,
+    ErrorCode, NodeId, OffsetAndMetadata, OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequest,
+    OffsetFetchResponse,
 };
-use fletchlog_records::TopicPartition;
+use fletchlog_records::{BatchParams, TopicPartition};
 
 use super::coordinator::{Groups, check_member};
 use super::join::MAX_TEXT;
 use super::records;
 use super::state::{CommittedOffset, Group, GroupState};
-use super::store::GroupRecord;
 use crate::Broker;
+use crate::coordinator_log::CoordinatorRecord;
 use crate::sync::lock;
+
+/// Per partition, in request order.
+pub(super) type OffsetResults = Vec<(TopicPartition, ErrorCode)>;
+/// Offsets on their way into the log.
+pub(super) type Offsets = Vec<(TopicPartition, CommittedOffset)>;
 
 impl Broker {
     /// OffsetCommit.
@@ -52,18 +58,7 @@ impl Broker {
         }
         self.load_group(groups, &request.group_id)?;
         let simple = request.generation_id < 0;
-        if !groups.by_id.contains_key(&request.group_id) {
-            if !simple {
-                return Err(ErrorCode::ILLEGAL_GENERATION);
-            }
-            groups
-                .by_id
-                .insert(request.group_id.clone(), Group::new(request.group_id.clone()));
-        }
-        let group = groups
-            .by_id
-            .get_mut(&request.group_id)
-            .ok_or(ErrorCode::COORDINATOR_NOT_AVAILABLE)?;
+        let group = committing_group(groups, &request.group_id, simple)?;
         // Consumers that manage their partitions themselves commit to a group without members.
         if !(simple && group.state == GroupState::Empty) {
             check_member(group, &request.member_id, request.group_instance_id.as_deref())?;
@@ -82,13 +77,20 @@ impl Broker {
         group: &mut Group,
         request: &OffsetCommitRequest,
     ) -> Result<Vec<(TopicPartition, ErrorCode)>, ErrorCode> {
+        let (results, accepted) = self.accept_offsets(&request.offsets);
+        let accepted = self.write_offsets(group, accepted, &BatchParams::default())?;
+        group.offsets.extend(accepted);
+        Ok(results)
+    }
+
+    /// What is known about each partition before anything is written, and the offsets to write.
+    pub(super) fn accept_offsets(&self, offsets: &[(TopicPartition, OffsetAndMetadata)]) -> (OffsetResults, Offsets) {
         let max_metadata = usize::try_from(self.config.int("offset.metadata.max.bytes"))
             .unwrap_or(0)
             .min(MAX_TEXT);
         let commit_timestamp_ms = self.clock.now_ms();
-        let mut accepted: Vec<(TopicPartition, CommittedOffset)> = Vec::new();
-        let results = request
-            .offsets
+        let mut accepted = Vec::new();
+        let results = offsets
             .iter()
             .map(|(tp, value)| {
                 let error = if self.partition(tp).is_err() {
@@ -96,33 +98,44 @@ impl Broker {
                 } else if value.metadata.len() > max_metadata {
                     ErrorCode::OFFSET_METADATA_TOO_LARGE
                 } else {
-                    accepted.push((
-                        tp.clone(),
-                        CommittedOffset {
-                            value: value.clone(),
-                            commit_timestamp_ms,
-                            expire_timestamp_ms: None,
-                        },
-                    ));
+                    let offset = CommittedOffset {
+                        value: value.clone(),
+                        commit_timestamp_ms,
+                        record_offset: -1,
+                        expire_timestamp_ms: None,
+                    };
+                    accepted.push((tp.clone(), offset));
                     ErrorCode::NONE
                 };
                 (tp.clone(), error)
             })
             .collect();
-        if accepted.is_empty() {
-            return Ok(results);
+        (results, accepted)
+    }
+
+    /// Writes offsets to the group's partition; they come back with the places of their records. They count only once
+    /// they are written.
+    pub(super) fn write_offsets(
+        &self,
+        group: &Group,
+        mut offsets: Offsets,
+        params: &BatchParams,
+    ) -> Result<Offsets, ErrorCode> {
+        if offsets.is_empty() {
+            return Ok(offsets);
         }
-        let batch: Vec<GroupRecord> = accepted
+        let batch: Vec<CoordinatorRecord> = offsets
             .iter()
             .map(|(tp, offset)| (records::offset_key(&group.id, tp), Some(records::offset_value(offset))))
             .collect();
-        // Visible only once it is written.
-        self.store_records(&group.id, &batch).map_err(|error| {
+        let first = self.store_records(&group.id, &batch, params).map_err(|error| {
             log::error!("offsets of group {} could not be committed: {error}", group.id);
             ErrorCode::COORDINATOR_NOT_AVAILABLE
         })?;
-        group.offsets.extend(accepted);
-        Ok(results)
+        for (at, (_, offset)) in (first..).zip(&mut offsets) {
+            offset.record_offset = at;
+        }
+        Ok(offsets)
     }
 
     /// OffsetFetch.
@@ -189,7 +202,8 @@ impl Broker {
                 .map(|(tp, _)| tp.clone())
                 .collect();
             self.drop_offsets(group, &expired);
-            if group.offsets.is_empty() && group.pending_members.is_empty() && !expired.is_empty() {
+            let unused = group.offsets.is_empty() && group.pending_members.is_empty();
+            if unused && group.pending_txn_offsets.is_empty() && !expired.is_empty() {
                 groups.by_id.remove(&id);
             }
         }
@@ -211,18 +225,31 @@ impl Broker {
         if tps.is_empty() {
             return;
         }
-        let mut tombstones: Vec<GroupRecord> = tps
+        let mut tombstones: Vec<CoordinatorRecord> = tps
             .iter()
             .map(|tp| (records::offset_key(&group.id, tp), None))
             .collect();
         if tps.len() == group.offsets.len() && group.members.is_empty() && group.generation > 0 {
             tombstones.push((records::group_key(&group.id), None));
         }
-        match self.store_records(&group.id, &tombstones) {
-            Ok(()) => group.offsets.retain(|tp, _| !tps.contains(tp)),
+        match self.store_records(&group.id, &tombstones, &BatchParams::default()) {
+            Ok(_) => group.offsets.retain(|tp, _| !tps.contains(tp)),
             Err(error) => log::error!("offsets of group {} could not be dropped: {error}", group.id),
         }
     }
+}
+
+/// The group that offsets are committed to; consumers that manage their partitions themselves make it.
+pub(super) fn committing_group<'a>(
+    groups: &'a mut Groups,
+    group_id: &Arc<str>,
+    simple: bool,
+) -> Result<&'a mut Group, ErrorCode> {
+    if simple {
+        let new = || Group::new(group_id.clone());
+        return Ok(groups.by_id.entry(group_id.clone()).or_insert_with(new));
+    }
+    groups.by_id.get_mut(group_id).ok_or(ErrorCode::ILLEGAL_GENERATION)
 }
 
 /// When an offset of an empty group expires: by its own time, else counted from when the group became empty, else (a

@@ -11,11 +11,11 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use fletchlog_api::OffsetAndMetadata;
 use fletchlog_records::TopicPartition;
 
 use super::state::{CommittedOffset, Group};
+use crate::fields::{Reader, put_bytes, put_nullable, put_string};
 
 /// A key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,51 +36,9 @@ pub(crate) struct GroupValue {
     pub(crate) timestamp_ms: Option<i64>,
 }
 
-struct Reader<'a>(&'a [u8]);
-
-impl<'a> Reader<'a> {
-    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
-        let (head, rest) = self.0.split_at_checked(len)?;
-        self.0 = rest;
-        Some(head)
-    }
-    fn i16(&mut self) -> Option<i16> {
-        Some(i16::from_be_bytes(self.take(2)?.try_into().ok()?))
-    }
-    fn i32(&mut self) -> Option<i32> {
-        Some(i32::from_be_bytes(self.take(4)?.try_into().ok()?))
-    }
-    fn i64(&mut self) -> Option<i64> {
-        Some(i64::from_be_bytes(self.take(8)?.try_into().ok()?))
-    }
-    fn text(&mut self, len: usize) -> Option<Arc<str>> {
-        Some(Arc::from(std::str::from_utf8(self.take(len)?).ok()?))
-    }
-    fn string(&mut self) -> Option<Arc<str>> {
-        let len = usize::try_from(self.i16()?).ok()?;
-        self.text(len)
-    }
-    /// Unsigned varint of the flexible versions.
-    fn unsigned_varint(&mut self) -> Option<usize> {
-        let mut value = 0usize;
-        for shift in [0, 7, 14, 21, 28] {
-            let byte = *self.take(1)?.first()?;
-            value |= usize::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                return Some(value);
-            }
-        }
-        None
-    }
-    fn compact_string(&mut self) -> Option<Arc<str>> {
-        let len = self.unsigned_varint()?.checked_sub(1)?;
-        self.text(len)
-    }
-}
-
 /// Reads a key; `None`: not one.
 pub(crate) fn parse_key(key: &[u8]) -> Option<Key> {
-    let mut r = Reader(key);
+    let mut r = Reader::new(key);
     Some(match r.i16()? {
         0 | 1 => Key::Offset(
             r.string()?,
@@ -94,9 +52,9 @@ pub(crate) fn parse_key(key: &[u8]) -> Option<Key> {
     })
 }
 
-/// Reads the value of an offset commit, versions 0 to 4.
-pub(crate) fn parse_offset(value: &[u8]) -> Option<CommittedOffset> {
-    let mut r = Reader(value);
+/// Reads the value of an offset commit, versions 0 to 4, that stands at `record_offset`.
+pub(crate) fn parse_offset(value: &[u8], record_offset: i64) -> Option<CommittedOffset> {
+    let mut r = Reader::new(value);
     let version = r.i16()?;
     if !(0..=4).contains(&version) {
         return None;
@@ -117,13 +75,14 @@ pub(crate) fn parse_offset(value: &[u8]) -> Option<CommittedOffset> {
             metadata,
         },
         commit_timestamp_ms,
+        record_offset,
         expire_timestamp_ms,
     })
 }
 
 /// Reads the value of a group, versions 0 to 4, up to the members: a member's client is never the one of an earlier run.
 pub(crate) fn parse_group(value: &[u8]) -> Option<GroupValue> {
-    let mut r = Reader(value);
+    let mut r = Reader::new(value);
     let version = r.i16()?;
     let (protocol_type, generation) = match version {
         0..=3 => (r.string()?, r.i32()?),
@@ -149,26 +108,6 @@ pub(crate) fn parse_group(value: &[u8]) -> Option<GroupValue> {
         generation,
         timestamp_ms,
     })
-}
-
-fn put_string(out: &mut Vec<u8>, text: &str) {
-    // Lengths were checked against i16::MAX where the text came in.
-    let len = i16::try_from(text.len()).unwrap_or(i16::MAX);
-    out.extend_from_slice(&len.to_be_bytes());
-    out.extend_from_slice(&text.as_bytes()[..usize::try_from(len).unwrap_or(0)]);
-}
-
-fn put_nullable(out: &mut Vec<u8>, text: Option<&str>) {
-    match text {
-        Some(text) => put_string(out, text),
-        None => out.extend_from_slice(&(-1i16).to_be_bytes()),
-    }
-}
-
-fn put_bytes(out: &mut Vec<u8>, bytes: &Bytes) {
-    let len = i32::try_from(bytes.len()).unwrap_or(i32::MAX);
-    out.extend_from_slice(&len.to_be_bytes());
-    out.extend_from_slice(bytes);
 }
 
 /// Key of a committed offset, version 1.
@@ -253,7 +192,7 @@ mod tests {
 
     #[test]
     fn an_offset_of_a_4_x_broker_is_read() {
-        let offset = parse_offset(&hex(OFFSET_VALUE_V4)).unwrap();
+        let offset = parse_offset(&hex(OFFSET_VALUE_V4), 0).unwrap();
         assert_eq!(
             offset.value,
             OffsetAndMetadata {
@@ -275,11 +214,12 @@ mod tests {
         let offset = CommittedOffset {
             value,
             commit_timestamp_ms: 7,
+            record_offset: 9,
             expire_timestamp_ms: None,
         };
         let bytes = offset_value(&offset);
         assert_eq!(bytes, hex("0003000000000000002affffffff00016d0000000000000007"));
-        assert_eq!(parse_offset(&bytes), Some(offset));
+        assert_eq!(parse_offset(&bytes, 9), Some(offset));
     }
 
     #[test]
@@ -295,7 +235,7 @@ mod tests {
     #[test]
     fn hostile_bytes_are_no_records() {
         for value in ["", "00", "0003", "000300", "0004000000000000001100000000ff", "7fff0000"] {
-            assert_eq!(parse_offset(&hex(value)), None, "{value}");
+            assert_eq!(parse_offset(&hex(value), 0), None, "{value}");
             assert_eq!(parse_group(&hex(value)), None, "{value}");
         }
     }

@@ -30,6 +30,8 @@ pub(crate) enum GroupState {
 pub(crate) struct CommittedOffset {
     pub(crate) value: OffsetAndMetadata,
     pub(crate) commit_timestamp_ms: i64,
+    /// Offset of its record in `__consumer_offsets`: the later of two commits counts, whenever its transaction ends.
+    pub(crate) record_offset: i64,
     /// Only from values of version 1, that carry it.
     pub(crate) expire_timestamp_ms: Option<i64>,
 }

@@ -1,26 +1,17 @@
 //! Groups and offsets in `__consumer_offsets`: writing them, and reading them back. Kafka: `GroupMetadataManager`.
 
-use std::collections::BTreeMap;
-
 use fletchlog_api::ErrorCode;
-use fletchlog_log::{AppendError, AppendOrigin, FetchBound};
 use fletchlog_records::control::{ControlType, parse_control_record};
-use fletchlog_records::{BatchBuilder, BatchIter, BatchParams, RecordBatch, RecordCursor, RecordError};
+use fletchlog_records::{BatchParams, RecordBatch, RecordCursor, RecordError, TopicPartition};
 
 use super::coordinator::Groups;
 use super::records::{self, Key};
-use super::state::Group;
+use super::state::{CommittedOffset, Group};
+use crate::coordinator_log::{CoordinatorRecord, MAX_BATCH};
 use crate::partition::Partition;
+use crate::sync::lock;
 use crate::topics::CONSUMER_OFFSETS;
 use crate::{Broker, BrokerError};
-
-/// Bytes per read while loading: one batch of commits is far smaller, and a bigger batch comes whole anyway.
-const LOAD_CHUNK: usize = 1 << 20;
-/// Most bytes that a compressed batch of commits may expand to; a broker writes at most max.message.bytes of them.
-const MAX_BATCH: usize = 256 << 20;
-
-/// Key and value; a null value is a tombstone.
-pub(super) type GroupRecord = (Vec<u8>, Option<Vec<u8>>);
 
 impl Broker {
     /// Writes the group's record. Nothing is written by a read-only broker: its groups live in memory.
@@ -29,39 +20,23 @@ impl Broker {
             return Ok(());
         }
         let value = records::group_value(group, self.clock.now_ms());
-        self.store_records(&group.id, &[(records::group_key(&group.id), Some(value))])
+        let record = (records::group_key(&group.id), Some(value));
+        self.store_records(&group.id, &[record], &BatchParams::default())
+            .map(drop)
     }
 
-    /// Appends one batch of records to the group's partition.
-    pub(super) fn store_records(&self, group_id: &str, records: &[GroupRecord]) -> Result<(), BrokerError> {
+    /// Appends one batch of records to the group's partition; returns the offset of the first.
+    pub(super) fn store_records(
+        &self,
+        group_id: &str,
+        records: &[CoordinatorRecord],
+        params: &BatchParams,
+    ) -> Result<i64, BrokerError> {
         let topic = self.offsets_topic()?;
         let partition = topic
             .partition(self.offsets_partition(group_id))
-            .ok_or_else(|| BrokerError::unknown_topic(CONSUMER_OFFSETS))?
-            .clone();
-        let log = self.log_of(&partition)?;
-        let now_ms = self.clock.now_ms();
-        let mut builder = BatchBuilder::with_capacity(
-            records
-                .iter()
-                .map(|(k, v)| k.len() + v.as_ref().map_or(0, Vec::len) + 32)
-                .sum(),
-        );
-        for (key, value) in records {
-            builder.append(now_ms, Some(key), value.as_deref(), &[]);
-        }
-        let batch = builder.build(&BatchParams::default());
-        match partition.append(&self.directory, log, batch, AppendOrigin::Coordinator, now_ms) {
-            Ok(_) => {
-                self.purgatory.check(self, partition.tp());
-                Ok(())
-            }
-            Err(AppendError::Log(error)) => Err(error.into()),
-            Err(AppendError::Refused { code, message, .. }) => Err(BrokerError::kafka(
-                ErrorCode::from_code(code).unwrap_or(ErrorCode::UNKNOWN_SERVER_ERROR),
-                message,
-            )),
-        }
+            .ok_or_else(|| BrokerError::unknown_topic(CONSUMER_OFFSETS))?;
+        self.append_records(partition, records, params)
     }
 
     /// Reads what the group's partition holds, once; a read-only broker reads on, in every partition there is.
@@ -110,7 +85,10 @@ impl Broker {
             return Ok(());
         }
         let from = groups.loaded.get(&number).copied().unwrap_or(0);
-        match self.read_group_records(groups, partition, from) {
+        let with_groups = !self.is_read_only();
+        match self.read_records(partition, from, |batch| {
+            self.apply_batch(groups, number, batch, with_groups)
+        }) {
             Ok(next) => {
                 groups.loaded.insert(number, next);
                 Ok(())
@@ -122,104 +100,109 @@ impl Broker {
         }
     }
 
-    fn read_group_records(&self, groups: &mut Groups, partition: &Partition, from: i64) -> Result<i64, BrokerError> {
-        let log = self.log_of(partition)?;
-        let end = log.high_watermark();
-        let mut next = from.max(log.log_start_offset());
-        while next < end {
-            let data = log.read(next, LOAD_CHUNK, true, FetchBound::HighWatermark)?;
-            let before = next;
-            for batch in BatchIter::new(data.records) {
-                let batch = batch.map_err(fletchlog_log::LogError::from)?;
-                next = next.max(batch.header().next_offset());
-                if let Err(error) = apply_batch(groups, &batch, !self.is_read_only()) {
-                    // One bad batch must not hide the commits behind it.
-                    log::error!(
-                        "{}: the batch at offset {} is skipped: {error}",
-                        partition.tp(),
-                        batch.header().base_offset
-                    );
+    fn apply_batch(
+        &self,
+        groups: &mut Groups,
+        partition: i32,
+        batch: &RecordBatch,
+        with_groups: bool,
+    ) -> Result<(), RecordError> {
+        let header = batch.header();
+        let slice = batch.records(MAX_BATCH)?;
+        let mut cursor = RecordCursor::new();
+        while let Some(record) = cursor.next(&slice)? {
+            let Some(key) = record.key else { continue };
+            if header.is_control() {
+                if let Some(marker) = parse_control_record(key, record.value) {
+                    let committed = marker.control_type == ControlType::Commit;
+                    self.end_transaction(groups, partition, header.producer_id, committed);
                 }
+                continue;
             }
-            if next == before {
-                break;
-            }
-        }
-        Ok(next)
-    }
-}
-
-fn apply_batch(groups: &mut Groups, batch: &RecordBatch, with_groups: bool) -> Result<(), RecordError> {
-    let header = batch.header();
-    let slice = batch.records(MAX_BATCH)?;
-    let mut cursor = RecordCursor::new();
-    while let Some(record) = cursor.next(&slice)? {
-        let Some(key) = record.key else { continue };
-        if header.is_control() {
-            if let Some(marker) = parse_control_record(key, record.value) {
-                end_transaction(groups, header.producer_id, marker.control_type == ControlType::Commit);
-            }
-            continue;
-        }
-        match records::parse_key(key) {
-            Some(Key::Offset(group_id, tp)) => {
-                let offset = match record.value {
-                    None => None,
-                    Some(value) => match records::parse_offset(value) {
-                        Some(offset) => Some(offset),
-                        None => {
-                            log::warn!("an offset of group {group_id} for {tp} has an unknown format and is skipped");
-                            continue;
-                        }
-                    },
-                };
-                let group = groups
-                    .by_id
-                    .entry(group_id.clone())
-                    .or_insert_with(|| Group::new(group_id));
-                if header.is_transactional() {
-                    group
-                        .pending_txn_offsets
-                        .entry(header.producer_id)
-                        .or_default()
-                        .insert(tp, offset);
-                } else {
-                    apply_offset(group, tp, offset);
-                }
-            }
-            Some(Key::Group(group_id)) if with_groups => match record.value.and_then(records::parse_group) {
-                Some(value) => {
+            match records::parse_key(key) {
+                Some(Key::Offset(group_id, tp)) => {
+                    let offset = match record.value {
+                        None => None,
+                        Some(value) => match records::parse_offset(value, record.offset) {
+                            Some(offset) => Some(offset),
+                            None => {
+                                log::warn!(
+                                    "an offset of group {group_id} for {tp} has an unknown format and is skipped"
+                                );
+                                continue;
+                            }
+                        },
+                    };
                     let group = groups
                         .by_id
                         .entry(group_id.clone())
                         .or_insert_with(|| Group::new(group_id));
-                    // Its members lived in another run of the broker: the group is empty, the generation goes on.
-                    group.generation = value.generation;
-                    group.protocol_type = Some(value.protocol_type).filter(|t| !t.is_empty());
-                    group.state_timestamp_ms = value.timestamp_ms;
-                }
-                None if record.value.is_none() => {
-                    if groups.by_id.get(&group_id).is_some_and(|g| g.offsets.is_empty()) {
-                        groups.by_id.remove(&group_id);
+                    if header.is_transactional() {
+                        group
+                            .pending_txn_offsets
+                            .entry(header.producer_id)
+                            .or_default()
+                            .insert(tp, offset);
+                    } else {
+                        apply_offset(group, tp, offset);
                     }
                 }
-                None => log::warn!("group {group_id} has an unknown format and is skipped"),
-            },
-            Some(Key::Group(_) | Key::Other(_)) => {}
-            None => log::warn!(
-                "a record of __consumer_offsets at offset {} has an unknown key",
-                record.offset
-            ),
+                Some(Key::Group(group_id)) if with_groups => match record.value.and_then(records::parse_group) {
+                    Some(value) => {
+                        let group = groups
+                            .by_id
+                            .entry(group_id.clone())
+                            .or_insert_with(|| Group::new(group_id));
+                        // Its members lived in another run of the broker: the group is empty, the generation goes on.
+                        group.generation = value.generation;
+                        group.protocol_type = Some(value.protocol_type).filter(|t| !t.is_empty());
+                        group.state_timestamp_ms = value.timestamp_ms;
+                    }
+                    None if record.value.is_none() => {
+                        if groups
+                            .by_id
+                            .get(&group_id)
+                            .is_some_and(|g| g.offsets.is_empty() && g.pending_txn_offsets.is_empty())
+                        {
+                            groups.by_id.remove(&group_id);
+                        }
+                    }
+                    None => log::warn!("group {group_id} has an unknown format and is skipped"),
+                },
+                Some(Key::Group(_) | Key::Other(_)) => {}
+                None => log::warn!(
+                    "a record of __consumer_offsets at offset {} has an unknown key",
+                    record.offset
+                ),
+            }
+        }
+        Ok(())
+    }
+
+    /// A marker decides about the offsets that its producer has written to this partition since the last one.
+    fn end_transaction(&self, groups: &mut Groups, partition: i32, producer_id: i64, committed: bool) {
+        for group in groups.by_id.values_mut() {
+            if !group.pending_txn_offsets.contains_key(&producer_id) || self.offsets_partition(&group.id) != partition {
+                continue;
+            }
+            let pending = group.pending_txn_offsets.remove(&producer_id).unwrap_or_default();
+            if committed {
+                for (tp, offset) in pending {
+                    apply_pending(group, tp, offset);
+                }
+            }
         }
     }
-    Ok(())
+
+    /// The marker of a transaction was written to a partition of `__consumer_offsets`.
+    /// Kafka: `GroupCoordinator#scheduleHandleTxnCompletion`.
+    pub(crate) fn complete_pending_offsets(&self, partition: i32, producer_id: i64, committed: bool) {
+        let mut groups = lock(&self.groups.state);
+        self.end_transaction(&mut groups, partition, producer_id, committed);
+    }
 }
 
-fn apply_offset(
-    group: &mut Group,
-    tp: fletchlog_records::TopicPartition,
-    offset: Option<super::state::CommittedOffset>,
-) {
+fn apply_offset(group: &mut Group, tp: TopicPartition, offset: Option<CommittedOffset>) {
     match offset {
         Some(offset) => {
             group.offsets.insert(tp, offset);
@@ -230,14 +213,13 @@ fn apply_offset(
     }
 }
 
-/// A marker decides about the offsets that its producer has written since the last one.
-fn end_transaction(groups: &mut Groups, producer_id: i64, committed: bool) {
-    for group in groups.by_id.values_mut() {
-        let pending: BTreeMap<_, _> = group.pending_txn_offsets.remove(&producer_id).unwrap_or_default();
-        if committed {
-            for (tp, offset) in pending {
-                apply_offset(group, tp, offset);
-            }
-        }
+/// Kafka: `GroupMetadata#completePendingTxnOffsetCommit`: what was committed after it stands.
+fn apply_pending(group: &mut Group, tp: TopicPartition, offset: Option<CommittedOffset>) {
+    let newer = match (group.offsets.get(&tp), &offset) {
+        (Some(current), Some(pending)) => current.record_offset < pending.record_offset,
+        _ => true,
+    };
+    if newer {
+        apply_offset(group, tp, offset);
     }
 }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use fletchlog_api::transport::coordinator_connection;
-use fletchlog_api::{Completion, Config, ErrorCode, FindCoordinatorRequest, NodeId, Request, Response};
+use fletchlog_api::{
+    Completion, Config, CoordinatorType, ErrorCode, FindCoordinatorRequest, NodeId, Request, Response,
+};
 
 use super::membership::{Membership, State};
 use super::offsets::{Offsets, OperationId};
@@ -274,7 +276,8 @@ impl ConsumerCoordinator {
         }
         if !self.lookup.in_flight && now_ms >= self.lookup.retry_at_ms {
             let request = Request::FindCoordinator(FindCoordinatorRequest {
-                group_id: Arc::clone(&self.settings.group_id),
+                key: Arc::clone(&self.settings.group_id),
+                key_type: CoordinatorType::Group,
             });
             let id = net.send(BOOTSTRAP_NODE, request);
             self.outstanding.insert(id, Purpose::FindCoordinator);

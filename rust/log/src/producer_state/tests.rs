@@ -318,3 +318,27 @@ fn replay_accepts_what_was_accepted_once() {
     state.apply(&header(0, 0, 2, 1), None, Origin::Replay).unwrap();
     assert_eq!(state.manager.get(PID).unwrap().producer_epoch, 0);
 }
+
+#[test]
+fn a_producer_that_was_not_verified_continues_a_transaction_but_opens_none() {
+    let mut state = State::default();
+    let batch = |epoch, sequence, offset| BatchHeader {
+        attributes: 0x10,
+        ..header(epoch, sequence, offset, 1)
+    };
+    let unverified = Origin::UnverifiedClient;
+    assert_eq!(state.apply(&batch(0, 0, 0), None, unverified), Err(48));
+    // Without a transaction there is nothing to verify.
+    assert!(state.apply(&header(0, 0, 0, 1), None, unverified).is_ok());
+    assert!(state.apply(&batch(0, 1, 1), None, Origin::Client).is_ok());
+    assert!(state.apply(&batch(0, 2, 2), None, unverified).is_ok());
+    // The transaction of an older epoch is not this producer's, and the marker ends the permission.
+    assert_eq!(state.apply(&batch(1, 0, 3), None, unverified), Err(48));
+    let marker = marker(PID, 0, 3);
+    assert!(
+        state
+            .apply(&marker, end(ControlType::Commit, 0), Origin::Coordinator)
+            .is_ok()
+    );
+    assert_eq!(state.apply(&batch(0, 3, 4), None, unverified), Err(48));
+}

@@ -1,0 +1,87 @@
+//! Appending to and reading the logs in which coordinators keep their state: `__consumer_offsets`, `__transaction_state`.
+
+use fletchlog_api::ErrorCode;
+use fletchlog_log::{AppendError, AppendOrigin, FetchBound, LogError};
+use fletchlog_records::{BatchBuilder, BatchIter, BatchParams, RecordBatch, RecordError};
+
+use crate::partition::Partition;
+use crate::{Broker, BrokerError};
+
+/// Bytes per read while loading: one batch of such records is far smaller, and a bigger batch comes whole anyway.
+const LOAD_CHUNK: usize = 1 << 20;
+/// Most bytes that a compressed batch of such records may expand to; a broker writes at most max.message.bytes of them.
+pub(crate) const MAX_BATCH: usize = 256 << 20;
+
+/// Key and value; a null value is a tombstone.
+pub(crate) type CoordinatorRecord = (Vec<u8>, Option<Vec<u8>>);
+
+impl Broker {
+    /// Appends one batch of records; returns the offset of the first.
+    pub(crate) fn append_records(
+        &self,
+        partition: &Partition,
+        records: &[CoordinatorRecord],
+        params: &BatchParams,
+    ) -> Result<i64, BrokerError> {
+        let now_ms = self.clock.now_ms();
+        let size = |(key, value): &CoordinatorRecord| key.len() + value.as_ref().map_or(0, Vec::len) + 32;
+        let mut builder = BatchBuilder::with_capacity(records.iter().map(size).sum());
+        for (key, value) in records {
+            builder.append(now_ms, Some(key), value.as_deref(), &[]);
+        }
+        self.append_as_coordinator(partition, builder.build(params), now_ms)
+    }
+
+    /// Appends a batch of the broker's own; returns the offset of its first record.
+    pub(crate) fn append_as_coordinator(
+        &self,
+        partition: &Partition,
+        batch: bytes::Bytes,
+        now_ms: i64,
+    ) -> Result<i64, BrokerError> {
+        let log = self.log_of(partition)?;
+        match partition.append(&self.directory, log, batch, AppendOrigin::Coordinator, now_ms) {
+            Ok(info) => {
+                self.purgatory.check(self, partition.tp());
+                Ok(info.first_offset)
+            }
+            Err(AppendError::Log(error)) => Err(error.into()),
+            Err(AppendError::Refused { code, message, .. }) => Err(BrokerError::kafka(
+                ErrorCode::from_code(code).unwrap_or(ErrorCode::UNKNOWN_SERVER_ERROR),
+                message,
+            )),
+        }
+    }
+
+    /// Hands every batch from an offset on to `apply`; returns the offset to go on at. A batch that cannot be read is
+    /// logged and passed over: it must not hide what stands behind it.
+    pub(crate) fn read_records(
+        &self,
+        partition: &Partition,
+        from: i64,
+        mut apply: impl FnMut(&RecordBatch) -> Result<(), RecordError>,
+    ) -> Result<i64, BrokerError> {
+        let log = self.log_of(partition)?;
+        let end = log.high_watermark();
+        let mut next = from.max(log.log_start_offset());
+        while next < end {
+            let data = log.read(next, LOAD_CHUNK, true, FetchBound::HighWatermark)?;
+            let before = next;
+            for batch in BatchIter::new(data.records) {
+                let batch = batch.map_err(LogError::from)?;
+                next = next.max(batch.header().next_offset());
+                if let Err(error) = apply(&batch) {
+                    log::error!(
+                        "{}: the batch at offset {} is skipped: {error}",
+                        partition.tp(),
+                        batch.header().base_offset
+                    );
+                }
+            }
+            if next == before {
+                break;
+            }
+        }
+        Ok(next)
+    }
+}

@@ -1,0 +1,84 @@
+//! Offsets that a transaction commits (spec 10.2): written at once, counted when the marker comes. Kafka:
+//! `GroupCoordinator#handleTxnCommitOffsets`, `OffsetMetadataManager#validateTransactionalOffsetCommit`.
+
+use fletchlog_api::{ErrorCode, NodeId, TxnOffsetCommitRequest, TxnOffsetCommitResponse};
+use fletchlog_records::{BatchParams, TopicPartition};
+
+use super::coordinator::{Groups, check_member};
+use super::join::MAX_TEXT;
+use super::offsets::{OffsetResults, committing_group};
+use super::state::{Group, GroupState};
+use crate::Broker;
+use crate::sync::lock;
+use crate::topics::CONSUMER_OFFSETS;
+
+impl Broker {
+    /// TxnOffsetCommit.
+    pub(crate) fn txn_offset_commit(&self, node: NodeId, request: &TxnOffsetCommitRequest) -> TxnOffsetCommitResponse {
+        let commit = || {
+            self.for_writing("commit offsets").map_err(|error| error.code())?;
+            self.check_coordinator(node, &request.group_id)?;
+            if request.group_id.is_empty() || request.group_id.len() > MAX_TEXT {
+                return Err(ErrorCode::INVALID_GROUP_ID);
+            }
+            let partition = TopicPartition::new(CONSUMER_OFFSETS, self.offsets_partition(&request.group_id));
+            let producer = (request.producer_id, request.producer_epoch);
+            self.in_transaction(&request.transactional_id, producer, &partition, || {
+                let mut groups = lock(&self.groups.state);
+                self.tick(&mut groups, self.clock.monotonic_ms());
+                self.add_pending_offsets(&mut groups, request)
+            })
+            // Kafka: GroupCoordinator turns what verification answers into what an offset commit can.
+            .map_err(|code| match code {
+                ErrorCode::CONCURRENT_TRANSACTIONS => ErrorCode::COORDINATOR_NOT_AVAILABLE,
+                code => code,
+            })?
+        };
+        let partitions = commit().unwrap_or_else(|error: ErrorCode| {
+            let refused = |(tp, _): &(TopicPartition, _)| (tp.clone(), error);
+            request.offsets.iter().map(refused).collect()
+        });
+        TxnOffsetCommitResponse { partitions }
+    }
+
+    fn add_pending_offsets(
+        &self,
+        groups: &mut Groups,
+        request: &TxnOffsetCommitRequest,
+    ) -> Result<OffsetResults, ErrorCode> {
+        self.load_group(groups, &request.group_id)?;
+        let group = committing_group(groups, &request.group_id, request.generation_id < 0)?;
+        check_committer(group, request)?;
+        let (results, accepted) = self.accept_offsets(&request.offsets);
+        let params = BatchParams {
+            producer_id: request.producer_id,
+            producer_epoch: request.producer_epoch,
+            // Kafka writes 0 here; no sequence is checked for what a coordinator writes.
+            base_sequence: 0,
+            transactional: true,
+            ..BatchParams::default()
+        };
+        let written = self.write_offsets(group, accepted, &params)?;
+        if !written.is_empty() {
+            let pending = group.pending_txn_offsets.entry(request.producer_id).or_default();
+            pending.extend(written.into_iter().map(|(tp, offset)| (tp, Some(offset))));
+        }
+        Ok(results)
+    }
+}
+
+/// Who may commit: a member of the current generation, or a consumer that names none. Older producers named none either,
+/// so the group may have members (unlike with OffsetCommit).
+fn check_committer(group: &Group, request: &TxnOffsetCommitRequest) -> Result<(), ErrorCode> {
+    let simple = request.generation_id < 0;
+    let anonymous = simple && request.member_id.is_empty() && request.group_instance_id.is_none();
+    if anonymous || (simple && group.state == GroupState::Empty) {
+        return Ok(());
+    }
+    check_member(group, &request.member_id, request.group_instance_id.as_deref())?;
+    if request.generation_id == group.generation {
+        Ok(())
+    } else {
+        Err(ErrorCode::ILLEGAL_GENERATION)
+    }
+}

@@ -1,0 +1,311 @@
+//! One transactional id and its transitions. Kafka: `TransactionMetadata`, `TransactionState`.
+//!
+//! | state | id | leaves by |
+//! |---|---|---|
+//! | Empty | 0 | AddPartitionsToTxn -> Ongoing; InitProducerId -> Empty; expiry |
+//! | Ongoing | 1 | EndTxn -> PrepareX; InitProducerId or time-out -> PrepareAbort with the next epoch |
+//! | PrepareCommit, PrepareAbort | 2, 3 | all markers written -> CompleteX |
+//! | CompleteCommit, CompleteAbort | 4, 5 | as Empty |
+//!
+//! A transition yields the new metadata; it takes effect once it is written.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use fletchlog_api::ErrorCode;
+use fletchlog_records::TopicPartition;
+
+const NO_EPOCH: i16 = -1;
+const NO_PRODUCER_ID: i64 = -1;
+const NO_TIMESTAMP: i64 = -1;
+
+/// State of a transactional id. Kafka's Dead is an id that is not in the table; PrepareEpochFence is never seen, as fencing
+/// and aborting are one step here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TransactionState {
+    Empty,
+    Ongoing,
+    PrepareCommit,
+    PrepareAbort,
+    CompleteCommit,
+    CompleteAbort,
+}
+
+impl TransactionState {
+    const ALL: [Self; 6] = [
+        Self::Empty,
+        Self::Ongoing,
+        Self::PrepareCommit,
+        Self::PrepareAbort,
+        Self::CompleteCommit,
+        Self::CompleteAbort,
+    ];
+
+    /// The state with this id; `None` for Dead and unknown ones.
+    pub(crate) fn from_id(id: i8) -> Option<Self> {
+        usize::try_from(id).ok().and_then(|id| Self::ALL.get(id).copied())
+    }
+    /// Its id in the log.
+    pub(crate) fn id(self) -> i8 {
+        self as i8
+    }
+    /// Kafka's name.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Empty => "Empty",
+            Self::Ongoing => "Ongoing",
+            Self::PrepareCommit => "PrepareCommit",
+            Self::PrepareAbort => "PrepareAbort",
+            Self::CompleteCommit => "CompleteCommit",
+            Self::CompleteAbort => "CompleteAbort",
+        }
+    }
+    /// The outcome is decided and markers are missing.
+    pub(crate) fn is_prepared(self) -> bool {
+        matches!(self, Self::PrepareCommit | Self::PrepareAbort)
+    }
+}
+
+/// A transactional id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TransactionMetadata {
+    pub(crate) transactional_id: Arc<str>,
+    pub(crate) producer_id: i64,
+    pub(crate) producer_epoch: i16,
+    /// Id and epoch before the last bump that a producer asked for, so that a repeated request is recognised. Not in
+    /// the log.
+    pub(crate) last_producer_id: i64,
+    pub(crate) last_producer_epoch: i16,
+    /// The id that takes over when the markers are written; only in records of transaction.version 2.
+    pub(crate) next_producer_id: i64,
+    pub(crate) timeout_ms: i32,
+    pub(crate) state: TransactionState,
+    /// In PrepareX those that still lack their marker.
+    pub(crate) partitions: BTreeSet<TopicPartition>,
+    pub(crate) start_ms: i64,
+    pub(crate) last_update_ms: i64,
+}
+
+/// What InitProducerId leads to.
+#[derive(Debug)]
+pub(crate) enum Init {
+    /// The producer gets this id and epoch.
+    Ready(TransactionMetadata),
+    /// An open transaction is aborted first; the producer has to ask again.
+    Fenced(TransactionMetadata),
+}
+
+impl TransactionMetadata {
+    /// A new transactional id; the epoch becomes 0 with the first [`Self::init`].
+    pub(crate) fn new(transactional_id: Arc<str>, producer_id: i64) -> Self {
+        Self {
+            transactional_id,
+            producer_id,
+            producer_epoch: NO_EPOCH,
+            last_producer_id: NO_PRODUCER_ID,
+            last_producer_epoch: NO_EPOCH,
+            next_producer_id: NO_PRODUCER_ID,
+            timeout_ms: 0,
+            state: TransactionState::Empty,
+            partitions: BTreeSet::new(),
+            start_ms: NO_TIMESTAMP,
+            last_update_ms: NO_TIMESTAMP,
+        }
+    }
+
+    /// Kafka: `TransactionMetadata#isEpochExhausted`: the last epoch is kept for fencing.
+    fn is_exhausted(epoch: i16) -> bool {
+        epoch >= i16::MAX - 1
+    }
+
+    /// InitProducerId. `expected`: the id and epoch that the producer believes to have; `new_id` gives a fresh id.
+    /// Kafka: `TransactionCoordinator#prepareInitProducerIdTransit`, `TransactionMetadata#prepareIncrementProducerEpoch`.
+    pub(crate) fn init(
+        &self,
+        expected: Option<(i64, i16)>,
+        timeout_ms: i32,
+        now_ms: i64,
+        new_id: impl FnOnce() -> Result<i64, ErrorCode>,
+    ) -> Result<Init, ErrorCode> {
+        if expected.is_some_and(|expected| !self.may_be(expected)) {
+            return Err(ErrorCode::PRODUCER_FENCED);
+        }
+        match self.state {
+            TransactionState::PrepareCommit | TransactionState::PrepareAbort => {
+                return Err(ErrorCode::CONCURRENT_TRANSACTIONS);
+            }
+            TransactionState::Ongoing => return self.fence(now_ms).map(Init::Fenced),
+            TransactionState::Empty | TransactionState::CompleteCommit | TransactionState::CompleteAbort => {}
+        }
+        let mut next = Self {
+            last_producer_id: self.producer_id,
+            timeout_ms,
+            state: TransactionState::Empty,
+            partitions: BTreeSet::new(),
+            start_ms: NO_TIMESTAMP,
+            last_update_ms: now_ms,
+            ..self.clone()
+        };
+        let epoch = self.producer_epoch;
+        if Self::is_exhausted(epoch) && expected.is_none_or(|(_, expected)| expected == epoch) {
+            next.producer_id = new_id()?;
+            next.producer_epoch = 0;
+            next.last_producer_epoch = if expected.is_some() { epoch } else { NO_EPOCH };
+            return Ok(Init::Ready(next));
+        }
+        match expected {
+            Some((_, expected)) if epoch != NO_EPOCH && expected != epoch => {
+                // The answer to an earlier request was lost: the same answer again.
+                if expected != self.last_producer_epoch {
+                    return Err(ErrorCode::PRODUCER_FENCED);
+                }
+            }
+            _ => {
+                next.last_producer_epoch = if expected.is_some() { epoch } else { NO_EPOCH };
+                next.producer_epoch = epoch.checked_add(1).ok_or(ErrorCode::PRODUCER_FENCED)?;
+            }
+        }
+        Ok(Init::Ready(next))
+    }
+
+    /// Whether the id can be the one of this transactional id; its epoch is compared later.
+    fn may_be(&self, (producer_id, epoch): (i64, i16)) -> bool {
+        self.producer_epoch == NO_EPOCH
+            || producer_id == self.producer_id
+            || (producer_id == self.last_producer_id && Self::is_exhausted(epoch))
+    }
+
+    /// Aborts an open transaction under the next epoch, so that its producer can write no more.
+    /// Kafka: `TransactionMetadata#prepareFenceProducerEpoch`.
+    pub(crate) fn fence(&self, now_ms: i64) -> Result<Self, ErrorCode> {
+        Ok(Self {
+            producer_epoch: self
+                .producer_epoch
+                .checked_add(1)
+                .ok_or(ErrorCode::UNKNOWN_SERVER_ERROR)?,
+            last_producer_epoch: NO_EPOCH,
+            ..self.prepare_end(false, now_ms)
+        })
+    }
+
+    fn check_producer(&self, producer_id: i64, producer_epoch: i16) -> Result<(), ErrorCode> {
+        if self.producer_id != producer_id {
+            Err(ErrorCode::INVALID_PRODUCER_ID_MAPPING)
+        } else if self.producer_epoch != producer_epoch {
+            Err(ErrorCode::PRODUCER_FENCED)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// AddPartitionsToTxn; `None`: they all belong to the transaction already.
+    /// Kafka: `TransactionCoordinator#handleAddPartitionsToTransaction`.
+    pub(crate) fn add_partitions(
+        &self,
+        (producer_id, producer_epoch): (i64, i16),
+        partitions: &[TopicPartition],
+        now_ms: i64,
+    ) -> Result<Option<Self>, ErrorCode> {
+        self.check_producer(producer_id, producer_epoch)?;
+        if self.state.is_prepared() {
+            return Err(ErrorCode::CONCURRENT_TRANSACTIONS);
+        }
+        let ongoing = self.state == TransactionState::Ongoing;
+        if ongoing && partitions.iter().all(|tp| self.partitions.contains(tp)) {
+            return Ok(None);
+        }
+        let mut next = self.clone();
+        next.last_producer_id = self.producer_id;
+        next.partitions.extend(partitions.iter().cloned());
+        next.state = TransactionState::Ongoing;
+        next.last_update_ms = now_ms;
+        if !ongoing {
+            next.start_ms = now_ms;
+        }
+        Ok(Some(next))
+    }
+
+    /// EndTxn; `None`: it has ended so already (a repeated request). Kafka: `TransactionCoordinator#endTransaction`.
+    pub(crate) fn end(
+        &self,
+        (producer_id, producer_epoch): (i64, i16),
+        committed: bool,
+        now_ms: i64,
+    ) -> Result<Option<Self>, ErrorCode> {
+        self.check_producer(producer_id, producer_epoch)?;
+        match (self.state, committed) {
+            (TransactionState::Ongoing, _) => Ok(Some(self.prepare_end(committed, now_ms))),
+            (TransactionState::CompleteCommit, true) | (TransactionState::CompleteAbort, false) => Ok(None),
+            (TransactionState::PrepareCommit, true) | (TransactionState::PrepareAbort, false) => {
+                Err(ErrorCode::CONCURRENT_TRANSACTIONS)
+            }
+            _ => Err(ErrorCode::INVALID_TXN_STATE),
+        }
+    }
+
+    fn prepare_end(&self, committed: bool, now_ms: i64) -> Self {
+        Self {
+            state: if committed {
+                TransactionState::PrepareCommit
+            } else {
+                TransactionState::PrepareAbort
+            },
+            last_producer_id: self.producer_id,
+            last_update_ms: now_ms,
+            ..self.clone()
+        }
+    }
+
+    /// Every marker is written. Kafka: `TransactionMetadata#prepareComplete`.
+    pub(crate) fn complete(&self, now_ms: i64) -> Self {
+        let mut next = Self {
+            state: if self.state == TransactionState::PrepareCommit {
+                TransactionState::CompleteCommit
+            } else {
+                TransactionState::CompleteAbort
+            },
+            partitions: BTreeSet::new(),
+            last_update_ms: now_ms,
+            ..self.clone()
+        };
+        if self.next_producer_id >= 0 {
+            next.producer_id = self.next_producer_id;
+            next.producer_epoch = 0;
+            next.next_producer_id = NO_PRODUCER_ID;
+        }
+        next
+    }
+
+    /// Whether the producer may write to the partition in the transaction that is open.
+    /// Kafka: `TransactionCoordinator#handleVerifyPartitionsInTransaction`.
+    pub(crate) fn verify(
+        &self,
+        (producer_id, producer_epoch): (i64, i16),
+        partition: &TopicPartition,
+    ) -> Result<(), ErrorCode> {
+        self.check_producer(producer_id, producer_epoch)?;
+        if self.state.is_prepared() {
+            return Err(ErrorCode::CONCURRENT_TRANSACTIONS);
+        }
+        if self.state == TransactionState::Ongoing && self.partitions.contains(partition) {
+            Ok(())
+        } else {
+            Err(ErrorCode::INVALID_TXN_STATE)
+        }
+    }
+
+    /// Open for longer than its time-out.
+    pub(crate) fn is_timed_out(&self, now_ms: i64) -> bool {
+        self.state == TransactionState::Ongoing && now_ms > self.start_ms.saturating_add(i64::from(self.timeout_ms))
+    }
+
+    /// Idle for so long that the id is forgotten. Kafka: `TransactionStateManager#shouldExpire`.
+    pub(crate) fn is_expired(&self, now_ms: i64, expiration_ms: i64) -> bool {
+        !self.state.is_prepared()
+            && self.state != TransactionState::Ongoing
+            && self.last_update_ms.saturating_add(expiration_ms) <= now_ms
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,115 @@
+//! `__transaction_state`: writing it, and reading it back. Kafka: `TransactionStateManager#appendTransactionToLog`,
+//! `#loadTransactionMetadata`.
+
+use fletchlog_api::ErrorCode;
+use fletchlog_records::{BatchParams, RecordBatch, RecordCursor, RecordError};
+
+use super::coordinator::Transactions;
+use super::records;
+use super::state::TransactionMetadata;
+use crate::coordinator_log::{CoordinatorRecord, MAX_BATCH};
+use crate::topics::TRANSACTION_STATE;
+use crate::{Broker, BrokerError};
+
+/// Longest transactional id: its length is an i16 in the log.
+pub(super) const MAX_ID: usize = i16::MAX as usize;
+
+impl Broker {
+    /// Writes the new metadata; only then is it what counts.
+    ///
+    /// # Errors
+    /// COORDINATOR_NOT_AVAILABLE: it could not be written, nothing has changed.
+    pub(super) fn store_transaction(
+        &self,
+        transactions: &mut Transactions,
+        metadata: TransactionMetadata,
+    ) -> Result<(), ErrorCode> {
+        let value = records::value(&metadata);
+        self.append_transaction(&metadata.transactional_id, Some(value))?;
+        transactions.insert(metadata.transactional_id.clone(), metadata);
+        Ok(())
+    }
+
+    /// Appends a value or a tombstone.
+    pub(super) fn append_transaction(&self, transactional_id: &str, value: Option<Vec<u8>>) -> Result<(), ErrorCode> {
+        let record: CoordinatorRecord = (records::key(transactional_id), value);
+        let append = || {
+            let topic = self.transaction_topic()?;
+            let partition = topic
+                .partition(self.transaction_partition(transactional_id))
+                .ok_or_else(|| BrokerError::unknown_topic(TRANSACTION_STATE))?;
+            self.append_records(partition, &[record], &BatchParams::default())
+        };
+        append().map(drop).map_err(|error| {
+            log::error!("the transaction of {transactional_id} could not be written to {TRANSACTION_STATE}: {error}");
+            ErrorCode::COORDINATOR_NOT_AVAILABLE
+        })
+    }
+
+    /// The epoch of the coordinator, that markers carry: the leader epoch of the id's partition.
+    pub(super) fn coordinator_epoch(&self, transactional_id: &str) -> i32 {
+        let number = self.transaction_partition(transactional_id);
+        let topic = self.topic(TRANSACTION_STATE).ok();
+        topic
+            .as_ref()
+            .and_then(|t| t.partition(number))
+            .map_or(0, |partition| partition.leader_epoch(&self.directory))
+    }
+
+    /// What the log holds: the last value of every id.
+    pub(super) fn read_transactions(&self) -> Result<Transactions, BrokerError> {
+        let mut transactions = Transactions::new();
+        let topic = self.topic(TRANSACTION_STATE).ok();
+        for partition in topic.iter().flat_map(|t| &t.partitions) {
+            if partition.has_log(&self.directory) {
+                self.read_records(partition, 0, |batch| apply(&mut transactions, batch))?;
+            }
+        }
+        Ok(transactions)
+    }
+
+    /// Takes over what an earlier run has left, and writes the markers that it could not write any more. Open
+    /// transactions wait for their producer or their time-out.
+    pub(crate) fn load_transactions(&self) -> Result<(), BrokerError> {
+        if self.is_read_only() {
+            return Ok(());
+        }
+        let mut transactions = self.transactions.lock();
+        *transactions = self.read_transactions()?;
+        let prepared: Vec<_> = transactions
+            .values()
+            .filter(|t| t.state.is_prepared())
+            .map(|t| t.transactional_id.clone())
+            .collect();
+        for id in prepared {
+            self.complete_transaction(&mut transactions, &id);
+        }
+        Ok(())
+    }
+}
+
+fn apply(transactions: &mut Transactions, batch: &RecordBatch) -> Result<(), RecordError> {
+    if batch.header().is_control() {
+        return Ok(());
+    }
+    let slice = batch.records(MAX_BATCH)?;
+    let mut cursor = RecordCursor::new();
+    while let Some(record) = cursor.next(&slice)? {
+        let Some(id) = record.key.and_then(records::parse_key) else {
+            log::warn!(
+                "{TRANSACTION_STATE}: the record at offset {} has an unknown key",
+                record.offset
+            );
+            continue;
+        };
+        match record.value.map(|value| records::parse_value(id.clone(), value)) {
+            // A tombstone: the id was forgotten.
+            None => drop(transactions.remove(&id)),
+            Some(Some(metadata)) => drop(transactions.insert(id, metadata)),
+            Some(None) => {
+                log::warn!("{TRANSACTION_STATE}: the transaction of {id} has an unknown format and is skipped");
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,125 @@
+//! Offsets in transactions (AddOffsetsToTxn, TxnOffsetCommit).
+
+use std::sync::Arc;
+
+use fletchlog_api::*;
+use fletchlog_broker::Broker;
+
+use crate::client::*;
+use crate::common::{Client, tp};
+
+/// The committed offset; an error's code.
+pub fn committed(broker: &Arc<Broker>, group: &str, require_stable: bool) -> Result<Option<i64>, i16> {
+    let request = OffsetFetchRequest {
+        group_id: group.into(),
+        partitions: Some(vec![tp("t", 0)]),
+        require_stable,
+    };
+    let Response::OffsetFetch(mut response) = Client::new(broker).ask(1, Request::OffsetFetch(request)) else {
+        panic!()
+    };
+    match response.error {
+        ErrorCode::NONE => Ok(response.partitions.remove(0).1.map(|o| o.offset)),
+        error => Err(error.code()),
+    }
+}
+
+fn commit_outside(broker: &Arc<Broker>, group: &str, offset: i64) -> i16 {
+    let offset = OffsetAndMetadata {
+        offset,
+        leader_epoch: -1,
+        metadata: "".into(),
+    };
+    let request = OffsetCommitRequest {
+        group_id: group.into(),
+        generation_id: -1,
+        member_id: "".into(),
+        group_instance_id: None,
+        offsets: vec![(tp("t", 0), offset)],
+    };
+    let Response::OffsetCommit(response) = Client::new(broker).ask(1, Request::OffsetCommit(request)) else {
+        panic!()
+    };
+    response.partitions[0].1.code()
+}
+
+#[test]
+fn offsets_of_a_transaction_count_from_its_commit_and_an_abort_drops_them() {
+    let (broker, _) = broker(&[]);
+    let t = tp("t", 0);
+    let mut txn = Txn::new(&broker, "id");
+    assert_eq!((txn.add_offsets("g"), txn.commit_offset("g", &t, 5)), (0, 0));
+    // Pending: whoever must not read the same records twice has to wait.
+    assert_eq!(
+        (committed(&broker, "g", true), committed(&broker, "g", false)),
+        (Err(88), Ok(None))
+    );
+    assert_eq!(committed(&broker, "other", true), Ok(None));
+    assert_eq!(txn.end(true), 0);
+    assert_eq!(committed(&broker, "g", true), Ok(Some(5)));
+    assert_eq!((txn.add_offsets("g"), txn.commit_offset("g", &t, 9)), (0, 0));
+    assert_eq!(committed(&broker, "g", false), Ok(Some(5)));
+    assert_eq!(txn.end(false), 0);
+    assert_eq!(committed(&broker, "g", true), Ok(Some(5)));
+}
+
+#[test]
+fn the_later_of_two_commits_counts_whenever_its_transaction_ends() {
+    let (broker, _) = broker(&[]);
+    let t = tp("t", 0);
+    let mut txn = Txn::new(&broker, "id");
+    assert_eq!((txn.add_offsets("g"), txn.commit_offset("g", &t, 5)), (0, 0));
+    assert_eq!(commit_outside(&broker, "g", 7), 0);
+    assert_eq!(txn.end(true), 0);
+    assert_eq!(committed(&broker, "g", true), Ok(Some(7)));
+}
+
+#[test]
+fn the_marker_ends_only_what_its_partition_holds() {
+    let (broker, _) = broker(&[]);
+    let t = tp("t", 0);
+    let (mut one, mut two) = (Txn::new(&broker, "one"), Txn::new(&broker, "two"));
+    assert_eq!((one.add_offsets("g"), one.commit_offset("g", &t, 1)), (0, 0));
+    assert_eq!((two.add_offsets("h"), two.commit_offset("h", &t, 2)), (0, 0));
+    assert_eq!(one.end(true), 0);
+    assert_eq!(committed(&broker, "g", true), Ok(Some(1)));
+    assert_eq!(committed(&broker, "h", true), Err(88));
+    assert_eq!(two.end(false), 0);
+    assert_eq!(committed(&broker, "h", true), Ok(None));
+}
+
+#[test]
+fn offsets_need_the_group_in_the_transaction_and_a_current_producer() {
+    let (broker, _) = broker(&[]);
+    let t = tp("t", 0);
+    let mut txn = Txn::new(&broker, "id");
+    assert_eq!(txn.commit_offset("g", &t, 5), 48, "AddOffsetsToTxn comes first");
+    assert_eq!(txn.add_offsets("g"), 0);
+    assert_eq!(txn.commit_offset("g", &tp("nope", 0), 5), 3);
+    assert_eq!(txn.commit_offset("", &t, 5), 24);
+    txn.epoch -= 1;
+    assert_eq!(txn.commit_offset("g", &t, 5), 47);
+    txn.epoch += 1;
+    txn.producer_id += 1;
+    assert_eq!(txn.commit_offset("g", &t, 5), 49);
+}
+
+#[test]
+fn a_zombie_of_the_group_cannot_commit_in_a_transaction() {
+    let (broker, _) = broker(&[]);
+    let t = tp("t", 0);
+    let mut txn = Txn::new(&broker, "id");
+    assert_eq!(txn.add_offsets("g"), 0);
+    assert_eq!(
+        txn.commit_offset_as("g", &t, 5, 1, "gone"),
+        22,
+        "no such group, no such generation"
+    );
+    assert_eq!(commit_outside(&broker, "g", 1), 0);
+    assert_eq!(txn.commit_offset_as("g", &t, 5, 1, "gone"), 25);
+    assert_eq!(
+        txn.commit_offset_as("g", &t, 5, -1, "gone"),
+        0,
+        "an empty group has no generation to be checked"
+    );
+}
