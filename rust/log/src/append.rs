@@ -1,11 +1,14 @@
 //! Appending (spec 2.1). Kafka: `UnifiedLog#append`.
 
+use std::sync::atomic::Ordering;
+
 use bytes::Bytes;
 use fletchlog_records::TimestampType;
 use fletchlog_records::batch::set_offset_and_epoch;
 
 use crate::batch_walk::BatchMeta;
 use crate::config::Durability;
+use crate::leader_epoch::LeaderEpochCache;
 use crate::partition_log::{PartitionLog, Writer};
 use crate::producer_state::{Origin, PendingAppend, Refusal};
 use crate::sync::{lock, read, write};
@@ -175,9 +178,22 @@ impl PartitionLog {
         let mut epochs = write(&self.epochs);
         let mut changed = epochs.clone();
         if changed.assign(epoch, start_offset) {
-            changed.write(&*self.fs, &self.dir)?;
-            *epochs = changed;
+            self.store_epochs(&mut epochs, changed)?;
         }
+        Ok(())
+    }
+}
+
+impl PartitionLog {
+    pub(crate) fn store_epochs(
+        &self,
+        epochs: &mut LeaderEpochCache,
+        changed: LeaderEpochCache,
+    ) -> Result<(), LogError> {
+        changed.write(&*self.fs, &self.dir)?;
+        self.epochs_unsynced.store(true, Ordering::Release);
+        self.mark_directory_changed();
+        *epochs = changed;
         Ok(())
     }
 }

@@ -70,13 +70,18 @@ pub fn read_checkpoint(fs: &dyn Fs, path: &Path) -> Result<Vec<String>, LogError
 
 /// Replaces a checkpoint atomically.
 pub fn write_checkpoint(fs: &dyn Fs, path: &Path, entries: &[String]) -> Result<(), LogError> {
+    fs.replace(path, checkpoint_text(entries).as_bytes())
+        .map_err(|e| LogError::io("write", path, e))
+}
+
+/// What a checkpoint of these entries holds.
+pub(crate) fn checkpoint_text(entries: &[String]) -> String {
     let mut text = format!("0\n{}\n", entries.len());
     for entry in entries {
         text.push_str(entry);
         text.push('\n');
     }
-    fs.replace(path, text.as_bytes())
-        .map_err(|e| LogError::io("write", path, e))
+    text
 }
 
 /// `<topic> <partition> <offset>` lines (recovery-point-, log-start-, replication-, cleaner-offset-checkpoint).

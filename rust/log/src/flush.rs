@@ -1,18 +1,74 @@
 //! Making appends durable: fsync, the recovery point, fencing (reliability R1-R9). Kafka: `UnifiedLog#flush`.
 
 use std::sync::atomic::Ordering;
+use std::sync::{Condvar, Mutex, PoisonError};
 
+use crate::file_name::LEADER_EPOCH_CHECKPOINT;
 use crate::partition_log::PartitionLog;
 use crate::sync::{lock, read, write};
+use crate::view::View;
 use crate::{LogError, OpenMode};
 
-/// What is known to be on disk. Its lock serialises fsyncs, so that appends that wait together share one.
+/// What is known to be on disk. One thread at a time syncs, for all that wait: those who come meanwhile wait for the
+/// next round, which one of them leads.
 #[derive(Debug)]
 pub(crate) struct Durable {
+    state: Mutex<State>,
+    round_over: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
     /// Offsets below are in `.log` files on disk.
-    pub log_end: i64,
+    log_end: i64,
     /// Offsets below need no recovery: their side files are on disk too.
-    pub recovery_point: i64,
+    recovery_point: i64,
+    /// A thread is at it.
+    syncing: bool,
+}
+
+impl Durable {
+    pub fn new(recovery_point: i64) -> Self {
+        Self {
+            state: Mutex::new(State {
+                log_end: recovery_point,
+                recovery_point,
+                syncing: false,
+            }),
+            round_over: Condvar::new(),
+        }
+    }
+
+    pub fn recovery_point(&self) -> i64 {
+        lock(&self.state).recovery_point
+    }
+
+    /// Waits for its turn to sync; `None` once everything below `offset` is on disk.
+    fn lead(&self, offset: Option<i64>) -> Option<Round<'_>> {
+        let mut state = lock(&self.state);
+        loop {
+            if offset.is_some_and(|offset| state.log_end >= offset) {
+                return None;
+            }
+            if !state.syncing {
+                state.syncing = true;
+                return Some(Round { durable: self });
+            }
+            state = self.round_over.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// The right to sync. Dropped, the next one has it.
+struct Round<'a> {
+    durable: &'a Durable,
+}
+
+impl Drop for Round<'_> {
+    fn drop(&mut self) {
+        lock(&self.durable.state).syncing = false;
+        self.durable.round_over.notify_all();
+    }
 }
 
 impl PartitionLog {
@@ -45,45 +101,60 @@ impl PartitionLog {
         }
     }
 
-    /// Returns once everything below `offset` is on disk, and lets readers see it.
+    /// Returns once everything below `offset` is on disk, and lets readers see it. Appends that wait together share an
+    /// fsync.
     pub(crate) fn await_durable(&self, offset: i64) -> Result<(), LogError> {
-        let mut durable = lock(&self.durable);
-        if durable.log_end >= offset {
+        let Some(round) = self.durable.lead(Some(offset)) else {
             return Ok(());
-        }
+        };
+        // Also for those who waited for a round that failed.
         self.check_writable("append")?;
-        // Whatever was appended meanwhile goes along; those who wait for the lock find it done.
-        let end = self.sync_to_end(&mut durable, false)?;
+        let end = self.sync_to_end(&round, false)?;
         debug_assert!(end >= offset, "an append is published before it waits");
         Ok(())
     }
 
-    fn sync_to_end(&self, durable: &mut Durable, side_files: bool) -> Result<i64, LogError> {
+    /// fsync of what has changed, up to the log end as it is now.
+    fn sync_to_end(&self, round: &Round<'_>, side_files: bool) -> Result<i64, LogError> {
         let view = read(&self.view).clone();
-        let from = if side_files {
-            durable.recovery_point
-        } else {
-            durable.log_end
-        };
-        let synced = (|| {
-            for segment in view.segments.floor_and_after(from) {
-                segment.sync(side_files)?;
-            }
-            if self.directory_changed.swap(false, Ordering::AcqRel) {
-                self.fs
-                    .sync_dir(&self.dir)
-                    .map_err(|e| LogError::io("sync", &self.dir, e))?;
-            }
-            Ok(())
-        })();
-        if let Err(e) = synced {
+        let from = lock(&round.durable.state).log_end;
+        if let Err(e) = self.sync_changed(&view, from, side_files) {
             self.fence(&e);
             return Err(e);
         }
-        durable.log_end = view.log_end_offset;
+        {
+            let mut state = lock(&round.durable.state);
+            state.log_end = view.log_end_offset;
+            if side_files {
+                state.recovery_point = view.log_end_offset;
+            }
+        }
         let mut published = write(&self.view);
         published.high_watermark = published.high_watermark.max(view.log_end_offset);
         Ok(view.log_end_offset)
+    }
+
+    fn sync_changed(&self, view: &View, from: i64, side_files: bool) -> Result<(), LogError> {
+        let segments = if side_files {
+            view.segments.as_slice()
+        } else {
+            view.segments.floor_and_after(from)
+        };
+        for segment in segments {
+            segment.sync(side_files)?;
+        }
+        // Behind the recovery point nobody reads the epochs from the batches again.
+        if side_files && self.epochs_unsynced.swap(false, Ordering::AcqRel) {
+            let path = self.dir.join(LEADER_EPOCH_CHECKPOINT);
+            let synced = self.fs.open(&path, true, false).and_then(|file| file.sync());
+            synced.map_err(|e| LogError::io("sync", &path, e))?;
+        }
+        if self.directory_changed.swap(false, Ordering::AcqRel) {
+            self.fs
+                .sync_dir(&self.dir)
+                .map_err(|e| LogError::io("sync", &self.dir, e))?;
+        }
+        Ok(())
     }
 
     /// fsync up to the log end, side files included.
@@ -97,9 +168,26 @@ impl PartitionLog {
                 segment.write_side_files(false)?;
             }
         }
-        let mut durable = lock(&self.durable);
-        let end = self.sync_to_end(&mut durable, true)?;
-        durable.recovery_point = end;
-        Ok(end)
+        self.sync_everything()
+    }
+
+    pub(crate) fn sync_everything(&self) -> Result<i64, LogError> {
+        // Without an offset to wait for there is always a turn.
+        match self.durable.lead(None) {
+            Some(round) => {
+                self.check_writable("flush")?;
+                self.sync_to_end(&round, true)
+            }
+            None => Ok(self.recovery_point()),
+        }
+    }
+
+    /// How many files an fsync of everything would have to touch.
+    pub fn unsynced_files(&self) -> usize {
+        let view = read(&self.view).clone();
+        let segments = view.segments.as_slice();
+        segments.iter().map(|segment| segment.unsynced_files()).sum::<usize>()
+            + usize::from(self.epochs_unsynced.load(Ordering::Acquire))
+            + usize::from(self.directory_changed.load(Ordering::Acquire))
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::LogError;
-use crate::checkpoint::{read_checkpoint, write_checkpoint};
+use crate::checkpoint::{checkpoint_text, read_checkpoint};
 use crate::file_name::LEADER_EPOCH_CHECKPOINT;
 use crate::fs::Fs;
 
@@ -46,13 +46,16 @@ impl LeaderEpochCache {
         Ok(cache)
     }
 
+    /// Replaces the file. It is synced with the next flush: until then recovery finds the epochs in the batches.
     pub fn write(&self, fs: &dyn Fs, dir: &Path) -> Result<(), LogError> {
         let lines: Vec<String> = self
             .entries
             .iter()
             .map(|e| format!("{} {}", e.epoch, e.start_offset))
             .collect();
-        write_checkpoint(fs, &path_in(dir), &lines)
+        let path = path_in(dir);
+        fs.replace_unsynced(&path, checkpoint_text(&lines).as_bytes())
+            .map_err(|e| LogError::io("write", &path, e))
     }
 
     /// Notes that `epoch` writes from `start_offset` on. True if something changed. Kafka: `LeaderEpochFileCache#assign`.
@@ -68,6 +71,10 @@ impl LeaderEpochCache {
             .retain(|entry| entry.epoch < epoch && entry.start_offset < start_offset);
         self.entries.push(EpochEntry { epoch, start_offset });
         true
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
     }
 
     pub fn latest_epoch(&self) -> Option<i32> {

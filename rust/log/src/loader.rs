@@ -1,6 +1,7 @@
 //! Opening a log for writing (spec 1.11, 1.12): first everything is looked at and nothing changed, so that a log that
 //! cannot be opened stays as it was; then the directory is put in order. Kafka: `LogLoader`.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -16,6 +17,7 @@ use crate::leader_epoch::LeaderEpochCache;
 use crate::load_decision::Decision;
 use crate::load_plan::LoadPlan;
 use crate::partition_log::{PartitionLog, Writer};
+use crate::producer_snapshot::SnapshotEntry;
 use crate::producer_state::ProducerStateManager;
 use crate::recovery::{RecoveredSegment, Restore, keep_torn, restore_producers};
 use crate::roll::preallocation;
@@ -50,6 +52,7 @@ pub(crate) fn open(
                 clean_shutdown,
                 recovery_point,
                 checkpointed_start: log_start_offset,
+                touched: Cell::new(!clean_shutdown),
             };
             let loaded = loader.load()?;
             let fsync = loader.config.durability == Durability::Fsync;
@@ -73,6 +76,9 @@ pub(crate) struct Loaded {
     pub log_end_offset: i64,
     pub active_size: u64,
     pub recovery_point: i64,
+    /// Files were made, renamed or removed, by this opening or perhaps by the writer that was killed.
+    pub directory_changed: bool,
+    pub epochs_unsynced: bool,
 }
 
 impl Loaded {
@@ -103,14 +109,14 @@ impl Loaded {
                 producers: self.producers,
                 map_end_offset: self.log_end_offset,
                 last_snapshot_offset: self.last_snapshot_offset,
+                // Whatever opening has written is named after the log end; a clean stop syncs it.
+                snapshot_unsynced: self.directory_changed && self.last_snapshot_offset == self.log_end_offset,
                 deleted: Vec::new(),
             }),
             epochs: RwLock::new(self.epochs),
-            durable: Mutex::new(Durable {
-                log_end: self.recovery_point,
-                recovery_point: self.recovery_point,
-            }),
-            directory_changed: AtomicBool::new(true),
+            durable: Durable::new(self.recovery_point),
+            directory_changed: AtomicBool::new(self.directory_changed),
+            epochs_unsynced: AtomicBool::new(self.epochs_unsynced),
             fenced: Mutex::default(),
             closed: AtomicBool::new(false),
             index_cache: IndexCache::default(),
@@ -126,6 +132,8 @@ pub(crate) struct Loader<'a> {
     pub clean_shutdown: bool,
     pub recovery_point: i64,
     pub checkpointed_start: i64,
+    /// A name in the directory changed, or may have changed without an fsync before the writer was killed.
+    pub touched: Cell<bool>,
 }
 
 impl Loader<'_> {
@@ -138,6 +146,7 @@ impl Loader<'_> {
             self.fs
                 .create_dir_all(self.dir)
                 .map_err(|e| LogError::io("create", self.dir, e))?;
+            self.touched.set(true);
             if let Some(parent) = self
                 .dir
                 .parent()
@@ -151,6 +160,9 @@ impl Loader<'_> {
         let (mut decisions, dropped) = self.decide(&plan)?;
 
         // From here on the directory changes.
+        if !plan.remove.is_empty() || !plan.rename.is_empty() {
+            self.touched.set(true);
+        }
         plan.apply(&*self.fs, self.dir)?;
         for base in dropped {
             self.drop_segment(base)?;
@@ -186,13 +198,17 @@ impl Loader<'_> {
                 preallocation(&self.config),
             )?;
             segments.push(Arc::new(segment));
+            self.touched.set(true);
         }
         log_start_offset = log_start_offset.min(log_end_offset);
         epochs.truncate_from_end(log_end_offset);
         // Kafka takes the checkpoint here, not the first segment that happens to be there.
         epochs.truncate_from_start(self.checkpointed_start.min(log_end_offset));
+        let mut epochs_unsynced = !self.clean_shutdown && !epochs.is_empty();
         if epochs != stored_epochs {
             epochs.write(&*self.fs, self.dir)?;
+            self.touched.set(true);
+            epochs_unsynced = true;
         }
         let (producers, last_snapshot_offset) =
             self.producers(plan, &segments, rebuild_txn_index, log_start_offset, log_end_offset)?;
@@ -219,6 +235,8 @@ impl Loader<'_> {
             log_end_offset,
             active_size,
             recovery_point,
+            directory_changed: self.touched.get(),
+            epochs_unsynced,
         })
     }
 
@@ -243,6 +261,9 @@ impl Loader<'_> {
         let valid_bytes = decision.valid_bytes();
         let segment = LogSegment::new(Arc::clone(&self.fs), self.params(base, files, valid_bytes));
         if let Some(recovered) = decision.recovered {
+            // Whoever wrote it did not live to sync it.
+            segment.mark_unsynced();
+            self.touched.set(true);
             if valid_bytes < decision.planned.size {
                 self.cut(&segment, decision.planned.size, &recovered)?;
             }
@@ -277,6 +298,11 @@ impl Loader<'_> {
             }
         }
         Ok(Arc::new(segment))
+    }
+
+    fn write_snapshot(&self, offset: i64, producers: &[SnapshotEntry]) -> Result<(), LogError> {
+        self.touched.set(true);
+        producer_snapshot::write(&*self.fs, self.dir, offset, producers)
     }
 
     fn empty(&self, path: &Path) -> Result<(), LogError> {
@@ -357,7 +383,7 @@ impl Loader<'_> {
                 .chain([log_end_offset])
             {
                 if offset > last {
-                    producer_snapshot::write(&*self.fs, self.dir, offset, &[])?;
+                    self.write_snapshot(offset, &[])?;
                     last = offset;
                 }
             }
@@ -375,7 +401,7 @@ impl Loader<'_> {
         let mut failed = None;
         let mut at_base = |base: i64, producers: &ProducerStateManager| {
             if base > log_start_offset && failed.is_none() && !plan.snapshots.contains_key(&base) {
-                match producer_snapshot::write(&*self.fs, self.dir, base, &producers.to_snapshot()) {
+                match self.write_snapshot(base, &producers.to_snapshot()) {
                     Ok(()) => written = base,
                     Err(e) => failed = Some(e),
                 }
@@ -400,7 +426,7 @@ impl Loader<'_> {
         }
         let mut last = from.max(written);
         if log_end_offset > last {
-            producer_snapshot::write(&*self.fs, self.dir, log_end_offset, &producers.to_snapshot())?;
+            self.write_snapshot(log_end_offset, &producers.to_snapshot())?;
             last = log_end_offset;
         }
         // As after a reload from that snapshot: one remembered batch per producer (measured, spec 3.7).
@@ -417,6 +443,7 @@ impl Loader<'_> {
             .collect();
         for offset in gone {
             if let Some(path) = plan.snapshots.remove(&offset) {
+                self.touched.set(true);
                 self.fs
                     .remove_file(&path)
                     .map_err(|e| LogError::io("remove", &path, e))?;

@@ -227,6 +227,8 @@ fn loaded(
         log_end_offset,
         active_size,
         recovery_point: log_end_offset,
+        directory_changed: false,
+        epochs_unsynced: false,
     }
 }
 

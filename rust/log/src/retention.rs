@@ -95,7 +95,12 @@ impl PartitionLog {
         }
         for segment in gone {
             // Readers that hold the segment keep reading: the file is open from here on.
-            let _ = segment.file();
+            if let Err(e) = segment
+                .file()
+                .and_then(|file| file.keep_open().map_err(|e| segment.io("open", e)))
+            {
+                log::warn!("readers of a deleted segment may fail: {e}");
+            }
             let snapshot = segment_file(&self.dir, segment.base_offset, SNAPSHOT);
             for path in segment.files.all().into_iter().chain([snapshot.as_path()]) {
                 if !self.fs.exists(path) {
@@ -110,6 +115,7 @@ impl PartitionLog {
                     .push((deleted, now_ms.saturating_add(config.file_delete_delay_ms)));
             }
         }
+        self.mark_directory_changed();
         self.trim_epochs_from_start(start)?;
         self.remove_deleted_files(writer, now_ms);
         Ok(())
@@ -130,8 +136,7 @@ impl PartitionLog {
         let mut epochs = write(&self.epochs);
         let mut trimmed = epochs.clone();
         if trimmed.truncate_from_start(start) {
-            trimmed.write(&*self.fs, &self.dir)?;
-            *epochs = trimmed;
+            self.store_epochs(&mut epochs, trimmed)?;
         }
         Ok(())
     }
@@ -156,25 +161,29 @@ impl PartitionLog {
         Ok(self.log_start_offset())
     }
 
+    /// Writes what is only in memory: final index entries, the producer snapshot at the log end.
+    pub(crate) fn write_out(&self) -> Result<(), LogError> {
+        self.check_writable("close")?;
+        let mut writer = lock(&self.writer);
+        let view = self.view()?;
+        for segment in view.segments.as_slice() {
+            // The active one, and any whose side files could not be written before.
+            if segment.base_offset == view.segments.active().base_offset {
+                segment.seal()?;
+            } else {
+                segment.write_pending_side_files()?;
+            }
+        }
+        self.take_snapshot(&mut writer, view.log_end_offset)?;
+        self.remove_deleted_files(&mut writer, i64::MAX);
+        Ok(())
+    }
+
     pub(crate) fn close_cleanly(&self) -> Result<(), LogError> {
         if self.check_writable("close").is_ok() {
-            self.flush_all()?;
-            let mut writer = lock(&self.writer);
-            let view = self.view()?;
-            for segment in view.segments.as_slice() {
-                // The active one, and any whose side files could not be written before.
-                if segment.base_offset == view.segments.active().base_offset {
-                    segment.seal()?;
-                } else {
-                    segment.write_pending_side_files()?;
-                }
-            }
-            self.take_snapshot(&mut writer, view.log_end_offset)?;
-            self.remove_deleted_files(&mut writer, i64::MAX);
-            view.segments.active().sync(true)?;
-            self.fs
-                .sync_dir(&self.dir)
-                .map_err(|e| LogError::io("sync", &self.dir, e))?;
+            self.write_out()?;
+            self.sync_snapshot()?;
+            self.sync_everything()?;
             self.closed.store(true, Ordering::Release);
             return Ok(());
         }

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use crate::file_name::{SNAPSHOT, segment_file};
 use crate::partition_log::{PartitionLog, Writer};
 use crate::segment::{LogSegment, SegmentParams};
 use crate::segment_files::SegmentFiles;
-use crate::sync::write;
+use crate::sync::{lock, write};
 use crate::view::View;
 use crate::{LogConfig, LogError, offset_index, producer_snapshot, time_index};
 
@@ -131,7 +132,28 @@ impl PartitionLog {
         }
         producer_snapshot::write(&*self.fs, &self.dir, offset, &writer.producers.to_snapshot())?;
         writer.last_snapshot_offset = offset;
+        writer.snapshot_unsynced = true;
+        self.mark_directory_changed();
         Ok(())
+    }
+
+    /// fsync of the newest snapshot, for a clean stop: it may know producers whose batches are gone.
+    pub(crate) fn sync_snapshot(&self) -> Result<(), LogError> {
+        let mut writer = lock(&self.writer);
+        if !std::mem::take(&mut writer.snapshot_unsynced) {
+            return Ok(());
+        }
+        let path = segment_file(&self.dir, writer.last_snapshot_offset, SNAPSHOT);
+        match self.fs.open(&path, true, false).and_then(|file| file.sync()) {
+            // Opening an empty log writes none.
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            Err(e) => {
+                let e = LogError::io("sync", &path, e);
+                self.fence(&e);
+                Err(e)
+            }
+            Ok(()) => Ok(()),
+        }
     }
 }
 

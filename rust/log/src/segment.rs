@@ -1,7 +1,7 @@
 //! One segment: a `.log` file and its side files. Kafka: `LogSegment`.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
 use bytes::Bytes;
@@ -17,6 +17,10 @@ use crate::sync::{lock, read, write};
 use crate::time_index::TimestampOffset;
 use crate::txn_index::{AbortedTxn, TransactionIndex};
 
+/// Bits of `dirty_side_files`.
+const INDEXES: u8 = 0b011;
+const TXN_INDEX: u8 = 0b100;
+
 #[derive(Debug)]
 pub(crate) struct LogSegment {
     pub base_offset: i64,
@@ -26,8 +30,10 @@ pub(crate) struct LogSegment {
     fs: Arc<dyn Fs>,
     writable: bool,
     file: Mutex<Option<Arc<dyn File>>>,
-    /// Written since the last fsync: the handle must stay open, because only it is told of a failed write-back.
+    /// The log was written since its last fsync.
     dirty: AtomicBool,
+    /// The side files were: a bit for each in the order of [`SegmentFiles::all`].
+    dirty_side_files: AtomicU8,
     size: AtomicU64,
     index_interval: u64,
     /// Loaded when first needed, so that opening a log of many segments costs nothing per segment.
@@ -65,6 +71,7 @@ impl LogSegment {
             writable: params.writable,
             file: Mutex::default(),
             dirty: AtomicBool::new(false),
+            dirty_side_files: AtomicU8::new(0),
             size: AtomicU64::new(params.size),
             index_interval: params.index_interval,
             indexes: RwLock::default(),
@@ -81,8 +88,9 @@ impl LogSegment {
         let path = &segment.files.log;
         let file = segment
             .fs
-            .open(path, true, true)
+            .open_segment(path, true, true)
             .map_err(|e| LogError::io("create", path, e))?;
+        segment.mark_unsynced();
         let len = file.len().map_err(|e| LogError::io("stat", path, e))?;
         if len > 0 {
             let reason = format!("a new segment cannot start in a log of {len} bytes; reopen the log to recover it");
@@ -132,7 +140,7 @@ impl LogSegment {
         }
         let opened = self
             .fs
-            .open(&self.files.log, self.writable, false)
+            .open_segment(&self.files.log, self.writable, false)
             .map_err(|e| self.io("open", e))?;
         *file = Some(Arc::clone(&opened));
         Ok(opened)
@@ -176,13 +184,10 @@ impl LogSegment {
         Ok(f(indexes.insert(loaded.indexes)))
     }
 
-    /// Forgets indexes that can be loaded from the files again, and closes the log file.
+    /// Forgets indexes that can be loaded from the files again.
     pub fn evict(&self) {
         if self.pinned.load(Ordering::Relaxed) {
             return;
-        }
-        if !self.dirty.load(Ordering::Acquire) {
-            *lock(&self.file) = None;
         }
         let mut indexes = write(&self.indexes);
         if let Some(loaded) = indexes.take() {
@@ -315,12 +320,22 @@ impl LogSegment {
 
     /// A side file that cannot be written never fails an append: its entries stay in memory and are written later.
     fn write_or_warn(&self, indexes: &mut SegmentIndexes) {
-        if let Err(e) = indexes.write(&*self.fs, &self.files, false) {
+        if let Err(e) = self.write_indexes(indexes, false) {
             log::warn!(
                 "{}: index entries stay in memory for now: {e}",
                 self.files.log.display()
             );
         }
+    }
+
+    fn write_indexes(&self, indexes: &mut SegmentIndexes, trim: bool) -> io::Result<()> {
+        // Set even if it fails: the files may have changed in part.
+        let before = self.dirty_side_files.fetch_or(INDEXES, Ordering::AcqRel);
+        let changed = indexes.write(&*self.fs, &self.files, trim)?;
+        if !changed && before & INDEXES == 0 {
+            self.dirty_side_files.fetch_and(!INDEXES, Ordering::AcqRel);
+        }
+        Ok(())
     }
 
     /// Notes a batch that another process has appended (read-only logs).
@@ -359,8 +374,7 @@ impl LogSegment {
     /// Writes index entries that are only in memory.
     pub fn write_side_files(&self, trim: bool) -> Result<(), LogError> {
         if let Some(indexes) = &mut *write(&self.indexes) {
-            indexes
-                .write(&*self.fs, &self.files, trim)
+            self.write_indexes(indexes, trim)
                 .map_err(|e| LogError::io("write", &self.files.offset_index, e))?;
             if trim {
                 // Sealed: from now on the files say it all.
@@ -383,22 +397,39 @@ impl LogSegment {
         }
     }
 
-    /// fsync of the log and, if `side_files`, of the indexes.
+    /// Its files may hold what was never synced.
+    pub fn mark_unsynced(&self) {
+        self.dirty.store(true, Ordering::Release);
+        self.dirty_side_files.store(INDEXES | TXN_INDEX, Ordering::Release);
+    }
+
+    /// fsync of the log and, if `side_files`, of the indexes: of those that were written since the last time.
     pub fn sync(&self, side_files: bool) -> Result<(), LogError> {
-        let file = self.file()?;
         // Cleared first: an append that comes meanwhile sets it again.
-        self.dirty.store(false, Ordering::Release);
-        file.sync().map_err(|e| self.io("sync", e))?;
-        if side_files {
-            for path in &self.files.all()[1..] {
-                match self.fs.open(path, true, false) {
-                    Ok(file) => file.sync().map_err(|e| LogError::io("sync", path, e))?,
-                    Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-                    Err(e) => return Err(LogError::io("open", path, e)),
-                }
+        if self.dirty.swap(false, Ordering::AcqRel) {
+            self.file()?.sync().map_err(|e| self.io("sync", e))?;
+        }
+        if !side_files {
+            return Ok(());
+        }
+        let dirty = self.dirty_side_files.swap(0, Ordering::AcqRel);
+        for (i, path) in self.files.all()[1..].iter().enumerate() {
+            if dirty & 1 << i == 0 {
+                continue;
+            }
+            match self.fs.open(path, true, false) {
+                Ok(file) => file.sync().map_err(|e| LogError::io("sync", path, e))?,
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) => return Err(LogError::io("open", path, e)),
             }
         }
         Ok(())
+    }
+
+    /// Files that [`LogSegment::sync`] would sync.
+    pub fn unsynced_files(&self) -> usize {
+        let side_files = self.dirty_side_files.load(Ordering::Acquire).count_ones();
+        usize::from(self.dirty.load(Ordering::Acquire)) + side_files as usize
     }
 
     /// Index entries so far: (offset index, time index). Full indexes roll the segment.
@@ -433,6 +464,7 @@ impl LogSegment {
         let bytes = state.index.encode(state.written);
         let position = (state.written * crate::txn_index::ENTRY_SIZE) as u64;
         let path = &self.files.txn_index;
+        self.dirty_side_files.fetch_or(TXN_INDEX, Ordering::AcqRel);
         self.fs
             .open(path, true, true)
             .and_then(|file| file.write_at(position, &bytes))

@@ -85,13 +85,14 @@ impl SegmentIndexes {
         !self.replace_files && self.written == (self.offset.len(), self.time.len())
     }
 
-    /// Writes what is not in the files yet; `trim` also cuts what stands behind the last entry.
-    pub fn write(&mut self, fs: &dyn Fs, files: &SegmentFiles, trim: bool) -> io::Result<()> {
+    /// Writes what is not in the files yet; `trim` also cuts what stands behind the last entry. True if a file changed.
+    pub fn write(&mut self, fs: &dyn Fs, files: &SegmentFiles, trim: bool) -> io::Result<bool> {
         if self.replace_files {
             self.written = (0, 0);
         } else if self.is_written() && !trim {
-            return Ok(());
+            return Ok(false);
         }
+        let mut changed = self.replace_files;
         let trim = trim || self.replace_files;
         let from = self.written;
         let offset = (
@@ -111,16 +112,18 @@ impl SegmentIndexes {
         for (path, bytes, from, entry_size, len) in [offset, time] {
             let file = fs.open(path, true, true)?;
             if !bytes.is_empty() {
+                changed = true;
                 file.write_at((from * entry_size) as u64, &bytes)?;
             }
             let end = (len * entry_size) as u64;
             if trim && file.len()? != end {
+                changed = true;
                 file.set_len(end)?;
             }
         }
         self.written = (self.offset.len(), self.time.len());
         self.replace_files = false;
-        Ok(())
+        Ok(changed)
     }
 }
 

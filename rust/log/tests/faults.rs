@@ -22,6 +22,7 @@ struct Faults {
     write_error: Mutex<Option<io::ErrorKind>>,
     sync_error: Mutex<Option<io::ErrorKind>>,
     syncs: AtomicU64,
+    synced: Mutex<Vec<PathBuf>>,
     side_files_fail: Mutex<bool>,
 }
 
@@ -78,6 +79,7 @@ impl File for FaultyFile {
         self.inner.len()
     }
     fn sync(&self) -> io::Result<()> {
+        self.faults.synced.lock().unwrap().push(self.path.clone());
         if is_log(&self.path) {
             self.faults.syncs.fetch_add(1, Ordering::Relaxed);
         }
@@ -105,6 +107,10 @@ impl Fs for FaultyFs {
         self.inner.read(path)
     }
     fn replace(&self, path: &Path, data: &[u8]) -> io::Result<()> {
+        self.faults.synced.lock().unwrap().push(path.to_path_buf());
+        self.inner.replace(path, data)
+    }
+    fn replace_unsynced(&self, path: &Path, data: &[u8]) -> io::Result<()> {
         self.inner.replace(path, data)
     }
     fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
@@ -129,7 +135,11 @@ impl Fs for FaultyFs {
         self.inner.modified_ms(path)
     }
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.faults.synced.lock().unwrap().push(path.to_path_buf());
         self.inner.sync_dir(path)
+    }
+    fn sync_all(&self, dir: &Path) -> io::Result<()> {
+        self.inner.sync_all(dir)
     }
     fn lock_dir(&self, dir: &Path) -> Result<Box<dyn DirLock>, LockError> {
         self.inner.lock_dir(dir)
@@ -318,4 +328,73 @@ fn real_files_are_not_for_everyone_and_links_are_not_followed() {
     assert_eq!(mode(&path.join("00000000000000000000.log")) & !0o640, 0);
     std::os::unix::fs::symlink("/etc/hostname", path.join("link")).unwrap();
     assert!(real().open(&path.join("link"), false, false).is_err());
+}
+
+/// Files and directories that were synced since the last call, sorted.
+fn synced(faults: &Faults) -> Vec<String> {
+    let mut names: Vec<String> = std::mem::take(&mut *faults.synced.lock().unwrap())
+        .iter()
+        .map(|path| path.file_name().unwrap().to_str().unwrap().to_string())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn under_page_cache_appends_wait_for_no_disk_and_closing_syncs_each_changed_file_once() {
+    let (fs, dir, log, faults) = faulty(small_segments(200));
+    for i in 0..6 {
+        try_append(&log, i).unwrap();
+    }
+    let bases: Vec<i64> = log.segments().iter().map(|(base, _)| *base).collect();
+    assert_eq!(bases, [0, 2, 4]);
+    assert_eq!(synced(&faults), [""; 0]);
+    log.close().unwrap();
+    let mut expected: Vec<String> = bases
+        .iter()
+        .flat_map(|base| ["index", "log", "timeindex"].map(|kind| format!("{base:020}.{kind}")))
+        .collect();
+    expected.push(format!("{:020}.snapshot", 6));
+    expected.extend(["leader-epoch-checkpoint".to_string(), "t-0".to_string()]);
+    assert_eq!(synced(&faults), expected);
+
+    // Opened and read, but not written: nothing to sync.
+    let log = open(&fs, &dir, small_segments(200), CLEAN);
+    assert_eq!(offsets(&log).len(), 6);
+    assert_eq!(log.unsynced_files(), 0);
+    log.flush().unwrap();
+    log.close().unwrap();
+    assert_eq!(synced(&faults), [""; 0]);
+
+    // One append: what it touched, nothing of the old segments.
+    let log = open(&fs, &dir, small_segments(400), CLEAN);
+    try_append(&log, 6).unwrap();
+    log.flush().unwrap();
+    assert_eq!(synced(&faults), ["00000000000000000004.log"]);
+    log.close().unwrap();
+    let after = synced(&faults);
+    assert!(after.contains(&format!("{:020}.snapshot", 7)), "{after:?}");
+    assert!(
+        !after.iter().any(|name| name.starts_with("00000000000000000002")),
+        "{after:?}"
+    );
+}
+
+#[test]
+fn a_killed_writers_log_is_synced_before_its_recovery_point_moves() {
+    let (fs, dir, log, faults) = faulty(small_segments(200));
+    for i in 0..6 {
+        try_append(&log, i).unwrap();
+    }
+    drop(log);
+    assert_eq!(synced(&faults), [""; 0]);
+    let log = open(&fs, &dir, small_segments(200), UNCLEAN);
+    assert_eq!(log.recovery_point(), 0);
+    assert_eq!(log.flush().unwrap(), 6);
+    let after = synced(&faults);
+    for base in [0, 2, 4] {
+        assert!(after.contains(&format!("{base:020}.log")), "{after:?}");
+    }
+    assert!(after.contains(&"leader-epoch-checkpoint".to_string()), "{after:?}");
+    assert_eq!(log.recovery_point(), 6);
 }

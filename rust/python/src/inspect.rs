@@ -20,7 +20,7 @@ use crate::trace::{column, table};
 #[pyfunction]
 pub fn inspect_segment(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyAny>> {
     let (size, batches, tail) = gate(py, |stop| {
-        let mut batches = inspect(&RealFs, &path)?;
+        let mut batches = inspect(&RealFs::new(), &path)?;
         let mut rows = Vec::new();
         for batch in &mut batches {
             rows.push(batch?);
@@ -127,7 +127,7 @@ fn marker_name(kind: i16) -> &'static str {
 #[pyfunction]
 pub fn verify(py: Python<'_>, directory: PathBuf) -> PyResult<Vec<Bound<'_, PyAny>>> {
     let reports = gate(py, |stop| {
-        let fs = RealFs;
+        let fs = RealFs::new();
         let now_ms = SystemClock::default().now_ms();
         let mut reports = Vec::new();
         for dir in partition_directories(&fs, &directory)? {

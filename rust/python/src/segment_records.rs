@@ -60,7 +60,7 @@ fn read(path: &Path, position: u64) -> Result<Bytes, Failure> {
             source,
         }
     };
-    let file = RealFs.open(path, false, false).map_err(failed("open"))?;
+    let file = RealFs::new().open(path, false, false).map_err(failed("open"))?;
     let mut wanted = READ_BYTES;
     loop {
         let bytes = file.read_at(position, wanted).map_err(failed("read"))?;

@@ -300,6 +300,10 @@ impl Fs for MemoryFs {
         Ok(())
     }
 
+    fn sync_all(&self, _dir: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
     fn lock_dir(&self, dir: &Path) -> Result<Box<dyn DirLock>, LockError> {
         self.open(&dir.join(".lock"), true, true)?;
         if !lock(&self.locked).insert(dir.to_path_buf()) {

@@ -1,5 +1,6 @@
 //! The file system as the log needs it: real, in memory, or simulated.
 
+mod file_cache;
 mod memory;
 mod ofd_lock;
 mod real;
@@ -29,6 +30,10 @@ pub trait File: Send + Sync + Debug {
     fn len(&self) -> io::Result<u64>;
     /// fdatasync.
     fn sync(&self) -> io::Result<()>;
+    /// The file is about to be renamed or removed: whoever holds this handle goes on reading it.
+    fn keep_open(&self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// What `read_dir` tells of an entry.
@@ -46,10 +51,20 @@ pub struct DirEntry {
 pub trait Fs: Send + Sync + Debug {
     /// Opens for reading; `write` also for writing; `create` creates a missing file (mode 0640).
     fn open(&self, path: &Path, write: bool, create: bool) -> io::Result<Arc<dyn File>>;
+    /// As [`Fs::open`], for a segment's `.log`: handles of many segments share the process's descriptors, so holding one
+    /// does not mean that a descriptor is open.
+    fn open_segment(&self, path: &Path, write: bool, create: bool) -> io::Result<Arc<dyn File>> {
+        self.open(path, write, create)
+    }
     /// Reads a whole (small) file.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
     /// Replaces a small file atomically: `<name>.tmp`, fsync, rename, directory fsync.
     fn replace(&self, path: &Path, data: &[u8]) -> io::Result<()>;
+    /// Replaces a small file atomically as far as other processes and a killed one can see; a power loss may undo it or
+    /// leave an empty file.
+    fn replace_unsynced(&self, path: &Path, data: &[u8]) -> io::Result<()> {
+        self.replace(path, data)
+    }
     /// Entries of a directory, by name.
     fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>>;
     /// Creates a directory and its parents (mode 0750).
@@ -66,6 +81,9 @@ pub trait Fs: Send + Sync + Debug {
     fn modified_ms(&self, path: &Path) -> io::Result<i64>;
     /// Makes names in this directory durable.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
+    /// Makes everything below a directory durable at once, names included; others' files on the same device go along.
+    /// Cheaper than an fsync each from a few dozen files on. A file whose write-back failed is told by its own fsync.
+    fn sync_all(&self, dir: &Path) -> io::Result<()>;
     /// Takes the exclusive lock on `<dir>/.lock`, created if missing: an OFD lock, so that it excludes a Kafka broker
     /// (Java locks the same file) and other writers of ours, and is not lost when another descriptor closes.
     fn lock_dir(&self, dir: &Path) -> Result<Box<dyn DirLock>, LockError>;

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use rustix::buffer::spare_capacity;
 use rustix::fs::OFlags;
 
+use super::file_cache::{CachedFile, FileCache, Handle};
 use super::ofd_lock::OfdLock;
 use super::{DirEntry, DirLock, File, Fs, LockError};
 
@@ -19,13 +20,23 @@ const FILE_MODE: u32 = 0o640;
 const DIR_MODE: u32 = 0o750;
 
 /// Files of the operating system.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct RealFs;
+#[derive(Debug, Clone)]
+pub struct RealFs {
+    segments: Arc<FileCache>,
+}
+
+impl Default for RealFs {
+    fn default() -> Self {
+        Self::new()
+    }
+}
 
 impl RealFs {
-    /// The file system of this process.
+    /// The file system of this process. All of them share the descriptors of segment files.
     pub fn new() -> Self {
-        Self
+        Self {
+            segments: FileCache::shared(),
+        }
     }
 }
 
@@ -34,36 +45,46 @@ struct RealFile {
     file: fs::File,
 }
 
+/// Reads up to `len` bytes at `position`.
+pub(super) fn read_at(file: &fs::File, position: u64, len: usize) -> io::Result<Bytes> {
+    let mut out = Vec::new();
+    out.try_reserve_exact(len)
+        .map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
+    while out.len() < len {
+        let at = position + out.len() as u64;
+        // The spare capacity may be larger than asked for; a longer answer is cut below.
+        match rustix::io::pread(file, spare_capacity(&mut out), at) {
+            Ok(0) => break,
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+    out.truncate(len);
+    Ok(Bytes::from(out))
+}
+
+/// Reads into `buf` at `position`; fewer bytes only at the end of the file.
+pub(super) fn read_into(file: &fs::File, position: u64, buf: &mut [u8]) -> io::Result<usize> {
+    let mut done = 0;
+    while done < buf.len() {
+        match file.read_at(&mut buf[done..], position + done as u64) {
+            Ok(0) => break,
+            Ok(n) => done += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(done)
+}
+
 impl File for RealFile {
     fn read_at(&self, position: u64, len: usize) -> io::Result<Bytes> {
-        let mut out = Vec::new();
-        out.try_reserve_exact(len)
-            .map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
-        while out.len() < len {
-            let at = position + out.len() as u64;
-            // The spare capacity may be larger than asked for; a longer answer is cut below.
-            match rustix::io::pread(&self.file, spare_capacity(&mut out), at) {
-                Ok(0) => break,
-                Ok(_) => {}
-                Err(rustix::io::Errno::INTR) => {}
-                Err(e) => return Err(e.into()),
-            }
-        }
-        out.truncate(len);
-        Ok(Bytes::from(out))
+        read_at(&self.file, position, len)
     }
 
     fn read_into(&self, position: u64, buf: &mut [u8]) -> io::Result<usize> {
-        let mut done = 0;
-        while done < buf.len() {
-            match self.file.read_at(&mut buf[done..], position + done as u64) {
-                Ok(0) => break,
-                Ok(n) => done += n,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(e),
-            }
-        }
-        Ok(done)
+        read_into(&self.file, position, buf)
     }
 
     fn write_at(&self, position: u64, data: &[u8]) -> io::Result<()> {
@@ -83,7 +104,7 @@ impl File for RealFile {
     }
 }
 
-fn open(path: &Path, write: bool, create: bool) -> io::Result<fs::File> {
+pub(super) fn open(path: &Path, write: bool, create: bool) -> io::Result<fs::File> {
     OpenOptions::new()
         .read(true)
         .write(write)
@@ -91,6 +112,13 @@ fn open(path: &Path, write: bool, create: bool) -> io::Result<fs::File> {
         .mode(FILE_MODE)
         .custom_flags((OFlags::NOFOLLOW | OFlags::CLOEXEC).bits().cast_signed())
         .open(path)
+}
+
+fn write_new(path: &Path, data: &[u8]) -> io::Result<fs::File> {
+    let file = open(path, true, true)?;
+    file.set_len(0)?;
+    file.write_all_at(data, 0)?;
+    Ok(file)
 }
 
 fn temporary_name(path: &Path) -> PathBuf {
@@ -106,19 +134,28 @@ impl Fs for RealFs {
         }))
     }
 
+    fn open_segment(&self, path: &Path, write: bool, create: bool) -> io::Result<Arc<dyn File>> {
+        let file = CachedFile::open(&self.segments, path, write, create)?;
+        Ok(Arc::new(Handle(file)))
+    }
+
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         fs::read(path)
     }
 
     fn replace(&self, path: &Path, data: &[u8]) -> io::Result<()> {
         let temporary = temporary_name(path);
-        let file = open(&temporary, true, true)?;
-        file.set_len(0)?;
-        file.write_all_at(data, 0)?;
+        let file = write_new(&temporary, data)?;
         // Without this fsync a crash can leave an empty file under the final name.
         file.sync_all()?;
         fs::rename(&temporary, path)?;
         path.parent().map_or(Ok(()), |parent| self.sync_dir(parent))
+    }
+
+    fn replace_unsynced(&self, path: &Path, data: &[u8]) -> io::Result<()> {
+        let temporary = temporary_name(path);
+        write_new(&temporary, data)?;
+        fs::rename(&temporary, path)
     }
 
     fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
@@ -176,6 +213,10 @@ impl Fs for RealFs {
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         fs::File::open(path)?.sync_all()
+    }
+
+    fn sync_all(&self, dir: &Path) -> io::Result<()> {
+        Ok(rustix::fs::syncfs(fs::File::open(dir)?)?)
     }
 
     fn lock_dir(&self, dir: &Path) -> Result<Box<dyn DirLock>, LockError> {

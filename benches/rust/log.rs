@@ -1,0 +1,213 @@
+//! The log against the machine, in one run, as one line of JSON.
+//!
+//! `cargo run --release -p fletchlog-log --example log_bench -- [DIR]` (default: the system's temporary directory; DIR
+//! decides which disk is measured). Ratios are against a baseline of the same run: `write` of the same bytes, a CRC pass
+//! over the same bytes, one fsync per record.
+#![allow(
+    missing_docs,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    clippy::cast_precision_loss,
+    clippy::cast_possible_wrap
+)]
+
+use std::fs::{self, File};
+use std::hint::black_box;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use fletchlog_log::config::Durability;
+use fletchlog_log::fs::{Fs, RealFs};
+use fletchlog_log::{AppendOrigin, FetchBound, LogConfig, OpenMode, PartitionLog};
+use fletchlog_records::crc::crc32c;
+use fletchlog_records::{BatchBuilder, BatchParams, TopicPartition};
+
+const NOW: i64 = 1_700_000_000_000;
+const ROUNDS: usize = 5;
+/// Bytes appended and recovered: larger than any processor cache, small enough for the page cache.
+const BYTES: usize = 512 * 1024 * 1024;
+const BATCH: usize = 16 * 1024;
+const PARTITIONS: usize = 10_000;
+
+const fn write(clean_shutdown: bool) -> OpenMode {
+    OpenMode::Write {
+        clean_shutdown,
+        recovery_point: 0,
+        log_start_offset: 0,
+    }
+}
+
+/// A batch that is at most `size` bytes, of records with ten-byte values.
+fn batch(size: usize) -> Bytes {
+    let mut builder = BatchBuilder::with_capacity(size);
+    let records = (size.saturating_sub(61) / 18).max(1);
+    for _ in 0..records {
+        builder.append(NOW, None, Some(b"0123456789"), &[]);
+    }
+    builder.build(&BatchParams::default())
+}
+
+fn open(fs: &Arc<dyn Fs>, dir: &Path, config: LogConfig, mode: OpenMode) -> PartitionLog {
+    PartitionLog::open(Arc::clone(fs), dir, TopicPartition::new("t", 0), config, mode, NOW).unwrap()
+}
+
+fn append(log: &PartitionLog, records: &Bytes) {
+    log.append_as_leader(records.clone(), 0, AppendOrigin::Client, NOW)
+        .unwrap();
+}
+
+fn gigabytes(bytes: usize, took: Duration) -> f64 {
+    bytes as f64 / took.as_secs_f64() / 1e9
+}
+
+/// Full batches into the page cache, against `write` of the same bytes to a file: (GB/s ours, GB/s write).
+fn appending(fs: &Arc<dyn Fs>, root: &Path) -> (f64, f64) {
+    let records = batch(BATCH);
+    let count = BYTES / records.len();
+    let (mut ours, mut floor) = (0.0f64, 0.0f64);
+    for _ in 0..ROUNDS {
+        let path = root.join("floor");
+        let file = File::create(&path).unwrap();
+        let start = Instant::now();
+        for i in 0..count {
+            file.write_all_at(&records, (i * records.len()) as u64).unwrap();
+        }
+        floor = floor.max(gigabytes(count * records.len(), start.elapsed()));
+        fs::remove_file(path).unwrap();
+
+        let dir = root.join("append");
+        let log = open(fs, &dir, LogConfig::default(), write(true));
+        let start = Instant::now();
+        for _ in 0..count {
+            append(&log, &records);
+        }
+        ours = ours.max(gigabytes(count * records.len(), start.elapsed()));
+        drop(log);
+        fs::remove_dir_all(dir).unwrap();
+    }
+    (ours, floor)
+}
+
+/// Opening after a kill, which reads and checks everything, against the CRC alone over the same bytes in memory.
+fn recovering(fs: &Arc<dyn Fs>, root: &Path) -> (f64, f64) {
+    let dir = root.join("recover");
+    let log = open(fs, &dir, LogConfig::default(), write(true));
+    let records = batch(BATCH);
+    while log.size() < BYTES as u64 {
+        append(&log, &records);
+    }
+    drop(log);
+    let (mut ours, mut floor) = (0.0f64, 0.0f64);
+    for _ in 0..ROUNDS {
+        let start = Instant::now();
+        let log = open(fs, &dir, LogConfig::default(), write(false));
+        ours = ours.max(gigabytes(BYTES, start.elapsed()));
+        black_box(log.log_end_offset());
+        drop(log);
+        let start = Instant::now();
+        for _ in 0..BYTES / records.len() {
+            black_box(crc32c(black_box(&records[21..])));
+        }
+        floor = floor.max(gigabytes(BYTES, start.elapsed()));
+    }
+    fs::remove_dir_all(dir).unwrap();
+    (ours, floor)
+}
+
+/// Seconds to open, append one batch to, read and close 10,000 logs that were closed cleanly.
+fn many(fs: &Arc<dyn Fs>, root: &Path) -> [f64; 4] {
+    let records = batch(BATCH);
+    let dirs: Vec<PathBuf> = (0..PARTITIONS).map(|i| root.join(format!("t-{i}"))).collect();
+    let close = |logs: &[PartitionLog]| {
+        for log in logs {
+            log.prepare_close().unwrap();
+        }
+        fs.sync_all(root).unwrap();
+        for log in logs {
+            log.close().unwrap();
+        }
+    };
+    let open_all = || -> Vec<PartitionLog> {
+        dirs.iter()
+            .map(|dir| open(fs, dir, LogConfig::default(), write(true)))
+            .collect()
+    };
+    let logs = open_all();
+    logs.iter().for_each(|log| append(log, &records));
+    close(&logs);
+    drop(logs);
+    let mut laps = [0.0; 4];
+    let start = Instant::now();
+    let logs = open_all();
+    laps[0] = start.elapsed().as_secs_f64();
+    let start = Instant::now();
+    logs.iter().for_each(|log| append(log, &records));
+    laps[1] = start.elapsed().as_secs_f64();
+    let start = Instant::now();
+    for log in &logs {
+        black_box(log.read(0, 1 << 20, true, FetchBound::HighWatermark).unwrap());
+    }
+    laps[2] = start.elapsed().as_secs_f64();
+    let start = Instant::now();
+    close(&logs);
+    laps[3] = start.elapsed().as_secs_f64();
+    laps
+}
+
+/// Records a second from `threads` producers of one record at a time over `partitions` logs, each acknowledged when it is
+/// on disk.
+fn synced_producers(fs: &Arc<dyn Fs>, root: &Path, threads: usize, partitions: usize) -> f64 {
+    let config = LogConfig {
+        durability: Durability::Fsync,
+        ..LogConfig::default()
+    };
+    let logs: Vec<PartitionLog> = (0..partitions)
+        .map(|i| open(fs, &root.join(format!("fsync-{threads}-{i}")), config.clone(), write(true)))
+        .collect();
+    let record = batch(80);
+    let start = Instant::now();
+    let end = start + Duration::from_secs(3);
+    let total: u64 = std::thread::scope(|scope| {
+        let producers: Vec<_> = (0..threads)
+            .map(|i| {
+                let (log, record) = (&logs[i % partitions], &record);
+                scope.spawn(move || {
+                    let mut count = 0;
+                    while Instant::now() < end {
+                        append(log, record);
+                        count += 1;
+                    }
+                    count
+                })
+            })
+            .collect();
+        producers.into_iter().map(|producer| producer.join().unwrap()).sum()
+    });
+    total as f64 / start.elapsed().as_secs_f64()
+}
+
+fn main() {
+    let root = std::env::args().nth(1).map_or_else(std::env::temp_dir, PathBuf::from);
+    let root = root.join(format!("fletchlog-bench-{}", std::process::id()));
+    fs::create_dir_all(&root).unwrap();
+    let real: Arc<dyn Fs> = Arc::new(RealFs::new());
+    let (append, write) = appending(&real, &root);
+    let (recover, crc) = recovering(&real, &root);
+    let [open, first_append, read, close] = many(&real, &root);
+    let alone = synced_producers(&real, &root, 1, 1);
+    let shared = synced_producers(&real, &root, 64, 1);
+    let spread = synced_producers(&real, &root, 64, 64);
+    println!(
+        "{{\"append_gb_s\": {append:.2}, \"write_gb_s\": {write:.2}, \"append_to_write\": {:.2}, \
+         \"recover_gb_s\": {recover:.2}, \"crc_gb_s\": {crc:.2}, \
+         \"open_10000_s\": {open:.2}, \"append_10000_s\": {first_append:.2}, \"read_10000_s\": {read:.2}, \"close_10000_s\": {close:.2}, \
+         \"fsync_1_producer_records_s\": {alone:.0}, \"fsync_64_producers_records_s\": {shared:.0}, \
+         \"fsync_64_producers_64_logs_records_s\": {spread:.0}, \"group_commit\": {:.1}}}",
+        append / write,
+        shared / alone
+    );
+    fs::remove_dir_all(root).unwrap();
+}
