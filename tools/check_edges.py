@@ -29,7 +29,7 @@ RESERVED = {"pyo3": {"python"}, "arrow-": {"arrow", "python"}, "rustix": {"log",
 # calls that only the named files may contain: the core takes time, randomness and files as arguments
 BANNED = {
     r"SystemTime::now|Instant::now": {"api/src/transport.rs", "log/src/fs/memory.rs"},
-    r"\bstd::fs\b|\bFile::open\b|OpenOptions::new": {"log/src/fs/real.rs", "log/src/fs/ofd_lock.rs", "client/src/group/legacy/consumer_id.rs"},
+    r"\bstd::fs\b|\bFile::open\b|OpenOptions::new": {"log/src/fs/real.rs", "log/src/fs/file_cache.rs", "log/src/fs/ofd_lock.rs", "client/src/group/legacy/consumer_id.rs"},
     r"thread::sleep": set(),
     r"\btokio\b|\basync fn\b": set(),
 }

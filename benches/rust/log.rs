@@ -165,7 +165,14 @@ fn synced_producers(fs: &Arc<dyn Fs>, root: &Path, threads: usize, partitions: u
         ..LogConfig::default()
     };
     let logs: Vec<PartitionLog> = (0..partitions)
-        .map(|i| open(fs, &root.join(format!("fsync-{threads}-{i}")), config.clone(), write(true)))
+        .map(|i| {
+            open(
+                fs,
+                &root.join(format!("fsync-{threads}-{i}")),
+                config.clone(),
+                write(true),
+            )
+        })
         .collect();
     let record = batch(80);
     let start = Instant::now();
@@ -190,24 +197,47 @@ fn synced_producers(fs: &Arc<dyn Fs>, root: &Path, threads: usize, partitions: u
 }
 
 fn main() {
-    let root = std::env::args().nth(1).map_or_else(std::env::temp_dir, PathBuf::from);
+    let mut args = std::env::args().skip(1);
+    let root = args.next().map_or_else(std::env::temp_dir, PathBuf::from);
     let root = root.join(format!("fletchlog-bench-{}", std::process::id()));
+    let only = args.next();
+    let wanted = |section: &str| only.as_deref().is_none_or(|only| only == section);
     fs::create_dir_all(&root).unwrap();
     let real: Arc<dyn Fs> = Arc::new(RealFs::new());
-    let (append, write) = appending(&real, &root);
-    let (recover, crc) = recovering(&real, &root);
-    let [open, first_append, read, close] = many(&real, &root);
-    let alone = synced_producers(&real, &root, 1, 1);
-    let shared = synced_producers(&real, &root, 64, 1);
-    let spread = synced_producers(&real, &root, 64, 64);
-    println!(
-        "{{\"append_gb_s\": {append:.2}, \"write_gb_s\": {write:.2}, \"append_to_write\": {:.2}, \
-         \"recover_gb_s\": {recover:.2}, \"crc_gb_s\": {crc:.2}, \
-         \"open_10000_s\": {open:.2}, \"append_10000_s\": {first_append:.2}, \"read_10000_s\": {read:.2}, \"close_10000_s\": {close:.2}, \
-         \"fsync_1_producer_records_s\": {alone:.0}, \"fsync_64_producers_records_s\": {shared:.0}, \
-         \"fsync_64_producers_64_logs_records_s\": {spread:.0}, \"group_commit\": {:.1}}}",
-        append / write,
-        shared / alone
-    );
+    let mut figures: Vec<(&str, f64)> = Vec::new();
+    if wanted("append") {
+        let (append, write) = appending(&real, &root);
+        figures.extend([
+            ("append_gb_s", append),
+            ("write_gb_s", write),
+            ("append_to_write", append / write),
+        ]);
+    }
+    if wanted("recover") {
+        let (recover, crc) = recovering(&real, &root);
+        figures.extend([("recover_gb_s", recover), ("crc_gb_s", crc)]);
+    }
+    if wanted("many") {
+        let names = ["open_10000_s", "append_10000_s", "read_10000_s", "close_10000_s"];
+        figures.extend(names.into_iter().zip(many(&real, &root)));
+    }
+    if wanted("fsync") {
+        let alone = synced_producers(&real, &root, 1, 1);
+        let shared = synced_producers(&real, &root, 64, 1);
+        figures.extend([
+            ("fsync_1_producer_records_s", alone),
+            ("fsync_64_producers_records_s", shared),
+            (
+                "fsync_64_producers_64_logs_records_s",
+                synced_producers(&real, &root, 64, 64),
+            ),
+            ("group_commit", shared / alone),
+        ]);
+    }
+    let figures: Vec<String> = figures
+        .iter()
+        .map(|(name, value)| format!("\"{name}\": {value:.2}"))
+        .collect();
+    println!("{{{}}}", figures.join(", "));
     fs::remove_dir_all(root).unwrap();
 }
