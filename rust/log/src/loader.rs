@@ -429,8 +429,12 @@ impl Loader<'_> {
             self.write_snapshot(log_end_offset, &producers.to_snapshot())?;
             last = log_end_offset;
         }
-        // As after a reload from that snapshot: one remembered batch per producer (measured, spec 3.7).
+        // As after a reload from that snapshot: one remembered batch per producer, and none that has expired (measured,
+        // spec 3.7).
         producers.keep_newest_batches();
+        if !self.clean_shutdown {
+            producers.remove_expired(self.now_ms, self.config.producer_id_expiration_ms);
+        }
         Ok((producers, last))
     }
 

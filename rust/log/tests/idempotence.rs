@@ -54,6 +54,27 @@ fn after_any_restart_the_newest_batch_alone_is_recognised() {
     }
 }
 
+/// Measured on 3.9.1 and 4.3.1: recovery, too, ends with a reload from a snapshot, which passes over expired producers.
+#[test]
+fn any_restart_forgets_a_producer_whose_newest_batch_is_older_than_the_expiration() {
+    for clean in [true, false] {
+        for age in [0, 1] {
+            let (fs, dir) = memory();
+            let config = LogConfig::default();
+            let now = NOW + config.producer_id_expiration_ms - 1 + age;
+            let log = open(&fs, &dir, config.clone(), CLEAN);
+            send(&log, 0);
+            if clean {
+                log.close().unwrap();
+            }
+            drop(log);
+            let mode = if clean { CLEAN } else { UNCLEAN };
+            let log = PartitionLog::open(fs, &dir, tp(), config, mode, now).unwrap();
+            assert_eq!(send(&log, 0), (0, age), "clean: {clean}");
+        }
+    }
+}
+
 #[test]
 fn producers_outlive_their_data_while_the_log_is_open() {
     let (fs, dir) = memory();
