@@ -7,7 +7,10 @@ JSON per acknowledged record.
 from __future__ import annotations
 
 import json
+import os
 import random
+import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -140,6 +143,24 @@ def write(directory: Path, seed: int, topics: int) -> Iterator[list[Acked]]:
             if rng.random() < 0.2:
                 broker.close()
                 broker = stack.enter_context(fl.Broker(directory))
+
+
+def write_and_kill(directory: Path, seed: int, topics: int) -> list[Acked]:
+    """Kills a writing process (signal 9) at a random acknowledgement; returns what had been acknowledged."""
+    rng = random.Random(seed)
+    python_path = os.pathsep.join([str(Path(fl.__file__).parents[1]), str(Path(__file__).parents[1])])
+    command = [sys.executable, "-m", "interop.generate", str(directory), str(seed), str(topics)]
+    acked = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": python_path}) as writer:
+        assert writer.stdout is not None
+        for line, _ in zip(writer.stdout, range(rng.randrange(1, 300 * topics)), strict=False):
+            record = Acked(*json.loads(line))
+            bytes_of = lambda text: None if text is None else bytes.fromhex(text)  # noqa: E731
+            headers = [(name, bytes_of(value)) for name, value in record.headers]
+            acked.append(record._replace(key=bytes_of(record.key), value=bytes_of(record.value), headers=headers))
+        writer.send_signal(signal.SIGKILL)
+    assert writer.returncode in (0, -signal.SIGKILL), "the writer ended by itself"
+    return acked
 
 
 def hexed(data: bytes | None) -> str | None:

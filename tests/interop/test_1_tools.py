@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import random
-import signal
-import subprocess
-import sys
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -98,26 +92,8 @@ def test_the_tools_accept_and_print_a_directory(number: int, seed: int, scratch:
 @pytest.mark.parametrize("number", directories(1))
 def test_the_tools_accept_and_print_a_directory_whose_writer_was_killed(number: int, seed: int, scratch: Path, count: Callable[..., None]) -> None:
     directory = scratch / "data"
-    acked = write_and_kill(directory, seed * 1_000 + 500 + number)
+    acked = generate.write_and_kill(directory, seed * 1_000 + 500 + number, TOPICS)
     with fl.Broker(directory):
         pass
     judge(directory, scratch, acked, count)
     count(PART, killed_writers=1)
-
-
-def write_and_kill(directory: Path, seed: int) -> list[Acked]:
-    """Kills a writing process (signal 9) at a random acknowledgement; returns what had been acknowledged."""
-    rng = random.Random(seed)
-    python_path = os.pathsep.join([str(Path(fl.__file__).parents[1]), str(Path(__file__).parents[1])])
-    command = [sys.executable, "-m", "interop.generate", str(directory), str(seed), str(TOPICS)]
-    acked = []
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": python_path}) as writer:
-        assert writer.stdout is not None
-        for line, _ in zip(writer.stdout, range(rng.randrange(1, 6_000)), strict=False):
-            record = Acked(*json.loads(line))
-            bytes_of = lambda text: None if text is None else bytes.fromhex(text)  # noqa: E731
-            headers = [(name, bytes_of(value)) for name, value in record.headers]
-            acked.append(record._replace(key=bytes_of(record.key), value=bytes_of(record.value), headers=headers))
-        writer.send_signal(signal.SIGKILL)
-    assert writer.returncode in (0, -signal.SIGKILL), "the writer ended by itself"
-    return acked

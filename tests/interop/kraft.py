@@ -1,0 +1,142 @@
+"""A real broker (KRaft, one node, loopback) on a log directory that it did not write."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import subprocess
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import fletchlog as fl
+
+from . import kafka
+
+NODE = 1
+START_SECONDS = 90
+# topic properties that the broker is to follow; the others (small segments) are only ours
+SHARED = ["message.timestamp.type", "compression.type", "cleanup.policy"]
+
+
+def free_port() -> int:
+    """A port nobody listens on now."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def meta_properties(directory: Path) -> dict[str, str]:
+    """Of a formatted log directory."""
+    lines = (directory / "meta.properties").read_text().splitlines()
+    return dict(line.split("=", 1) for line in lines if "=" in line)
+
+
+def cluster_of(directory: Path) -> str:
+    """The topics of a directory that fletchlog wrote, for `Bootstrap`: names, ids and partitions as the directory has them."""
+    meta = meta_properties(directory)
+    lines = []
+    with fl.Broker(directory, read_only=True) as broker:
+        for name in broker.topics(include_internal=True):
+            topic = broker.describe_topic(name)
+            checkpoints = directory.glob(f"{name}-*/leader-epoch-checkpoint")
+            epochs = [int(line.split()[0]) for path in checkpoints for line in path.read_text().splitlines()[2:]]
+            lines.append(f"topic {name} {topic.topic_id} {len(topic.partitions)} {max(epochs, default=0)} {meta['directory.id']}")
+            lines += [f"config {name} {key} {topic.config[key]}" for key in SHARED if key in topic.config]
+    return "".join(line + "\n" for line in lines)
+
+
+class Kraft:
+    """A running broker; leaving the `with` block stops it cleanly."""
+
+    def __init__(self, release: str, directory: Path, scratch: Path, cluster: str = "", config: dict[str, str] | None = None) -> None:
+        self.directory = directory
+        self.release = release
+        self.log = scratch / f"broker-{release}-{time.monotonic_ns()}.log"
+        self._port, self._controller = free_port(), free_port()
+        metadata = scratch / f"metadata-{time.monotonic_ns()}"
+        metadata.mkdir()
+        kafka.run("server", kafka.server(release), "Bootstrap", str(metadata), meta_properties(directory)["cluster.id"], str(NODE), stdin=cluster)
+        properties = {
+            "process.roles": "broker,controller",
+            "node.id": str(NODE),
+            "controller.quorum.voters": f"{NODE}@127.0.0.1:{self._controller}",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self._port},CONTROLLER://127.0.0.1:{self._controller}",
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": str(directory),
+            "metadata.log.dir": str(metadata),
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "transaction.state.log.num.partitions": "5",
+            "group.initial.rebalance.delay.ms": "0",
+            # what the test wrote stays as it is
+            "log.cleaner.enable": "false",
+            "log.retention.ms": "-1",
+            "auto.create.topics.enable": "false",
+            **(config or {}),
+        }
+        self._properties = scratch / f"server-{time.monotonic_ns()}.properties"
+        self._properties.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        """`bootstrap.servers`."""
+        return f"127.0.0.1:{self._port}"
+
+    def __enter__(self) -> Self:
+        command = [*kafka.JVM, "-Xmx512m", "-Dorg.slf4j.simpleLogger.showDateTime=true"]
+        command += ["-cp", kafka.classpath("server", kafka.server(self.release)), "kafka.Kafka", str(self._properties)]
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            if self._process.poll() is not None:
+                break
+            try:
+                socket.create_connection(("127.0.0.1", self._port), 1).close()
+            except OSError:
+                time.sleep(0.1)
+                continue
+            return self
+        self.kill()
+        message = f"the {self.release} broker did not start:\n{self.log.read_text()[-6000:]}"
+        raise RuntimeError(message)
+
+    def stop(self) -> None:
+        """A clean stop: everything flushed, indexes trimmed, the marker written."""
+        if self._process is not None:
+            self._process.terminate()
+            assert self._process.wait(60) in (0, 143), self.log.read_text()[-6000:]
+            self._process = None
+
+    def kill(self) -> None:
+        """Signal 9."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(30)
+            self._process = None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is None:
+            self.stop()
+        else:
+            self.kill()
+
+    def complaints(self) -> list[str]:
+        """Warnings and errors of the log that speak of files."""
+        of_files = re.compile(r"corrupt|invalid|stray|truncat|rebuil|mismatch|recover|unable|failed", re.IGNORECASE)
+        return [line for line in self.log.read_text().splitlines() if re.search(r"\b(WARN|ERROR)\b", line) and of_files.search(line)]
+
+
+def strays(directory: Path) -> list[str]:
+    """Directories that a broker did not recognise."""
+    return [path.name for path in directory.iterdir() if path.name.endswith(("-stray", "-delete", "-future"))]
+
+
+def metadata_of(directory: Path) -> dict[str, object]:
+    """What fletchlog keeps of its topics beside the logs."""
+    return dict(json.loads((directory / "fletchlog.metadata").read_text()))
