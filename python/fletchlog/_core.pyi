@@ -325,6 +325,12 @@ class Consumer:
     def poll(self, timeout_ms: int = 1000) -> Records:
         """Returns up to `max.poll.records` records; waits at most `timeout_ms` when there are none.
 
+        Under `fletchlog.fetch.order=timestamp` rows are merged by (timestamp, topic, partition); offset order within a partition always
+        holds, so a record is never before an earlier one of its partition. A record waits for every assigned partition that is not
+        paused and has data in the log that has not arrived, and for one at its end only for `fletchlog.timestamp.max.idle.ms`,
+        within `fletchlog.timestamp.max.lateness.ms`. Records older than what was returned are `late_records`: they come as soon as
+        they are read. Positions and commits are as always: a restart loses nothing.
+
         Ctrl-C and `wakeup` end a wait with no position moved.
         """
     def assignment(self) -> list[TopicPartition]:
@@ -370,6 +376,12 @@ class Consumer:
         """Ends a pause."""
     def paused(self) -> list[TopicPartition]:
         """Paused partitions."""
+    @property
+    def late_records(self) -> int:
+        """Records returned so far that were older than one returned before them, under `fletchlog.fetch.order=timestamp`; else 0.
+
+        "Before" begins anew with a seek or another assignment. The trace has them by poll and partition (`late`).
+        """
     def group_metadata(self) -> tuple[str, int, str] | None:
         """(member id, generation, group id), when in a group."""
     def lag(self) -> dict[TopicPartition, int]:
@@ -435,8 +447,8 @@ class LegacyStream:
 class Records:
     """What one poll returned: Arrow data with the columns of Spark's kafka source.
 
-    Rows come in the order of a Java for-each over `ConsumerRecords`; `runs()` has the order in which poll took them. Goes
-    as it is into `pa.table(..)`, `pl.DataFrame(..)`, `duckdb`, and everything else that takes `__arrow_c_stream__`.
+    Rows come in the order of a Java for-each over `ConsumerRecords`; `runs()` has the order in which poll took them. Under
+    `fletchlog.fetch.order=timestamp` both are the order of timestamps. Goes as it is into `pa.table(..)`, `pl.DataFrame(..)`, `duckdb`, and everything else that takes `__arrow_c_stream__`.
     Iterating gives one `Record` after the other: convenient, and slow.
     """
 
@@ -449,7 +461,7 @@ class Records:
     def runs(self) -> list[Run]:
         """(topic, partition, first_offset, last_offset, count) in drain order."""
     def partitions(self) -> list[TopicPartition]:
-        """Partitions in row order."""
+        """Partitions in the order of their first rows."""
     def with_headers(self) -> Records:
         """The same records with the column `headers`."""
     def to_pyarrow(self, *, include_headers: bool = False) -> pa.Table:

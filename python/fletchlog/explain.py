@@ -75,11 +75,10 @@ class Explanation:
         return lines
 
     def _poll_by_poll(self) -> list[str]:
-        rule = (
-            "KIP-387: each poll takes from the next partition in turn"
-            if self.order == "kip-387"
-            else f"Java client {self.release}: a poll takes what was fetched first until it is used up"
-        )
+        rule = {
+            "kip-387": "KIP-387: each poll takes from the next partition in turn",
+            "timestamp": "by timestamp: each poll takes the oldest record that is buffered",
+        }.get(self.order, f"Java client {self.release}: a poll takes what was fetched first until it is used up")
         lines = [f"Poll by poll ({rule})"]
         told: list[tuple[int, list[str], tuple[str, ...] | None]] = []
         for number in sorted({event["poll"] for event in self.events if event["poll"] > 0}):
@@ -270,6 +269,8 @@ def _sentence(event: Mapping[str, Any], group: list[dict[str, Any]]) -> str | No
         case "records-returned":
             last = f" to {int(event['text']):,}" if str(event["text"]).isdecimal() else ""
             return f"takes {event['records']:,} records of {names}, offsets {event['offset']:,}{last}"
+        case "late":
+            return f"{event['records']:,} records of {names} are late: older than one returned before them"
         case "partition-drained":
             return f"{names} is used up{because}; the next in the queue has its turn"
         case "moved-to-end":

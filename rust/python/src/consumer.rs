@@ -353,6 +353,13 @@ impl Consumer {
         partitions_to_py(py, &partitions)
     }
 
+    /// Records returned so far that were older than one returned before them, under `fletchlog.fetch.order=timestamp`.
+    #[getter]
+    fn late_records(&self, py: Python<'_>) -> PyResult<u64> {
+        self.inner
+            .call(py, |consumer, _| Ok::<_, Failure>(consumer.late_records()))
+    }
+
     /// (member id, generation, group id), when in a group.
     fn group_metadata(&self, py: Python<'_>) -> PyResult<Option<(String, i32, String)>> {
         let group = self

@@ -1,5 +1,6 @@
 //! What one poll returned: `fletchlog.Records`.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
 use arrow_array::{RecordBatch, RecordBatchIterator};
@@ -23,7 +24,7 @@ const BATCH_PAYLOAD_MAX: usize = 1 << 30;
 /// Memory for columns, kept from poll to poll.
 pub type Builder = Arc<Mutex<Option<RowsBuilder>>>;
 
-/// The records of one poll. Rows come in the order of a Java for-each over `ConsumerRecords` (spec 7.6).
+/// The records of one poll. Rows come in the order of a Java for-each over `ConsumerRecords` (spec 7.6), or by timestamp.
 #[pyclass(frozen, module = "fletchlog")]
 pub struct Records {
     polled: Arc<PolledRecords>,
@@ -37,7 +38,7 @@ pub struct Records {
 impl Records {
     /// What a poll returned, with its consumer's builder.
     pub fn new(polled: PolledRecords, builder: Builder) -> Self {
-        let order = polled.java_order().into();
+        let order = polled.row_order().into();
         Self {
             polled: Arc::new(polled),
             order,
@@ -141,14 +142,13 @@ impl Records {
             .collect()
     }
 
-    /// Partitions in row order.
+    /// Partitions in the order of their first rows.
     fn partitions<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let list = PyList::empty(py);
-        let mut last = None;
+        let mut seen = HashSet::new();
         for run in self.order.iter().filter_map(|&index| self.polled.runs.get(index)) {
-            if last != Some(&run.tp) {
+            if seen.insert(&run.tp) {
                 list.append(partition_to_py(py, &run.tp)?)?;
-                last = Some(&run.tp);
             }
         }
         Ok(list)

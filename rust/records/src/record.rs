@@ -349,12 +349,27 @@ impl RecordCursor {
     /// is decoded later. Returns (records walked, first offset, last offset), `None` if nothing was left. Stops early,
     /// without error, before a malformed record if at least one was walked; then the next call returns the error.
     pub fn walk(&mut self, slice: &RecordsSlice, max: usize) -> Result<Option<(usize, i64, i64)>, RecordError> {
+        self.walk_while(slice, max, |_| true)
+    }
+
+    /// As [`Self::walk`], up to the first record whose timestamp (ms) `wanted` refuses. `wanted` is asked once about each record,
+    /// in order, and every record that it takes is walked.
+    #[inline(always)]
+    pub fn walk_while(
+        &mut self,
+        slice: &RecordsSlice,
+        max: usize,
+        mut wanted: impl FnMut(i64) -> bool,
+    ) -> Result<Option<(usize, i64, i64)>, RecordError> {
         let left = usize::try_from(slice.count.saturating_sub(self.returned)).unwrap_or(0);
-        let wanted = max.min(left);
+        let most = max.min(left);
         let mut first = 0;
         let mut last = 0;
-        for walked in 0..wanted {
+        for walked in 0..most {
             match self.peek(slice) {
+                Ok((raw, _, _)) if !wanted(slice.timestamp(raw.timestamp_delta)) => {
+                    return Ok((walked > 0).then_some((walked, first, last)));
+                }
                 Ok((_, end, offset)) => {
                     self.position = end;
                     self.returned += 1;
@@ -367,7 +382,19 @@ impl RecordCursor {
                 Err(_) => return Ok(Some((walked, first, last))),
             }
         }
-        Ok(if wanted == 0 { None } else { Some((wanted, first, last)) })
+        Ok(if most == 0 { None } else { Some((most, first, last)) })
+    }
+
+    /// Timestamp (ms) of the next record, `None` after the last. Moves nothing.
+    ///
+    /// # Errors
+    /// The next record is malformed.
+    pub fn peek_timestamp(&self, slice: &RecordsSlice) -> Result<Option<i64>, RecordError> {
+        if self.returned >= slice.count {
+            return Ok(None);
+        }
+        let (raw, _, _) = self.peek(slice).map_err(|reason| slice.invalid(reason))?;
+        Ok(Some(slice.timestamp(raw.timestamp_delta)))
     }
 }
 

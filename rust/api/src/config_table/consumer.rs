@@ -184,15 +184,27 @@ pub(super) const KEYS: &[ConfigKey] = &[
     ),
     key(
         "fletchlog.fetch.order",
-        Kind::OneOf(&["partition", "kip-387"]),
+        Kind::OneOf(&["partition", "kip-387", "timestamp"]),
         Some("partition"),
-        "partition: a fetch of one partition is handed out to its end before the next, as Kafka does. kip-387: another partition after each turn.",
+        "partition: a fetch of one partition is handed out to its end before the next, as Kafka does. kip-387: another partition after each turn. timestamp: the partitions merged by record timestamp, ties by topic and partition; offset order within a partition always holds.",
     ),
     key(
         "fletchlog.network.read",
         Kind::OneOf(&["auto", "lazy", "eager"]),
         Some("auto"),
         "When answers that have arrived are read. auto: as the release does it (lazy under assign() without group.id, eager under subscribe()). lazy and eager force one rule.",
+    ),
+    key(
+        "fletchlog.timestamp.max.idle.ms",
+        Kind::Long(0, MAX_LONG),
+        Some("0"),
+        "Under fletchlog.fetch.order=timestamp: how long a partition that is at its end holds back the records of others, in ms since it was seen there. Data that is known to be in the log is always waited for. As max.task.idle.ms of Kafka Streams.",
+    ),
+    key(
+        "fletchlog.timestamp.max.lateness.ms",
+        Kind::Long(0, MAX_LONG),
+        Some("9223372036854775807"),
+        "Under fletchlog.fetch.order=timestamp: a partition at its end no longer holds back a record once another one was seen that is this much younger, in ms of record time.",
     ),
     key(
         "fletchlog.trace",

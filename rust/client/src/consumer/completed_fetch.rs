@@ -109,13 +109,20 @@ impl CompletedFetch {
     ///
     /// # Errors
     /// `CorruptRecord`, again at every call.
-    pub fn take(&mut self, max: usize, settings: &Settings, spans: &mut Vec<RecordSpan>) -> Result<Taken, ClientError> {
+    pub fn take(
+        &mut self,
+        max: usize,
+        mut turn: Option<&mut TimeTurn>,
+        settings: &Settings,
+        spans: &mut Vec<RecordSpan>,
+    ) -> Result<Taken, ClientError> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
         }
         let mut taken = 0;
         while taken < max {
-            match self.next_span(max - taken, settings) {
+            match self.next_span(max - taken, turn.as_deref_mut(), settings) {
+                Ok(Some(span)) if span.count == 0 => break,
                 Ok(Some(span)) => {
                     taken += span.count;
                     self.next_fetch_offset = self.next_fetch_offset.max(span.last_offset.saturating_add(1));
@@ -147,33 +154,88 @@ impl CompletedFetch {
         })
     }
 
-    /// The next run of records inside one batch; `None` when no batch is left. Kafka: `CompletedFetch#nextFetchedRecord`.
-    fn next_span(&mut self, max: usize, settings: &Settings) -> Result<Option<RecordSpan>, ClientError> {
-        loop {
-            if self.current.is_none() && !self.next_batch(settings)? {
-                if let Some(next) = self.after_batches {
-                    self.next_fetch_offset = self.next_fetch_offset.max(next);
-                }
-                return Ok(None);
-            }
-            let Some(current) = &mut self.current else { continue };
-            let start = current.cursor.position();
-            match current.cursor.walk(&current.slice, max) {
-                Ok(Some((count, first_offset, last_offset))) => {
-                    let end = current.cursor.position();
-                    return Ok(Some(RecordSpan {
-                        slice: current.slice.clone(),
-                        start,
-                        end,
-                        count,
-                        first_offset,
-                        last_offset,
-                    }));
-                }
+    /// Timestamp (ms) of the record that [`Self::take`] would give next; `None` when nothing is left. Batches without records for
+    /// the user are passed over, which may move `next_fetch_offset`.
+    ///
+    /// # Errors
+    /// `CorruptRecord`, again at every call.
+    pub fn peek_timestamp(&mut self, settings: &Settings) -> Result<Option<i64>, ClientError> {
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone());
+        }
+        let peeked = self.find_timestamp(settings);
+        self.failure = peeked.as_ref().err().cloned();
+        peeked
+    }
+
+    fn find_timestamp(&mut self, settings: &Settings) -> Result<Option<i64>, ClientError> {
+        while self.find_batch(settings)? {
+            let Some(current) = &self.current else { continue };
+            match current.cursor.peek_timestamp(&current.slice) {
                 Ok(None) => self.current = None,
+                Ok(timestamp) => return Ok(timestamp),
                 Err(error) => return Err(self.corrupt(self.next_fetch_offset, &error)),
             }
         }
+        Ok(None)
+    }
+
+    /// Highest timestamp (ms) that the batches not yet begun declare; `None` without such batches.
+    pub fn newest_timestamp(&self) -> Option<i64> {
+        self.batches
+            .clone()
+            .map_while(Result::ok)
+            .filter(|batch| !batch.header().is_control())
+            .map(|batch| batch.header().max_timestamp)
+            .max()
+    }
+
+    /// Makes sure of a current batch. False: none is left, and `next_fetch_offset` is behind all of them.
+    fn find_batch(&mut self, settings: &Settings) -> Result<bool, ClientError> {
+        if self.current.is_some() || self.next_batch(settings)? {
+            return Ok(true);
+        }
+        if let Some(next) = self.after_batches {
+            self.next_fetch_offset = self.next_fetch_offset.max(next);
+        }
+        Ok(false)
+    }
+
+    /// The next run of records inside one batch; `None` when no batch is left, an empty one when the turn is over.
+    /// Kafka: `CompletedFetch#nextFetchedRecord`.
+    fn next_span(
+        &mut self,
+        max: usize,
+        mut turn: Option<&mut TimeTurn>,
+        settings: &Settings,
+    ) -> Result<Option<RecordSpan>, ClientError> {
+        while self.find_batch(settings)? {
+            let Some(current) = &mut self.current else { continue };
+            let CurrentBatch { slice, cursor, .. } = current;
+            let start = cursor.position();
+            let walked = match turn.as_deref_mut() {
+                None => cursor.walk(slice, max),
+                Some(turn) => cursor.walk_while(slice, max, |timestamp| turn.takes(timestamp)),
+            };
+            let (count, first_offset, last_offset) = match walked {
+                Ok(Some(walked)) => walked,
+                Ok(None) if cursor.returned() < slice.count => (0, -1, -1),
+                Ok(None) => {
+                    self.current = None;
+                    continue;
+                }
+                Err(error) => return Err(self.corrupt(self.next_fetch_offset, &error)),
+            };
+            return Ok(Some(RecordSpan {
+                slice: slice.clone(),
+                start,
+                end: cursor.position(),
+                count,
+                first_offset,
+                last_offset,
+            }));
+        }
+        Ok(None)
     }
 
     /// Goes to the next batch that may hold records for the user, past markers and aborted data. False: none is left.
@@ -269,6 +331,29 @@ impl CompletedFetch {
             offset,
             reason: error.to_string(),
         }
+    }
+}
+
+/// How far one turn goes in timestamp order, and what it passed.
+#[derive(Debug, Clone, Copy)]
+pub struct TimeTurn {
+    /// Highest timestamp it takes, ms. Older records behind a taken one are taken too.
+    pub until: i64,
+    /// Highest timestamp handed out so far, ms.
+    pub newest: i64,
+    /// Records taken that are older than one handed out before them.
+    pub late: usize,
+}
+
+impl TimeTurn {
+    #[inline(always)]
+    fn takes(&mut self, timestamp: i64) -> bool {
+        if timestamp > self.until {
+            return false;
+        }
+        self.late += usize::from(timestamp < self.newest);
+        self.newest = self.newest.max(timestamp);
+        true
     }
 }
 

@@ -338,6 +338,11 @@ impl Consumer {
         lags(&self.subs, &self.settings).into_iter().collect()
     }
 
+    /// Records handed out so far that were older than one handed out before them, under `fletchlog.fetch.order=timestamp`; 0 otherwise.
+    pub fn late_records(&self) -> u64 {
+        self.buffer.by_time.late()
+    }
+
     /// Events since the last `take_trace`, when `fletchlog.trace` is on.
     pub fn trace(&self) -> &[TraceEvent] {
         self.trace.events()

@@ -57,7 +57,7 @@ impl Collector<'_> {
             if self.subs.is_paused(&fetch.tp) {
                 continue; // Its turn is over.
             }
-            let outcome = fetch_records(fetch, remaining, collected, self.subs, self.settings, self.trace);
+            let outcome = fetch_records(fetch, remaining, collected, self.subs, None, self.settings, self.trace);
             if fetch.consumed {
                 self.buffer.changed();
             }

@@ -6,6 +6,7 @@ use fletchlog_records::TopicPartition;
 
 use super::completed_fetch::CompletedFetch;
 use super::subscription_state::SubscriptionState;
+use super::timestamp_collector::TimestampOrder;
 use super::trace::Trace;
 
 /// One FIFO for all nodes, and what is being handed out.
@@ -15,12 +16,14 @@ pub struct FetchBuffer {
     pub(super) queue: VecDeque<CompletedFetch>,
     /// `nextInLine` of Kafka's order.
     pub(super) next_in_line: Option<CompletedFetch>,
-    /// Looked at and not finished, the oldest first: KIP-387 only.
+    /// Looked at and not finished: under KIP-387 the oldest first, by timestamp in the order of partitions.
     pub(super) parsed: Vec<CompletedFetch>,
     /// Place in `parsed` where the next round goes on: KIP-387 only.
     pub(super) parsed_index: usize,
     /// `nextInLine` of KIP-387, a place in `parsed`.
     pub(super) turn: Option<usize>,
+    /// What the merge by timestamp remembers.
+    pub(super) by_time: TimestampOrder,
     version: u64,
 }
 

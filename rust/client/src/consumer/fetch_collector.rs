@@ -7,7 +7,7 @@ use fletchlog_api::ErrorCode;
 use fletchlog_records::TopicPartition;
 
 use super::PartitionRun;
-use super::completed_fetch::CompletedFetch;
+use super::completed_fetch::{CompletedFetch, TimeTurn};
 use super::fetch_buffer::FetchBuffer;
 use super::metadata::Metadata;
 use super::settings::{FetchOrder, Settings};
@@ -45,6 +45,8 @@ pub struct Collector<'a> {
     pub(super) metadata: &'a mut Metadata,
     pub(super) settings: &'a Settings,
     pub(super) trace: &'a mut Trace,
+    /// Monotonic milliseconds.
+    pub(super) now_ms: i64,
 }
 
 impl Collector<'_> {
@@ -58,6 +60,7 @@ impl Collector<'_> {
         let outcome = match self.settings.fetch_order {
             FetchOrder::Partition => self.collect_by_partition(&mut collected, &mut paused),
             FetchOrder::Kip387 => self.collect_fairly(&mut collected),
+            FetchOrder::Timestamp => self.collect_by_timestamp(&mut collected),
         };
         if !paused.is_empty() {
             self.buffer.queue.extend(paused);
@@ -111,7 +114,15 @@ impl Collector<'_> {
                     paused.push(next);
                 }
                 Some(mut next) => {
-                    let taken = fetch_records(&mut next, remaining, collected, self.subs, self.settings, self.trace);
+                    let taken = fetch_records(
+                        &mut next,
+                        remaining,
+                        collected,
+                        self.subs,
+                        None,
+                        self.settings,
+                        self.trace,
+                    );
                     if next.consumed {
                         self.buffer.changed();
                     }
@@ -228,6 +239,7 @@ pub(super) fn fetch_records(
     max: usize,
     collected: &mut Collected,
     subs: &mut SubscriptionState,
+    turn: Option<&mut TimeTurn>,
     settings: &Settings,
     trace: &mut Trace,
 ) -> Result<usize, ClientError> {
@@ -237,7 +249,7 @@ pub(super) fn fetch_records(
         Some(position) if position != fetch.next_fetch_offset => "the position was changed by a seek",
         Some(position) => {
             let mut spans = Vec::new();
-            let taken = fetch.take(max, settings, &mut spans)?;
+            let taken = fetch.take(max, turn, settings, &mut spans)?;
             if taken.exhausted {
                 fetch.drain(subs, trace, "nothing is left in it");
             }

@@ -13,8 +13,9 @@ use super::fetch_buffer::FetchBuffer;
 use super::fetch_session_handler::FetchSessionHandler;
 use super::metadata::{Leader, Metadata};
 use super::network_client::{ConsumerNetworkClient, RequestId};
-use super::settings::Settings;
+use super::settings::{FetchOrder, Settings};
 use super::subscription_state::SubscriptionState;
+use super::timestamp_collector::is_at_end;
 use super::trace::{Trace, TraceEvent, TraceKind};
 
 /// State that decides whether there is anything to send; unchanged since a call that sent nothing = nothing to send now.
@@ -82,6 +83,10 @@ impl FetchRequests {
                     None => wanted.push((node, vec![partition])),
                 }
             }
+        }
+        if settings.fetch_order == FetchOrder::Timestamp && buffer.by_time.held_until().is_none() {
+            let busy = nodes_with_buffered(&buffered, subs, metadata);
+            wanted.retain(|(node, list)| !busy.contains(node) || list.iter().any(|p| is_awaited(p, subs, settings)));
         }
         let requests = wanted.len();
         for (node, partitions) in wanted {
@@ -195,15 +200,31 @@ fn blocked_nodes(
     metadata: &Metadata,
     settings: &Settings,
 ) -> FxHashSet<NodeId> {
-    if !settings.row.buffered_node {
-        return FxHashSet::default();
+    if !settings.row.buffered_node || settings.fetch_order == FetchOrder::Timestamp {
+        return FxHashSet::default(); // By timestamp, what is buffered may wait for what the same node has yet to send.
     }
+    nodes_with_buffered(buffered, subs, metadata)
+}
+
+/// Leaders of buffered partitions that are still fetchable.
+fn nodes_with_buffered(
+    buffered: &FxHashSet<&TopicPartition>,
+    subs: &SubscriptionState,
+    metadata: &Metadata,
+) -> FxHashSet<NodeId> {
     buffered
         .iter()
         .filter(|tp| subs.is_fetchable(tp))
         .filter_map(|tp| metadata.leader(tp))
         .map(|l| l.node)
         .collect()
+}
+
+/// Whether records may be there that a merge by timestamp waits for. A node is not asked for the others alone: its answer would be held
+/// back for fetch.max.wait.ms, and with it the next fetch of what is buffered.
+fn is_awaited(partition: &FetchPartition, subs: &SubscriptionState, settings: &Settings) -> bool {
+    subs.state(&partition.tp)
+        .is_some_and(|state| !is_at_end(state, settings))
 }
 
 /// Per-partition ends a user may ask for: how far the position is behind the end of the log, as last heard.

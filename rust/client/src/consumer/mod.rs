@@ -18,6 +18,7 @@ mod poll;
 mod positions;
 mod settings;
 pub mod subscription_state;
+mod timestamp_collector;
 mod trace;
 
 pub use consumer::Consumer;
@@ -48,9 +49,19 @@ pub struct PartitionRun {
 pub struct PolledRecords {
     /// In drain order: the order in which poll took them from the queue (spec 7.5).
     pub runs: Vec<PartitionRun>,
+    /// They were taken by timestamp (`fletchlog.fetch.order=timestamp`).
+    pub by_timestamp: bool,
 }
 
 impl PolledRecords {
+    /// Indices into `runs` in the order of rows: by timestamp if they were taken so, else [`Self::java_order`].
+    pub fn row_order(&self) -> Vec<usize> {
+        if self.by_timestamp {
+            (0..self.runs.len()).collect()
+        } else {
+            self.java_order()
+        }
+    }
     /// Records in all.
     pub fn count(&self) -> usize {
         self.runs.iter().map(|r| r.count).sum()

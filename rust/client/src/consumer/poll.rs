@@ -89,7 +89,10 @@ impl Consumer {
                 if let Err(error) = self.prefetch(read) {
                     self.deferred = Some(error);
                 }
-                return Ok(PolledRecords { runs: got.runs });
+                return Ok(PolledRecords {
+                    runs: got.runs,
+                    by_timestamp: self.settings.fetch_order == FetchOrder::Timestamp,
+                });
             }
             if self.net.now_ms() >= deadline {
                 return Ok(PolledRecords::default());
@@ -103,6 +106,7 @@ impl Consumer {
     }
 
     fn collect(&mut self) -> Result<Collected, ClientError> {
+        let now_ms = self.net.now_ms();
         let Self {
             buffer,
             subs,
@@ -117,6 +121,7 @@ impl Consumer {
             metadata,
             settings,
             trace,
+            now_ms,
         }
         .collect()
     }
@@ -139,7 +144,7 @@ impl Consumer {
     fn prefetch(&mut self, read: NetworkRead) -> Result<(), ClientError> {
         if self.send_fetches() > 0 || self.net.has_pending() {
             match self.settings.fetch_order {
-                FetchOrder::Partition => self.transmit()?,
+                FetchOrder::Partition | FetchOrder::Timestamp => self.transmit()?,
                 FetchOrder::Kip387 => self.read_net(None)?,
             }
         }
@@ -218,6 +223,9 @@ impl Consumer {
         }
         if !self.subs.has_all_fetch_positions() || !self.net.has_pending() {
             wait = wait.min(self.settings.retry_backoff_ms);
+        }
+        if let Some(held_until) = self.buffer.by_time.held_until() {
+            wait = wait.min(held_until.saturating_sub(now));
         }
         wait.max(0)
     }

@@ -11,6 +11,8 @@ pub enum FetchOrder {
     Partition,
     /// Another fetch after each turn (spec 7.11).
     Kip387,
+    /// All partitions merged by timestamp.
+    Timestamp,
 }
 
 /// Typed properties of one consumer.
@@ -20,6 +22,8 @@ pub struct Settings {
     pub row: &'static Row,
     pub read_mode: ReadMode,
     pub fetch_order: FetchOrder,
+    pub max_lateness_ms: i64,
+    pub max_idle_ms: i64,
     pub has_group_id: bool,
     pub trace: bool,
     pub max_poll_records: usize,
@@ -58,11 +62,13 @@ impl Settings {
         Ok(Self {
             row: row_of(config.release("fletchlog.consumer.version")),
             read_mode: ReadMode::of(config),
-            fetch_order: if config.text("fletchlog.fetch.order") == "kip-387" {
-                FetchOrder::Kip387
-            } else {
-                FetchOrder::Partition
+            fetch_order: match config.text("fletchlog.fetch.order") {
+                "kip-387" => FetchOrder::Kip387,
+                "timestamp" => FetchOrder::Timestamp,
+                _ => FetchOrder::Partition,
             },
+            max_lateness_ms: config.long("fletchlog.timestamp.max.lateness.ms"),
+            max_idle_ms: config.long("fletchlog.timestamp.max.idle.ms"),
             has_group_id: config.get("group.id").is_some(),
             trace: config.boolean("fletchlog.trace") || config.boolean("trace"),
             max_poll_records: usize::try_from(config.int("max.poll.records")).unwrap_or(1),

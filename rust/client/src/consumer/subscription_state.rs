@@ -108,6 +108,7 @@ pub struct SubscriptionState {
     default_reset: Option<ResetStrategy>,
     subscribe_order: SubscribeOrder,
     version: u64,
+    jumps: u64,
     all_positions: (u64, bool),
     /// The topics to ask for changed, and nobody has asked yet.
     needs_metadata: bool,
@@ -129,6 +130,7 @@ impl SubscriptionState {
             default_reset,
             subscribe_order,
             version: 1,
+            jumps: 0,
             all_positions: (0, false),
             needs_metadata: false,
         }
@@ -137,6 +139,11 @@ impl SubscriptionState {
     /// Grows with every change that can make a partition fetchable, or not.
     pub fn version(&self) -> u64 {
         self.version
+    }
+
+    /// Grows when partitions come or go, and when a position is set otherwise than by reading on.
+    pub fn jumps(&self) -> u64 {
+        self.jumps
     }
 
     // ---------------------------------------------------------------- subscription
@@ -231,6 +238,7 @@ impl SubscriptionState {
         self.group_topics.clear();
         self.assignment = PartitionStates::default();
         self.version += 1;
+        self.jumps += 1;
     }
 
     // ---------------------------------------------------------------- assignment (spec 7.2)
@@ -311,6 +319,7 @@ impl SubscriptionState {
             (tp, state)
         }));
         self.version += 1;
+        self.jumps += 1;
     }
 
     fn change_topics(&mut self, topics: Vec<Arc<str>>) -> bool {
@@ -386,6 +395,7 @@ impl SubscriptionState {
         state.position = offset;
         state.position_epoch = leader_epoch;
         self.version += 1;
+        self.jumps += 1;
         Ok(())
     }
 
@@ -399,6 +409,7 @@ impl SubscriptionState {
             retry_at_ms: i64::MIN,
         };
         self.version += 1;
+        self.jumps += 1;
         Ok(())
     }
 

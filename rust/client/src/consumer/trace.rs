@@ -25,6 +25,8 @@ pub enum TraceKind {
     Excluded,
     /// Its records were taken from the queue; `offset` = first offset, `text` = last offset.
     RecordsReturned,
+    /// Some of these were older than a record handed out before them: `records` = how many, `offset` = first of the turn.
+    Late,
     /// A fetch is finished; `text` says how.
     PartitionDrained,
     /// Rotated behind all others.
@@ -53,6 +55,7 @@ impl TraceKind {
             Self::ResponseQueued => "response-queued",
             Self::Excluded => "excluded",
             Self::RecordsReturned => "records-returned",
+            Self::Late => "late",
             Self::PartitionDrained => "partition-drained",
             Self::MovedToEnd => "moved-to-end",
             Self::Paused => "paused",

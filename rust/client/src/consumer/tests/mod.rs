@@ -4,6 +4,7 @@ mod fake_broker;
 mod fetching;
 mod lifecycle;
 mod network;
+mod timestamps;
 mod traces;
 
 use std::sync::Arc;

@@ -1,0 +1,317 @@
+//! Records of all partitions in the order of their timestamps: a k-way merge over the buffered fetches. Ours; Kafka has none
+//! in its consumer (Kafka Streams: `PartitionGroup`, and KIP-695 for the waiting).
+//!
+//! ```text
+//! next       the buffered partition whose first record is least by (timestamp, topic, partition)
+//! within     a partition offset order always holds: a record waits for the one before it, however young that is
+//! waits for  a partition without buffered records that is not paused and
+//!              data   whose end is unknown or beyond its position: always
+//!              end    that is at its end as last heard: for max.idle.ms since it was first seen there, unless the record is late,
+//!                     or a record that is max.lateness.ms younger has been seen
+//! late       older than a record handed out before it (since the assignment or a position was last changed by hand)
+//! position   behind the last record handed out: what is only buffered is read again after a restart
+//! ```
+//! At most one fetch per partition is buffered, so memory is bounded by the fetch limits.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use fletchlog_api::IsolationLevel;
+use fletchlog_records::TopicPartition;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::completed_fetch::TimeTurn;
+use super::fetch_collector::{Collected, Collector, fetch_records, initialize};
+use super::settings::Settings;
+use super::subscription_state::PartitionState;
+use super::trace::{TraceEvent, TraceKind};
+use crate::ClientError;
+
+/// What the merge remembers from poll to poll.
+#[derive(Debug)]
+pub struct TimestampOrder {
+    /// Highest timestamp handed out, ms.
+    newest_returned: i64,
+    /// Highest timestamp seen in a buffered batch, ms.
+    newest_seen: i64,
+    /// Number of changes by hand that the two are about.
+    jumps: u64,
+    /// Since when (monotonic ms) a partition is at its end with nothing buffered.
+    at_end_since: FxHashMap<TopicPartition, i64>,
+    /// Until when (monotonic ms) buffered records wait for partitions at their end.
+    held_until: Option<i64>,
+    late: u64,
+}
+
+impl Default for TimestampOrder {
+    fn default() -> Self {
+        Self {
+            newest_returned: i64::MIN,
+            newest_seen: i64::MIN,
+            jumps: 0,
+            at_end_since: FxHashMap::default(),
+            held_until: None,
+            late: 0,
+        }
+    }
+}
+
+impl TimestampOrder {
+    /// When (monotonic ms) records that wait for partitions at their end need not wait any longer; `None`: none does.
+    pub fn held_until(&self) -> Option<i64> {
+        self.held_until
+    }
+    /// Late records handed out so far.
+    pub fn late(&self) -> u64 {
+        self.late
+    }
+    /// A seek or another assignment begins a new order.
+    fn follow(&mut self, jumps: u64) {
+        if self.jumps != jumps {
+            let late = self.late;
+            *self = Self {
+                jumps,
+                late,
+                ..Self::default()
+            };
+        }
+    }
+}
+
+/// What keeps records back.
+#[derive(Debug, Default)]
+struct Holds {
+    /// A partition has data that has not arrived.
+    for_data: bool,
+    /// Partitions at their end are waited for until then.
+    at_end_until: Option<i64>,
+}
+
+impl Holds {
+    fn add(&mut self, hold: Hold) {
+        match hold {
+            Hold::None => {}
+            Hold::ForData => self.for_data = true,
+            Hold::AtEnd(until) => self.at_end_until = self.at_end_until.max(Some(until)),
+        }
+    }
+}
+
+/// Whether one partition without buffered records keeps others back.
+enum Hold {
+    None,
+    ForData,
+    AtEnd(i64),
+}
+
+/// Partitions with a record to hand out: its timestamp and their place in `parsed`.
+type Heads = BinaryHeap<Reverse<(i64, usize)>>;
+
+impl Collector<'_> {
+    /// At most max.poll.records records by timestamp.
+    pub(super) fn collect_by_timestamp(&mut self, collected: &mut Collected) -> Result<(), ClientError> {
+        self.buffer.by_time.follow(self.subs.jumps());
+        self.take_in_answers()?;
+        let mut holds = Holds::default();
+        let merged = self
+            .heads(collected, &mut holds)
+            .and_then(|heads| self.merge(heads, &mut holds, collected));
+        let before = self.buffer.parsed.len();
+        self.buffer.parsed.retain(|fetch| !fetch.consumed);
+        let held_until = merged.as_ref().ok().copied().flatten();
+        if before != self.buffer.parsed.len() || self.buffer.by_time.held_until != held_until {
+            self.buffer.changed();
+        }
+        self.buffer.by_time.held_until = held_until;
+        merged.map(|_| ())
+    }
+
+    /// Looks at every answer; `parsed` stays ordered by partition, so that places in it order ties.
+    fn take_in_answers(&mut self) -> Result<(), ClientError> {
+        while let Some(head) = self.buffer.queue.front_mut() {
+            let empty = head.size == 0;
+            let outcome = initialize(head, self.subs, self.metadata, self.trace);
+            if outcome.is_err() && !empty {
+                return outcome.map(|_| ());
+            }
+            self.buffer.changed();
+            let fetch = self.buffer.queue.pop_front().filter(|_| matches!(outcome, Ok(true)));
+            if let Some(fetch) = fetch {
+                if let Some(newest) = fetch.newest_timestamp() {
+                    self.buffer.by_time.newest_seen = self.buffer.by_time.newest_seen.max(newest);
+                }
+                let place = self.buffer.parsed.partition_point(|other| other.tp < fetch.tp);
+                self.buffer.parsed.insert(place, fetch);
+            }
+            outcome?;
+        }
+        Ok(())
+    }
+
+    /// The first record of every buffered partition, and what the others hold back.
+    fn heads(&mut self, collected: &mut Collected, holds: &mut Holds) -> Result<Heads, ClientError> {
+        let mut heads = Heads::new();
+        let mut shown: FxHashSet<TopicPartition> = FxHashSet::default();
+        for place in 0..self.buffer.parsed.len() {
+            if let Some(timestamp) = self.peek(place, collected)? {
+                let tp = self.buffer.parsed[place].tp.clone();
+                if !self.subs.is_paused(&tp) {
+                    heads.push(Reverse((timestamp, place)));
+                }
+                self.buffer.by_time.at_end_since.remove(&tp);
+                shown.insert(tp);
+            }
+        }
+        let Self {
+            subs,
+            buffer,
+            settings,
+            now_ms,
+            ..
+        } = self;
+        for (tp, state) in subs.iter().filter(|(tp, _)| !shown.contains(*tp)) {
+            holds.add(hold(tp, state, &mut buffer.by_time, settings, *now_ms));
+        }
+        Ok(heads)
+    }
+
+    /// Timestamp of the next record of a fetch. The position follows over what no user sees; a fetch without records ends.
+    fn peek(&mut self, place: usize, collected: &mut Collected) -> Result<Option<i64>, ClientError> {
+        let fetch = &mut self.buffer.parsed[place];
+        let position = self.subs.position(&fetch.tp);
+        let why = if position != Some(fetch.next_fetch_offset) {
+            "the position was changed by a seek"
+        } else {
+            let peeked = fetch.peek_timestamp(self.settings)?;
+            if position.is_some_and(|position| fetch.next_fetch_offset > position) {
+                self.subs.advance(&fetch.tp, fetch.next_fetch_offset, fetch.last_epoch);
+                collected.position_moved = true;
+            }
+            if peeked.is_some() {
+                return Ok(peeked);
+            }
+            "nothing is left in it"
+        };
+        fetch.drain(self.subs, self.trace, why);
+        Ok(None)
+    }
+
+    /// Takes turns until nothing is ready. Answers until when records wait for partitions at their end, if any does.
+    fn merge(
+        &mut self,
+        mut heads: Heads,
+        holds: &mut Holds,
+        collected: &mut Collected,
+    ) -> Result<Option<i64>, ClientError> {
+        let mut remaining = self.settings.max_poll_records;
+        while remaining > 0 && !holds.for_data {
+            let Some(Reverse((timestamp, place))) = heads.pop() else {
+                break;
+            };
+            let ready = self.ready_until(holds);
+            if timestamp > ready {
+                return Ok(holds.at_end_until);
+            }
+            let others = heads.peek().map_or(
+                i64::MAX,
+                |&Reverse((next, other))| {
+                    if place < other { next } else { next.saturating_sub(1) }
+                },
+            );
+            remaining -= self.turn(place, remaining, ready.min(others), collected)?;
+            match self.peek(place, collected)? {
+                Some(timestamp) => heads.push(Reverse((timestamp, place))),
+                None => {
+                    let Self {
+                        subs,
+                        buffer,
+                        settings,
+                        now_ms,
+                        ..
+                    } = self;
+                    let tp = &buffer.parsed[place].tp;
+                    if let Some(state) = subs.state(tp) {
+                        holds.add(hold(tp, state, &mut buffer.by_time, settings, *now_ms));
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Highest timestamp that partitions at their end do not hold back.
+    fn ready_until(&self, holds: &Holds) -> i64 {
+        if holds.at_end_until.is_none() {
+            return i64::MAX;
+        }
+        let order = &self.buffer.by_time;
+        let late = order.newest_returned.saturating_sub(1);
+        late.max(order.newest_seen.saturating_sub(self.settings.max_lateness_ms))
+    }
+
+    /// Takes records of one partition up to a timestamp. Answers how many.
+    fn turn(&mut self, place: usize, max: usize, until: i64, collected: &mut Collected) -> Result<usize, ClientError> {
+        let order = &mut self.buffer.by_time;
+        let mut turn = TimeTurn {
+            until,
+            newest: order.newest_returned,
+            late: 0,
+        };
+        let fetch = &mut self.buffer.parsed[place];
+        let position = fetch.next_fetch_offset;
+        let taken = fetch_records(
+            fetch,
+            max,
+            collected,
+            self.subs,
+            Some(&mut turn),
+            self.settings,
+            self.trace,
+        );
+        order.newest_returned = turn.newest;
+        if turn.late > 0 {
+            order.late += u64::try_from(turn.late).unwrap_or(u64::MAX);
+            self.trace.push(|| {
+                TraceEvent::of(TraceKind::Late, &fetch.tp)
+                    .at(position)
+                    .records(turn.late)
+            });
+        }
+        taken
+    }
+}
+
+/// What a partition without buffered records keeps back.
+fn hold(
+    tp: &TopicPartition,
+    state: &PartitionState,
+    order: &mut TimestampOrder,
+    settings: &Settings,
+    now_ms: i64,
+) -> Hold {
+    if state.is_paused() {
+        return Hold::None;
+    }
+    if !is_at_end(state, settings) {
+        order.at_end_since.remove(tp);
+        return Hold::ForData;
+    }
+    let since = match order.at_end_since.get(tp) {
+        Some(&since) => since,
+        None => {
+            order.at_end_since.insert(tp.clone(), now_ms);
+            now_ms
+        }
+    };
+    let until = since.saturating_add(settings.max_idle_ms);
+    if until > now_ms { Hold::AtEnd(until) } else { Hold::None }
+}
+
+/// Whether there is nothing to read at the position, as last heard.
+pub(super) fn is_at_end(state: &PartitionState, settings: &Settings) -> bool {
+    let end = match settings.isolation_level {
+        IsolationLevel::ReadCommitted => state.last_stable_offset(),
+        IsolationLevel::ReadUncommitted => state.high_watermark(),
+    };
+    matches!((state.position(), end), (Some(position), Some(end)) if position >= end)
+}
