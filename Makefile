@@ -15,7 +15,7 @@ PYTHON_SOURCES := python tests benches tools
 # maturin gets its own target directory: its release build and `cargo test` would otherwise rebuild each other's work
 MATURIN := env -u CONDA_PREFIX VIRTUAL_ENV=$(CURDIR)/.venv CARGO_TARGET_DIR=$(CURDIR)/.build/maturin PIP_QUIET=1 PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/maturin
 
-.PHONY: help demo test build lint lint-rust lint-python test-rust test-python test-binding test-interop bench tools-rust tools-java clean
+.PHONY: help demo test build lint lint-rust lint-python test-rust test-python test-binding test-interop test-browser bench tools-rust tools-java tools-browser clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -53,6 +53,11 @@ test-interop: tools-java build ## Judge fletchlog by real Kafka releases: tools,
 	@for tool in javac mvn; do command -v $$tool >/dev/null || { echo "make: $$tool is missing. test-interop needs a JDK 17 and Maven 3.8 or newer on PATH." >&2; exit 1; }; done
 	$(BIN)/python -m pytest tests/interop --timeout=900 -p no:cacheprovider
 
+# Not part of `make test`: it needs a browser. Selenium stays outside .venv, which holds exactly constraints.txt.
+test-browser: tools-browser build ## The pages in a headless Chromium: clicks, keys, speed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --target .build/browser -r constraints-browser.txt
+	FLETCHLOG_BROWSER=1 PYTHONPATH=$(CURDIR)/.build/browser $(BIN)/python -m pytest tests/browser
+
 bench: build ## Ratios against the floor and against another client, in one run
 	cargo build --locked --release -p fletchlog-arrow --examples
 	$(BIN)/python benches/python/run.py
@@ -68,6 +73,10 @@ tools-java:
 	@command -v java >/dev/null || { echo "make: java is missing. Spark needs Java 17 or newer on PATH; install it, then run make again." >&2; exit 1; }
 	@major=$$(java -version 2>&1 | sed -nE 's/.*version "([0-9]+).*/\1/p' | head -1); \
 	  [ "$${major:-0}" -ge 17 ] || { echo "make: java $${major:-?} is too old. Spark needs Java 17 or newer on PATH." >&2; exit 1; }
+
+tools-browser:
+	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get install -y chromium chromium-driver; } \
+	  || { echo "make: chromium and chromedriver are missing. Install them (Debian: apt-get install chromium chromium-driver), then run make again." >&2; exit 1; }
 
 # .venv with exactly the versions of constraints.txt
 $(STAMPS)/venv: constraints.txt

@@ -13,7 +13,7 @@ Importing this package starts no thread, takes no lock and imports neither pyarr
 
 from __future__ import annotations
 
-from fletchlog import assign, errors
+from fletchlog import assign, errors, explain
 from fletchlog._core import (
     Broker,
     Consumer,
@@ -32,6 +32,7 @@ from fletchlog._core import (
     verify,
 )
 from fletchlog.errors import KafkaError
+from fletchlog.explain import load_trace, replay, save_trace
 from fletchlog.types import (
     ConfigKey,
     OffsetAndMetadata,
@@ -75,7 +76,11 @@ __all__ = [
     "assign",
     "config_table",
     "errors",
+    "explain",
     "inspect_segment",
+    "load_trace",
+    "replay",
+    "save_trace",
     "segment_records",
     "verify",
 ]

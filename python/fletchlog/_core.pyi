@@ -8,6 +8,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 
+from fletchlog.explain import Explanation
 from fletchlog.types import (
     ConfigKey,
     OffsetAndMetadata,
@@ -163,6 +164,7 @@ class Broker:
         """Flushes, closes and unlocks. Closing twice does nothing."""
     def __enter__(self) -> Self: ...
     def __exit__(self, *_exception: object) -> None: ...
+    def _repr_html_(self) -> str: ...
 
 @final
 class Producer:
@@ -221,7 +223,15 @@ class Producer:
     def producer_id(self) -> tuple[int, int] | None:
         """(producer id, epoch), once the broker gave one."""
     def trace(self) -> Table:
-        """What happened to every batch, when `fletchlog.trace` is on.
+        """What happened to every batch, when `fletchlog.trace` is on; one row per event, in order.
+
+        Columns: `time_ms` int64, of a clock that only goes forward; `kind` string; `topic` string; `partition` int32; `node` int32;
+        `batch` int64, number of the batch from 0; `records` int32; `producer_id` int64; `producer_epoch` int16; `base_sequence` int32;
+        `attempts` int32, failed ones so far; `base_offset` int64; `error` string. What does not apply is null. The properties that
+        were set are in the schema's metadata as `fletchlog.config.<name>`.
+
+        Kinds: `ready`, `drained`, `muted`, `sent`, `unmuted`, `acknowledged`, `acknowledged-as-duplicate`, `retried`, `re-enqueued`,
+        `refused-out-of-order`, `split`, `expired`, `failed`, `epoch-bump`.
 
         Raises:
             fletchlog.errors.IllegalStateError: It is off.
@@ -387,7 +397,23 @@ class Consumer:
     def lag(self) -> dict[TopicPartition, int]:
         """How far each position is behind the end of its log, as last heard with a fetch."""
     def trace(self) -> Table:
-        """Every request, answer and decision of poll, when `fletchlog.trace` is on.
+        """Every call, request, answer and decision, when `fletchlog.trace` is on; one row per event, in order.
+
+        Columns: `poll` uint64, number of the poll from 1, 0 before the first; `kind` string, see below; `node` int32; `topic`
+        string; `partition` int32; `offset` int64; `bytes`, `batches`, `records` int64; `full` bool, whether a fetch is a full one;
+        `text` string, why or more. What does not apply is null. The properties that were set are in the schema's metadata as
+        `fletchlog.config.<name>`, so that `fletchlog.replay` can make the run again.
+
+        Kinds: `called` (`text`: the method) followed by `called-partition`; `assigned`, once per partition in request order;
+        `poll-started`; `request-sent` followed by `request-partition` and `request-forgotten`; `excluded`, left out of a request,
+        `text` says why; `response-read` followed by `response-queued`; `records-returned` (`offset` to `text`); `late`;
+        `partition-drained`; `moved-to-end`; `paused`; `discarded`; `reset`; `error`; `poll-returned`.
+
+        Raises:
+            fletchlog.errors.IllegalStateError: It is off.
+        """
+    def explain(self) -> Explanation:
+        """The story of the polls so far, when `fletchlog.trace` is on: `text()`, and a picture in a notebook.
 
         Raises:
             fletchlog.errors.IllegalStateError: It is off.
@@ -473,6 +499,7 @@ class Records:
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
     def __arrow_c_schema__(self) -> object: ...
+    def _repr_html_(self) -> str: ...
 
 @final
 class RecordIterator:
@@ -522,6 +549,7 @@ class Table:
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
     def __arrow_c_schema__(self) -> object: ...
+    def _repr_html_(self) -> str: ...
 
 def inspect_segment(path: str | PathLike[str]) -> SegmentInspection:
     """Every batch of a `.log` file, with what follows the last one. Works on any file, beside any writer.

@@ -74,3 +74,31 @@ def to_polars(source: Any) -> pl.DataFrame:
             raise_failure()
         raise
     return frame
+
+
+def explain(consumer: Any) -> Any:
+    """What `Consumer.explain` returns."""
+    from fletchlog.explain import explanation
+
+    return explanation(consumer.trace())
+
+
+def records_html(records: Any) -> str:
+    """What a notebook shows of `Records`."""
+    from fletchlog import notebook
+
+    return notebook.records(records)
+
+
+def table_html(table: Any) -> str:
+    """What a notebook shows of a `Table`."""
+    from fletchlog import notebook
+
+    return notebook.table(table)
+
+
+def broker_html(broker: Any) -> str:
+    """What a notebook shows of a `Broker`."""
+    from fletchlog import notebook
+
+    return notebook.broker(broker)

@@ -135,6 +135,11 @@ class TopicDescription(NamedTuple):
     config: dict[str, str]
     partitions: list[PartitionDescription]
 
+    def _repr_html_(self) -> str:
+        from fletchlog import notebook
+
+        return notebook.topic(self)
+
 
 class SegmentInspection(NamedTuple):
     """A `.log` file, as `inspect_segment` found it.

@@ -61,7 +61,10 @@ def test_verify_never_writes(cli, orders):
         (["explain", "{data}", "-t", "order"], "order"),
         (["explain", "{data}", "-t", " , "], "names no topic"),
         (["explain", "{data}", "-t", "orders", "--polls", "0"], "polls is 0"),
-        (["explain", "{data}", "-t", "orders", "--against-kip-387"], "--png"),
+        (["explain"], "name a broker's directory"),
+        (["explain", "{data}"], "names no topic"),
+        (["explain", "{data}", "-t", "orders", "--compare", "fair"], "kip-387"),
+        (["explain", "{data}/orders-0/00000000000000000000.log"], "no saved trace"),
         (["explain", "{data}", "-t", "orders", "-c", "fletchlog.consumer.version=1.0"], "fletchlog.consumer.version"),
         (["config", "--scope", "client"], "broker, topic"),
         (["config", "no such words"], "no property matches"),
@@ -81,11 +84,43 @@ def test_config_prints_every_property_with_default_and_doc(cli):
     assert "linger.ms" not in found
 
 
-def test_explain_tells_the_order_of_requests_and_every_poll(cli, orders, tmp_path):
-    png = tmp_path / "order.png"
-    result = cli("explain", orders, "-t", "orders", "-c", "max.poll.records=300", "--polls", 10, "--png", png, "--against-kip-387")
+def test_explain_tells_the_order_of_requests_and_every_poll(cli, orders):
+    result = cli("explain", orders, "-t", "orders", "-c", "max.poll.records=300", "--polls", 10)
     assert "bucket" in result.out
     assert "poll 1:" in result.out
     assert "takes 300 records of orders-" in result.out
-    assert png.read_bytes().startswith(b"\x89PNG")
-    assert "order.png" in result.err
+
+
+def test_explain_writes_every_form_of_the_same_run(cli, orders, tmp_path):
+    names = {form: tmp_path / f"order.{form}" for form in ("html", "png", "svg", "json")}
+    options = [word for form, path in names.items() for word in (f"--{form}", path)]
+    result = cli("explain", orders, "-t", "orders", "-c", "max.poll.records=300", "--polls", 10, "--compare", "kip-387", *options)
+    assert result.out == ""
+    assert names["png"].read_bytes().startswith(b"\x89PNG")
+    told = json.loads(names["json"].read_text())
+    assert [run["title"] for run in told["runs"]] == ["Java client 2.6 (as 2.4 - 3.0)", "KIP-387"]
+    taken = sum(step[4] for steps in told["runs"][0]["polls"] for step in steps if step[0] == "take")
+    assert taken == 2000
+    for form in ("html", "svg"):
+        assert "KIP-387" in names[form].read_text()
+        assert f"order.{form}" in result.err
+
+
+def test_a_page_without_a_comparison_holds_every_row_of_the_decision_table(cli, orders, tmp_path):
+    cli("explain", orders, "-t", "orders", "--polls", 3, "--json", tmp_path / "a.json", "--html", tmp_path / "a.html")
+    titles = [run["title"].split(" (")[0] for run in json.loads((tmp_path / "a.json").read_text())["runs"]]
+    assert titles == [*(f"Java client {release}" for release in ("2.6", "3.1", "3.6", "3.9", "4.1", "4.3")), "KIP-387"]
+
+
+def test_explain_says_at_which_decision_two_saved_runs_part(cli, orders, tmp_path):
+    a, b, c = (tmp_path / f"{name}.arrow" for name in "abc")
+    for path, most in ((a, 300), (b, 300), (c, 200)):
+        cli("explain", orders, "-t", "orders", "-c", f"max.poll.records={most}", "--polls", 10, "--save", path)
+    assert "decides the same, to the end" in cli("explain", "--compare", a, b).out
+    said = cli("explain", "--compare", a, c).out
+    assert "they part at poll 1, decision" in said
+    assert "takes 300 records" in said
+    assert "takes 200 records" in said
+    assert "Jain's index" in said
+    assert "poll 1:" in cli("explain", a).out
+    assert "fixed" in cli("explain", a, "-t", "orders", code=1).err

@@ -2,64 +2,178 @@
 
 from __future__ import annotations
 
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import Annotated
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fletchlog.cli.common import CommandError, Config, command, err, properties
+from fletchlog.cli.common import CommandError, Config, command, err, out, properties
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fletchlog.explain import Explanation
+
+# beyond so many polls the story is longer than anyone reads
+TOLD_POLLS = 200
 
 
 @command
 def explain(
-    directory: Annotated[Path, typer.Argument(help="The broker's directory.", metavar="DIR")],
-    topics: Annotated[str, typer.Option("--topics", "-t", help="Topics, separated by commas, as a program would give them.")],
-    polls: Annotated[int, typer.Option(help="How many polls to explain.")] = 20,
-    png: Annotated[Path | None, typer.Option("--png", help="Draw the polls into this file (PNG or SVG).")] = None,
-    subscribe: Annotated[bool, typer.Option(help="Use subscribe() in a group of one instead of assign().")] = False,
-    against: Annotated[bool, typer.Option("--against-kip-387", help="Draw the order of KIP-387 below it, for comparison.")] = False,
+    sources: Annotated[
+        list[str] | None,
+        typer.Argument(help="A broker's directory (ours or a real Kafka's), or a saved trace; further names are compared with it.", metavar="DIR|TRACE"),
+    ] = None,
+    topics: Annotated[str, typer.Option("--topics", "-t", help="Topics, separated by commas, as a program would give them.")] = "",
     config: Config = None,
+    compare: Annotated[
+        list[str] | None,
+        typer.Option("--compare", help="Hold it against another order, client release or saved trace; may be repeated.", metavar="kip-387|timestamp|RELEASE|TRACE"),
+    ] = None,
+    polls: Annotated[int, typer.Option(help="How many polls to explain.")] = 20,
+    subscribe: Annotated[bool, typer.Option(help="Use subscribe() in a group of one instead of assign().")] = False,
+    text: Annotated[bool, typer.Option("--text", help="Tell the story (what happens also without any output option).")] = False,
+    html: Annotated[Path | None, typer.Option(help="Write a page to step through it: every release and KIP-387 side by side.")] = None,
+    png: Annotated[Path | None, typer.Option(help="Draw it as PNG.")] = None,
+    svg: Annotated[Path | None, typer.Option(help="Draw it as SVG.")] = None,
+    as_json: Annotated[Path | None, typer.Option("--json", help="Write every step as JSON.")] = None,
+    save: Annotated[Path | None, typer.Option(help="Save the trace, to explain or replay it later.", metavar="TRACE")] = None,
+    producer: Annotated[Path | None, typer.Option(help="Add the producer's view to the page, from its saved trace.", metavar="TRACE")] = None,
 ) -> None:
-    """Tell which partition each poll() reads and why, for the topics in a directory.
+    """Tell which partition each poll() reads and why, in words, pictures or a page.
 
-    The directory is opened for reading only and nothing is committed.
+    A directory is opened for reading only and nothing is committed.
 
       fletchlog explain data/ --topics orders,payments
 
-      fletchlog explain data/ -t orders -c max.poll.records=100 -c fletchlog.consumer.version=3.9 --polls 50 --png order.png
+      fletchlog explain data/ -t orders -c max.poll.records=100 --polls 200 --compare kip-387 --html order.html --png order.png
 
-      fletchlog explain data/ -t orders --subscribe --against-kip-387 --png both.png
+      fletchlog explain --compare monday.arrow tuesday.arrow
     """
-    import fletchlog as fl
-    from fletchlog import explain as story
+    given = [*(compare or []), *(sources or [])] if all(Path(item).is_file() for item in sources or []) else [*(sources or []), *(compare or [])]
+    if not given and producer is None:
+        raise CommandError("name a broker's directory or a saved trace")
+    # `--compare a b` has one trace as the option's value and the other as the source
+    source, against = next(iter(given), None), given[1:]
+    orders = [item for item in against if not Path(item).exists()]
+    told: list[Explanation] = []
+    if source is not None:
+        told = _first(Path(source), topics, properties(config), orders, polls, subscribe=subscribe, every=html is not None and not against)
+        told += [_from_trace(Path(item)) for item in against if item not in orders]
+    view = _producer_view(producer)
+    wanted = [item for item in (html, png, svg, as_json, save) if item is not None]
+    if text or not wanted:
+        _tell(told)
+    _write(told, view, html=html, png=png, svg=svg, as_json=as_json, save=save)
+    for path in wanted:
+        err().print(f"wrote {path}")
 
+
+def _first(
+    source: Path, topics: str, given: dict[str, str], orders: Sequence[str], polls: int, *, subscribe: bool, every: bool
+) -> list[Explanation]:
+    import fletchlog as fl
+    from fletchlog.explain import compare
+
+    if source.is_file():
+        if topics or given or orders:
+            raise CommandError(f"{source} is a saved trace: its topics, properties and release are fixed; leave out --topics, --config and releases")
+        return [_from_trace(source)]
     names = [name.strip() for name in topics.split(",") if name.strip()]
     if not names:
         raise CommandError("--topics names no topic")
-    given = properties(config)
-    if against and png is None:
-        raise CommandError("--against-kip-387 is a picture: add --png FILE")
-    with fl.Broker(directory, read_only=True) as broker:
-        told = story.explain(broker, names, given, polls=polls, subscribe=subscribe)
-        print(told.text())
-        if png is None:
-            return
-        drawn = [(f"Java client {told.release}" if told.order != "kip-387" else "KIP-387", told)]
-        if against:
-            fair = story.explain(broker, names, given | {"fletchlog.fetch.order": "kip-387"}, polls=polls, subscribe=subscribe)
-            drawn.append(("KIP-387: every poll() turns to the next partition", fair))
-        lanes = sorted((name, p.partition) for name in names for p in broker.describe_topic(name).partitions)
-    if not told.polls:
-        raise CommandError(f"{', '.join(names)}: there was no record to poll, {png} was not drawn")
-    try:
-        from fletchlog.plot import PollOrder, poll_order
+    for order in orders:
+        compare.order_config(order)
+    with fl.Broker(source, read_only=True) as broker:
+        first = fl.explain.explain(broker, names, given, polls=polls, subscribe=subscribe, source=str(source))
+        rest = compare.every_order(first) if every else list(orders)
+        return [first, *compare.against(broker, names, given, rest, polls=polls, subscribe=subscribe, source=str(source))]
 
-        poll_order(
-            png,
-            [PollOrder(title, item.polls) for title, item in drawn],
-            title=f"Which partition does each poll() return?  ({', '.join(names)})",
-            lanes=lanes,
-        )
-    except ModuleNotFoundError as error:
-        raise CommandError(f"--png needs {error.name}: pip install 'fletchlog[plot]'") from None
-    err().print(f"wrote {png}")
+
+def _from_trace(path: Path) -> Explanation:
+    import fletchlog as fl
+    from fletchlog.explain import saved
+
+    trace = saved.load_trace(path)
+    if saved.whose(trace) == saved.PRODUCER:
+        raise CommandError(f"{path} is a producer's trace; show it with --producer {path} --html FILE")
+    return fl.explain.explanation(trace, source=str(path))
+
+
+def _producer_view(path: Path | None) -> Any:
+    if path is None:
+        return None
+    from fletchlog.explain import saved
+
+    trace = saved.load_trace(path)
+    if saved.whose(trace) != saved.PRODUCER:
+        raise CommandError(f"{path} is a consumer's trace; give it instead of the directory")
+    return trace
+
+
+def _tell(told: Sequence[Explanation]) -> None:
+    """The story of the first run, or of several where they part and how fair they are."""
+    if not told:
+        return
+    from fletchlog.explain import align, parting, title
+
+    if len(told) == 1:
+        if len(told[0].polls) > TOLD_POLLS:
+            raise CommandError(f"{len(told[0].polls):,} polls are too many to tell; give fewer --polls, or --html FILE to step through them")
+        print(told[0].text())
+        return
+    first, *others = align(told)
+    if first.source != others[0].source:
+        print(f"{title(first)}: {first.source}")
+    for other in others:
+        found = parting(first.story, other.story)
+        name = title(other) if other.source == first.source else f"{title(other)}: {other.source}"
+        if found is None:
+            print(f"\n{name}: decides the same, to the end")
+            continue
+        print(f"\n{name}: they part at poll {found.poll}, decision {found.decision}")
+        print(f"  {title(first)}: {found.first or 'nothing more'}")
+        print(f"  {name}: {found.second or 'nothing more'}")
+    print()
+    out().print(_fairness([first, *others]))
+
+
+def _fairness(told: Sequence[Explanation]) -> Any:
+    from rich.table import Table
+
+    from fletchlog.explain import fairness, title
+
+    table = Table("order", title="How fair is it?", title_justify="left", box=None, pad_edge=False)
+    for column in ("polls", "records", "runs", "typical run", "longest run", "Jain's index", "worst wait, polls", "worst wait, records"):
+        table.add_column(column, justify="right")
+    for item in told:
+        f = fairness(item.polls, item.ends)
+        index = "" if f.jain is None else f"{f.jain:.3f}"
+        table.add_row(
+            title(item), f"{f.polls:,}", f"{f.records:,}", f"{f.runs:,}", f"{f.typical_run:,}", f"{f.longest_run:,}", index,
+            f"{f.worst_wait_polls:,}", f"{f.worst_wait_records:,}",
+        )  # fmt: skip
+    return table
+
+
+def _write(
+    told: Sequence[Explanation], producer: Any, *, html: Path | None, png: Path | None, svg: Path | None, as_json: Path | None, save: Path | None
+) -> None:
+    from fletchlog.explain import page, picture, save_trace, story
+
+    if save is not None:
+        if not told:
+            raise CommandError("--save: there is no run to save")
+        save_trace(told[0].trace, save)
+    if as_json is not None:
+        as_json.write_text(json.dumps(story(told, producer), separators=(",", ":")), encoding="utf-8")
+    if html is not None:
+        html.write_text(page(told, producer), encoding="utf-8")
+    if svg is not None:
+        svg.write_text(picture.svg(told), encoding="utf-8")
+    if png is not None:
+        try:
+            png.write_bytes(picture.png(told))
+        except ModuleNotFoundError as error:
+            raise CommandError(f"--png needs {error.name}: pip install 'fletchlog[plot]'; --svg needs nothing") from None

@@ -111,6 +111,11 @@ impl Broker {
         Self::open_with(py, || Engine::in_memory(options, Arc::new(SystemClock::default())))
     }
 
+    /// What a notebook shows: the topics.
+    fn _repr_html_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        crate::interop::call(slf.as_any(), "broker_html", None)
+    }
+
     /// Node ids, ascending.
     #[getter]
     fn nodes(&self, py: Python<'_>) -> PyResult<Vec<i32>> {

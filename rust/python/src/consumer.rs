@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use fletchlog_api::transport::SystemClock;
-use fletchlog_api::{ErrorCode, Scope};
+use fletchlog_api::{Config, ErrorCode, Scope};
 use fletchlog_broker::LocalTransport;
 use fletchlog_client::consumer::{PolledRecords, RebalanceEvent};
 use fletchlog_client::{ClientError, Consumer as Engine};
@@ -59,6 +59,7 @@ pub struct Consumer {
     builder: Builder,
     /// `fletchlog.trace` is on.
     traced: bool,
+    config: Config,
     /// The broker is open for reading only: what it refuses then has a class of its own.
     read_only: bool,
 }
@@ -110,9 +111,10 @@ impl Consumer {
         let traced = config.boolean("trace") || config.boolean("fletchlog.trace");
         let broker = broker.get().engine()?;
         let read_only = broker.is_read_only();
+        let given = config.clone();
         let engine = crate::gate::gate(py, |_| {
             let transport = Box::new(LocalTransport::new(broker));
-            Ok(Engine::new(config, transport, Arc::new(SystemClock::default()))?)
+            Ok(Engine::new(given, transport, Arc::new(SystemClock::default()))?)
         })?;
         let wakeup = engine.wakeup_handle();
         Ok(Self {
@@ -122,6 +124,7 @@ impl Consumer {
             stashed: Mutex::default(),
             builder: Builder::default(),
             traced,
+            config,
             read_only,
         })
     }
@@ -385,6 +388,13 @@ impl Consumer {
         crate::trace::ensure_on(self.traced, "consumer")?;
         self.inner
             .call(py, |consumer, _| crate::trace::consumer_table(consumer.trace()))
+            .map(|table| crate::trace::with_config(table, "consumer", &self.config))
+    }
+
+    /// The story of the polls so far, when `fletchlog.trace` is on.
+    fn explain<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        crate::trace::ensure_on(slf.get().traced, "consumer")?;
+        crate::interop::call(slf.as_any(), "explain", None)
     }
 
     /// Ends the blocking call of another thread, or the next one, with `WakeupError`. Thread-safe.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use fletchlog_api::transport::SystemClock;
-use fletchlog_api::{Clock, Scope, Transport};
+use fletchlog_api::{Clock, Config, Scope, Transport};
 use fletchlog_arrow::import::ProducerBatch;
 use fletchlog_broker::LocalTransport;
 use fletchlog_client::Producer as Engine;
@@ -29,6 +29,7 @@ pub struct Producer {
     inner: Shared<Engine>,
     /// `fletchlog.trace` is on.
     traced: bool,
+    config: Config,
 }
 
 #[pymethods]
@@ -45,6 +46,7 @@ impl Producer {
         let traced = config.boolean("trace") || config.boolean("fletchlog.trace");
         let broker = broker.get().engine()?;
         let faults = faults.map(|faults| faults.get().engine());
+        let given = config.clone();
         let engine = gate(py, |_| {
             let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
             let transport = LocalTransport::new(broker);
@@ -52,11 +54,12 @@ impl Producer {
                 Some(faults) => Box::new(FaultTransport::new(transport, faults, Arc::clone(&clock))),
                 None => Box::new(transport),
             };
-            Ok(Engine::new(config, transport, clock)?)
+            Ok(Engine::new(given, transport, clock)?)
         })?;
         Ok(Self {
             inner: Shared::new("producer", engine),
             traced,
+            config,
         })
     }
 
@@ -130,6 +133,7 @@ impl Producer {
         crate::trace::ensure_on(self.traced, "producer")?;
         self.inner
             .call(py, |producer, _| crate::trace::producer_table(&producer.trace()))
+            .map(|table| crate::trace::with_config(table, "producer", &self.config))
     }
 
     /// Sends everything queued (for at most `timeout_ms`) and stops. Closing twice does nothing.

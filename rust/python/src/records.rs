@@ -107,6 +107,11 @@ impl Records {
         )
     }
 
+    /// What a notebook shows.
+    fn _repr_html_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        interop::call(slf.as_any(), "records_html", None)
+    }
+
     /// The schema, as pyarrow has it.
     #[getter]
     fn schema<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {

@@ -1,5 +1,7 @@
 //! Small Arrow tables that the engine reports with: traces, fault logs, inspections.
 
+use std::collections::HashMap;
+
 use arrow_array::{RecordBatch, RecordBatchIterator};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyTuple};
@@ -18,6 +20,12 @@ impl Table {
     pub fn new(batch: RecordBatch) -> Self {
         Self { batch }
     }
+
+    /// The same rows under a schema with this metadata.
+    pub fn with_metadata(mut self, metadata: HashMap<String, String>) -> Self {
+        self.batch.schema_metadata_mut().extend(metadata);
+        self
+    }
 }
 
 #[pymethods]
@@ -34,6 +42,11 @@ impl Table {
             self.batch.num_rows(),
             columns.join(", ")
         )
+    }
+
+    /// What a notebook shows.
+    fn _repr_html_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        interop::call(slf.as_any(), "table_html", None)
     }
 
     /// The schema, as pyarrow has it.

@@ -1,9 +1,11 @@
 //! Traces as Arrow tables: what a consumer or producer did and why.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, BooleanArray, Int16Array, Int32Array, Int64Array, RecordBatch, StringArray, UInt64Array};
 use arrow_schema::ArrowError;
+use fletchlog_api::Config;
 use fletchlog_client::consumer::TraceEvent as ConsumerEvent;
 use fletchlog_client::producer::TraceEvent as ProducerEvent;
 
@@ -18,6 +20,17 @@ pub fn ensure_on(traced: bool, what: &str) -> Result<(), Failure> {
     Err(Failure::state(format!(
         "this {what} keeps no trace; create it with {{\"fletchlog.trace\": True}}"
     )))
+}
+
+/// The properties that were set, as schema metadata `fletchlog.config.<name>`, and `fletchlog.trace` = whose trace it is.
+pub fn with_config(table: Table, whose: &str, config: &Config) -> Table {
+    let mut metadata = HashMap::from([("fletchlog.trace".to_owned(), whose.to_owned())]);
+    metadata.extend(
+        config
+            .explicit()
+            .map(|(name, value)| (format!("fletchlog.config.{name}"), value.to_owned())),
+    );
+    table.with_metadata(metadata)
 }
 
 /// A table from named columns; a column is nullable where it holds a null.
@@ -59,7 +72,7 @@ pub fn consumer_table(events: &[ConsumerEvent]) -> Result<Table, Failure> {
         ),
         (
             "partition",
-            column::<Int32Array, _>(events.iter().map(|e| tp(e).map(|tp| tp.partition))),
+            column::<Int32Array, _>(events.iter().map(|e| tp(e).map(|tp| tp.partition).filter(|&p| p >= 0))),
         ),
         (
             "offset",

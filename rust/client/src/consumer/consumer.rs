@@ -98,6 +98,8 @@ impl Consumer {
             ));
         }
         self.subs.subscribe(topics)?;
+        let given: Vec<_> = topics.iter().map(|t| TopicPartition::new(Arc::clone(t), -1)).collect();
+        self.trace.called("subscribe", given.iter().map(|tp| (tp, -1)));
         self.buffer
             .retain(|tp| topics.contains(&tp.topic), &mut self.subs, &mut self.trace);
         self.want_metadata();
@@ -117,6 +119,7 @@ impl Consumer {
             ));
         }
         self.subs.subscribe_pattern(pattern)?;
+        self.trace.called(format!("subscribe_pattern {pattern}"), []);
         self.matched_metadata = self.metadata.version();
         self.want_metadata();
         Ok(())
@@ -147,6 +150,7 @@ impl Consumer {
             coordinator.maybe_auto_commit(&self.subs, self.net.now_ms());
         }
         self.subs.assign_from_user(partitions)?;
+        self.trace.called("assign", partitions.iter().map(|tp| (tp, -1)));
         let Self {
             buffer, subs, trace, ..
         } = self;
@@ -167,6 +171,7 @@ impl Consumer {
             coordinator.leave(&mut self.net, &mut self.subs, now);
         }
         self.subs.unsubscribe();
+        self.trace.called("unsubscribe", []);
         self.buffer.retain(|_| false, &mut self.subs, &mut self.trace);
         self.cancel_committed_lookup();
         if self
@@ -202,7 +207,9 @@ impl Consumer {
                 "cannot seek {tp} to {offset}: an offset is 0 or more"
             )));
         }
-        self.subs.seek(tp, offset, -1)
+        self.subs.seek(tp, offset, -1)?;
+        self.trace.called("seek", [(tp, offset)]);
+        Ok(())
     }
 
     /// Lazily to the log start; empty = all assigned.
@@ -229,6 +236,11 @@ impl Consumer {
         } else {
             partitions.to_vec()
         };
+        let method = match strategy {
+            ResetStrategy::Earliest => "seek_to_beginning",
+            ResetStrategy::Latest => "seek_to_end",
+        };
+        self.trace.called(method, all.iter().map(|tp| (tp, -1)));
         for tp in &all {
             self.subs.request_offset_reset(tp, strategy)?;
             self.trace
@@ -244,6 +256,7 @@ impl Consumer {
     pub fn pause(&mut self, partitions: &[TopicPartition]) -> Result<(), ClientError> {
         self.ensure_open()?;
         self.ensure_assigned(partitions)?;
+        self.trace.called("pause", partitions.iter().map(|tp| (tp, -1)));
         partitions.iter().try_for_each(|tp| self.subs.pause(tp))
     }
 
@@ -254,6 +267,7 @@ impl Consumer {
     pub fn resume(&mut self, partitions: &[TopicPartition]) -> Result<(), ClientError> {
         self.ensure_open()?;
         self.ensure_assigned(partitions)?;
+        self.trace.called("resume", partitions.iter().map(|tp| (tp, -1)));
         partitions.iter().try_for_each(|tp| self.subs.resume(tp))
     }
 

@@ -9,6 +9,13 @@ use fletchlog_records::{BatchIter, TopicPartition};
 /// What happened. The name is the value of the `kind` column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TraceKind {
+    /// The program called a method that changes what is read: `text` = its name, `records` = partitions (topics) given.
+    Called,
+    /// A partition (subscribe: a topic) given to that call, in the order given; `offset` of a seek.
+    CalledPartition,
+    /// The assignment is another one since the last event of this kind: one event per partition, in request order;
+    /// `records` = its place, from 0.
+    Assigned,
     /// poll() was called.
     PollStarted,
     /// A fetch was built (and is fixed from now on): one event per request, `records` = partitions listed.
@@ -47,6 +54,9 @@ impl TraceKind {
     /// Text of the `kind` column.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Called => "called",
+            Self::CalledPartition => "called-partition",
+            Self::Assigned => "assigned",
             Self::PollStarted => "poll-started",
             Self::RequestSent => "request-sent",
             Self::RequestPartition => "request-partition",
@@ -145,6 +155,8 @@ pub struct Trace {
     on: bool,
     poll: u64,
     events: Vec<TraceEvent>,
+    /// Of the last `Assigned` events, sorted: rotation is no new assignment.
+    assigned: Vec<TopicPartition>,
 }
 
 impl Trace {
@@ -169,6 +181,39 @@ impl Trace {
         if self.on {
             let poll = self.poll;
             self.events.push(TraceEvent { poll, ..event() });
+        }
+    }
+
+    /// Events of a call of the program's; offsets below 0 stand for none.
+    pub fn called<'a>(
+        &mut self,
+        method: impl Into<Cow<'static, str>>,
+        given: impl IntoIterator<Item = (&'a TopicPartition, i64)>,
+    ) {
+        if !self.on {
+            return;
+        }
+        let given: Vec<_> = given.into_iter().collect();
+        self.push(|| TraceEvent::new(TraceKind::Called).records(given.len()).because(method));
+        for (tp, offset) in given {
+            self.push(|| TraceEvent::of(TraceKind::CalledPartition, tp).at(offset));
+        }
+    }
+
+    /// Events of the assignment, if it is not the one told last.
+    pub fn assignment(&mut self, current: impl FnOnce() -> Vec<TopicPartition>) {
+        if !self.on {
+            return;
+        }
+        let current = current();
+        let mut sorted = current.clone();
+        sorted.sort();
+        if sorted == self.assigned {
+            return;
+        }
+        self.assigned = sorted;
+        for (place, tp) in current.iter().enumerate() {
+            self.push(|| TraceEvent::of(TraceKind::Assigned, tp).records(place));
         }
     }
 

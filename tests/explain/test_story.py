@@ -4,7 +4,6 @@ import pytest
 
 import fletchlog as fl
 from fletchlog.explain import explain, java_hash
-from fletchlog.plot import PollOrder, run_lengths
 
 
 @pytest.fixture
@@ -12,7 +11,7 @@ def broker():
     with fl.Broker.in_memory(nodes=2) as broker:
         for topic, partitions in (("orders", 3), ("payments", 3), ("test", 24)):
             broker.create_topic(topic, partitions=partitions)
-            with fl.Producer(broker) as producer:
+            with fl.Producer(broker, {"linger.ms": 10_000}) as producer:
                 for partition in range(partitions):
                     for _ in range(30):
                         producer.send(topic, value=b"x", partition=partition)
@@ -61,22 +60,16 @@ def test_every_record_taken_is_told(broker):
     assert "goes behind all others" in text
 
 
-def test_stretches_join_runs_of_one_partition_across_polls():
-    run = lambda partition, count: fl.types.Run("t", partition, 0, count - 1, count)  # noqa: E731
-    order = PollOrder("x", [[run(0, 3)], [run(0, 1), run(1, 2)], [run(1, 3)], [run(0, 3)]])
-    stretches = order.stretches()
-    assert [(s.partition, s.records, s.first_poll, s.last_poll) for s in stretches] == [(0, 4, 0, 1), (1, 5, 1, 2), (0, 3, 3, 3)]
-    assert [(round(s.start, 3), round(s.end, 3)) for s in stretches] == [(0, 1.333), (1.333, 3), (3, 4)]
-    assert run_lengths(stretches) == {("t", 0): [4, 3], ("t", 1): [5]}
-
-
-def test_the_same_polls_give_the_same_picture(broker, tmp_path):
-    pytest.importorskip("matplotlib")
-    from fletchlog.plot import poll_order
-
-    told = explain(broker, ["orders"], {"max.poll.records": 7}, polls=10)
-    for name in ("a.png", "b.png"):
-        poll_order(tmp_path / name, [PollOrder("x", told.polls)], title="t")
-    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
-    with pytest.raises(ValueError, match="nothing to draw"):
-        poll_order(tmp_path / "c.png", [PollOrder("x", [])], title="t")
+def test_the_order_by_timestamp_is_told_with_its_late_records():
+    with fl.Broker.in_memory() as broker:
+        broker.create_topic("t", partitions=2)
+        with fl.Producer(broker, {"linger.ms": 10_000}) as producer:
+            for i in range(20):
+                producer.send("t", value=b"x", partition=i % 2, timestamp_ms=1_700_000_000_000 + (i if i != 7 else 0))
+        told = explain(broker, ["t"], {"fletchlog.fetch.order": "timestamp"}, polls=3)
+        assert "by timestamp" in told.text()
+        assert sum(run.count for runs in told.polls for run in runs) == 20
+        late = [step for steps in told.story.polls for step in steps if step[0] == "late"]
+        assert [told.story.lanes[lane] for _, lane, _ in late] == [("t", 1)]
+        assert "1 records of t-1 are late" in told.text()
+        assert fl.replay(told.trace, broker).same

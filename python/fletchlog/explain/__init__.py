@@ -1,0 +1,41 @@
+"""Why records come in this order: told from the consumer's own trace, in words, pictures and a page.
+
+    told = fl.explain.explain(broker, ["orders", "payments"], polls=20)
+    print(told.text())
+    Path("order.html").write_text(fl.explain.page([told]))
+
+The engine decides everything that is told here; these modules only put it into words.
+"""
+
+from fletchlog.explain.compare import Parting, against, align, parting, title
+from fletchlog.explain.fairness import Fairness, PartitionFairness, fairness
+from fletchlog.explain.order import Place, java_hash
+from fletchlog.explain.pages import page, story
+from fletchlog.explain.replay import Replay, replay
+from fletchlog.explain.run import Explanation, explain, explanation
+from fletchlog.explain.saved import load_trace, save_trace
+from fletchlog.explain.story import Story, tell
+
+__all__ = [
+    "Explanation",
+    "Fairness",
+    "Parting",
+    "PartitionFairness",
+    "Place",
+    "Replay",
+    "Story",
+    "against",
+    "align",
+    "explain",
+    "explanation",
+    "fairness",
+    "java_hash",
+    "load_trace",
+    "page",
+    "parting",
+    "replay",
+    "save_trace",
+    "story",
+    "tell",
+    "title",
+]

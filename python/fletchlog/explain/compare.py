@@ -1,0 +1,158 @@
+"""Several orders of the same topics: the rows of the decision table, KIP-387, and where two runs part."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fletchlog.errors import InvalidArgumentError
+from fletchlog.explain.order import version
+from fletchlog.explain.run import ORDER, VERSION, Explanation, explain
+from fletchlog.explain.story import tell
+from fletchlog.explain.words import sentence_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from fletchlog._core import Broker
+    from fletchlog.explain.story import Step, Story
+
+ROWS = {"2.6": "2.4 - 3.0", "3.1": "3.1", "3.6": "3.2 - 3.6", "3.9": "3.7 - 3.9", "4.1": "4.0 - 4.1", "4.3": "4.2 - 4.3"}
+"""A release of each row of the decision table, and the releases that decide as it does."""
+
+KIP_387 = "kip-387"
+NAMED = {KIP_387: "KIP-387", "timestamp": "By timestamp"}
+"""Orders that no release has."""
+
+
+@dataclass(frozen=True)
+class Parting:
+    """Where two runs part.
+
+    Attributes:
+        poll: Number of the poll, 0 before the first.
+        decision: Number of the decision in it, from 1.
+        first: What the first run decides there; None: nothing more.
+        second: What the second decides.
+    """
+
+    poll: int
+    decision: int
+    first: str | None
+    second: str | None
+
+    def __str__(self) -> str:
+        return f"at poll {self.poll}, decision {self.decision}: {self.first or 'nothing more'} / {self.second or 'nothing more'}"
+
+
+def parting(one: Story, other: Story) -> Parting | None:
+    """The first decision in which two runs differ; None if they decide the same to the end.
+
+    The program's calls and lookups of positions count, the numbers of the stories' lanes do not. Where one run just stops
+    earlier, it parts at its end.
+    """
+    lanes = sorted(set(one.lanes) | set(other.lanes))
+    numbers = {lane: number for number, lane in enumerate(lanes)}
+    one_is, other_is = ([numbers[lane] for lane in story.lanes] for story in (one, other))
+    left_out: tuple[dict[str, set[int]], dict[str, set[int]]] = ({}, {})
+    for poll in range(max(len(one.polls), len(other.polls))):
+        mine, theirs = (story.polls[poll] if poll < len(story.polls) else [] for story in (one, other))
+        for place in range(max(len(mine), len(theirs))):
+            a, b = (steps[place] if place < len(steps) else None for steps in (mine, theirs))
+            if _renamed(a, one_is) != _renamed(b, other_is):
+                said = [
+                    sentence_of(story, step, out) or _bare(step) if step else None
+                    for story, step, out in ((one, a, left_out[0]), (other, b, left_out[1]))
+                ]
+                return Parting(poll, place + 1, *said)
+            for story, step, out in ((one, a, left_out[0]), (other, b, left_out[1])):
+                if step is not None and step[0] == "skip":
+                    sentence_of(story, step, out)
+    return None
+
+
+def against(
+    broker: Broker, topics: Sequence[str], config: Mapping[str, Any] | None, orders: Sequence[str], *, polls: int, subscribe: bool = False, source: str = ""
+) -> list[Explanation]:
+    """The same topics under each of `orders`: a release (`3.9`), `kip-387` or `timestamp`, the rest of the properties unchanged.
+
+    Raises:
+        fletchlog.errors.InvalidArgumentError: None of these.
+    """
+    return [
+        explain(broker, topics, dict(config or {}) | order_config(order), polls=polls, subscribe=subscribe, source=source) for order in orders
+    ]
+
+
+def order_config(order: str) -> dict[str, str]:
+    """The properties that select an order.
+
+    Raises:
+        fletchlog.errors.InvalidArgumentError: No such order.
+    """
+    if order in NAMED:
+        return {ORDER: order}
+    parts = order.split(".")
+    if len(parts) < 2 or not all(part.isdigit() for part in parts):  # noqa: PLR2004 - major and minor
+        raise InvalidArgumentError(f"cannot compare with {order}: give kip-387, timestamp, a client release such as 3.9, or a saved trace")
+    return {VERSION: order, ORDER: "partition"}
+
+
+def every_order(told: Explanation) -> list[str]:
+    """One release of every other row of the decision table, and KIP-387: everything this run can be held against."""
+    if told.order in NAMED:
+        return [*ROWS, *(name for name in (KIP_387,) if name != told.order)]
+    mine = version(told.release)
+    rows = [release for release, row in ROWS.items() if not _in_row(mine, row)]
+    return [*rows, KIP_387]
+
+
+def title(told: Explanation) -> str:
+    """Whose order it is, with the releases that share its row."""
+    if told.order in NAMED:
+        return NAMED[told.order]
+    row = next((row for row in ROWS.values() if _in_row(version(told.release), row)), "")
+    return f"Java client {told.release}" + (f" (as {row})" if " - " in row else "")
+
+
+def align(explanations: Sequence[Explanation]) -> list[Explanation]:
+    """The same explanations with the same lanes under the same numbers."""
+    lanes = sorted({lane for item in explanations for lane in item.story.lanes})
+    ends = {lane: end for item in explanations for lane, end in item.ends.items()}
+    return [
+        item if item.story.lanes == lanes else Explanation(item.trace, tell(item.trace, lanes), item.ends or ends, item.source) for item in explanations
+    ]
+
+
+def _in_row(release: tuple[int, int], row: str) -> bool:
+    first, _, last = row.partition(" - ")
+    return version(first) <= release <= version(last or first)
+
+
+def _renamed(step: Step | None, names: list[int]) -> Any:
+    if step is None:
+        return None
+
+    def lane(number: Any) -> Any:
+        return names[number] if isinstance(number, int) and number >= 0 else number
+
+    match step:
+        case ("call", method, given):
+            return ("call", method, [(lane(n), offset) for n, offset in given])
+        case ("order", lanes):
+            return ("order", [lane(n) for n in lanes])
+        case ("ask", node, full, asked, forgotten):
+            return ("ask", node, full, [(lane(n), offset) for n, offset in asked], sorted(lane(n) for n in forgotten))
+        case ("answer", node, full, parts, error):
+            return ("answer", node, full, [(lane(p[0]), *p[1:]) for p in parts], error)
+        case ("skip", reason, came, went):
+            return ("skip", reason, sorted(lane(n) for n in came), sorted(lane(n) for n in went))
+        case ("return", _):
+            return step
+        case (kind, number, *rest):
+            return (kind, lane(number), *rest)
+    return step
+
+
+def _bare(step: Step) -> str:
+    return " ".join(str(part) for part in step)

@@ -1,0 +1,137 @@
+// What is told about one poll: what happened, the queue, what is under way, who was left out and why.
+
+const CHIPS = 24;
+const number = (n) => n.toLocaleString("en");
+const plural = (n, one, many = one + "s") => `${number(n)} ${n === 1 ? one : many}`;
+
+function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name === "onclick") element.addEventListener("click", value);
+    else if (name === "style") element.style.cssText = value;
+    else element.setAttribute(name, value);
+  }
+  element.append(...children);
+  return element;
+}
+
+const topicColour = (story, lane) => `var(--t${story.topics.indexOf(story.lanes[lane][0]) % 6})`;
+
+function chips(story, lanes) {
+  const chip = (lane) => make("span", { class: "chip", style: `--c:${topicColour(story, lane)}` }, laneName(story, lane));
+  const box = make("div", { class: "chips" }, ...lanes.slice(0, CHIPS).map(chip));
+  if (lanes.length > CHIPS) {
+    const rest = make("details", { class: "more" }, make("summary", {}, `and ${lanes.length - CHIPS} more`));
+    rest.addEventListener("toggle", () => { if (rest.children.length === 1) rest.append(make("div", { class: "chips" }, ...lanes.slice(CHIPS).map(chip))); });
+    box.append(rest);
+  }
+  return box;
+}
+
+// One step as a sentence; null where the panels below tell it.
+function sentence(story, step) {
+  const name = (lane) => laneName(story, lane);
+  const some = (lanes) => (lanes.length <= 6 ? lanes.join(", ") : `${lanes.slice(0, 5).join(", ")} and ${lanes.length - 5} more`);
+  const because = (text) => (text && text !== "NONE" ? `: ${text}` : "");
+  switch (step[0]) {
+    case "call":
+      return `The program calls ${step[1]}(${some(step[2].map(([lane, offset]) => name(lane) + (offset >= 0 ? ` at ${number(offset)}` : "")))}).`;
+    case "order":
+      return `It is assigned ${plural(step[1].length, "partition")}, asked for in the order ${some(step[1].map(name))}.`;
+    case "ask": {
+      const wanted = step[3].length ? some(step[3].map(([lane, offset]) => `${name(lane)} from ${number(offset)}`)) : "nothing new";
+      const forget = step[4].length ? ` The broker may forget ${some(step[4].map(name))}: still buffered, so not wanted now.` : "";
+      return `A ${step[2] > 0 ? "full fetch" : "fetch (only what changed)"} goes to node ${step[1]} for ${wanted}.${forget}`;
+    }
+    case "answer": {
+      const parts = step[3].map(([lane, , records]) => name(lane) + (records > 0 ? ` (${number(records)})` : " (empty)"));
+      return `The answer of node ${step[1]} is read${because(step[4])}; to the end of the queue go ${parts.length ? some(parts) : "no partitions"}.`;
+    }
+    case "take":
+      return `${plural(step[4], "record")} of ${name(step[1])}, offsets ${number(step[2])} to ${number(step[3])}, are handed out.`;
+    case "late":
+      return `${plural(step[2], "record")} of ${name(step[1])} late: older than one handed out before.`;
+    case "drained":
+      return `${name(step[1])} is used up${because(step[2])}; the next in the queue has its turn.`;
+    case "rotate":
+      return `${name(step[1])} goes behind all others in the order of requests${because(step[2])}.`;
+    case "park":
+      return `${name(step[1])} is paused: what was fetched of it goes to the end of the queue.`;
+    case "drop":
+      return `What was fetched of ${name(step[1])} is thrown away${because(step[2])}.`;
+    case "place":
+      return `Position of ${name(step[1])}: ${step[3]}${step[2] >= 0 ? `, ${number(step[2])}` : ""}.`;
+    case "error":
+      return `Error at ${step[1] >= 0 ? name(step[1]) : `node ${step[2]}`}${because(step[3])}.`;
+    case "return":
+      return step[1] === 0 ? "Nothing is returned." : null;
+    default:
+      return null;
+  }
+}
+
+function told(story, steps) {
+  const sentences = steps.map((step) => [step[0], sentence(story, step)]).filter(([, text]) => text);
+  // positions of many partitions are looked up at once
+  const places = sentences.filter(([kind]) => kind === "place");
+  return places.length > 4 ? [["place", `The positions of ${places.length} partitions are looked up.`], ...sentences.filter(([kind]) => kind !== "place")] : sentences;
+}
+
+function pollPanel(model, poll) {
+  const { story } = model;
+  const steps = [...(poll === 1 ? model.run.polls[0] : []), ...(model.run.polls[poll] || [])];
+  const after = model.stateAfter(poll);
+  const taken = steps.filter((step) => step[0] === "take").reduce((sum, step) => sum + step[4], 0);
+  const list = make("ol", { class: "say" });
+  for (const [kind, text] of told(story, steps)) list.append(make("li", kind === "take" ? { class: "big" } : {}, text));
+  if (!list.children.length) list.append(make("li", {}, "Nothing happens."));
+  return make("section", { class: "poll" },
+    make("h2", {}, `Poll ${number(poll)} returns ${plural(taken, "record")}`, ...(model.run.title ? [" ", small(model.run.title)] : [])),
+    make("div", { class: "cols" },
+      make("div", {}, make("h3", {}, "What happens"), list, make("h3", {}, "Left out of the request, and why"), leftOut(model, poll)),
+      make("div", {}, make("h3", {}, "The queue afterwards"), queue(story, after), make("h3", {}, "Under way"), flight(story, after))));
+}
+
+function leftOut(model, poll) {
+  const found = model.leftOut(poll).filter(([, lanes]) => lanes.length);
+  if (!found.length) return make("p", { class: "none" }, "No new decision about requests.");
+  return make("div", {}, ...found.map(([why, lanes]) => make("div", { class: "why" }, make("p", {}, `${plural(lanes.length, "partition")}: ${why}`), chips(model.story, lanes))));
+}
+
+function queue(story, state) {
+  const full = state.queue.filter((entry) => entry.total !== 0);
+  const empty = state.queue.length - full.length;
+  if (!state.queue.length) return make("p", { class: "none" }, "Empty: the next poll has to wait for an answer.");
+  const list = make("ol", { class: "queue" });
+  for (const entry of full.slice(0, CHIPS)) {
+    const share = entry.total > 0 ? (100 * entry.left) / entry.total : 0;
+    const bar = make("span", { class: "bar", "aria-hidden": "true" }, make("i", { style: `width:${share}%;background:${topicColour(story, entry.lane)}` }));
+    list.append(make("li", {}, make("span", { class: "name" }, laneName(story, entry.lane)), bar, make("span", { class: "n" }, `${number(entry.left)} of ${number(entry.total)} left`)));
+  }
+  const box = make("div", {}, list);
+  if (full.length > CHIPS) box.append(make("p", { class: "none" }, `and ${plural(full.length - CHIPS, "partition")} more behind them`));
+  if (empty) box.append(make("p", { class: "none" }, `${plural(empty, "empty answer")} in between; each keeps its partition out of requests until its turn`));
+  return box;
+}
+
+function flight(story, state) {
+  if (!state.flight.size) return make("p", { class: "none" }, "No request.");
+  return make("div", {}, ...[...state.flight].map(([node, ask]) => make("div", { class: "why" },
+    make("p", {}, `To node ${node}, sent in poll ${number(ask.poll)}${ask.lanes.length ? "" : ": nothing new on the wire"}`), chips(story, ask.lanes.map(([lane]) => lane)))));
+}
+
+function orderPanel(story, run) {
+  const rows = run.places.map(([lane, bucket], i) => make("tr", {}, make("td", {}, `${i + 1}.  ${laneName(story, lane)}`), make("td", {}, run.nodes[lane] < 0 ? "" : `node ${run.nodes[lane]}`), make("td", {}, bucket === null ? "" : String(bucket))));
+  const head = make("tr", {}, make("th", {}, "Partition"), make("th", {}, "Leader"), make("th", {}, run.buckets === null ? "" : `Bucket of ${run.buckets}`));
+  return make("div", {}, make("p", {}, run.why), make("div", { class: "scroll" }, make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows))));
+}
+
+function fairnessTable(table, story, shown) {
+  const heads = ["Order", "Polls", "Records", "Runs", "Typical run", "Longest run", "Jain's index", "Worst wait, polls", "Worst wait, records"];
+  const rows = story.runs.map((run, i) => {
+    const f = run.fairness;
+    const cells = [run.title, f.polls, f.records, f.runs, f.typical_run, f.longest_run, f.jain === null ? "" : f.jain.toFixed(3), f.worst_wait_polls, f.worst_wait_records];
+    return make("tr", shown.includes(i) ? { class: "shown" } : {}, ...cells.map((cell) => make("td", {}, typeof cell === "number" ? number(cell) : cell ?? "")));
+  });
+  table.replaceChildren(make("thead", {}, make("tr", {}, ...heads.map((h) => make("th", { scope: "col" }, h)))), make("tbody", {}, ...rows));
+}

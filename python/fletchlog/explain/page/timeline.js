@@ -1,0 +1,273 @@
+// The picture: one lane per partition over the polls, drawn on a canvas that is no larger than what is seen.
+
+const GUTTER_MAX = 190;
+const TAIL = 14;
+const TOP = 46;
+
+function accent(style, story, lane) {
+  const topic = story.topics.indexOf(story.lanes[lane][0]);
+  return style.getPropertyValue(`--t${topic % 6}`).trim();
+}
+
+class Timeline {
+  // view: {from, to, poll}, shared by the pictures that stand above each other
+  constructor(model, view, onPick) {
+    this.model = model;
+    this.view = view;
+    this.element = document.createElement("figure");
+    this.element.className = "picture";
+    this.element.style.margin = "0 0 .7rem";
+    const run = model.run;
+    const asks = model.asks.length;
+    this.element.innerHTML = `<h2></h2><div class="top"><canvas></canvas></div><div class="scroller" tabindex="-1"><canvas role="img"></canvas><div class="spacer"></div></div>`;
+    this.element.querySelector("h2").append(run.title, small(`${model.polls.toLocaleString("en")} polls, ${model.total.toLocaleString("en")} records, ${asks.toLocaleString("en")} requests`));
+    [this.top, this.canvas] = this.element.querySelectorAll("canvas");
+    this.top.setAttribute("aria-hidden", "true");
+    this.canvas.setAttribute("aria-label", `Polls from left to right, one lane per partition. ${run.title}. The slider and the text below tell the same poll by poll.`);
+    this.scroller = this.element.querySelector(".scroller");
+    this.spacer = this.element.querySelector(".spacer");
+    const lanes = model.story.lanes.length;
+    this.row = lanes <= 8 ? 30 : lanes <= 16 ? 22 : lanes <= 48 ? 15 : 12;
+    this.scroller.addEventListener("scroll", () => this.draw(), { passive: true });
+    for (const canvas of [this.top, this.canvas]) {
+      canvas.addEventListener("pointerdown", (event) => { canvas.setPointerCapture(event.pointerId); onPick(this.pollAt(event)); });
+      canvas.addEventListener("pointermove", (event) => { if (event.buttons & 1) onPick(this.pollAt(event)); });
+      canvas.addEventListener("wheel", (event) => this.#wheel(event), { passive: false });
+    }
+    this.onView = () => {};
+  }
+
+  pollAt(event) {
+    const box = this.canvas.getBoundingClientRect();
+    const x = (event.clientX - box.left - this.gutter) / (box.width - this.gutter - TAIL);
+    const { from, to } = this.view;
+    return Math.max(1, Math.min(this.model.polls, Math.floor(from + x * (to - from)) + 1));
+  }
+
+  #wheel(event) {
+    const sideways = Math.abs(event.deltaX) > Math.abs(event.deltaY) || event.shiftKey;
+    if (!event.ctrlKey && !sideways) return;
+    event.preventDefault();
+    const { from, to } = this.view;
+    if (event.ctrlKey) {
+      const at = this.pollAt(event) - 0.5;
+      const factor = event.deltaY > 0 ? 1.25 : 0.8;
+      this.onView(at - (at - from) * factor, at + (to - at) * factor);
+    } else {
+      const move = ((event.deltaX || event.deltaY) / 400) * (to - from);
+      this.onView(from + move, to + move);
+    }
+  }
+
+  #prepare(canvas, width, height) {
+    const ratio = window.devicePixelRatio || 1;
+    if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
+      canvas.width = Math.round(width * ratio);
+      canvas.height = Math.round(height * ratio);
+      canvas.style.height = `${height}px`;
+      canvas.style.width = `${width}px`;
+    }
+    const pen = canvas.getContext("2d");
+    pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+    pen.clearRect(0, 0, width, height);
+    pen.textBaseline = "middle";
+    return pen;
+  }
+
+  draw() {
+    const { model, view } = this;
+    // without the scroll bar, so that the strip above stands over its lanes
+    const width = this.scroller.clientWidth;
+    if (!width) return;
+    const style = getComputedStyle(document.documentElement);
+    const colour = (name) => style.getPropertyValue(name).trim();
+    const family = getComputedStyle(document.body).fontFamily;
+    const lanes = model.story.lanes;
+    const measure = this.top.getContext("2d");
+    measure.font = `12px ${family}`;
+    this.gutter = Math.min(GUTTER_MAX, Math.max(96, 26 + Math.max(...lanes.map((_, lane) => measure.measureText(laneName(model.story, lane)).width))));
+    const area = { x: this.gutter, w: width - this.gutter - TAIL };
+    const x = (poll) => area.x + ((poll - view.from) / (view.to - view.from)) * area.w;
+    const colours = lanes.map((_, lane) => accent(style, model.story, lane));
+    const paint = { x, area, width, colours, colour, family };
+    this.#drawTop(paint);
+    this.#drawLanes(paint);
+  }
+
+  #drawTop({ x, area, width, colours, colour, family }) {
+    const { model, view } = this;
+    const pen = this.#prepare(this.top, width, TOP);
+    pen.font = `12px ${family}`;
+    pen.fillStyle = colour("--quiet");
+    pen.fillText("poll", 14, 10);
+    const step = niceStep((view.to - view.from) / Math.max(3, area.w / 90));
+    pen.textAlign = "center";
+    for (let poll = Math.ceil(view.from / step) * step; poll <= view.to; poll += step) {
+      if (poll >= 1 && poll <= model.polls) pen.fillText(poll.toLocaleString("en"), x(poll - 0.5), 10);
+    }
+    pen.textAlign = "left";
+    pen.fillStyle = colour("--ink");
+    pen.font = `600 12px ${family}`;
+    pen.fillText("as received", 14, 32);
+    pen.save();
+    pen.beginPath();
+    pen.rect(area.x, 20, area.w, TOP);
+    pen.clip();
+    let drawn = -1;
+    for (const run of visible(model.ribbon, view)) {
+      const left = Math.max(area.x, x(run.x0));
+      const right = x(run.x1);
+      if (right - drawn < 0.6) continue;
+      drawn = right;
+      pen.fillStyle = colours[run.lane];
+      const wide = Math.max(0.7, right - left - (right - left > 4 ? 1 : 0));
+      pen.fillRect(left, 22, wide, 20);
+      // partitions of one topic have its colour; every other one a shade further, so that turns are seen
+      if (model.story.lanes[run.lane][1] % 2) {
+        pen.globalAlpha = 0.2;
+        pen.fillStyle = colour("--ink");
+        pen.fillRect(left, 22, wide, 20);
+        pen.globalAlpha = 1;
+      }
+      pen.font = `600 11px ${family}`;
+      const names = [laneName(model.story, run.lane), String(model.story.lanes[run.lane][1])];
+      const text = right - left > 14 && names.find((name) => right - left > pen.measureText(name).width + 8);
+      if (text) {
+        pen.fillStyle = colour("--on");
+        pen.fillText(text, left + 4, 32);
+      }
+    }
+    pen.restore();
+    this.#now(pen, x, colour, 18, TOP);
+  }
+
+  #drawLanes({ x, area, width, colours, colour, family }) {
+    const { model, view, row } = this;
+    const lanes = model.story.lanes;
+    this.spacer.style.height = "0px";
+    const full = lanes.length * row + 6;
+    const limit = Math.round(window.innerHeight * (document.querySelector(".two #pictures, #pictures.two") ? 0.34 : 0.5));
+    const height = Math.min(full, Math.max(limit, 120));
+    const pen = this.#prepare(this.canvas, width, height);
+    this.scroller.style.maxHeight = `${height}px`;
+    this.spacer.style.height = `${full - height}px`;
+    const offset = this.scroller.scrollTop;
+    const first = Math.max(0, Math.floor(offset / row));
+    const last = Math.min(lanes.length - 1, Math.ceil((offset + height) / row));
+    for (let lane = first; lane <= last; lane++) {
+      const y = lane * row - offset + 2;
+      this.#drawLane(pen, lane, y, { x, area, colours, colour, family });
+      const topic = lanes[lane][0];
+      if (lane > 0 && lanes[lane - 1][0] !== topic) {
+        pen.fillStyle = colour("--line");
+        pen.fillRect(0, y - 1, width, 1);
+      }
+    }
+    this.#now(pen, x, colour, 0, height);
+  }
+
+  #drawLane(pen, lane, y, { x, area, colours, colour, family }) {
+    const { model, view, row } = this;
+    const inner = row >= 15 ? row - 5 : row - 3;
+    const size = row >= 22 ? 12 : row >= 15 ? 11 : 9.5;
+    pen.font = `${size}px ${family}`;
+    pen.textAlign = "left";
+    pen.fillStyle = colours[lane];
+    pen.fillRect(6, y + 1, 3, inner - 2);
+    pen.fillStyle = colour("--ink");
+    pen.fillText(fit(pen, laneName(model.story, lane), this.gutter - 22), 14, y + inner / 2 + 0.5);
+    pen.save();
+    pen.beginPath();
+    pen.rect(area.x, y - 1, area.w, row);
+    pen.clip();
+    pen.fillStyle = colour("--soft");
+    pen.fillRect(area.x, y + inner / 2 - 0.5, area.w, 1);
+    pen.fillStyle = colours[lane];
+    pen.globalAlpha = 0.22;
+    for (const [from, to] of model.waitsOf[lane]) {
+      if (to < view.from || from > view.to) continue;
+      pen.fillRect(x(from), y, Math.max(0.5, x(to) - x(from)), inner);
+    }
+    pen.globalAlpha = 1;
+    let drawn = -1;
+    for (const run of visible(model.runsOf[lane], view)) {
+      const left = x(run.x0);
+      const right = x(run.x1);
+      if (right - drawn < 0.4) continue;
+      drawn = right;
+      pen.fillStyle = colours[lane];
+      pen.fillRect(left, y, Math.max(0.8, right - left - (right - left > 5 ? 1 : 0)), inner);
+      if (row < 15) continue;
+      const text = run.records.toLocaleString("en");
+      pen.font = `600 ${size}px ${family}`;
+      const seen = Math.min(right, area.x + area.w) - Math.max(left, area.x);
+      if (seen > pen.measureText(text).width + 8) {
+        pen.fillStyle = colour("--on");
+        pen.textAlign = "center";
+        pen.fillText(text, Math.max(left, area.x) + seen / 2, y + inner / 2 + 0.5);
+        pen.textAlign = "left";
+      }
+    }
+    pen.fillStyle = colour("--ink");
+    let asked = -9;
+    for (const at of model.asksOf[lane]) {
+      if (at < view.from - 1 || at > view.to + 1 || x(at) - asked < 2) continue;
+      asked = x(at);
+      pen.fillRect(asked - 0.75, y - 1, 1.5, inner + 2);
+    }
+    pen.restore();
+  }
+
+  #now(pen, x, colour, top, bottom) {
+    const { from, to, poll } = this.view;
+    if (poll <= from || poll - 1 >= to) return;
+    const left = x(poll - 1);
+    const right = Math.max(left + 2, x(poll));
+    pen.fillStyle = colour("--now");
+    pen.globalAlpha = 0.06;
+    pen.fillRect(left, top, right - left, bottom - top);
+    pen.globalAlpha = 1;
+    pen.fillRect(left - 0.75, top, 1.5, bottom - top);
+    if (right - left > 4) pen.fillRect(right - 0.75, top, 1.5, bottom - top);
+  }
+
+  show(lane) {
+    const y = lane * this.row;
+    if (y < this.scroller.scrollTop || y + this.row > this.scroller.scrollTop + this.scroller.clientHeight) {
+      this.scroller.scrollTop = Math.max(0, y - this.scroller.clientHeight / 2);
+    }
+  }
+}
+
+// The stretches that overlap the view; they are sorted, so the first is found by halving.
+function visible(stretches, view) {
+  let low = 0;
+  let high = stretches.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (stretches[middle].x1 < view.from) low = middle + 1;
+    else high = middle;
+  }
+  let end = low;
+  while (end < stretches.length && stretches[end].x0 <= view.to) end++;
+  return stretches.slice(low, end);
+}
+
+function niceStep(least) {
+  const power = 10 ** Math.floor(Math.log10(Math.max(1, least)));
+  return [1, 2, 5, 10].map((n) => n * power).find((n) => n >= least) || 1;
+}
+
+function fit(pen, text, width) {
+  if (pen.measureText(text).width <= width) return text;
+  let end = text.length;
+  const tail = text.slice(text.lastIndexOf("-"));
+  while (end > 1 && pen.measureText(`${text.slice(0, end)}…${tail}`).width > width) end--;
+  return `${text.slice(0, end)}…${tail}`;
+}
+
+function small(text) {
+  const element = document.createElement("small");
+  element.textContent = text;
+  return element;
+}

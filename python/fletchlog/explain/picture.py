@@ -1,0 +1,292 @@
+"""Pictures of runs as SVG and PNG: one lane per partition over the polls, what waits in the queue behind, requests marked.
+
+Both are made from the same list of shapes. PNG needs the extra `plot` (matplotlib). The same runs give the same bytes.
+"""
+
+from __future__ import annotations
+
+import html
+import io
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from fletchlog.errors import InvalidArgumentError
+from fletchlog.explain.compare import align, title
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fletchlog.explain.run import Explanation
+    from fletchlog.explain.story import Story
+
+# one accent per topic, told apart with any kind of colour vision, each readable under white text
+ACCENTS = ("#0069a8", "#c24a06", "#007a5b", "#a3417f", "#846400", "#5a55c9")
+INK, QUIET, LINE, SOFT, PAPER = "#1d2126", "#5a626b", "#dfe2e5", "#eff1f2", "#ffffff"
+WIDTH, LEFT, RIGHT = 1200.0, 24.0, 132.0
+# what a digit needs at one pixel of font size, to know whether a number fits into its bar
+DIGIT = 0.62
+FONT = "'Segoe UI', 'Helvetica Neue', Roboto, 'DejaVu Sans', sans-serif"
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A rectangle."""
+
+    x: float
+    y: float
+    w: float
+    h: float
+    fill: str
+    opacity: float = 1.0
+
+
+@dataclass(frozen=True)
+class Text:
+    """A line of text; `anchor` is start, middle or end, `y` its middle."""
+
+    x: float
+    y: float
+    text: str
+    size: float
+    fill: str = INK
+    anchor: str = "start"
+    bold: bool = False
+
+
+@dataclass
+class Drawing:
+    """Shapes from back to front."""
+
+    height: float = 0.0
+    shapes: list[Bar | Text] = field(default_factory=list)
+    headline: str = ""
+
+
+@dataclass
+class Spans:
+    """One run over the polls; x is in polls, 2.5 is the middle of the third."""
+
+    ribbon: list[tuple[int, float, float, int]] = field(default_factory=list)
+    """(lane, from, to, records) in the order received."""
+    runs: dict[int, list[tuple[float, float, int]]] = field(default_factory=dict)
+    waits: dict[int, list[tuple[float, float]]] = field(default_factory=dict)
+    asks: dict[int, list[float]] = field(default_factory=dict)
+
+
+def svg(explanations: Sequence[Explanation], headline: str = "Which partition does each poll() return?") -> str:
+    """The picture as SVG text, one panel per run, all with the same lanes and scale.
+
+    Raises:
+        fletchlog.errors.InvalidArgumentError: Nothing to draw.
+    """
+    drawing = draw(explanations, headline)
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH:g} {drawing.height:g}" width="{WIDTH:g}" height="{drawing.height:g}" '
+        f'role="img" font-family="{FONT}" style="max-width:100%;height:auto"><title>{html.escape(drawing.headline)}</title>'
+        f'<rect width="100%" height="100%" fill="{PAPER}"/>'
+    )
+    parts = [head]
+    for shape in drawing.shapes:
+        if isinstance(shape, Bar):
+            faint = f' fill-opacity="{shape.opacity:g}"' if shape.opacity < 1 else ""
+            parts.append(f'<rect x="{shape.x:.2f}" y="{shape.y:.2f}" width="{shape.w:.2f}" height="{shape.h:.2f}" fill="{shape.fill}"{faint}/>')
+        else:
+            anchor = f' text-anchor="{shape.anchor}"' if shape.anchor != "start" else ""
+            weight = ' font-weight="600"' if shape.bold else ""
+            parts.append(
+                f'<text x="{shape.x:.2f}" y="{shape.y + 0.35 * shape.size:.2f}" font-size="{shape.size:g}" fill="{shape.fill}"{anchor}{weight}>'
+                f"{html.escape(shape.text)}</text>"
+            )
+    return "\n".join([*parts, "</svg>\n"])
+
+
+def png(explanations: Sequence[Explanation], headline: str = "Which partition does each poll() return?") -> bytes:
+    """The picture as a PNG of twice the size.
+
+    Raises:
+        fletchlog.errors.InvalidArgumentError: Nothing to draw.
+        ModuleNotFoundError: matplotlib is missing.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.collections import PatchCollection
+    from matplotlib.colors import to_rgba
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Rectangle
+
+    drawing = draw(explanations, headline)
+    figure = Figure(figsize=(WIDTH / 72, drawing.height / 72), dpi=144, facecolor=PAPER)
+    FigureCanvasAgg(figure)
+    axes: Any = figure.add_axes((0, 0, 1, 1))
+    axes.set_xlim(0, WIDTH)
+    axes.set_ylim(drawing.height, 0)
+    axes.axis("off")
+    bars = [shape for shape in drawing.shapes if isinstance(shape, Bar)]
+    patches = [Rectangle((bar.x, bar.y), bar.w, bar.h) for bar in bars]
+    axes.add_collection(PatchCollection(patches, facecolors=[to_rgba(bar.fill, bar.opacity) for bar in bars], linewidths=0, antialiaseds=True))
+    place = {"start": "left", "middle": "center", "end": "right"}
+    for text in drawing.shapes:
+        if isinstance(text, Text):
+            said = axes.text(text.x, text.y, text.text, color=text.fill, ha=place[text.anchor], va="center_baseline", parse_math=False)
+            # a point is a pixel of the drawing here
+            said.set(fontsize=text.size * 0.93, weight="bold" if text.bold else "normal")
+    out = io.BytesIO()
+    figure.savefig(out, format="png", metadata={"Software": None})
+    return out.getvalue()
+
+
+def draw(explanations: Sequence[Explanation], headline: str) -> Drawing:
+    """The shapes of the picture."""
+    if not any(item.polls for item in explanations):
+        raise InvalidArgumentError("nothing to draw: no poll returned a record")
+    items = align(explanations)
+    lanes = items[0].story.lanes
+    topics = list(dict.fromkeys(lane.topic for lane in lanes))
+    count = len(lanes)
+    row = 26.0 if count <= 8 else 20.0 if count <= 16 else 13.5 if count <= 60 else 8.5  # noqa: PLR2004 - by what still can be read
+    size = min(12.0, row * 0.72)
+    gutter = LEFT + 12 + min(190.0, max(90.0, max(len(str(lane)) for lane in lanes) * size * 0.6))
+    drawing = Drawing(headline=headline)
+    drawing.shapes.append(Text(LEFT, 30, headline, 20, bold=True))
+    polls = max(len(item.polls) for item in items)
+    y = 56.0
+    for item in items:
+        y = _Panel(drawing, item, polls, gutter, row, size, topics).draw(y)
+    drawing.height = _legend(drawing, y, topics)
+    return drawing
+
+
+class _Panel:
+    def __init__(self, drawing: Drawing, item: Explanation, polls: int, gutter: float, row: float, size: float, topics: Sequence[str]) -> None:
+        self.add = drawing.shapes.append
+        self.item = item
+        self.lanes = item.story.lanes
+        self.polls = polls
+        self.gutter = gutter
+        self.row = row
+        self.size = size
+        self.colours = [ACCENTS[topics.index(lane.topic) % len(ACCENTS)] for lane in self.lanes]
+        self.spans = spans(item.story)
+
+    def x(self, poll: float) -> float:
+        return self.gutter + (WIDTH - RIGHT - self.gutter) * poll / self.polls
+
+    def draw(self, y: float) -> float:
+        records = sum(run[3] for run in self.spans.ribbon)
+        asks = sum(step[0] == "ask" for steps in self.item.story.polls for step in steps)
+        numbers = f"{len(self.item.polls):,} polls, {records:,} records, {asks:,} requests"
+        name = title(self.item)
+        self.add(Text(LEFT, y + 8, name, 14, bold=True))
+        self.add(Text(WIDTH - RIGHT, y + 8, numbers, 12, QUIET, "end"))
+        y += 26
+        step = _nice(self.polls / 12)
+        self.add(Text(LEFT + 12, y + 6, "poll", 11, QUIET))
+        for poll in range(step, self.polls + 1, step):
+            self.add(Text(self.x(poll - 0.5), y + 6, f"{poll:,}", 11, QUIET, "middle"))
+        y = self._ribbon(y + 17)
+        for lane in range(len(self.lanes)):
+            self._lane(lane, y + lane * self.row)
+        return y + len(self.lanes) * self.row + 26
+
+    def _ribbon(self, y: float) -> float:
+        self.add(Text(LEFT + 12, y + 10, "as received", 12, bold=True))
+        self.add(Text(WIDTH - RIGHT + 12, y + 10, "runs of typical", 11, QUIET))
+        for lane, start, end, _ in self.spans.ribbon:
+            left, width = self.x(start), self._width(start, end)
+            self.add(Bar(left, y, width, 20, self.colours[lane]))
+            if self.lanes[lane].partition % 2:
+                # partitions of one topic share its colour; every other one a shade further, so that turns are seen
+                self.add(Bar(left, y, width, 20, INK, 0.22))
+            name = next((n for n in (str(self.lanes[lane]), str(self.lanes[lane].partition)) if width > len(n) * 6.4 + 6), "")
+            if name:
+                self.add(Text(left + 4, y + 10, name, 11, PAPER, bold=True))
+        return y + 28
+
+    def _lane(self, lane: int, y: float) -> None:
+        inner = self.row - (5 if self.row > 15 else 2.5)  # noqa: PLR2004
+        middle = y + inner / 2
+        self.add(Bar(LEFT, y + 1, 3, inner - 2, self.colours[lane]))
+        self.add(Text(LEFT + 12, middle, str(self.lanes[lane]), self.size))
+        self.add(Bar(self.gutter, middle - 0.5, WIDTH - RIGHT - self.gutter, 1, SOFT))
+        for start, end in self.spans.waits.get(lane, []):
+            self.add(Bar(self.x(start), y, self.x(end) - self.x(start), inner, self.colours[lane], 0.22))
+        runs = self.spans.runs.get(lane, [])
+        for start, end, records in runs:
+            left, width = self.x(start), self._width(start, end)
+            self.add(Bar(left, y, width, inner, self.colours[lane]))
+            number = f"{records:,}"
+            if width > len(number) * self.size * DIGIT + 5:
+                self.add(Text(left + width / 2, middle, number, self.size, PAPER, "middle", bold=True))
+        for at in self.spans.asks.get(lane, []):
+            self.add(Bar(self.x(at) - 0.7, y - 1, 1.4, inner + 2, INK))
+        lengths = sorted(records for _, _, records in runs)
+        self.add(Text(WIDTH - RIGHT + 12, middle, f"{len(lengths)} of {lengths[len(lengths) // 2]:,}" if lengths else "none", self.size, QUIET))
+
+    def _width(self, start: float, end: float) -> float:
+        width = self.x(end) - self.x(start)
+        return max(0.5, width - (0.8 if width > 4 else 0))  # noqa: PLR2004 - a gap where it does not hide the bar
+
+
+def _legend(drawing: Drawing, y: float, topics: Sequence[str]) -> float:
+    x = LEFT
+    first = ACCENTS[0]
+    for kind, text in (("run", "records handed out (number: records in a row)"), ("wait", "fetched, waiting in the queue"), ("ask", "asked for")):
+        drawing.shapes.append(
+            Bar(x + 9, y, 1.6, 11, INK) if kind == "ask" else Bar(x, y, 20, 11, first, 1.0 if kind == "run" else 0.22)
+        )
+        drawing.shapes.append(Text(x + 27, y + 5.5, text, 11, QUIET))
+        x += 52 + len(text) * 6.1
+    for number, topic in enumerate(topics[:6] if len(topics) > 1 else []):
+        drawing.shapes.append(Bar(x, y, 11, 11, ACCENTS[number % len(ACCENTS)]))
+        drawing.shapes.append(Text(x + 17, y + 5.5, topic, 11, QUIET))
+        x += 38 + len(topic) * 6.1
+    return y + 30
+
+
+def spans(story: Story) -> Spans:
+    """Where runs, waiting data and requests lie over the polls. Inside a poll the width of a run is its share of the records."""
+    found = Spans()
+    since: dict[int, float] = {}
+    for poll, steps in enumerate(story.polls):
+        all_of_it = sum(step[4] for step in steps if step[0] == "take")
+        left, done = float(max(0, poll - 1)), 0
+        ends: dict[int, float] = {}
+        gone: list[int] = []
+        for step in steps:
+            x = left + (done / all_of_it if all_of_it else 0.0)
+            if step[0] == "take":
+                done += step[4]
+                ends[step[1]] = left + done / all_of_it
+                _extend(found, step[1], x, ends[step[1]], step[4])
+            elif step[0] == "ask":
+                for lane, _ in step[3]:
+                    found.asks.setdefault(lane, []).append(x)
+            elif step[0] == "answer":
+                since |= {part[0]: x for part in step[3] if part[2]}
+            elif step[0] in {"drained", "drop"}:
+                gone.append(step[1])
+        # the engine notes that a fetch is used up just before it notes the records taken last
+        for lane in gone:
+            if lane in since:
+                found.waits.setdefault(lane, []).append((since.pop(lane), ends.get(lane, left)))
+    for lane, start in since.items():
+        found.waits.setdefault(lane, []).append((start, float(len(story.polls) - 1)))
+    return found
+
+
+def _extend(found: Spans, lane: int, start: float, end: float, records: int) -> None:
+    if found.ribbon and found.ribbon[-1][0] == lane:
+        _, first, _, before = found.ribbon[-1]
+        found.ribbon[-1] = (lane, first, end, before + records)
+        found.runs[lane][-1] = (first, end, before + records)
+        return
+    found.ribbon.append((lane, start, end, records))
+    found.runs.setdefault(lane, []).append((start, end, records))
+
+
+def _nice(least: float) -> int:
+    power = 1
+    while True:
+        for step in (1, 2, 5):
+            if step * power >= least:
+                return step * power
+        power *= 10

@@ -1,0 +1,186 @@
+"""Runs a consumer to see what it does, and puts what a trace says together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from fletchlog._core import Broker, Consumer, config_table
+from fletchlog.errors import InvalidArgumentError
+from fletchlog.explain import words
+from fletchlog.explain.order import Place, places
+from fletchlog.explain.story import Story, tell
+from fletchlog.types import Run, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pyarrow as pa
+
+VERSION = "fletchlog.consumer.version"
+ORDER = "fletchlog.fetch.order"
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What a consumer did and why. A notebook shows the picture.
+
+    Attributes:
+        trace: The consumer's trace, a `pyarrow.Table` with its properties in the schema's metadata.
+        story: The trace, step by step.
+        ends: First and next offset of each lane's log; empty where only the trace is known.
+        source: Where the records are, for headlines.
+    """
+
+    trace: pa.Table
+    story: Story
+    ends: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    source: str = ""
+
+    @property
+    def config(self) -> dict[str, str]:
+        """The properties that were set."""
+        return config_of(self.trace)
+
+    @property
+    def release(self) -> str:
+        """The Java client release reproduced."""
+        return self.config.get(VERSION, _default(VERSION))
+
+    @property
+    def order(self) -> str:
+        """`partition` (Kafka's), `kip-387` or `timestamp`."""
+        return self.config.get(ORDER, "partition")
+
+    @property
+    def subscribed(self) -> bool:
+        """Whether the partitions came from subscribe()."""
+        calls = [step[1] for steps in self.story.polls for step in steps if step[0] == "call"]
+        return any(call.startswith("subscribe") for call in calls)
+
+    @property
+    def polls(self) -> list[list[Run]]:
+        """What each poll took from the queue, in that order, up to the last poll that returned records."""
+        runs = self.story.runs()
+        while runs and not runs[-1]:
+            runs.pop()
+        return runs
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """The rows of the trace."""
+        rows: list[dict[str, Any]] = self.trace.to_pylist()
+        return rows
+
+    @property
+    def places(self) -> list[Place]:
+        """Partitions in the order in which they are asked for, with their hash buckets."""
+        return self._order()[0]
+
+    @property
+    def buckets(self) -> int | None:
+        """Size of the hash table that decides, None where no table decides."""
+        return self._order()[1]
+
+    def _order(self) -> tuple[list[Place], int | None]:
+        lanes = [(*self.story.lanes[lane], self.story.nodes[lane]) for lane in self.story.order()]
+        return places(lanes, self.release, subscribe=self.subscribed)
+
+    def text(self) -> str:
+        """The whole story, for a terminal."""
+        rule = {
+            "kip-387": "KIP-387: each poll takes from the next partition in turn",
+            "timestamp": "by timestamp: each poll takes the oldest record that is buffered",
+        }.get(self.order, f"Java client {self.release}: a poll takes what was fetched first until it is used up")
+        found, buckets = self._order()
+        return "\n".join(
+            [*words.request_order(found, buckets, self.release, subscribed=self.subscribed), "", *words.poll_by_poll(self.story, rule)]
+        )
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def _repr_html_(self) -> str:
+        from fletchlog.explain.picture import svg
+
+        return svg([self])
+
+    def _repr_png_(self) -> bytes | None:
+        from fletchlog.explain.picture import png
+
+        return png([self])
+
+
+def explain(
+    broker: Broker,
+    topics: Sequence[str],
+    config: Mapping[str, Any] | None = None,
+    *,
+    polls: int = 20,
+    subscribe: bool = False,
+    timeout_ms: int = 1000,
+    source: str = "",
+) -> Explanation:
+    """Runs a consumer over all partitions of `topics` from their beginning and tells what happened.
+
+    Nothing is committed, so the broker may be open for reading only.
+
+    Args:
+        broker: Where the topics are.
+        topics: Topics in the order in which a program would give them.
+        config: Consumer properties, e.g. `{"fletchlog.consumer.version": "3.9"}`.
+        polls: At most so many polls; fewer if nothing is left to read.
+        subscribe: Use subscribe() with a group of one member instead of assign().
+        timeout_ms: Of each poll.
+        source: Where the records are, for headlines.
+
+    Raises:
+        fletchlog.errors.InvalidArgumentError: Fewer polls than one.
+        fletchlog.errors.KafkaError: As the consumer raises it.
+    """
+    if polls < 1:
+        raise InvalidArgumentError(f"polls is {polls}; give 1 or more")
+    described = {topic: broker.describe_topic(topic) for topic in dict.fromkeys(topics)}
+    ends = {(t, p.partition): (p.log_start_offset, p.high_watermark) for t, d in described.items() for p in d.partitions}
+    defaults: dict[str, Any] = {"auto.offset.reset": "earliest"}
+    given = defaults | dict(config or {}) | {"enable.auto.commit": "false", "fletchlog.trace": "true"}
+    if subscribe:
+        given.setdefault("group.id", "fletchlog-explain")
+    # all that is left when this many records have come; a further poll would only wait
+    left = sum(end - start for start, end in ends.values())
+    with Consumer(broker, given) as consumer:
+        if subscribe:
+            consumer.subscribe(list(described))
+        else:
+            consumer.assign([TopicPartition(*tp) for tp in ends])
+        for _ in range(polls):
+            records = consumer.poll(timeout_ms=timeout_ms)
+            left -= len(records)
+            if not len(records) or left <= 0:
+                break
+        return explanation(consumer.trace(), ends=ends, source=source)
+
+
+def explanation(
+    trace: Any, *, ends: Mapping[tuple[str, int], tuple[int, int]] | None = None, lanes: Sequence[tuple[str, int]] | None = None, source: str = ""
+) -> Explanation:
+    """Puts a trace together: `Consumer.trace()`, or what was saved of it.
+
+    Raises:
+        fletchlog.errors.SchemaError: This table is not a consumer's trace.
+    """
+    from fletchlog.interop import to_pyarrow
+
+    table = trace if hasattr(trace, "column_names") else to_pyarrow(trace)
+    return Explanation(table, tell(table, lanes if lanes is not None else sorted(ends or ())), dict(ends or {}), source)
+
+
+def config_of(trace: pa.Table) -> dict[str, str]:
+    """The properties in a trace's metadata."""
+    prefix = b"fletchlog.config."
+    metadata: dict[bytes, bytes] = trace.schema.metadata or {}
+    return {key[len(prefix) :].decode(): value.decode() for key, value in metadata.items() if key.startswith(prefix)}
+
+
+def _default(name: str) -> str:
+    return next(key.default or "" for key in config_table() if key.scope == "consumer" and key.name == name)

@@ -1,0 +1,132 @@
+"""The story in words, for a terminal."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING
+
+from fletchlog.explain.order import SORTED_SINCE, version
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fletchlog.explain.order import Place
+    from fletchlog.explain.story import Step, Story
+
+WIDTH = 116
+
+
+def request_order(places: Sequence[Place], buckets: int | None, release: str, *, subscribed: bool) -> list[str]:
+    """Lines about the order in which partitions are asked for."""
+    lines = ["In which order partitions are asked for"]
+    if buckets is not None:
+        kept = "taken by subscribe()" if subscribed else "given to assign()"
+        lines += _wrap(
+            f"The partitions {kept} are kept in a Java hash table, here of {buckets} buckets, and asked for in the order in "
+            "which it is walked: bucket by bucket, the partitions of a topic together from where the topic first occurs. The "
+            "bucket is (h ^ h>>>16) & "
+            f"{buckets - 1} with h = 31 * (31 + partition) + hash of the topic's name, so it is stable, but not the order given."
+        )
+    elif subscribed and version(release) >= SORTED_SINCE:
+        lines += _wrap(f"Since release 4.2 the partitions of a subscription are sorted by topic and partition; {release} does so.")
+    else:
+        lines += _wrap("This is the order that the consumer computed for its partitions.")
+    width = max((len(str(place)) for place in places), default=0)
+    for number, place in enumerate(places, 1):
+        table = "" if place.bucket is None else f"   hash {place.hash:>11}   bucket {place.bucket:>3}"
+        lines.append(f"  {number:>3}. {place!s:<{width}}   node {place.node}{table}")
+    return lines
+
+
+def poll_by_poll(story: Story, rule: str) -> list[str]:
+    """Lines about every poll; polls that only go on with one buffered partition are told once."""
+    lines = [f"Poll by poll ({rule})"]
+    left_out: dict[str, set[int]] = {}
+    told = [(n, sentences(story, steps, left_out), _alike(steps)) for n, steps in enumerate(story.polls) if n > 0]
+    index = 0
+    while index < len(told):
+        number, said, kind = told[index]
+        last = index
+        while kind is not None and last + 1 < len(told) and told[last + 1][2] == kind:
+            last += 1
+        lines += _wrap(f"poll {number}: {said[0]}", "  ", "      ")
+        for sentence in said[1:]:
+            lines += _wrap(sentence, "      ", "        ")
+        if last > index:
+            until = told[last][0]
+            lines.append(f"  poll {number + 1}{f' to {until}' if until > number + 1 else ''}: the same, with the records that follow")
+        index = last + 1
+    return lines
+
+
+def sentences(story: Story, steps: Sequence[Step], left_out: dict[str, set[int]]) -> list[str]:
+    """Sentences about one poll, in the order in which things happened. `left_out` goes from poll to poll."""
+    found = [sentence for step in steps for sentence in [sentence_of(story, step, left_out)] if sentence]
+    return found or ["nothing to do"]
+
+
+def _alike(steps: Sequence[Step]) -> tuple[int, int] | None:
+    rest = [step for step in steps if step[0] not in {"return", "skip"}]
+    if len(rest) != 1 or rest[0][0] != "take":
+        return None
+    return (rest[0][1], rest[0][4])
+
+
+def sentence_of(story: Story, step: Step, left_out: dict[str, set[int]]) -> str | None:
+    """One step as a sentence; None where nothing is worth telling."""
+
+    def name(lane: int | str) -> str:
+        return lane if isinstance(lane, str) else str(story.lanes[lane])
+
+    def because(text: str) -> str:
+        return f": {text}" if text else ""
+
+    match step:
+        case ("call", method, given):
+            args = ", ".join(f"{name(lane)}{f' at {offset:,}' if offset >= 0 else ''}" for lane, offset in given)
+            return f"the program calls {method}({args})"
+        case ("ask", node, full, asked, forgotten):
+            wanted = ", ".join(f"{name(lane)} from {offset:,}" for lane, offset in asked)
+            kind = " (a full fetch)" if full else " (only what changed)"
+            out = f"; it may forget {', '.join(map(name, forgotten))}" if forgotten else ""
+            return f"asks node {node}{kind} for {wanted or 'nothing new'}{out}"
+        case ("answer", node, _, parts, error):
+            queued = ", ".join(f"{name(part[0])}{_size(part)}" for part in parts)
+            failed = f" with {error}" if error else ""
+            return f"reads the answer of node {node}{failed}; to the end of the queue go, in this order: {queued or 'nothing'}"
+        case ("skip", reason, came, went):
+            now = (left_out.get(reason, set()) | set(came)) - set(went)
+            left_out[reason] = now
+            # without a position there is no question yet; what happens about it is told next
+            return None if "no position" in reason else f"asks nothing about {', '.join(map(name, sorted(now)))}: {reason}"
+        case ("take", lane, first, last, records):
+            return f"takes {records:,} records of {name(lane)}, offsets {first:,} to {last:,}"
+        case ("late", lane, records):
+            return f"{records:,} records of {name(lane)} are late: older than one returned before them"
+        case ("drained", lane, why):
+            return f"{name(lane)} is used up{because(why)}; the next in the queue has its turn"
+        case ("rotate", lane, why):
+            return f"{name(lane)} goes behind all others in the order of requests{because('' if why == 'NONE' else why)}"
+        case ("park", lane):
+            return f"{name(lane)} is paused, what was fetched of it goes to the end of the queue"
+        case ("drop", lane, why):
+            return f"what was fetched of {name(lane)} is thrown away{because(why)}"
+        case ("place", lane, offset, how):
+            return f"position of {name(lane)}{because(how)}{f': {offset:,}' if offset >= 0 else ''}"
+        case ("error", lane, node, text):
+            where = name(lane) if lane >= 0 else f"node {node}"
+            return f"error at {where}{because(text)}"
+        case ("return", 0):
+            return "returns nothing"
+    return None
+
+
+def _size(part: Sequence[int]) -> str:
+    records, batches = part[2], part[4]
+    if records < 0 or batches < 0:
+        return ""
+    return f" ({records:,} records in {batches:,} batches)" if records else " (empty)"
+
+
+def _wrap(text: str, first: str = "  ", rest: str = "  ") -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False, break_long_words=False)

@@ -1,0 +1,241 @@
+"""The page does with clicks and keys what it says."""
+
+import time
+
+import pytest
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from fletchlog.explain import page
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def text(browser, css):
+    return browser.find_element(By.CSS_SELECTOR, css).text
+
+
+def press(browser, *keys):
+    for key in keys:
+        browser.find_element(By.TAG_NAME, "body").send_keys(key)
+
+
+def click(browser, css):
+    browser.find_element(By.CSS_SELECTOR, css).click()
+
+
+def poll(browser):
+    return int(text(browser, "#where").split(" ")[1].replace(",", ""))
+
+
+def taken(told, number):
+    return [step for step in told.story.polls[number] if step[0] == "take"]
+
+
+@pytest.fixture
+def shown(opened, small_page, tmp_path):
+    return opened(tmp_path / "page.html", small_page)
+
+
+def test_arrows_step_through_polls_and_the_text_follows(shown, small_runs):
+    assert poll(shown) == 1
+    press(shown, Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
+    assert poll(shown) == 3
+    records = sum(step[4] for step in taken(small_runs[0], 3))
+    assert f"Poll 3 returns {records} records" in text(shown, "#details")
+    for step in taken(small_runs[0], 3):
+        assert f"records of {small_runs[0].story.lanes[step[1]]}, offsets {step[2]} to {step[3]}, are handed out" in text(shown, "#details")
+    press(shown, Keys.ARROW_LEFT)
+    assert poll(shown) == 2
+    press(shown, Keys.END)
+    last = max(len(run.story.polls) for run in (small_runs[0], small_runs[-1])) - 1
+    assert poll(shown) == last
+    press(shown, Keys.HOME)
+    assert poll(shown) == 1
+
+
+def test_every_poll_shows_what_was_handed_out(shown, small_runs):
+    told = small_runs[0]
+    for number in range(1, len(told.story.polls)):
+        said = text(shown, "#details > .poll:first-child")
+        for step in taken(told, number):
+            assert f"{told.story.lanes[step[1]]}, offsets {step[2]} to {step[3]}," in said, number
+        press(shown, Keys.ARROW_RIGHT)
+
+
+def test_the_slider_moves_with_keys_and_by_script(shown):
+    slider = shown.find_element(By.ID, "step")
+    slider.send_keys(Keys.ARROW_RIGHT)
+    assert poll(shown) == 2
+    shown.execute_script("arguments[0].value = 7; arguments[0].dispatchEvent(new Event('input'))", slider)
+    assert poll(shown) == 7
+    assert slider.get_attribute("aria-valuetext").startswith("Poll 7 of")
+
+
+def test_a_click_on_the_picture_goes_to_that_poll(shown):
+    canvas = shown.find_element(By.CSS_SELECTOR, ".scroller canvas")
+    box = shown.execute_script("const b = arguments[0].getBoundingClientRect(); return [b.left, b.top, b.width, b.height]", canvas)
+    ActionChains(shown).move_to_element_with_offset(canvas, int(box[2] / 2) - 15, 0).click().perform()
+    polls = int(text(shown, "#where").split(" of ")[1])
+    assert poll(shown) > polls * 0.9
+    ActionChains(shown).move_to_element_with_offset(canvas, 0, 0).click().perform()
+    assert polls * 0.3 < poll(shown) < polls * 0.7
+
+
+def test_the_queue_afterwards_is_what_was_fetched_and_not_taken(shown, small_runs):
+    told = small_runs[0]
+    for number in range(1, 12):
+        left = {}
+        for steps in told.story.polls[: number + 1]:
+            gone = [step[1] for step in steps if step[0] == "drained"]
+            for step in steps:
+                if step[0] == "answer":
+                    left |= {part[0]: part[2] for part in step[3] if part[2]}
+                elif step[0] == "take" and step[1] in left:
+                    left[step[1]] -= step[4]
+            for lane in gone:
+                left.pop(lane, None)
+        queue = shown.find_elements(By.CSS_SELECTOR, "#details > .poll:first-child .queue li")
+        seen = {item.find_element(By.CLASS_NAME, "name").text: int(item.find_element(By.CLASS_NAME, "n").text.split(" ")[0]) for item in queue}
+        assert seen == {str(told.story.lanes[lane]): n for lane, n in left.items()}, number
+        press(shown, Keys.ARROW_RIGHT)
+
+
+def test_partitions_left_out_and_requests_under_way_are_told(shown, small_runs):
+    told = small_runs[0]
+    asks = [number for number, steps in enumerate(told.story.polls) for step in steps if step[0] == "ask" and number > 1]
+    press(shown, "n")
+    assert poll(shown) == asks[0]
+    said = text(shown, "#details > .poll:first-child")
+    assert "its last fetch is still buffered" in said
+    assert "goes to node" in said
+    assert f"sent in poll {asks[0]}" in said
+    press(shown, "p")
+    assert poll(shown) == 1
+
+
+def test_orders_and_releases_are_switched_side_by_side(shown, small_runs):
+    headings = lambda: [element.text for element in shown.find_elements(By.CSS_SELECTOR, ".picture h2")]  # noqa: E731
+    assert [h.split("\n")[0] for h in headings()] == ["Java client 2.6 (as 2.4 - 3.0)", "KIP-387"]
+    choice = shown.find_element(By.ID, "left")
+    choice.find_element(By.XPATH, "option[contains(., '4.3')]").click()
+    assert headings()[0].startswith("Java client 4.3")
+    assert "They part at poll" in text(shown, "#parts")
+    click(shown, "#parts button")
+    shown.find_element(By.ID, "right").find_element(By.XPATH, "option[. = 'nothing']").click()
+    assert len(headings()) == 1
+    assert len(shown.find_elements(By.CSS_SELECTOR, "#details > .poll")) == 1
+    assert len(shown.find_elements(By.CSS_SELECTOR, "#fairness tbody tr")) == len(small_runs)
+
+
+def test_an_offset_is_found_with_its_way(shown, small_runs):
+    told = small_runs[0]
+    press(shown, "/")
+    field = shown.switch_to.active_element
+    assert field.get_attribute("id") == "query"
+    field.send_keys("payments-2 @ 55", Keys.ENTER)
+    lane = told.story.lanes.index(("payments", 2))
+    number, step = next((n, s) for n, steps in enumerate(told.story.polls) for s in steps if s[0] == "take" and s[1] == lane and s[2] <= 55 <= s[3])
+    assert poll(shown) == number
+    said = text(shown, "#found")
+    assert f"handed out with {step[2]} to {step[3]}" in said
+    assert "is asked for payments-2 from 0" in said
+    for query, answer in (("payments-9 @ 1", "no partition payments-9"), ("payments-2 @ 99999", "No poll returned"), ("huh", "Write a partition"), ("12", "Which partition")):
+        field.clear()
+        field.send_keys(query, Keys.ENTER)
+        assert answer in text(shown, "#found")
+
+
+def test_zoom_theme_and_play(shown):
+    before = shown.execute_script("return document.querySelector('.scroller canvas').toDataURL()")
+    press(shown, "+", "+")
+    time.sleep(0.1)
+    zoomed = shown.execute_script("return document.querySelector('.scroller canvas').toDataURL()")
+    assert before != zoomed
+    press(shown, "0")
+    time.sleep(0.1)
+    assert shown.execute_script("return document.querySelector('.scroller canvas').toDataURL()") == before
+    theme = shown.execute_script("return document.documentElement.dataset.theme")
+    press(shown, "t")
+    assert shown.execute_script("return document.documentElement.dataset.theme") != theme
+    click(shown, "#play")
+    deadline = time.monotonic() + 10
+    while poll(shown) < 3:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    click(shown, "#play")
+    stopped = poll(shown)
+    time.sleep(0.5)
+    assert poll(shown) == stopped
+
+
+def test_the_producers_view_steps_through_batches(shown):
+    click(shown, "#tab-producer")
+    assert not shown.find_element(By.ID, "consumer").is_displayed()
+    seen = []
+    last = int(shown.find_element(By.ID, "event").get_attribute("max"))
+    for _ in range(last + 1):
+        seen.append((text(shown, "#event-text"), len(shown.find_elements(By.CSS_SELECTOR, ".slot.full"))))
+        press(shown, Keys.ARROW_RIGHT)
+    assert any("to be sent again" in said for said, _ in seen)
+    assert any("is acknowledged at offset" in said for said, _ in seen)
+    assert max(full for _, full in seen) > 1
+    assert seen[-1][1] == 0
+    batches = int(text(shown, "#producer p").split(" of ")[1].split(" ")[0])
+    acknowledged = [int(line.split(" acknowledged")[0].split(" ")[-1]) for line in text(shown, "#windows").splitlines() if "acknowledged" in line]
+    assert sum(acknowledged) == batches > 3
+    press(shown, Keys.HOME)
+    assert text(shown, "#event-text").startswith("Event 1 of")
+
+
+def test_everything_can_be_reached_with_the_keyboard_and_has_a_name(shown):
+    names = shown.execute_script(
+        """return [...document.querySelectorAll("button, select, input, canvas[role=img], [role=tab]")].filter((e) => e.offsetParent)
+        .map((e) => (e.getAttribute("aria-label") || e.textContent || (e.labels && e.labels[0] && e.labels[0].textContent) || "").trim())"""
+    )
+    assert len(names) > 12
+    assert all(names)
+    reached = set()
+    for _ in range(60):
+        shown.switch_to.active_element.send_keys(Keys.TAB)
+        reached.add(shown.switch_to.active_element.get_attribute("id"))
+    assert {"query", "theme", "left", "right", "play", "step", "in", "out", "all"} <= reached
+    assert text(shown, "#details") == shown.find_element(By.CSS_SELECTOR, "[aria-live=polite]").text
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_text_has_contrast(shown, theme):
+    shown.execute_script("document.documentElement.dataset.theme = arguments[0]", theme)
+    worst = shown.execute_script(
+        """
+        const lum = (c) => { const [r, g, b] = c.map((v) => { v /= 255; return v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4; }); return .2126 * r + .7152 * g + .0722 * b; };
+        const rgb = (name) => { const e = document.createElement("i"); e.style.color = `var(${name})`; document.body.append(e); const c = getComputedStyle(e).color.match(/[\\d.]+/g).slice(0, 3).map(Number); e.remove(); return c; };
+        const ratio = (a, b) => { const [x, y] = [lum(rgb(a)), lum(rgb(b))].sort((p, q) => q - p); return (x + .05) / (y + .05); };
+        const pairs = [["--ink", "--paper"], ["--ink", "--card"], ["--quiet", "--paper"], ["--quiet", "--card"], ...[0, 1, 2, 3, 4, 5].map((i) => ["--on", `--t${i}`])];
+        return Math.min(...pairs.map(([a, b]) => ratio(a, b)));
+        """
+    )
+    assert worst >= 4.5
+
+
+def test_ten_thousand_polls_over_two_hundred_partitions_stay_smooth(opened, large_runs, tmp_path):
+    assert [len(run.polls) for run in large_runs] == [10_000, 10_000]
+    assert len(large_runs[0].story.lanes) == 200
+    shown = opened(tmp_path / "large.html", page(large_runs))
+    assert text(shown, "#where") == "poll 1 of 10,000"
+    # one step, drawn: what a key press costs in the page, without the driver's round trip
+    spent = shown.execute_async_script(
+        """
+        const done = arguments[0]; const spent = []; let left = 40;
+        const step = () => {
+          const start = performance.now();
+          document.body.dispatchEvent(new KeyboardEvent("keydown", { key: left % 4 ? "ArrowRight" : "PageDown", bubbles: true }));
+          requestAnimationFrame(() => setTimeout(() => { spent.push(performance.now() - start); if (--left) step(); else done(spent); }));
+        };
+        document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "+", bubbles: true }));
+        step();
+        """
+    )
+    # frames of 16 ms would be perfect; a loaded machine without a graphics card gets five times that
+    assert sorted(spent)[len(spent) // 2] < 100, spent

@@ -1,0 +1,130 @@
+"""Pictures and the page: what is in them is what the polls returned."""
+
+import itertools
+import json
+import re
+import xml.etree.ElementTree as ET
+
+import pytest
+
+import fletchlog as fl
+from fletchlog.explain import against, explain, page, picture, story
+
+
+@pytest.fixture
+def runs(small_broker):
+    first = explain(small_broker, ["orders", "payments"], {"max.poll.records": 7}, polls=40, source="memory")
+    return [first, *against(small_broker, ["orders", "payments"], {"max.poll.records": 7}, ["4.3", "kip-387"], polls=40)]
+
+
+def data_of(text):
+    return json.loads(re.search(r'<script type="application/json" id="story">(.*?)</script>', text, re.DOTALL)[1])
+
+
+def test_the_spans_are_the_runs(runs):
+    for told in runs:
+        found = picture.spans(told.story)
+        assert sum(run[3] for run in found.ribbon) == 180
+        for lane, tp in enumerate(told.story.lanes):
+            own = [run for runs in told.polls for run in runs if (run.topic, run.partition) == tp]
+            assert sum(records for _, _, records in found.runs[lane]) == sum(run.count for run in own) == 30
+        edges = [edge for _, start, end, _ in found.ribbon for edge in (start, end)]
+        assert edges == sorted(edges)
+        # nothing is handed out that did not wait, or was fetched in that very poll
+        for lane, own in found.runs.items():
+            for start, end, _ in own:
+                assert any(a <= start + 1e-9 and end <= b + 1e-9 for a, b in found.waits[lane])
+
+
+def test_an_svg_names_every_lane_and_is_the_same_every_time(runs):
+    text = picture.svg(runs)
+    assert text == picture.svg(runs)
+    root = ET.fromstring(text)
+    said = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
+    for name in ("orders-0", "orders-1", "orders-2", "payments-0", "payments-1", "payments-2"):
+        assert said.count(name) >= 3
+    assert {"KIP-387", "Java client 2.6 (as 2.4 - 3.0)", "Java client 4.3 (as 4.2 - 4.3)"} <= set(said)
+    assert said.count("30") >= 6
+
+
+def test_a_png_is_the_same_every_time(runs):
+    pytest.importorskip("matplotlib")
+    assert picture.png(runs) == picture.png(runs)
+    assert picture.png(runs).startswith(b"\x89PNG")
+
+
+def test_forty_lanes_have_room(small_broker):
+    small_broker.create_topic("many", partitions=40)
+    with fl.Producer(small_broker) as producer:
+        for partition in range(40):
+            producer.send("many", value=b"x", partition=partition)
+    drawing = picture.draw([explain(small_broker, ["many"], polls=5)], "t")
+    names = [shape for shape in drawing.shapes if isinstance(shape, picture.Text) and re.fullmatch(r"many-\d+", shape.text) and shape.x < 50]
+    assert len(names) == 40
+    places = sorted(shape.y for shape in names)
+    assert all(b - a >= names[0].size for a, b in itertools.pairwise(places))
+    assert names[0].size >= 9
+
+
+def test_nothing_to_draw_is_said(small_broker):
+    small_broker.create_topic("empty")
+    with pytest.raises(fl.errors.InvalidArgumentError, match="nothing to draw"):
+        picture.svg([explain(small_broker, ["empty"], polls=1, timeout_ms=10)])
+    with pytest.raises(fl.errors.InvalidArgumentError, match="nothing to show"):
+        page([])
+
+
+def test_a_page_needs_nothing_from_elsewhere(runs):
+    text = page(runs)
+    assert not re.search(r"https?://", text.replace("http://www.w3.org/2000/svg", ""))
+    assert not re.search(r"<(link|img|iframe)|@import|url\(|fetch\(|import\(", text)
+    assert "@STORY@" not in text
+    assert data_of(text) == json.loads(json.dumps(story(runs)))
+
+
+def test_data_cannot_end_the_script(runs, small_broker):
+    with fl.Consumer(small_broker, {"client.id": "</script><script>alert(1)</script><!--", "fletchlog.trace": True, "auto.offset.reset": "earliest"}) as consumer:
+        consumer.assign([("orders", 0)])
+        consumer.poll()
+        text = page([consumer.explain()])
+    assert "alert(1)</script>" not in text
+    assert data_of(text)["runs"][0]["config"]["client.id"].endswith("<!--")
+
+
+def test_a_page_says_where_any_two_of_its_runs_part(runs):
+    parts = story(runs)["parts"]
+    assert set(parts) == {"0-1", "0-2", "1-2"}
+    assert parts["0-2"]["poll"] >= 1
+    assert "KIP-387" in parts["0-2"]["text"]
+
+
+def test_a_producers_trace_joins_the_page(runs, small_broker):
+    faults = fl.Faults(script={1: "lost-ack"})
+    with fl.Producer(small_broker, {"fletchlog.trace": True, "enable.idempotence": True, "retry.backoff.ms": 1}, faults=faults) as producer:
+        producer.send("orders", value=b"v", partition=0)
+        producer.flush()
+        trace = producer.trace()
+    told = story(runs, trace)["producer"]
+    assert told["lanes"] == [["orders", 0]]
+    kinds = [event[1] for event in told["events"]]
+    assert kinds.count("sent") == 2
+    assert "retried" in kinds
+    assert kinds.index("retried") < kinds.index("acknowledged")
+    assert story([], trace)["runs"] == []
+    with pytest.raises(fl.errors.SchemaError, match="producer's trace"):
+        page(runs, runs[0].trace)
+
+
+def test_notebooks_show_pictures_and_tables(small_broker):
+    with fl.Consumer(small_broker, {"fletchlog.trace": True, "auto.offset.reset": "earliest"}) as consumer:
+        consumer.assign([("orders", 0), ("orders", 1)])
+        records = consumer.poll()
+        told = consumer.explain()
+        assert told._repr_html_().startswith("<svg")
+        pytest.importorskip("matplotlib")
+        assert told._repr_png_().startswith(b"\x89PNG")
+        assert "30" in records._repr_html_()
+        assert "orders-1" in records._repr_html_()
+        assert "assign" in consumer.trace()._repr_html_()
+    assert "payments" in small_broker._repr_html_()
+    assert "high watermark" in small_broker.describe_topic("orders")._repr_html_()

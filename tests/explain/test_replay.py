@@ -1,0 +1,107 @@
+"""A recorded run can be made again on the same log, and a difference is found where it begins."""
+
+import pytest
+
+import fletchlog as fl
+from fletchlog.explain import explanation, parting
+
+CONFIGS = [
+    {"fletchlog.consumer.version": release, "max.poll.records": most, "fletchlog.fetch.order": order, **group}
+    for release, most in (("2.6", 7), ("3.1", 10), ("3.9", 11), ("4.1", 30), ("4.3", 7))
+    for order in ("partition", "kip-387")
+    for group in ({}, {"group.id": "g"})
+]
+
+
+def record(broker, config, act, *, subscribe=False):
+    with fl.Consumer(broker, {"auto.offset.reset": "earliest", "fletchlog.trace": True, "enable.auto.commit": False, **config}) as consumer:
+        if subscribe:
+            consumer.subscribe(["orders", "payments"])
+        else:
+            consumer.assign([(topic, p) for topic in ("payments", "orders") for p in (2, 0, 1)])
+        act(consumer)
+        return consumer.trace().to_pyarrow()
+
+
+def drain(consumer):
+    while len(consumer.poll(timeout_ms=20)):
+        pass
+
+
+def moves(consumer):
+    for _ in range(3):
+        consumer.poll()
+    consumer.seek(("orders", 1), 3)
+    consumer.pause([("payments", 0), ("orders", 0)])
+    for _ in range(5):
+        consumer.poll(timeout_ms=20)
+    consumer.resume([("payments", 0)])
+    consumer.seek_to_beginning([("payments", 1)])
+    drain(consumer)
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: "-".join(str(v) for v in c.values()))
+@pytest.mark.parametrize("act", [drain, moves])
+def test_the_same_log_gives_the_same_run(small_broker, config, act):
+    trace = record(small_broker, config, act)
+    again = fl.replay(trace, small_broker)
+    assert again.same, str(again)
+    assert again.replayed.polls == again.recorded.polls
+    assert sum(run.count for runs in again.recorded.polls for run in runs) >= 90
+
+
+def test_a_subscription_is_replayed_from_the_offsets_it_began_with(small_broker):
+    config = {"group.id": "g", "max.poll.records": 7}
+    with fl.Consumer(small_broker, {"auto.offset.reset": "earliest", **config}) as first:
+        first.subscribe(["orders", "payments"])
+        for _ in range(6):
+            first.poll()
+        first.commit()
+    trace = record(small_broker, config, drain, subscribe=True)
+    begun = explanation(trace).polls[0][0]
+    again = fl.replay(trace, small_broker)
+    assert again.same, str(again)
+    assert sum(run.count for runs in again.replayed.polls for run in runs) == 180 - 42
+    assert next(runs[0] for runs in again.replayed.polls if runs) == begun
+
+
+def test_a_log_that_has_grown_is_found_out(small_broker):
+    trace = record(small_broker, {"max.poll.records": 7}, drain)
+    with fl.Producer(small_broker) as producer:
+        producer.send("orders", value=b"more", partition=1)
+    again = fl.replay(trace, small_broker)
+    assert not again.same
+    assert again.parting.poll == 1
+    assert "orders-1 (30 records in 1 batches)" in again.parting.first
+    assert "orders-1 (31 records in 2 batches)" in again.parting.second
+    assert "part at poll 1" in str(again)
+
+
+def test_a_directory_is_replayed_without_being_written(tmp_path):
+    with fl.Broker(tmp_path / "data") as broker:
+        broker.create_topic("orders", partitions=2)
+        with fl.Producer(broker) as producer:
+            for i in range(100):
+                producer.send("orders", value=b"x", partition=i % 2)
+        told = fl.explain.explain(broker, ["orders"], {"max.poll.records": 9}, polls=30)
+    assert fl.replay(told.trace, tmp_path / "data").same
+
+
+def test_a_trace_that_does_not_begin_with_the_consumer_is_refused(small_broker):
+    trace = record(small_broker, {}, drain)
+    with pytest.raises(fl.errors.InvalidArgumentError, match="does not begin"):
+        fl.replay(trace.slice(20), small_broker)
+
+
+def test_two_runs_part_where_they_first_decide_otherwise(small_broker):
+    def told(release, **config):
+        return fl.explain.explain(small_broker, ["orders", "payments"], {"max.poll.records": 7, "fletchlog.consumer.version": release, **config}, polls=40)
+
+    assert parting(told("2.6").story, told("3.0").story) is None
+    found = parting(told("2.6").story, told("4.3").story)
+    # the first partition is used up in poll 5: 2.6 asks for it at once, 4.3 waits for the others of its node
+    assert found.poll == 5
+    assert "node" in found.first or "buffered" in found.first
+    shorter = fl.explain.explain(small_broker, ["orders", "payments"], {"max.poll.records": 7}, polls=3)
+    found = parting(told("2.6").story, shorter.story)
+    assert (found.poll, found.second) == (4, None)

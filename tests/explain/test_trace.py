@@ -1,0 +1,112 @@
+"""What a trace holds, and that it can be kept."""
+
+import pyarrow as pa
+import pytest
+
+import fletchlog as fl
+from fletchlog.explain import explanation, tell
+
+
+def test_a_trace_has_the_programs_calls_in_their_order(small_broker):
+    with fl.Consumer(small_broker, {"auto.offset.reset": "earliest", "fletchlog.trace": True, "max.poll.records": 7}) as consumer:
+        consumer.assign([("orders", 2), ("orders", 0)])
+        consumer.poll()
+        consumer.seek(("orders", 0), 5)
+        consumer.pause([("orders", 2)])
+        consumer.resume([("orders", 2)])
+        consumer.seek_to_end()
+        consumer.seek_to_beginning([("orders", 2)])
+        consumer.unsubscribe()
+        trace = consumer.trace().to_pyarrow()
+    story = tell(trace)
+    zero, two = (story.lanes.index(("orders", p)) for p in (0, 2))
+    calls = [step[1:] for steps in story.polls for step in steps if step[0] == "call"]
+    assert calls[0] == ("assign", [(two, -1), (zero, -1)])
+    assert calls[1:4] == [("seek", [(zero, 5)]), ("pause", [(two, -1)]), ("resume", [(two, -1)])]
+    assert calls[4][0] == "seek_to_end"
+    assert sorted(calls[4][1]) == [(zero, -1), (two, -1)]
+    assert calls[5:] == [("seek_to_beginning", [(two, -1)]), ("unsubscribe", [])]
+    assert len(story.polls) == 2
+    assert story.polls[0][0][0] == "call"
+
+
+def test_a_call_that_was_refused_is_not_in_the_trace(small_broker):
+    with fl.Consumer(small_broker, {"fletchlog.trace": True}) as consumer:
+        consumer.assign([("orders", 0)])
+        with pytest.raises(fl.errors.IllegalStateError):
+            consumer.seek(("orders", 1), 3)
+        with pytest.raises(fl.errors.IllegalStateError):
+            consumer.pause([("orders", 0), ("orders", 1)])
+        assert [row["text"] for row in consumer.trace().to_pyarrow().to_pylist() if row["kind"] == "called"] == ["assign"]
+
+
+@pytest.mark.parametrize("release", ["2.6", "4.3"])
+def test_the_assignment_is_told_in_request_order_and_once(small_broker, release):
+    config = {"group.id": "g", "auto.offset.reset": "earliest", "fletchlog.trace": True, "fletchlog.consumer.version": release}
+    with fl.Consumer(small_broker, config) as consumer:
+        consumer.subscribe(["payments", "orders"])
+        consumer.poll()
+        first = consumer.assignment()
+        for _ in range(8):
+            consumer.poll(timeout_ms=50)
+        story = tell(consumer.trace().to_pyarrow())
+    orders = [step[1] for steps in story.polls for step in steps if step[0] == "order"]
+    assert len(orders) == 1
+    assert sorted(orders[0]) == list(range(6))
+    if release == "4.3":
+        assert [story.lanes[lane] for lane in orders[0]] == sorted(first)
+    assert story.polls[0] == [("call", "subscribe", [("payments", -1), ("orders", -1)])]
+
+
+def test_properties_are_in_the_metadata(small_broker):
+    with fl.Consumer(small_broker, {"fletchlog.trace": True, "max.poll.records": 7}) as consumer:
+        consumer.assign([("orders", 0)])
+        told = explanation(consumer.trace())
+    assert told.config == {"fletchlog.trace": "true", "max.poll.records": "7"}
+    with fl.Producer(small_broker, {"fletchlog.trace": True}) as producer:
+        assert producer.trace().to_pyarrow().schema.metadata[b"fletchlog.trace"] == b"producer"
+
+
+def test_a_trace_survives_a_file(small_broker, tmp_path):
+    told = fl.explain.explain(small_broker, ["orders"], {"max.poll.records": 7}, polls=20)
+    fl.save_trace(told.trace, tmp_path / "t.arrow")
+    again = explanation(fl.load_trace(tmp_path / "t.arrow"))
+    assert again.story == told.story
+    assert again.config == told.config
+    assert again.text() == told.text()
+
+
+def test_what_is_no_trace_is_refused(tmp_path, small_broker):
+    (tmp_path / "x").write_bytes(b"no arrow file at all")
+    with pytest.raises(fl.errors.InvalidArgumentError, match="no saved trace"):
+        fl.load_trace(tmp_path / "x")
+    with pytest.raises(fl.errors.SchemaError, match="no trace"):
+        fl.save_trace(pa.table({"a": [1]}), tmp_path / "y")
+    with pytest.raises(fl.errors.SchemaError, match="no column poll"):
+        tell(pa.table({"a": [1]}))
+    with fl.Consumer(small_broker) as consumer, pytest.raises(fl.errors.IllegalStateError, match=r"fletchlog\.trace"):
+        consumer.explain()
+
+
+def test_exclusions_are_told_as_changes_that_add_up(small_broker):
+    told = fl.explain.explain(small_broker, ["orders", "payments"], {"max.poll.records": 7}, polls=40)
+    left_out, seen = {}, []
+    for steps in told.story.polls:
+        for step in steps:
+            if step[0] == "skip":
+                _, why, came, went = step
+                now = left_out.setdefault(why, set())
+                assert not now & set(came)
+                assert set(went) <= now
+                left_out[why] = (now | set(came)) - set(went)
+                seen.append((why, frozenset(left_out[why])))
+    rows, expected, group = told.events, [], []
+    for row in [*rows, {"kind": "end"}]:
+        if row["kind"] == "excluded":
+            group.append(row)
+            continue
+        for why in dict.fromkeys(r["text"] for r in group):
+            expected.append((why, frozenset(told.story.lanes.index((r["topic"], r["partition"])) for r in group if r["text"] == why)))
+        group = []
+    assert seen == expected
+    assert len(seen) > 5
