@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 
 use fletchlog_records::TopicPartition;
 
+use super::sticky::{Owned, all_subscriptions_equal};
 use super::{Assignment, Subscriptions, TopicCounts, sticky};
 
 /// The sticky assignment without the partitions that still have to be given up by another member: their owner revokes
-/// them and rejoins, and the rebalance that follows hands them over. So no partition ever has two owners.
+/// them and rejoins, and the rebalance that follows hands them over. So no partition ever has two owners. With equal
+/// subscriptions a partition that two members claim is held back even from them (measured 4.3.1).
 pub fn cooperative_sticky(topics: &TopicCounts, members: &Subscriptions) -> Assignment {
     let mut assignment = sticky(topics, members);
     let empty = Vec::new();
@@ -16,9 +18,14 @@ pub fn cooperative_sticky(topics: &TopicCounts, members: &Subscriptions) -> Assi
         let assigned: BTreeSet<&TopicPartition> = assignment.get(id).unwrap_or(&empty).iter().collect();
         revoked.extend(member.owned.iter().filter(|tp| !assigned.contains(tp)).cloned());
     }
+    let contested = if all_subscriptions_equal(members) {
+        Owned::of(topics, members).contested
+    } else {
+        BTreeSet::new()
+    };
     for (id, list) in &mut assignment {
         let owned: BTreeSet<&TopicPartition> = members.get(id).map(|m| m.owned.iter().collect()).unwrap_or_default();
-        list.retain(|tp| owned.contains(tp) || !revoked.contains(tp));
+        list.retain(|tp| !contested.contains(tp) && (owned.contains(tp) || !revoked.contains(tp)));
     }
     assignment
 }

@@ -10,17 +10,21 @@ use std::sync::Arc;
 
 use fletchlog_records::TopicPartition;
 
-use super::sticky::{Claims, owned_partitions};
+use super::sticky::Owned;
 use super::{Assignment, Subscriptions, TopicCounts, java_compare, subscribed_partitions};
 
 /// Topic -> the members that subscribe to it, sorted.
 type Consumers<'a> = BTreeMap<Arc<str>, Vec<&'a Arc<str>>>;
 
 /// Keeps what is owned, gives each other partition to its least loaded subscriber (those with few subscribers first), then
-/// evens out: first by moving only partitions that nobody owned, then, if there is no other way, owned ones.
+/// evens out: first by moving only partitions that nobody owned, then, if there is no other way, owned ones, of which what an exchange
+/// allows goes back to its owner.
 pub(super) fn general(topics: &TopicCounts, members: &Subscriptions) -> Assignment {
-    let mut assignment: Assignment = owned_partitions(topics, members, Claims::HighestPerPartition);
-    let kept: BTreeSet<TopicPartition> = assignment.values().flatten().cloned().collect();
+    let mut assignment: Assignment = Owned::of(topics, members).by_member;
+    let owners: BTreeMap<TopicPartition, Arc<str>> = assignment
+        .iter()
+        .flat_map(|(id, list)| list.iter().map(|tp| (tp.clone(), Arc::clone(id))))
+        .collect();
 
     let mut consumers: Consumers<'_> = BTreeMap::new();
     for (id, member) in members {
@@ -34,7 +38,7 @@ pub(super) fn general(topics: &TopicCounts, members: &Subscriptions) -> Assignme
 
     let mut free: Vec<TopicPartition> = subscribed_partitions(topics, members)
         .into_iter()
-        .filter(|tp| !kept.contains(tp))
+        .filter(|tp| !owners.contains_key(tp))
         .collect();
     free.sort_by_key(|tp| consumers.get(&tp.topic).map_or(0, Vec::len));
     for tp in free {
@@ -45,9 +49,55 @@ pub(super) fn general(topics: &TopicCounts, members: &Subscriptions) -> Assignme
             list.push(tp);
         }
     }
-    even_out(&mut assignment, &consumers, &|tp| !kept.contains(tp));
+    even_out(&mut assignment, &consumers, &|tp| !owners.contains_key(tp));
     even_out(&mut assignment, &consumers, &|_| true);
+    give_back(&mut assignment, &owners, &consumers);
     assignment
+}
+
+/// Where a chain moved an owned partition that an exchange leaves with its owner at the same counts, it goes back. Ends:
+/// each exchange raises the number of partitions that stayed.
+fn give_back(assignment: &mut Assignment, owners: &BTreeMap<TopicPartition, Arc<str>>, consumers: &Consumers<'_>) {
+    while let Some((holder, tp, owner, other)) = exchange(assignment, owners, consumers) {
+        transfer(assignment, &holder, &tp, &owner);
+        if let Some(other) = other {
+            transfer(assignment, &owner, &other, &holder);
+        }
+    }
+}
+
+/// (holder, partition, its owner, what the owner gives for it): one that the owner did not own, or nothing where the holder
+/// has one more than the owner.
+#[allow(clippy::type_complexity, reason = "one exchange, named in the comment above")]
+fn exchange(
+    assignment: &Assignment,
+    owners: &BTreeMap<TopicPartition, Arc<str>>,
+    consumers: &Consumers<'_>,
+) -> Option<(Arc<str>, TopicPartition, Arc<str>, Option<TopicPartition>)> {
+    assignment.iter().find_map(|(holder, list)| {
+        list.iter().find_map(|tp| {
+            let owner = owners.get(tp).filter(|owner| *owner != holder)?;
+            let found = |other| Some((Arc::clone(holder), tp.clone(), Arc::clone(owner), other));
+            if load(assignment, owner) < load(assignment, holder) {
+                return found(None);
+            }
+            let takes = |other: &&TopicPartition| {
+                owners.get(*other) != Some(owner)
+                    && consumers.get(&other.topic).is_some_and(|ids| ids.contains(&holder))
+            };
+            let other = assignment.get(owner)?.iter().find(takes)?;
+            found(Some(other.clone()))
+        })
+    })
+}
+
+fn transfer(assignment: &mut Assignment, from: &Arc<str>, tp: &TopicPartition, to: &Arc<str>) {
+    if let Some(list) = assignment.get_mut(from) {
+        list.retain(|other| other != tp);
+    }
+    if let Some(list) = assignment.get_mut(to) {
+        list.push(tp.clone());
+    }
 }
 
 fn load(assignment: &Assignment, member: &Arc<str>) -> usize {
@@ -58,12 +108,7 @@ fn load(assignment: &Assignment, member: &Arc<str>) -> usize {
 fn even_out(assignment: &mut Assignment, consumers: &Consumers<'_>, movable: &dyn Fn(&TopicPartition) -> bool) {
     while let Some(chain) = helping_chain(assignment, consumers, movable) {
         for (from, tp, to) in chain {
-            if let Some(list) = assignment.get_mut(&from) {
-                list.retain(|other| *other != tp);
-            }
-            if let Some(list) = assignment.get_mut(&to) {
-                list.push(tp);
-            }
+            transfer(assignment, &from, &tp, &to);
         }
     }
 }

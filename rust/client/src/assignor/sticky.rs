@@ -4,12 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use fletchlog_api::java_hash::{DEFAULT_CAPACITY, string_hash, walk_order};
 use fletchlog_records::TopicPartition;
 
 use super::general_sticky::general;
-use super::{
-    Assignment, MemberSubscription, Subscriptions, TopicCounts, empty_assignment, java_compare, subscribed_partitions,
-};
+use super::{Assignment, Subscriptions, TopicCounts, empty_assignment, java_compare, subscribed_partitions};
 
 /// Assigns with regard to what members own; equal subscriptions by the constrained algorithm, others by the general one.
 pub fn sticky(topics: &TopicCounts, members: &Subscriptions) -> Assignment {
@@ -20,65 +19,74 @@ pub fn sticky(topics: &TopicCounts, members: &Subscriptions) -> Assignment {
     }
 }
 
-fn all_subscriptions_equal(members: &Subscriptions) -> bool {
+pub(super) fn all_subscriptions_equal(members: &Subscriptions) -> bool {
     let mut sets = members.values().map(|m| m.topics.iter().collect::<BTreeSet<_>>());
     let first = sets.next();
     sets.all(|set| Some(&set) == first.as_ref())
 }
 
-/// Which claim to a partition counts when members report several generations.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Claims {
-    /// Only members of the highest generation own anything.
-    OfHighestGeneration,
-    /// Per partition, the claim of the highest generation.
-    HighestPerPartition,
+/// What members own before they are assigned anew.
+pub(super) struct Owned {
+    /// Per member, partitions that exist and that it still subscribes to. Of several claims to a partition that of the
+    /// highest generation counts (measured 4.3.1).
+    pub(super) by_member: BTreeMap<Arc<str>, Vec<TopicPartition>>,
+    /// Claimed by two members of one generation: they belong to nobody (spec 8.6 step 1).
+    pub(super) contested: BTreeSet<TopicPartition>,
 }
 
-/// What each member owns, of partitions that exist and that it still subscribes to. A partition claimed twice in one
-/// generation belongs to nobody (spec 8.6 step 1).
-pub(super) fn owned_partitions(
-    topics: &TopicCounts,
-    members: &Subscriptions,
-    claims: Claims,
-) -> BTreeMap<Arc<str>, Vec<TopicPartition>> {
-    let exists = |tp: &TopicPartition| {
-        topics
-            .get(&tp.topic)
-            .is_some_and(|&count| (0..count).contains(&tp.partition))
-    };
-    let generation = |m: &MemberSubscription| m.generation.unwrap_or(-1);
-    let highest = members.values().map(generation).max().unwrap_or(-1);
-    // partition -> (highest generation that claims it, its claimants)
-    let mut claimed: BTreeMap<&TopicPartition, (i32, BTreeSet<&Arc<str>>)> = BTreeMap::new();
-    for (id, member) in members {
-        let generation = generation(member);
-        if claims == Claims::OfHighestGeneration && generation < highest {
-            continue;
-        }
-        for tp in member
-            .owned
-            .iter()
-            .filter(|tp| exists(tp) && member.topics.contains(&tp.topic))
-        {
-            let (best, claimants) = claimed.entry(tp).or_insert_with(|| (generation, BTreeSet::new()));
-            if generation > *best {
-                *best = generation;
-                claimants.clear();
-            }
-            if generation == *best {
-                claimants.insert(id);
+impl Owned {
+    pub(super) fn of(topics: &TopicCounts, members: &Subscriptions) -> Self {
+        let exists = |tp: &TopicPartition| {
+            topics
+                .get(&tp.topic)
+                .is_some_and(|&count| (0..count).contains(&tp.partition))
+        };
+        // partition -> (highest generation that claims it, its claimants)
+        let mut claimed: BTreeMap<&TopicPartition, (i32, BTreeSet<&Arc<str>>)> = BTreeMap::new();
+        for (id, member) in members {
+            let generation = member.generation.unwrap_or(-1);
+            for tp in member
+                .owned
+                .iter()
+                .filter(|tp| exists(tp) && member.topics.contains(&tp.topic))
+            {
+                let (best, claimants) = claimed.entry(tp).or_insert_with(|| (generation, BTreeSet::new()));
+                if generation > *best {
+                    *best = generation;
+                    claimants.clear();
+                }
+                if generation == *best {
+                    claimants.insert(id);
+                }
             }
         }
-    }
-    let mut owned: BTreeMap<Arc<str>, Vec<TopicPartition>> =
-        members.keys().map(|id| (Arc::clone(id), Vec::new())).collect();
-    for (tp, (_, claimants)) in claimed {
-        if let (1, Some(list)) = (claimants.len(), claimants.first().and_then(|id| owned.get_mut(*id))) {
-            list.push(tp.clone());
+        let mut owned = Self {
+            by_member: members.keys().map(|id| (Arc::clone(id), Vec::new())).collect(),
+            contested: BTreeSet::new(),
+        };
+        for (tp, (_, claimants)) in claimed {
+            match (
+                claimants.len(),
+                claimants.first().and_then(|id| owned.by_member.get_mut(*id)),
+            ) {
+                (1, Some(list)) => list.push(tp.clone()),
+                _ => _ = owned.contested.insert(tp.clone()),
+            }
         }
+        owned
     }
-    owned
+}
+
+/// Members as a walk of Java's `HashMap` meets them: which of them keep the larger number is decided in this order
+/// (measured 4.3.1). Ids that share a bucket come in sorted order; in Java, in the order in which the broker names them.
+fn in_hash_order(members: &Subscriptions) -> Vec<&Arc<str>> {
+    let mut ids: Vec<&Arc<str>> = members.keys().collect();
+    ids.sort_by(|a, b| java_compare(a, b));
+    let hashes: Vec<i32> = ids.iter().map(|id| string_hash(id)).collect();
+    walk_order(&hashes, DEFAULT_CAPACITY)
+        .into_iter()
+        .filter_map(|i| ids.get(i).copied())
+        .collect()
 }
 
 /// Equal subscriptions. Every member ends with `minQuota` or `maxQuota` partitions, exactly `N mod M` of them with the
@@ -93,14 +101,12 @@ fn constrained(topics: &TopicCounts, members: &Subscriptions) -> Assignment {
     let max_quota = all.len().div_ceil(members.len());
     let expected_over = all.len() % members.len();
 
-    let mut ids: Vec<&Arc<str>> = members.keys().collect();
-    ids.sort_by(|a, b| java_compare(a, b));
-    let mut owned = owned_partitions(topics, members, Claims::OfHighestGeneration);
+    let mut owned = Owned::of(topics, members).by_member;
     let mut over = 0;
     let mut under_min: VecDeque<&Arc<str>> = VecDeque::new();
     let mut at_min: VecDeque<&Arc<str>> = VecDeque::new();
     let mut kept: BTreeSet<TopicPartition> = BTreeSet::new();
-    for id in ids {
+    for id in in_hash_order(members) {
         let mut list = owned.remove(id).unwrap_or_default();
         list.sort_by(|a, b| {
             a.partition
@@ -120,7 +126,9 @@ fn constrained(topics: &TopicCounts, members: &Subscriptions) -> Assignment {
         assignment.insert(Arc::clone(id), list);
     }
     // Round robin over those below the minimum; when all have it, one more for the first members at the minimum.
-    at_min.make_contiguous().sort_by(|a, b| java_compare(a, b));
+    for waiting in [&mut under_min, &mut at_min] {
+        waiting.make_contiguous().sort_by(|a, b| java_compare(a, b));
+    }
     for tp in all.into_iter().filter(|tp| !kept.contains(tp)) {
         let Some(id) = under_min.pop_front().or_else(|| at_min.pop_front()) else {
             break;

@@ -211,11 +211,67 @@ fn sticky_drops_a_partition_claimed_twice_in_a_generation_and_believes_the_highe
 }
 
 fn owned_by(counts: &TopicCounts, members: &Subscriptions) -> Vec<String> {
-    shown(&sticky::owned_partitions(
-        counts,
-        members,
-        sticky::Claims::OfHighestGeneration,
-    ))
+    shown(&sticky::Owned::of(counts, members).by_member)
+}
+
+/// Answers of Java's assignor 4.3.1.
+#[test]
+fn sticky_lets_a_member_of_an_older_generation_keep_what_nobody_else_claims() {
+    let late = owning(
+        members(&[("c1", &["t"]), ("c2", &["t"])]),
+        &[("c1", "t-4", 7), ("c2", "t-0", 6)],
+    );
+    assert_eq!(shown(&sticky(&topics(&[("t", 5)]), &late)), ["t-1 t-3 t-4", "t-0 t-2"]);
+}
+
+/// Answers of Java's assignor 4.3.1: five members own three or more, four may keep three.
+#[test]
+fn sticky_lets_the_members_met_first_in_a_walk_of_javas_table_keep_the_larger_number() {
+    let both: &[&str] = &["t-2", "Z"];
+    let ids = [
+        "c-0-14ad",
+        "c-1-1660",
+        "consumer-2-c94a",
+        "consumer-4-4c01",
+        "consumer-5-3737",
+        "x-3-4d1e",
+        "x-6-b62b",
+        "x-7-7852",
+    ];
+    let owned = owning(
+        members(&ids.map(|id| (id, both))),
+        &[
+            ("c-1-1660", "Z-0 Z-6 t-2-4 t-2-10", 7),
+            ("consumer-4-4c01", "Z-1 Z-7 t-2-5", 7),
+            ("consumer-5-3737", "Z-2 t-2-0 t-2-6", 7),
+            ("x-3-4d1e", "Z-4 t-2-2 t-2-8", 7),
+            ("x-7-7852", "Z-5 t-2-3 t-2-9", 7),
+        ],
+    );
+    assert_eq!(
+        shown(&sticky(&topics(&[("t-2", 12), ("Z", 8)]), &owned)),
+        [
+            "Z-3 t-2-7",
+            "Z-0 t-2-4",
+            "Z-6 t-2-10",
+            "Z-1 Z-7 t-2-5",
+            "Z-2 t-2-0 t-2-6",
+            "Z-4 t-2-2 t-2-8",
+            "t-2-1 t-2-11",
+            "Z-5 t-2-3 t-2-9",
+        ]
+    );
+}
+
+/// Answers of Java's assignor 4.3.1: with equal subscriptions even a claimant has to wait for a round.
+#[test]
+fn cooperative_sticky_holds_back_what_two_members_claim() {
+    let counts = topics(&[("t", 2)]);
+    let contested = owning(
+        members(&[("c1", &["t"]), ("c2", &["t"])]),
+        &[("c1", "t-0", 4), ("c2", "t-0 t-1", 4)],
+    );
+    assert_eq!(shown(&cooperative_sticky(&counts, &contested)), ["", "t-1"]);
 }
 
 #[test]
@@ -246,6 +302,24 @@ fn sticky_evens_out_unequal_subscriptions_by_chains_and_keeps_what_it_can() {
     assert_eq!(
         shown(&sticky(&topics(&[("x", 2), ("y", 2)]), &left_alone)),
         ["x-0 x-1", "y-0 y-1"]
+    );
+}
+
+/// Java 4.3.1 keeps t-2-2 with its owner, too.
+#[test]
+fn sticky_gives_a_moved_partition_back_for_one_that_its_owner_did_not_own() {
+    let group = owning(
+        members(&[("c", &["t2", "z"]), ("d", &["o", "t2"]), ("x", &["t1", "t2"])]),
+        &[
+            ("c", "z-2 z-4 t2-1", 7),
+            ("d", "o-0 o-1 o-2 t2-2", 7),
+            ("x", "t1-0 t1-1 t2-0", 7),
+        ],
+    );
+    let counts = topics(&[("t1", 2), ("t2", 3), ("z", 5), ("o", 3)]);
+    assert_eq!(
+        shown(&sticky(&counts, &group)),
+        ["z-0 z-1 z-2 z-3 z-4", "o-0 o-1 o-2 t2-2", "t1-0 t1-1 t2-0 t2-1"]
     );
 }
 
