@@ -25,6 +25,7 @@
     ├── TopicAlreadyExistsError
     ├── UnknownTopicOrPartitionError        also LookupError
     ├── OffsetOutOfRangeError               .partitions: {TopicPartition: offset}
+    │   └── LogTruncationError              also .divergent_offsets: {TopicPartition: offset}
     ├── NoOffsetForPartitionError           .partitions: [TopicPartition]
     ├── CorruptRecordError                  .topic_partition, .offset
     ├── RecordDeserializationError          also ValueError; .topic_partition, .offset, .column, .data
@@ -201,6 +202,13 @@ class OffsetOutOfRangeError(KafkaError):
 
     code = 1
     name = "OFFSET_OUT_OF_RANGE"
+
+
+class LogTruncationError(OffsetOutOfRangeError):
+    """A log was cut below the position of a consumer, and `auto.offset.reset` is none.
+
+    `partitions` has the positions, `divergent_offsets` the first offset that differs, where it is known.
+    """
 
 
 class NoOffsetForPartitionError(KafkaError):
@@ -458,6 +466,7 @@ __all__ = [
     "KafkaTimeoutError",
     "LeaderError",
     "NetworkError",
+    "LogTruncationError",
     "NoOffsetForPartitionError",
     "NotEnoughReplicasAfterAppendError",
     "NotEnoughReplicasError",

@@ -15,6 +15,7 @@ pub enum Request {
     Produce(ProduceRequest),
     Fetch(FetchRequest),
     ListOffsets(ListOffsetsRequest),
+    OffsetForLeaderEpoch(OffsetForLeaderEpochRequest),
     Metadata(MetadataRequest),
     InitProducerId(InitProducerIdRequest),
     AddPartitionsToTxn(AddPartitionsToTxnRequest),
@@ -38,6 +39,7 @@ pub enum Response {
     Produce(ProduceResponse),
     Fetch(FetchResponse),
     ListOffsets(ListOffsetsResponse),
+    OffsetForLeaderEpoch(OffsetForLeaderEpochResponse),
     Metadata(MetadataResponse),
     InitProducerId(InitProducerIdResponse),
     AddPartitionsToTxn(AddPartitionsToTxnResponse),
@@ -227,6 +229,33 @@ pub struct ListOffsetsPartitionResponse {
 pub struct ListOffsetsResponse {
     /// Per partition.
     pub partitions: Vec<ListOffsetsPartitionResponse>,
+}
+
+/// OffsetForLeaderEpoch, v3: where leader epochs end. A consumer asks whether its position is still in the log.
+#[derive(Debug, Clone)]
+pub struct OffsetForLeaderEpochRequest {
+    /// (partition, current leader epoch or -1, leader epoch asked for).
+    pub partitions: Vec<(TopicPartition, i32, i32)>,
+}
+
+/// Answer for one partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EpochEndOffset {
+    /// Partition.
+    pub tp: TopicPartition,
+    /// NONE or the partition's error.
+    pub error: ErrorCode,
+    /// Greatest known epoch that is not above the one asked for; -1 none.
+    pub leader_epoch: i32,
+    /// Offset behind the last record of that epoch; -1 none.
+    pub end_offset: i64,
+}
+
+/// Answer.
+#[derive(Debug, Clone)]
+pub struct OffsetForLeaderEpochResponse {
+    /// Per partition.
+    pub partitions: Vec<EpochEndOffset>,
 }
 
 // ---------------------------------------------------------------- metadata, ids, coordinator

@@ -7,6 +7,7 @@ pub mod error;
 mod fetch;
 mod fields;
 mod group;
+mod leader_epochs;
 mod list_offsets;
 pub mod local_transport;
 mod metadata;

@@ -38,6 +38,9 @@ impl Broker {
                 Fetched::Later(answer) => Handled::Later(answer),
             },
             Request::ListOffsets(r) => Handled::Now(Response::ListOffsets(self.list_offsets(node, &r))),
+            Request::OffsetForLeaderEpoch(r) => {
+                Handled::Now(Response::OffsetForLeaderEpoch(self.offsets_for_leader_epoch(node, &r)))
+            }
             Request::Metadata(r) => match self.metadata_response(&r) {
                 Ok(response) => Handled::Now(Response::Metadata(response)),
                 Err(error) => {

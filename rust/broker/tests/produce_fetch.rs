@@ -467,3 +467,28 @@ fn list_offsets_answers_the_specials_and_refuses_what_kafka_refuses() {
     assert_eq!(ask(2, vec![(t.clone(), -1, -1)]), [(6, -1, -1, -1)]);
     assert_eq!(ask(1, vec![(tp("t", 1), -1, -1)]), [(3, -1, -1, -1)]);
 }
+
+/// Kafka: `Partition#lastOffsetForLeaderEpoch`; the cache's own table stands in rust/log.
+#[test]
+fn the_end_of_a_leader_epoch_is_answered_by_the_leader_only() {
+    let broker = in_memory(2);
+    broker.create_topic("t", 1, &[]).unwrap();
+    broker.append_batches(&tp("t", 0), batch(4, 1)).unwrap();
+    let mut client = Client::new(&broker);
+    let mut ask = |node: i32, tp: fletchlog_records::TopicPartition, current: i32, epoch: i32| {
+        let request = OffsetForLeaderEpochRequest {
+            partitions: vec![(tp, current, epoch)],
+        };
+        let Response::OffsetForLeaderEpoch(response) = client.ask(node, Request::OffsetForLeaderEpoch(request)) else {
+            panic!()
+        };
+        let p = &response.partitions[0];
+        (p.error.code(), p.leader_epoch, p.end_offset)
+    };
+    assert_eq!(ask(1, tp("t", 0), 0, 0), (0, 0, 4));
+    assert_eq!(ask(1, tp("t", 0), -1, 0), (0, 0, 4));
+    assert_eq!(ask(1, tp("t", 0), 0, 1), (0, -1, -1), "an epoch that never was");
+    assert_eq!(ask(1, tp("t", 0), 1, 0), (75, -1, -1));
+    assert_eq!(ask(2, tp("t", 0), 0, 0), (6, -1, -1));
+    assert_eq!(ask(1, tp("u", 0), 0, 0), (3, -1, -1));
+}

@@ -31,6 +31,10 @@ pub enum ClientError {
     /// Position outside the log and auto.offset.reset=none [OffsetOutOfRangeException].
     #[error("position out of range and auto.offset.reset is none: {}; seek to an offset that exists", offsets(.0))]
     OffsetOutOfRange(BTreeMap<TopicPartition, i64>),
+    /// A log was cut below a position and auto.offset.reset=none [LogTruncationException]: position and first offset that
+    /// differs, if known, of each partition.
+    #[error("the log was cut below the position and auto.offset.reset is none: {}; seek to the offset to go on from", cuts(.0))]
+    LogTruncation(BTreeMap<TopicPartition, (i64, Option<i64>)>),
     /// A record could not be decoded; the position has not moved [KafkaException, CorruptRecordException].
     #[error("{tp} at offset {offset}: {reason}; seek past it to continue")]
     CorruptRecord {
@@ -81,6 +85,14 @@ fn offsets(map: &BTreeMap<TopicPartition, i64>) -> String {
         .map(|(tp, o)| format!("{tp} at {o}"))
         .collect::<Vec<_>>()
         .join(", ")
+}
+
+fn cuts(map: &BTreeMap<TopicPartition, (i64, Option<i64>)>) -> String {
+    let cut = |(tp, (position, at)): (&TopicPartition, &(i64, Option<i64>))| match at {
+        Some(at) => format!("{tp} at {position} differs from {at} on"),
+        None => format!("{tp} at {position} differs from an unknown offset on"),
+    };
+    map.iter().map(cut).collect::<Vec<_>>().join(", ")
 }
 
 impl ClientError {

@@ -31,6 +31,8 @@ pub enum Context {
     Offsets(BTreeMap<TopicPartition, i64>),
     /// `.topic_partition` and `.offset`.
     Place(TopicPartition, i64),
+    /// `.partitions` and `.divergent_offsets`: position and first offset that differs, if known, by partition.
+    Cuts(BTreeMap<TopicPartition, (i64, Option<i64>)>),
 }
 
 /// An error on its way to Python.
@@ -125,6 +127,7 @@ pub const VARIANT_CLASSES: &[(&str, &str)] = &[
     ("fenced", "FencedLogError"),
     ("no-offset", "NoOffsetForPartitionError"),
     ("out-of-range", "OffsetOutOfRangeError"),
+    ("truncated", "LogTruncationError"),
     ("corrupt", "CorruptRecordError"),
     ("invalid-record", "InvalidRecordError"),
     ("too-large", "RecordTooLargeError"),
@@ -277,6 +280,18 @@ impl Failure {
                 }
                 exception.setattr("partitions", dict)?;
             }
+            Context::Cuts(cuts) => {
+                let (positions, divergent) = (PyDict::new(py), PyDict::new(py));
+                for (tp, (position, at)) in cuts {
+                    let tp = convert::partition_to_py(py, tp)?;
+                    positions.set_item(&tp, position)?;
+                    if let Some(at) = at {
+                        divergent.set_item(&tp, at)?;
+                    }
+                }
+                exception.setattr("partitions", positions)?;
+                exception.setattr("divergent_offsets", divergent)?;
+            }
             Context::Place(tp, offset) => {
                 exception.setattr("topic_partition", convert::partition_to_py(py, tp)?)?;
                 exception.setattr("offset", offset)?;
@@ -384,6 +399,7 @@ impl From<ClientError> for Failure {
                 Self::of("no-offset", message).with(Context::Partitions(partitions))
             }
             ClientError::OffsetOutOfRange(offsets) => Self::of("out-of-range", message).with(Context::Offsets(offsets)),
+            ClientError::LogTruncation(cuts) => Self::of("truncated", message).with(Context::Cuts(cuts)),
             ClientError::CorruptRecord { tp, offset, .. } => {
                 Self::of("corrupt", message).with(Context::Place(tp, offset))
             }

@@ -13,6 +13,7 @@ use super::fetch_requests::{FetchRequests, lags};
 use super::metadata::Metadata;
 use super::network_client::ConsumerNetworkClient;
 use super::offset_reset::OffsetReset;
+use super::offset_validation::OffsetValidation;
 use super::offsets_for_times::Lookup;
 use super::positions::CommittedLookup;
 use super::settings::Settings;
@@ -32,6 +33,7 @@ pub struct Consumer {
     pub(super) fetches: FetchRequests,
     pub(super) buffer: FetchBuffer,
     pub(super) resets: OffsetReset,
+    pub(super) validation: OffsetValidation,
     pub(super) lookup: Option<Lookup>,
     pub(super) committed_lookup: Option<CommittedLookup>,
     pub(super) coordinator: Option<ConsumerCoordinator>,
@@ -69,6 +71,7 @@ impl Consumer {
             fetches: FetchRequests::default(),
             buffer: FetchBuffer::default(),
             resets: OffsetReset::default(),
+            validation: OffsetValidation::default(),
             lookup: None,
             committed_lookup: None,
             coordinator: ConsumerCoordinator::new(&config),
@@ -207,7 +210,7 @@ impl Consumer {
                 "cannot seek {tp} to {offset}: an offset is 0 or more"
             )));
         }
-        self.subs.seek(tp, offset, -1)?;
+        self.subs.seek(tp, offset, self.metadata.leader(tp))?;
         self.trace.called("seek", [(tp, offset)]);
         Ok(())
     }

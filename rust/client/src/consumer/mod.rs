@@ -12,6 +12,7 @@ mod fetch_session_handler;
 pub mod metadata;
 pub mod network_client;
 mod offset_reset;
+mod offset_validation;
 mod offsets_for_times;
 mod partition_states;
 mod poll;

@@ -25,13 +25,16 @@ pub type RequestId = i32;
 /// The node asked before any is known: every cluster of ours has it.
 pub const BOOTSTRAP_NODE: NodeId = 1;
 
+/// How much longer than the rebalance itself a join may take. Kafka: `AbstractCoordinator.JOIN_GROUP_TIMEOUT_LAPSE`.
+const JOIN_GROUP_TIMEOUT_LAPSE_MS: i64 = 5_000;
+
 /// How long a wait may go on before the interrupt callback is asked again.
 const INTERRUPT_CHECK_MS: i64 = 50;
 
 #[derive(Debug)]
 struct InFlight {
     id: RequestId,
-    sent_ms: i64,
+    expires_ms: i64,
 }
 
 #[derive(Debug, Default)]
@@ -142,7 +145,8 @@ impl ConsumerNetworkClient {
         }
         for (&node, connection) in &mut self.connections {
             if let Some((id, request)) = connection.wire.take() {
-                connection.in_flight.push_back(InFlight { id, sent_ms: now });
+                let expires_ms = now.saturating_add(timeout_of(&request, self.request_timeout_ms));
+                connection.in_flight.push_back(InFlight { id, expires_ms });
                 self.transport.send(node, id, request);
             }
         }
@@ -319,14 +323,15 @@ impl ConsumerNetworkClient {
         }
     }
 
-    /// A request without an answer for request.timeout.ms counts as a lost connection.
+    /// A request without an answer in its time counts as a lost connection.
+    /// Kafka: `InFlightRequests#nodesWithTimedOutRequests`.
     fn expire(&mut self, metadata: &mut Metadata, now: i64) {
         for node in self.nodes() {
             let Some(connection) = self.connections.get_mut(&node) else {
                 continue;
             };
-            let oldest = connection.in_flight.front().map_or(now, |f| f.sent_ms);
-            if now.saturating_sub(oldest) < self.request_timeout_ms || self.transport.has_arrived(node) {
+            let late = connection.in_flight.iter().any(|f| f.expires_ms <= now);
+            if !late || self.transport.has_arrived(node) {
                 continue;
             }
             for lost in std::mem::take(&mut connection.in_flight) {
@@ -350,5 +355,17 @@ impl ConsumerNetworkClient {
             Ok(Response::Metadata(response)) => metadata.on_response(response, now),
             _ => metadata.on_failure(now),
         }
+    }
+}
+
+/// request.timeout.ms; a join is answered when the rebalance ends, which takes max.poll.interval.ms at most.
+/// Kafka: `AbstractCoordinator#sendJoinGroupRequest`.
+fn timeout_of(request: &Request, request_timeout_ms: i64) -> i64 {
+    match request {
+        Request::JoinGroup(join) => {
+            let rebalance = i64::from(join.rebalance_timeout_ms).saturating_add(JOIN_GROUP_TIMEOUT_LAPSE_MS);
+            rebalance.max(request_timeout_ms)
+        }
+        _ => request_timeout_ms,
     }
 }

@@ -93,7 +93,7 @@ impl OffsetReset {
         for (tp, strategy) in asked {
             match answers.iter().find(|a| a.tp == tp) {
                 Some(a) if a.error == ErrorCode::NONE && a.offset >= 0 => {
-                    if subs.maybe_seek(&tp, a.offset, a.leader_epoch, strategy) {
+                    if subs.maybe_seek(&tp, a.offset, metadata.leader(&tp), strategy) {
                         trace.push(|| {
                             TraceEvent::of(TraceKind::Reset, &tp)
                                 .at(a.offset)

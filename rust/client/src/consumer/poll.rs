@@ -128,6 +128,7 @@ impl Consumer {
     }
 
     fn send_fetches(&mut self) -> usize {
+        self.validation.refresh(&mut self.subs, &self.metadata);
         let Self {
             fetches,
             buffer,
@@ -278,6 +279,15 @@ impl Consumer {
                     .on_completion(completion, &mut self.buffer, &mut self.trace);
             } else if self.resets.is_mine(&completion) {
                 self.resets.on_completion(
+                    completion,
+                    &mut self.subs,
+                    &mut self.metadata,
+                    &self.settings,
+                    &mut self.trace,
+                    now,
+                );
+            } else if self.validation.is_mine(&completion) {
+                self.validation.on_completion(
                     completion,
                     &mut self.subs,
                     &mut self.metadata,

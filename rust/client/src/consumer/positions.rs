@@ -20,8 +20,11 @@ pub(super) struct CommittedLookup {
 }
 
 impl Consumer {
-    /// `resolvePositions` of spec 7.4: committed offsets first, then the policy, then one lookup of log ends.
+    /// `resolvePositions` of spec 7.4: positions that a new leader may have cut off, committed offsets, then the policy, then
+    /// one lookup of log ends.
     pub(super) fn resolve_positions(&mut self, deadline: i64, interrupt: Interrupt<'_>) -> Result<(), ClientError> {
+        self.validation
+            .send(&mut self.subs, &mut self.metadata, &mut self.net, &self.settings)?;
         if self.subs.has_all_fetch_positions() {
             return Ok(());
         }
@@ -73,7 +76,9 @@ impl Consumer {
                             .at(committed.offset)
                             .because("committed offset of the group")
                     });
-                    self.subs.seek(&tp, committed.offset, committed.leader_epoch)?;
+                    let leader = self.metadata.leader(&tp);
+                    self.subs
+                        .seek_unvalidated(&tp, committed.offset, committed.leader_epoch, leader)?;
                 }
                 return Ok(true);
             }

@@ -3,6 +3,7 @@
 use fletchlog_api::{Config, ConfigError, IsolationLevel};
 
 use super::decision_table::{ReadMode, Row, row_of};
+use crate::group::session_timeout_ms;
 
 /// Order in which buffered fetches are handed out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +49,7 @@ impl Settings {
     /// # Errors
     /// [`ConfigError::Conflict`] where two properties contradict each other.
     pub fn of(config: &Config) -> Result<Self, ConfigError> {
-        let (heartbeat, session) = (config.int("heartbeat.interval.ms"), config.int("session.timeout.ms"));
+        let (heartbeat, session) = (config.int("heartbeat.interval.ms"), session_timeout_ms(config));
         if config.get("group.id").is_some() && heartbeat >= session {
             return Err(ConfigError::Conflict(format!(
                 "heartbeat.interval.ms ({heartbeat}) must be lower than session.timeout.ms ({session}); a third of it is usual"

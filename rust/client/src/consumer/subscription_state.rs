@@ -7,7 +7,7 @@ use fletchlog_records::TopicPartition;
 use rustc_hash::FxHashMap;
 
 use super::decision_table::SubscribeOrder;
-use super::metadata::Wanted;
+use super::metadata::{Leader, Wanted};
 use super::partition_states::PartitionStates;
 use crate::ClientError;
 
@@ -20,7 +20,7 @@ pub enum ResetStrategy {
     Latest,
 }
 
-/// Where a partition stands. Kafka: `SubscriptionState.FetchStates` (without validation by epoch).
+/// Where a partition stands. Kafka: `SubscriptionState.FetchStates`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FetchState {
     /// Assigned, no position yet.
@@ -34,6 +34,11 @@ pub enum FetchState {
         /// Earliest time of the next attempt.
         retry_at_ms: i64,
     },
+    /// Has a position that may have been cut off; waits until the leader has said; not before `retry_at_ms`.
+    AwaitValidation {
+        /// Earliest time of the next attempt.
+        retry_at_ms: i64,
+    },
 }
 
 /// One partition's state. Kafka: `TopicPartitionState`.
@@ -42,6 +47,8 @@ pub struct PartitionState {
     fetch_state: FetchState,
     position: i64,
     position_epoch: i32,
+    /// The leader at which the position was last known to be good.
+    leader: Option<Leader>,
     paused: bool,
     high_watermark: Option<i64>,
     last_stable_offset: Option<i64>,
@@ -53,6 +60,7 @@ impl Default for PartitionState {
             fetch_state: FetchState::Initializing,
             position: -1,
             position_epoch: -1,
+            leader: None,
             paused: false,
             high_watermark: None,
             last_stable_offset: None,
@@ -385,15 +393,16 @@ impl SubscriptionState {
         }
     }
 
-    /// Sets a position by hand, a reset or a committed offset.
+    /// Sets a position, by hand or by a lookup; `leader` is the partition's as last heard. There is nothing to validate.
     ///
     /// # Errors
     /// `IllegalState` if the partition is not assigned.
-    pub fn seek(&mut self, tp: &TopicPartition, offset: i64, leader_epoch: i32) -> Result<(), ClientError> {
+    pub fn seek(&mut self, tp: &TopicPartition, offset: i64, leader: Option<Leader>) -> Result<(), ClientError> {
         let state = self.assigned_mut(tp)?;
         state.fetch_state = FetchState::Fetching;
         state.position = offset;
-        state.position_epoch = leader_epoch;
+        state.position_epoch = -1;
+        state.leader = leader;
         self.version += 1;
         self.jumps += 1;
         Ok(())
@@ -459,10 +468,10 @@ impl SubscriptionState {
     }
 
     /// The lookups of these partitions may be repeated only then. Kafka: `setNextAllowedRetry`.
-    pub fn set_next_allowed_retry(&mut self, partitions: &[TopicPartition], at_ms: i64) {
+    pub fn set_next_allowed_retry<'a>(&mut self, partitions: impl IntoIterator<Item = &'a TopicPartition>, at_ms: i64) {
         for tp in partitions {
             if let Some(PartitionState {
-                fetch_state: FetchState::AwaitReset { retry_at_ms, .. },
+                fetch_state: FetchState::AwaitReset { retry_at_ms, .. } | FetchState::AwaitValidation { retry_at_ms },
                 ..
             }) = self.assignment.get_mut(tp)
             {
@@ -473,12 +482,18 @@ impl SubscriptionState {
 
     /// A lookup's answer; ignored if the partition has since been given a position or another end to look for.
     /// Kafka: `maybeSeekUnvalidated`.
-    pub fn maybe_seek(&mut self, tp: &TopicPartition, offset: i64, leader_epoch: i32, asked: ResetStrategy) -> bool {
+    pub fn maybe_seek(
+        &mut self,
+        tp: &TopicPartition,
+        offset: i64,
+        leader: Option<Leader>,
+        asked: ResetStrategy,
+    ) -> bool {
         let waiting = matches!(self.state(tp), Some(PartitionState { fetch_state: FetchState::AwaitReset { strategy, .. }, .. }) if *strategy == asked);
-        waiting && self.seek(tp, offset, leader_epoch).is_ok()
+        waiting && self.seek(tp, offset, leader).is_ok()
     }
 
-    /// Whether every assigned partition has a position.
+    /// Whether every assigned partition has a valid position.
     pub fn has_all_fetch_positions(&mut self) -> bool {
         if self.all_positions.0 != self.version {
             let all = self
@@ -602,6 +617,9 @@ fn by_topic(walked: Vec<TopicPartition>) -> Vec<TopicPartition> {
     }
     groups.into_iter().flatten().collect()
 }
+
+mod validation;
+pub use validation::{FetchPosition, Validated};
 
 #[cfg(test)]
 mod tests;

@@ -78,6 +78,36 @@ pub struct ConsumerCoordinator {
 /// Kafka: `KafkaConsumer.CONSUMER_CLIENT_ID_SEQUENCE`.
 static CLIENT_ID_SEQUENCE: AtomicU32 = AtomicU32::new(1);
 
+/// From this release on a session lasts 45 s unless session.timeout.ms says otherwise, and the cooperative assignor is offered
+/// behind range (KIP-735, KIP-726; spec 7.1).
+const NEW_DEFAULTS: (u32, u32) = (3, 0);
+
+/// session.timeout.ms, or the default of the selected release.
+pub(crate) fn session_timeout_ms(config: &Config) -> i32 {
+    if !config.is_explicit("session.timeout.ms") && config.release("fletchlog.consumer.version") >= NEW_DEFAULTS {
+        45_000
+    } else {
+        config.int("session.timeout.ms")
+    }
+}
+
+/// partition.assignment.strategy, or the default of the selected release.
+fn assignors(config: &Config) -> Vec<Assignor> {
+    let given: Vec<Assignor> = config
+        .list("partition.assignment.strategy")
+        .into_iter()
+        .filter_map(Assignor::from_name)
+        .collect();
+    if config.is_explicit("partition.assignment.strategy") && !given.is_empty() {
+        return given;
+    }
+    if config.release("fletchlog.consumer.version") >= NEW_DEFAULTS {
+        vec![Assignor::Range, Assignor::CooperativeSticky]
+    } else {
+        vec![Assignor::Range]
+    }
+}
+
 impl ConsumerCoordinator {
     /// `None` without group.id.
     pub fn new(config: &Config) -> Option<Self> {
@@ -94,23 +124,15 @@ impl ConsumerCoordinator {
             },
             given => given.into(),
         };
-        let mut assignors: Vec<Assignor> = config
-            .list("partition.assignment.strategy")
-            .into_iter()
-            .filter_map(Assignor::from_name)
-            .collect();
-        if assignors.is_empty() {
-            assignors.push(Assignor::Range);
-        }
         let settings = Settings {
             group_id,
             client_id,
             group_instance_id,
-            session_timeout_ms: config.int("session.timeout.ms"),
+            session_timeout_ms: session_timeout_ms(config),
             heartbeat_interval_ms: i64::from(config.int("heartbeat.interval.ms")),
             max_poll_interval_ms: config.int("max.poll.interval.ms"),
             retry_backoff_ms: config.long("retry.backoff.ms"),
-            assignors,
+            assignors: assignors(config),
             auto_commit_interval_ms: config
                 .boolean("enable.auto.commit")
                 .then(|| i64::from(config.int("auto.commit.interval.ms"))),

@@ -26,6 +26,7 @@ mod offsets;
 pub mod protocol;
 
 pub use coordinator::ConsumerCoordinator;
+pub(crate) use coordinator::session_timeout_ms;
 pub use legacy::{LegacyConsumer, LegacyStream};
 pub use offsets::{CommittedOffsets, OperationId};
 

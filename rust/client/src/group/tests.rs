@@ -307,7 +307,7 @@ fn heartbeats_go_out_every_interval_and_a_moved_coordinator_is_found_again_witho
 fn a_rebalance_revokes_commits_first_and_rejoins_with_the_same_id() {
     let mut member = Member::stable(&[("enable.auto.commit", "true"), ("auto.commit.interval.ms", "60000")]);
     member.coordinator.take_events();
-    member.subs.seek(&tp(), 5, -1).unwrap();
+    member.subs.seek(&tp(), 5, None).unwrap();
     member.advance(3_000);
     member
         .answer(Response::Heartbeat(ErrorCode::REBALANCE_IN_PROGRESS))
@@ -333,7 +333,7 @@ fn an_unknown_member_loses_its_partitions_without_a_commit_and_joins_as_a_new_on
     for error in [ErrorCode::UNKNOWN_MEMBER_ID, ErrorCode::ILLEGAL_GENERATION] {
         let mut member = Member::stable(&[("enable.auto.commit", "true"), ("auto.commit.interval.ms", "60000")]);
         member.coordinator.take_events();
-        member.subs.seek(&tp(), 5, -1).unwrap();
+        member.subs.seek(&tp(), 5, None).unwrap();
         member.advance(3_000);
         member
             .answer(Response::Heartbeat(error))
@@ -562,13 +562,13 @@ fn a_commit_is_repeated_after_the_backoff_only_if_the_caller_wants_that() {
 #[test]
 fn an_auto_commit_that_fails_for_a_moment_is_repeated_after_the_backoff_with_the_positions_of_then() {
     let mut member = Member::stable(&[("enable.auto.commit", "true"), ("auto.commit.interval.ms", "1000")]);
-    member.subs.seek(&tp(), 5, -1).unwrap();
+    member.subs.seek(&tp(), 5, None).unwrap();
     member.advance(1_000);
     member
         .answer(commit_answer(ErrorCode::COORDINATOR_LOAD_IN_PROGRESS))
         .answer(commit_answer(ErrorCode::NONE));
     assert_eq!(member.turn().unwrap(), ["OffsetCommit 1"]);
-    member.subs.seek(&tp(), 6, -1).unwrap();
+    member.subs.seek(&tp(), 6, None).unwrap();
     member.advance(100);
     assert_eq!(member.turn().unwrap(), ["OffsetCommit 1"]);
     let Request::OffsetCommit(commit) = member.last_sent().1 else {

@@ -80,7 +80,7 @@ fn an_equal_assignment_changes_nothing_and_another_one_forgets_the_rotation_but_
     let mut s = state(SubscribeOrder::Sorted);
     let abc = [tps("A", [0]), tps("B", [0]), tps("C", [0])].concat();
     assert!(s.assign_from_user(&abc).unwrap());
-    s.seek(&abc[0], 7, -1).unwrap();
+    s.seek(&abc[0], 7, None).unwrap();
     s.pause(&abc[1]).unwrap();
     s.move_partition_to_end(&abc[0]);
     assert!(!s.assign_from_user(&abc).unwrap());
@@ -97,7 +97,7 @@ fn dropping_everything_in_between_loses_positions_and_pauses() {
     s.subscribe(&[Arc::from("t")]).unwrap();
     let t = tps("t", 0..2);
     s.assign_from_subscribed(&t);
-    s.seek(&t[0], 5, -1).unwrap();
+    s.seek(&t[0], 5, None).unwrap();
     s.pause(&t[0]).unwrap();
     s.assign_from_subscribed(&t[..1]);
     assert_eq!((s.position(&t[0]), s.is_paused(&t[0])), (Some(5), true));
@@ -130,9 +130,9 @@ fn a_late_lookup_does_not_overwrite_a_seek() {
     s.assign_from_user(&t).unwrap();
     s.reset_initializing_positions().unwrap();
     assert_eq!(s.partitions_needing_reset(0).len(), 1);
-    assert!(!s.maybe_seek(&t[0], 9, -1, ResetStrategy::Latest));
-    s.seek(&t[0], 3, -1).unwrap();
-    assert!(!s.maybe_seek(&t[0], 9, -1, ResetStrategy::Earliest));
+    assert!(!s.maybe_seek(&t[0], 9, None, ResetStrategy::Latest));
+    s.seek(&t[0], 3, None).unwrap();
+    assert!(!s.maybe_seek(&t[0], 9, None, ResetStrategy::Earliest));
     assert_eq!(s.position(&t[0]), Some(3));
 }
 
@@ -142,7 +142,7 @@ fn policy_none_names_the_partitions_without_position() {
     let mut s = SubscriptionState::new(&config, SubscribeOrder::Sorted);
     let t = tps("t", 0..2);
     s.assign_from_user(&t).unwrap();
-    s.seek(&t[0], 1, -1).unwrap();
+    s.seek(&t[0], 1, None).unwrap();
     match s.reset_initializing_positions() {
         Err(ClientError::NoOffsetForPartition(missing)) => assert_eq!(missing, tps("t", [1])),
         other => panic!("{other:?}"),

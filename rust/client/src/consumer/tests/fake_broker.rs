@@ -42,6 +42,10 @@ pub struct FakeLog {
     pub fetch_errors: VecDeque<ErrorCode>,
     /// What a lookup answers instead, one per lookup.
     pub lookup_errors: VecDeque<ErrorCode>,
+    /// The leader's epoch, as the metadata tells it.
+    pub leader_epoch: i32,
+    /// What an OffsetForLeaderEpoch answers, one per question; without any: nothing was cut.
+    pub epoch_ends: VecDeque<(ErrorCode, i32, i64)>,
 }
 
 impl FakeLog {
@@ -96,6 +100,8 @@ pub enum Net {
         forgotten: Vec<TopicPartition>,
     },
     ListOffsets(Vec<(TopicPartition, i64)>),
+    /// (partition, epoch asked for).
+    LeaderEpochs(Vec<(TopicPartition, i32)>),
     Metadata,
     Commit(Vec<(TopicPartition, i64)>),
     OffsetFetch,
@@ -201,7 +207,7 @@ impl State {
                     .map(|tp| PartitionMetadata {
                         partition: tp.partition,
                         leader: self.leader(tp),
-                        leader_epoch: 0,
+                        leader_epoch: self.logs[tp].leader_epoch,
                     })
                     .collect(),
                 name,
@@ -244,6 +250,32 @@ impl State {
             })
             .collect();
         ListOffsetsResponse { partitions }
+    }
+
+    fn leader_epochs(&mut self, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse {
+        self.net.push(Net::LeaderEpochs(
+            request
+                .partitions
+                .iter()
+                .map(|(tp, _, epoch)| (tp.clone(), *epoch))
+                .collect(),
+        ));
+        let partitions = request
+            .partitions
+            .into_iter()
+            .map(|(tp, _, epoch)| {
+                let log = self.logs.get_mut(&tp).unwrap();
+                let kept = (ErrorCode::NONE, epoch, log.end());
+                let (error, leader_epoch, end_offset) = log.epoch_ends.pop_front().unwrap_or(kept);
+                EpochEndOffset {
+                    tp,
+                    error,
+                    leader_epoch,
+                    end_offset,
+                }
+            })
+            .collect();
+        OffsetForLeaderEpochResponse { partitions }
     }
 
     fn fetch(&mut self, node: NodeId, id: i32, request: FetchRequest, now: i64) {
@@ -427,6 +459,10 @@ impl Transport for FakeBroker {
             Request::ListOffsets(r) => {
                 let response = state.list_offsets(r);
                 state.answer(connection, id, Response::ListOffsets(response));
+            }
+            Request::OffsetForLeaderEpoch(r) => {
+                let response = state.leader_epochs(r);
+                state.answer(connection, id, Response::OffsetForLeaderEpoch(response));
             }
             Request::Fetch(r) => state.fetch(connection, id, r, now),
             Request::FindCoordinator(_) => state.answer(

@@ -6,6 +6,7 @@ mod lifecycle;
 mod network;
 mod timestamps;
 mod traces;
+mod truncation;
 
 use std::sync::Arc;
 

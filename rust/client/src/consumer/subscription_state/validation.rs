@@ -1,0 +1,147 @@
+//! Positions that a change of leader may have cut off (KIP-320). Kafka: `SubscriptionState#maybeValidatePosition`,
+//! `maybeCompleteValidation`.
+
+use fletchlog_api::EpochEndOffset;
+use fletchlog_records::TopicPartition;
+
+use super::{FetchState, PartitionState, ResetStrategy, SubscriptionState};
+use crate::ClientError;
+use crate::consumer::metadata::{Leader, Metadata};
+
+/// A position as it was when the leader was asked about it. Kafka: `FetchPosition`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FetchPosition {
+    /// Offset of the next record.
+    pub offset: i64,
+    /// Leader epoch of the record before it; -1 unknown.
+    pub epoch: i32,
+    /// The leader asked.
+    pub leader: Option<Leader>,
+}
+
+/// What became of a position after the leader's answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Validated {
+    /// The log still holds what was read, or the partition has moved on meanwhile.
+    Kept,
+    /// The log was cut; reading goes on here, the first offset that differs.
+    Truncated(i64),
+    /// The log was cut and nobody knows where it differs; turned to this policy.
+    Reset(ResetStrategy),
+    /// The log was cut and auto.offset.reset is none: the user decides. The first offset that differs, if known.
+    Diverged(Option<i64>),
+}
+
+impl PartitionState {
+    /// The position, valid or not.
+    fn fetch_position(&self) -> FetchPosition {
+        FetchPosition {
+            offset: self.position,
+            epoch: self.position_epoch,
+            leader: self.leader,
+        }
+    }
+
+    /// Kafka: `TopicPartitionState#validatePosition`: without an epoch on both sides there is nothing to compare.
+    fn validate_at(&mut self, leader: Option<Leader>) {
+        self.leader = leader;
+        let comparable = self.position_epoch >= 0 && leader.is_some_and(|l| l.epoch >= 0);
+        self.fetch_state = if comparable {
+            FetchState::AwaitValidation { retry_at_ms: i64::MIN }
+        } else {
+            FetchState::Fetching
+        };
+    }
+}
+
+impl SubscriptionState {
+    /// Sets a position that comes with the epoch of the record before it (a committed offset): the leader is asked first
+    /// whether it still stands. Kafka: `seekUnvalidated`.
+    ///
+    /// # Errors
+    /// `IllegalState` if the partition is not assigned.
+    pub fn seek_unvalidated(
+        &mut self,
+        tp: &TopicPartition,
+        offset: i64,
+        leader_epoch: i32,
+        leader: Option<Leader>,
+    ) -> Result<(), ClientError> {
+        let state = self.assigned_mut(tp)?;
+        state.position = offset;
+        state.position_epoch = leader_epoch;
+        state.validate_at(leader);
+        self.version += 1;
+        Ok(())
+    }
+
+    /// Turns positions whose leader has changed to validation. Call after every change of the metadata.
+    /// Kafka: `maybeValidatePositionForCurrentLeader`.
+    pub fn validate_positions(&mut self, metadata: &Metadata) {
+        let mut changed = false;
+        self.assignment.for_each_mut(|tp, state| {
+            let has_position = matches!(
+                state.fetch_state,
+                FetchState::Fetching | FetchState::AwaitValidation { .. }
+            );
+            let Some(leader) = metadata.leader(tp) else { return };
+            if has_position && state.leader != Some(leader) {
+                let before = state.fetch_state;
+                state.validate_at(Some(leader));
+                changed |= state.fetch_state != before;
+            }
+        });
+        self.version += u64::from(changed);
+    }
+
+    /// Positions that the leader may be asked about now, in assignment order.
+    pub fn partitions_needing_validation(&self, now_ms: i64) -> Vec<(TopicPartition, FetchPosition)> {
+        self.assignment
+            .iter()
+            .filter(
+                |(_, s)| matches!(s.fetch_state, FetchState::AwaitValidation { retry_at_ms } if retry_at_ms <= now_ms),
+            )
+            .map(|(tp, s)| (tp.clone(), s.fetch_position()))
+            .collect()
+    }
+
+    /// A leader's answer about `asked`. Kafka: `maybeCompleteValidation`.
+    pub fn maybe_complete_validation(
+        &mut self,
+        tp: &TopicPartition,
+        asked: FetchPosition,
+        end: &EpochEndOffset,
+    ) -> Validated {
+        let policy = self.default_reset;
+        let Some(state) = self.assignment.get_mut(tp) else {
+            return Validated::Kept;
+        };
+        if !matches!(state.fetch_state, FetchState::AwaitValidation { .. }) || state.fetch_position() != asked {
+            return Validated::Kept;
+        }
+        let known = end.leader_epoch >= 0 && end.end_offset >= 0;
+        let outcome = match policy {
+            _ if known && end.end_offset >= asked.offset => Validated::Kept,
+            None => Validated::Diverged(known.then_some(end.end_offset)),
+            Some(_) if known => Validated::Truncated(end.end_offset),
+            Some(strategy) => Validated::Reset(strategy),
+        };
+        match outcome {
+            Validated::Kept => state.fetch_state = FetchState::Fetching,
+            Validated::Truncated(offset) => {
+                state.fetch_state = FetchState::Fetching;
+                state.position = offset;
+                state.position_epoch = end.leader_epoch;
+            }
+            Validated::Reset(strategy) => {
+                state.fetch_state = FetchState::AwaitReset {
+                    strategy,
+                    retry_at_ms: i64::MIN,
+                };
+            }
+            Validated::Diverged(_) => return outcome,
+        }
+        self.version += 1;
+        outcome
+    }
+}
