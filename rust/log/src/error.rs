@@ -56,6 +56,12 @@ pub enum LogError {
         /// What was wanted.
         action: &'static str,
     },
+    /// The cleaner found that a segment it had read is no longer there: retention was quicker.
+    #[error("{path} was deleted while it was cleaned; clean again")]
+    Replaced {
+        /// The `.log` file.
+        path: PathBuf,
+    },
     /// Closed.
     #[error("the log is closed")]
     Closed,

@@ -4,6 +4,7 @@
 mod append;
 mod batch_walk;
 pub mod checkpoint;
+mod cleaner;
 pub mod config;
 pub mod dump;
 pub mod error;
@@ -34,6 +35,7 @@ mod validator;
 pub mod verify;
 mod view;
 
+pub use cleaner::{Cleanable, CleanerOptions, CleanerStats};
 pub use config::LogConfig;
 pub use dump::{BatchDescription, SegmentBatches, inspect_segment};
 pub use error::{AppendError, LogError};

@@ -114,6 +114,7 @@ impl Loaded {
                 deleted: Vec::new(),
             }),
             epochs: RwLock::new(self.epochs),
+            cleaning: Mutex::default(),
             durable: Durable::new(self.recovery_point),
             directory_changed: AtomicBool::new(self.directory_changed),
             epochs_unsynced: AtomicBool::new(self.epochs_unsynced),

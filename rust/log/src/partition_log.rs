@@ -119,6 +119,8 @@ pub struct PartitionLog {
     pub(crate) view: RwLock<View>,
     pub(crate) writer: Mutex<Writer>,
     pub(crate) epochs: RwLock<LeaderEpochCache>,
+    /// Held while the log is cleaned; taken before `writer`.
+    pub(crate) cleaning: Mutex<()>,
     pub(crate) durable: Durable,
     /// Names in the directory changed since its last fsync.
     pub(crate) directory_changed: AtomicBool,

@@ -15,15 +15,17 @@ impl PartitionLog {
         bound: FetchBound,
     ) -> Result<FetchDataInfo, LogError> {
         let view = self.view()?;
-        match self.read_view(&view, offset, max_bytes, min_one_message, bound) {
-            // A segment was deleted between the look at the view and the opening of its file, here or by the writer that
-            // this log is read beside.
-            Err(LogError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
-                self.look_again()?;
-                self.read_view(&self.view()?, offset, max_bytes, min_one_message, bound)
+        let mut result = self.read_view(&view, offset, max_bytes, min_one_message, bound);
+        // A segment was deleted or replaced between the look at the view and the opening of its file, by the writer that
+        // this log is read beside: first what it has appended and deleted is looked at, then everything.
+        for look in [Self::look_again, Self::load_again] {
+            match result {
+                Err(LogError::Io { ref source, .. }) if source.kind() == std::io::ErrorKind::NotFound => look(self)?,
+                other => return other,
             }
-            other => other,
+            result = self.read_view(&self.view()?, offset, max_bytes, min_one_message, bound);
         }
+        result
     }
 
     fn read_view(

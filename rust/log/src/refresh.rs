@@ -240,27 +240,36 @@ fn note_epoch(epochs: &mut LeaderEpochCache, epoch: i32, offset: i64) {
 
 impl PartitionLog {
     pub(crate) fn look_again(&self) -> Result<(), LogError> {
+        let OpenMode::ReadOnly { .. } = self.mode else {
+            return Ok(());
+        };
+        let fits = {
+            let mut writer = lock(&self.writer);
+            self.view()?;
+            self.follow(&mut writer)?
+        };
+        if fits { Ok(()) } else { self.load_again() }
+    }
+
+    /// Read-only logs: the directory from the start, when it is no continuation of what was seen.
+    pub(crate) fn load_again(&self) -> Result<(), LogError> {
         let OpenMode::ReadOnly { log_start_offset } = self.mode else {
             return Ok(());
         };
         let mut writer = lock(&self.writer);
-        self.view()?;
-        let fits = self.follow(&mut writer)?;
-        if !fits {
-            let view = read(&self.view).clone();
-            let start = view.log_start_offset.max(log_start_offset);
-            let loaded = load_read_only(&self.fs, &self.dir, &self.config(), start, 0)?;
-            writer.producers = loaded.producers;
-            *write(&self.epochs) = loaded.epochs;
-            *write(&self.view) = View {
-                active_size: loaded.active_size,
-                segments: loaded.segments,
-                log_start_offset: loaded.log_start_offset,
-                log_end_offset: loaded.log_end_offset,
-                high_watermark: loaded.log_end_offset,
-                first_unstable_offset: writer.producers.first_unstable_offset(),
-            };
-        }
+        let view = self.view()?;
+        let start = view.log_start_offset.max(log_start_offset);
+        let loaded = load_read_only(&self.fs, &self.dir, &self.config(), start, 0)?;
+        writer.producers = loaded.producers;
+        *write(&self.epochs) = loaded.epochs;
+        *write(&self.view) = View {
+            active_size: loaded.active_size,
+            segments: loaded.segments,
+            log_start_offset: loaded.log_start_offset,
+            log_end_offset: loaded.log_end_offset,
+            high_watermark: loaded.log_end_offset,
+            first_unstable_offset: writer.producers.first_unstable_offset(),
+        };
         Ok(())
     }
 

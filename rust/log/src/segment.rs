@@ -219,13 +219,28 @@ impl LogSegment {
         self.with_indexes(|indexes| indexes.max_timestamp)
     }
 
+    /// The files are about to be renamed: whoever holds this segment goes on reading them.
+    pub fn keep_for_readers(&self) -> Result<(), LogError> {
+        self.with_indexes(|_| ())?;
+        self.pinned.store(true, Ordering::Relaxed);
+        self.file()?.keep_open().map_err(|e| self.io("open", e))
+    }
+
+    pub fn modified_ms(&self) -> Result<i64, LogError> {
+        self.fs.modified_ms(&self.files.log).map_err(|e| self.io("stat", e))
+    }
+
+    pub fn index_interval(&self) -> u64 {
+        self.index_interval
+    }
+
     /// Largest record timestamp, else the time the file was modified. Kafka: `LogSegment#largestTimestamp`.
     pub fn largest_timestamp(&self) -> Result<i64, LogError> {
         let max = self.max_timestamp()?.timestamp;
         if max >= 0 {
             return Ok(max);
         }
-        self.fs.modified_ms(&self.files.log).map_err(|e| self.io("stat", e))
+        self.modified_ms()
     }
 
     /// Largest timestamp of the first batch, `None` while the segment is empty. Event time drives rolling (spec 1.10).
@@ -442,6 +457,15 @@ impl LogSegment {
     /// `written`: how many of the entries are in the file already.
     pub fn install_txn_index(&self, index: TransactionIndex, written: usize) {
         *write(&self.txn) = TxnFile { index, written };
+    }
+
+    /// Takes over the transaction index of a segment that was written under another name.
+    pub fn adopt_txn_index(&self, from: &Self) {
+        let (index, written) = {
+            let state = read(&from.txn);
+            (state.index.clone(), state.written)
+        };
+        self.install_txn_index(index, written);
     }
 
     pub fn append_aborted(&self, txn: AbortedTxn) {

@@ -41,6 +41,15 @@ impl Segments {
         &self.list[count.saturating_sub(1)..]
     }
 
+    /// One segment in place of consecutive ones.
+    pub fn with_replaced(&self, old: &[Arc<LogSegment>], new: Arc<LogSegment>) -> Self {
+        let is_old = |segment: &Arc<LogSegment>| old.iter().any(|old| Arc::ptr_eq(old, segment));
+        let mut list: Vec<_> = self.list.iter().filter(|segment| !is_old(segment)).cloned().collect();
+        let at = list.partition_point(|segment| segment.base_offset < new.base_offset);
+        list.insert(at, new);
+        Self::new(list)
+    }
+
     pub fn with(&self, segment: Arc<LogSegment>) -> Self {
         let mut list = Vec::with_capacity(self.list.len() + 1);
         list.extend(

@@ -134,6 +134,9 @@ impl Fs for FaultyFs {
     fn modified_ms(&self, path: &Path) -> io::Result<i64> {
         self.inner.modified_ms(path)
     }
+    fn set_modified_ms(&self, path: &Path, modified_ms: i64) -> io::Result<()> {
+        self.inner.set_modified_ms(path, modified_ms)
+    }
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         self.faults.synced.lock().unwrap().push(path.to_path_buf());
         self.inner.sync_dir(path)

@@ -10,7 +10,7 @@ use crate::crc::crc32c;
 use crate::encode::push_small;
 use crate::ids::NO_TIMESTAMP;
 use crate::varint::{size_of_varint, size_of_varlong, write_varint, write_varlong};
-use crate::{BatchHeader, Compression, Header, TimestampType};
+use crate::{BatchHeader, Compression, Header, Record, TimestampType};
 
 /// Header fields of a batch to build.
 #[derive(Debug, Clone, Copy)]
@@ -215,15 +215,23 @@ impl BatchBuilder {
             base_sequence: params.base_sequence,
             records_count: self.count,
         };
-        let bytes = if params.compression == Compression::None {
+        self.finish(header, params.compression, params.compression_level)
+    }
+    /// Appends a record whose deltas are to the bases of the header that [`BatchBuilder::finish`] gets.
+    pub(crate) fn append_deltas(&mut self, timestamp_delta: i64, offset_delta: i32, record: &Record<'_>) {
+        let headers: Vec<Header<'_>> = record.headers().collect();
+        self.count += 1;
+        self.push(timestamp_delta, offset_delta, record.key, record.value, &headers);
+    }
+    /// Compresses the records and puts the header before them: all its fields but length and CRC count.
+    pub(crate) fn finish(&mut self, header: BatchHeader, compression: Compression, level: Option<i32>) -> Bytes {
+        let bytes = if compression == Compression::None {
             close(&mut self.buf, header);
             Bytes::copy_from_slice(&self.buf)
         } else {
             let mut out = Vec::with_capacity(self.buf.len() / 2 + RECORD_BATCH_OVERHEAD);
             out.resize(RECORD_BATCH_OVERHEAD, 0);
-            params
-                .compression
-                .compress(&self.buf[RECORD_BATCH_OVERHEAD..], params.compression_level, &mut out);
+            compression.compress(&self.buf[RECORD_BATCH_OVERHEAD..], level, &mut out);
             close(&mut out, header);
             Bytes::from(out)
         };

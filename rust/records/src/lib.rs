@@ -14,6 +14,7 @@ pub mod error;
 pub mod ids;
 pub mod legacy;
 pub mod record;
+mod retained;
 pub mod varint;
 
 pub use batch::{BatchIter, RecordBatch, RecordSpan, RecordsSlice, next_batch_size};
@@ -23,3 +24,4 @@ pub use compression::Compression;
 pub use error::RecordError;
 pub use ids::{TimestampType, TopicPartition};
 pub use record::{Header, Record, RecordCursor};
+pub use retained::{empty_batch, retained_batch};

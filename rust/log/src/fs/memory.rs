@@ -296,6 +296,11 @@ impl Fs for MemoryFs {
         Ok(self.file(path)?.modified_ms.load(Ordering::Relaxed))
     }
 
+    fn set_modified_ms(&self, path: &Path, modified_ms: i64) -> io::Result<()> {
+        self.file(path)?.modified_ms.store(modified_ms, Ordering::Relaxed);
+        Ok(())
+    }
+
     fn sync_dir(&self, _path: &Path) -> io::Result<()> {
         Ok(())
     }

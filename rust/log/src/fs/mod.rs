@@ -79,6 +79,8 @@ pub trait Fs: Send + Sync + Debug {
     fn exists(&self, path: &Path) -> bool;
     /// Modification time, ms since the epoch.
     fn modified_ms(&self, path: &Path) -> io::Result<i64>;
+    /// Sets the modification time, ms since the epoch.
+    fn set_modified_ms(&self, path: &Path, modified_ms: i64) -> io::Result<()>;
     /// Makes names in this directory durable.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
     /// Makes everything below a directory durable at once, names included; others' files on the same device go along.

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
 use rustix::buffer::spare_capacity;
@@ -209,6 +209,16 @@ impl Fs for RealFs {
             Err(before) => i64::try_from(before.duration().as_millis()).map(|ms| -ms),
         };
         Ok(ms.unwrap_or(i64::MAX))
+    }
+
+    fn set_modified_ms(&self, path: &Path, modified_ms: i64) -> io::Result<()> {
+        let distance = Duration::from_millis(modified_ms.unsigned_abs());
+        let time = if modified_ms < 0 {
+            UNIX_EPOCH - distance
+        } else {
+            UNIX_EPOCH + distance
+        };
+        open(path, true, false)?.set_modified(time)
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {

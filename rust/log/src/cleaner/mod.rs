@@ -1,0 +1,321 @@
+//! Compaction: of each key the newest value survives; offsets and order never change (spec 4.3, 4.4).
+//! Kafka: `LogCleaner`, `Cleaner#doClean`.
+
+mod filter;
+mod offset_map;
+mod plan;
+mod replace;
+mod transactions;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::LogError;
+use crate::batch_walk::{BatchMeta, CheckedWalk, WalkEnd};
+use crate::partition_log::PartitionLog;
+use crate::segment::{LogSegment, SegmentParams};
+use crate::segment_files::SegmentFiles;
+use crate::sync::lock;
+use crate::view::View;
+use filter::{BatchFilter, LastRecord};
+use offset_map::OffsetMap;
+pub use plan::Cleanable;
+use transactions::{CleanedTransactions, collect_aborted};
+
+/// Limits of one round of cleaning.
+#[derive(Debug, Clone, Copy)]
+pub struct CleanerOptions {
+    /// Memory for keys and their newest offsets. A round that needs more ends early, and the next goes on from there.
+    /// Kafka: `log.cleaner.dedupe.buffer.size`.
+    pub dedupe_buffer_bytes: usize,
+}
+
+impl Default for CleanerOptions {
+    fn default() -> Self {
+        Self {
+            dedupe_buffer_bytes: 134_217_728,
+        }
+    }
+}
+
+/// What a round of cleaning did. Kafka: `CleanerStats`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CleanerStats {
+    /// First offset that was dirty before.
+    pub first_dirty_offset: i64,
+    /// Everything below is clean now: what `cleaner-offset-checkpoint` says.
+    pub end_offset: i64,
+    /// Segments before and after.
+    pub segments_read: usize,
+    /// Segments written in their place.
+    pub segments_written: usize,
+    /// Records read and kept, control records included.
+    pub messages_read: u64,
+    /// Records kept.
+    pub messages_written: u64,
+    /// Bytes of the segments read.
+    pub bytes_read: u64,
+    /// Bytes of the segments written.
+    pub bytes_written: u64,
+    /// Records without a key, which a compacted topic cannot keep.
+    pub invalid_messages: u64,
+}
+
+/// Output is collected up to this size before it is written: one system call for some sixty batches.
+const WRITE_BUFFER: usize = 1024 * 1024;
+
+impl PartitionLog {
+    /// What can be cleaned: `last_clean_offset` comes from `cleaner-offset-checkpoint`. Kafka:
+    /// `LogCleanerManager#cleanableOffsets`, `LogToClean`.
+    ///
+    /// # Errors
+    /// `ReadOnly`, `Closed`, `Fenced`, what reading the segments gives.
+    pub fn cleanable(&self, last_clean_offset: Option<i64>, now_ms: i64) -> Result<Cleanable, LogError> {
+        self.check_writable("clean")?;
+        plan::cleanable(&self.view()?, &self.config(), last_clean_offset, now_ms)
+    }
+
+    /// Cleans the dirty part of the log (or as much of it as the memory for keys allows) and rewrites the clean part
+    /// before it. Appends and reads go on meanwhile; readers that hold a replaced segment finish with it. A crash leaves
+    /// the old or the new segments, each group of them whole.
+    ///
+    /// # Errors
+    /// A damaged batch, or a segment that retention deleted meanwhile: nothing (more) is replaced. An I/O failure while
+    /// files are renamed fences the log until it is reopened.
+    pub fn clean(
+        &self,
+        cleanable: &Cleanable,
+        options: &CleanerOptions,
+        now_ms: i64,
+    ) -> Result<CleanerStats, LogError> {
+        self.check_writable("clean")?;
+        let _one_at_a_time = lock(&self.cleaning);
+        let round = Round::prepare(self, cleanable, options, now_ms)?;
+        let mut stats = CleanerStats {
+            first_dirty_offset: cleanable.first_dirty_offset,
+            end_offset: round.map.latest_offset() + 1,
+            ..CleanerStats::default()
+        };
+        let mut transactions = CleanedTransactions::default();
+        let segments = round.view.segments.as_slice();
+        let end = segments.partition_point(|segment| segment.base_offset < stats.end_offset);
+        for group in plan::group_segments(segments, end, &self.config(), cleanable.first_uncleanable_offset)? {
+            let cleaned = round.clean_group(group.clone(), &mut transactions, &mut stats)?;
+            stats.segments_read += group.len();
+            stats.segments_written += 1;
+            stats.bytes_written += cleaned.size();
+            self.replace_segments(cleaned, &segments[group], now_ms)?;
+        }
+        Ok(stats)
+    }
+
+    /// The newest record of each producer that is still known: its batch stays, perhaps empty, so that its sequence can
+    /// be rebuilt from the log. Kafka: `UnifiedLog#lastRecordsOfActiveProducers`.
+    fn last_records(&self) -> HashMap<i64, LastRecord> {
+        let writer = lock(&self.writer);
+        let entries = writer.producers.entries();
+        entries
+            .map(|entry| {
+                let last = LastRecord {
+                    last_data_offset: entry.last_batch().map(|batch| batch.last_offset),
+                    producer_epoch: entry.producer_epoch,
+                };
+                (entry.producer_id, last)
+            })
+            .collect()
+    }
+}
+
+/// One round of cleaning one log.
+struct Round<'a> {
+    log: &'a PartitionLog,
+    cleanable: &'a Cleanable,
+    view: View,
+    map: OffsetMap,
+    now_ms: i64,
+    /// Tombstones of batches before v2 go when their segment is older than this.
+    legacy_horizon_ms: i64,
+}
+
+impl<'a> Round<'a> {
+    /// Reads the dirty part and notes the newest offset of each key. Kafka: `Cleaner#buildOffsetMap`.
+    fn prepare(
+        log: &'a PartitionLog,
+        cleanable: &'a Cleanable,
+        options: &CleanerOptions,
+        now_ms: i64,
+    ) -> Result<Self, LogError> {
+        let view = log.view()?;
+        let segments = view.segments.as_slice();
+        let clean = segments.partition_point(|segment| segment.base_offset < cleanable.first_dirty_offset);
+        let legacy_horizon_ms = match clean.checked_sub(1) {
+            Some(last) => segments[last]
+                .modified_ms()?
+                .saturating_sub(log.config().delete_retention_ms),
+            None => 0,
+        };
+        let (start, end) = (cleanable.first_dirty_offset, cleanable.first_uncleanable_offset);
+        let mut map = OffsetMap::new(options.dedupe_buffer_bytes, start);
+        let mut transactions = CleanedTransactions::default();
+        transactions.add_aborted(collect_aborted(view.segments.floor_and_after(start), start, end));
+        let dirty: Vec<_> = view
+            .segments
+            .floor_and_after(start)
+            .iter()
+            .take_while(|s| s.base_offset < end)
+            .collect();
+        for (i, segment) in dirty.iter().enumerate() {
+            let next_start = dirty.get(i + 1).map_or(end, |next| next.base_offset);
+            let position = segment
+                .translate_offset(start, segment.size())?
+                .map_or(segment.size(), |b| b.position);
+            if !map_segment(segment, position, next_start, start, &mut map, &mut transactions)? {
+                break;
+            }
+            // Gaps at the end of a segment belong to it.
+            map.update_latest_offset(next_start - 1);
+        }
+        Ok(Self {
+            log,
+            cleanable,
+            view,
+            map,
+            now_ms,
+            legacy_horizon_ms,
+        })
+    }
+
+    /// Writes what is kept of a group of segments into one. Kafka: `Cleaner#cleanSegments`.
+    fn clean_group(
+        &self,
+        group: std::ops::Range<usize>,
+        transactions: &mut CleanedTransactions,
+        stats: &mut CleanerStats,
+    ) -> Result<LogSegment, LogError> {
+        let config = self.log.config();
+        let segments = self.view.segments.as_slice();
+        let base_offset = segments[group.start].base_offset;
+        let files = SegmentFiles::with_suffix(&self.log.dir, base_offset, crate::file_name::CLEANED);
+        replace::remove_files(self.log, &files)?;
+        let params = SegmentParams {
+            files,
+            base_offset,
+            size: 0,
+            writable: true,
+            created_ms: self.now_ms,
+            index_interval: u64::try_from(config.index_interval_bytes).unwrap_or(0),
+        };
+        let cleaned = LogSegment::create(Arc::clone(&self.log.fs), params, None)?;
+        let active = self.log.last_records();
+        let mut modified_ms = 0;
+        for i in group {
+            let segment = &segments[i];
+            modified_ms = segment.modified_ms()?;
+            let upper = segments
+                .get(i + 1)
+                .map_or(self.view.log_end_offset, |next| next.base_offset);
+            transactions.add_aborted(collect_aborted(&segments[i..], segment.base_offset, upper));
+            let mut filter = BatchFilter {
+                map: &self.map,
+                now_ms: self.now_ms,
+                delete_retention_ms: config.delete_retention_ms,
+                retain_legacy_deletes: modified_ms > self.legacy_horizon_ms,
+                active: &active,
+                round_end: self.cleanable.first_uncleanable_offset,
+                transactions,
+                stats,
+            };
+            clean_into(segment, upper, &cleaned, &mut filter)?;
+        }
+        for txn in transactions.take_retained() {
+            cleaned.append_aborted(txn);
+        }
+        cleaned.seal()?;
+        cleaned.sync(true)?;
+        let log = &cleaned.files.log;
+        self.log
+            .fs
+            .set_modified_ms(log, modified_ms)
+            .map_err(|e| LogError::io("set the time of", log, e))?;
+        Ok(cleaned)
+    }
+}
+
+/// False: the map is full. Kafka: `Cleaner#buildOffsetMapForSegment`.
+fn map_segment(
+    segment: &LogSegment,
+    position: u64,
+    next_start: i64,
+    start: i64,
+    map: &mut OffsetMap,
+    transactions: &mut CleanedTransactions,
+) -> Result<bool, LogError> {
+    let file = segment.file()?;
+    let mut walk = CheckedWalk::new(&*file, position, segment.size());
+    while let Some((meta, bytes)) = next_batch(segment, &mut walk, next_start)? {
+        let (batch, slice) = filter::decode(segment, &meta, &bytes)?;
+        if batch.header().is_control() {
+            transactions.on_control_batch(batch.header(), &slice);
+        } else if !transactions.on_data_batch(batch.header()) && !filter::map_records(&slice, start, map)? {
+            return Ok(false);
+        }
+        if meta.last_offset() >= start {
+            map.update_latest_offset(meta.last_offset());
+        }
+    }
+    Ok(true)
+}
+
+/// Kafka: `Cleaner#cleanInto`.
+fn clean_into(
+    segment: &LogSegment,
+    next_start: i64,
+    cleaned: &LogSegment,
+    filter: &mut BatchFilter<'_>,
+) -> Result<(), LogError> {
+    let file = segment.file()?;
+    let mut walk = CheckedWalk::new(&*file, 0, segment.size());
+    let mut out: Vec<u8> = Vec::new();
+    let mut metas: Vec<BatchMeta> = Vec::new();
+    loop {
+        let next = next_batch(segment, &mut walk, next_start)?;
+        if !out.is_empty() && (next.is_none() || out.len() >= WRITE_BUFFER) {
+            cleaned.append(&out, metas.drain(..))?;
+            out.clear();
+        }
+        let Some((meta, bytes)) = next else { return Ok(()) };
+        filter.stats.bytes_read += meta.size();
+        if let Some((header, kept)) = filter.apply(segment, &meta, &bytes)? {
+            metas.push(BatchMeta {
+                position: cleaned.size() + out.len() as u64,
+                header,
+            });
+            out.extend_from_slice(&kept);
+        }
+    }
+}
+
+/// The next batch, which must end before the next segment starts. A damaged one stops the cleaning: what cannot be read
+/// must not be dropped.
+fn next_batch(
+    segment: &LogSegment,
+    walk: &mut CheckedWalk<'_>,
+    next_start: i64,
+) -> Result<Option<(BatchMeta, bytes::Bytes)>, LogError> {
+    let damaged = |position, reason: &str| LogError::Damaged {
+        path: segment.files.log.clone(),
+        position,
+        reason: format!("{reason}; the log is not cleaned: run verify, or restore the file"),
+    };
+    match walk.next().map_err(|e| segment.io("read", e))? {
+        Ok((meta, bytes)) => {
+            if meta.header.base_offset < segment.base_offset || meta.last_offset() >= next_start {
+                let reason = format!("offset {} does not belong into this segment", meta.header.base_offset);
+                return Err(damaged(meta.position, &reason));
+            }
+            Ok(Some((meta, bytes)))
+        }
+        Err(WalkEnd::EndOfFile) => Ok(None),
+        Err(end) => Err(damaged(walk.position(), end.reason())),
+    }
+}

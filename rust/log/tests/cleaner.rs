@@ -1,0 +1,660 @@
+//! Compaction: of each key the newest value survives, offsets and order never change, and a crash at any rename leaves
+//! the old or the new segments.
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // helpers of tests, too, fail by panicking
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use common::*;
+use fletchlog_log::fs::Fs;
+use fletchlog_log::{AppendOrigin, CleanerOptions, CleanerStats, FetchBound, LogConfig, PartitionLog};
+use fletchlog_records::{BatchBuilder, BatchIter, BatchParams, Compression, RecordCursor};
+use proptest::prelude::*;
+
+const HORIZON: i64 = 1_000;
+
+fn config() -> LogConfig {
+    LogConfig {
+        cleanup_compact: true,
+        cleanup_delete: false,
+        delete_retention_ms: HORIZON,
+        file_delete_delay_ms: 0,
+        ..small_segments(400)
+    }
+}
+
+type KeyValue<'a> = (&'a str, Option<&'a str>);
+
+fn keyed(params: &BatchParams, records: &[KeyValue<'_>]) -> Bytes {
+    let mut builder = BatchBuilder::with_capacity(256);
+    for (key, value) in records {
+        builder.append(NOW, Some(key.as_bytes()), value.map(str::as_bytes), &[]);
+    }
+    builder.build(params)
+}
+
+fn put(log: &PartitionLog, records: &[KeyValue<'_>]) -> i64 {
+    append(log, keyed(&BatchParams::default(), records)).first_offset
+}
+
+/// (offset, key, value) of every record that a reader gets.
+fn visible(log: &PartitionLog, bound: FetchBound) -> Vec<(i64, String, Option<String>)> {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let mut out = Vec::new();
+    let mut offset = log.log_start_offset();
+    loop {
+        let info = log.read(offset, 1 << 20, true, bound).unwrap();
+        let before = offset;
+        for batch in BatchIter::new(info.records) {
+            let batch = batch.unwrap();
+            batch.ensure_valid().unwrap();
+            let slice = batch.records(usize::MAX).unwrap();
+            let mut cursor = RecordCursor::new();
+            while let Some(record) = cursor.next(&slice).unwrap() {
+                if record.offset >= offset && !batch.header().is_control() {
+                    out.push((record.offset, text(record.key.unwrap()), record.value.map(text)));
+                }
+            }
+            offset = offset.max(batch.header().next_offset());
+        }
+        if offset == before {
+            return out;
+        }
+    }
+}
+
+fn keys(log: &PartitionLog) -> Vec<(i64, String)> {
+    visible(log, FetchBound::HighWatermark)
+        .into_iter()
+        .map(|(offset, key, _)| (offset, key))
+        .collect()
+}
+
+fn clean_at(log: &PartitionLog, dirty: i64, now_ms: i64) -> CleanerStats {
+    let cleanable = log.cleanable(Some(dirty), now_ms).unwrap();
+    log.clean(&cleanable, &CleanerOptions::default(), now_ms).unwrap()
+}
+
+fn clean(log: &PartitionLog) -> CleanerStats {
+    clean_at(log, 0, NOW)
+}
+
+fn expected(records: &[(i64, &str)]) -> Vec<(i64, String)> {
+    records
+        .iter()
+        .map(|(offset, key)| (*offset, (*key).to_string()))
+        .collect()
+}
+
+#[test]
+fn the_newest_value_of_each_key_stays_where_it_was() {
+    let (fs, dir) = memory();
+    let log = open(&fs, &dir, config(), CLEAN);
+    put(&log, &[("a", Some("0")), ("b", Some("1")), ("a", Some("2"))]);
+    put(&log, &[("c", Some("3")), ("b", Some("4"))]);
+    log.roll(NOW).unwrap();
+    put(&log, &[("a", Some("5"))]);
+    let stats = clean(&log);
+    // The active segment is never cleaned and its keys do not count.
+    assert_eq!(keys(&log), expected(&[(2, "a"), (3, "c"), (4, "b"), (5, "a")]));
+    assert_eq!(
+        (stats.end_offset, stats.messages_read, stats.messages_written),
+        (5, 5, 3)
+    );
+    log.roll(NOW).unwrap();
+    assert_eq!(clean_at(&log, stats.end_offset, NOW).end_offset, 6);
+    assert_eq!(keys(&log), expected(&[(3, "c"), (4, "b"), (5, "a")]));
+    assert_eq!(log.log_end_offset(), 6);
+    log.close().unwrap();
+    let log = open(&fs, &dir, config(), CLEAN);
+    assert_eq!(keys(&log), expected(&[(3, "c"), (4, "b"), (5, "a")]));
+    assert_eq!(put(&log, &[("d", None)]), 6);
+}
+
+#[test]
+fn small_segments_become_one_and_their_snapshots_go() {
+    let (fs, dir) = memory();
+    let log = open(&fs, &dir, config(), CLEAN);
+    for i in 0..12 {
+        append(&log, idempotent(7, 0, i, 1));
+    }
+    log.roll(NOW).unwrap();
+    let before = log.segments();
+    assert!(before.len() > 3);
+    let stats = clean(&log);
+    // Two of them do not fit into one. Once they have lost their records, they do.
+    let inactive = before.len() - 1;
+    assert_eq!((stats.segments_read, stats.segments_written), (inactive, inactive));
+    clean_at(&log, stats.end_offset, NOW);
+    let after = log.segments();
+    assert_eq!(after.iter().map(|s| s.0).collect::<Vec<_>>(), [0, 12]);
+    log.delete_old_segments(NOW).unwrap();
+    let names: Vec<String> = fs.read_dir(&dir).unwrap().into_iter().map(|entry| entry.name).collect();
+    let snapshots: Vec<_> = names.iter().filter(|name| name.contains("snapshot")).collect();
+    assert_eq!(snapshots, [&format!("{:020}.snapshot", 12)]);
+    assert!(
+        !names
+            .iter()
+            .any(|name| name.ends_with("deleted") || name.ends_with("cleaned")),
+        "{names:?}"
+    );
+}
+
+#[test]
+fn a_tombstone_is_seen_until_its_horizon_and_then_goes() {
+    let (fs, dir) = memory();
+    let log = open(&fs, &dir, config(), CLEAN);
+    put(&log, &[("a", Some("0")), ("b", Some("1"))]);
+    put(&log, &[("a", None)]);
+    put(&log, &[("z", Some("3"))]);
+    log.roll(NOW).unwrap();
+    let end = clean(&log).end_offset;
+    let with_tombstone = expected(&[(1, "b"), (2, "a"), (3, "z")]);
+    assert_eq!(keys(&log), with_tombstone);
+    clean_at(&log, end, NOW + HORIZON - 1);
+    assert_eq!(keys(&log), with_tombstone);
+    clean_at(&log, end, NOW + HORIZON);
+    assert_eq!(keys(&log), expected(&[(1, "b"), (3, "z")]));
+    drop(fs);
+}
+
+#[test]
+fn an_emptied_batch_keeps_what_a_producer_needs_and_the_end_of_the_round() {
+    let (fs, dir) = memory();
+    let log = open(&fs, &dir, config(), CLEAN);
+    let of = |producer_id, base_sequence| BatchParams {
+        producer_id,
+        producer_epoch: 0,
+        base_sequence,
+        ..BatchParams::default()
+    };
+    append(&log, keyed(&of(1, 0), &[("a", Some("0")), ("b", Some("1"))]));
+    append(&log, keyed(&of(1, 2), &[("a", Some("2"))]));
+    append(&log, keyed(&of(2, 0), &[("a", Some("3"))]));
+    put(&log, &[("a", Some("4")), ("b", Some("5"))]);
+    put(&log, &[("a", None), ("b", None)]);
+    log.roll(NOW).unwrap();
+    let end = clean(&log).end_offset;
+    clean_at(&log, end, NOW + HORIZON);
+    assert_eq!(keys(&log), []);
+    assert_eq!((log.log_end_offset(), log.size()), (8, 3 * 61));
+    log.close().unwrap();
+    // Even without the snapshots the sequences are found in the log, and nothing is appended twice.
+    for entry in fs.read_dir(&dir).unwrap() {
+        if entry.name.ends_with("snapshot") {
+            fs.remove_file(&dir.join(entry.name)).unwrap();
+        }
+    }
+    let log = open(&fs, &dir, config(), UNCLEAN);
+    assert_eq!(log.log_end_offset(), 8);
+    let again = append(&log, keyed(&of(1, 2), &[("a", Some("2"))]));
+    assert_eq!((again.duplicate, again.first_offset), (true, 2));
+    let again = append(&log, keyed(&of(2, 0), &[("a", Some("3"))]));
+    assert_eq!((again.duplicate, again.first_offset), (true, 3));
+    assert_eq!(append(&log, keyed(&of(2, 1), &[("c", Some("8"))])).first_offset, 8);
+}
+
+#[test]
+fn aborted_records_go_and_their_marker_follows_after_its_horizon() {
+    let (fs, dir) = memory();
+    let log = open(&fs, &dir, config(), CLEAN);
+    let control = |bytes| log.append_as_leader(bytes, 0, AppendOrigin::Coordinator, NOW).unwrap();
+    append(&log, transactional(1, 0, 2));
+    control(marker(1, 0, false));
+    append(&log, transactional(2, 0, 1));
+    control(marker(2, 0, true));
+    put(&log, &[("other", Some("5"))]);
+    append(&log, idempotent(1, 1, 0, 1));
+    append(&log, idempotent(2, 1, 0, 1));
+    log.roll(NOW).unwrap();
+    let committed = |log: &PartitionLog| log.read(0, 1 << 20, true, FetchBound::LastStableOffset).unwrap();
+    assert_eq!(committed(&log).aborted_transactions.unwrap(), [(1, 0)]);
+    let kept_markers = |log: &PartitionLog| {
+        let batches = BatchIter::new(committed(log).records).map(Result::unwrap);
+        let control = batches.filter(|batch| batch.header().is_control());
+        control.map(|batch| batch.header().base_offset).collect::<Vec<_>>()
+    };
+    // The data goes at once, the markers stay: a reader may be in the middle of the transaction.
+    let end = clean(&log).end_offset;
+    assert_eq!(keys(&log), expected(&[(5, "other"), (7, "k")]));
+    assert_eq!(kept_markers(&log), [2, 4]);
+    // The next round finds them without data and sets the horizon, the one after it removes them.
+    clean_at(&log, end, NOW);
+    assert_eq!(kept_markers(&log), [2, 4]);
+    assert_eq!(committed(&log).aborted_transactions.unwrap(), []);
+    clean_at(&log, end, NOW + HORIZON);
+    assert_eq!(kept_markers(&log), [0; 0]);
+    log.close().unwrap();
+    assert_eq!(
+        keys(&open(&fs, &dir, config(), CLEAN)),
+        expected(&[(5, "other"), (7, "k")])
+    );
+}
+
+#[test]
+fn an_open_transaction_and_the_compaction_lag_hold_the_cleaner_back() {
+    let (fs, dir) = memory();
+    let log = open(&fs, &dir, config(), CLEAN);
+    put(&log, &[("a", Some("0"))]);
+    log.roll(NOW).unwrap();
+    append(&log, transactional(1, 0, 1));
+    log.roll(NOW).unwrap();
+    put(&log, &[("a", Some("2"))]);
+    log.roll(NOW).unwrap();
+    let bound = |now_ms| log.cleanable(None, now_ms).unwrap().first_uncleanable_offset;
+    assert_eq!(bound(NOW), 1);
+    log.append_as_leader(marker(1, 0, true), 0, AppendOrigin::Coordinator, NOW)
+        .unwrap();
+    assert_eq!(bound(NOW), 3);
+    log.update_config(LogConfig {
+        min_compaction_lag_ms: 100,
+        ..config()
+    });
+    assert_eq!((bound(NOW + 99), bound(NOW + 100)), (0, 3));
+    drop(fs);
+}
+
+#[test]
+fn a_log_is_due_by_its_dirty_share_or_by_the_age_of_its_dirt() {
+    let (_, dir) = memory();
+    let (fs, _) = memory();
+    let log = open(&fs, &dir, config(), CLEAN);
+    assert!(!log.cleanable(None, NOW).unwrap().is_due());
+    for _ in 0..4 {
+        put(&log, &[("a", Some("0"))]);
+        log.roll(NOW).unwrap();
+    }
+    let at = |checkpoint, now_ms| log.cleanable(Some(checkpoint), now_ms).unwrap();
+    assert_eq!(
+        (at(0, NOW).ratio(), at(1, NOW).ratio(), at(2, NOW).ratio()),
+        (1.0, 0.75, 0.5)
+    );
+    // Strictly more than min.cleanable.dirty.ratio.
+    assert_eq!((at(1, NOW).is_due(), at(2, NOW).is_due()), (true, false));
+    log.update_config(LogConfig {
+        max_compaction_lag_ms: 100,
+        ..config()
+    });
+    assert_eq!((at(2, NOW + 100).is_due(), at(2, NOW + 101).is_due()), (false, true));
+    assert!(!at(4, NOW + 101).is_due());
+    // A checkpoint outside of the log is not believed.
+    assert!(at(9, NOW).checkpoint_is_invalid);
+    assert_eq!(at(9, NOW).first_dirty_offset, 0);
+}
+
+#[test]
+fn little_memory_means_more_rounds_not_less_cleaning() {
+    let (fs, dir) = memory();
+    let log = open(&fs, &dir, config(), CLEAN);
+    for _ in 0..3 {
+        for key in ["a", "b", "c", "d"] {
+            put(&log, &[(key, Some("v"))]);
+        }
+    }
+    log.roll(NOW).unwrap();
+    let one_key = CleanerOptions { dedupe_buffer_bytes: 1 };
+    let (mut dirty, mut rounds) = (0, 0);
+    while dirty < 12 {
+        let cleanable = log.cleanable(Some(dirty), NOW).unwrap();
+        let end = log.clean(&cleanable, &one_key, NOW).unwrap().end_offset;
+        assert!(end > dirty);
+        dirty = end;
+        rounds += 1;
+    }
+    assert!(rounds > 4);
+    assert_eq!(keys(&log), expected(&[(8, "a"), (9, "b"), (10, "c"), (11, "d")]));
+    drop(fs);
+}
+
+#[test]
+fn damaged_data_is_not_cleaned_away() {
+    let (fs, dir) = memory();
+    let log = open(&fs, &dir, config(), CLEAN);
+    put(&log, &[("a", Some("0"))]);
+    put(&log, &[("a", Some("1"))]);
+    log.roll(NOW).unwrap();
+    let path = dir.join("00000000000000000000.log");
+    let whole = fs.read(&path).unwrap();
+    // In the records of the first batch, which its checksum covers, and in the offset of the second, which it does not.
+    for position in [65, 70] {
+        let mut damaged = whole.clone();
+        damaged[position] = b'?';
+        let file = fs.open(&path, true, false).unwrap();
+        file.write_at(0, &damaged).unwrap();
+        let cleanable = log.cleanable(None, NOW).unwrap();
+        let error = log.clean(&cleanable, &CleanerOptions::default(), NOW).unwrap_err();
+        assert!(error.to_string().contains("not cleaned"), "{error}");
+        assert_eq!(fs.read(&path).unwrap(), damaged);
+        file.write_at(0, &whole).unwrap();
+    }
+}
+
+#[test]
+fn a_reader_beside_the_writer_finishes_with_the_old_or_goes_on_with_the_new_segments() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t-0");
+    let log = open(&real(), &path, config(), CLEAN);
+    for i in 0..20 {
+        put(&log, &[(["a", "b"][i % 2], Some("value value value"))]);
+    }
+    log.roll(NOW).unwrap();
+    let reader = open(&real(), &path, config(), READ_ONLY);
+    assert_eq!(keys(&reader).len(), 20);
+    clean(&log);
+    log.delete_old_segments(NOW).unwrap();
+    let seen = keys(&reader);
+    let newest = expected(&[(18, "a"), (19, "b")]);
+    assert_eq!(seen[seen.len() - 2..], newest);
+    reader.refresh().unwrap();
+    drop(reader);
+    let reader = open(&real(), &path, config(), READ_ONLY);
+    assert_eq!(keys(&reader), newest);
+    assert_eq!(keys(&log), newest);
+}
+
+#[test]
+fn appends_and_reads_go_on_while_a_log_is_cleaned() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = open(&real(), &dir.path().join("t-0"), config(), CLEAN);
+    let names: Vec<String> = (0..10).map(|i| format!("k{i}")).collect();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for i in 0..2_000 {
+                put(&log, &[(&names[i % 10], Some("value"))]);
+            }
+        });
+        scope.spawn(|| {
+            let mut dirty = 0;
+            while log.log_end_offset() < 2_000 {
+                dirty = clean_at(&log, dirty, NOW).end_offset.max(dirty);
+                log.delete_old_segments(NOW).unwrap();
+            }
+        });
+        scope.spawn(|| {
+            while log.log_end_offset() < 2_000 {
+                let seen = visible(&log, FetchBound::HighWatermark);
+                assert!(seen.windows(2).all(|pair| pair[0].0 < pair[1].0));
+            }
+        });
+    });
+    log.roll(NOW).unwrap();
+    clean(&log);
+    let newest: Vec<_> = (1_990..2_000).zip(names).collect();
+    assert_eq!(keys(&log), newest);
+}
+
+/// What may happen to a log.
+#[derive(Debug, Clone)]
+enum Op {
+    Append(Vec<(u8, bool)>, u8, Option<u8>),
+    Roll,
+    Clean(usize, i64),
+    Reopen(bool),
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let records = prop::collection::vec((0..6u8, any::<bool>()), 1..5);
+    prop_oneof![
+        6 => (records, 0..5u8, prop::option::of(1..3u8)).prop_map(|(r, codec, producer)| Op::Append(r, codec, producer)),
+        2 => Just(Op::Roll),
+        3 => (prop_oneof![Just(1usize), Just(200), Just(1 << 20)], 0..2 * HORIZON).prop_map(|(m, t)| Op::Clean(m, t)),
+        1 => any::<bool>().prop_map(Op::Reopen),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// The model: what was appended, by offset.
+    #[test]
+    fn a_reader_ends_with_the_newest_value_of_every_key(ops in prop::collection::vec(op(), 1..60)) {
+        let (fs, dir) = memory();
+        let mut log = open(&fs, &dir, config(), CLEAN);
+        let mut appended: BTreeMap<i64, (String, Option<String>)> = BTreeMap::new();
+        let mut sequences = [0; 3];
+        let mut last: BTreeMap<u8, (Bytes, i64)> = BTreeMap::new();
+        let (mut dirty, mut now_ms) = (0, NOW);
+        for op in ops {
+            match op {
+                Op::Append(records, codec, producer) => {
+                    let named: Vec<(String, Option<String>)> = records
+                        .iter()
+                        .enumerate()
+                        .map(|(i, (key, live))| (format!("k{key}"), live.then(|| format!("v{}", log.log_end_offset() + i as i64))))
+                        .collect();
+                    let borrowed: Vec<KeyValue<'_>> = named.iter().map(|(k, v)| (k.as_str(), v.as_deref())).collect();
+                    let params = BatchParams {
+                        compression: Compression::from_id(codec).unwrap(),
+                        producer_id: producer.map_or(-1, i64::from),
+                        producer_epoch: producer.map_or(-1, |_| 0),
+                        base_sequence: producer.map_or(-1, |p| sequences[usize::from(p)]),
+                        ..BatchParams::default()
+                    };
+                    let bytes = keyed(&params, &borrowed);
+                    let first = append(&log, bytes.clone()).first_offset;
+                    if let Some(p) = producer {
+                        sequences[usize::from(p)] += named.len() as i32;
+                        last.insert(p, (bytes, first));
+                    }
+                    appended.extend((first..).zip(named));
+                }
+                Op::Roll => drop(log.roll(now_ms).unwrap()),
+                Op::Clean(memory, later) => {
+                    now_ms += later;
+                    let cleanable = log.cleanable(Some(dirty), now_ms).unwrap();
+                    if cleanable.cleanable_bytes > 0 {
+                        let options = CleanerOptions { dedupe_buffer_bytes: memory };
+                        dirty = log.clean(&cleanable, &options, now_ms).unwrap().end_offset;
+                    }
+                }
+                Op::Reopen(clean) => {
+                    if clean {
+                        log.close().unwrap();
+                    }
+                    drop(log);
+                    log = open(&fs, &dir, config(), if clean { CLEAN } else { UNCLEAN });
+                }
+            }
+            check_against(&log, &appended, dirty)?;
+        }
+        for (bytes, first) in last.into_values() {
+            let again = append(&log, bytes);
+            prop_assert!(again.duplicate);
+            prop_assert_eq!(again.first_offset, first);
+        }
+    }
+}
+
+type Model = BTreeMap<i64, (String, Option<String>)>;
+
+fn check_against(log: &PartitionLog, appended: &Model, dirty: i64) -> Result<(), TestCaseError> {
+    let seen = visible(log, FetchBound::HighWatermark);
+    prop_assert_eq!(log.log_end_offset(), appended.keys().last().map_or(0, |last| last + 1));
+    prop_assert!(seen.windows(2).all(|pair| pair[0].0 < pair[1].0));
+    let newest = |records: &mut dyn Iterator<Item = (i64, String, Option<String>)>| {
+        records
+            .map(|(_, key, value)| (key, value))
+            .collect::<BTreeMap<String, Option<String>>>()
+    };
+    // Only what was appended, at its offset; all of it where nothing was cleaned.
+    for (offset, key, value) in &seen {
+        prop_assert_eq!(&appended[offset], &(key.clone(), value.clone()));
+    }
+    let uncleaned = seen.iter().filter(|(offset, ..)| *offset >= dirty).count();
+    prop_assert_eq!(uncleaned, appended.range(dirty..).count());
+    // A key whose newest record is a tombstone may be unknown, but must not come back.
+    let mut ours = newest(&mut seen.into_iter());
+    let mut model = newest(&mut appended.iter().map(|(o, (k, v))| (*o, k.clone(), v.clone())));
+    ours.retain(|_, value| value.is_some());
+    model.retain(|_, value| value.is_some());
+    prop_assert_eq!(ours, model);
+    Ok(())
+}
+
+/// A file system whose writer dies: after `left` changes of names nothing changes any more.
+mod dying {
+    use std::io;
+    use std::sync::atomic::{AtomicI64, Ordering};
+
+    use fletchlog_log::fs::{DirEntry, DirLock, File, LockError, MemoryFs};
+
+    use super::{Arc, Bytes, Fs, Path, PathBuf};
+
+    #[derive(Debug)]
+    pub struct DyingFs {
+        pub inner: MemoryFs,
+        pub left: AtomicI64,
+    }
+
+    impl DyingFs {
+        fn change(&self) -> io::Result<()> {
+            if self.left.fetch_sub(1, Ordering::Relaxed) <= 0 {
+                return Err(io::Error::other("killed"));
+            }
+            Ok(())
+        }
+    }
+
+    #[derive(Debug)]
+    struct DyingFile(Arc<dyn File>, Arc<DyingFs>);
+
+    impl File for DyingFile {
+        fn read_at(&self, position: u64, len: usize) -> io::Result<Bytes> {
+            self.0.read_at(position, len)
+        }
+        fn read_into(&self, position: u64, buf: &mut [u8]) -> io::Result<usize> {
+            self.0.read_into(position, buf)
+        }
+        fn write_at(&self, position: u64, data: &[u8]) -> io::Result<()> {
+            self.1.change()?;
+            self.0.write_at(position, data)
+        }
+        fn set_len(&self, len: u64) -> io::Result<()> {
+            self.0.set_len(len)
+        }
+        fn len(&self) -> io::Result<u64> {
+            self.0.len()
+        }
+        fn sync(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Shared, because its files change it, too.
+    #[derive(Debug)]
+    pub struct Shared(pub Arc<DyingFs>);
+
+    impl Fs for Shared {
+        fn open(&self, path: &Path, write: bool, create: bool) -> io::Result<Arc<dyn File>> {
+            if create && !self.0.inner.exists(path) {
+                self.0.change()?;
+            }
+            let file = self.0.inner.open(path, write, create)?;
+            Ok(Arc::new(DyingFile(file, Arc::clone(&self.0))))
+        }
+        fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+            self.0.inner.read(path)
+        }
+        fn replace(&self, path: &Path, data: &[u8]) -> io::Result<()> {
+            self.0.change()?;
+            self.0.inner.replace(path, data)
+        }
+        fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
+            self.0.inner.read_dir(path)
+        }
+        fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+            self.0.inner.create_dir_all(path)
+        }
+        fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+            self.0.change()?;
+            self.0.inner.rename(from, to)
+        }
+        fn remove_file(&self, path: &Path) -> io::Result<()> {
+            if self.0.inner.exists(path) {
+                self.0.change()?;
+            }
+            self.0.inner.remove_file(path)
+        }
+        fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+            self.0.inner.remove_dir_all(path)
+        }
+        fn exists(&self, path: &Path) -> bool {
+            self.0.inner.exists(path)
+        }
+        fn modified_ms(&self, path: &Path) -> io::Result<i64> {
+            self.0.inner.modified_ms(path)
+        }
+        fn set_modified_ms(&self, path: &Path, modified_ms: i64) -> io::Result<()> {
+            self.0.inner.set_modified_ms(path, modified_ms)
+        }
+        fn sync_dir(&self, path: &Path) -> io::Result<()> {
+            self.0.inner.sync_dir(path)
+        }
+        fn sync_all(&self, dir: &Path) -> io::Result<()> {
+            self.0.inner.sync_all(dir)
+        }
+        fn lock_dir(&self, dir: &Path) -> Result<Box<dyn DirLock>, LockError> {
+            self.0.inner.lock_dir(dir)
+        }
+    }
+
+    /// A directory and how many changes it still takes.
+    pub fn fs() -> (Arc<DyingFs>, Arc<dyn Fs>, PathBuf) {
+        let inner = MemoryFs::new();
+        inner.create_dir_all(Path::new("/data")).unwrap();
+        let dying = Arc::new(DyingFs {
+            inner,
+            left: AtomicI64::new(i64::MAX),
+        });
+        let fs: Arc<dyn Fs> = Arc::new(Shared(Arc::clone(&dying)));
+        (dying, fs, PathBuf::from("/data/t-0"))
+    }
+}
+
+#[test]
+fn a_crash_at_any_change_leaves_the_old_or_the_new_segments() {
+    use std::sync::atomic::Ordering;
+    let mut killed = 0;
+    for survived in 0.. {
+        let (dying, fs, dir) = dying::fs();
+        let log = open(&fs, &dir, config(), CLEAN);
+        for i in 0..16 {
+            put(&log, &[(["a", "b", "c"][i % 3], Some("value"))]);
+        }
+        put(&log, &[("gone", None)]);
+        log.roll(NOW).unwrap();
+        let end = clean(&log).end_offset;
+        let between = keys(&log);
+        dying.left.store(survived, Ordering::Relaxed);
+        let later = NOW + HORIZON;
+        let cleanable = log.cleanable(Some(end), later).unwrap();
+        let cleaned = log.clean(&cleanable, &CleanerOptions::default(), later);
+        drop(log);
+        dying.left.store(i64::MAX, Ordering::Relaxed);
+        for mode in [READ_ONLY, UNCLEAN, CLEAN] {
+            let log = open(&fs, &dir, config(), mode);
+            let now = keys(&log);
+            let after: Vec<_> = between.iter().filter(|(_, key)| key != "gone").cloned().collect();
+            assert!(now == between || now == after, "{survived} {mode:?}: {now:?}");
+            assert_eq!(log.log_end_offset(), 17, "{survived} {mode:?}");
+            if mode == UNCLEAN {
+                let left = fs.read_dir(&dir).unwrap();
+                let odd = left
+                    .iter()
+                    .find(|e| [".swap", ".cleaned", ".deleted"].iter().any(|s| e.name.ends_with(s)));
+                assert_eq!(odd, None, "{survived}");
+                log.close().unwrap();
+            }
+        }
+        if cleaned.is_ok() {
+            break;
+        }
+        killed += 1;
+    }
+    // Every rename of the new files, twice, and of the old ones, besides the writing.
+    assert!(killed > 12, "{killed}");
+}
