@@ -34,6 +34,7 @@ from fletchlog._core import (
 from fletchlog.errors import KafkaError
 from fletchlog.explain import load_trace, replay, save_trace
 from fletchlog.types import (
+    CleanedPartition,
     ConfigKey,
     OffsetAndMetadata,
     OffsetAndTimestamp,
@@ -50,6 +51,7 @@ from fletchlog.types import (
 
 __all__ = [
     "Broker",
+    "CleanedPartition",
     "ConfigKey",
     "Consumer",
     "Faults",

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from fletchlog.explain import Explanation
 from fletchlog.types import (
+    CleanedPartition,
     ConfigKey,
     OffsetAndMetadata,
     OffsetAndTimestamp,
@@ -158,6 +159,17 @@ class Broker:
         """Moves the log start to `before_offset` (None: the end); returns the new log start."""
     def run_retention(self) -> int:
         """Applies retention by time and size to every topic now; returns how many segments went."""
+    def clean_topic(self, topic: str, force: bool = False) -> list[CleanedPartition]:
+        """Compacts a topic: of each key the newest record stays; offsets and order never change.
+
+        Cleans the partitions that Kafka's cleaner would clean now (`min.cleanable.dirty.ratio`, `max.compaction.lag.ms`); with `force`
+        every partition up to its end, for which the active segment is closed. Open transactions and `min.compaction.lag.ms` hold both
+        back; a null value (tombstone) stays for `delete.retention.ms` after the first cleaning that met it. Reads and appends go on
+        meanwhile; a crash leaves the old or the new segments. Kafka: `LogCleaner`.
+
+        Returns one `CleanedPartition` per partition that has a log. Raises KafkaError with code 44 (POLICY_VIOLATION) when
+        `cleanup.policy` lacks `compact`, and leaves a partition with a damaged batch as it is.
+        """
     def flush(self) -> None:
         """Puts everything on disk (fsync)."""
     def close(self) -> None:

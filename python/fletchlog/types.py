@@ -98,6 +98,34 @@ class Run(NamedTuple):
     count: int  # type: ignore[assignment]
 
 
+class CleanedPartition(NamedTuple):
+    """What `Broker.clean_topic` did to one partition.
+
+    Attributes:
+        partition: Number.
+        rounds: Rounds of cleaning; 0: it was not due, and everything below is 0.
+        first_dirty_offset: Everything below was clean before.
+        end_offset: Everything below is clean now.
+        messages_read: Records read, control records included, in all rounds.
+        messages_written: Records kept, in all rounds.
+        bytes_read: Bytes of the segments read, in all rounds.
+        bytes_written: Bytes of the segments written, in all rounds.
+        segments_read: Segments before.
+        segments_written: Segments in their place.
+    """
+
+    partition: int
+    rounds: int
+    first_dirty_offset: int
+    end_offset: int
+    messages_read: int
+    messages_written: int
+    bytes_read: int
+    bytes_written: int
+    segments_read: int
+    segments_written: int
+
+
 class PartitionDescription(NamedTuple):
     """One partition, as `Broker.describe_topic` tells it.
 
@@ -222,6 +250,7 @@ class ConfigKey(NamedTuple):
 
 
 __all__ = [
+    "CleanedPartition",
     "ConfigKey",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",

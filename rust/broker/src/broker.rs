@@ -1,9 +1,9 @@
 //! The broker's facade: what the Python `Broker` and the transports call.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use bytes::Bytes;
 use fletchlog_api::{Clock, Config, ConfigError, NodeId, Scope};
@@ -12,6 +12,7 @@ use fletchlog_log::fs::{Fs, MemoryFs, RealFs};
 use fletchlog_records::TopicPartition;
 
 use crate::BrokerError;
+use crate::cleaner::{CleanedPartition, CleanerThread};
 use crate::directory::{ClusterMetadata, Directory};
 use crate::fetch::{FetchPurgatory, FetchSessionCache};
 use crate::group::{GroupCoordinator, LegacyGroups};
@@ -78,6 +79,11 @@ pub struct Broker {
     /// Waiting clients sleep on it.
     pub(crate) changes: Changes,
     pub(crate) next_retention_ms: AtomicI64,
+    /// One log is cleaned at a time: their keys share the memory.
+    pub(crate) cleaning: Mutex<()>,
+    /// Logs that the background cleaner could not clean; it leaves them alone. Kafka: `uncleanablePartitions`.
+    pub(crate) uncleanable: Mutex<HashSet<TopicPartition>>,
+    cleaner: OnceLock<CleanerThread>,
     /// Every call holds it for reading, `close` for writing: nothing runs while the logs are closed.
     gate: RwLock<()>,
     closed: AtomicBool,
@@ -146,12 +152,19 @@ impl Broker {
             purgatory: FetchPurgatory::default(),
             changes: Changes::default(),
             next_retention_ms: AtomicI64::new(i64::MIN),
+            cleaning: Mutex::default(),
+            uncleanable: Mutex::default(),
+            cleaner: OnceLock::new(),
             gate: RwLock::default(),
             closed: AtomicBool::new(false),
         };
         broker.recover_unclean_logs()?;
         broker.load_transactions()?;
-        Ok(Arc::new(broker))
+        let broker = Arc::new(broker);
+        if broker.config.boolean("log.cleaner.enable") && !broker.is_read_only() {
+            let _ = broker.cleaner.set(CleanerThread::start(&broker)?);
+        }
+        Ok(broker)
     }
 
     /// After an unclean stop every log is recovered before anything is served; after a clean one each is opened when
@@ -250,6 +263,23 @@ impl Broker {
         self.delete_old_segments()
     }
 
+    /// Compacts a topic: the partitions that Kafka's cleaner would clean now (spec 4.3), or with `force` every one up to
+    /// its end, due or not, for which the active segment is closed. Open transactions and min.compaction.lag.ms hold both
+    /// back. Reads and appends go on meanwhile. `cancelled` is asked about once a mebibyte.
+    ///
+    /// # Errors
+    /// POLICY_VIOLATION without the compact policy, UNKNOWN_TOPIC_OR_PARTITION, `ReadOnly`, `Closed`, a damaged batch (the
+    /// partition stays as it is), storage errors.
+    pub fn clean_topic(
+        &self,
+        name: &str,
+        force: bool,
+        cancelled: &mut dyn FnMut() -> bool,
+    ) -> Result<Vec<CleanedPartition>, BrokerError> {
+        let _open = self.enter()?;
+        self.clean(name, force, cancelled)
+    }
+
     /// DeleteRecords (spec 4.2): moves the log start up to `before_offset`, `None` = the high watermark. Returns the
     /// new log start offset.
     ///
@@ -278,6 +308,9 @@ impl Broker {
             return Ok(());
         }
         self.changes.notify();
+        if let Some(cleaner) = self.cleaner.get() {
+            cleaner.stop();
+        }
         let _alone = self.gate.write().unwrap_or_else(PoisonError::into_inner);
         let result = self.shut_down();
         self.directory.unlock();

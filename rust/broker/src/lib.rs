@@ -1,6 +1,7 @@
 //! The embedded broker: topics, nodes, the produce, fetch and lookup paths, groups, and [`LocalTransport`].
 
 pub mod broker;
+mod cleaner;
 mod coordinator_log;
 mod directory;
 pub mod error;
@@ -24,6 +25,7 @@ mod transaction;
 mod uuid;
 
 pub use broker::{Broker, OpenOptions, PartitionDescription, TopicDescription};
+pub use cleaner::CleanedPartition;
 pub use error::BrokerError;
 pub use local_transport::LocalTransport;
 pub use transaction::TransactionDescription;

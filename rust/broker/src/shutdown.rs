@@ -118,7 +118,9 @@ impl Broker {
                 .filter(|(n, _)| *n == node)
                 .map(|(_, o)| o.clone())
                 .collect();
-            dir.write_checkpoints(&**self.directory.fs(), &of_node, |tp| table.partition(tp).is_some())?;
+            let fs = &**self.directory.fs();
+            dir.write_checkpoints(fs, &of_node, |tp| table.partition(tp).is_some())?;
+            dir.forget_clean_offsets(fs, |tp| table.partition(tp).is_some())?;
         }
         Ok(())
     }
@@ -164,7 +166,7 @@ impl Broker {
     }
 }
 
-fn node_index(partition: &Partition) -> usize {
+pub(crate) fn node_index(partition: &Partition) -> usize {
     usize::try_from(partition.leader() - 1).unwrap_or(0)
 }
 

@@ -44,9 +44,6 @@ impl Broker {
         for partition in &topic.partitions {
             partition.stamp_topic_id(&self.directory)?;
         }
-        if topic.partitions.iter().any(|p| p.config().log.cleanup_compact) {
-            log::warn!("topic {name} is compacted: records need keys, but the cleaner does not run in this version");
-        }
         // Fetches wait for topics, too.
         self.changes.notify();
         Ok(())

@@ -63,7 +63,12 @@ impl TopicConfig {
             },
             message_timestamp_before_max_ms: time_limit(broker, topic, "message.timestamp.before.max.ms"),
             message_timestamp_after_max_ms: time_limit(broker, topic, "message.timestamp.after.max.ms"),
-            max_compaction_lag_ms: topic.long("max.compaction.lag.ms"),
+            max_compaction_lag_ms: long("max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"),
+            min_compaction_lag_ms: long("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms"),
+            min_cleanable_dirty_ratio: pick("min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio")
+                .parse()
+                .unwrap_or(0.5),
+            delete_retention_ms: long("delete.retention.ms", "log.cleaner.delete.retention.ms"),
             file_delete_delay_ms: long("file.delete.delay.ms", "log.segment.delete.delay.ms"),
             producer_id_expiration_ms: broker.long("producer.id.expiration.ms"),
             strict_first_sequence: pick("fletchlog.strict.first.sequence", "fletchlog.strict.first.sequence") == "true",

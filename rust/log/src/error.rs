@@ -62,6 +62,12 @@ pub enum LogError {
         /// The `.log` file.
         path: PathBuf,
     },
+    /// The caller asked the cleaner to stop.
+    #[error("cleaning {path} was cancelled; what is finished stays, the rest is as it was")]
+    Cancelled {
+        /// Directory.
+        path: PathBuf,
+    },
     /// Closed.
     #[error("the log is closed")]
     Closed,

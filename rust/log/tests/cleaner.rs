@@ -76,7 +76,8 @@ fn keys(log: &PartitionLog) -> Vec<(i64, String)> {
 
 fn clean_at(log: &PartitionLog, dirty: i64, now_ms: i64) -> CleanerStats {
     let cleanable = log.cleanable(Some(dirty), now_ms).unwrap();
-    log.clean(&cleanable, &CleanerOptions::default(), now_ms).unwrap()
+    log.clean(&cleanable, &CleanerOptions::default(), now_ms, &mut || false)
+        .unwrap()
 }
 
 fn clean(log: &PartitionLog) -> CleanerStats {
@@ -300,7 +301,7 @@ fn little_memory_means_more_rounds_not_less_cleaning() {
     let (mut dirty, mut rounds) = (0, 0);
     while dirty < 12 {
         let cleanable = log.cleanable(Some(dirty), NOW).unwrap();
-        let end = log.clean(&cleanable, &one_key, NOW).unwrap().end_offset;
+        let end = log.clean(&cleanable, &one_key, NOW, &mut || false).unwrap().end_offset;
         assert!(end > dirty);
         dirty = end;
         rounds += 1;
@@ -326,11 +327,44 @@ fn damaged_data_is_not_cleaned_away() {
         let file = fs.open(&path, true, false).unwrap();
         file.write_at(0, &damaged).unwrap();
         let cleanable = log.cleanable(None, NOW).unwrap();
-        let error = log.clean(&cleanable, &CleanerOptions::default(), NOW).unwrap_err();
+        let error = log
+            .clean(&cleanable, &CleanerOptions::default(), NOW, &mut || false)
+            .unwrap_err();
         assert!(error.to_string().contains("not cleaned"), "{error}");
         assert_eq!(fs.read(&path).unwrap(), damaged);
         file.write_at(0, &whole).unwrap();
     }
+}
+
+#[test]
+fn a_cancelled_cleaning_changes_nothing() {
+    let (fs, dir) = memory();
+    let log = open(
+        &fs,
+        &dir,
+        LogConfig {
+            segment_bytes: 1 << 30,
+            ..config()
+        },
+        CLEAN,
+    );
+    let value = "v".repeat(1 << 19);
+    for _ in 0..4 {
+        put(&log, &[("a", Some(&value))]);
+    }
+    log.roll(NOW).unwrap();
+    let cleanable = log.cleanable(None, NOW).unwrap();
+    // The first mebibyte is read, then it is asked.
+    let mut asked = 0;
+    let cancelled = log.clean(&cleanable, &CleanerOptions::default(), NOW, &mut || {
+        asked += 1;
+        asked == 3
+    });
+    assert!(matches!(cancelled, Err(fletchlog_log::LogError::Cancelled { .. })));
+    assert_eq!(keys(&log).len(), 4);
+    clean(&log);
+    assert_eq!(keys(&log), expected(&[(3, "a")]));
+    drop(fs);
 }
 
 #[test]
@@ -448,7 +482,7 @@ proptest! {
                     let cleanable = log.cleanable(Some(dirty), now_ms).unwrap();
                     if cleanable.cleanable_bytes > 0 {
                         let options = CleanerOptions { dedupe_buffer_bytes: memory };
-                        dirty = log.clean(&cleanable, &options, now_ms).unwrap().end_offset;
+                        dirty = log.clean(&cleanable, &options, now_ms, &mut || false).unwrap().end_offset;
                     }
                 }
                 Op::Reopen(clean) => {
@@ -632,7 +666,7 @@ fn a_crash_at_any_change_leaves_the_old_or_the_new_segments() {
         dying.left.store(survived, Ordering::Relaxed);
         let later = NOW + HORIZON;
         let cleanable = log.cleanable(Some(end), later).unwrap();
-        let cleaned = log.clean(&cleanable, &CleanerOptions::default(), later);
+        let cleaned = log.clean(&cleanable, &CleanerOptions::default(), later, &mut || false);
         drop(log);
         dying.left.store(i64::MAX, Ordering::Relaxed);
         for mode in [READ_ONLY, UNCLEAN, CLEAN] {

@@ -96,7 +96,9 @@ fn segments_are_cleaned_as_kafka_cleans_them_byte_for_byte() {
         let end = log.log_end_offset();
         let cleanable = log.cleanable(Some(case.first_dirty), case.now_ms).unwrap();
         assert_eq!(cleanable.first_uncleanable_offset, case.active, "{}", case.topic);
-        let stats = log.clean(&cleanable, &CleanerOptions::default(), case.now_ms).unwrap();
+        let stats = log
+            .clean(&cleanable, &CleanerOptions::default(), case.now_ms, &mut || false)
+            .unwrap();
         assert_eq!(stats.end_offset, case.active);
         let (ours, kafkas) = (cleaned_files(&path, case.active), cleaned_files(&golden, case.active));
         assert_eq!(

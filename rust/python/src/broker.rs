@@ -14,8 +14,8 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
 use crate::convert::{
-    bytes_from_py, config_from_py, number_from_py, partition_description_class, properties_from_py,
-    topic_description_class, unpicklable,
+    bytes_from_py, cleaned_partition_class, config_from_py, number_from_py, partition_description_class,
+    properties_from_py, topic_description_class, unpicklable,
 };
 use crate::errors::Failure;
 use crate::fork::Shared;
@@ -228,6 +228,34 @@ impl Broker {
     /// Applies retention by time and size to every topic now; returns how many segments went.
     fn run_retention(&self, py: Python<'_>) -> PyResult<usize> {
         self.inner.call(py, |broker, _| broker.run_retention())
+    }
+
+    /// Compacts a topic: of each key the newest record stays.
+    #[pyo3(signature = (topic, force=false))]
+    fn clean_topic(&self, py: Python<'_>, topic: &str, force: bool) -> PyResult<Vec<Py<PyAny>>> {
+        let cleaned = self
+            .inner
+            .call(py, |broker, stop| broker.clean_topic(topic, force, stop))?;
+        let class = cleaned_partition_class(py)?;
+        cleaned
+            .iter()
+            .map(|done| {
+                let stats = &done.stats;
+                let row = (
+                    done.partition,
+                    done.rounds,
+                    stats.first_dirty_offset,
+                    stats.end_offset,
+                    stats.messages_read,
+                    stats.messages_written,
+                    stats.bytes_read,
+                    stats.bytes_written,
+                    stats.segments_read,
+                    stats.segments_written,
+                );
+                Ok(class.call1(row)?.unbind())
+            })
+            .collect()
     }
 
     /// Puts everything on disk (fsync).

@@ -38,6 +38,7 @@ type_class!(record_class, "Record");
 type_class!(run_class, "Run");
 type_class!(topic_description_class, "TopicDescription");
 type_class!(partition_description_class, "PartitionDescription");
+type_class!(cleaned_partition_class, "CleanedPartition");
 type_class!(config_key_class, "ConfigKey");
 type_class!(problem_class, "Problem");
 type_class!(partition_report_class, "PartitionReport");

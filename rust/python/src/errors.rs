@@ -354,6 +354,8 @@ impl From<LogError> for Failure {
             LogError::Io { .. } => "storage",
             LogError::Fenced { .. } => "fenced",
             LogError::ReadOnly { .. } => "read-only",
+            LogError::Replaced { .. } => "storage",
+            LogError::Cancelled { .. } => "closed",
             LogError::Closed => "closed",
         };
         Self::of(variant, error.to_string())

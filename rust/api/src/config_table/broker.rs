@@ -71,6 +71,48 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "Smallest session.timeout.ms a member may ask for.",
     ),
     row(
+        "log.cleaner.backoff.ms",
+        Kind::Long(0, i64::MAX),
+        Some("15000"),
+        "How long the cleaner sleeps when no log is due, in ms.",
+    ),
+    row(
+        "log.cleaner.dedupe.buffer.size",
+        Kind::Long(1, i64::MAX),
+        Some("134217728"),
+        "Memory in bytes for the keys of one round of cleaning (48 bytes and the key each). What does not fit is cleaned in further rounds.",
+    ),
+    row(
+        "log.cleaner.delete.retention.ms",
+        Kind::Long(0, i64::MAX),
+        Some("86400000"),
+        "Default of a topic's delete.retention.ms.",
+    ),
+    row(
+        "log.cleaner.enable",
+        Kind::Boolean,
+        Some("false"),
+        "true: a background thread cleans compacted topics that are due and runs retention when log.retention.check.interval.ms says so. Kafka's default is true; here nothing changes behind a reader's back unless asked for, and clean_topic() cleans.",
+    ),
+    row(
+        "log.cleaner.max.compaction.lag.ms",
+        Kind::Long(1, i64::MAX),
+        Some("9223372036854775807"),
+        "Default of a topic's max.compaction.lag.ms.",
+    ),
+    row(
+        "log.cleaner.min.cleanable.ratio",
+        Kind::Double(0.0, 1.0),
+        Some("0.5"),
+        "Default of a topic's min.cleanable.dirty.ratio.",
+    ),
+    row(
+        "log.cleaner.min.compaction.lag.ms",
+        Kind::Long(0, i64::MAX),
+        Some("0"),
+        "Default of a topic's min.compaction.lag.ms.",
+    ),
+    row(
         "log.cleanup.policy",
         Kind::ListOf(CLEANUP_POLICIES),
         Some("delete"),
@@ -134,7 +176,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "log.retention.check.interval.ms",
         Kind::Long(-1, i64::MAX),
         Some("-1"),
-        "How often old segments are deleted, in ms, checked when something is produced. -1 (default; Kafka: 300000): only run_retention() deletes, so that reading data with old timestamps is never a race.",
+        "How often old segments are deleted, in ms, checked when something is produced and by the thread of log.cleaner.enable. -1 (default; Kafka: 300000): only run_retention() deletes, so that reading data with old timestamps is never a race.",
     ),
     row(
         "log.retention.hours",

@@ -29,7 +29,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "cleanup.policy",
         Kind::ListOf(CLEANUP_POLICIES),
         Some("delete"),
-        "What happens to old data: `delete` (retention.ms, retention.bytes), `compact` (records need keys; the cleaner does not run in this version, every record is kept), or both.",
+        "What happens to old data: `delete` (retention.ms, retention.bytes), `compact` (records need keys; of each key the newest stays, once clean_topic() or the thread of log.cleaner.enable has cleaned), or both.",
     ),
     row(
         "compression.gzip.level",

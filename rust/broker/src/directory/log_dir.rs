@@ -7,7 +7,8 @@ use std::sync::Mutex;
 use fletchlog_log::OpenMode;
 use fletchlog_log::checkpoint::{self, MetaProperties, encode_uuid};
 use fletchlog_log::file_name::{
-    HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, PARTITION_METADATA, RECOVERY_POINT_CHECKPOINT,
+    CLEANER_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, PARTITION_METADATA,
+    RECOVERY_POINT_CHECKPOINT,
 };
 use fletchlog_log::fs::Fs;
 use fletchlog_records::TopicPartition;
@@ -88,6 +89,47 @@ impl LogDir {
         let mut read = lock(&self.read);
         read.recovery_points.retain(|tp, _| exists(tp));
         read.log_starts.retain(|tp, _| exists(tp));
+    }
+
+    /// First dirty offsets of compacted logs, as the cleaner left them.
+    pub(crate) fn clean_offsets(&self, fs: &dyn Fs) -> Result<Offsets, BrokerError> {
+        Ok(checkpoint::read_offset_checkpoint(
+            fs,
+            &self.path.join(CLEANER_CHECKPOINT),
+        )?)
+    }
+
+    /// Notes how far a log is clean; what stands there of partitions that exist no longer goes.
+    pub(crate) fn store_clean_offset(
+        &self,
+        fs: &dyn Fs,
+        tp: &TopicPartition,
+        offset: i64,
+        exists: impl Fn(&TopicPartition) -> bool,
+    ) -> Result<(), BrokerError> {
+        let mut offsets = self.clean_offsets(fs)?;
+        offsets.retain(|tp, _| exists(tp));
+        offsets.insert(tp.clone(), offset);
+        Ok(checkpoint::write_offset_checkpoint(
+            fs,
+            &self.path.join(CLEANER_CHECKPOINT),
+            &offsets,
+        )?)
+    }
+
+    /// Drops the clean offsets of partitions that exist no longer: a later topic of the same name begins dirty.
+    pub(crate) fn forget_clean_offsets(
+        &self,
+        fs: &dyn Fs,
+        exists: impl Fn(&TopicPartition) -> bool,
+    ) -> Result<(), BrokerError> {
+        let mut offsets = self.clean_offsets(fs)?;
+        let before = offsets.len();
+        offsets.retain(|tp, _| exists(tp));
+        if offsets.len() < before {
+            checkpoint::write_offset_checkpoint(fs, &self.path.join(CLEANER_CHECKPOINT), &offsets)?;
+        }
+        Ok(())
     }
 
     /// Where it is.

@@ -80,17 +80,22 @@ impl PartitionLog {
     /// the old or the new segments, each group of them whole.
     ///
     /// # Errors
-    /// A damaged batch, or a segment that retention deleted meanwhile: nothing (more) is replaced. An I/O failure while
-    /// files are renamed fences the log until it is reopened.
+    /// A damaged batch, a segment that retention deleted meanwhile, or `cancelled` (asked about once a mebibyte): nothing
+    /// more is replaced. An I/O failure while files are renamed fences the log until it is reopened.
     pub fn clean(
         &self,
         cleanable: &Cleanable,
         options: &CleanerOptions,
         now_ms: i64,
+        cancelled: &mut dyn FnMut() -> bool,
     ) -> Result<CleanerStats, LogError> {
         self.check_writable("clean")?;
         let _one_at_a_time = lock(&self.cleaning);
-        let round = Round::prepare(self, cleanable, options, now_ms)?;
+        let mut pace = Pace {
+            cancelled,
+            unasked_bytes: 0,
+        };
+        let round = Round::prepare(self, cleanable, options, now_ms, &mut pace)?;
         let mut stats = CleanerStats {
             first_dirty_offset: cleanable.first_dirty_offset,
             end_offset: round.map.latest_offset() + 1,
@@ -100,7 +105,7 @@ impl PartitionLog {
         let segments = round.view.segments.as_slice();
         let end = segments.partition_point(|segment| segment.base_offset < stats.end_offset);
         for group in plan::group_segments(segments, end, &self.config(), cleanable.first_uncleanable_offset)? {
-            let cleaned = round.clean_group(group.clone(), &mut transactions, &mut stats)?;
+            let cleaned = round.clean_group(group.clone(), &mut transactions, &mut stats, &mut pace)?;
             stats.segments_read += group.len();
             stats.segments_written += 1;
             stats.bytes_written += cleaned.size();
@@ -126,6 +131,28 @@ impl PartitionLog {
     }
 }
 
+/// Asks now and then whether to go on.
+struct Pace<'a> {
+    cancelled: &'a mut dyn FnMut() -> bool,
+    unasked_bytes: u64,
+}
+
+impl Pace<'_> {
+    fn read(&mut self, segment: &LogSegment, bytes: u64) -> Result<(), LogError> {
+        self.unasked_bytes += bytes;
+        if self.unasked_bytes < WRITE_BUFFER as u64 {
+            return Ok(());
+        }
+        self.unasked_bytes = 0;
+        if !(self.cancelled)() {
+            return Ok(());
+        }
+        Err(LogError::Cancelled {
+            path: segment.files.log.clone(),
+        })
+    }
+}
+
 /// One round of cleaning one log.
 struct Round<'a> {
     log: &'a PartitionLog,
@@ -144,6 +171,7 @@ impl<'a> Round<'a> {
         cleanable: &'a Cleanable,
         options: &CleanerOptions,
         now_ms: i64,
+        pace: &mut Pace<'_>,
     ) -> Result<Self, LogError> {
         let view = log.view()?;
         let segments = view.segments.as_slice();
@@ -169,7 +197,7 @@ impl<'a> Round<'a> {
             let position = segment
                 .translate_offset(start, segment.size())?
                 .map_or(segment.size(), |b| b.position);
-            if !map_segment(segment, position, next_start, start, &mut map, &mut transactions)? {
+            if !map_segment(segment, position, next_start, start, &mut map, &mut transactions, pace)? {
                 break;
             }
             // Gaps at the end of a segment belong to it.
@@ -191,6 +219,7 @@ impl<'a> Round<'a> {
         group: std::ops::Range<usize>,
         transactions: &mut CleanedTransactions,
         stats: &mut CleanerStats,
+        pace: &mut Pace<'_>,
     ) -> Result<LogSegment, LogError> {
         let config = self.log.config();
         let segments = self.view.segments.as_slice();
@@ -225,7 +254,7 @@ impl<'a> Round<'a> {
                 transactions,
                 stats,
             };
-            clean_into(segment, upper, &cleaned, &mut filter)?;
+            clean_into(segment, upper, &cleaned, &mut filter, pace)?;
         }
         for txn in transactions.take_retained() {
             cleaned.append_aborted(txn);
@@ -249,10 +278,12 @@ fn map_segment(
     start: i64,
     map: &mut OffsetMap,
     transactions: &mut CleanedTransactions,
+    pace: &mut Pace<'_>,
 ) -> Result<bool, LogError> {
     let file = segment.file()?;
     let mut walk = CheckedWalk::new(&*file, position, segment.size());
     while let Some((meta, bytes)) = next_batch(segment, &mut walk, next_start)? {
+        pace.read(segment, meta.size())?;
         let (batch, slice) = filter::decode(segment, &meta, &bytes)?;
         if batch.header().is_control() {
             transactions.on_control_batch(batch.header(), &slice);
@@ -272,6 +303,7 @@ fn clean_into(
     next_start: i64,
     cleaned: &LogSegment,
     filter: &mut BatchFilter<'_>,
+    pace: &mut Pace<'_>,
 ) -> Result<(), LogError> {
     let file = segment.file()?;
     let mut walk = CheckedWalk::new(&*file, 0, segment.size());
@@ -285,6 +317,7 @@ fn clean_into(
         }
         let Some((meta, bytes)) = next else { return Ok(()) };
         filter.stats.bytes_read += meta.size();
+        pace.read(segment, meta.size())?;
         if let Some((header, kept)) = filter.apply(segment, &meta, &bytes)? {
             metas.push(BatchMeta {
                 position: cleaned.size() + out.len() as u64,

@@ -22,12 +22,7 @@ fn append(broker: &FakeBroker, partition: i32, timestamps: &[i64]) {
         builder.append(*timestamp, None, Some(b"0123456789"), &[]);
     }
     let batch = builder.build(&BatchParams::default());
-    broker
-        .state()
-        .logs
-        .entry(part(partition))
-        .or_default()
-        .append(&batch);
+    broker.state().logs.entry(part(partition)).or_default().append(&batch);
 }
 
 /// Partitions 0, 1, .. of "t" with these batches of timestamps.

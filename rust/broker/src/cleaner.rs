@@ -1,0 +1,250 @@
+//! Compaction through the broker: which logs are due, how far they are clean, and the thread that may do it in the
+//! background (spec 4.3). Kafka: `LogCleaner`, `LogCleanerManager`.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use fletchlog_api::ErrorCode;
+use fletchlog_log::{Cleanable, CleanerOptions, CleanerStats, LogError, PartitionLog};
+
+use crate::partition::Partition;
+use crate::shutdown::node_index;
+use crate::sync::lock;
+use crate::{Broker, BrokerError};
+
+/// What cleaning did to one partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CleanedPartition {
+    /// Partition.
+    pub partition: i32,
+    /// Rounds; 0: it was not due.
+    pub rounds: u32,
+    /// Sums of all rounds; the offsets are those of the first and the last.
+    pub stats: CleanerStats,
+}
+
+impl CleanedPartition {
+    fn add(&mut self, round: &CleanerStats) {
+        let sum = &mut self.stats;
+        if self.rounds == 0 {
+            sum.first_dirty_offset = round.first_dirty_offset;
+            sum.segments_read = round.segments_read;
+        }
+        self.rounds += 1;
+        sum.end_offset = round.end_offset;
+        sum.segments_written = round.segments_written;
+        sum.messages_read += round.messages_read;
+        sum.messages_written += round.messages_written;
+        sum.bytes_read += round.bytes_read;
+        sum.bytes_written += round.bytes_written;
+        sum.invalid_messages += round.invalid_messages;
+    }
+}
+
+impl Broker {
+    /// `clean_topic`.
+    pub(crate) fn clean(
+        &self,
+        name: &str,
+        force: bool,
+        cancelled: &mut dyn FnMut() -> bool,
+    ) -> Result<Vec<CleanedPartition>, BrokerError> {
+        self.for_writing("clean topics")?;
+        let topic = self.topic(name)?;
+        let mut cleaned = Vec::new();
+        for partition in &topic.partitions {
+            if !partition.config().log.cleanup_compact {
+                return Err(BrokerError::kafka(
+                    ErrorCode::POLICY_VIOLATION,
+                    format!("topic {name} is not compacted: its cleanup.policy lacks `compact`"),
+                ));
+            }
+            if partition.opened_log().is_some() || partition.has_log(&self.directory) {
+                cleaned.push(self.clean_partition(partition, force, cancelled)?);
+            }
+        }
+        Ok(cleaned)
+    }
+
+    /// Rounds until the log is not due any more. With `force`: everything up to the log end, due or not.
+    fn clean_partition(
+        &self,
+        partition: &Partition,
+        force: bool,
+        cancelled: &mut dyn FnMut() -> bool,
+    ) -> Result<CleanedPartition, BrokerError> {
+        let _one_at_a_time = lock(&self.cleaning);
+        let log = self.log_of(partition)?;
+        if force {
+            log.roll(self.clock.now_ms())?;
+        }
+        let mut done = CleanedPartition {
+            partition: partition.tp().partition,
+            rounds: 0,
+            stats: CleanerStats::default(),
+        };
+        loop {
+            let cleanable = self.cleanable(partition, log)?;
+            let dirty = cleanable.first_dirty_offset < cleanable.first_uncleanable_offset;
+            // Forced, a clean log gets one round, too: tombstones may have come of age.
+            let due = if force {
+                dirty || done.rounds == 0
+            } else {
+                cleanable.is_due()
+            };
+            if !due {
+                return Ok(done);
+            }
+            let round = self.clean_once(partition, log, &cleanable, cancelled)?;
+            done.add(&round);
+            if round.end_offset <= cleanable.first_dirty_offset {
+                return Ok(done);
+            }
+        }
+    }
+
+    fn cleanable(&self, partition: &Partition, log: &PartitionLog) -> Result<Cleanable, BrokerError> {
+        let dir = &self.directory.log_dirs()[node_index(partition)];
+        let known = dir.clean_offsets(&**self.directory.fs())?.get(partition.tp()).copied();
+        Ok(log.cleanable(known, self.clock.now_ms())?)
+    }
+
+    fn clean_once(
+        &self,
+        partition: &Partition,
+        log: &PartitionLog,
+        cleanable: &Cleanable,
+        cancelled: &mut dyn FnMut() -> bool,
+    ) -> Result<CleanerStats, BrokerError> {
+        let options = CleanerOptions {
+            dedupe_buffer_bytes: usize::try_from(self.config.long("log.cleaner.dedupe.buffer.size"))
+                .unwrap_or(usize::MAX),
+        };
+        let mut stop = || self.is_closed() || cancelled();
+        let stats = log.clean(cleanable, &options, self.clock.now_ms(), &mut stop)?;
+        let table = self.topic_table();
+        self.directory.log_dirs()[node_index(partition)].store_clean_offset(
+            &**self.directory.fs(),
+            partition.tp(),
+            stats.end_offset,
+            |tp| table.partition(tp).is_some(),
+        )?;
+        Ok(stats)
+    }
+
+    /// Cleans the log with the largest share of dirty bytes, if one is due. Kafka:
+    /// `LogCleanerManager#grabFilthiestCompactedLog`.
+    pub(crate) fn clean_filthiest(&self) -> Result<bool, BrokerError> {
+        let topics: Vec<_> = self.topic_table().iter().cloned().collect();
+        let mut filthiest: Option<(f64, Arc<Partition>)> = None;
+        for partition in topics.iter().flat_map(|topic| &topic.partitions) {
+            if !partition.config().log.cleanup_compact
+                || lock(&self.uncleanable).contains(partition.tp())
+                || (partition.opened_log().is_none() && !partition.has_log(&self.directory))
+            {
+                continue;
+            }
+            let cleanable = self.cleanable(partition, self.log_of(partition)?)?;
+            let ratio = cleanable.ratio();
+            if cleanable.is_due() && filthiest.as_ref().is_none_or(|(most, _)| ratio > *most) {
+                filthiest = Some((ratio, partition.clone()));
+            }
+        }
+        let Some((_, partition)) = filthiest else {
+            return Ok(false);
+        };
+        match self.clean_partition(&partition, false, &mut || false) {
+            Ok(done) => Ok(done.rounds > 0),
+            Err(error) => {
+                // The others shall not wait for it.
+                lock(&self.uncleanable).insert(partition.tp().clone());
+                Err(error)
+            }
+        }
+    }
+}
+
+/// The thread of log.cleaner.enable. Dropping it lets the thread end; [`CleanerThread::stop`] also waits for that.
+#[derive(Debug)]
+pub(crate) struct CleanerThread {
+    stop: Arc<Stop>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Debug, Default)]
+struct Stop {
+    stopped: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Stop {
+    /// Sleeps; true once the thread shall end.
+    fn wait(&self, timeout: Duration) -> bool {
+        let stopped = lock(&self.stopped);
+        let (stopped, _) = self
+            .changed
+            .wait_timeout_while(stopped, timeout, |stopped| !*stopped)
+            .unwrap_or_else(PoisonError::into_inner);
+        *stopped
+    }
+
+    fn set(&self) {
+        *lock(&self.stopped) = true;
+        self.changed.notify_all();
+    }
+}
+
+impl CleanerThread {
+    /// Starts it. It holds the broker only while it works, so that a broker that is dropped is gone.
+    pub(crate) fn start(broker: &Arc<Broker>) -> Result<Self, BrokerError> {
+        let stop = Arc::new(Stop::default());
+        let (weak, shared) = (Arc::downgrade(broker), Arc::clone(&stop));
+        let pause = Duration::from_millis(broker.config.long("log.cleaner.backoff.ms").unsigned_abs());
+        let thread = std::thread::Builder::new()
+            .name("fletchlog-cleaner".to_owned())
+            .spawn(move || while !shared.wait(pause) && work(&weak) {})
+            .map_err(|source| LogError::Io {
+                action: "start the cleaner for",
+                path: broker.directory.root().to_path_buf(),
+                source,
+            })?;
+        Ok(Self {
+            stop,
+            thread: Mutex::new(Some(thread)),
+        })
+    }
+
+    /// Ends it and waits until it has.
+    pub(crate) fn stop(&self) {
+        self.stop.set();
+        if let Some(thread) = lock(&self.thread).take()
+            && thread.thread().id() != std::thread::current().id()
+        {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for CleanerThread {
+    fn drop(&mut self) {
+        self.stop.set();
+    }
+}
+
+/// One turn: retention if it is time, then whatever is due. False: the broker is gone.
+fn work(broker: &Weak<Broker>) -> bool {
+    loop {
+        let Some(broker) = broker.upgrade() else { return false };
+        let Ok(_open) = broker.enter() else { return false };
+        broker.maybe_delete_old_segments(broker.clock.now_ms());
+        match broker.clean_filthiest() {
+            Ok(true) => {}
+            Ok(false) => return true,
+            Err(error) => {
+                log::error!("cleaning failed, clean_topic() tries again: {error}");
+                return true;
+            }
+        }
+    }
+}

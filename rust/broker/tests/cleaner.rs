@@ -1,0 +1,158 @@
+//! Compaction through the broker: explicit, by the background thread, across restarts.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // The helpers of a test file are tests, too.
+
+mod common;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use common::*;
+use fletchlog_broker::{Broker, BrokerError, CleanedPartition};
+use fletchlog_log::FetchBound;
+use fletchlog_records::{BatchBuilder, BatchIter, BatchParams};
+
+const COMPACT: &[(&str, &str)] = &[("cleanup.policy", "compact"), ("segment.bytes", "200")];
+
+fn config(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+}
+
+fn keyed(key: &str) -> Bytes {
+    let mut builder = BatchBuilder::with_capacity(64);
+    builder.append(1_700_000_000_000, Some(key.as_bytes()), Some(b"value"), &[]);
+    builder.build(&BatchParams::default())
+}
+
+fn offsets(broker: &Broker, topic: &str) -> Vec<i64> {
+    let log = broker.partition_log(&tp(topic, 0)).unwrap();
+    let mut out = Vec::new();
+    let mut offset = 0;
+    while offset < log.log_end_offset() {
+        let read = log.read(offset, 1 << 20, true, FetchBound::HighWatermark).unwrap();
+        for batch in BatchIter::new(read.records).map(Result::unwrap) {
+            out.extend((batch.header().records_count > 0).then_some(batch.header().base_offset));
+            offset = batch.header().next_offset();
+        }
+    }
+    out
+}
+
+fn filled(broker: &Arc<Broker>, topic: &str, count: usize) {
+    broker.create_topic(topic, 2, &config(COMPACT)).unwrap();
+    for i in 0..count {
+        broker.append_batches(&tp(topic, 0), keyed(["a", "b"][i % 2])).unwrap();
+    }
+}
+
+fn clean(broker: &Broker, topic: &str, force: bool) -> Vec<CleanedPartition> {
+    broker.clean_topic(topic, force, &mut || false).unwrap()
+}
+
+#[test]
+fn a_topic_is_cleaned_when_it_is_due_and_whole_when_forced() {
+    let broker = Broker::in_memory(options(None, false, &[]), ManualClock::new()).unwrap();
+    filled(&broker, "t", 9);
+    let log = broker.partition_log(&tp("t", 0)).unwrap();
+    let active = log.segments().last().unwrap().0;
+    let done = clean(&broker, "t", false);
+    // Partition 1 has no log yet.
+    assert_eq!(done.len(), 1);
+    assert_eq!(
+        (done[0].partition, done[0].rounds, done[0].stats.end_offset),
+        (0, 1, active)
+    );
+    assert_eq!(offsets(&broker, "t"), [6, 7, 8]);
+    // Nothing dirty is left.
+    assert_eq!(clean(&broker, "t", false)[0].rounds, 0);
+    assert_eq!(offsets(&broker, "t"), [6, 7, 8]);
+    let done = clean(&broker, "t", true);
+    assert_eq!(
+        (done[0].stats.first_dirty_offset, done[0].stats.end_offset),
+        (active, 9)
+    );
+    assert_eq!(offsets(&broker, "t"), [7, 8]);
+    assert_eq!(log.log_end_offset(), 9);
+}
+
+#[test]
+fn little_memory_takes_more_rounds() {
+    let limits = options(None, false, &[("log.cleaner.dedupe.buffer.size", "1")]);
+    let broker = Broker::in_memory(limits, ManualClock::new()).unwrap();
+    filled(&broker, "t", 12);
+    let done = clean(&broker, "t", true);
+    assert!(done[0].rounds > 2, "{done:?}");
+    assert_eq!(offsets(&broker, "t"), [10, 11]);
+}
+
+#[test]
+fn a_topic_without_the_policy_and_a_read_only_broker_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let broker = Broker::open(dir.path(), options(None, false, &[]), ManualClock::new()).unwrap();
+    broker.create_topic("plain", 1, &[]).unwrap();
+    let refused = broker.clean_topic("plain", false, &mut || false).unwrap_err();
+    assert!(refused.to_string().contains("compact"), "{refused}");
+    assert_eq!(refused.code(), fletchlog_api::ErrorCode::POLICY_VIOLATION);
+    filled(&broker, "t", 1);
+    broker.close().unwrap();
+    let reader = Broker::open(dir.path(), options(None, true, &[]), ManualClock::new()).unwrap();
+    assert!(matches!(
+        reader.clean_topic("t", false, &mut || false),
+        Err(BrokerError::ReadOnly(_))
+    ));
+}
+
+#[test]
+fn how_far_a_log_is_clean_survives_a_restart_and_goes_with_the_topic() {
+    let dir = tempfile::tempdir().unwrap();
+    let checkpoint = || std::fs::read_to_string(dir.path().join("cleaner-offset-checkpoint")).unwrap();
+    let open = || Broker::open(dir.path(), options(None, false, &[]), ManualClock::new()).unwrap();
+    let broker = open();
+    filled(&broker, "t", 8);
+    let end = clean(&broker, "t", false)[0].stats.end_offset;
+    assert_eq!(checkpoint(), format!("0\n1\nt 0 {end}\n"));
+    broker.close().unwrap();
+    let broker = open();
+    assert_eq!(clean(&broker, "t", true)[0].stats.first_dirty_offset, end);
+    assert_eq!(offsets(&broker, "t"), [6, 7]);
+    broker.delete_topic("t").unwrap();
+    assert_eq!(checkpoint(), "0\n0\n");
+    broker.close().unwrap();
+}
+
+#[test]
+fn the_background_thread_cleans_what_is_due_and_ends_with_the_broker() {
+    let enabled = &[("log.cleaner.enable", "true"), ("log.cleaner.backoff.ms", "1")];
+    let broker = Broker::in_memory(options(None, false, enabled), ManualClock::new()).unwrap();
+    filled(&broker, "t", 9);
+    let log = broker.partition_log(&tp("t", 0)).unwrap();
+    while log.segments()[0].1 > 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(offsets(&broker, "t").last(), Some(&8));
+    let weak = Arc::downgrade(&broker);
+    broker.close().unwrap();
+    drop(broker);
+    assert!(weak.upgrade().is_none());
+}
+
+#[test]
+fn a_log_that_cannot_be_cleaned_does_not_hold_up_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let broker = Broker::open(dir.path(), options(None, false, &[]), ManualClock::new()).unwrap();
+    filled(&broker, "bad", 9);
+    filled(&broker, "good", 9);
+    broker.close().unwrap();
+    let path = dir.path().join("bad-0/00000000000000000000.log");
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[65] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    let enabled = &[("log.cleaner.enable", "true"), ("log.cleaner.backoff.ms", "1")];
+    let broker = Broker::open(dir.path(), options(None, false, enabled), ManualClock::new()).unwrap();
+    let log = broker.partition_log(&tp("good", 0)).unwrap();
+    while log.segments()[0].1 > 0 {
+        std::thread::yield_now();
+    }
+    assert!(broker.clean_topic("bad", false, &mut || false).is_err());
+    broker.close().unwrap();
+    assert_eq!(std::fs::read(&path).unwrap(), bytes);
+}
