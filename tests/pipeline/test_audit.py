@@ -59,8 +59,11 @@ def model(rows, keep=0.999):
             "timestamp_inversions": sum(
                 1 for a, b in itertools.pairwise(times) if a is not None and b is not None and b < a
             ),
+            "inversion_max_ms": max([a - b for a, b in itertools.pairwise(times) if a is not None and b is not None] + [0]) if late else None,
             "lateness_p50_ms": share(0.5),
             "lateness_p99_ms": share(0.99),
+            "lateness_p999_ms": share(0.999),
+            "lateness_p9999_ms": share(0.9999),
             "lateness_max_ms": late[-1] if late else None,
             "watermark_delay_ms": share(keep),
         }
@@ -81,8 +84,8 @@ def test_every_fault_is_counted_where_it_happened(spark):
     first, second = (row.asDict() for row in audit(frame(spark, rows)).collect())
     assert first == {
         "topic": "t", "partition": 0, "records": 5, "first_offset": 5, "last_offset": 11, "gaps": 2, "duplicate_offsets": 0,
-        "duplicate_records": 1, "timestamp_inversions": 2, "lateness_p50_ms": 0, "lateness_p99_ms": 3500,
-        "lateness_max_ms": 3500, "watermark_delay_ms": 3500,
+        "duplicate_records": 1, "timestamp_inversions": 2, "inversion_max_ms": 3500,
+        "lateness_p50_ms": 0, "lateness_p99_ms": 3500, "lateness_p999_ms": 3500, "lateness_p9999_ms": 3500, "lateness_max_ms": 3500, "watermark_delay_ms": 3500,
     }  # fmt: skip
     assert second["duplicate_offsets"] == 1
     assert second["duplicate_records"] == 1

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from fletchlog.cli.assign import assign
+from fletchlog.cli.audit import audit
 from fletchlog.cli.config import config
 from fletchlog.cli.consume import consume
 from fletchlog.cli.demo import demo
@@ -38,7 +39,7 @@ A first look:
 """,
 )
 app.add_typer(topics, name="topics")
-for command in (demo, produce, consume, explain, assign, dump, verify, config):
+for command in (demo, produce, consume, explain, assign, audit, dump, verify, config):
     app.command()(command)
 
 

@@ -22,8 +22,11 @@ COLUMNS = (
     "duplicate_offsets",
     "duplicate_records",
     "timestamp_inversions",
+    "inversion_max_ms",
     "lateness_p50_ms",
     "lateness_p99_ms",
+    "lateness_p999_ms",
+    "lateness_p9999_ms",
     "lateness_max_ms",
     "watermark_delay_ms",
 )
@@ -35,10 +38,12 @@ def audit(df: DataFrame, *, same: Sequence[str | Column] = ("key", "value"), kee
     Columns: `records`; `first_offset`, `last_offset`; `gaps`, offsets between them that no record has (compaction,
     transaction markers, or loss); `duplicate_offsets`, records whose offset occurred before (a replayed read);
     `duplicate_records`, records that repeat `same` (a producer that sent twice); `timestamp_inversions`, records with a
-    lower timestamp than the one before them; `lateness_*`, how far records are behind the highest timestamp up to them (ms;
-    p50 and p99 are the smallest lateness that at least that share of the records does not exceed); `watermark_delay_ms`,
-    the shortest watermark delay with which a stream that moves its watermark with every record would have kept the share
-    `keep` of the partition's records. Records without a timestamp have no lateness.
+    lower timestamp than the one before them, and `inversion_max_ms`, the furthest of these steps back; `lateness_*`, how far
+    records are behind the highest timestamp up to them (ms; p50, p99, p999 (99.9 %) and p9999 are the smallest lateness that at
+    least that share of the records does not exceed, which is the watermark delay that keeps so many); `watermark_delay_ms`, the
+    shortest watermark delay with which a stream that moves its watermark with every record would have kept the share `keep` of
+    the partition's records. Records without a timestamp have no lateness. What only the files tell (why offsets are missing,
+    repeated producer sequences) is in `fletchlog.audit`.
 
     Args:
         df: A batch DataFrame with at least topic, partition, offset, timestamp and the columns of `same`. For a stream, call it
@@ -59,46 +64,69 @@ def audit(df: DataFrame, *, same: Sequence[str | Column] = ("key", "value"), kee
     if missing:
         raise ValueError(f"the DataFrame has no column {', '.join(sorted(missing))}; it has {', '.join(df.columns)}")
 
-    repeats = _repeats(df, same)
-    in_order = Window.partitionBy("topic", "partition").orderBy("offset", "ms")
     rows = df.select("topic", "partition", "offset", F.unix_millis("timestamp").alias("ms"))
-    rows = rows.select(
+    result = _summed(_counted(rows), keep)
+    offsets = F.col("last_offset") - F.col("first_offset") + 1
+    result = result.withColumn("gaps", offsets - (F.col("records") - F.col("duplicate_offsets")))
+    return result.join(_repeats(df, same), ["topic", "partition"]).select(*COLUMNS).orderBy("topic", "partition")
+
+
+def _counted(rows: DataFrame) -> DataFrame:
+    """How many records have each lateness: few rows, from which every percentile is exact without a percentile per record."""
+    in_order = Window.partitionBy("topic", "partition").orderBy("offset", "ms")
+    so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    seen = rows.select(
         "topic",
         "partition",
         "offset",
+        "ms",
         (F.lag("offset").over(in_order) == F.col("offset")).alias("repeats_offset"),
-        (F.lag("ms").over(in_order) > F.col("ms")).alias("inverted"),
-        (F.max("ms").over(in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)) - F.col("ms")).alias("late"),
+        (F.lag("ms").over(in_order) - F.col("ms")).alias("back"),
+        (F.max("ms").over(so_far) - F.col("ms")).alias("late"),
     )
-    result = rows.groupBy("topic", "partition").agg(
-        F.count(F.lit(1)).alias("records"),
-        F.min("offset").alias("first_offset"),
-        F.max("offset").alias("last_offset"),
-        F.count_if("repeats_offset").alias("duplicate_offsets"),
-        F.count_if("inverted").alias("timestamp_inversions"),
-        _share(0.5).alias("lateness_p50_ms"),
-        _share(0.99).alias("lateness_p99_ms"),
+    return seen.groupBy("topic", "partition", "late").agg(
+        F.count(F.lit(1)).alias("n"),
+        F.min("offset").alias("first"),
+        F.max("offset").alias("last"),
+        F.count_if("repeats_offset").alias("repeated"),
+        F.count_if(F.col("back") > 0).alias("inverted"),
+        F.max("back").alias("back"),
+        F.count("ms").alias("timed"),
+    )
+
+
+def _summed(counted: DataFrame, keep: float) -> DataFrame:
+    partition = Window.partitionBy("topic", "partition")
+    ranked = counted.withColumn("rank", F.sum("timed").over(partition.orderBy("late"))).withColumn("all", F.sum("timed").over(partition))
+
+    def share(part: float) -> Column:
+        # the smallest lateness that at least this share of the records does not exceed; the tolerance is for doubles such as 0.07 * 100
+        return F.min(F.when(F.col("rank") >= F.ceil(F.lit(part) * F.col("all") - 1e-9), F.col("late")))
+
+    return ranked.groupBy("topic", "partition").agg(
+        F.sum("n").alias("records"),
+        F.min("first").alias("first_offset"),
+        F.max("last").alias("last_offset"),
+        F.sum("repeated").alias("duplicate_offsets"),
+        F.sum("inverted").alias("timestamp_inversions"),
+        F.when(F.sum("timed") > 0, F.greatest(F.max("back"), F.lit(0))).alias("inversion_max_ms"),
+        share(0.5).alias("lateness_p50_ms"),
+        share(0.99).alias("lateness_p99_ms"),
+        share(0.999).alias("lateness_p999_ms"),
+        share(0.9999).alias("lateness_p9999_ms"),
         F.max("late").alias("lateness_max_ms"),
-        _share(keep).alias("watermark_delay_ms"),
+        share(keep).alias("watermark_delay_ms"),
     )
-    offsets = F.col("last_offset") - F.col("first_offset") + 1
-    result = result.withColumn("gaps", offsets - (F.col("records") - F.col("duplicate_offsets"))).join(repeats, ["topic", "partition"])
-    return result.select(*COLUMNS).orderBy("topic", "partition")
 
 
 def _repeats(df: DataFrame, same: Sequence[str | Column]) -> DataFrame:
     """Records per partition that repeat another one.
 
-    A pass of its own: counting distinct records beside the percentiles would make Spark keep a percentile per record. Records
-    are compared by two 64-bit hashes with different seeds, so that values need not travel; a hash skips nulls, hence the flags.
+    A pass of its own: it needs another order of the records than the rest. They are compared by two 64-bit hashes with
+    different seeds, so that values need not travel; a hash skips nulls, hence the flags.
     """
     columns = [F.col(item) if isinstance(item, str) else item for item in same]
     parts = [part for column in columns for part in (column.isNull(), column)]
     one, two = (F.xxhash64(F.lit(seed), *parts).alias(f"hash{seed}") for seed in (1, 2))
     alike = df.select("topic", "partition", one, two).groupBy("topic", "partition", "hash1", "hash2").count()
     return alike.groupBy("topic", "partition").agg((F.sum("count") - F.count(F.lit(1))).alias("duplicate_records"))
-
-
-def _share(share: float) -> Column:
-    # exact: the smallest lateness that at least this share of the records does not exceed
-    return F.expr(f"cast(percentile_disc({share!r}) within group (order by late) as bigint)")

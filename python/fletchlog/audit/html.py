@@ -1,0 +1,126 @@
+"""The page of an audit: tables and bars, in one file that needs no network."""
+
+from __future__ import annotations
+
+import html
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from fletchlog.audit.report import AuditReport, KeyAudit, PartitionAudit
+
+COMPLETENESS = {
+    "records": "records", "first_offset": "first offset", "last_offset": "last offset", "gaps": "missing offsets", "gaps_markers": "of these, markers",
+    "gaps_compaction": "compaction", "gaps_unexplained": "unexplained", "duplicate_records": "repeated records", "duplicate_values": "repeated values",
+    "duplicate_keys": "repeated keys", "duplicate_sequences": "repeated sequences", "skew": "skew",
+}  # fmt: skip
+LATENESS = {
+    "records": "records", "timestamp_inversions": "steps back", "inversion_max_ms": "furthest step back", "lateness_p50_ms": "late, median",
+    "lateness_p99_ms": "keeps 99 %", "lateness_p999_ms": "keeps 99.9 %", "lateness_p9999_ms": "keeps 99.99 %", "lateness_max_ms": "keeps all",
+    "behind_ms": "newest is behind by",
+}  # fmt: skip
+# what should be 0 is marked where it is not
+WRONG = {"gaps_unexplained", "duplicate_sequences"}
+KEY_CHARS = 60
+
+
+
+def page(report: AuditReport) -> str:
+    """The whole page."""
+    body = [f"<h1>Ordering audit</h1><p>{html.escape(report.source)}</p>", _summary(report), *tables(report)]
+    return PAGE.replace("@BODY@", "".join(body))
+
+
+def tables(report: AuditReport) -> list[str]:
+    """Its tables, one after the other."""
+    return [
+        _grid("Completeness and repeats", report.partitions, COMPLETENESS),
+        _grid("Order and lateness", report.partitions, LATENESS),
+        *(_bars(topic, counts) for topic, counts in report.lateness.items() if sum(counts)),
+        _keys(report.keys, report.keys_in_several_partitions),
+    ]
+
+
+def _summary(report: AuditReport) -> str:
+    total = sum(p.records for p in report.partitions)
+    facts = [
+        (f"{total:,}", "records"),
+        (f"{len(report.partitions):,}", "partitions"),
+        (f"{sum(p.gaps_unexplained for p in report.partitions):,}", "offsets missing without a reason"),
+        (f"{sum(p.duplicate_records for p in report.partitions):,}", "repeated records"),
+        (f"{sum(p.timestamp_inversions for p in report.partitions):,}", "timestamps that step back"),
+        (_span(max((p.lateness_p999_ms or 0 for p in report.partitions), default=0)), "watermark delay that keeps 99.9 % everywhere"),
+    ]
+    return '<ul class="facts">' + "".join(f"<li><b>{value}</b> {html.escape(what)}</li>" for value, what in facts) + "</ul>"
+
+
+def _grid(title: str, partitions: Sequence[PartitionAudit], columns: Mapping[str, str]) -> str:
+    rows = [_row(f"{p.topic}-{p.partition}", [_cell(column, getattr(p, column)) for column in columns]) for p in partitions]
+    return f"<h2>{title}</h2>{_table(['partition', *columns.values()], rows)}"
+
+
+def _cell(column: str, value: float | None) -> str:
+    mark = ' class="wrong"' if column in WRONG and value else ""
+    text = "" if value is None else _span(value) if column.endswith("_ms") else f"{value:.2f}" if isinstance(value, float) else f"{value:,}"
+    return f"<td{mark}>{text}</td>"
+
+
+def _bars(topic: str, counts: Sequence[int]) -> str:
+    total, most = sum(counts), max(counts)
+    names = ["not late", *(f"{_span(10 ** (i - 1))} to {_span(10**i)}" for i in range(1, len(counts)))]
+    rows = [
+        _row(name, [f'<td class="bar"><i style="width:{100 * count / most:.2f}%"></i></td><td>{count:,}</td><td>{100 * count / total:.3f} %</td>'])
+        for name, count in zip(names, counts, strict=True)
+    ]
+    return f'<h2>How late records of {html.escape(topic)} are</h2><table class="bars">{"".join(rows)}</table>'
+
+
+def _keys(keys: Sequence[KeyAudit], several: Mapping[str, int]) -> str:
+    said = "".join(f"<p>{count:,} keys of {html.escape(topic)} are in more than one partition.</p>" for topic, count in several.items() if count)
+    if not keys:
+        return f"<h2>Keys</h2>{said}<p>No key is repeated, inverted or in more than one partition.</p>"
+    rows = []
+    for key in keys:
+        furthest = "" if key.inversion_max_ms is None else _span(key.inversion_max_ms)
+        cells = (key.topic, f"{key.records:,}", key.partitions, f"{key.duplicate_records:,}", f"{key.timestamp_inversions:,}", furthest)
+        rows.append(_row(key.key.decode("utf-8", "backslashreplace")[:KEY_CHARS], [f"<td>{html.escape(str(cell))}</td>" for cell in cells]))
+    heads = ("key", "topic", "records", "partitions", "repeated", "steps back", "furthest step back")
+    return f"<h2>Keys with most to complain about</h2>{said}{_table(heads, rows)}"
+
+
+def _row(name: str, cells: Sequence[str]) -> str:
+    return f'<tr><th scope="row">{html.escape(name)}</th>{"".join(cells)}</tr>'
+
+
+def _table(heads: Sequence[str], rows: Sequence[str]) -> str:
+    head = "".join(f'<th scope="col">{html.escape(text)}</th>' for text in heads)
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+
+
+def _span(ms: float) -> str:
+    """Milliseconds for people."""
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
+        if ms >= size:
+            return f"{ms / size:,.1f} {unit}".replace(".0 ", " ")
+    return f"{ms:,.0f} ms"
+
+
+PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>Ordering audit</title><style>
+:root { color-scheme: light dark; --ink: #1d2126; --quiet: #5a626b; --paper: #fbfbf9; --line: #dfe2e5; --bar: #0069a8; --wrong: #b3261e;
+}
+@media (prefers-color-scheme: dark) {
+:root { --ink: #e8eaec; --quiet: #a2aab3; --paper: #14171a; --line: #343a41; --bar: #58b2ee; --wrong: #ff8a80; } }
+html { font: 15px/1.5 system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif;
+  background: var(--paper); color: var(--ink); font-variant-numeric: tabular-nums; }
+body { max-width: 1300px; margin: 0 auto; padding: 1.5rem; }
+h1 { font-size: 1.6rem; margin: 0; } h2 { font-size: 1.05rem; margin: 1.8rem 0 .3rem; } p { color: var(--quiet); margin: .2rem 0; }
+.facts { list-style: none; display: flex; flex-wrap: wrap; gap: .6rem 2.2rem; padding: 0; } .facts b { font-size: 1.3rem; margin-right: .2rem; }
+.scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: .9rem; }
+th, td { padding: .22rem .7rem; text-align: right; border-bottom: 1px solid var(--line); white-space: nowrap; }
+th { font-weight: 600; color: var(--quiet); vertical-align: bottom; } th:first-child { text-align: left; padding-left: 0; } tbody th { color: var(--ink); }
+.wrong { color: var(--wrong); font-weight: 700; } .bars .bar { width: 22rem; text-align: left; }
+.bar i { display: block; height: .8rem; min-width: 1px; background: var(--bar); border-radius: 2px; }
+</style></head><body>@BODY@</body></html>
+"""

@@ -1,0 +1,146 @@
+"""What an audit found, as values, thresholds and one HTML page."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from fletchlog.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True)
+class PartitionAudit:
+    """One partition. Times are milliseconds; None where no record has a timestamp.
+
+    Attributes:
+        topic: Topic.
+        partition: Partition.
+        records: Records, markers of transactions left out.
+        first_offset: Of the first record, -1 without records.
+        last_offset: Of the last record, -1 without records.
+        gaps: Offsets between them that no record has.
+        gaps_markers: Of these, offsets of transaction markers.
+        gaps_compaction: Of these, offsets that the cleaner has been over.
+        gaps_unexplained: The rest: lost, or never written.
+        duplicate_records: Records with the key and value of an earlier one.
+        duplicate_values: Records with the value of an earlier one, whatever the key.
+        duplicate_keys: Records with the key of an earlier one; no key is no duplicate.
+        duplicate_sequences: Batches whose producer id, epoch and first sequence occurred before.
+        timestamp_inversions: Records with a lower timestamp than the one before.
+        inversion_max_ms: The furthest of these steps back.
+        lateness_p50_ms: How far records are behind the highest timestamp up to them: the median.
+        lateness_p99_ms: The smallest lateness that 99 % do not exceed: the watermark delay that keeps 99 %.
+        lateness_p999_ms: The delay that keeps 99.9 %.
+        lateness_p9999_ms: The delay that keeps 99.99 %.
+        lateness_max_ms: The delay that keeps all.
+        skew: Records as a multiple of the topic's mean per partition.
+        behind_ms: How far its newest timestamp is behind the newest of the topic: idle partitions hold watermarks back.
+    """
+
+    topic: str
+    partition: int
+    records: int
+    first_offset: int
+    last_offset: int
+    gaps: int
+    gaps_markers: int
+    gaps_compaction: int
+    gaps_unexplained: int
+    duplicate_records: int
+    duplicate_values: int
+    duplicate_keys: int
+    duplicate_sequences: int
+    timestamp_inversions: int
+    inversion_max_ms: int | None
+    lateness_p50_ms: int | None
+    lateness_p99_ms: int | None
+    lateness_p999_ms: int | None
+    lateness_p9999_ms: int | None
+    lateness_max_ms: int | None
+    skew: float
+    behind_ms: int | None
+
+
+@dataclass(frozen=True)
+class KeyAudit:
+    """One key of a topic.
+
+    Attributes:
+        topic: Topic.
+        key: Key.
+        records: Records of it.
+        partitions: Partitions that have it: with more than one there is no order between its records.
+        duplicate_records: Records with the value of an earlier one of this key in the same partition.
+        timestamp_inversions: Records with a lower timestamp than the one of this key before it in the same partition.
+        inversion_max_ms: The furthest of these steps back, None without one.
+    """
+
+    topic: str
+    key: bytes
+    records: int
+    partitions: int
+    duplicate_records: int
+    timestamp_inversions: int
+    inversion_max_ms: int | None
+
+
+THRESHOLDS = tuple(field.name for field in fields(PartitionAudit) if field.name not in {"topic", "partition"})
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    """What `audit` found. A notebook shows it as tables.
+
+    Attributes:
+        source: Where the records are.
+        partitions: Every partition, sorted.
+        keys: The keys with most to complain about: in several partitions, inverted, repeated.
+        keys_in_several_partitions: Number of keys that more than one partition of their topic has, per topic.
+        lateness: Per topic, how many records are late by less than 1 ms, 10 ms, 100 ms, .. (powers of ten).
+    """
+
+    source: str
+    partitions: list[PartitionAudit]
+    keys: list[KeyAudit]
+    keys_in_several_partitions: dict[str, int]
+    lateness: dict[str, list[int]]
+
+    def breaches(self, most: Mapping[str, float]) -> list[str]:
+        """Sentences about every partition that exceeds a threshold; empty: all is well.
+
+        Args:
+            most: `{column: most}` for columns of `PartitionAudit`.
+
+        Raises:
+            fletchlog.errors.InvalidArgumentError: There is no such column.
+        """
+        unknown = sorted(set(most) - set(THRESHOLDS))
+        if unknown:
+            raise InvalidArgumentError(f"there is no column {', '.join(unknown)} to hold to; there are {', '.join(THRESHOLDS)}")
+        return [
+            f"{p.topic}-{p.partition}: {name} is {getattr(p, name):,}, at most {limit:,} are allowed"
+            for p in self.partitions
+            for name, limit in most.items()
+            if (getattr(p, name) or 0) > limit
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As values for JSON; keys as text, with backslashes where they are none."""
+        found = asdict(self)
+        for key in found["keys"]:
+            key["key"] = key["key"].decode("utf-8", "backslashreplace")
+        return found
+
+    def _repr_html_(self) -> str:
+        from fletchlog.audit import html
+
+        return "".join(html.tables(self))
+
+    def html(self) -> str:
+        """One page that needs no network."""
+        from fletchlog.audit import html
+
+        return html.page(self)

@@ -1,0 +1,102 @@
+"""`fletchlog audit`: what is wrong with the order, and whether that is too much."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fletchlog.cli.common import CommandError, command, err, out
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fletchlog.audit import AuditReport
+
+SHOWN = (
+    "records", "gaps_unexplained", "gaps_compaction", "gaps_markers", "duplicate_records", "duplicate_keys", "duplicate_sequences", "timestamp_inversions",
+    "inversion_max_ms", "lateness_p99_ms", "lateness_p999_ms", "lateness_p9999_ms", "skew", "behind_ms",
+)  # fmt: skip
+
+
+@command
+def audit(
+    directory: Annotated[Path, typer.Argument(help="The broker's directory.", metavar="DIR")],
+    topics: Annotated[str, typer.Option("--topics", "-t", help="Topics, separated by commas; default: all.")] = "",
+    most: Annotated[
+        list[str] | None, typer.Option("--max", help="Fail if a partition exceeds this, e.g. gaps_unexplained=0; may be repeated.", metavar="COLUMN=N")
+    ] = None,
+    keys: Annotated[int, typer.Option(help="How many keys to list.")] = 20,
+    html: Annotated[Path | None, typer.Option(help="Write one page.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of tables.")] = False,
+) -> None:
+    """Look for gaps, repeats, steps back in time, late and idle partitions; exit code 1 if a threshold is exceeded.
+
+    Gaps are told apart: transaction markers, compaction, unexplained. The watermark delay that keeps 99 %, 99.9 % and 99.99 % of
+    the records is the lateness of that rank. Nothing is changed; a real broker's directory is read too.
+
+    fletchlog audit data/
+
+    fletchlog audit data/ -t orders --html audit.html --max gaps_unexplained=0 --max lateness_p999_ms=60000
+    """
+    from fletchlog import audit as auditing
+
+    limits = _limits(most or [])
+    if keys < 0:
+        raise CommandError(f"--keys is {keys}; give 0 or more")
+    report = auditing.audit(directory, [name.strip() for name in topics.split(",") if name.strip()], keys=keys)
+    # a mistake in a threshold is said before anything is written
+    breaches = report.breaches(limits)
+    if as_json:
+        print(json.dumps(report.to_dict(), indent=2))
+    else:
+        _print(report)
+    if html is not None:
+        html.write_text(report.html(), encoding="utf-8")
+        err().print(f"wrote {html}")
+    if breaches:
+        raise CommandError("; ".join(breaches))
+
+
+def _limits(pairs: Sequence[str]) -> dict[str, float]:
+    found = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        try:
+            found[name.strip()] = float(value)
+        except ValueError:
+            raise CommandError(f"--max wants COLUMN=NUMBER, got {pair}") from None
+        if not equals:
+            raise CommandError(f"--max wants COLUMN=NUMBER, got {pair}")
+    return found
+
+
+def _print(report: AuditReport) -> None:
+    from rich.table import Table
+
+    console = out()
+    table = Table("", box=None, pad_edge=False, title=f"{report.source}: every partition", title_justify="left")
+    wide = 10
+    shown = report.partitions[:wide]
+    for p in shown:
+        table.add_column(f"{p.topic}-{p.partition}", justify="right")
+    for name in SHOWN:
+        values = [getattr(p, name) for p in shown]
+        table.add_row(name, *("" if value is None else f"{value:,}" for value in values))
+    console.print(table)
+    if len(report.partitions) > wide:
+        console.print(f"and {len(report.partitions) - wide} more partitions; --json and --html have all")
+    for topic, count in report.keys_in_several_partitions.items():
+        if count:
+            console.print(f"{topic}: {count:,} keys are in more than one partition")
+    if report.keys:
+        worst = Table("key", "topic", box=None, pad_edge=False, title="Keys with most to complain about", title_justify="left")
+        for name in ("records", "partitions", "duplicate_records", "timestamp_inversions", "inversion_max_ms"):
+            worst.add_column(name, justify="right")
+        for key in report.keys:
+            numbers = (key.records, key.partitions, key.duplicate_records, key.timestamp_inversions)
+            last = "" if key.inversion_max_ms is None else f"{key.inversion_max_ms:,}"
+            worst.add_row(key.key.decode("utf-8", "backslashreplace")[:40], key.topic, *(f"{n:,}" for n in numbers), last)
+        console.print(worst)
