@@ -20,6 +20,7 @@ from pathlib import Path
 import pyarrow as pa
 
 import fletchlog as fl
+import idle_partitions
 import other_client
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,10 +58,10 @@ def scan(broker: fl.Broker, topic: str) -> int:
     return sum(batch.num_rows for batch in broker.scan(topic))
 
 
-def poll(broker: fl.Broker, topic: str, records: int) -> int:
+def poll(broker: fl.Broker, topic: str, records: int, most: int) -> int:
     """Every record through a consumer, each poll as one Arrow batch."""
     seen = 0
-    with fl.Consumer(broker, {"auto.offset.reset": "earliest", "max.poll.records": 100_000}) as consumer:
+    with fl.Consumer(broker, {"auto.offset.reset": "earliest", "max.poll.records": most}) as consumer:
         consumer.assign([fl.TopicPartition(topic, 0)])
         while seen < records:
             seen += pa.record_batch(consumer.poll(timeout_ms=5000)).num_rows
@@ -88,7 +89,8 @@ def measure(records: int, rounds: int) -> dict[str, float]:
                 "send_arrow": (records, lambda topic=topic: send(broker, topic, rows)),
                 "scan": (records, lambda topic=topic: scan(broker, topic)),
                 "scan_small": (min(records, SMALL), lambda: scan(broker, "small")),
-                "poll": (records, lambda topic=topic: poll(broker, topic, records)),
+                "poll_100000": (records, lambda topic=topic: poll(broker, topic, records, 100_000)),
+                "poll_10000": (records, lambda topic=topic: poll(broker, topic, records, 10_000)),
                 "confluent_kafka": (other.records, other.consume),
             }
             for name, (count, call) in candidates.items():
@@ -107,7 +109,8 @@ def main() -> None:
     rates = floors(arguments.records) | {f"python_{name}": value for name, value in measure(arguments.records, arguments.rounds).items()}
     ratios = [
         ("scan / decode floor", rates["python_scan"] / rates["decode_floor"], 0.5),
-        ("poll / scan", rates["python_poll"] / rates["python_scan"], 0.5),
+        ("poll of 100,000 / scan", rates["python_poll_100000"] / rates["python_scan"], 0.77),
+        ("poll of 10,000 / scan", rates["python_poll_10000"] / rates["python_scan"], 0.77),
         ("send_arrow / encode floor", rates["python_send_arrow"] / rates["encode_floor"], 0.25),
         ("scan / confluent-kafka", rates["python_scan"] / rates["python_confluent_kafka"], 30.0),
     ]
@@ -118,8 +121,13 @@ def main() -> None:
     for name, value, target in ratios:
         print(f"  {name:28} {value:7.2f}  (target {target:g}: {'met' if value >= target else 'MISSED'})")
     print(f"  {'scan of 1 million / of all':28} {flat:7.2f}  (target 0.7 .. 1.4: {'met' if 0.7 <= flat <= 1.4 else 'MISSED'})")
+    idle = idle_partitions.measure()
+    for kind, target in (("backlog", 1.3), ("tail", None)):
+        ratio, few, many = (idle[f"{kind}_{key}"] for key in ("ratio", f"{idle_partitions.ACTIVE}_us", f"{idle_partitions.ASSIGNED}_us"))
+        judged = "" if target is None else f"  (target {target:g}: {'met' if ratio <= target else 'MISSED'})"
+        print(f"  {f'{kind}, 1,000 partitions / 10':28} {ratio:7.2f}  {few:.1f} us, {many:.1f} us{judged}")
     arguments.json.parent.mkdir(parents=True, exist_ok=True)
-    arguments.json.write_text(json.dumps({"rates": rates, "ratios": {name: value for name, value, _ in ratios} | {"flat": flat}}) + "\n")
+    arguments.json.write_text(json.dumps({"rates": rates, "ratios": {name: value for name, value, _ in ratios} | {"flat": flat}, "idle_partitions": idle}) + "\n")
     print(json.dumps({name: round(value, 3) for name, value, _ in ratios}))
 
 

@@ -383,7 +383,10 @@ impl Broker {
 
     /// The log of a partition, opened on first use, refreshed when read-only.
     pub(crate) fn log_of<'a>(&self, partition: &'a Partition) -> Result<&'a Arc<PartitionLog>, BrokerError> {
-        partition.log(&self.directory, self.clock.now_ms())
+        match partition.opened_log() {
+            Some(log) if !self.directory.read_only() => Ok(log),
+            _ => partition.log(&self.directory, self.clock.now_ms()),
+        }
     }
 
     /// Read-only: takes over topics that the writer has created or deleted since.

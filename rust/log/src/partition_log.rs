@@ -81,6 +81,38 @@ pub enum FetchBound {
     LastStableOffset,
 }
 
+/// The bounds of a log at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogBounds {
+    /// First readable offset.
+    pub log_start_offset: i64,
+    /// Next offset to assign.
+    pub log_end_offset: i64,
+    /// End for read_uncommitted.
+    pub high_watermark: i64,
+    /// End for read_committed.
+    pub last_stable_offset: i64,
+    /// Base offset of the active segment.
+    pub active_base_offset: i64,
+    /// Its bytes below the log end.
+    pub active_size: u64,
+}
+
+impl LogBounds {
+    /// Where a read with this bound ends.
+    pub fn of(&self, bound: FetchBound) -> i64 {
+        match bound {
+            FetchBound::LogEnd => self.log_end_offset,
+            FetchBound::HighWatermark => self.high_watermark,
+            FetchBound::LastStableOffset => self.last_stable_offset,
+        }
+    }
+    /// Whether a read at `offset` finds nothing because it is at the bound already. False when it is out of range.
+    pub fn is_at_end(&self, offset: i64, bound: FetchBound) -> bool {
+        (self.of(bound).max(self.log_start_offset)..=self.log_end_offset).contains(&offset)
+    }
+}
+
 /// Result of a read (spec 6.4).
 #[derive(Debug, Clone)]
 pub struct FetchDataInfo {
@@ -197,6 +229,24 @@ impl PartitionLog {
         bound: FetchBound,
     ) -> Result<FetchDataInfo, LogError> {
         self.read_slice(offset, max_bytes, min_one_message, bound)
+    }
+    /// All bounds at one moment: one look instead of one per bound, at a cost that does not depend on the number of segments.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn bounds(&self) -> Result<LogBounds, LogError> {
+        if self.is_closed() {
+            return Err(LogError::Closed);
+        }
+        let view = read(&self.view);
+        Ok(LogBounds {
+            log_start_offset: view.log_start_offset,
+            log_end_offset: view.log_end_offset,
+            high_watermark: view.high_watermark,
+            last_stable_offset: view.last_stable_offset(),
+            active_base_offset: view.segments.active().base_offset,
+            active_size: view.active_size,
+        })
     }
     /// First readable offset.
     pub fn log_start_offset(&self) -> i64 {

@@ -365,24 +365,34 @@ impl RecordCursor {
         let most = max.min(left);
         let mut first = 0;
         let mut last = 0;
-        for walked in 0..most {
-            match self.peek(slice) {
-                Ok((raw, _, _)) if !wanted(slice.timestamp(raw.timestamp_delta)) => {
-                    return Ok((walked > 0).then_some((walked, first, last)));
-                }
-                Ok((_, end, offset)) => {
-                    self.position = end;
-                    self.returned += 1;
+        let mut at = self.clone(); // a local one: the loop keeps it in registers
+        let mut walked = 0;
+        let mut failure = None;
+        while walked < most {
+            match at.peek(slice) {
+                Ok((raw, end, offset)) => {
+                    if !wanted(slice.timestamp(raw.timestamp_delta)) {
+                        break;
+                    }
+                    at.position = end;
+                    at.returned += 1;
                     last = offset;
                     if walked == 0 {
                         first = offset;
                     }
+                    walked += 1;
                 }
-                Err(reason) if walked == 0 => return Err(slice.invalid(reason)),
-                Err(_) => return Ok(Some((walked, first, last))),
+                Err(reason) => {
+                    failure = Some(reason);
+                    break;
+                }
             }
         }
-        Ok(if most == 0 { None } else { Some((most, first, last)) })
+        *self = at;
+        match failure {
+            Some(reason) if walked == 0 => Err(slice.invalid(reason)),
+            _ => Ok((walked > 0).then_some((walked, first, last))),
+        }
     }
 
     /// Timestamp (ms) of the next record, `None` after the last. Moves nothing.

@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 use fletchlog_api::{AbortedTransaction, ErrorCode, FetchPartition, FetchPartitionResponse, IsolationLevel};
-use fletchlog_log::FetchBound;
 use fletchlog_records::TopicPartition;
 
 use super::FetchParams;
@@ -85,23 +84,25 @@ fn read_one(
     let log = broker.log_of(&partition).map_err(code)?;
     check_leader_epoch(request.current_leader_epoch, partition.leader_epoch(&broker.directory))?;
     // The bounds as they were before the read: what comes in between is for the next fetch.
-    let high_watermark = log.high_watermark();
-    let last_stable_offset = log.last_stable_offset();
-    let log_start_offset = log.log_start_offset();
-    let end = log.segments().last().copied().unwrap_or((0, 0));
+    let bounds = log.bounds().map_err(|e| code(e.into()))?;
     let bound = fetch_bound(params.isolation);
-    let data = log
-        .read(request.fetch_offset, max_bytes.min(limit), min_one, bound)
-        .map_err(|e| code(e.into()))?;
-    let (segment_base_offset, position) = if data.records.is_empty() && request.fetch_offset >= high_watermark {
-        end
+    let data = if bounds.is_at_end(request.fetch_offset, bound) {
+        None // Most partitions of a large session most of the time.
     } else {
-        (data.segment_base_offset, data.position)
+        let read = log.read(request.fetch_offset, max_bytes.min(limit), min_one, bound);
+        Some(read.map_err(|e| code(e.into()))?)
     };
+    let (segment_base_offset, position) = match &data {
+        Some(data) if !data.records.is_empty() || request.fetch_offset < bounds.high_watermark => {
+            (data.segment_base_offset, data.position)
+        }
+        _ => (bounds.active_base_offset, bounds.active_size),
+    };
+    let (records, aborted) = data.map_or_else(Default::default, |d| (d.records, d.aborted_transactions));
     let aborted_transactions = match params.isolation {
         IsolationLevel::ReadUncommitted => None,
         IsolationLevel::ReadCommitted => Some(
-            data.aborted_transactions
+            aborted
                 .unwrap_or_default()
                 .into_iter()
                 .map(|(producer_id, first_offset)| AbortedTransaction {
@@ -114,11 +115,11 @@ fn read_one(
     let response = FetchPartitionResponse {
         tp: request.tp.clone(),
         error: ErrorCode::NONE,
-        high_watermark,
-        last_stable_offset,
-        log_start_offset,
+        high_watermark: bounds.high_watermark,
+        last_stable_offset: bounds.last_stable_offset,
+        log_start_offset: bounds.log_start_offset,
         aborted_transactions,
-        records: data.records,
+        records,
     };
     Ok((
         response,
@@ -148,12 +149,12 @@ pub(crate) fn progress(broker: &Broker, params: &FetchParams, at: &Position) -> 
     let Ok(log) = broker.log_of(&partition) else {
         return Progress::Answer;
     };
-    let bound = match fetch_bound(params.isolation) {
-        FetchBound::LastStableOffset => log.last_stable_offset(),
-        _ => log.high_watermark(),
+    let Ok(bounds) = log.bounds() else {
+        return Progress::Answer;
     };
-    if request.fetch_offset > log.log_end_offset()
-        || request.fetch_offset < log.log_start_offset()
+    let bound = bounds.of(fetch_bound(params.isolation));
+    if request.fetch_offset > bounds.log_end_offset
+        || request.fetch_offset < bounds.log_start_offset
         || check_leader_epoch(request.current_leader_epoch, partition.leader_epoch(&broker.directory)).is_err()
     {
         return Progress::Answer;
@@ -161,15 +162,12 @@ pub(crate) fn progress(broker: &Broker, params: &FetchParams, at: &Position) -> 
     if bound <= request.fetch_offset {
         return Progress::Bytes(0);
     }
-    let Some(&(last_base, last_size)) = log.segments().last() else {
-        return Progress::Answer;
-    };
-    if at.segment_base_offset < last_base {
+    if at.segment_base_offset < bounds.active_base_offset {
         return Progress::Answer;
     }
     let partition_max = i64::from(request.partition_max_bytes.max(0));
-    let readable = if bound == log.log_end_offset() {
-        i64::try_from(last_size.saturating_sub(at.position)).unwrap_or(i64::MAX)
+    let readable = if bound == bounds.log_end_offset {
+        i64::try_from(bounds.active_size.saturating_sub(at.position)).unwrap_or(i64::MAX)
     } else {
         // The bound lies inside the segment: reading tells how far it is.
         let max = usize::try_from(partition_max).unwrap_or(usize::MAX);
