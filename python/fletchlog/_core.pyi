@@ -110,7 +110,7 @@ class Broker:
     def topics(self, include_internal: bool = False) -> list[str]:
         """Topic names, sorted; Kafka's internal ones only when asked for."""
     def describe_topic(self, topic: str) -> TopicDescription:
-        """Id, explicit configuration, and per partition leader, offsets and size."""
+        """Id, explicit configuration, and per partition leader, offsets and size. Read-only: of the partitions that are in this directory."""
     def scan(
         self,
         topic: str,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -233,3 +234,17 @@ def test_the_files_are_kafkas(tmp_path: Path) -> None:
     top = {p.name for p in (tmp_path / "log").iterdir()}
     assert {"meta.properties", ".kafka_cleanshutdown", "recovery-point-offset-checkpoint"} <= top
     assert json.dumps(sorted(top))
+
+
+def test_one_brokers_part_of_a_cluster_is_read_without_the_partitions_of_others(tmp_path: Path) -> None:
+    with fl.Broker(tmp_path / "log") as broker:
+        broker.create_topic("t", partitions=3)
+        for partition in range(3):
+            broker.append_batches("t", partition, batch_of(7, 180))
+    shutil.rmtree(tmp_path / "log" / "t-1")
+    (tmp_path / "log" / "fletchlog.metadata").unlink()
+    with fl.Broker(tmp_path / "log", read_only=True) as broker:
+        assert [p.partition for p in broker.describe_topic("t").partitions] == [0, 2]
+        assert broker.scan("t").to_pyarrow()["partition"].to_pylist() == [0] * 7 + [2] * 7
+        with pytest.raises(fl.errors.UnknownTopicOrPartitionError):
+            broker.scan("t", partition=1)

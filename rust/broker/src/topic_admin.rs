@@ -179,6 +179,10 @@ impl Broker {
         let topic = self.topic(name)?;
         let mut partitions = Vec::with_capacity(topic.partitions.len());
         for partition in &topic.partitions {
+            // One broker of a cluster holds some partitions of a topic, and its writer makes their directories one by one.
+            if self.is_read_only() && !self.directory.fs().exists(partition.dir()) {
+                continue;
+            }
             let mut description = PartitionDescription {
                 partition: partition.tp().partition,
                 leader: partition.leader(),

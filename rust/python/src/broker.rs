@@ -154,7 +154,7 @@ impl Broker {
         Ok(names.iter().map(ToString::to_string).collect())
     }
 
-    /// Id, explicit configuration, and per partition leader, offsets and size.
+    /// Id, explicit configuration, and per partition leader, offsets and size. Read-only: of the partitions that are in this directory.
     fn describe_topic(&self, py: Python<'_>, topic: &str) -> PyResult<Py<PyAny>> {
         let description = self.inner.call(py, |broker, _| broker.describe_topic(topic))?;
         Self::describe(py, &description)
