@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import re
+import base64
 import socket
 import subprocess
 import time
+import uuid
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -32,6 +32,18 @@ def meta_properties(directory: Path) -> dict[str, str]:
     """Of a formatted log directory."""
     lines = (directory / "meta.properties").read_text().splitlines()
     return dict(line.split("=", 1) for line in lines if "=" in line)
+
+
+def random_id() -> str:
+    """A cluster, directory or topic id as Kafka prints it."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+
+
+def format_directory(directory: Path) -> Path:
+    """A new log directory for a broker."""
+    directory.mkdir()
+    (directory / "meta.properties").write_text(f"version=1\nnode.id={NODE}\ncluster.id={random_id()}\ndirectory.id={random_id()}\n")
+    return directory
 
 
 def cluster_of(directory: Path) -> str:
@@ -126,17 +138,7 @@ class Kraft:
         else:
             self.kill()
 
-    def complaints(self) -> list[str]:
-        """Warnings and errors of the log that speak of files."""
-        of_files = re.compile(r"corrupt|invalid|stray|truncat|rebuil|mismatch|recover|unable|failed", re.IGNORECASE)
-        return [line for line in self.log.read_text().splitlines() if re.search(r"\b(WARN|ERROR)\b", line) and of_files.search(line)]
-
 
 def strays(directory: Path) -> list[str]:
     """Directories that a broker did not recognise."""
     return [path.name for path in directory.iterdir() if path.name.endswith(("-stray", "-delete", "-future"))]
-
-
-def metadata_of(directory: Path) -> dict[str, object]:
-    """What fletchlog keeps of its topics beside the logs."""
-    return dict(json.loads((directory / "fletchlog.metadata").read_text()))
