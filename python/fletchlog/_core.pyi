@@ -120,11 +120,12 @@ class Broker:
         batch_rows: int = 131072,
         include_headers: bool = False,
         isolation_level: str = "read_uncommitted",
+        order: str = "offset",
     ) -> Scan:
         """The records of the log as a stream of Arrow batches, without a consumer.
 
         Memory is bounded by the batch (131,072 rows or about 8 MiB), not by the log. Every checksum is checked. Rows come by
-        partition, in offset order; control records are never rows.
+        partition, in offset order, or merged by timestamp; control records are never rows.
 
         Args:
             topic: Topic.
@@ -134,10 +135,12 @@ class Broker:
             batch_rows: Most rows per batch.
             include_headers: Adds the headers column.
             isolation_level: read_uncommitted, or read_committed: up to the last stable offset, without aborted records.
+            order: offset: partition after partition. timestamp: all partitions merged by (timestamp, partition); offset order within a
+                partition always holds, so a record is never before an earlier one of its partition. Reads some 64 KiB of every partition ahead.
 
         Raises:
             fletchlog.errors.OffsetOutOfRangeError: `start_offset` is below the log start.
-            fletchlog.errors.InvalidArgumentError: A negative offset, no rows per batch, another isolation level.
+            fletchlog.errors.InvalidArgumentError: A negative offset, no rows per batch, another isolation level or order.
             fletchlog.errors.UnknownTopicOrPartitionError: No such topic or partition.
         """
     def append_batches(self, topic: str, partition: int, data: _Bytes) -> tuple[int, int, int]:

@@ -154,3 +154,40 @@ def test_another_order_or_a_negative_time_is_refused(broker: fl.Broker) -> None:
     for name, value in [("fletchlog.fetch.order", "time"), ("fletchlog.timestamp.max.idle.ms", -1), ("fletchlog.timestamp.max.lateness.ms", -1)]:
         with pytest.raises(fl.errors.ConfigException, match=name):
             fl.Consumer(broker, {name: value})
+
+
+def scanned(scan: fl.Scan) -> list[Row]:
+    table = scan.to_pyarrow()
+    milliseconds = table["timestamp"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
+    return list(zip(milliseconds.to_pylist(), table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True))
+
+
+@given(st.lists(st.lists(st.integers(0, 30), max_size=12), min_size=1, max_size=4), st.integers(1, 8))
+def test_a_scan_by_timestamp_gives_what_a_consumer_by_timestamp_reads(partitions: list[list[int]], batch_rows: int) -> None:
+    with fl.Broker.in_memory() as broker:
+        fill(broker, "t", partitions)
+        by_time = scanned(broker.scan("t", order="timestamp", batch_rows=batch_rows))
+        by_offset = scanned(broker.scan("t"))
+        assert sorted(by_time) == sorted(by_offset)
+        assert by_time == read(reader(broker, "t", len(partitions)), len(by_offset))
+        if all(timestamps == sorted(timestamps) for timestamps in partitions):
+            assert by_time == sorted(by_offset)
+
+
+def test_a_scan_by_timestamp_keeps_to_its_range_and_its_batches(broker: fl.Broker) -> None:
+    fill(broker, "t", [list(range(0, 100, 2)), list(range(1, 101, 2))])
+    scan = broker.scan("t", order="timestamp", start_offset=3, end_offset=45, batch_rows=10, include_headers=True)
+    assert [row[0] for row in scanned(scan)] == list(range(6, 90))
+    assert [batch.num_rows for batch in scan] == [10] * 8 + [4]
+    assert scanned(scan) == scanned(scan)
+    assert scanned(broker.scan("t", partition=1, order="timestamp")) == scanned(broker.scan("t", partition=1))
+    with pytest.raises(fl.errors.InvalidArgumentError, match="order is `time`; expected offset or timestamp"):
+        broker.scan("t", order="time")
+
+
+def test_a_scan_by_timestamp_reads_on_where_a_read_ends(broker: fl.Broker) -> None:
+    broker.create_topic("t", partitions=3, config={"retention.ms": "-1"})
+    with fl.Producer(broker, {"batch.size": 20_000}) as producer:
+        for number in range(3000):
+            producer.send("t", value=b"x" * 300, partition=number % 3, timestamp_ms=number)
+    assert [row[0] for row in scanned(broker.scan("t", order="timestamp"))] == list(range(3000))

@@ -161,7 +161,7 @@ impl Broker {
     }
 
     /// The records of the log as a stream of Arrow batches, without a consumer.
-    #[pyo3(signature = (topic, partition=None, start_offset=None, end_offset=None, batch_rows=131_072, include_headers=false, isolation_level="read_uncommitted"))]
+    #[pyo3(signature = (topic, partition=None, start_offset=None, end_offset=None, batch_rows=131_072, include_headers=false, isolation_level="read_uncommitted", order="offset"))]
     #[allow(clippy::too_many_arguments)] // the contract's keywords
     fn scan(
         &self,
@@ -173,6 +173,7 @@ impl Broker {
         batch_rows: i64,
         include_headers: bool,
         isolation_level: &str,
+        order: &str,
     ) -> PyResult<Scan> {
         let batch_rows = number_from_py("batch_rows", batch_rows, 1)?;
         let wanted = crate::scan::Wanted {
@@ -182,6 +183,7 @@ impl Broker {
             batch_rows,
             include_headers,
             isolation_level,
+            order,
         };
         self.inner.call(py, |broker, _| Scan::open(broker, topic, &wanted))
     }

@@ -1,5 +1,7 @@
 //! `Broker.scan`: the log as a stream of Arrow batches, without a consumer and with bounded memory.
 
+mod merge;
+
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
@@ -19,6 +21,7 @@ use crate::capsule::{schema_to_py, stream_to_py};
 use crate::convert::unpicklable;
 use crate::errors::Failure;
 use crate::interop;
+use merge::Merge;
 
 /// Bytes of keys, values and headers per Arrow batch: beyond some 16 MiB every batch pays for fresh pages, below 2 MiB for
 /// the hand-over.
@@ -42,6 +45,8 @@ pub struct Wanted<'a> {
     pub include_headers: bool,
     /// read_uncommitted or read_committed.
     pub isolation_level: &'a str,
+    /// offset or timestamp.
+    pub order: &'a str,
 }
 
 /// One partition's range.
@@ -60,6 +65,8 @@ struct Plan {
     bound: FetchBound,
     batch_rows: usize,
     include_headers: bool,
+    /// Merged by timestamp, else partition after partition.
+    by_timestamp: bool,
 }
 
 /// Records of the log, as a stream of Arrow batches. Every hand-over starts from the first row again.
@@ -79,6 +86,15 @@ impl Scan {
             other => {
                 return Err(Failure::argument(format!(
                     "isolation_level is `{other}`; expected read_uncommitted or read_committed"
+                )));
+            }
+        };
+        let by_timestamp = match wanted.order {
+            "offset" => false,
+            "timestamp" => true,
+            other => {
+                return Err(Failure::argument(format!(
+                    "order is `{other}`; expected offset or timestamp"
                 )));
             }
         };
@@ -105,6 +121,7 @@ impl Scan {
             bound,
             batch_rows: wanted.batch_rows,
             include_headers: wanted.include_headers,
+            by_timestamp,
         };
         Ok(Self {
             plan,
@@ -218,6 +235,8 @@ struct Reader {
     failure: Arc<Mutex<Option<Failure>>>,
     range: usize,
     walk: Option<Walk>,
+    /// By timestamp: all partitions at once, instead of `walk`.
+    merge: Option<Merge>,
     /// Found while rows were waiting to be handed over: answered by the next call.
     pending: Option<Failure>,
     done: bool,
@@ -225,6 +244,8 @@ struct Reader {
 
 /// Where the reader stands in one range.
 struct Walk {
+    /// Read from the log at a time.
+    read_bytes: usize,
     /// First offset not read yet.
     next_offset: i64,
     batches: BatchIter,
@@ -282,12 +303,13 @@ impl Reader {
         let builder = RowsBuilder::new(plan.include_headers);
         let schema = kafka_schema(plan.include_headers);
         Self {
-            plan,
             schema,
             builder,
             failure,
             range: 0,
             walk: None,
+            merge: plan.by_timestamp.then(|| Merge::new(&plan)),
+            plan,
             pending: None,
             done: false,
         }
@@ -295,8 +317,11 @@ impl Reader {
 
     /// Reads until a batch is full or the plan is finished.
     fn fill(&mut self) -> Result<(), Failure> {
+        if let Some(merge) = &mut self.merge {
+            return merge.fill(&self.plan, &mut self.builder);
+        }
         while let Some(range) = self.plan.ranges.get(self.range) {
-            let walk = self.walk.get_or_insert_with(|| Walk::at(range.start));
+            let walk = self.walk.get_or_insert_with(|| Walk::at(range.start, READ_BYTES));
             while walk.step(range, self.plan.bound)? {
                 if let Some((slice, cursor)) = &mut walk.records {
                     let room = room(&self.builder, self.plan.batch_rows, slice);
@@ -343,8 +368,9 @@ fn room(builder: &RowsBuilder, batch_rows: usize, slice: &RecordsSlice) -> usize
 }
 
 impl Walk {
-    fn at(offset: i64) -> Self {
+    fn at(offset: i64, read_bytes: usize) -> Self {
         Self {
+            read_bytes,
             next_offset: offset,
             batches: BatchIter::new(bytes::Bytes::new()),
             aborted: AbortedTransactions::default(),
@@ -401,7 +427,7 @@ impl Walk {
 
     /// Reads the next bytes. `false`: there are none.
     fn read(&mut self, range: &Range, bound: FetchBound) -> Result<bool, Failure> {
-        let read = range.log.read(self.next_offset, READ_BYTES, true, bound)?;
+        let read = range.log.read(self.next_offset, self.read_bytes, true, bound)?;
         if read.records.is_empty() {
             return Ok(false);
         }
