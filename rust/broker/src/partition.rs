@@ -117,8 +117,12 @@ impl Partition {
     /// Makes the directory with its `partition.metadata`; the log follows when it is first needed.
     pub(crate) fn stamp_topic_id(&self, directory: &Directory) -> Result<(), BrokerError> {
         let fs = directory.fs();
-        // Damage is what a power loss leaves of a file that was not synced; our metadata file knows the id.
-        match checkpoint::read_partition_metadata(&**fs, &self.dir).ok().flatten() {
+        let found = match checkpoint::read_partition_metadata(&**fs, &self.dir) {
+            // What a power loss leaves of a file that was not synced; our metadata file knows the id.
+            Err(_) if self.is_blank(directory, file_name::PARTITION_METADATA) => None,
+            other => other?,
+        };
+        match found {
             Some(id) if id == self.topic_id => Ok(()),
             Some(_) => Err(BrokerError::directory(
                 &**fs,
@@ -127,6 +131,11 @@ impl Partition {
             )),
             None => write_topic_id(&**fs, &self.dir, &self.topic_id),
         }
+    }
+
+    fn is_blank(&self, directory: &Directory, name: &str) -> bool {
+        let bytes = directory.fs().read(&self.dir.join(name));
+        bytes.is_ok_and(|bytes| bytes.iter().all(|byte| *byte == 0))
     }
 
     /// Whether its directory holds anything of a log.

@@ -6,7 +6,7 @@
 //!   would write offsets a second time (end 61); here the active segment is recovered (end 64, as after an unclean stop).
 //! - a torn tail after a clean stop is cut (the broker leaves the bytes in the file).
 //! - damaged indexes are rebuilt when they are used, so that lookups find what a full scan finds.
-//! - topic ids (`meta-*`) are the broker's to check, not the log's.
+//! - topic ids (`meta-*`, 6 cases) are the broker's to check, not the log's: `rust/broker/tests/directory.rs` has them.
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // helpers of tests, too, fail by panicking
 
 mod common;

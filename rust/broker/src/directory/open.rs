@@ -11,8 +11,8 @@ use fletchlog_log::fs::{DirLock, Fs, LockError};
 use super::log_dir::LogDir;
 use super::metadata_file::{ClusterMetadata, METADATA_FILE, TopicRecord};
 use super::names::{self, DirName};
-use crate::BrokerError;
 use crate::sync::lock;
+use crate::{BrokerError, uuid};
 
 /// Whose directory it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -356,7 +356,7 @@ fn derive_metadata(fs: &dyn Fs, root: &Path, read_only: bool) -> Result<ClusterM
     let mut present: BTreeMap<String, Vec<i32>> = BTreeMap::new();
     for (name, parsed) in dir.list(fs)? {
         let DirName::Partition(tp) = parsed else { continue };
-        let id = checkpoint::read_partition_metadata(fs, &root.join(&name))?.unwrap_or_default();
+        let id = checkpoint::read_partition_metadata(fs, &root.join(&name))?;
         let topic = metadata.topics.entry(tp.topic.to_string()).or_insert_with(|| {
             let policy = if compacted.keys().any(|k| k.topic == tp.topic) {
                 "compact"
@@ -368,12 +368,13 @@ fn derive_metadata(fs: &dyn Fs, root: &Path, read_only: bool) -> Result<ClusterM
                 ("retention.ms".to_owned(), "-1".to_owned()),
             ]);
             TopicRecord {
-                id,
+                id: [0; 16],
                 partitions: 0,
                 first_leader: 0,
                 config,
             }
         });
+        topic.id = id.unwrap_or(topic.id);
         topic.partitions = topic.partitions.max(tp.partition.saturating_add(1));
         present.entry(tp.topic.to_string()).or_default().push(tp.partition);
     }
@@ -390,6 +391,10 @@ fn derive_metadata(fs: &dyn Fs, root: &Path, read_only: bool) -> Result<ClusterM
                     ),
                 ));
             }
+        }
+        for topic in metadata.topics.values_mut().filter(|topic| topic.id == [0; 16]) {
+            // No partition has kept it; Kafka reserves the id of zeros.
+            topic.id = uuid::random();
         }
         metadata.topics_created = metadata.topics.len() as u64;
     }
