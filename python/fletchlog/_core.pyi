@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
+from pathlib import Path
 from typing import Any, Protocol, Self, TypeAlias, final, overload
 
 import pandas as pd
@@ -45,6 +46,7 @@ __all__ = [
     "error_classes",
     "inspect_segment",
     "json_lines",
+    "partition_directories",
     "segment_records",
     "verify",
 ]
@@ -592,6 +594,13 @@ def segment_records(path: str | PathLike[str], topic: str, partition: int, posit
     Raises:
         fletchlog.errors.StorageError: The file cannot be read.
         fletchlog.errors.CorruptRecordError: A damaged batch.
+    """
+
+def partition_directories(directory: str | PathLike[str]) -> list[tuple[Path, int]]:
+    """The partition directories that `verify` checks, each with the bytes of its segments.
+
+    Raises:
+        fletchlog.errors.StorageError: The directory cannot be read, or there is no partition.
     """
 
 def verify(directory: str | PathLike[str]) -> list[PartitionReport]:

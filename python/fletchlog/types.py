@@ -199,6 +199,64 @@ class Problem(NamedTuple):
     reason: str
 
 
+class SegmentReport(NamedTuple):
+    """One segment, as `verify` found it.
+
+    Attributes:
+        path: The `.log` file.
+        base_offset: First offset it may hold.
+        next_offset: Last offset of its last batch + 1; the base offset if it is empty.
+        size: Bytes of the file.
+        batches: Number of batches.
+        records: Number of records, control records included.
+        max_timestamp: Largest timestamp in ms, -1 none.
+    """
+
+    path: Path
+    base_offset: int
+    next_offset: int
+    size: int
+    batches: int
+    records: int
+    max_timestamp: int
+
+
+class ProducerState(NamedTuple):
+    """What the log knows of one producer id.
+
+    Attributes:
+        producer_id: Producer id.
+        epoch: Its newest epoch.
+        last_sequence: Last sequence of its newest batch, -1 none.
+        last_offset: Last offset of its newest batch, -1 none.
+        last_timestamp: Time in ms of its newest batch or marker.
+        expired: A writer forgets it when it opens the log (the default of `producer.id.expiration.ms` has passed).
+    """
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_offset: int
+    last_timestamp: int
+    expired: bool
+
+
+class Cut(NamedTuple):
+    """What opening a log for writing after an unclean stop would remove.
+
+    Attributes:
+        path: The `.log` file.
+        start: First byte that would go.
+        size: Bytes of the file.
+        reason: Why.
+    """
+
+    path: Path
+    start: int
+    size: int
+    reason: str
+
+
 class PartitionReport(NamedTuple):
     """A partition's directory, as `verify` found it.
 
@@ -214,7 +272,11 @@ class PartitionReport(NamedTuple):
         holes: Offsets [from, to) that no batch has: compaction, or a lost segment. Not wrong by themselves.
         producers: Number of producer ids.
         open_transactions: (producer id, first offset) of transactions without a marker.
-        would_cut: (file, from, size): what recovery after an unclean stop would remove.
+        would_cut: What recovery after an unclean stop would remove, and why.
+        log_start_offset: First readable offset.
+        log_end_offset: Next offset to be written.
+        segment_reports: The segments, in order.
+        producer_states: The producers, by id.
     """
 
     path: Path
@@ -228,7 +290,11 @@ class PartitionReport(NamedTuple):
     holes: list[tuple[int, int]]
     producers: int
     open_transactions: list[tuple[int, int]]
-    would_cut: list[tuple[Path, int, int]]
+    would_cut: list[Cut]
+    log_start_offset: int
+    log_end_offset: int
+    segment_reports: list[SegmentReport]
+    producer_states: list[ProducerState]
 
 
 class ConfigKey(NamedTuple):
@@ -252,15 +318,18 @@ class ConfigKey(NamedTuple):
 __all__ = [
     "CleanedPartition",
     "ConfigKey",
+    "Cut",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "PartitionDescription",
     "PartitionReport",
     "Problem",
+    "ProducerState",
     "Record",
     "RecordMetadata",
     "Run",
     "SegmentInspection",
+    "SegmentReport",
     "TopicDescription",
     "TopicPartition",
 ]

@@ -124,3 +124,23 @@ def test_explain_says_at_which_decision_two_saved_runs_part(cli, orders, tmp_pat
     assert "Jain's index" in said
     assert "poll 1:" in cli("explain", a).out
     assert "fixed" in cli("explain", a, "-t", "orders", code=1).err
+
+
+def test_verify_tells_offsets_segments_producers_and_what_recovery_would_cut(cli, orders):
+    partitions = {p["partition"]: p for p in cli("verify", orders, "--json").json["partitions"]}
+    one = partitions["orders-0"]
+    assert (one["log_start_offset"], one["log_end_offset"]) == (0, one["records"])
+    (part,) = one["segment_reports"]
+    assert (part["base_offset"], part["next_offset"], part["size"]) == (0, one["log_end_offset"], segment(orders).stat().st_size)
+    (state,) = one["producer_states"]
+    assert (state["last_sequence"], state["last_offset"]) == (one["records"] - 1, one["log_end_offset"] - 1)
+    assert one["would_cut"] == []
+    torn = segment(orders)
+    torn.write_bytes(torn.read_bytes()[:-3])
+    partitions = {p["partition"]: p for p in json.loads(cli("verify", orders, "--json", code=1).out)["partitions"]}
+    (cut,) = partitions["orders-0"]["would_cut"]
+    assert cut["path"] == str(torn)
+    assert cut["size"] == torn.stat().st_size
+    assert 0 <= cut["from"] < cut["size"]
+    assert "incomplete" in cut["reason"]
+    assert "would cut it at byte" in cli("verify", orders, code=1).out

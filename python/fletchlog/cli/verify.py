@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fletchlog.cli.common import CommandError, command, err, out
+from fletchlog.cli.common import CommandError, command, out, progress
 
 if TYPE_CHECKING:
     from fletchlog.types import PartitionReport
@@ -29,9 +29,16 @@ def verify(
       fletchlog verify /var/lib/kafka/data --json > report.json
     """
     import fletchlog as fl
+    from fletchlog._core import partition_directories
 
-    with err().status(f"verifying {directory}"):
-        reports = fl.verify(directory)
+    partitions = partition_directories(directory)
+    reports = []
+    with progress(unit="bytes") as bar:
+        task = bar.add_task("", total=sum(size for _, size in partitions))
+        for path, size in partitions:
+            bar.update(task, description=path.name)
+            reports += fl.verify(path)
+            bar.advance(task, size)
     wrong = [report for report in reports if not report.ok]
     if as_json:
         print(json.dumps({"directory": str(directory), "sound": not wrong, "partitions": [_plain(r) for r in reports]}, indent=2))
@@ -49,15 +56,19 @@ def _plain(report: PartitionReport) -> dict[str, Any]:
         "partition": report.name,
         "path": str(report.path),
         "sound": report.ok,
+        "log_start_offset": report.log_start_offset,
+        "log_end_offset": report.log_end_offset,
         "segments": report.segments,
+        "segment_reports": [{**segment._asdict(), "path": str(segment.path)} for segment in report.segment_reports],
         "batches": report.batches,
         "records": report.records,
         "damaged": problems(report.damaged),
         "index_problems": problems(report.index_problems),
         "holes": [list(hole) for hole in report.holes],
         "producers": report.producers,
+        "producer_states": [producer._asdict() for producer in report.producer_states],
         "open_transactions": [list(item) for item in report.open_transactions],
-        "would_cut": [{"path": str(path), "from": start, "size": size} for path, start, size in report.would_cut],
+        "would_cut": [{"path": str(cut.path), "from": cut.start, "size": cut.size, "reason": cut.reason} for cut in report.would_cut],
     }
 
 
@@ -65,18 +76,22 @@ def _print(reports: list[PartitionReport]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table("partition", "segments", "batches", "records", "holes", "producers", "open transactions", "state")
+    table = Table("partition", "start", "end", "segments", "batches", "records", "holes", "producers", "open transactions", "state")
     for column in table.columns[1:-1]:
         column.justify = "right"
     for report in reports:
-        numbers = (report.segments, report.batches, report.records, len(report.holes), report.producers, len(report.open_transactions))
+        numbers = (
+            *(report.log_start_offset, report.log_end_offset, report.segments, report.batches, report.records),
+            *(len(report.holes), report.producers, len(report.open_transactions)),
+        )
         state = Text("sound", "green") if report.ok else Text("damaged" if report.damaged else "index", "red")
         table.add_row(report.name, *(f"{number:,}" for number in numbers), state)
     out().print(table)
     for report in reports:
         for problem in [*report.damaged, *report.index_problems]:
             out().print(Text(f"{problem.path}, byte {problem.position:,}: {problem.reason}"), soft_wrap=True)
-        for path, start, size in report.would_cut:
-            out().print(Text(f"{path}: opening it for writing after an unclean stop would cut it at byte {start:,} of {size:,}"), soft_wrap=True)
+        for cut in report.would_cut:
+            text = f"{cut.path}: opening it after an unclean stop would cut it at byte {cut.start:,} of {cut.size:,}: {cut.reason}"
+            out().print(Text(text), soft_wrap=True)
     records, sound = sum(report.records for report in reports), sum(1 for report in reports if report.ok)
     out().print(f"{records:,} records; {sound} of {len(reports)} partitions are sound. Holes are offsets without a batch.")

@@ -2,19 +2,22 @@
 
 use std::path::{Path, PathBuf};
 
+use fletchlog_records::TopicPartition;
 use fletchlog_records::control::{ControlType, EndTxnMarker};
 
-use crate::LogError;
+use crate::checkpoint::{read_offset_checkpoint, read_partition_metadata};
 use crate::dump::inspect_segment;
-use crate::file_name::TXN_INDEX;
+use crate::file_name::{LOG_START_OFFSET_CHECKPOINT, TXN_INDEX, parse_partition_dir};
 use crate::fs::Fs;
 use crate::leader_epoch::LeaderEpochCache;
 use crate::load_plan::{LoadPlan, PlannedSegment};
 use crate::offset_index::{OffsetIndex, OffsetPosition};
 use crate::producer_snapshot;
 use crate::producer_state::{Origin, PendingAppend, ProducerStateManager};
+use crate::recovery::check_segment;
 use crate::time_index::TimeIndex;
 use crate::txn_index::TransactionIndex;
+use crate::{LogConfig, LogError};
 
 /// Something is wrong with a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,7 +58,7 @@ pub struct ProducerReport {
     pub expired: bool,
 }
 
-/// What recovery after an unclean stop would remove.
+/// What recovery after an unclean stop, from the start of the log, would remove.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cut {
     /// The `.log` file.
@@ -64,11 +67,17 @@ pub struct Cut {
     pub from: u64,
     /// Bytes of the file.
     pub size: u64,
+    /// Why.
+    pub reason: String,
 }
 
 /// The state of a partition directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PartitionReport {
+    /// First readable offset: of the first segment, or what `log-start-offset-checkpoint` beside the directory says.
+    pub log_start_offset: i64,
+    /// Last offset of the last batch + 1.
+    pub log_end_offset: i64,
     /// Segments in order.
     pub segments: Vec<SegmentReport>,
     /// Batches of all segments.
@@ -99,15 +108,27 @@ impl PartitionReport {
 /// The default of producer.id.expiration.ms (spec 1.14).
 const PRODUCER_ID_EXPIRATION_MS: i64 = 86_400_000;
 
-/// Checks everything in a partition directory.
+/// Checks everything in a partition directory. What is wrong stands in the report; an error means that it could not be
+/// looked at.
 pub fn verify_partition(fs: &dyn Fs, dir: &Path, now_ms: i64) -> Result<PartitionReport, LogError> {
-    let plan = LoadPlan::read(fs, dir)?;
+    let plan = match LoadPlan::read(fs, dir) {
+        Ok(plan) => plan,
+        // A name that no log can have: a broker refuses the whole directory.
+        Err(LogError::Damaged { path, position, reason }) => {
+            return Ok(PartitionReport {
+                damaged: vec![Problem { path, position, reason }],
+                ..PartitionReport::default()
+            });
+        }
+        Err(e) => return Err(e),
+    };
     let mut verifier = Verifier {
         fs,
         report: PartitionReport::default(),
         producers: ProducerStateManager::default(),
         expected: None,
         cut: false,
+        index_interval: u64::try_from(LogConfig::default().index_interval_bytes).unwrap_or(0),
     };
     for (base, planned) in &plan.segments {
         verifier.segment(*base, planned)?;
@@ -122,6 +143,7 @@ pub fn verify_partition(fs: &dyn Fs, dir: &Path, now_ms: i64) -> Result<Partitio
         Err(LogError::Damaged { path, position, reason }) => verifier.index_problem(&path, position, reason),
         Err(e) => return Err(e),
     }
+    verifier.checkpoints(dir)?;
     let Verifier {
         mut report, producers, ..
     } = verifier;
@@ -150,6 +172,8 @@ struct Verifier<'a> {
     expected: Option<i64>,
     /// An earlier segment would be cut, so later ones would go.
     cut: bool,
+    /// index.interval.bytes: where recovery would make index entries, and notice that offsets go backwards.
+    index_interval: u64,
 }
 
 impl Verifier<'_> {
@@ -167,6 +191,71 @@ impl Verifier<'_> {
             position,
             reason: reason.into(),
         });
+    }
+
+    /// The start of the log, and the files that a broker reads before it opens the log.
+    fn checkpoints(&mut self, dir: &Path) -> Result<(), LogError> {
+        let segments = &self.report.segments;
+        let first = segments.first().map_or(0, |segment| segment.base_offset);
+        let end = segments.last().map_or(0, |segment| segment.next_offset);
+        self.report.log_start_offset = first;
+        self.report.log_end_offset = end;
+        match read_partition_metadata(self.fs, dir) {
+            Ok(_) => {}
+            Err(LogError::Damaged { path, position, reason }) => self.index_problem(&path, position, reason),
+            Err(e) => return Err(e),
+        }
+        let name = dir.file_name().and_then(|name| name.to_str());
+        let (Some(log_dir), Some((topic, partition))) = (dir.parent(), name.and_then(parse_partition_dir)) else {
+            return Ok(());
+        };
+        match read_offset_checkpoint(self.fs, &log_dir.join(LOG_START_OFFSET_CHECKPOINT)) {
+            Ok(starts) => {
+                let start = starts.get(&TopicPartition::new(topic, partition)).copied();
+                self.report.log_start_offset = start.unwrap_or(first).max(first);
+            }
+            Err(LogError::Damaged { path, position, reason }) => self.index_problem(&path, position, reason),
+            Err(e) => return Err(e),
+        }
+        Ok(())
+    }
+
+    /// What recovery would make of a segment: asked of recovery itself.
+    fn cut(&mut self, base: i64, planned: &PlannedSegment) -> Result<(), LogError> {
+        let path = &planned.files.log;
+        let (from, reason) = if self.cut {
+            (0, "it follows a segment that is cut".to_string())
+        } else {
+            let file = self
+                .fs
+                .open(path, false, false)
+                .map_err(|e| LogError::io("open", path, e))?;
+            match check_segment(&*file, path, base, planned.size, self.index_interval) {
+                Ok(found) if found.valid_bytes == planned.size => return Ok(()),
+                Ok(found) => (found.valid_bytes, found.why.reason().to_string()),
+                // Recovery refuses to open such a log and cuts nothing.
+                Err(LogError::Damaged { path, position, reason }) => {
+                    if !self
+                        .report
+                        .damaged
+                        .iter()
+                        .any(|p| p.path == path && p.position == position)
+                    {
+                        self.damage(&path, position, reason);
+                    }
+                    return Ok(());
+                }
+                Err(e) => return Err(e),
+            }
+        };
+        self.report.would_cut.push(Cut {
+            path: path.clone(),
+            from,
+            size: planned.size,
+            reason,
+        });
+        self.cut = true;
+        Ok(())
     }
 
     fn side_file(&mut self, path: &Path, present: bool) -> Result<Vec<u8>, LogError> {
@@ -206,7 +295,6 @@ impl Verifier<'_> {
             next_offset: base,
             max_timestamp: -1,
         };
-        let mut first_bad = None;
         let mut batches = inspect_segment(self.fs, log)?;
         while let Some((batch, description)) = batches.next_batch()? {
             let mut bad = description.error.clone();
@@ -228,7 +316,6 @@ impl Verifier<'_> {
             }
             if let Some(reason) = bad {
                 self.damage(log, batch.position, reason);
-                first_bad.get_or_insert(batch.position);
             }
             self.expected = Some(batch.header.next_offset());
             report.batches += 1;
@@ -262,7 +349,6 @@ impl Verifier<'_> {
         }
         if let Some((position, reason)) = batches.tail() {
             self.damage(log, position, reason);
-            first_bad.get_or_insert(position);
         }
         for (position, reason) in offsets.rest() {
             self.index_problem(&files.offset_index, position, reason);
@@ -270,14 +356,7 @@ impl Verifier<'_> {
         for (position, reason) in times.rest() {
             self.index_problem(&files.time_index, position, reason);
         }
-        if let Some(from) = if self.cut { Some(0) } else { first_bad } {
-            self.report.would_cut.push(Cut {
-                path: log.to_path_buf(),
-                from,
-                size: planned.size,
-            });
-            self.cut = true;
-        }
+        self.cut(base, planned)?;
         self.report.batches += report.batches;
         self.report.records += report.records;
         self.report.segments.push(report);

@@ -120,3 +120,81 @@ fn a_torn_tail_and_a_missing_segment_are_told() {
     }
     assert!(batches.tail().unwrap().1.contains("incomplete"));
 }
+
+/// Everything of recovery-inputs: what `verify` announces is what opening after an unclean stop does, and a log that
+/// cannot be opened is not called sound.
+#[test]
+fn what_recovery_would_cut_is_what_it_cuts() {
+    let inputs = tempfile::tempdir().unwrap();
+    untar("recovery-inputs.tar.gz", inputs.path());
+    let (mut cut, mut refused) = (0, 0);
+    for entry in std::fs::read_dir(inputs.path().join("recovery_inputs")).unwrap() {
+        let source = entry.unwrap().path();
+        let before = files(&source);
+        let report = verify_partition(&*real(), &source, NOW).unwrap();
+        assert_eq!(files(&source), before, "{source:?}");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ft-0");
+        copy_dir(&source, &path);
+        let config = fletchlog_log::LogConfig::default();
+        let Ok(log) = fletchlog_log::PartitionLog::open(real(), &path, tp(), config, UNCLEAN, NOW) else {
+            // The name of a topic's identity is the broker's business; a bad epoch file is a side file.
+            assert!(!report.is_ok(), "{source:?}");
+            refused += 1;
+            continue;
+        };
+        let announced: Vec<(String, u64)> = report
+            .would_cut
+            .iter()
+            .map(|cut| (cut.path.file_name().unwrap().to_str().unwrap().to_string(), cut.from))
+            .collect();
+        let sizes: std::collections::BTreeMap<i64, u64> = log.segments().into_iter().collect();
+        let done: Vec<(String, u64)> = report
+            .segments
+            .iter()
+            .filter_map(|segment| {
+                let left = sizes.get(&segment.base_offset).copied().unwrap_or(0);
+                let name = segment.path.file_name().unwrap().to_str().unwrap().to_string();
+                (left < segment.size || announced.contains(&(name.clone(), 0)) && left == 0).then_some((name, left))
+            })
+            .collect();
+        assert_eq!(announced, done, "{source:?}");
+        assert!(report.would_cut.iter().all(|cut| !cut.reason.is_empty()));
+        if report.would_cut.is_empty() {
+            assert_eq!(report.log_end_offset, log.log_end_offset(), "{source:?}");
+        } else {
+            cut += 1;
+        }
+    }
+    assert!(cut > 10 && refused > 2, "{cut} {refused}");
+}
+
+#[test]
+fn a_name_that_no_segment_can_have_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t-0");
+    let log = open(&real(), &path, small_segments(600), CLEAN);
+    append(&log, batch(&[(NOW, b"x")]));
+    log.close().unwrap();
+    std::fs::write(path.join("abc.log"), "").unwrap();
+    let report = verify_partition(&*real(), &path, NOW).unwrap();
+    assert_eq!(report.damaged.len(), 1);
+    assert!(report.damaged[0].reason.contains("20 digits"));
+}
+
+#[test]
+fn the_start_of_the_log_is_the_checkpointed_one() {
+    let dir = tempfile::tempdir().unwrap();
+    untar("directories/kafka-4.3.1-clean.tar.gz", dir.path());
+    let text = std::fs::read_to_string(dir.path().join("log-start-offset-checkpoint")).unwrap();
+    let start: i64 = text
+        .lines()
+        .find_map(|line| line.strip_prefix("g-delrec 0 "))
+        .unwrap()
+        .parse()
+        .unwrap();
+    let report = verify_partition(&*real(), &dir.path().join("g-delrec-0"), NOW).unwrap();
+    assert!(start > 0);
+    assert_eq!(report.log_start_offset, start);
+    assert!(report.log_end_offset > start);
+}

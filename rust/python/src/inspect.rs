@@ -9,8 +9,12 @@ use fletchlog_log::fs::{Fs, RealFs};
 use fletchlog_log::verify::Problem;
 use fletchlog_log::{BatchDescription, LogError, PartitionReport, inspect_segment as inspect, verify_partition};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
-use crate::convert::{partition_report_class, problem_class, segment_inspection_class};
+use crate::convert::{
+    cut_class, partition_report_class, problem_class, producer_state_class, segment_inspection_class,
+    segment_report_class,
+};
 use crate::errors::Failure;
 use crate::gate::gate;
 use crate::table::Table;
@@ -130,7 +134,7 @@ pub fn verify(py: Python<'_>, directory: PathBuf) -> PyResult<Vec<Bound<'_, PyAn
         let fs = RealFs::new();
         let now_ms = SystemClock::default().now_ms();
         let mut reports = Vec::new();
-        for dir in partition_directories(&fs, &directory)? {
+        for dir in find_partitions(&fs, &directory)? {
             if stop() {
                 return Err(Failure::interrupted());
             }
@@ -138,10 +142,7 @@ pub fn verify(py: Python<'_>, directory: PathBuf) -> PyResult<Vec<Bound<'_, PyAn
             reports.push((dir, report));
         }
         if reports.is_empty() {
-            return Err(Failure::directory(format!(
-                "{} holds no partition; give a broker's directory",
-                directory.display()
-            )));
+            return Err(no_partition(&directory));
         }
         Ok(reports)
     })?;
@@ -151,8 +152,38 @@ pub fn verify(py: Python<'_>, directory: PathBuf) -> PyResult<Vec<Bound<'_, PyAn
         .collect()
 }
 
+/// The partition directories that `verify` would check, and the bytes of their segments.
+#[pyfunction]
+pub fn partition_directories(py: Python<'_>, directory: PathBuf) -> PyResult<Vec<(PathBuf, u64)>> {
+    gate(py, |_| {
+        let fs = RealFs::new();
+        let mut found = Vec::new();
+        for path in find_partitions(&fs, &directory)? {
+            let entries = fs.read_dir(&path).map_err(|source| LogError::Io {
+                action: "list",
+                path: path.clone(),
+                source,
+            })?;
+            let logs = entries.iter().filter(|entry| entry.name.ends_with(".log"));
+            let bytes = logs.map(|entry| entry.len).sum();
+            found.push((path, bytes));
+        }
+        if found.is_empty() {
+            return Err(no_partition(&directory));
+        }
+        Ok(found)
+    })
+}
+
+fn no_partition(directory: &Path) -> Failure {
+    Failure::directory(format!(
+        "{} holds no partition; give a broker's directory",
+        directory.display()
+    ))
+}
+
 /// Partition directories: this one, those in it, those in its `node-N`.
-fn partition_directories(fs: &dyn Fs, directory: &Path) -> Result<Vec<PathBuf>, LogError> {
+fn find_partitions(fs: &dyn Fs, directory: &Path) -> Result<Vec<PathBuf>, LogError> {
     let mut found = Vec::new();
     let mut open = vec![directory.to_path_buf()];
     while let Some(path) = open.pop() {
@@ -197,12 +228,46 @@ fn report_to_py<'py>(py: Python<'py>, dir: &Path, report: &PartitionReport) -> P
         .file_name()
         .map(|name| name.to_string_lossy().into_owned())
         .unwrap_or_default();
-    let cuts: Vec<_> = report
-        .would_cut
-        .iter()
-        .map(|cut| (&cut.path, cut.from, cut.size))
-        .collect();
-    partition_report_class(py)?.call1((
+    let cuts = report.would_cut.iter();
+    let cuts = cuts
+        .map(|cut| cut_class(py)?.call1((&cut.path, cut.from, cut.size, &cut.reason)))
+        .collect::<PyResult<Vec<_>>>()?;
+    let segments = report.segments.iter();
+    let segments = segments
+        .map(|s| {
+            let row = (
+                &s.path,
+                s.base_offset,
+                s.next_offset,
+                s.size,
+                s.batches,
+                s.records,
+                s.max_timestamp,
+            );
+            segment_report_class(py)?.call1(row)
+        })
+        .collect::<PyResult<Vec<_>>>()?;
+    let producers = report.producers.iter();
+    let producers = producers
+        .map(|p| {
+            let row = (
+                p.producer_id,
+                p.epoch,
+                p.last_sequence,
+                p.last_offset,
+                p.last_timestamp,
+                p.expired,
+            );
+            producer_state_class(py)?.call1(row)
+        })
+        .collect::<PyResult<Vec<_>>>()?;
+    // A tuple of arguments has at most twelve.
+    let more = PyDict::new(py);
+    more.set_item("log_start_offset", report.log_start_offset)?;
+    more.set_item("log_end_offset", report.log_end_offset)?;
+    more.set_item("segment_reports", segments)?;
+    more.set_item("producer_states", producers)?;
+    let fields = (
         dir,
         name,
         report.is_ok(),
@@ -215,5 +280,6 @@ fn report_to_py<'py>(py: Python<'py>, dir: &Path, report: &PartitionReport) -> P
         report.producers.len(),
         report.open_transactions.clone(),
         cuts,
-    ))
+    );
+    partition_report_class(py)?.call(fields, Some(&more))
 }

@@ -41,7 +41,7 @@ mod _core {
     #[pymodule_export]
     use crate::faults::{Faults, Held};
     #[pymodule_export]
-    use crate::inspect::{inspect_segment, verify};
+    use crate::inspect::{inspect_segment, partition_directories, verify};
     #[pymodule_export]
     use crate::json_lines::json_lines;
     #[pymodule_export]
