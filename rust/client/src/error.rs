@@ -66,6 +66,9 @@ pub enum ClientError {
     /// No buffer space within max.block.ms [BufferExhaustedException].
     #[error("{0}")]
     BufferExhausted(String),
+    /// The record belongs to a transaction that was aborted [TransactionAbortedException].
+    #[error("{0}")]
+    TransactionAborted(String),
     /// Closed before the call.
     #[error("{0}")]
     Closed(String),

@@ -22,7 +22,7 @@ use super::trace::{Trace, TraceEvent, TraceKind};
 use super::{Interrupt, RebalanceEvent};
 use crate::ClientError;
 use crate::error::broker_closed;
-use crate::group::ConsumerCoordinator;
+use crate::group::{ConsumerCoordinator, ConsumerGroupMetadata};
 
 /// One consumer. Not thread-safe (the binding guards it); only `wakeup_handle` may be used from other threads.
 pub struct Consumer {
@@ -279,8 +279,8 @@ impl Consumer {
         self.subs.paused_partitions()
     }
 
-    /// (member id, generation, group id), when in a group.
-    pub fn group_metadata(&self) -> Option<(Arc<str>, i32, Arc<str>)> {
+    /// What a transactional producer needs to commit this consumer's offsets; `None` without group.id.
+    pub fn group_metadata(&self) -> Option<ConsumerGroupMetadata> {
         self.coordinator.as_ref().map(ConsumerCoordinator::group_metadata)
     }
 

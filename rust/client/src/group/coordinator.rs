@@ -10,6 +10,7 @@ use fletchlog_api::{
     Completion, Config, CoordinatorType, ErrorCode, FindCoordinatorRequest, NodeId, Request, Response,
 };
 
+use super::ConsumerGroupMetadata;
 use super::membership::{Membership, State};
 use super::offsets::{Offsets, OperationId};
 use crate::ClientError;
@@ -277,13 +278,14 @@ impl ConsumerCoordinator {
         std::mem::take(&mut self.events)
     }
 
-    /// (member id, generation, group id); "" and -1 outside a generation.
-    pub fn group_metadata(&self) -> (Arc<str>, i32, Arc<str>) {
-        (
-            Arc::clone(&self.membership.member_id),
-            self.membership.generation,
-            Arc::clone(&self.settings.group_id),
-        )
+    /// "" and -1 outside a generation.
+    pub fn group_metadata(&self) -> ConsumerGroupMetadata {
+        ConsumerGroupMetadata {
+            group_id: Arc::clone(&self.settings.group_id),
+            generation_id: self.membership.generation,
+            member_id: Arc::clone(&self.membership.member_id),
+            group_instance_id: self.settings.group_instance_id.clone(),
+        }
     }
 
     /// Whether close() has to commit.

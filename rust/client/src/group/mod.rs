@@ -17,6 +17,8 @@
 //! - `next_deadline_ms(now)` is the absolute time of the next turn that has something to do; a wait must not pass it.
 //! - Commits take `subs.all_consumed()` when no offsets are given.
 
+use std::sync::Arc;
+
 mod coordinator;
 mod leader;
 pub mod legacy;
@@ -29,6 +31,20 @@ pub use coordinator::ConsumerCoordinator;
 pub(crate) use coordinator::session_timeout_ms;
 pub use legacy::{LegacyConsumer, LegacyStream};
 pub use offsets::{CommittedOffsets, OperationId};
+
+/// Who consumed the offsets that a transaction commits: what the group coordinator compares with the group.
+/// Kafka: `ConsumerGroupMetadata`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConsumerGroupMetadata {
+    /// group.id.
+    pub group_id: Arc<str>,
+    /// Generation of the member, -1 for a consumer that manages its partitions itself.
+    pub generation_id: i32,
+    /// Member id, "" for such a consumer.
+    pub member_id: Arc<str>,
+    /// group.instance.id.
+    pub group_instance_id: Option<Arc<str>>,
+}
 
 #[cfg(test)]
 mod tests;

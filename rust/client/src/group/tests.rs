@@ -282,7 +282,11 @@ fn a_member_joins_with_the_id_it_was_given_over_the_coordinators_own_connection(
         (4, "m", vec![tp()])
     );
     assert!(!member.coordinator.rejoin_needed_or_pending());
-    assert_eq!(member.coordinator.group_metadata(), ("m".into(), 4, "g".into()));
+    let metadata = member.coordinator.group_metadata();
+    assert_eq!(
+        (&*metadata.member_id, metadata.generation_id, &*metadata.group_id),
+        ("m", 4, "g")
+    );
     assert_eq!(member.coordinator.take_events(), [RebalanceEvent::Assigned(vec![tp()])]);
 }
 
@@ -496,7 +500,7 @@ fn an_answer_to_a_join_that_was_given_up_changes_nothing() {
         result: Ok(joined(1)),
     };
     assert!(member.coordinator.on_completion(late, &mut member.subs, now).unwrap());
-    assert_eq!(member.coordinator.group_metadata().1, -1);
+    assert_eq!(member.coordinator.group_metadata().generation_id, -1);
     let strange = Completion {
         node: 1,
         correlation_id: 77,

@@ -1,5 +1,7 @@
 //! The producer's settings: defaults by release, and the conflicts that Kafka refuses (spec 9.1).
 
+use std::sync::Arc;
+
 use fletchlog_api::{Config, ConfigError};
 use fletchlog_records::Compression;
 
@@ -14,6 +16,9 @@ pub(crate) struct ProducerConfig {
     /// -1 all, 0, 1.
     pub acks: i16,
     pub idempotent: bool,
+    /// Implies `idempotent`.
+    pub transactional_id: Option<Arc<str>>,
+    pub transaction_timeout_ms: i32,
     pub retries: i32,
     pub max_in_flight: usize,
     pub batch_size: usize,
@@ -36,6 +41,9 @@ pub(crate) struct ProducerConfig {
     pub trace: bool,
 }
 
+/// Its length is an i16 in the log.
+const MAX_TRANSACTIONAL_ID: usize = i16::MAX as usize;
+
 fn conflict<T>(text: impl Into<String>) -> Result<T, ClientError> {
     Err(ClientError::Config(ConfigError::Conflict(text.into())))
 }
@@ -44,12 +52,11 @@ impl ProducerConfig {
     /// Kafka: `ProducerConfig#postProcessParsedConfig`, `KafkaProducer#configureDeliveryTimeout`.
     pub(crate) fn new(config: &Config) -> Result<Self, ClientError> {
         let release = Release::of(config.release("fletchlog.producer.version"));
-        if config.get("transactional.id").is_some() {
-            return conflict(
-                "transactional.id is not supported yet: remove it; enable.idempotence=true gives each record once and in order, without transactions",
-            );
-        }
-        let idempotent = idempotent(config, release)?;
+        let transactional_id: Option<Arc<str>> = config.get("transactional.id").map(Arc::from);
+        let idempotent = match &transactional_id {
+            Some(id) => transactional(config, id)?,
+            None => idempotent(config, release)?,
+        };
         let explicit_acks = match config.text("acks") {
             "0" => 0,
             "1" => 1,
@@ -96,6 +103,8 @@ impl ProducerConfig {
             client_id: config.text("client.id").to_owned(),
             acks,
             idempotent,
+            transactional_id,
+            transaction_timeout_ms: config.int("transaction.timeout.ms"),
             retries: config.int("retries"),
             max_in_flight: size(i64::from(config.int("max.in.flight.requests.per.connection"))),
             batch_size: size(i64::from(config.int("batch.size"))),
@@ -147,8 +156,40 @@ fn idempotent(config: &Config, release: Release) -> Result<bool, ClientError> {
     if !wanted {
         return Ok(false);
     }
+    match contradiction(config) {
+        None => Ok(true),
+        Some(text) if explicit => conflict(text),
+        Some(text) => {
+            log::warn!("idempotence is switched off: {text}");
+            Ok(false)
+        }
+    }
+}
+
+/// A transactional.id switches idempotence on; what contradicts it is refused.
+/// Kafka: `ProducerConfig#idempotenceEnabled`.
+fn transactional(config: &Config, id: &str) -> Result<bool, ClientError> {
+    if id.is_empty() || id.len() > MAX_TRANSACTIONAL_ID {
+        return Err(ClientError::Config(ConfigError::Invalid {
+            name: "transactional.id".to_owned(),
+            value: id.chars().take(40).collect(),
+            reason: format!(
+                "expected 1 to {MAX_TRANSACTIONAL_ID} bytes of text; leave it out for a producer without transactions"
+            ),
+        }));
+    }
+    if config.is_explicit("enable.idempotence") && !config.boolean("enable.idempotence") {
+        return conflict(
+            "transactional.id needs enable.idempotence=true: leave enable.idempotence out, or remove transactional.id",
+        );
+    }
+    contradiction(config).map_or(Ok(true), conflict)
+}
+
+/// A property that idempotence cannot do with.
+fn contradiction(config: &Config) -> Option<String> {
     let in_flight = config.int("max.in.flight.requests.per.connection");
-    let problem = if config.is_explicit("retries") && config.int("retries") == 0 {
+    if config.is_explicit("retries") && config.int("retries") == 0 {
         Some(
             "retries must not be 0 with enable.idempotence=true: raise retries, or set enable.idempotence=false"
                 .to_owned(),
@@ -164,14 +205,6 @@ fn idempotent(config: &Config, release: Release) -> Result<bool, ClientError> {
         ))
     } else {
         None
-    };
-    match problem {
-        None => Ok(true),
-        Some(text) if explicit => conflict(text),
-        Some(text) => {
-            log::warn!("idempotence is switched off: {text}");
-            Ok(false)
-        }
     }
 }
 
@@ -226,8 +259,25 @@ mod tests {
     }
 
     #[test]
-    fn transactions_are_refused_with_what_to_do() {
-        let error = parse(&[("transactional.id", "t")]).unwrap_err();
-        assert!(error.to_string().contains("not supported yet"));
+    fn a_transactional_id_implies_idempotence_and_refuses_what_contradicts_it() {
+        let config = parse(&[("transactional.id", "t")]).unwrap();
+        assert_eq!((config.acks, config.idempotent), (-1, true));
+        assert_eq!(config.transactional_id.as_deref(), Some("t"));
+        for (name, value) in [
+            ("enable.idempotence", "false"),
+            ("retries", "0"),
+            ("max.in.flight.requests.per.connection", "6"),
+            ("acks", "1"),
+        ] {
+            let refused = parse(&[("transactional.id", "t"), (name, value)]);
+            assert!(
+                matches!(refused, Err(ClientError::Config(ConfigError::Conflict(_)))),
+                "{name}={value}"
+            );
+        }
+        for id in ["", &"x".repeat(32_768)] {
+            let refused = parse(&[("transactional.id", id)]);
+            assert!(matches!(refused, Err(ClientError::Config(ConfigError::Invalid { .. }))));
+        }
     }
 }

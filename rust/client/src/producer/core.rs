@@ -14,6 +14,7 @@ use super::partitioner::{Random, TopicPartitioner, partition_for_key};
 use super::producer_batch::{BatchId, Thunk};
 use super::record_accumulator::RecordAccumulator;
 use super::trace::{Trace, TraceEvent, TraceKind};
+use super::transaction::{RequestResult, TransactionManager};
 use crate::ClientError;
 
 /// A record on its way into a batch.
@@ -32,6 +33,26 @@ pub(crate) enum Append {
     Done(PartitionId),
     /// buffer.memory is used up.
     NoMemory,
+}
+
+/// What a producer that is closed leaves behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Leaving {
+    /// No transaction.
+    Nothing,
+    /// One that is being ended.
+    Ending,
+    /// One whose abort has begun now.
+    Aborted,
+}
+
+fn transactions(config: &ProducerConfig) -> Option<TransactionManager> {
+    let id = config.transactional_id.clone()?;
+    Some(TransactionManager::new(
+        id,
+        config.transaction_timeout_ms,
+        config.retry_backoff_ms,
+    ))
 }
 
 /// See the module.
@@ -60,7 +81,9 @@ impl Core {
         Self {
             metadata: Metadata::new(config.retry_backoff_ms, config.metadata_max_age_ms),
             accumulator: RecordAccumulator::new(config.clone(), seed),
-            idempotence: config.idempotent.then(|| Idempotence::new(config.release)),
+            idempotence: config
+                .idempotent
+                .then(|| Idempotence::new(config.release, transactions(&config))),
             trace: Trace::new(config.trace),
             signal: Signal::new(clock.clone()),
             closing: false,
@@ -232,6 +255,10 @@ impl Core {
         let now = self.now();
         let name = self.metadata.topic(topic).name.clone();
         let batch = self.accumulator.add_batch(id, &name, size, now);
+        // No batch outlives its transaction, so the first record for a partition always comes by here.
+        if let Some(transactions) = self.transactions() {
+            transactions.maybe_add_partition(id);
+        }
         let batch = &mut self.accumulator.batches[batch];
         batch.try_append(row.timestamp, row.key, row.value, row.headers);
         Some(batch.estimated_size())
@@ -245,6 +272,62 @@ impl Core {
                 timestamp,
                 cell: cell.clone(),
             });
+        }
+    }
+
+    // ------------------------------------------------------------ transactions
+
+    /// `None` for a producer without transactional.id.
+    pub(crate) fn transactions(&mut self) -> Option<&mut TransactionManager> {
+        self.idempotence.as_mut()?.transactions.as_mut()
+    }
+
+    /// A transactional producer sends inside a transaction only. Kafka: `TransactionManager#failIfNotReadyForSend`.
+    pub(crate) fn check_ready_for_send(&self) -> Result<(), ClientError> {
+        let transactions = self.idempotence.as_ref().and_then(|i| i.transactions.as_ref());
+        transactions.map_or(Ok(()), TransactionManager::check_ready_for_send)
+    }
+
+    /// A record could not be queued: its transaction shall not be committed without it.
+    pub(crate) fn send_failed(&mut self, error: &ClientError) {
+        let counts = matches!(
+            error,
+            ClientError::RecordTooLarge(_) | ClientError::BufferExhausted(_) | ClientError::Timeout(_)
+        );
+        if counts
+            && self.config.release.failed_send_aborts
+            && let Some(transactions) = self.transactions()
+        {
+            transactions.batch_failed(error.clone());
+        }
+    }
+
+    /// Begins to abort the open transaction.
+    pub(crate) fn begin_abort(&mut self) -> Result<Arc<RequestResult>, ClientError> {
+        let producer = self.idempotence.as_ref().and_then(Idempotence::id).unwrap_or((-1, -1));
+        match self.transactions() {
+            Some(transactions) => transactions.begin_abort(producer),
+            None => Ok(Arc::default()),
+        }
+    }
+
+    /// Closing: what becomes of an open transaction. Kafka: `Sender#run`.
+    pub(crate) fn end_open_transaction(&mut self) -> Leaving {
+        match self.transactions() {
+            Some(transactions) if transactions.has_ongoing_transaction() => {
+                if transactions.is_completing() {
+                    return Leaving::Ending;
+                }
+            }
+            _ => return Leaving::Nothing,
+        }
+        log::info!("the producer is closed with a transaction open, which is aborted");
+        match self.begin_abort() {
+            Ok(_) => Leaving::Aborted,
+            Err(error) => {
+                log::warn!("the open transaction could not be aborted: {error}");
+                Leaving::Nothing
+            }
         }
     }
 
@@ -327,8 +410,19 @@ impl Core {
         self.signal.notify();
     }
 
+    /// Fails what is queued and was never on the wire: its transaction is aborted.
+    /// Kafka: `RecordAccumulator#abortUndrainedBatches`.
+    pub(crate) fn abort_undrained(&mut self, error: &ClientError) {
+        for id in self.accumulator.abort_undrained() {
+            self.fail(id, error);
+            self.accumulator.batches.remove_if_unused(id);
+        }
+        self.signal.notify();
+    }
+
     /// A record that never reached a batch.
     pub(crate) fn failed_record(&mut self, error: ClientError) -> Arc<OutcomeCell> {
+        self.send_failed(&error);
         let cell = OutcomeCell::new(&self.signal);
         cell.decide(Err(error), self.completions);
         self.completions += 1;

@@ -1,13 +1,15 @@
-//! Producer id, epoch and sequences of an idempotent producer (spec 9.4 to 9.6). Kafka: `TransactionManager` without
-//! transactions, `TxnPartitionMap`.
+//! Producer id, epoch and sequences of an idempotent or transactional producer (spec 9.4 to 9.6). Kafka: `TransactionManager`
+//! without
+//! its states, `TxnPartitionMap`.
 
 use std::collections::BTreeMap;
 
-use fletchlog_records::batch_header::increment_sequence;
+use fletchlog_records::batch_header::{decrement_sequence, increment_sequence};
 
 use super::metadata::PartitionId;
 use super::producer_batch::{BatchId, BatchTable, ProducerIdAndEpoch};
 use super::release::Release;
+use super::transaction::{NewId, TransactionManager};
 use crate::ClientError;
 
 const NO_LAST_ACKED_SEQUENCE: i32 = -1;
@@ -19,6 +21,7 @@ struct Entry {
     id: ProducerIdAndEpoch,
     next_sequence: i32,
     last_acked_sequence: i32,
+    last_acked_offset: i64,
     /// Batches that have a sequence and are not decided, on the wire or queued again, in sequence order.
     in_flight: Vec<BatchId>,
 }
@@ -29,6 +32,7 @@ impl Entry {
             id,
             next_sequence: 0,
             last_acked_sequence: NO_LAST_ACKED_SEQUENCE,
+            last_acked_offset: -1,
             in_flight: Vec::new(),
         }
     }
@@ -61,10 +65,12 @@ pub(crate) struct Idempotence {
     /// Partition -> sequence after the highest batch that expired after a retry.
     unresolved: BTreeMap<PartitionId, i32>,
     fatal: Option<ClientError>,
+    /// With a transactional.id.
+    pub(crate) transactions: Option<TransactionManager>,
 }
 
 impl Idempotence {
-    pub(crate) fn new(release: Release) -> Self {
+    pub(crate) fn new(release: Release, transactions: Option<TransactionManager>) -> Self {
         Self {
             release,
             id: None,
@@ -73,6 +79,7 @@ impl Idempotence {
             to_rewrite: Vec::new(),
             unresolved: BTreeMap::new(),
             fatal: None,
+            transactions,
         }
     }
 
@@ -88,7 +95,19 @@ impl Idempotence {
         self.fatal.as_ref()
     }
     pub(crate) fn set_fatal(&mut self, error: ClientError) {
+        if let Some(transactions) = &mut self.transactions {
+            transactions.transition_to_fatal_error(error.clone());
+        }
         self.fatal.get_or_insert(error);
+    }
+    /// The coordinator's answer to InitProducerId of a transactional producer; after a bump every sequence restarts.
+    /// Kafka: `setProducerIdAndEpoch`, `resetSequenceNumbers`.
+    pub(crate) fn set_transactional_id(&mut self, new: &NewId) {
+        self.id = Some(new.id);
+        if new.bumped {
+            self.partitions.clear();
+            self.unresolved.clear();
+        }
     }
 
     /// The top of a turn, first part. Kafka: `maybeResolveSequences`.
@@ -102,7 +121,10 @@ impl Idempotence {
                 continue;
             }
             if entry.next_sequence.wrapping_sub(entry.last_acked_sequence) != 1 {
-                self.request_bump(partition);
+                match &mut self.transactions {
+                    Some(transactions) => transactions.abortable_with_bump(unresolved()),
+                    None => self.request_bump(partition),
+                }
             }
             self.unresolved.remove(&partition);
         }
@@ -129,13 +151,17 @@ impl Idempotence {
     /// Kafka: `startSequencesAtBeginning`.
     fn rewrite(&mut self, id: ProducerIdAndEpoch, batches: &mut BatchTable) {
         for partition in std::mem::take(&mut self.to_rewrite) {
-            let entry = self.partitions.entry(partition).or_insert_with(|| Entry::new(id));
-            entry.restart(id);
-            for &batch in &entry.in_flight {
-                batches[batch].reset_producer_state(id, entry.next_sequence);
-                entry.next_sequence = increment_sequence(entry.next_sequence, batches[batch].count());
-            }
+            self.start_at_beginning(partition, id, batches);
             self.unresolved.remove(&partition);
+        }
+    }
+
+    fn start_at_beginning(&mut self, partition: PartitionId, id: ProducerIdAndEpoch, batches: &mut BatchTable) {
+        let entry = self.partitions.entry(partition).or_insert_with(|| Entry::new(id));
+        entry.restart(id);
+        for &batch in &entry.in_flight {
+            batches[batch].reset_producer_state(id, entry.next_sequence);
+            entry.next_sequence = increment_sequence(entry.next_sequence, batches[batch].count());
         }
     }
 
@@ -150,6 +176,11 @@ impl Idempotence {
     pub(crate) fn stops_drain(&self, head: BatchId, batches: &BatchTable) -> bool {
         let Some(current) = self.id else { return true };
         let batch = &batches[head];
+        if let Some(transactions) = &self.transactions
+            && !transactions.is_send_allowed(batch.partition)
+        {
+            return true;
+        }
         let entry = self.partitions.get(&batch.partition);
         let first_in_flight = entry.and_then(|e| e.in_flight.first().copied());
         if batch.has_sequence() {
@@ -180,6 +211,7 @@ impl Idempotence {
         }
         let batch = &mut batches[id];
         batch.producer = Some((current, entry.next_sequence));
+        batch.transactional = self.transactions.is_some();
         entry.next_sequence = increment_sequence(entry.next_sequence, batch.count());
         entry.in_flight.push(id);
     }
@@ -202,6 +234,7 @@ impl Idempotence {
         };
         for &product in products {
             batches[product].producer = Some((id, sequence));
+            batches[product].transactional = batches[parent].transactional;
             sequence = increment_sequence(sequence, batches[product].count());
         }
         let Some(entry) = self.partitions.get_mut(&batches[parent].partition) else {
@@ -214,14 +247,18 @@ impl Idempotence {
         }
     }
 
-    /// Kafka: `handleCompletedBatch`.
-    pub(crate) fn completed(&mut self, id: BatchId, batches: &BatchTable) {
+    /// `base_offset`: -1 unknown. Kafka: `handleCompletedBatch`.
+    pub(crate) fn completed(&mut self, id: BatchId, base_offset: i64, batches: &BatchTable) {
         let batch = &batches[id];
         self.remove_in_flight(batch.partition, id);
         let Some(entry) = self.partitions.get_mut(&batch.partition) else {
             return;
         };
         entry.last_acked_sequence = entry.last_acked_sequence.max(batch.last_sequence());
+        if base_offset >= 0 {
+            let last_offset = base_offset.saturating_add(i64::from(batch.count()) - 1);
+            entry.last_acked_offset = entry.last_acked_offset.max(last_offset);
+        }
         if let (false, Some(current), true) = (self.release.restarts_at_drain, self.id, entry.in_flight.is_empty())
             && batch.id_and_epoch() != current
         {
@@ -230,24 +267,57 @@ impl Idempotence {
     }
 
     /// Kafka: `handleFailedBatch`. `adjust`: the failure itself asks for a bump (attempts were left).
-    pub(crate) fn failed(&mut self, id: BatchId, failure: Failure, adjust: bool, batches: &BatchTable) {
+    pub(crate) fn failed(
+        &mut self,
+        id: BatchId,
+        failure: Failure,
+        adjust: bool,
+        error: &ClientError,
+        batches: &mut BatchTable,
+    ) {
+        if let (None, Some(transactions)) = (&self.fatal, &mut self.transactions) {
+            transactions.batch_failed(error.clone());
+        }
         let batch = &batches[id];
-        self.remove_in_flight(batch.partition, id);
+        let partition = batch.partition;
+        self.remove_in_flight(partition, id);
         if self.fatal.is_some() || !batch.has_sequence() {
             return;
         }
-        if !self.release.stale_failure_bumps && Some(batch.id_and_epoch()) != self.id {
+        let transactional = self.transactions.is_some();
+        if !transactional && !self.release.stale_failure_bumps && Some(batch.id_and_epoch()) != self.id {
             return;
         }
         match failure {
-            Failure::OutOfOrder => self.request_bump(batch.partition),
             Failure::UnknownProducerId => {
-                if let (Some(entry), Some(current)) = (self.partitions.get_mut(&batch.partition), self.id) {
+                if let (Some(entry), Some(current)) = (self.partitions.get_mut(&partition), self.id) {
                     entry.restart(current);
                 }
             }
-            Failure::Other if adjust => self.request_bump(batch.partition),
-            Failure::Other => {}
+            Failure::OutOfOrder if !transactional => self.request_bump(partition),
+            _ if !adjust => {}
+            _ if transactional => self.adjust_sequences(id, batches),
+            _ => self.request_bump(partition),
+        }
+    }
+
+    /// The broker has refused a batch for good: those behind it move up into its sequences, in this transaction and, when
+    /// the epoch stays, in the next. Kafka: `adjustSequencesDueToFailedBatch`.
+    fn adjust_sequences(&mut self, failed: BatchId, batches: &mut BatchTable) {
+        let (partition, count, base) = {
+            let batch = &batches[failed];
+            (batch.partition, batch.count(), batch.base_sequence())
+        };
+        let Some(entry) = self.partitions.get_mut(&partition) else {
+            return;
+        };
+        entry.next_sequence = decrement_sequence(entry.next_sequence, count);
+        for &later in &entry.in_flight {
+            let batch = &mut batches[later];
+            if batch.base_sequence() >= base {
+                let (id, sequence) = (batch.id_and_epoch(), batch.base_sequence());
+                batch.reset_producer_state(id, decrement_sequence(sequence, count));
+            }
         }
     }
 
@@ -262,36 +332,58 @@ impl Idempotence {
             .or_insert(next);
     }
 
-    /// Code 45: always another attempt; a bump first when there really is a gap (spec 9.5, canRetry).
-    pub(crate) fn on_out_of_order(&mut self, id: BatchId, batches: &BatchTable) {
+    /// Code 45: whether there is another attempt. An idempotent producer always makes one, after a bump when there really is
+    /// a gap; a transactional one only while an earlier batch is pending (spec 9.5, canRetry).
+    pub(crate) fn on_out_of_order(&mut self, id: BatchId, batches: &BatchTable) -> bool {
         let batch = &batches[id];
-        match self.unresolved.get(&batch.partition) {
-            None => {
-                let last_acked = self
-                    .partitions
-                    .get(&batch.partition)
-                    .map_or(NO_LAST_ACKED_SEQUENCE, |e| e.last_acked_sequence);
-                let is_next = batch.base_sequence().wrapping_sub(last_acked) == 1;
-                if !batch.reset && is_next {
-                    self.request_bump(batch.partition);
-                }
-            }
-            Some(&unresolved) => {
-                if batch.base_sequence() == unresolved {
-                    self.request_bump(batch.partition);
-                }
-            }
+        let unresolved = self.unresolved.get(&batch.partition).copied();
+        let last_acked = self
+            .partitions
+            .get(&batch.partition)
+            .map_or(NO_LAST_ACKED_SEQUENCE, |e| e.last_acked_sequence);
+        let is_next = batch.base_sequence().wrapping_sub(last_acked) == 1;
+        if unresolved.is_none() && (batch.reset || !is_next) {
+            return true;
         }
-    }
-
-    /// Code 59: always another attempt; a bump first unless the answer carries no log start offset or the batch has been
-    /// renumbered already.
-    pub(crate) fn on_unknown_producer(&mut self, id: BatchId, log_start_offset: i64, batches: &BatchTable) {
-        let batch = &batches[id];
-        if log_start_offset != -1 && !batch.reset {
+        if self.transactions.is_some() {
+            return false;
+        }
+        if unresolved.is_none_or(|sequence| sequence == batch.base_sequence()) {
             self.request_bump(batch.partition);
         }
+        true
     }
+
+    /// Code 59: whether there is another attempt. Always when the answer carries no log start offset or the batch has been
+    /// renumbered already. Else an idempotent producer bumps; a transactional one starts the partition anew if its data
+    /// was deleted, and lets the batch fail if not.
+    pub(crate) fn on_unknown_producer(&mut self, id: BatchId, log_start_offset: i64, batches: &mut BatchTable) -> bool {
+        let batch = &batches[id];
+        let partition = batch.partition;
+        if log_start_offset == -1 || batch.reset {
+            return true;
+        }
+        if self.transactions.is_none() {
+            self.request_bump(partition);
+            return true;
+        }
+        let last_acked = self.partitions.get(&partition).map_or(-1, |e| e.last_acked_offset);
+        if last_acked >= log_start_offset {
+            return false;
+        }
+        if let Some(current) = self.id {
+            self.start_at_beginning(partition, current, batches);
+        }
+        true
+    }
+}
+
+/// Nobody knows whether a batch that expired is in the log.
+fn unresolved() -> ClientError {
+    ClientError::Timeout(
+        "some records were not acknowledged in time and cannot be sent again; they may be in the log, as part of the transaction"
+            .to_owned(),
+    )
 }
 
 #[cfg(test)]

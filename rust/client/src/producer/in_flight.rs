@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use fletchlog_api::NodeId;
 
 use super::producer_batch::BatchId;
+use super::transaction::TxnRequest;
 
 /// What a request was.
 #[derive(Debug)]
@@ -16,6 +17,7 @@ pub(crate) enum RequestKind {
     ProduceWithoutAck(Vec<BatchId>),
     Metadata,
     InitProducerId,
+    Transactional(Box<TxnRequest>),
 }
 
 /// One unanswered request.

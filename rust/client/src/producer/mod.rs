@@ -20,7 +20,9 @@ mod sender;
 mod shared;
 mod stepped;
 mod trace;
+mod transaction;
 
+pub use crate::group::ConsumerGroupMetadata;
 pub use future::RecordFuture;
 pub(crate) use future::lock;
 pub use partitioner::{murmur2, partition_for_key};

@@ -3,18 +3,21 @@
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use fletchlog_api::{Clock, Config, Transport};
+use fletchlog_api::{Clock, Config, OffsetAndMetadata, Transport};
+use fletchlog_records::TopicPartition;
 
 use super::config::ProducerConfig;
-use super::core::Core;
+use super::core::{Core, Leaving};
 use super::future::{RecordFuture, WAIT_SLICE_MS, lock};
 use super::send;
 use super::sender::Sender;
 use super::shared::{Pause, Shared};
 use super::trace::TraceEvent;
+use super::transaction;
 use super::{ProducerRecord, RecordColumns};
 use crate::ClientError;
 use crate::consumer::Interrupt;
+use crate::group::ConsumerGroupMetadata;
 
 /// One producer. Thread-safe. A background thread (started with the first record, never at import) runs the sender.
 pub struct Producer {
@@ -45,7 +48,7 @@ impl Producer {
     /// A producer with `Scope::Producer` properties; refuses conflicts as Kafka does (spec 9.1).
     ///
     /// # Errors
-    /// `Config` for contradicting properties and for `transactional.id`.
+    /// `Config` for contradicting properties.
     pub fn new(config: Config, transport: Box<dyn Transport>, clock: Arc<dyn Clock>) -> Result<Self, ClientError> {
         let config = Arc::new(ProducerConfig::new(&config)?);
         let shared = Arc::new(Shared::new(Core::new(config.clone(), clock)));
@@ -202,6 +205,63 @@ impl Producer {
         failure.map_or(Ok(()), Err)
     }
 
+    /// Registers the transactional.id: ends what an earlier producer of this name left open, and fences that producer.
+    /// Once, before the first transaction.
+    ///
+    /// # Errors
+    /// `IllegalState` without transactional.id or when called twice; `Timeout` after max.block.ms (call it again);
+    /// PRODUCER_FENCED, INVALID_TRANSACTION_TIMEOUT and others of the coordinator; `Interrupted`.
+    pub fn init_transactions(&self, interrupt: Interrupt<'_>) -> Result<(), ClientError> {
+        self.start()?;
+        transaction::init_transactions(&self.shared, &mut self.parked(interrupt))
+    }
+
+    /// Opens a transaction; nothing is sent yet.
+    ///
+    /// # Errors
+    /// `IllegalState` before `init_transactions` or inside a transaction; the error that the producer is in.
+    pub fn begin_transaction(&self) -> Result<(), ClientError> {
+        transaction::begin_transaction(&self.shared)
+    }
+
+    /// Makes the offsets part of the transaction: the group has them when, and only if, it commits.
+    ///
+    /// # Errors
+    /// `IllegalState` outside a transaction; `CommitFailed` when the group has moved on (abort); `Timeout`; those of the
+    /// coordinators; `Interrupted`.
+    pub fn send_offsets_to_transaction(
+        &self,
+        offsets: &[(TopicPartition, OffsetAndMetadata)],
+        group: &ConsumerGroupMetadata,
+        interrupt: Interrupt<'_>,
+    ) -> Result<(), ClientError> {
+        transaction::send_offsets_to_transaction(&self.shared, &mut self.parked(interrupt), offsets, group)
+    }
+
+    /// Sends everything queued, waits until it is acknowledged, and commits.
+    ///
+    /// # Errors
+    /// TRANSACTION_ABORTABLE when a record failed (abort); `Timeout` after max.block.ms (the outcome is open: call it
+    /// again); PRODUCER_FENCED; `IllegalState`; `Interrupted` (call it again).
+    pub fn commit_transaction(&self, interrupt: Interrupt<'_>) -> Result<(), ClientError> {
+        transaction::end_transaction(&self.shared, &mut self.parked(interrupt), true)
+    }
+
+    /// Drops what was not sent yet and aborts.
+    ///
+    /// # Errors
+    /// `Timeout` (call it again); PRODUCER_FENCED; `IllegalState`; `Interrupted`.
+    pub fn abort_transaction(&self, interrupt: Interrupt<'_>) -> Result<(), ClientError> {
+        transaction::end_transaction(&self.shared, &mut self.parked(interrupt), false)
+    }
+
+    fn parked<'a, 'b>(&'a self, interrupt: Interrupt<'b>) -> Parked<'a, 'b> {
+        Parked {
+            producer: self,
+            interrupt,
+        }
+    }
+
     /// Partitions of a topic, asking for its metadata if need be.
     ///
     /// # Errors
@@ -291,10 +351,17 @@ fn run(shared: &Shared, mut sender: Sender) {
     drop(farewell);
 }
 
-/// True, and closed, when closing and everything is decided.
+/// True, and closed, when closing and everything is decided. An open transaction is aborted first.
 fn finished(shared: &Shared) -> bool {
     let mut guard = shared.lock();
-    let done = guard.core.closing && !guard.core.accumulator.has_undrained();
+    let mut done = guard.core.closing && !guard.core.accumulator.has_undrained();
+    if done {
+        let leaving = guard.core.end_open_transaction();
+        if leaving == Leaving::Aborted {
+            shared.wake_sender_locked(&mut guard);
+        }
+        done = leaving == Leaving::Nothing;
+    }
     if done {
         guard.core.closed = true;
         shared.made_progress(&mut guard);

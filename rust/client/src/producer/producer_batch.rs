@@ -47,6 +47,8 @@ pub(crate) struct ProducerBatch {
     pub thunks: Vec<Thunk>,
     /// Set when it is first drained; changed by an epoch bump.
     pub producer: Option<(ProducerIdAndEpoch, i32)>,
+    /// Belongs to a transaction.
+    pub transactional: bool,
     /// The epoch bump renumbered it since it was last drained. Kafka: `sequenceHasBeenReset`.
     pub reset: bool,
     /// Its outcome is decided: completed, failed, expired or split.
@@ -101,6 +103,7 @@ impl ProducerBatch {
             in_retry: false,
             thunks: Vec::new(),
             producer: None,
+            transactional: false,
             reset: false,
             done: false,
             queued: false,
@@ -215,6 +218,7 @@ impl ProducerBatch {
                 producer_id,
                 producer_epoch,
                 base_sequence,
+                transactional: self.transactional,
                 ..BatchParams::default()
             });
             #[allow(clippy::cast_precision_loss, reason = "Java divides floats here too")]

@@ -50,6 +50,8 @@ pub(crate) struct RecordAccumulator {
     /// Threads waiting for memory: while there are any, everything is sendable.
     pub(crate) memory_waiters: usize,
     pub(crate) flushes: usize,
+    /// A transaction is being ended: everything is sendable.
+    pub(crate) completing: bool,
     pub(crate) closed: bool,
     /// Undecided batches by serial (the products of a split count for their parent).
     incomplete: BTreeMap<u64, u32>,
@@ -72,6 +74,7 @@ impl RecordAccumulator {
             memory_used: 0,
             memory_waiters: 0,
             flushes: 0,
+            completing: false,
             closed: false,
             incomplete: BTreeMap::new(),
             next_serial: 0,

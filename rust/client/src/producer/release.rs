@@ -15,6 +15,9 @@ pub(crate) struct Release {
     pub restarts_at_drain: bool,
     /// An error for a batch of an older epoch bumps the epoch. 2.7.
     pub stale_failure_bumps: bool,
+    /// A record that cannot even be queued (too large, no memory) makes its transaction abortable; before, only its future
+    /// failed. 3.2 (KAFKA-9279, read in source).
+    pub failed_send_aborts: bool,
     /// An error for a batch that has expired already is ignored; before, it could bump the epoch. 3.6.
     pub late_error_ignored: bool,
     /// One drain index per node, kept before it moves; before, one for all nodes that moves first. 3.3.
@@ -40,6 +43,7 @@ impl Release {
             timeout_is_code_7: since((3, 5)),
             restarts_at_drain: since((2, 7)),
             stale_failure_bumps: since((2, 7)),
+            failed_send_aborts: since((3, 2)),
             late_error_ignored: since((3, 6)),
             drain_index_per_node: since((3, 3)),
             split_halves: since((4, 2)),

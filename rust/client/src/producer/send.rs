@@ -18,7 +18,7 @@ pub(crate) use columns::send_columns;
 /// header count of 1.
 const MAX_OVERHEAD: usize = 61 + 21 + 5 + 5 + 1;
 
-fn closed(core: &Core) -> Option<ClientError> {
+pub(crate) fn closed(core: &Core) -> Option<ClientError> {
     if let Some(dead) = &core.dead {
         return Some(dead.clone());
     }
@@ -32,7 +32,7 @@ fn closed(core: &Core) -> Option<ClientError> {
 
 /// Runs `attempt` under the lock until it yields a value, waiting for the sender in between, at most max.block.ms in all
 /// (counted from `start`); `late` is the error after that.
-fn until<T>(
+pub(crate) fn until<T>(
     shared: &Shared,
     pause: &mut dyn Pause,
     start: i64,
@@ -202,6 +202,7 @@ fn append(
             if let Some(error) = closed(core) {
                 return Err(error);
             }
+            core.check_ready_for_send()?;
             match core.append(topic, row) {
                 Append::Done(id) => {
                     then(core, id);
@@ -238,6 +239,7 @@ pub(crate) fn send(
     pause: &mut dyn Pause,
     record: &ProducerRecord<'_>,
 ) -> Result<RecordFuture, ClientError> {
+    shared.lock().core.check_ready_for_send()?;
     let topic = topic(shared, pause, record.topic)?;
     let headers: Vec<Header<'_>> = record
         .headers

@@ -2,6 +2,7 @@
 //! waiting of its own: who drives it (a thread, a test) waits between the halves. Kafka: `Sender`, `NetworkClient`.
 
 mod answers;
+mod transactional;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -87,6 +88,12 @@ impl Sender {
                 self.turn(core, &mut outgoing)
             }
         };
+        {
+            let mut guard = shared.lock();
+            if guard.core.transactions().is_some_and(|t| t.take_progress()) {
+                shared.made_progress(&mut guard);
+            }
+        }
         for (node, correlation_id, request) in outgoing {
             self.transport.send(node, correlation_id, request);
         }
@@ -113,6 +120,9 @@ impl Sender {
         {
             return wait;
         }
+        if let Some(wait) = self.transactional_turn(core, now) {
+            return wait;
+        }
         self.produce_turn(core, now, outgoing)
     }
 
@@ -125,6 +135,9 @@ impl Sender {
                 core.abort_all(&error);
             }
             return Some(i64::MAX);
+        }
+        if state.transactions.is_some() {
+            return None;
         }
         if state.maybe_bump(&mut core.accumulator.batches) {
             core.trace_bump();
@@ -228,7 +241,7 @@ impl Sender {
         };
         let correlation_id = self.connections.add(node, kind, now);
         let request = ProduceRequest {
-            transactional_id: None,
+            transactional_id: self.config.transactional_id.clone(),
             acks: self.config.acks,
             timeout_ms: i32::try_from(self.config.request_timeout_ms).unwrap_or(i32::MAX),
             partitions,
@@ -253,8 +266,8 @@ impl Sender {
             let error = expired(&tp, batch.count(), now.saturating_sub(batch.created_ms));
             core.trace(TraceKind::Expired, id, None, -1, Some(ErrorCode::REQUEST_TIMED_OUT));
             if let Some(state) = &mut core.idempotence {
-                let batches = &core.accumulator.batches;
-                state.failed(id, Failure::Other, false, batches);
+                let batches = &mut core.accumulator.batches;
+                state.failed(id, Failure::Other, false, &error, batches);
                 if batches[id].in_retry {
                     state.mark_unresolved(id, batches);
                 }

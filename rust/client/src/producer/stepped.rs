@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use fletchlog_api::{Clock, Config, Transport};
+use fletchlog_api::{Clock, Config, OffsetAndMetadata, Transport};
+use fletchlog_records::TopicPartition;
 
 use super::config::ProducerConfig;
 use super::core::Core;
@@ -12,8 +13,10 @@ use super::send;
 use super::sender::Sender;
 use super::shared::{Pause, Shared};
 use super::trace::TraceEvent;
+use super::transaction;
 use super::{ProducerRecord, RecordColumns};
 use crate::ClientError;
+use crate::group::ConsumerGroupMetadata;
 
 /// See the module. Time passes only in [`Transport::wait`].
 pub struct SteppedProducer {
@@ -119,6 +122,52 @@ impl SteppedProducer {
         let core = &mut self.shared.lock().core;
         core.accumulator.flushes = core.accumulator.flushes.saturating_sub(1);
         core.run_failure.take().map_or(Ok(()), Err)
+    }
+
+    /// As [`super::Producer::init_transactions`].
+    ///
+    /// # Errors
+    /// As [`super::Producer::init_transactions`].
+    pub fn init_transactions(&mut self) -> Result<(), ClientError> {
+        let mut turns = Turns {
+            sender: &mut self.sender,
+        };
+        transaction::init_transactions(&self.shared, &mut turns)
+    }
+
+    /// As [`super::Producer::begin_transaction`].
+    ///
+    /// # Errors
+    /// As [`super::Producer::begin_transaction`].
+    pub fn begin_transaction(&mut self) -> Result<(), ClientError> {
+        transaction::begin_transaction(&self.shared)
+    }
+
+    /// As [`super::Producer::send_offsets_to_transaction`].
+    ///
+    /// # Errors
+    /// As [`super::Producer::send_offsets_to_transaction`].
+    pub fn send_offsets_to_transaction(
+        &mut self,
+        offsets: &[(TopicPartition, OffsetAndMetadata)],
+        group: &ConsumerGroupMetadata,
+    ) -> Result<(), ClientError> {
+        let mut turns = Turns {
+            sender: &mut self.sender,
+        };
+        transaction::send_offsets_to_transaction(&self.shared, &mut turns, offsets, group)
+    }
+
+    /// Commits (`true`) or aborts, as [`super::Producer::commit_transaction`] and
+    /// [`super::Producer::abort_transaction`].
+    ///
+    /// # Errors
+    /// As these.
+    pub fn end_transaction(&mut self, committed: bool) -> Result<(), ClientError> {
+        let mut turns = Turns {
+            sender: &mut self.sender,
+        };
+        transaction::end_transaction(&self.shared, &mut turns, committed)
     }
 
     /// Turns until no request is on the wire: after a fatal error or an expiry some still are.

@@ -131,7 +131,7 @@ fn tps(names: &[(&str, i32)]) -> Vec<TopicPartition> {
 }
 
 fn generation(consumer: &Consumer) -> i32 {
-    consumer.group_metadata().unwrap().1
+    consumer.group_metadata().unwrap().generation_id
 }
 
 /// Events with sorted partitions.

@@ -128,6 +128,8 @@ pub struct Recorder<T> {
     inner: T,
     pub requests: Arc<Mutex<Vec<SentRequest>>>,
     pub init_producer_ids: Arc<AtomicI64>,
+    /// Kafka's names of the requests, Metadata left out.
+    pub names: Arc<Mutex<Vec<String>>>,
 }
 
 impl<T: Transport> Recorder<T> {
@@ -136,12 +138,18 @@ impl<T: Transport> Recorder<T> {
             inner,
             requests: Arc::default(),
             init_producer_ids: Arc::default(),
+            names: Arc::default(),
         }
     }
 }
 
 impl<T: Transport> Transport for Recorder<T> {
     fn send(&mut self, node: NodeId, correlation_id: i32, request: Request) {
+        let name = format!("{request:?}");
+        let name = name.split('(').next().unwrap_or_default();
+        if name != "Metadata" {
+            self.names.lock().unwrap().push(name.to_owned());
+        }
         match &request {
             Request::Produce(produce) => {
                 let parts = produce
@@ -182,6 +190,7 @@ pub struct Bench {
     pub requests: Arc<Mutex<Vec<SentRequest>>>,
     pub init_producer_ids: Arc<AtomicI64>,
     pub faults: Arc<Faults>,
+    names: Arc<Mutex<Vec<String>>>,
 }
 
 impl Bench {
@@ -194,6 +203,7 @@ impl Bench {
         let waiting = VirtualWait::new(broker, clock.clone());
         let recorder = Recorder::new(FaultTransport::new(waiting, faults.clone(), clock.clone()));
         let (requests, init_producer_ids) = (recorder.requests.clone(), recorder.init_producer_ids.clone());
+        let names = recorder.names.clone();
         let config = Config::parse(Scope::Producer, config.iter().copied()).unwrap();
         let producer = SteppedProducer::new(config, Box::new(recorder), clock.clone()).unwrap();
         Self {
@@ -201,7 +211,13 @@ impl Bench {
             requests,
             init_producer_ids,
             faults,
+            names,
         }
+    }
+
+    /// Names of the requests since this was last asked.
+    pub fn names(&self) -> Vec<String> {
+        std::mem::take(&mut self.names.lock().unwrap())
     }
 
     /// Sends a value to a partition.

@@ -16,6 +16,10 @@ fn batch(batches: &mut BatchTable, count: usize) -> BatchId {
     batches.insert(batch)
 }
 
+fn error() -> ClientError {
+    ClientError::Timeout("test".into())
+}
+
 struct Fixture {
     state: Idempotence,
     batches: BatchTable,
@@ -24,7 +28,7 @@ struct Fixture {
 impl Fixture {
     fn new(release: (u32, u32)) -> Self {
         let mut batches = BatchTable::default();
-        let mut state = Idempotence::new(Release::of(release));
+        let mut state = Idempotence::new(Release::of(release), None);
         state.set_id((7, 0), &mut batches);
         Self { state, batches }
     }
@@ -50,7 +54,7 @@ fn sequences_count_records_and_follow_the_order_of_draining() {
     let ids = [f.drained(3), f.drained(1), f.drained(2)];
     assert_eq!(ids.map(|id| f.numbers(id)), [(0, 0), (0, 3), (0, 4)]);
     for id in ids {
-        f.state.completed(id, &f.batches);
+        f.state.completed(id, -1, &f.batches);
     }
     assert_eq!(f.state.partitions[&PARTITION].last_acked_sequence, 5);
 }
@@ -58,7 +62,7 @@ fn sequences_count_records_and_follow_the_order_of_draining() {
 #[test]
 fn without_an_id_nothing_is_drained() {
     let mut batches = BatchTable::default();
-    let state = Idempotence::new(Release::of((2, 6)));
+    let state = Idempotence::new(Release::of((2, 6)), None);
     let id = batch(&mut batches, 1);
     assert!(state.stops_drain(id, &batches));
 }
@@ -69,7 +73,7 @@ fn a_retried_batch_goes_only_as_the_first_in_flight() {
     let (first, second) = (f.drained(1), f.drained(1));
     assert!(!f.state.stops_drain(first, &f.batches));
     assert!(f.state.stops_drain(second, &f.batches));
-    f.state.completed(first, &f.batches);
+    f.state.completed(first, -1, &f.batches);
     assert!(!f.state.stops_drain(second, &f.batches));
 }
 
@@ -94,12 +98,13 @@ fn a_gap_behind_a_pending_batch_is_a_plain_retry_and_a_gap_at_the_next_one_bumps
 fn a_failed_batch_renumbers_those_behind_it() {
     let mut f = Fixture::new((2, 6));
     let (first, second) = (f.drained(2), f.drained(1));
-    f.state.failed(first, Failure::Other, true, &f.batches);
+    f.state.failed(first, Failure::Other, true, &error(), &mut f.batches);
     assert!(f.turn());
     assert_eq!(f.numbers(second), (1, 0));
-    f.state.failed(second, Failure::Other, false, &f.batches);
+    f.state.failed(second, Failure::Other, false, &error(), &mut f.batches);
     assert!(!f.turn(), "retries were exhausted: the failure itself does not bump");
-    f.state.failed(second, Failure::OutOfOrder, false, &f.batches);
+    f.state
+        .failed(second, Failure::OutOfOrder, false, &error(), &mut f.batches);
     assert!(f.turn(), "a gap does");
 }
 
@@ -107,16 +112,16 @@ fn a_failed_batch_renumbers_those_behind_it() {
 fn an_expired_retry_is_resolved_by_what_follows_or_bumps() {
     let mut f = Fixture::new((2, 6));
     let (first, second) = (f.drained(1), f.drained(1));
-    f.state.failed(first, Failure::Other, false, &f.batches);
+    f.state.failed(first, Failure::Other, false, &error(), &mut f.batches);
     f.state.mark_unresolved(first, &f.batches);
     let waiting = batch(&mut f.batches, 1);
     assert!(f.state.stops_drain(waiting, &f.batches));
-    f.state.completed(second, &f.batches);
+    f.state.completed(second, -1, &f.batches);
     assert!(!f.turn(), "the next one was accepted, so there is no gap");
     assert!(!f.state.stops_drain(waiting, &f.batches));
 
     let third = f.drained(1);
-    f.state.failed(third, Failure::Other, false, &f.batches);
+    f.state.failed(third, Failure::Other, false, &error(), &mut f.batches);
     f.state.mark_unresolved(third, &f.batches);
     assert!(f.turn(), "nothing followed: nobody knows");
     let fourth = f.drained(1);
@@ -133,7 +138,7 @@ fn other_partitions_keep_their_epoch_while_they_have_batches_in_flight() {
         assert_eq!(f.numbers(other), (0, 0));
         let new = batch(&mut f.batches, 1);
         assert!(f.state.stops_drain(new, &f.batches), "{release:?}");
-        f.state.completed(other, &f.batches);
+        f.state.completed(other, -1, &f.batches);
         assert!(!f.state.stops_drain(new, &f.batches));
         f.state.assign(new, &mut f.batches);
         assert_eq!(f.numbers(new), after, "{release:?}");
@@ -145,7 +150,7 @@ fn an_idle_partition_restarts_at_0_after_a_bump_only_from_2_7_on() {
     for (release, sequence) in [((2, 6), 1), ((2, 7), 0)] {
         let mut f = Fixture::new(release);
         let done = f.drained(1);
-        f.state.completed(done, &f.batches);
+        f.state.completed(done, -1, &f.batches);
         f.state.request_bump(PARTITION + 1);
         f.turn();
         let new = f.drained(1);
@@ -168,11 +173,11 @@ fn the_pieces_of_a_split_share_out_the_sequences_in_place() {
 fn an_unknown_producer_id_bumps_unless_the_answer_says_nothing() {
     let mut f = Fixture::new((2, 6));
     let id = f.drained(1);
-    f.state.on_unknown_producer(id, -1, &f.batches);
+    f.state.on_unknown_producer(id, -1, &mut f.batches);
     assert!(!f.turn());
-    f.state.on_unknown_producer(id, 0, &f.batches);
+    f.state.on_unknown_producer(id, 0, &mut f.batches);
     assert!(f.turn());
-    f.state.on_unknown_producer(id, 0, &f.batches);
+    f.state.on_unknown_producer(id, 0, &mut f.batches);
     assert!(!f.turn(), "renumbered already");
 }
 
@@ -195,7 +200,7 @@ fn used_up_epochs_ask_for_a_new_id_and_restart_with_it() {
 fn sequences_wrap_after_31_bits() {
     let mut f = Fixture::new((2, 6));
     let first = f.drained(1);
-    f.state.completed(first, &f.batches);
+    f.state.completed(first, -1, &f.batches);
     f.state.partitions.get_mut(&PARTITION).unwrap().next_sequence = i32::MAX;
     let (last, wrapped) = (f.drained(1), f.drained(1));
     assert_eq!((f.numbers(last).1, f.numbers(wrapped).1), (i32::MAX, 0));

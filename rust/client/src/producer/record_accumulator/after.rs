@@ -163,6 +163,20 @@ impl RecordAccumulator {
             .unwrap_or(i64::MAX)
     }
 
+    /// Takes batches that were never on the wire out of the queues, in the order of creation.
+    pub(crate) fn abort_undrained(&mut self) -> Vec<BatchId> {
+        let mut undrained = self.batches.undecided();
+        undrained.retain(|&id| self.batches[id].queued && !self.batches[id].has_sequence());
+        for &id in &undrained {
+            let batch = &mut self.batches[id];
+            batch.queued = false;
+            batch.close_for_appends();
+            let partition = batch.partition;
+            self.queue(partition).batches.retain(|&queued| queued != id);
+        }
+        undrained
+    }
+
     /// Takes every undecided batch out of the queues (fatal state, forced close), in the order of creation.
     pub(crate) fn abort_all(&mut self) -> Vec<BatchId> {
         for queue in &mut self.queues {

@@ -29,7 +29,7 @@ impl RecordAccumulator {
             next_check_ms: i64::MAX,
             unknown_leaders: false,
         };
-        let everything = self.memory_waiters > 0 || self.closed || self.flushes > 0;
+        let everything = self.memory_waiters > 0 || self.closed || self.flushes > 0 || self.completing;
         for (partition, queue) in self.queues.iter().enumerate() {
             let Some(&head) = queue.batches.front() else { continue };
             let info = metadata.partition(partition);

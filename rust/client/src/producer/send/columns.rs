@@ -24,6 +24,7 @@ pub(crate) fn send_columns<C: RecordColumns>(
     if columns.is_empty() {
         return Ok(0);
     }
+    shared.lock().core.check_ready_for_send()?;
     let topic = topic(shared, pause, name)?;
     let rows = columns.len();
     let mut row = 0;
@@ -34,6 +35,7 @@ pub(crate) fn send_columns<C: RecordColumns>(
             if let Some(error) = closed(core) {
                 return Err(error);
             }
+            core.check_ready_for_send().map_err(|error| in_row(error, row))?;
             let end = rows.min(row.saturating_add(ROWS_PER_LOCK));
             let before = row;
             let stopped = append_rows(core, topic, columns, &mut row, end);
@@ -42,6 +44,7 @@ pub(crate) fn send_columns<C: RecordColumns>(
                 shared.wake_sender_locked(&mut guard);
             }
             if let Err(error) = stopped {
+                guard.core.send_failed(&error);
                 return Err(in_row(error, row));
             }
             (row < end).then_some(start)
@@ -70,7 +73,10 @@ pub(crate) fn send_columns<C: RecordColumns>(
                 batch.add_run(1);
             }
         })
-        .map_err(|error| in_row(error, row))?;
+        .map_err(|error| {
+            shared.lock().core.send_failed(&error);
+            in_row(error, row)
+        })?;
         row += 1;
     }
     Ok(rows)

@@ -102,6 +102,7 @@ impl Sender {
                     self.init_in_flight = false;
                     self.init_not_before_ms = now.saturating_add(self.config.retry_backoff_ms);
                 }
+                RequestKind::Transactional(request) => self.transactional_answer(core, *request, None, now),
             }
         }
     }
@@ -118,6 +119,9 @@ impl Sender {
             (RequestKind::Produce(batches), _) => self.produced(core, batches, Vec::new(), now),
             (RequestKind::Metadata, _) => core.metadata.failed(now),
             (RequestKind::InitProducerId, _) => self.init_in_flight = false,
+            (RequestKind::Transactional(request), response) => {
+                self.transactional_answer(core, *request, Some(&response), now);
+            }
             (RequestKind::ProduceWithoutAck(_), _) => {}
         }
     }
@@ -205,14 +209,14 @@ impl Sender {
         };
         core.trace(kind, id, None, base_offset, None);
         if let Some(state) = &mut core.idempotence {
-            state.completed(id, &core.accumulator.batches);
+            state.completed(id, base_offset, &core.accumulator.batches);
         }
         core.complete(id, base_offset, answer.log_append_time);
     }
 
     /// Kafka: `Sender#canRetry`, `TransactionManager#canRetry`.
     fn can_retry(&self, core: &mut Core, id: BatchId, code: ErrorCode, answer: &Answer, now: i64) -> bool {
-        let batches = &core.accumulator.batches;
+        let batches = &mut core.accumulator.batches;
         let batch = &batches[id];
         if batch.done
             || batch.attempts >= self.config.retries
@@ -224,14 +228,8 @@ impl Sender {
             return code.is_retriable();
         };
         match code {
-            ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER => {
-                state.on_out_of_order(id, batches);
-                true
-            }
-            ErrorCode::UNKNOWN_PRODUCER_ID => {
-                state.on_unknown_producer(id, answer.log_start_offset, batches);
-                true
-            }
+            ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER => state.on_out_of_order(id, batches),
+            ErrorCode::UNKNOWN_PRODUCER_ID => state.on_unknown_producer(id, answer.log_start_offset, batches),
             other => other.is_retriable(),
         }
     }
@@ -251,7 +249,7 @@ impl Sender {
                 _ => Failure::Other,
             };
             let adjust = core.accumulator.batches[id].attempts < self.config.retries;
-            state.failed(id, failure, adjust, &core.accumulator.batches);
+            state.failed(id, failure, adjust, error, &mut core.accumulator.batches);
         }
         if !was_done {
             core.trace(TraceKind::Failed, id, None, -1, Some(code));

@@ -1,0 +1,154 @@
+//! The turn of a transactional producer: one request of its transaction at a time, and no records meanwhile. Kafka:
+//! `Sender#maybeSendAndPollTransactionalRequest`.
+
+use fletchlog_api::{
+    AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, EndTxnRequest, FindCoordinatorRequest, InitProducerIdRequest,
+    Request, Response, TxnOffsetCommitRequest,
+};
+
+use super::Sender;
+use crate::producer::core::Core;
+use crate::producer::idempotence::Idempotence;
+use crate::producer::in_flight::RequestKind;
+use crate::producer::transaction::{Kind, TxnRequest};
+
+impl Sender {
+    /// `Some(wait)`: no records may be sent in this turn. `None`: they may, or the producer has no transactions.
+    pub(super) fn transactional_turn(&mut self, core: &mut Core, now: i64) -> Option<i64> {
+        let transactions = core.transactions()?;
+        if transactions.has_in_flight_request() {
+            return Some(i64::MAX);
+        }
+        if let Some(reason) = transactions.abort_reason()
+            && core.accumulator.has_incomplete()
+        {
+            core.abort_undrained(&reason);
+        }
+        let has_incomplete = core.accumulator.has_incomplete();
+        let transactions = core.transactions()?;
+        let request = transactions.next_request(has_incomplete);
+        core.accumulator.completing = core.transactions()?.is_completing();
+        self.send_transactional(core, request?, now)
+    }
+
+    fn send_transactional(&mut self, core: &mut Core, request: TxnRequest, now: i64) -> Option<i64> {
+        if request.not_before_ms > now {
+            let wait = request.not_before_ms - now;
+            core.transactions()?.put_back(request);
+            return Some(wait);
+        }
+        let known = match request.coordinator_type() {
+            None => self.connections.least_loaded(core.metadata.nodes(), now),
+            Some(_) => core.transactions()?.coordinator(&request),
+        };
+        let node = match known {
+            Some(node) if self.connections.can_send(node, now) => node,
+            Some(node) => {
+                let wait = self.connections.delay(node, now);
+                core.transactions()?.put_back(request);
+                return Some(wait);
+            }
+            None => {
+                let transactions = core.transactions()?;
+                let lookup = request.coordinator_type().is_some();
+                if lookup {
+                    transactions.look_up_coordinator(&request);
+                }
+                transactions.put_back(request);
+                return Some(if lookup { 0 } else { self.reconnect_delay(core, now) });
+            }
+        };
+        let message = message(core, &request.kind)?;
+        core.transactions()?.sent();
+        let kind = RequestKind::Transactional(Box::new(request));
+        let correlation_id = self.connections.add(node, kind, now);
+        self.transport.send(node, correlation_id, message);
+        Some(i64::MAX)
+    }
+
+    /// An answer, or `None` for a connection that was lost before it came.
+    pub(super) fn transactional_answer(
+        &mut self,
+        core: &mut Core,
+        request: TxnRequest,
+        response: Option<&Response>,
+        now: i64,
+    ) {
+        let producer = id_of(core);
+        let Some(transactions) = core.transactions() else {
+            return;
+        };
+        let Some(response) = response else {
+            return transactions.disconnected(request, now);
+        };
+        let new_id = transactions.answered(request, response, producer, now);
+        if let (Some(new_id), Some(state)) = (new_id, &mut core.idempotence) {
+            state.set_transactional_id(&new_id);
+            if new_id.bumped {
+                core.trace_bump();
+            }
+        }
+        self.take_fatal(core);
+    }
+
+    /// What is fatal for the transaction is fatal for the producer.
+    fn take_fatal(&self, core: &mut Core) {
+        let fatal = core.transactions().and_then(|t| t.fatal());
+        if let (Some(error), Some(state)) = (fatal, &mut core.idempotence) {
+            state.set_fatal(error);
+        }
+    }
+}
+
+fn id_of(core: &Core) -> (i64, i16) {
+    core.idempotence.as_ref().and_then(Idempotence::id).unwrap_or((-1, -1))
+}
+
+/// The message of a request.
+fn message(core: &mut Core, kind: &Kind) -> Option<Request> {
+    let (producer_id, producer_epoch) = id_of(core);
+    let (transactional_id, timeout_ms) = core.transactions()?.identity();
+    Some(match kind {
+        Kind::FindCoordinator { key_type, key } => Request::FindCoordinator(FindCoordinatorRequest {
+            key: key.clone(),
+            key_type: *key_type,
+        }),
+        Kind::InitProducerId { producer } => Request::InitProducerId(InitProducerIdRequest {
+            transactional_id: Some(transactional_id),
+            transaction_timeout_ms: timeout_ms,
+            producer_id: producer.0,
+            producer_epoch: producer.1,
+        }),
+        Kind::AddPartitionsToTxn { partitions } => Request::AddPartitionsToTxn(AddPartitionsToTxnRequest {
+            transactional_id,
+            producer_id,
+            producer_epoch,
+            partitions: partitions
+                .iter()
+                .map(|&p| core.metadata.partition(p).tp.clone())
+                .collect(),
+        }),
+        Kind::AddOffsetsToTxn { group, .. } => Request::AddOffsetsToTxn(AddOffsetsToTxnRequest {
+            transactional_id,
+            producer_id,
+            producer_epoch,
+            group_id: group.group_id.clone(),
+        }),
+        Kind::TxnOffsetCommit { offsets, group } => Request::TxnOffsetCommit(TxnOffsetCommitRequest {
+            transactional_id,
+            group_id: group.group_id.clone(),
+            producer_id,
+            producer_epoch,
+            generation_id: group.generation_id,
+            member_id: group.member_id.clone(),
+            group_instance_id: group.group_instance_id.clone(),
+            offsets: offsets.clone(),
+        }),
+        Kind::EndTxn { committed } => Request::EndTxn(EndTxnRequest {
+            transactional_id,
+            producer_id,
+            producer_epoch,
+            committed: *committed,
+        }),
+    })
+}

@@ -1,0 +1,287 @@
+//! What an answer means for the transaction. Kafka: `TransactionManager.TxnRequestHandler` and its subclasses.
+//!
+//! | code | InitProducerId | AddPartitionsToTxn | AddOffsetsToTxn | TxnOffsetCommit | EndTxn |
+//! |---|---|---|---|---|---|
+//! | 15, 16 | look up the coordinator, again | same | same | same (7, too) | same |
+//! | 14, 51 and other retriable ones | again | again (3, too; 51 after 20 ms for the first) | again | again (3, too) | again |
+//! | 47, 90 | fatal: fenced | fatal | fatal | fatal | fatal |
+//! | 49, 59 | fatal | abortable, new epoch | abortable, new epoch | fatal | abortable, new epoch |
+//! | 22, 25, 82 | | | | abortable (22, 25: CommitFailed) | |
+//! | 29, 55, others of a partition | | abortable | | | |
+//! | 120 | abortable | abortable | abortable | abortable | abortable |
+//! | 48, 53, anything else | fatal | 48, 53 fatal | fatal | fatal | fatal |
+
+use fletchlog_api::{CoordinatorType, ErrorCode, Response};
+use fletchlog_records::TopicPartition;
+
+use super::errors::fenced;
+use super::manager::TransactionManager;
+use super::request::{Kind, TxnRequest};
+use super::state::State;
+use crate::ClientError;
+
+/// The first AddPartitionsToTxn of a transaction comes while the previous one is still being completed, which takes no
+/// time to speak of. Kafka: `ADD_PARTITIONS_RETRY_BACKOFF_MS`.
+const ADD_PARTITIONS_RETRY_BACKOFF_MS: i64 = 20;
+
+/// The producer has a new id or epoch.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct NewId {
+    pub id: (i64, i16),
+    /// Sequences restart.
+    pub bumped: bool,
+}
+
+impl TransactionManager {
+    /// The connection was lost before the answer came.
+    pub(crate) fn disconnected(&mut self, request: TxnRequest, now: i64) {
+        self.in_flight = false;
+        self.look_up_coordinator(&request);
+        self.retry(request, now, self.retry_backoff_ms);
+    }
+
+    fn retry(&mut self, mut request: TxnRequest, now: i64, backoff_ms: i64) {
+        request.not_before_ms = now.saturating_add(backoff_ms);
+        self.queue.push(request);
+    }
+
+    /// Takes an answer over. `producer`: its id and epoch.
+    pub(crate) fn answered(
+        &mut self,
+        request: TxnRequest,
+        response: &Response,
+        producer: (i64, i16),
+        now: i64,
+    ) -> Option<NewId> {
+        self.in_flight = false;
+        if self.state == State::FatalError {
+            // Another answer was quicker; whoever waits for this one learns why.
+            if let Some(error) = self.error("the request was answered too late") {
+                self.fail(&request.result, error);
+            }
+            return None;
+        }
+        match (&request.kind, response) {
+            (Kind::FindCoordinator { .. }, Response::FindCoordinator(found)) => {
+                if found.error == ErrorCode::NONE {
+                    self.coordinator_found(&request, found.node);
+                } else {
+                    self.refused(request, found.error, now);
+                }
+            }
+            (Kind::InitProducerId { producer: had }, Response::InitProducerId(response)) => {
+                if response.error != ErrorCode::NONE {
+                    self.refused(request, response.error, now);
+                    return None;
+                }
+                let bumped = had.0 >= 0;
+                if bumped {
+                    self.complete_transaction();
+                }
+                if let Err(error) = self.transition_to(State::Ready) {
+                    self.transition_to_fatal_error(error);
+                    return None;
+                }
+                self.done(&request.result);
+                return Some(NewId {
+                    id: (response.producer_id, response.producer_epoch),
+                    bumped,
+                });
+            }
+            (Kind::AddPartitionsToTxn { .. }, Response::AddPartitionsToTxn(response)) => {
+                self.partitions_added(request, &response.partitions, now);
+            }
+            (Kind::AddOffsetsToTxn { offsets, group }, Response::AddOffsetsToTxn(ErrorCode::NONE)) => {
+                self.started = true;
+                let (offsets, group) = (offsets.clone(), group.clone());
+                // The call is over when the offsets are written.
+                let kind = Kind::TxnOffsetCommit { offsets, group };
+                self.queue.push(TxnRequest::new(kind, request.result));
+            }
+            (Kind::TxnOffsetCommit { .. }, Response::TxnOffsetCommit(response)) => {
+                self.offsets_written(request, &response.partitions, now);
+            }
+            (Kind::EndTxn { .. }, Response::EndTxn(ErrorCode::NONE)) => {
+                self.end_of_transaction(&request.result, producer);
+            }
+            (
+                Kind::EndTxn { committed: false },
+                Response::EndTxn(ErrorCode::INVALID_PRODUCER_ID_MAPPING | ErrorCode::UNKNOWN_PRODUCER_ID),
+            ) => {
+                // There is nothing left to abort; the producer goes on with a new id (KIP-360).
+                self.queue_init(producer, &request.result);
+            }
+            (Kind::AddOffsetsToTxn { .. }, Response::AddOffsetsToTxn(code))
+            | (Kind::EndTxn { .. }, Response::EndTxn(code)) => self.refused(request, *code, now),
+            (kind, response) => {
+                let text = format!("the coordinator answered {kind:?} with {response:?}");
+                self.fatal_error(&request, ClientError::IllegalState(text));
+            }
+        }
+        None
+    }
+
+    fn coordinator_found(&mut self, request: &TxnRequest, node: i32) {
+        match &request.kind {
+            Kind::FindCoordinator {
+                key_type: CoordinatorType::Group,
+                key,
+            } => self.group_coordinator = Some((key.clone(), node)),
+            _ => self.transaction_coordinator = Some(node),
+        }
+        self.done(&request.result);
+    }
+
+    fn partitions_added(&mut self, request: TxnRequest, answers: &[(TopicPartition, ErrorCode)], now: i64) {
+        let per_partition = |code: ErrorCode| {
+            matches!(
+                code,
+                ErrorCode::NONE | ErrorCode::TOPIC_AUTHORIZATION_FAILED | ErrorCode::OPERATION_NOT_ATTEMPTED
+            )
+        };
+        if let Some((_, code)) = answers.iter().find(|(_, code)| !per_partition(*code)) {
+            if !is_retriable(&request.kind, *code) {
+                self.forget_pending(&request);
+            }
+            return self.refused(request, *code, now);
+        }
+        self.forget_pending(&request);
+        let failed: Vec<String> = answers
+            .iter()
+            .filter(|(_, code)| *code != ErrorCode::NONE)
+            .map(|(tp, code)| format!("{tp} {code}"))
+            .collect();
+        if failed.is_empty() {
+            if let Kind::AddPartitionsToTxn { partitions } = &request.kind {
+                self.partitions.extend(partitions.iter().copied());
+            }
+            self.started = true;
+            self.done(&request.result);
+        } else {
+            let code = answers
+                .iter()
+                .map(|(_, code)| *code)
+                .find(|code| *code == ErrorCode::TOPIC_AUTHORIZATION_FAILED)
+                .unwrap_or(ErrorCode::OPERATION_NOT_ATTEMPTED);
+            let message = format!(
+                "partitions could not be added to the transaction: {}",
+                failed.join(", ")
+            );
+            self.abortable_error(&request, ClientError::Kafka { code, message });
+        }
+    }
+
+    /// Whatever the outcome, they are pending no more: records of partitions that were added before go on.
+    fn forget_pending(&mut self, request: &TxnRequest) {
+        if let Kind::AddPartitionsToTxn { partitions } = &request.kind {
+            self.pending_partitions
+                .retain(|partition| !partitions.contains(partition));
+        }
+    }
+
+    fn offsets_written(&mut self, mut request: TxnRequest, answers: &[(TopicPartition, ErrorCode)], now: i64) {
+        let failed = |code: &ErrorCode| *code != ErrorCode::NONE;
+        if let Some((_, code)) = answers
+            .iter()
+            .find(|(_, code)| failed(code) && !is_retriable(&request.kind, *code))
+        {
+            return self.refused(request, *code, now);
+        }
+        let open: Vec<&TopicPartition> = answers.iter().filter(|(_, c)| failed(c)).map(|(tp, _)| tp).collect();
+        if open.is_empty() {
+            return self.done(&request.result);
+        }
+        if let Kind::TxnOffsetCommit { offsets, .. } = &mut request.kind {
+            offsets.retain(|(tp, _)| open.contains(&tp));
+        }
+        // The rest is repeated; a coordinator that has moved is looked up once.
+        let moved = answers.iter().map(|(_, code)| *code).find(|code| is_moved(*code));
+        let code = moved.unwrap_or(ErrorCode::COORDINATOR_LOAD_IN_PROGRESS);
+        self.refused(request, code, now);
+    }
+
+    /// An error code, by the table of the module.
+    fn refused(&mut self, request: TxnRequest, code: ErrorCode, now: i64) {
+        if is_moved(code) {
+            self.look_up_coordinator(&request);
+        }
+        if is_retriable(&request.kind, code) {
+            let first = matches!(request.kind, Kind::AddPartitionsToTxn { .. }) && self.partitions.is_empty();
+            let backoff_ms = if first && code == ErrorCode::CONCURRENT_TRANSACTIONS {
+                self.retry_backoff_ms.min(ADD_PARTITIONS_RETRY_BACKOFF_MS)
+            } else {
+                self.retry_backoff_ms
+            };
+            return self.retry(request, now, backoff_ms);
+        }
+        let what = name(&request.kind);
+        let error = ClientError::kafka(code, format_args!("{what} of {} was refused", self.transactional_id));
+        match (code, &request.kind) {
+            (ErrorCode::INVALID_PRODUCER_EPOCH | ErrorCode::PRODUCER_FENCED, _) => {
+                let error = fenced(&self.transactional_id);
+                self.fatal_error(&request, error);
+            }
+            (
+                ErrorCode::INVALID_PRODUCER_ID_MAPPING | ErrorCode::UNKNOWN_PRODUCER_ID,
+                Kind::AddPartitionsToTxn { .. } | Kind::AddOffsetsToTxn { .. } | Kind::EndTxn { .. },
+            ) => {
+                self.epoch_bump_required = true;
+                self.abortable_error(&request, error);
+            }
+            (ErrorCode::UNKNOWN_MEMBER_ID | ErrorCode::ILLEGAL_GENERATION, Kind::TxnOffsetCommit { .. }) => {
+                let text = format!(
+                    "the offsets of the transaction do not belong to a current member of the group ({code}): abort, poll() the consumer and process what it returns"
+                );
+                self.abortable_error(&request, ClientError::CommitFailed(text));
+            }
+            (ErrorCode::FENCED_INSTANCE_ID, Kind::TxnOffsetCommit { .. }) | (ErrorCode::TRANSACTION_ABORTABLE, _) => {
+                self.abortable_error(&request, error);
+            }
+            (
+                ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED | ErrorCode::INVALID_TXN_STATE,
+                Kind::AddPartitionsToTxn { .. },
+            ) => self.fatal_error(&request, error),
+            (_, Kind::AddPartitionsToTxn { .. }) => self.abortable_error(&request, error),
+            _ => self.fatal_error(&request, error),
+        }
+    }
+
+    fn fatal_error(&mut self, request: &TxnRequest, error: ClientError) {
+        self.fail(&request.result, error.clone());
+        self.transition_to_fatal_error(error);
+    }
+
+    fn abortable_error(&mut self, request: &TxnRequest, error: ClientError) {
+        self.fail(&request.result, error.clone());
+        self.transition_to_abortable_error(error);
+    }
+}
+
+/// Asks for the coordinator anew.
+fn is_moved(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::COORDINATOR_NOT_AVAILABLE | ErrorCode::NOT_COORDINATOR | ErrorCode::REQUEST_TIMED_OUT
+    )
+}
+
+fn is_retriable(kind: &Kind, code: ErrorCode) -> bool {
+    match code {
+        // The others name no topic.
+        ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => {
+            matches!(kind, Kind::AddPartitionsToTxn { .. } | Kind::TxnOffsetCommit { .. })
+        }
+        code => code.is_retriable(),
+    }
+}
+
+fn name(kind: &Kind) -> &'static str {
+    match kind {
+        Kind::FindCoordinator { .. } => "FindCoordinator",
+        Kind::InitProducerId { .. } => "InitProducerId",
+        Kind::AddPartitionsToTxn { .. } => "AddPartitionsToTxn",
+        Kind::AddOffsetsToTxn { .. } => "AddOffsetsToTxn",
+        Kind::TxnOffsetCommit { .. } => "TxnOffsetCommit",
+        Kind::EndTxn { .. } => "EndTxn",
+    }
+}

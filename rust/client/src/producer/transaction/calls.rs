@@ -1,0 +1,112 @@
+//! The user's calls: start it under the lock, wait for the sender, at most max.block.ms. Kafka: `KafkaProducer#initTransactions`,
+//! `#beginTransaction`, `#sendOffsetsToTransaction`, `#commitTransaction`, `#abortTransaction`.
+
+use std::sync::Arc;
+
+use fletchlog_api::OffsetAndMetadata;
+use fletchlog_records::TopicPartition;
+
+use super::manager::TransactionManager;
+use super::request::RequestResult;
+use crate::ClientError;
+use crate::group::ConsumerGroupMetadata;
+use crate::producer::core::Core;
+use crate::producer::send::{closed, until};
+use crate::producer::shared::{Pause, Shared};
+
+fn manager(core: &mut Core) -> Result<&mut TransactionManager, ClientError> {
+    if let Some(error) = closed(core) {
+        return Err(error);
+    }
+    core.transactions().ok_or_else(|| {
+        ClientError::IllegalState("this producer has no transactions: set transactional.id to use them".to_owned())
+    })
+}
+
+/// Waits for the outcome; after max.block.ms the same call may be made again to go on waiting.
+fn wait(
+    shared: &Shared,
+    pause: &mut dyn Pause,
+    operation: &str,
+    result: &Arc<RequestResult>,
+) -> Result<(), ClientError> {
+    let (start, max_ms) = {
+        let mut guard = shared.lock();
+        shared.wake_sender_locked(&mut guard);
+        (guard.core.now(), guard.core.config.max_block_ms)
+    };
+    let outcome = until(
+        shared,
+        pause,
+        start,
+        max_ms,
+        |guard| match (result.outcome(), closed(&guard.core)) {
+            (Some(outcome), _) => Ok(Some(outcome)),
+            (None, Some(error)) => Err(error),
+            (None, None) => Ok(None),
+        },
+        |waited| {
+            ClientError::Timeout(format!(
+                "{operation} has no outcome after {waited} ms (max.block.ms); call it again to go on waiting"
+            ))
+        },
+    )?;
+    result.acknowledge();
+    outcome
+}
+
+pub(crate) fn init_transactions(shared: &Shared, pause: &mut dyn Pause) -> Result<(), ClientError> {
+    let result = manager(&mut shared.lock().core)?.initialize()?;
+    wait(shared, pause, "init_transactions", &result)
+}
+
+pub(crate) fn begin_transaction(shared: &Shared) -> Result<(), ClientError> {
+    manager(&mut shared.lock().core)?.begin()
+}
+
+pub(crate) fn send_offsets_to_transaction(
+    shared: &Shared,
+    pause: &mut dyn Pause,
+    offsets: &[(TopicPartition, OffsetAndMetadata)],
+    group: &ConsumerGroupMetadata,
+) -> Result<(), ClientError> {
+    if group.generation_id > 0 && group.member_id.is_empty() {
+        return Err(ClientError::IllegalArgument(format!(
+            "group metadata with generation {} must name its member id: pass consumer.group_metadata() as it is",
+            group.generation_id
+        )));
+    }
+    if let Some((tp, _)) = offsets.iter().find(|(_, o)| o.offset < 0) {
+        return Err(ClientError::IllegalArgument(format!(
+            "the offset for {tp} is negative; commit the offset of the next record to read"
+        )));
+    }
+    let result = {
+        let mut guard = shared.lock();
+        let manager = manager(&mut guard.core)?;
+        if offsets.is_empty() {
+            return Ok(());
+        }
+        manager.send_offsets(offsets.to_vec(), group.clone())?
+    };
+    wait(shared, pause, "send_offsets_to_transaction", &result)
+}
+
+pub(crate) fn end_transaction(shared: &Shared, pause: &mut dyn Pause, committed: bool) -> Result<(), ClientError> {
+    let (operation, result) = {
+        let mut guard = shared.lock();
+        let core = &mut guard.core;
+        if committed {
+            ("commit_transaction", manager(core)?.begin_commit()?)
+        } else {
+            manager(core)?;
+            ("abort_transaction", core.begin_abort()?)
+        }
+    };
+    wait(shared, pause, operation, &result)?;
+    if !committed {
+        // Rows that failed belonged to the transaction that is gone.
+        shared.lock().core.run_failure = None;
+    }
+    Ok(())
+}

@@ -1,0 +1,42 @@
+//! What a failure means for the transaction, and what later calls are told of it.
+
+use fletchlog_api::ErrorCode;
+
+use crate::ClientError;
+
+/// What later calls are told of an abortable error: its cause, and that the transaction has to be aborted. It has a code
+/// of its own (TRANSACTION_ABORTABLE), so that it cannot be taken for a time-out of the call itself.
+pub(super) fn abortable(what: &str, cause: &ClientError) -> ClientError {
+    ClientError::Kafka {
+        code: ErrorCode::TRANSACTION_ABORTABLE,
+        message: format!("{what}: the transaction has failed and must be aborted (abort_transaction): {cause}"),
+    }
+}
+
+/// What later calls are told of a fatal error.
+pub(super) fn fatal(what: &str, cause: &ClientError) -> ClientError {
+    let message = format!("{what}: this producer can do nothing more, close it and make a new one: {cause}");
+    match cause {
+        ClientError::Kafka { code, .. } => ClientError::Kafka { code: *code, message },
+        _ => ClientError::IllegalState(message),
+    }
+}
+
+/// A newer producer with the same transactional.id exists.
+pub(super) fn fenced(transactional_id: &str) -> ClientError {
+    ClientError::kafka(
+        ErrorCode::PRODUCER_FENCED,
+        format_args!("producer with transactional.id {transactional_id} is fenced"),
+    )
+}
+
+/// Whether the broker has forgotten the transactional id: EndTxn would be refused.
+pub(super) fn is_unknown_id(error: &ClientError) -> bool {
+    matches!(
+        error,
+        ClientError::Kafka {
+            code: ErrorCode::INVALID_PRODUCER_ID_MAPPING,
+            ..
+        }
+    )
+}

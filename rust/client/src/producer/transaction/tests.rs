@@ -1,0 +1,353 @@
+//! The state machine by itself: transitions, the order of its requests, the table of answers.
+
+use std::sync::Arc;
+
+use fletchlog_api::*;
+use fletchlog_records::TopicPartition;
+
+use super::answers::NewId;
+use super::manager::TransactionManager;
+use super::request::{Kind, RequestResult, TxnRequest};
+use super::state::State;
+use crate::ClientError;
+use crate::group::ConsumerGroupMetadata;
+
+const PRODUCER: (i64, i16) = (7, 0);
+const BACKOFF: i64 = 100;
+
+fn group() -> ConsumerGroupMetadata {
+    ConsumerGroupMetadata {
+        group_id: "g".into(),
+        generation_id: -1,
+        member_id: "".into(),
+        group_instance_id: None,
+    }
+}
+
+fn offsets() -> Vec<(TopicPartition, OffsetAndMetadata)> {
+    let at = |offset| OffsetAndMetadata {
+        offset,
+        leader_epoch: -1,
+        metadata: "".into(),
+    };
+    vec![
+        (TopicPartition::new("t", 0), at(1)),
+        (TopicPartition::new("t", 1), at(2)),
+    ]
+}
+
+/// Initialised, its coordinators known, inside a transaction.
+fn in_transaction() -> TransactionManager {
+    let mut manager = TransactionManager::new("id".into(), 60_000, BACKOFF);
+    let result = manager.initialize().unwrap();
+    let init = next(&mut manager);
+    let new = answer(&mut manager, init, ErrorCode::NONE);
+    assert_eq!(
+        new,
+        Some(NewId {
+            id: PRODUCER,
+            bumped: false
+        })
+    );
+    assert!(result.outcome().unwrap().is_ok());
+    result.acknowledge();
+    manager.begin().unwrap();
+    manager.transaction_coordinator = Some(1);
+    manager.group_coordinator = Some(("g".into(), 1));
+    manager
+}
+
+fn next(manager: &mut TransactionManager) -> TxnRequest {
+    let request = manager.next_request(false).expect("a request is due");
+    manager.sent();
+    request
+}
+
+/// Answers a request with this code for everything in it.
+fn answer(manager: &mut TransactionManager, request: TxnRequest, code: ErrorCode) -> Option<NewId> {
+    let tps = |n: usize| (0..n).map(|p| (TopicPartition::new("t", i32::try_from(p).unwrap()), code));
+    let response = match &request.kind {
+        Kind::FindCoordinator { .. } => Response::FindCoordinator(FindCoordinatorResponse { error: code, node: 1 }),
+        Kind::InitProducerId { .. } => Response::InitProducerId(InitProducerIdResponse {
+            error: code,
+            producer_id: PRODUCER.0,
+            producer_epoch: PRODUCER.1,
+        }),
+        Kind::AddPartitionsToTxn { partitions } => Response::AddPartitionsToTxn(AddPartitionsToTxnResponse {
+            partitions: tps(partitions.len()).collect(),
+        }),
+        Kind::AddOffsetsToTxn { .. } => Response::AddOffsetsToTxn(code),
+        Kind::TxnOffsetCommit { offsets, .. } => Response::TxnOffsetCommit(TxnOffsetCommitResponse {
+            partitions: tps(offsets.len()).collect(),
+        }),
+        Kind::EndTxn { .. } => Response::EndTxn(code),
+    };
+    manager.answered(request, &response, PRODUCER, 0)
+}
+
+#[test]
+fn transitions_are_those_of_the_table() {
+    use State::*;
+    let all = [
+        Uninitialized,
+        Initializing,
+        Ready,
+        InTransaction,
+        CommittingTransaction,
+        AbortingTransaction,
+        AbortableError,
+        FatalError,
+    ];
+    let allowed: &[(State, &[State])] = &[
+        (Uninitialized, &[]),
+        (
+            Initializing,
+            &[Uninitialized, CommittingTransaction, AbortingTransaction],
+        ),
+        (Ready, &[Initializing, CommittingTransaction, AbortingTransaction]),
+        (InTransaction, &[Ready]),
+        (CommittingTransaction, &[InTransaction]),
+        (AbortingTransaction, &[InTransaction, AbortableError]),
+        (AbortableError, &[InTransaction, CommittingTransaction, AbortableError]),
+        (FatalError, &all),
+    ];
+    for (target, sources) in allowed {
+        for source in all {
+            assert_eq!(
+                source.may_become(*target),
+                sources.contains(&source),
+                "{source} -> {target}"
+            );
+        }
+    }
+}
+
+/// What an answer led to.
+#[derive(Debug, PartialEq, Eq, Clone, Copy)]
+enum Outcome {
+    Again,
+    /// After the coordinator was looked up.
+    LookUp,
+    Abortable,
+    /// The epoch rises with the abort.
+    AbortableBump,
+    Fatal,
+}
+
+fn outcome(manager: &TransactionManager, result: &RequestResult) -> Outcome {
+    match manager.state {
+        State::FatalError => {
+            assert!(result.outcome().unwrap().is_err());
+            Outcome::Fatal
+        }
+        State::AbortableError => {
+            assert!(result.outcome().unwrap().is_err());
+            if manager.epoch_bump_required {
+                Outcome::AbortableBump
+            } else {
+                Outcome::Abortable
+            }
+        }
+        _ => {
+            assert!(result.outcome().is_none());
+            if manager.queue.has(|kind| matches!(kind, Kind::FindCoordinator { .. })) {
+                Outcome::LookUp
+            } else {
+                Outcome::Again
+            }
+        }
+    }
+}
+
+/// A manager whose next request is of the wanted kind.
+fn about_to(kind: &str) -> (TransactionManager, TxnRequest) {
+    let mut manager = match kind {
+        "InitProducerId" => {
+            let mut manager = TransactionManager::new("id".into(), 60_000, BACKOFF);
+            manager.initialize().unwrap();
+            manager.transaction_coordinator = Some(1);
+            manager
+        }
+        _ => in_transaction(),
+    };
+    match kind {
+        "AddPartitionsToTxn" => manager.maybe_add_partition(0),
+        "AddOffsetsToTxn" => drop(manager.send_offsets(offsets(), group()).unwrap()),
+        "TxnOffsetCommit" => {
+            manager.send_offsets(offsets(), group()).unwrap();
+            let add = next(&mut manager);
+            answer(&mut manager, add, ErrorCode::NONE);
+        }
+        "EndTxn" => {
+            manager.started = true;
+            manager.begin_commit().unwrap();
+        }
+        _ => {}
+    }
+    let request = next(&mut manager);
+    (manager, request)
+}
+
+#[test]
+fn answers_mean_what_the_table_says() {
+    use ErrorCode as E;
+    use Outcome::*;
+    let all = [
+        "InitProducerId",
+        "AddPartitionsToTxn",
+        "AddOffsetsToTxn",
+        "TxnOffsetCommit",
+        "EndTxn",
+    ];
+    let table: &[(E, [Outcome; 5])] = &[
+        (E::NOT_COORDINATOR, [LookUp; 5]),
+        (E::COORDINATOR_NOT_AVAILABLE, [LookUp; 5]),
+        (E::COORDINATOR_LOAD_IN_PROGRESS, [Again; 5]),
+        (E::CONCURRENT_TRANSACTIONS, [Again; 5]),
+        (E::UNKNOWN_TOPIC_OR_PARTITION, [Fatal, Again, Fatal, Again, Fatal]),
+        (E::INVALID_PRODUCER_EPOCH, [Fatal; 5]),
+        (E::PRODUCER_FENCED, [Fatal; 5]),
+        (E::TRANSACTIONAL_ID_AUTHORIZATION_FAILED, [Fatal; 5]),
+        (E::INVALID_TXN_STATE, [Fatal; 5]),
+        (
+            E::INVALID_PRODUCER_ID_MAPPING,
+            [Fatal, AbortableBump, AbortableBump, Fatal, AbortableBump],
+        ),
+        (
+            E::UNKNOWN_PRODUCER_ID,
+            [Fatal, AbortableBump, AbortableBump, Fatal, AbortableBump],
+        ),
+        (E::TOPIC_AUTHORIZATION_FAILED, [Fatal, Abortable, Fatal, Fatal, Fatal]),
+        (E::OPERATION_NOT_ATTEMPTED, [Fatal, Abortable, Fatal, Fatal, Fatal]),
+        (E::ILLEGAL_GENERATION, [Fatal, Abortable, Fatal, Abortable, Fatal]),
+        (E::UNKNOWN_MEMBER_ID, [Fatal, Abortable, Fatal, Abortable, Fatal]),
+        (E::FENCED_INSTANCE_ID, [Fatal, Abortable, Fatal, Abortable, Fatal]),
+        (E::INVALID_TRANSACTION_TIMEOUT, [Fatal, Abortable, Fatal, Fatal, Fatal]),
+        (E::UNKNOWN_SERVER_ERROR, [Fatal, Abortable, Fatal, Fatal, Fatal]),
+    ];
+    for (code, expected) in table {
+        for (kind, expected) in all.iter().zip(expected) {
+            let (mut manager, request) = about_to(kind);
+            let result = Arc::clone(&request.result);
+            answer(&mut manager, request, *code);
+            assert_eq!(outcome(&manager, &result), *expected, "{kind} answered {code}");
+        }
+    }
+    let (mut manager, request) = about_to("AddOffsetsToTxn");
+    let result = Arc::clone(&request.result);
+    answer(&mut manager, request, E::TRANSACTION_ABORTABLE);
+    // From InitProducerId there is nothing to abort: the state stays, the call fails.
+    assert_eq!(outcome(&manager, &result), Abortable);
+}
+
+#[test]
+fn a_retry_waits_for_the_back_off_and_the_first_partitions_only_a_moment() {
+    for (kind, code, wait) in [
+        ("AddPartitionsToTxn", ErrorCode::CONCURRENT_TRANSACTIONS, 20),
+        ("AddPartitionsToTxn", ErrorCode::COORDINATOR_LOAD_IN_PROGRESS, BACKOFF),
+        ("EndTxn", ErrorCode::CONCURRENT_TRANSACTIONS, BACKOFF),
+    ] {
+        let (mut manager, request) = about_to(kind);
+        answer(&mut manager, request, code);
+        assert_eq!(next(&mut manager).not_before_ms, wait, "{kind} {code}");
+    }
+    let mut manager = in_transaction();
+    manager.partitions.insert(9);
+    manager.maybe_add_partition(0);
+    let request = next(&mut manager);
+    answer(&mut manager, request, ErrorCode::CONCURRENT_TRANSACTIONS);
+    assert_eq!(next(&mut manager).not_before_ms, BACKOFF);
+}
+
+#[test]
+fn only_the_offsets_that_failed_are_sent_again() {
+    let (mut manager, request) = about_to("TxnOffsetCommit");
+    let result = Arc::clone(&request.result);
+    let partitions = vec![
+        (TopicPartition::new("t", 0), ErrorCode::NONE),
+        (TopicPartition::new("t", 1), ErrorCode::COORDINATOR_LOAD_IN_PROGRESS),
+    ];
+    let response = Response::TxnOffsetCommit(TxnOffsetCommitResponse { partitions });
+    manager.answered(request, &response, PRODUCER, 0);
+    let again = next(&mut manager);
+    let Kind::TxnOffsetCommit { offsets: open, .. } = &again.kind else {
+        panic!("{:?}", again.kind);
+    };
+    assert_eq!(open, &offsets()[1..]);
+    answer(&mut manager, again, ErrorCode::NONE);
+    assert!(result.outcome().unwrap().is_ok());
+}
+
+#[test]
+fn partitions_go_first_then_offsets_then_the_end_which_waits_for_the_records() {
+    let mut manager = in_transaction();
+    manager.send_offsets(offsets(), group()).unwrap();
+    manager.maybe_add_partition(0);
+    let result = manager.begin_commit().unwrap();
+    // begin_commit has queued the new partitions behind the offsets that were asked for before them.
+    let order: Vec<&str> = std::iter::from_fn(|| {
+        let request = manager.next_request(true)?;
+        let name = match request.kind {
+            Kind::AddOffsetsToTxn { .. } => "offsets",
+            Kind::AddPartitionsToTxn { .. } => "partitions",
+            _ => "other",
+        };
+        answer(&mut manager, request, ErrorCode::NONE);
+        Some(name)
+    })
+    .collect();
+    assert_eq!(
+        order,
+        ["offsets", "partitions", "other"],
+        "the last one is TxnOffsetCommit"
+    );
+    assert!(manager.next_request(true).is_none(), "records are undecided");
+    let end = next(&mut manager);
+    answer(&mut manager, end, ErrorCode::NONE);
+    assert!(result.outcome().unwrap().is_ok());
+    assert_eq!(manager.state, State::Ready);
+}
+
+#[test]
+fn records_go_to_added_partitions_only() {
+    let (mut manager, request) = about_to("AddPartitionsToTxn");
+    assert!(!manager.is_send_allowed(0), "not before it is added");
+    answer(&mut manager, request, ErrorCode::NONE);
+    assert!(manager.is_send_allowed(0) && !manager.is_send_allowed(1));
+    // A partition that is known is not added again.
+    manager.maybe_add_partition(0);
+    assert!(manager.next_request(false).is_none());
+    manager.transition_to_fatal_error(ClientError::IllegalState("end".into()));
+    assert!(!manager.is_send_allowed(0));
+}
+
+#[test]
+fn a_fatal_error_tells_everybody_who_waits() {
+    let (mut manager, request) = about_to("AddOffsetsToTxn");
+    let sent = Arc::clone(&request.result);
+    let commit = manager.begin_commit().unwrap();
+    manager.transition_to_fatal_error(ClientError::kafka(ErrorCode::PRODUCER_FENCED, "test"));
+    assert!(commit.outcome().unwrap().is_err());
+    // The one on the wire learns it with its answer.
+    assert!(sent.outcome().is_none());
+    answer(&mut manager, request, ErrorCode::NONE);
+    assert!(sent.outcome().unwrap().is_err());
+    commit.acknowledge();
+    assert!(manager.begin_commit().is_err() && manager.check_ready_for_send().is_err());
+}
+
+#[test]
+fn a_lost_connection_looks_the_coordinator_up_and_sends_again() {
+    let (mut manager, request) = about_to("EndTxn");
+    let result = Arc::clone(&request.result);
+    manager.disconnected(request, 50);
+    assert_eq!(outcome(&manager, &result), Outcome::LookUp);
+    let lookup = next(&mut manager);
+    assert!(matches!(lookup.kind, Kind::FindCoordinator { .. }));
+    answer(&mut manager, lookup, ErrorCode::NONE);
+    assert_eq!(manager.transaction_coordinator, Some(1));
+    let again = next(&mut manager);
+    assert_eq!(again.not_before_ms, 50 + BACKOFF);
+    answer(&mut manager, again, ErrorCode::NONE);
+    assert!(result.outcome().unwrap().is_ok());
+}
