@@ -25,6 +25,7 @@ from fletchlog._core import (
     Records,
     Scan,
     Table,
+    Transaction,
     __version__,
     config_table,
     inspect_segment,
@@ -36,6 +37,7 @@ from fletchlog.explain import load_trace, replay, save_trace
 from fletchlog.types import (
     CleanedPartition,
     ConfigKey,
+    ConsumerGroupMetadata,
     Cut,
     OffsetAndMetadata,
     OffsetAndTimestamp,
@@ -50,6 +52,7 @@ from fletchlog.types import (
     SegmentReport,
     TopicDescription,
     TopicPartition,
+    TransactionDescription,
 )
 
 __all__ = [
@@ -57,6 +60,7 @@ __all__ = [
     "CleanedPartition",
     "ConfigKey",
     "Consumer",
+    "ConsumerGroupMetadata",
     "Cut",
     "Faults",
     "KafkaError",
@@ -80,6 +84,8 @@ __all__ = [
     "Table",
     "TopicDescription",
     "TopicPartition",
+    "Transaction",
+    "TransactionDescription",
     "__version__",
     "assign",
     "config_table",

@@ -13,6 +13,7 @@ from fletchlog.explain import Explanation
 from fletchlog.types import (
     CleanedPartition,
     ConfigKey,
+    ConsumerGroupMetadata,
     OffsetAndMetadata,
     OffsetAndTimestamp,
     PartitionReport,
@@ -22,6 +23,7 @@ from fletchlog.types import (
     SegmentInspection,
     TopicDescription,
     TopicPartition,
+    TransactionDescription,
 )
 
 __version__: str
@@ -39,6 +41,7 @@ __all__ = [
     "Records",
     "Scan",
     "Table",
+    "Transaction",
     "__version__",
     "assign",
     "assign_legacy",
@@ -111,6 +114,12 @@ class Broker:
         """Deletes a topic and its files."""
     def topics(self, include_internal: bool = False) -> list[str]:
         """Topic names, sorted; Kafka's internal ones only when asked for."""
+    def transactions(self) -> list[TransactionDescription]:
+        """Every transactional id that the broker knows, sorted, with its state.
+
+        Open ones hold read_committed readers back; the broker aborts them after their `transaction.timeout.ms`. A
+        read-only broker reads `__transaction_state` anew each time.
+        """
     def describe_topic(self, topic: str) -> TopicDescription:
         """Id, explicit configuration, and per partition leader, offsets and size. Read-only: of the partitions that are in this directory."""
     def scan(
@@ -234,6 +243,69 @@ class Producer:
         """
     def flush(self) -> None:
         """Sends everything queued and waits until it is decided; raises the first failure of a `send_arrow` row."""
+    def init_transactions(self) -> None:
+        """Registers the `transactional.id`. Once, before the first transaction (Kafka: KafkaProducer#initTransactions).
+
+        Ends what an earlier producer of this name left open (what was decided is completed, what was not is aborted), and
+        fences that producer. Waits for at most `max.block.ms`.
+
+        Raises:
+            fletchlog.errors.IllegalStateError: No `transactional.id`, or called twice.
+            fletchlog.errors.InvalidTxnTimeoutError: `transaction.timeout.ms` above the broker's limit.
+            fletchlog.errors.KafkaTimeoutError: No answer yet; call it again to go on waiting.
+        """
+    def begin_transaction(self) -> None:
+        """Opens a transaction; nothing is sent yet. Every record until commit or abort belongs to it.
+
+        Raises:
+            fletchlog.errors.IllegalStateError: `init_transactions` is missing, or a transaction is open.
+            fletchlog.errors.TransactionAbortableError: The last transaction failed and was not aborted.
+            fletchlog.errors.ProducerFencedError: A newer producer has the `transactional.id`; close this one.
+        """
+    def send_offsets_to_transaction(
+        self,
+        offsets: Mapping[_Partition, OffsetAndMetadata | int] | Mapping[TopicPartition, OffsetAndMetadata | int],
+        group_metadata: ConsumerGroupMetadata,
+    ) -> None:
+        """Makes the offsets part of the transaction: the group has them when, and only if, it commits.
+
+        The consumer must not commit them itself: `enable.auto.commit=False`, no `commit()`. Waits for at most `max.block.ms`.
+
+        Args:
+            offsets: Next offset to read per partition.
+            group_metadata: `consumer.group_metadata()`, so that a member that was replaced meanwhile cannot commit (KIP-447).
+
+        Raises:
+            fletchlog.errors.IllegalStateError: No transaction is open.
+            fletchlog.errors.CommitFailedError: The member is not of the group's current generation: abort.
+            fletchlog.errors.InvalidArgumentError: A negative offset.
+        """
+    def commit_transaction(self) -> None:
+        """Sends everything queued, waits until it is acknowledged, and commits.
+
+        The outcome stands once this returns, and readers with `isolation.level=read_committed` see the records.
+
+        Raises:
+            fletchlog.errors.TransactionAbortableError: A record failed: abort, then go on.
+            fletchlog.errors.KafkaTimeoutError: Undecided after `max.block.ms`: call it again, and nothing else before.
+            fletchlog.errors.ProducerFencedError: A newer producer has the `transactional.id`, or the transaction was open for
+                longer than `transaction.timeout.ms`. It is aborted; close this producer.
+            fletchlog.errors.IllegalStateError: No transaction is open.
+        """
+    def abort_transaction(self) -> None:
+        """Drops what was not sent yet and aborts; read_committed readers never see what was.
+
+        Raises:
+            fletchlog.errors.KafkaTimeoutError: Undecided after `max.block.ms`: call it again.
+            fletchlog.errors.ProducerFencedError: A newer producer has the `transactional.id`.
+            fletchlog.errors.IllegalStateError: No transaction is open.
+        """
+    def transaction(self) -> Transaction:
+        """A context that begins a transaction, commits it at its end and aborts it when an exception leaves it.
+
+        `with producer.transaction(): producer.send(...)`. A commit that fails for a record's sake is aborted, too, and its
+        error raised. A transaction that the block has ended itself is left alone.
+        """
     def partitions_for(self, topic: str) -> int:
         """Number of partitions of a topic."""
     @property
@@ -257,6 +329,13 @@ class Producer:
         """Sends everything queued (for at most `timeout_ms`) and stops. Closing twice does nothing."""
     def __enter__(self) -> Self: ...
     def __exit__(self, *_exception: object) -> None: ...
+
+@final
+class Transaction:
+    """The context of `Producer.transaction`."""
+
+    def __enter__(self) -> Producer: ...
+    def __exit__(self, _class: object, exception: object, _traceback: object, /) -> None: ...
 
 @final
 class Faults:
@@ -409,8 +488,8 @@ class Consumer:
 
         "Before" begins anew with a seek or another assignment. The trace has them by poll and partition (`late`).
         """
-    def group_metadata(self) -> tuple[str, int, str] | None:
-        """(member id, generation, group id), when in a group."""
+    def group_metadata(self) -> ConsumerGroupMetadata | None:
+        """What `Producer.send_offsets_to_transaction` needs to know of this consumer; None without `group.id`."""
     def lag(self) -> dict[TopicPartition, int]:
         """How far each position is behind the end of its log, as last heard with a fetch."""
     def trace(self) -> Table:

@@ -45,6 +45,14 @@
     ├── LeaderError                         no leader, or not this node
     ├── NetworkError                        the connection was lost before the answer came
     ├── TransactionError
+    │   ├── TransactionAbortableError       abort the transaction, then go on
+    │   ├── TransactionAbortedError         the record's transaction was aborted before it was sent
+    │   ├── InvalidTxnStateError
+    │   ├── InvalidTxnTimeoutError
+    │   ├── InvalidPidMappingError          the broker has forgotten the transactional id
+    │   ├── ConcurrentTransactionsError
+    │   ├── TransactionCoordinatorFencedError
+    │   └── UnstableOffsetCommitError       an offset is part of an open transaction
     ├── GroupError
     │   ├── CommitFailedError
     │   ├── InvalidGroupIdError
@@ -354,8 +362,60 @@ class NetworkError(KafkaError):
 class TransactionError(KafkaError):
     """A transactional operation was refused."""
 
+
+class TransactionAbortableError(TransactionError):
+    """The transaction has failed: `abort_transaction()`, then the producer goes on. The message names the cause."""
+
+    code = 120
+    name = "TRANSACTION_ABORTABLE"
+
+
+class TransactionAbortedError(TransactionError):
+    """The record was not sent: its transaction was aborted (Kafka: TransactionAbortedException)."""
+
+
+class InvalidTxnStateError(TransactionError):
+    """The operation does not fit the state of the transaction at the broker."""
+
     code = 48
     name = "INVALID_TXN_STATE"
+
+
+class InvalidTxnTimeoutError(TransactionError):
+    """`transaction.timeout.ms` is larger than the broker's `transaction.max.timeout.ms`."""
+
+    code = 50
+    name = "INVALID_TRANSACTION_TIMEOUT"
+
+
+class InvalidPidMappingError(TransactionError):
+    """The producer id does not belong to the transactional id, which the broker may have forgotten."""
+
+    code = 49
+    name = "INVALID_PRODUCER_ID_MAPPING"
+
+
+class ConcurrentTransactionsError(TransactionError):
+    """The previous transaction of the producer is still being ended."""
+
+    code = 51
+    name = "CONCURRENT_TRANSACTIONS"
+    retriable = True
+
+
+class TransactionCoordinatorFencedError(TransactionError):
+    """The transaction coordinator has been replaced."""
+
+    code = 52
+    name = "TRANSACTION_COORDINATOR_FENCED"
+
+
+class UnstableOffsetCommitError(TransactionError):
+    """An offset of the group is part of an open transaction."""
+
+    code = 88
+    name = "UNSTABLE_OFFSET_COMMIT"
+    retriable = True
 
 
 class GroupError(KafkaError):
@@ -438,6 +498,7 @@ __all__ = [
     "ClosedError",
     "CommitFailedError",
     "ConcurrentAccessError",
+    "ConcurrentTransactionsError",
     "ConfigException",
     "CorruptRecordError",
     "DamagedFileError",
@@ -456,12 +517,15 @@ __all__ = [
     "InvalidArgumentError",
     "InvalidGroupIdError",
     "InvalidPartitionsError",
+    "InvalidPidMappingError",
     "InvalidProducerEpochError",
     "InvalidRecordError",
     "InvalidRequiredAcksError",
     "InvalidSessionTimeoutError",
     "InvalidTimestampError",
     "InvalidTopicError",
+    "InvalidTxnStateError",
+    "InvalidTxnTimeoutError",
     "KafkaError",
     "KafkaTimeoutError",
     "LeaderError",
@@ -482,11 +546,15 @@ __all__ = [
     "SchemaError",
     "StorageError",
     "TopicAlreadyExistsError",
+    "TransactionAbortableError",
+    "TransactionAbortedError",
+    "TransactionCoordinatorFencedError",
     "TransactionError",
     "UnknownMemberIdError",
     "UnknownProducerIdError",
     "UnknownServerError",
     "UnknownTopicOrPartitionError",
+    "UnstableOffsetCommitError",
     "UnsupportedFormatError",
     "WakeupError",
 ]

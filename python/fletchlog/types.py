@@ -48,6 +48,46 @@ class OffsetAndTimestamp(NamedTuple):
     leader_epoch: int = -1
 
 
+class ConsumerGroupMetadata(NamedTuple):
+    """Who consumes: what a transaction that commits its offsets has to prove. From `Consumer.group_metadata`.
+
+    Attributes:
+        member_id: Member id, "" for a consumer that manages its partitions itself.
+        generation_id: Generation of the member, -1 for such a consumer.
+        group_id: `group.id`.
+        group_instance_id: `group.instance.id`, None for a dynamic member.
+    """
+
+    member_id: str
+    generation_id: int
+    group_id: str
+    group_instance_id: str | None = None
+
+
+class TransactionDescription(NamedTuple):
+    """A transactional id, as `Broker.transactions` tells it.
+
+    Attributes:
+        transactional_id: `transactional.id`.
+        state: Kafka's name: Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit, CompleteAbort.
+        producer_id: Producer id.
+        producer_epoch: Its epoch.
+        timeout_ms: `transaction.timeout.ms`.
+        start_ms: When the last transaction began, ms since the epoch, -1 none.
+        partitions: Partitions of the open transaction; `__consumer_offsets` among them when it commits offsets.
+        coordinator: Node of its coordinator.
+    """
+
+    transactional_id: str
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    start_ms: int
+    partitions: list[TopicPartition]
+    coordinator: int
+
+
 class RecordMetadata(NamedTuple):
     """Where a record went.
 
@@ -318,6 +358,7 @@ class ConfigKey(NamedTuple):
 __all__ = [
     "CleanedPartition",
     "ConfigKey",
+    "ConsumerGroupMetadata",
     "Cut",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
@@ -332,4 +373,5 @@ __all__ = [
     "SegmentReport",
     "TopicDescription",
     "TopicPartition",
+    "TransactionDescription",
 ]

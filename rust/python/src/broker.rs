@@ -11,11 +11,11 @@ use fletchlog_log::{FetchBound, PartitionLog};
 use fletchlog_records::TopicPartition;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyList};
 
 use crate::convert::{
     bytes_from_py, cleaned_partition_class, config_from_py, number_from_py, partition_description_class,
-    properties_from_py, topic_description_class, unpicklable,
+    properties_from_py, topic_description_class, transaction_to_py, unpicklable,
 };
 use crate::errors::Failure;
 use crate::fork::Shared;
@@ -152,6 +152,16 @@ impl Broker {
     fn topics(&self, py: Python<'_>, include_internal: bool) -> PyResult<Vec<String>> {
         let names = self.inner.call(py, |broker, _| broker.topics(include_internal))?;
         Ok(names.iter().map(ToString::to_string).collect())
+    }
+
+    /// Every transactional id that the broker knows, sorted, with its state.
+    fn transactions<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let known = self.inner.call(py, |broker, _| broker.transactions())?;
+        let rows: Vec<_> = known
+            .iter()
+            .map(|known| transaction_to_py(py, known))
+            .collect::<PyResult<_>>()?;
+        PyList::new(py, rows)
     }
 
     /// Id, explicit configuration, and per partition leader, offsets and size. Read-only: of the partitions that are in this directory.

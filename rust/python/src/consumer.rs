@@ -16,9 +16,9 @@ use pyo3::types::{PyDict, PyList};
 
 use crate::broker::Broker;
 use crate::convert::{
-    config_from_py, is_partition, offset_and_metadata_to_py, offset_and_timestamp_to_py, offsets_from_py,
-    partition_from_py, partition_to_py, partitions_from_py, partitions_to_py, timeout_from_py, topics_from_py,
-    unpicklable,
+    config_from_py, group_metadata_to_py, is_partition, offset_and_metadata_to_py, offset_and_timestamp_to_py,
+    offsets_from_py, partition_from_py, partition_to_py, partitions_from_py, partitions_to_py, timeout_from_py,
+    topics_from_py, unpicklable,
 };
 use crate::errors::Failure;
 use crate::fork::{Exclusive, Stop};
@@ -363,12 +363,12 @@ impl Consumer {
             .call(py, |consumer, _| Ok::<_, Failure>(consumer.late_records()))
     }
 
-    /// (member id, generation, group id), when in a group.
-    fn group_metadata(&self, py: Python<'_>) -> PyResult<Option<(String, i32, String)>> {
+    /// What `send_offsets_to_transaction` needs to know of this consumer; None without group.id.
+    fn group_metadata<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let group = self
             .inner
             .call(py, |consumer, _| Ok::<_, Failure>(consumer.group_metadata()))?;
-        Ok(group.map(|(member, generation, group)| (member.to_string(), generation, group.to_string())))
+        group.map(|group| group_metadata_to_py(py, &group)).transpose()
     }
 
     /// Lag per partition: end offset as far as known, less the position.

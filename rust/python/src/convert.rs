@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use fletchlog_api::{Config, OffsetAndMetadata, Scope};
+use fletchlog_broker::TransactionDescription;
 use fletchlog_client::consumer::OffsetAndTimestamp;
-use fletchlog_client::producer::RecordMetadata;
+use fletchlog_client::producer::{ConsumerGroupMetadata, RecordMetadata};
 use fletchlog_records::TopicPartition;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -34,6 +35,8 @@ type_class!(topic_partition_class, "TopicPartition");
 type_class!(offset_and_metadata_class, "OffsetAndMetadata");
 type_class!(offset_and_timestamp_class, "OffsetAndTimestamp");
 type_class!(record_metadata_class, "RecordMetadata");
+type_class!(group_metadata_class, "ConsumerGroupMetadata");
+type_class!(transaction_description_class, "TransactionDescription");
 type_class!(record_class, "Record");
 type_class!(run_class, "Run");
 type_class!(topic_description_class, "TopicDescription");
@@ -237,6 +240,52 @@ pub fn record_metadata_to_py<'py>(py: Python<'py>, metadata: &RecordMetadata) ->
         metadata.partition,
         metadata.offset,
         metadata.timestamp,
+    ))
+}
+
+/// Who consumes, for a transaction that commits its offsets.
+pub fn group_metadata_to_py<'py>(py: Python<'py>, group: &ConsumerGroupMetadata) -> PyResult<Bound<'py, PyAny>> {
+    group_metadata_class(py)?.call1((
+        &*group.member_id,
+        group.generation_id,
+        &*group.group_id,
+        group.group_instance_id.as_deref(),
+    ))
+}
+
+/// Takes what `Consumer.group_metadata` returned.
+pub fn group_metadata_from_py(value: &Bound<'_, PyAny>) -> PyResult<ConsumerGroupMetadata> {
+    let hint = if value.is_none() {
+        "; the consumer needs a group.id"
+    } else {
+        ""
+    };
+    let fields = value.cast::<PyTuple>().ok().and_then(|t| t.extract().ok());
+    let (member, generation_id, group, instance): (String, i32, String, Option<String>) = fields.ok_or_else(|| {
+        PyTypeError::new_err(format!(
+            "expected what consumer.group_metadata() returns, got {}{hint}",
+            describe(value)
+        ))
+    })?;
+    Ok(ConsumerGroupMetadata {
+        group_id: group.into(),
+        generation_id,
+        member_id: member.into(),
+        group_instance_id: instance.map(Into::into),
+    })
+}
+
+/// A transactional id, as the broker knows it.
+pub fn transaction_to_py<'py>(py: Python<'py>, known: &TransactionDescription) -> PyResult<Bound<'py, PyAny>> {
+    transaction_description_class(py)?.call1((
+        &*known.transactional_id,
+        known.state,
+        known.producer_id,
+        known.producer_epoch,
+        known.timeout_ms,
+        known.start_ms,
+        partitions_to_py(py, &known.partitions)?,
+        known.coordinator,
     ))
 }
 

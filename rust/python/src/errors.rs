@@ -95,13 +95,18 @@ pub const CODE_CLASSES: &[(ErrorCode, &str)] = &[
     (ErrorCode::INVALID_PRODUCER_EPOCH, "InvalidProducerEpochError"),
     (ErrorCode::PRODUCER_FENCED, "ProducerFencedError"),
     (ErrorCode::UNKNOWN_PRODUCER_ID, "UnknownProducerIdError"),
-    (ErrorCode::INVALID_TXN_STATE, "TransactionError"),
-    (ErrorCode::INVALID_PRODUCER_ID_MAPPING, "TransactionError"),
-    (ErrorCode::INVALID_TRANSACTION_TIMEOUT, "TransactionError"),
-    (ErrorCode::CONCURRENT_TRANSACTIONS, "TransactionError"),
-    (ErrorCode::TRANSACTION_COORDINATOR_FENCED, "TransactionError"),
-    (ErrorCode::TRANSACTION_ABORTABLE, "TransactionError"),
-    (ErrorCode::UNSTABLE_OFFSET_COMMIT, "TransactionError"),
+    (ErrorCode::INVALID_TXN_STATE, "InvalidTxnStateError"),
+    (ErrorCode::INVALID_PRODUCER_ID_MAPPING, "InvalidPidMappingError"),
+    (ErrorCode::INVALID_TRANSACTION_TIMEOUT, "InvalidTxnTimeoutError"),
+    (ErrorCode::CONCURRENT_TRANSACTIONS, "ConcurrentTransactionsError"),
+    (
+        ErrorCode::TRANSACTION_COORDINATOR_FENCED,
+        "TransactionCoordinatorFencedError",
+    ),
+    (ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "TransactionError"),
+    (ErrorCode::OPERATION_NOT_ATTEMPTED, "TransactionError"),
+    (ErrorCode::TRANSACTION_ABORTABLE, "TransactionAbortableError"),
+    (ErrorCode::UNSTABLE_OFFSET_COMMIT, "UnstableOffsetCommitError"),
     (ErrorCode::KAFKA_STORAGE_ERROR, "StorageError"),
     (ErrorCode::INVALID_RECORD, "InvalidRecordError"),
 ];
@@ -134,6 +139,7 @@ pub const VARIANT_CLASSES: &[(&str, &str)] = &[
     ("unsupported", "UnsupportedFormatError"),
     ("commit-failed", "CommitFailedError"),
     ("group-id", "InvalidGroupIdError"),
+    ("aborted", "TransactionAbortedError"),
 ];
 
 /// The class of one of Kafka's codes.
@@ -414,6 +420,7 @@ impl From<ClientError> for Failure {
             ClientError::RecordTooLarge(_) => Self::of("too-large", message),
             ClientError::BufferExhausted(_) => Self::of("buffer", message),
             ClientError::Closed(_) => Self::of("closed", message),
+            ClientError::TransactionAborted(_) => Self::of("aborted", message),
         }
     }
 }

@@ -21,6 +21,7 @@ pub mod scan;
 pub mod segment_records;
 pub mod table;
 pub mod trace;
+pub mod transaction;
 
 use pyo3::prelude::*;
 
@@ -56,6 +57,8 @@ mod _core {
     use crate::segment_records::segment_records;
     #[pymodule_export]
     use crate::table::Table;
+    #[pymodule_export]
+    use crate::transaction::Transaction;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

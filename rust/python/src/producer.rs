@@ -15,13 +15,15 @@ use pyo3::prelude::*;
 use crate::broker::Broker;
 use crate::capsule::arrow_from_py;
 use crate::convert::{
-    config_from_py, headers_from_py, optional_bytes_from_py, record_metadata_to_py, timeout_from_py, unpicklable,
+    config_from_py, group_metadata_from_py, headers_from_py, offsets_from_py, optional_bytes_from_py,
+    record_metadata_to_py, timeout_from_py, unpicklable,
 };
 use crate::errors::Failure;
 use crate::faults::Faults;
 use crate::fork::Shared;
 use crate::gate::gate;
 use crate::table::Table;
+use crate::transaction::Transaction;
 
 /// Kafka's producer. Thread-safe.
 #[pyclass(frozen, module = "fletchlog")]
@@ -30,6 +32,13 @@ pub struct Producer {
     /// `fletchlog.trace` is on.
     traced: bool,
     config: Config,
+}
+
+impl Producer {
+    /// The engine behind the handle.
+    pub fn engine(&self) -> &Shared<Engine> {
+        &self.inner
+    }
 }
 
 #[pymethods]
@@ -114,6 +123,45 @@ impl Producer {
     /// Sends everything queued and waits until it is decided; raises the first failure of a `send_arrow` row.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         self.inner.call(py, |producer, stop| producer.flush(stop))
+    }
+
+    /// Registers the transactional.id: ends what an earlier producer of this name left open, and fences it.
+    fn init_transactions(&self, py: Python<'_>) -> PyResult<()> {
+        self.inner.call(py, |producer, stop| producer.init_transactions(stop))
+    }
+
+    /// Opens a transaction; nothing is sent yet.
+    fn begin_transaction(&self, py: Python<'_>) -> PyResult<()> {
+        self.inner.call(py, |producer, _| producer.begin_transaction())
+    }
+
+    /// Makes the offsets part of the transaction: the group has them when, and only if, it commits.
+    fn send_offsets_to_transaction(
+        &self,
+        py: Python<'_>,
+        offsets: &Bound<'_, PyAny>,
+        group_metadata: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let offsets = offsets_from_py(offsets)?;
+        let group = group_metadata_from_py(group_metadata)?;
+        self.inner.call(py, |producer, stop| {
+            producer.send_offsets_to_transaction(&offsets, &group, stop)
+        })
+    }
+
+    /// Sends everything queued, waits until it is acknowledged, and commits.
+    fn commit_transaction(&self, py: Python<'_>) -> PyResult<()> {
+        self.inner.call(py, |producer, stop| producer.commit_transaction(stop))
+    }
+
+    /// Drops what was not sent yet and aborts.
+    fn abort_transaction(&self, py: Python<'_>) -> PyResult<()> {
+        self.inner.call(py, |producer, stop| producer.abort_transaction(stop))
+    }
+
+    /// A context that begins a transaction, commits it at its end and aborts it when an exception leaves it.
+    fn transaction(slf: Bound<'_, Self>) -> Transaction {
+        Transaction::new(slf.unbind())
     }
 
     /// Number of partitions of a topic.

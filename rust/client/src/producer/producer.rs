@@ -255,6 +255,12 @@ impl Producer {
         transaction::end_transaction(&self.shared, &mut self.parked(interrupt), false)
     }
 
+    /// A transaction is open, being ended, or failed and not aborted yet.
+    pub fn has_ongoing_transaction(&self) -> bool {
+        let mut guard = self.shared.lock();
+        guard.core.transactions().is_some_and(|t| t.has_ongoing_transaction())
+    }
+
     fn parked<'a, 'b>(&'a self, interrupt: Interrupt<'b>) -> Parked<'a, 'b> {
         Parked {
             producer: self,

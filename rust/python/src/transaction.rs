@@ -1,0 +1,75 @@
+//! `fletchlog.Transaction`: the context manager over a producer's begin, commit and abort.
+
+use fletchlog_api::ErrorCode;
+use fletchlog_client::ClientError;
+use pyo3::prelude::*;
+
+use crate::convert::unpicklable;
+use crate::errors::Failure;
+use crate::producer::Producer;
+
+/// One transaction of a producer, from `with` to the end of the block.
+#[pyclass(frozen, module = "fletchlog")]
+pub struct Transaction {
+    producer: Py<Producer>,
+}
+
+impl Transaction {
+    /// Nothing is begun yet.
+    pub fn new(producer: Py<Producer>) -> Self {
+        Self { producer }
+    }
+}
+
+#[pymethods]
+impl Transaction {
+    fn __enter__(&self, py: Python<'_>) -> PyResult<Py<Producer>> {
+        self.producer
+            .get()
+            .engine()
+            .call(py, |producer, _| producer.begin_transaction())?;
+        Ok(self.producer.clone_ref(py))
+    }
+
+    #[pyo3(signature = (_class, exception, _traceback))]
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        _class: &Bound<'_, PyAny>,
+        exception: Option<&Bound<'_, PyAny>>,
+        _traceback: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let producer = self.producer.get().engine();
+        let Some(exception) = exception else {
+            return producer.call(py, |producer, stop| {
+                // the block has ended it itself
+                if !producer.has_ongoing_transaction() {
+                    return Ok(());
+                }
+                let committed = producer.commit_transaction(stop);
+                if matches!(&committed, Err(ClientError::Kafka { code, .. }) if *code == ErrorCode::TRANSACTION_ABORTABLE)
+                    && let Err(error) = producer.abort_transaction(stop)
+                {
+                    log::warn!("a transaction that had failed could not be aborted: {error}");
+                }
+                committed
+            });
+        };
+        let aborted = producer.call(py, |producer, stop| {
+            if producer.has_ongoing_transaction() {
+                producer.abort_transaction(stop)?;
+            }
+            Ok::<_, Failure>(())
+        });
+        if let Err(error) = aborted {
+            // the block's own exception is the one to raise
+            let note = format!("the transaction could not be aborted: {error}");
+            exception.call_method1(pyo3::intern!(py, "add_note"), (note,))?;
+        }
+        Ok(())
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(unpicklable("Transaction", "the directory's path and the configuration"))
+    }
+}

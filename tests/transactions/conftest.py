@@ -1,0 +1,37 @@
+"""A broker with a topic of two partitions, and producers that have a name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import fletchlog as fl
+
+Producers = Callable[..., fl.Producer]
+
+
+@pytest.fixture
+def broker() -> Iterator[fl.Broker]:
+    with fl.Broker.in_memory() as broker:
+        broker.create_topic("t", partitions=2)
+        yield broker
+
+
+@pytest.fixture
+def producers(broker: fl.Broker) -> Iterator[Producers]:
+    """Makes producers that may begin; closes them."""
+    made: list[fl.Producer] = []
+
+    def make(transactional_id: str = "id", init: bool = True, faults: fl.Faults | None = None, **config: Any) -> fl.Producer:
+        properties = {name.replace("_", "."): value for name, value in config.items()}
+        producer = fl.Producer(broker, {"transactional.id": transactional_id, "retry.backoff.ms": 5, **properties}, faults=faults)
+        made.append(producer)
+        if init:
+            producer.init_transactions()
+        return producer
+
+    yield make
+    for producer in made:
+        producer.close(timeout_ms=0)
