@@ -1,6 +1,7 @@
 //! Which segments are checked when a log is opened for writing, and what that finds. Changes nothing (spec 1.12).
 
 use crate::LogError;
+use crate::config::Durability;
 use crate::batch_walk::WalkEnd;
 use crate::file_name::CLEAN_SHUTDOWN;
 use crate::load_plan::{LoadPlan, PlannedSegment};
@@ -80,7 +81,8 @@ impl Loader<'_> {
             .fs
             .open(path, false, false)
             .map_err(|e| LogError::io("open", path, e))?;
-        check_segment(&*file, path, base, planned.size, self.interval())
+        let durable_end = (self.config.durability == Durability::Fsync).then_some(self.recovery_point);
+        check_segment(&*file, path, base, planned.size, self.interval(), durable_end)
     }
 
     fn look_at_active(&self, decision: &mut Decision) -> Result<(), LogError> {

@@ -37,22 +37,38 @@ pub(crate) struct RecoveredSegment {
 /// | partial, corrupt or invalid batch | valid up to there |
 /// | last offset not above that of the last index entry | nothing of the segment is valid |
 /// | last offset outside base .. base + 2^31-1 | error: a Kafka broker refuses to start, and so do we |
+///
+/// With `durable_end`, the end of what is known to be on disk (level `fsync`), offsets are held to more than Kafka does: no
+/// checksum covers a base offset, so a torn write can leave a whole batch with a smaller one.
+///
+/// | found with `durable_end` | result |
+/// |---|---|
+/// | base offset below the next one, at or above `durable_end` | valid up to there |
+/// | anything invalid below `durable_end` | error: what was acknowledged is not cut off |
 pub(crate) fn check_segment(
     file: &dyn File,
     path: &Path,
     base: i64,
     size: u64,
     interval: u64,
+    durable_end: Option<i64>,
 ) -> Result<RecoveredSegment, LogError> {
     let mut indexes = SegmentIndexes::new(base);
     let mut walk = CheckedWalk::new(file, 0, size);
     let mut epochs: Vec<(i32, i64)> = Vec::new();
     let mut next_offset = base;
+    let mut valid_bytes = 0;
     let why = loop {
         let batch = match walk.next().map_err(|e| LogError::io("read", path, e))? {
             Ok((batch, _)) => batch,
             Err(why) => break why,
         };
+        if durable_end.is_some() && batch.header.base_offset < next_offset {
+            break WalkEnd::Corrupt(format!(
+                "offset {} comes where {next_offset} or more belongs",
+                batch.header.base_offset
+            ));
+        }
         if !(0..=i64::from(i32::MAX)).contains(&(batch.last_offset().saturating_sub(base))) {
             let reason = format!(
                 "the batch ends at offset {}, which does not belong into a segment that starts at {base}; nothing was changed, restore the file",
@@ -79,11 +95,26 @@ pub(crate) fn check_segment(
             epochs.push((epoch, batch.header.base_offset));
         }
         next_offset = batch.header.next_offset();
+        valid_bytes = batch.end();
     };
+    if why != WalkEnd::EndOfFile
+        && let Some(end) = durable_end.filter(|end| next_offset < *end)
+    {
+        let reason = format!(
+            "{}, below offset {end}, up to which everything was on disk; nothing was changed. Restore the file, or open with \
+             fletchlog.durability=page-cache to cut the log here as Kafka does",
+            why.reason()
+        );
+        return Err(LogError::Damaged {
+            path: path.to_path_buf(),
+            position: valid_bytes,
+            reason,
+        });
+    }
     indexes.finish();
     Ok(RecoveredSegment {
         indexes,
-        valid_bytes: walk.position(),
+        valid_bytes,
         why,
         next_offset,
         epochs,
