@@ -230,7 +230,7 @@ impl Verifier<'_> {
                 .fs
                 .open(path, false, false)
                 .map_err(|e| LogError::io("open", path, e))?;
-            match check_segment(&*file, path, base, planned.size, self.index_interval) {
+            match check_segment(&*file, path, base, planned.size, self.index_interval, None) {
                 Ok(found) if found.valid_bytes == planned.size => return Ok(()),
                 Ok(found) => (found.valid_bytes, found.why.reason().to_string()),
                 // Recovery refuses to open such a log and cuts nothing.
