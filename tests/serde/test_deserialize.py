@@ -42,6 +42,14 @@ def test_columns_are_replaced_in_place_and_rows_keep_their_order(orders):
     assert table["value"].to_pylist() == [{"amount": 0}, {"amount": 3}, {"amount": 1}, None, {"amount": 2}, None]
 
 
+def test_metadata_and_other_columns_are_left_alone(orders):
+    table = orders.scan("orders", partition=0).to_pyarrow().append_column("more", pa.array([1, 2])).replace_schema_metadata({"made": "by hand"})
+    for data in (table, table.to_batches()[0]):
+        decoded = serde.deserialize(data, value=AMOUNT, on_error="collect")
+        assert decoded.schema.metadata == {b"made": b"by hand"}
+        assert decoded["more"].to_pylist() == [1, 2]
+
+
 def test_records_batches_tables_and_scans_give_the_same(orders):
     consumer = fl.Consumer(orders, {"auto.offset.reset": "earliest"})
     consumer.assign([("orders", 0)])

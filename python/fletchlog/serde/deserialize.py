@@ -52,12 +52,13 @@ def deserialize(data: Any, *, key: Deserializer | None = None, value: Deserializ
         decoded[name], reasons[name] = _decode(raw[name], deserializer)
     if on_error == "raise" and any(reasons.values()):
         raise _error(rows, raw, reasons)
-    columns = {name: decoded.get(name, rows.column(name)) for name in rows.schema.names}
+    in_one = isinstance(rows, pa.RecordBatch)
+    for name, column in decoded.items():
+        rows = rows.set_column(rows.schema.get_field_index(name), name, pa.concat_arrays(column.chunks) if in_one else column)
     if on_error == "collect":
-        columns |= {f"{name}_error": _errors(raw[name], reasons[name], len(decoded[name])) for name in wanted}
-    if isinstance(rows, pa.RecordBatch):
-        columns = {name: pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column for name, column in columns.items()}
-    return type(rows).from_pydict(columns)
+        for name in wanted:
+            rows = rows.append_column(f"{name}_error", _errors(raw[name], reasons[name], len(rows)))
+    return rows
 
 
 def _binary_column(rows: Any, name: str) -> pa.ChunkedArray:

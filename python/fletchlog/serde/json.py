@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 # blocks are read in parallel; a line must fit into one
 _BLOCK_BYTES = 1 << 20
+_ENVELOPE_BYTES = len('{"v":}\n') + len("null")
 # pyarrow counts rows within its block, not within the column
 _ROW = re.compile(r" in row \d+$")
 
@@ -49,8 +50,8 @@ class Json:
         arrow_type = self.type or _inferred(column)
 
         def read(start: int, stop: int) -> pa.Array:
-            part = lines if (start, stop) == (0, rows) else _lines(column[start:stop])[0]
-            return _read(part, arrow_type)
+            part = column[start:stop]
+            return _read(part, lines if (start, stop) == (0, rows) else _lines(part)[0], arrow_type)
 
         return by_halves(rows, arrow_type, read, reasons), reasons
 
@@ -65,7 +66,8 @@ def _inferred(column: pa.BinaryArray) -> pa.DataType:
     pa = arrow()
 
     def type_of(rows: int) -> Any:
-        return _read(_lines(column[:rows])[0], None).type
+        part = column[:rows]
+        return _read(part, _lines(part)[0], None).type
 
     try:
         return type_of(len(column))
@@ -81,26 +83,21 @@ def _inferred(column: pa.BinaryArray) -> pa.DataType:
         return type_of(good)
 
 
-def _read(lines: bytes, arrow_type: pa.DataType | None) -> pa.Array:
-    """The values of the lines as an array.
+def _read(column: pa.BinaryArray, lines: bytes, arrow_type: pa.DataType | None) -> pa.Array:
+    """The values of a column, given as its lines, as an array.
 
     Raises:
         pyarrow.ArrowInvalid: A value does not fit the type, or contradicts another one when the type is inferred.
     """
-    pa, reader = arrow(), require("pyarrow.json", "serde")
+    pa, compute, reader = arrow(), require("pyarrow.compute", "serde"), require("pyarrow.json", "serde")
     if not lines:
         return pa.nulls(0, arrow_type)
     explicit = None if arrow_type is None else pa.schema([("v", arrow_type)])
     options = reader.ParseOptions(explicit_schema=explicit, unexpected_field_behavior="infer" if explicit is None else "ignore")
+    longest = compute.max(compute.binary_length(column)).as_py() or 0
+    block_bytes = max(_BLOCK_BYTES, longest + _ENVELOPE_BYTES)
     try:
-        table = reader.read_json(pa.BufferReader(lines), reader.ReadOptions(block_size=_block_bytes(lines)), options)
+        table = reader.read_json(pa.BufferReader(lines), reader.ReadOptions(block_size=block_bytes), options)
     except pa.ArrowInvalid as error:
         raise pa.ArrowInvalid(_ROW.sub("", str(error)).replace("JSON parse error: Column(/v", "Column(", 1)) from None
     return pa.concat_arrays(table["v"].chunks)
-
-
-def _block_bytes(lines: bytes) -> int:
-    """A block that holds the longest line."""
-    if len(lines) <= _BLOCK_BYTES:
-        return _BLOCK_BYTES
-    return max(_BLOCK_BYTES, max(map(len, lines.split(b"\n"))) + 1)

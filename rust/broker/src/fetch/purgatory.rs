@@ -138,7 +138,10 @@ impl FetchPurgatory {
             let id = waiting.next_id;
             waiting.next_id += 1;
             for tp in &watched.tps {
-                waiting.by_partition.entry(tp.clone()).or_default().push(id);
+                match waiting.by_partition.get_mut(tp) {
+                    Some(ids) => ids.push(id),
+                    None => drop(waiting.by_partition.insert(tp.clone(), vec![id])),
+                }
             }
             waiting.by_id.insert(id, watched.clone());
             self.count.store(waiting.by_id.len(), Ordering::SeqCst);
@@ -211,11 +214,9 @@ impl FetchPurgatory {
         let mut waiting = lock(&self.waiting);
         if let Some(watched) = waiting.by_id.remove(&id) {
             for tp in &watched.tps {
+                // The place stays: the next fetch of the session waits for the same partitions.
                 if let Some(ids) = waiting.by_partition.get_mut(tp) {
                     ids.retain(|other| *other != id);
-                    if ids.is_empty() {
-                        waiting.by_partition.remove(tp);
-                    }
                 }
             }
         }

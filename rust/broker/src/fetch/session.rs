@@ -13,6 +13,8 @@ const INITIAL_EPOCH: i32 = 0;
 /// No session, or the end of one.
 const FINAL_EPOCH: i32 = -1;
 const INVALID_SESSION_ID: i32 = 0;
+/// Up to so many listed partitions are searched for one by one: comparing is some ten times cheaper than indexing.
+const SEARCHED: usize = 8;
 
 /// How the answer to a fetch is made.
 #[derive(Debug)]
@@ -202,17 +204,18 @@ impl Session {
     /// Listed partitions are updated in place or appended; then the forgotten ones go. Kafka: `FetchSession#update`.
     fn update(&mut self, listed: Vec<FetchPartition>, forgotten: &[TopicPartition]) {
         if !listed.is_empty() {
-            let mut index: FxHashMap<TopicPartition, usize> = self
-                .partitions
-                .iter()
-                .enumerate()
-                .map(|(i, p)| (p.request.tp.clone(), i))
-                .collect();
+            let mut index = (listed.len() > SEARCHED).then(|| self.index());
             for request in listed {
-                match index.get(&request.tp) {
-                    Some(&i) => self.partitions[i].request = request,
+                let known = match &index {
+                    Some(index) => index.get(&request.tp).copied(),
+                    None => self.partitions.iter().position(|p| p.request.tp == request.tp),
+                };
+                match known {
+                    Some(i) => self.partitions[i].request = request,
                     None => {
-                        index.insert(request.tp.clone(), self.partitions.len());
+                        if let Some(index) = &mut index {
+                            index.insert(request.tp.clone(), self.partitions.len());
+                        }
                         self.partitions.push(CachedPartition {
                             request,
                             high_watermark: -1,
@@ -227,15 +230,15 @@ impl Session {
         }
     }
 
+    fn index(&self) -> FxHashMap<TopicPartition, usize> {
+        let tps = self.partitions.iter().map(|p| p.request.tp.clone());
+        tps.zip(0..).collect()
+    }
+
     /// What of `results` is sent; partitions with data go to the end of the session's order.
     /// Kafka: `IncrementalFetchContext#updateAndGenerateResponseData`, `CachedPartition#maybeUpdateResponseData`.
     fn select(&mut self, results: Vec<FetchPartitionResponse>) -> Vec<FetchPartitionResponse> {
-        let index: FxHashMap<TopicPartition, usize> = self
-            .partitions
-            .iter()
-            .enumerate()
-            .map(|(i, p)| (p.request.tp.clone(), i))
-            .collect();
+        let index = self.index();
         let mut sent = Vec::with_capacity(results.len());
         let mut moved = vec![false; self.partitions.len()];
         let mut at_end = Vec::new();
