@@ -10,12 +10,12 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMPS := .build/stamps
 RUST_SOURCES := $(shell find rust -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
-PYTHON_SOURCES := python tests benches tools
+PYTHON_SOURCES := python tests benches tools docs
 
 # maturin gets its own target directory: its release build and `cargo test` would otherwise rebuild each other's work
 MATURIN := env -u CONDA_PREFIX VIRTUAL_ENV=$(CURDIR)/.venv CARGO_TARGET_DIR=$(CURDIR)/.build/maturin PIP_QUIET=1 PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/maturin
 
-.PHONY: help demo test build lint lint-rust lint-python test-rust test-python test-binding test-interop test-browser bench crash-points tools-rust tools-java tools-browser clean
+.PHONY: help demo test build lint lint-rust lint-python test-rust test-python test-binding test-interop test-browser docs bench crash-points tools-rust tools-java tools-browser clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -57,6 +57,11 @@ test-interop: tools-java build ## Judge fletchlog by real Kafka releases: tools,
 test-browser: tools-browser build ## The pages in a headless Chromium: clicks, keys, speed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --target .build/browser -r constraints-browser.txt
 	FLETCHLOG_BROWSER=1 PYTHONPATH=$(CURDIR)/.build/browser $(BIN)/python -m pytest tests/browser
+
+# The site generator stays outside .venv, which holds exactly constraints.txt.
+docs: build ## Build the documentation site into .build/site; warnings are errors
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --target .build/docs -r constraints-docs.txt
+	NO_MKDOCS_2_WARNING=1 PYTHONPATH=$(CURDIR)/.build/docs $(BIN)/python -m mkdocs build --strict
 
 bench: build ## Ratios against the floor and against another client, in one run
 	cargo build --locked --release -p fletchlog-arrow --examples

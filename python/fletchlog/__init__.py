@@ -13,7 +13,7 @@ Importing this package starts no thread, takes no lock and imports neither pyarr
 
 from __future__ import annotations
 
-from fletchlog import assign, errors, explain
+from fletchlog import assign, audit, errors, explain
 from fletchlog._core import (
     Broker,
     Consumer,
@@ -88,6 +88,7 @@ __all__ = [
     "TransactionDescription",
     "__version__",
     "assign",
+    "audit",
     "config_table",
     "errors",
     "explain",

@@ -443,8 +443,12 @@ class Consumer:
         """Assigned partitions, in the order that decides requests."""
     def subscription(self) -> list[str]:
         """Subscribed topics."""
-    def seek(self, partition: _Partition, offset: int) -> None:
-        """The next poll of this partition starts at `offset`."""
+    def seek(self, partition: _Partition, offset: int | OffsetAndMetadata) -> None:
+        """The next poll of this partition starts at `offset`.
+
+        An `OffsetAndMetadata` with a leader epoch is checked for truncation first. Kafka: `KafkaConsumer#seek(TopicPartition,
+        OffsetAndMetadata)`.
+        """
     def seek_to_beginning(self, partitions: Iterable[_Partition] | None = None) -> None:
         """To the log start, when next polled; None: all assigned partitions."""
     def seek_to_end(self, partitions: Iterable[_Partition] | None = None) -> None:
@@ -508,6 +512,8 @@ class Consumer:
         Raises:
             fletchlog.errors.IllegalStateError: It is off.
         """
+    def _begin_from_committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """For `fletchlog.replay`: the committed offsets that a recorded run began with."""
     def explain(self) -> Explanation:
         """The story of the polls so far, when `fletchlog.trace` is on: `text()`, and a picture in a notebook.
 

@@ -36,6 +36,27 @@ def test_the_spans_are_the_runs(runs):
                 assert any(a <= start + 1e-9 and end <= b + 1e-9 for a, b in found.waits[lane])
 
 
+@pytest.mark.parametrize("order", ["partition", "kip-387"])
+@pytest.mark.parametrize("most", [5, 15, 30, 31])
+def test_what_waits_is_drawn_also_where_a_fetch_ends_with_a_poll(small_broker, order, most):
+    with fl.Producer(small_broker, {"linger.ms": 10_000}) as producer:
+        for i in range(90):
+            producer.send("orders", value=b"x", partition=i % 3)
+    # a fetch brings one batch of 30
+    config = {"max.poll.records": most, "fletchlog.fetch.order": order, "max.partition.fetch.bytes": 200}
+    told = explain(small_broker, ["orders"], config, polls=60)
+    found = picture.spans(told.story)
+    for lane, own in found.runs.items():
+        assert sum(run[2] for run in own) == 60
+        waits = found.waits[lane]
+        assert len(waits) == 2
+        assert waits == sorted(waits)
+        assert all(a <= b for a, b in waits)
+        # whatever is handed out was waiting until then
+        length = sum(end - start for start, end, _ in own)
+        assert length == pytest.approx(sum(max(0, min(end, b) - max(start, a)) for start, end, _ in own for a, b in waits))
+
+
 def test_an_svg_names_every_lane_and_is_the_same_every_time(runs):
     text = picture.svg(runs)
     assert text == picture.svg(runs)

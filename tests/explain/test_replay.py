@@ -65,6 +65,18 @@ def test_a_subscription_is_replayed_from_the_offsets_it_began_with(small_broker)
     assert next(runs[0] for runs in again.replayed.polls if runs) == begun
 
 
+@pytest.mark.parametrize("release", ["2.6", "4.3"])
+def test_calls_of_a_rebalance_callback_are_made_in_a_callback(small_broker, release):
+    config = {"auto.offset.reset": "earliest", "fletchlog.trace": True, "group.id": "g", "max.poll.records": 9, "fletchlog.consumer.version": release}
+    with fl.Consumer(small_broker, config) as consumer:
+        consumer.subscribe(["orders"], on_assigned=lambda _: consumer.seek(("orders", 1), 20))
+        drain(consumer)
+        trace = consumer.trace().to_pyarrow()
+    again = fl.replay(trace, small_broker)
+    assert again.same, str(again)
+    assert sum(run.count for runs in again.replayed.polls for run in runs) == 70
+
+
 def test_a_log_that_has_grown_is_found_out(small_broker):
     trace = record(small_broker, {"max.poll.records": 7}, drain)
     with fl.Producer(small_broker) as producer:

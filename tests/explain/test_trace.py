@@ -30,6 +30,18 @@ def test_a_trace_has_the_programs_calls_in_their_order(small_broker):
     assert story.polls[0][0][0] == "call"
 
 
+def test_a_seek_with_a_leader_epoch_is_replayed_with_it(small_broker):
+    with fl.Consumer(small_broker, {"fletchlog.trace": True, "max.poll.records": 5}) as consumer:
+        consumer.assign([("orders", 0)])
+        consumer.seek(("orders", 0), fl.OffsetAndMetadata(7, "", 0))
+        assert consumer.poll().runs()[0].first_offset == 7
+        trace = consumer.trace().to_pyarrow()
+        with pytest.raises(TypeError, match="OffsetAndMetadata or int"):
+            consumer.seek(("orders", 0), "7")
+    assert ("call", "seek leader-epoch=0", [(0, 7)]) in tell(trace).polls[0]
+    assert fl.replay(trace, small_broker).same
+
+
 def test_a_call_that_was_refused_is_not_in_the_trace(small_broker):
     with fl.Consumer(small_broker, {"fletchlog.trace": True}) as consumer:
         consumer.assign([("orders", 0)])

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 COMPLETENESS = {
     "records": "records", "first_offset": "first offset", "last_offset": "last offset", "gaps": "missing offsets", "gaps_markers": "of these, markers",
-    "gaps_compaction": "compaction", "gaps_unexplained": "unexplained", "duplicate_records": "repeated records", "duplicate_values": "repeated values",
-    "duplicate_keys": "repeated keys", "duplicate_sequences": "repeated sequences", "skew": "skew",
+    "gaps_compaction": "compaction", "gaps_unexplained": "unexplained", "duplicate_records": "repeated records", "duplicate_values": "values",
+    "duplicate_keys": "keys", "duplicate_sequences": "sequences", "skew": "skew",
 }  # fmt: skip
 LATENESS = {
     "records": "records", "timestamp_inversions": "steps back", "inversion_max_ms": "furthest step back", "lateness_p50_ms": "late, median",
@@ -114,11 +114,11 @@ PAGE = """<!doctype html>
 :root { --ink: #e8eaec; --quiet: #a2aab3; --paper: #14171a; --line: #343a41; --bar: #58b2ee; --wrong: #ff8a80; } }
 html { font: 15px/1.5 system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif;
   background: var(--paper); color: var(--ink); font-variant-numeric: tabular-nums; }
-body { max-width: 1300px; margin: 0 auto; padding: 1.5rem; }
+body { max-width: 1500px; margin: 0 auto; padding: 1.5rem; }
 h1 { font-size: 1.6rem; margin: 0; } h2 { font-size: 1.05rem; margin: 1.8rem 0 .3rem; } p { color: var(--quiet); margin: .2rem 0; }
 .facts { list-style: none; display: flex; flex-wrap: wrap; gap: .6rem 2.2rem; padding: 0; } .facts b { font-size: 1.3rem; margin-right: .2rem; }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: .9rem; }
-th, td { padding: .22rem .7rem; text-align: right; border-bottom: 1px solid var(--line); white-space: nowrap; }
+th, td { padding: .22rem .5rem; text-align: right; border-bottom: 1px solid var(--line); white-space: nowrap; }
 th { font-weight: 600; color: var(--quiet); vertical-align: bottom; } th:first-child { text-align: left; padding-left: 0; } tbody th { color: var(--ink); }
 .wrong { color: var(--wrong); font-weight: 700; } .bars .bar { width: 22rem; text-align: left; }
 .bar i { display: block; height: .8rem; min-width: 1px; background: var(--bar); border-radius: 2px; }

@@ -9,13 +9,13 @@ from fletchlog._core import Broker, Consumer
 from fletchlog.errors import InvalidArgumentError, KafkaError
 from fletchlog.explain.compare import Parting, parting
 from fletchlog.explain.run import Explanation, explanation
-from fletchlog.explain.story import Story
+from fletchlog.types import OffsetAndMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from os import PathLike
 
-    from fletchlog.explain.story import Step
+    from fletchlog.explain.story import Step, Story
     from fletchlog.types import TopicPartition
 
 # while the recorded run found nothing within its timeout, so does this one
@@ -53,9 +53,9 @@ def replay(trace: Any, broker: Broker | str | PathLike[str]) -> Replay:
     """Makes the calls of a recorded run again, on the same log, and compares every decision.
 
     The consumer has the recorded properties and makes the recorded calls (assign, subscribe, seek, pause, resume, poll, ..) in
-    their order. Offsets that the group had committed are taken from the trace, and nothing is committed; the group has another
-    id, so that members of the recorded one are not disturbed. What other members of its group did is not part of a trace: a run
-    with a rebalance parts where the assignment does.
+    their order, those of a rebalance callback in a callback. Offsets that the group had committed are taken from the trace, and
+    nothing is committed; the group has another id, so that members of the recorded one are not disturbed. What other members of
+    its group did is not part of a trace: a run with a rebalance parts where the assignment does.
 
     Args:
         trace: `Consumer.trace()` of a consumer with `fletchlog.trace`, or what `load_trace` read.
@@ -71,9 +71,7 @@ def replay(trace: Any, broker: Broker | str | PathLike[str]) -> Replay:
         with Broker(broker, read_only=True) as opened:
             return replay(recorded.trace, opened)
     replayed = _run(recorded, broker)
-    # lookups of committed offsets are answered from the trace, so they are no decisions of the run
-    places = _places(recorded.story)
-    return Replay(recorded, replayed, parting(_decisions(recorded.story, places), _decisions(replayed.story, places)))
+    return Replay(recorded, replayed, parting(recorded.story, replayed.story))
 
 
 def _run(recorded: Explanation, broker: Broker) -> Explanation:
@@ -83,23 +81,29 @@ def _run(recorded: Explanation, broker: Broker) -> Explanation:
     config: dict[str, Any] = dict(recorded.config) | {"fletchlog.trace": "true", "enable.auto.commit": "false"}
     if "group.id" in config:
         config["group.id"] += "-fletchlog-replay"
-    places = _places(story)
+    stops = [number for number in range(1, len(story.polls)) if _stops(story, number)]
     with Consumer(broker, config) as consumer:
+        consumer._begin_from_committed(_committed(story))  # noqa: SLF001 - of this package
+        waiting = iter(stops)
 
-        def start(partitions: list[TopicPartition]) -> None:
-            for tp in partitions:
-                if tp in places:
-                    consumer.seek(tp, places[tp])
+        def on_assigned(_: list[TopicPartition]) -> None:
+            _calls(consumer, story, next(waiting, -1), None)
 
-        for number, steps in enumerate(_polls(story)):
+        for number, steps in enumerate(story.polls):
+            if number - 1 in stops:
+                continue  # the poll before goes on: the callback ran in between
             if number > 0:
                 _poll(consumer, steps)
-            for step in steps:
-                if step[0] == "call":
-                    _call(consumer, story, step, start if places else None)
-            if number == 0 and not recorded.subscribed:
-                start([tp for tp in places if tp in consumer.assignment()])
+            if number not in stops:
+                _calls(consumer, story, number, on_assigned if stops else None)
         return explanation(consumer.trace(), lanes=story.lanes, ends=recorded.ends, source=recorded.source)
+
+
+def _stops(story: Story, number: int) -> bool:
+    """Whether this poll of the engine ended for a rebalance callback; the program's poll goes on with the next one."""
+    decisions = [step for step in story.polls[number] if step[0] != "call"]
+    after = [step for step in story.polls[number + 1] if step[0] != "call"] if number + 1 < len(story.polls) else []
+    return decisions == [("return", 0)] and bool(after) and after[0][0] == "order"
 
 
 def _poll(consumer: Consumer, steps: list[Step]) -> None:
@@ -113,55 +117,39 @@ def _poll(consumer: Consumer, steps: list[Step]) -> None:
             raise
 
 
+def _calls(consumer: Consumer, story: Story, number: int, on_assigned: Callable[[list[TopicPartition]], object] | None) -> None:
+    """Makes the calls that followed a poll."""
+    for step in story.polls[number] if number >= 0 else []:
+        if step[0] == "call":
+            _call(consumer, story, step, on_assigned)
+
+
 def _call(consumer: Consumer, story: Story, step: Step, on_assigned: Callable[[list[TopicPartition]], object] | None) -> None:
     _, method, given = step
-    name, _, pattern = method.partition(" ")
+    name, _, detail = method.partition(" ")
     match name:
         case "assign":
             consumer.assign([story.lanes[lane] for lane, _ in given])
         case "subscribe":
             consumer.subscribe([topic for topic, _ in given], on_assigned=on_assigned)
         case "subscribe_pattern":
-            consumer.subscribe(pattern=pattern, on_assigned=on_assigned)
+            consumer.subscribe(pattern=detail, on_assigned=on_assigned)
         case "unsubscribe":
             consumer.unsubscribe()
         case "seek":
-            # seeks of a rebalance callback are made again by a callback, not here
-            consumer.seek(story.lanes[given[0][0]], given[0][1])
+            lane, offset = given[0]
+            epoch = detail.removeprefix("leader-epoch=")
+            consumer.seek(story.lanes[lane], OffsetAndMetadata(offset, "", int(epoch)) if epoch else offset)
         case "seek_to_beginning" | "seek_to_end" | "pause" | "resume":
             getattr(consumer, name)([story.lanes[lane] for lane, _ in given])
 
 
-def _places(story: Story) -> dict[TopicPartition, int]:
-    """Committed offsets that the recorded run began with."""
-    found: dict[TopicPartition, int] = {}
+def _committed(story: Story) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Committed offsets that the recorded run began with, as the trace tells them: `.. leader epoch N`."""
+    found: dict[TopicPartition, OffsetAndMetadata] = {}
     for steps in story.polls:
         for step in steps:
             if step[0] == "place" and "committed" in step[3]:
-                found.setdefault(story.lanes[step[1]], step[2])
+                epoch = int(step[3].rpartition(" ")[2])
+                found.setdefault(story.lanes[step[1]], OffsetAndMetadata(step[2], "", epoch))
     return found
-
-
-def _decisions(story: Story, places: dict[TopicPartition, int]) -> Story:
-    """The polls as the program called them, without lookups of committed offsets and the seeks that stand for them."""
-
-    def kept(step: Step) -> bool:
-        if step[0] == "place":
-            return "committed" not in step[3]
-        return not (step[0] == "call" and step[1] == "seek" and places.get(story.lanes[step[2][0][0]]) == step[2][0][1])
-
-    return Story(story.lanes, story.nodes, [[step for step in steps if kept(step)] for steps in _polls(story)])
-
-
-def _polls(story: Story) -> list[list[Step]]:
-    """The engine's polls as the program's: one that stops for a rebalance callback goes on with the next."""
-    polls: list[list[Step]] = []
-    goes_on = False
-    for steps in story.polls:
-        decisions = [step for step in steps if step[0] != "call"]
-        if goes_on and decisions and decisions[0][0] == "order":
-            polls[-1] = [step for step in polls[-1] if step[0] != "return"] + steps
-        else:
-            polls.append(list(steps))
-        goes_on = decisions == [("return", 0)]
-    return polls

@@ -17,8 +17,8 @@ use pyo3::types::{PyDict, PyList};
 use crate::broker::Broker;
 use crate::convert::{
     config_from_py, group_metadata_to_py, is_partition, offset_and_metadata_to_py, offset_and_timestamp_to_py,
-    offsets_from_py, partition_from_py, partition_to_py, partitions_from_py, partitions_to_py, timeout_from_py,
-    topics_from_py, unpicklable,
+    offset_from_py, offsets_from_py, partition_from_py, partition_to_py, partitions_from_py, partitions_to_py,
+    timeout_from_py, topics_from_py, unpicklable,
 };
 use crate::errors::Failure;
 use crate::fork::{Exclusive, Stop};
@@ -225,9 +225,14 @@ impl Consumer {
     }
 
     /// The next poll of this partition starts at `offset`.
-    fn seek(&self, py: Python<'_>, partition: &Bound<'_, PyAny>, offset: i64) -> PyResult<()> {
+    fn seek(&self, py: Python<'_>, partition: &Bound<'_, PyAny>, offset: &Bound<'_, PyAny>) -> PyResult<()> {
         let tp = partition_from_py(partition)?;
-        self.inner.call(py, |consumer, _| consumer.seek(&tp, offset))
+        if let Ok(offset) = offset.extract::<i64>() {
+            return self.inner.call(py, |consumer, _| consumer.seek(&tp, offset));
+        }
+        let committed = offset_from_py(&tp, offset)?;
+        self.inner
+            .call(py, |consumer, _| consumer.seek_committed(&tp, &committed))
     }
 
     /// To the log start, when next polled; None: all assigned partitions.
@@ -389,6 +394,15 @@ impl Consumer {
         self.inner
             .call(py, |consumer, _| crate::trace::consumer_table(consumer.trace()))
             .map(|table| crate::trace::with_config(table, "consumer", &self.config))
+    }
+
+    /// For `fletchlog.replay`: the committed offsets that a recorded run began with.
+    fn _begin_from_committed(&self, py: Python<'_>, offsets: &Bound<'_, PyAny>) -> PyResult<()> {
+        let offsets = offsets_from_py(offsets)?;
+        self.inner.call(py, |consumer, _| {
+            consumer.begin_from_committed(offsets);
+            Ok::<_, Failure>(())
+        })
     }
 
     /// The story of the polls so far, when `fletchlog.trace` is on.

@@ -193,6 +193,28 @@ pub fn offset_and_metadata_to_py<'py>(py: Python<'py>, offset: &OffsetAndMetadat
     offset_and_metadata_class(py)?.call1((offset.offset, &*offset.metadata, offset.leader_epoch))
 }
 
+/// Takes an `OffsetAndMetadata`, or an int that has neither metadata nor leader epoch.
+pub fn offset_from_py(tp: &TopicPartition, value: &Bound<'_, PyAny>) -> PyResult<OffsetAndMetadata> {
+    if let Ok(offset) = value.extract::<i64>() {
+        return Ok(OffsetAndMetadata {
+            offset,
+            leader_epoch: -1,
+            metadata: Arc::from(""),
+        });
+    }
+    let (offset, metadata, leader_epoch): (i64, String, i32) = value.extract().map_err(|_| {
+        PyTypeError::new_err(format!(
+            "{tp}: expected OffsetAndMetadata or int, got {}",
+            describe(value)
+        ))
+    })?;
+    Ok(OffsetAndMetadata {
+        offset,
+        leader_epoch,
+        metadata: Arc::from(metadata),
+    })
+}
+
 /// Takes `{tp: OffsetAndMetadata | int}`.
 pub fn offsets_from_py(value: &Bound<'_, PyAny>) -> PyResult<Vec<(TopicPartition, OffsetAndMetadata)>> {
     let dict = value.cast::<PyDict>().map_err(|_| {
@@ -204,25 +226,7 @@ pub fn offsets_from_py(value: &Bound<'_, PyAny>) -> PyResult<Vec<(TopicPartition
     dict.iter()
         .map(|(tp, offset)| {
             let tp = partition_from_py(&tp)?;
-            let offset = if let Ok(number) = offset.extract::<i64>() {
-                OffsetAndMetadata {
-                    offset: number,
-                    leader_epoch: -1,
-                    metadata: Arc::from(""),
-                }
-            } else {
-                let (number, metadata, leader_epoch): (i64, String, i32) = offset.extract().map_err(|_| {
-                    PyTypeError::new_err(format!(
-                        "{tp}: expected OffsetAndMetadata or int, got {}",
-                        describe(&offset)
-                    ))
-                })?;
-                OffsetAndMetadata {
-                    offset: number,
-                    leader_epoch,
-                    metadata: metadata.into(),
-                }
-            };
+            let offset = offset_from_py(&tp, &offset)?;
             Ok((tp, offset))
         })
         .collect()

@@ -86,30 +86,32 @@ class Model {
       let done = 0;
       const left = Math.max(0, poll - 1);
       const x = () => left + (all ? done / all : 0);
-      const gone = [];
+      // fetches used up in this poll: their last records are told after that, if they had any left
+      const gone = new Map();
       for (const step of steps) {
         if (step[0] === "take") {
           const start = x();
           done += step[4];
           this.total += step[4];
           this.#take(step, poll, start, x());
+          if (gone.has(step[1])) gone.get(step[1])[1] = x();
         } else if (step[0] === "ask") {
           this.asks.push({ poll, x: x(), node: step[1], lanes: step[3] });
           for (const [lane] of step[3]) this.asksOf[lane].push(x());
         } else if (step[0] === "answer") {
-          for (const part of step[3]) if (part[2] !== 0) since.set(part[0], x());
-        } else if (step[0] === "drained" || step[0] === "drop") {
-          gone.push(step[1]);
+          for (const [lane, , records] of step[3]) {
+            if (records === 0) continue;
+            if (gone.has(lane)) this.waitsOf[lane].push(gone.get(lane));
+            gone.delete(lane);
+            since.set(lane, x());
+          }
+        } else if ((step[0] === "drained" || step[0] === "drop") && since.has(step[1])) {
+          gone.set(step[1], [since.get(step[1]), x()]);
+          since.delete(step[1]);
         }
         applyStep(state, step, poll);
       }
-      // the engine notes that a fetch is used up just before it notes the records taken last
-      for (const lane of gone) {
-        const runs = this.runsOf[lane];
-        const last = runs.length ? runs[runs.length - 1] : null;
-        if (since.has(lane)) this.waitsOf[lane].push([since.get(lane), last && last.p1 === poll ? last.x1 : x()]);
-        since.delete(lane);
-      }
+      for (const [lane, span] of gone) this.waitsOf[lane].push(span);
     });
     for (const [lane, from] of since) this.waitsOf[lane].push([from, this.polls]);
   }

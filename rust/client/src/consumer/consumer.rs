@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use fletchlog_api::{Clock, Config, Transport};
+use fletchlog_api::{Clock, Config, OffsetAndMetadata, Transport};
 use fletchlog_records::TopicPartition;
 
 use super::fetch_buffer::FetchBuffer;
@@ -36,6 +36,8 @@ pub struct Consumer {
     pub(super) validation: OffsetValidation,
     pub(super) lookup: Option<Lookup>,
     pub(super) committed_lookup: Option<CommittedLookup>,
+    /// What a replayed run found committed, instead of what its own group has.
+    pub(super) committed_before: BTreeMap<TopicPartition, OffsetAndMetadata>,
     pub(super) coordinator: Option<ConsumerCoordinator>,
     /// Version of the metadata that the pattern was last matched against.
     pub(super) matched_metadata: u64,
@@ -74,6 +76,7 @@ impl Consumer {
             validation: OffsetValidation::default(),
             lookup: None,
             committed_lookup: None,
+            committed_before: BTreeMap::new(),
             coordinator: ConsumerCoordinator::new(&config),
             matched_metadata: 0,
             wakeup: Arc::new(AtomicBool::new(false)),
@@ -204,15 +207,40 @@ impl Consumer {
     /// # Errors
     /// `IllegalArgument` for a negative offset, `IllegalState` if the partition is not assigned.
     pub fn seek(&mut self, tp: &TopicPartition, offset: i64) -> Result<(), ClientError> {
+        self.ensure_seekable(tp, offset)?;
+        self.subs.seek(tp, offset, self.metadata.leader(tp))?;
+        self.trace.called("seek", [(tp, offset)]);
+        Ok(())
+    }
+
+    /// The same for an offset that was committed: with its leader epoch it is checked for truncation before it is read from.
+    /// Kafka: `KafkaConsumer#seek(TopicPartition, OffsetAndMetadata)`.
+    ///
+    /// # Errors
+    /// As for `seek`.
+    pub fn seek_committed(&mut self, tp: &TopicPartition, committed: &OffsetAndMetadata) -> Result<(), ClientError> {
+        self.ensure_seekable(tp, committed.offset)?;
+        let (offset, epoch) = (committed.offset, committed.leader_epoch);
+        self.subs
+            .seek_unvalidated(tp, offset, epoch, self.metadata.leader(tp))?;
+        self.trace.called(format!("seek leader-epoch={epoch}"), [(tp, offset)]);
+        Ok(())
+    }
+
+    fn ensure_seekable(&self, tp: &TopicPartition, offset: i64) -> Result<(), ClientError> {
         self.ensure_open()?;
         if offset < 0 {
             return Err(ClientError::IllegalArgument(format!(
                 "cannot seek {tp} to {offset}: an offset is 0 or more"
             )));
         }
-        self.subs.seek(tp, offset, self.metadata.leader(tp))?;
-        self.trace.called("seek", [(tp, offset)]);
         Ok(())
+    }
+
+    /// Answers the first lookup of these partitions' committed offsets, so that a recorded run can be made again from where it
+    /// began: by then its group has committed more.
+    pub fn begin_from_committed(&mut self, offsets: impl IntoIterator<Item = (TopicPartition, OffsetAndMetadata)>) {
+        self.committed_before.extend(offsets);
     }
 
     /// Lazily to the log start; empty = all assigned.

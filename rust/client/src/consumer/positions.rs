@@ -66,6 +66,7 @@ impl Consumer {
             if let Some(result) = coordinator.committed_result(lookup.id) {
                 self.committed_lookup = None;
                 for (tp, committed) in result? {
+                    let committed = self.committed_before.remove(&tp).or(committed);
                     let Some(committed) =
                         committed.filter(|_| self.subs.state(&tp).is_some_and(|s| s.position().is_none()))
                     else {
@@ -74,7 +75,10 @@ impl Consumer {
                     self.trace.push(|| {
                         TraceEvent::of(TraceKind::Reset, &tp)
                             .at(committed.offset)
-                            .because("committed offset of the group")
+                            .because(format!(
+                                "committed offset of the group, leader epoch {}",
+                                committed.leader_epoch
+                            ))
                     });
                     let leader = self.metadata.leader(&tp);
                     self.subs

@@ -1,0 +1,106 @@
+"""Pictures, tables and the configuration reference, made by fletchlog itself while the site is built."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mkdocs.structure.files import File
+
+import fletchlog as fl
+from fletchlog.explain import against, align, explain, fairness, page, picture, title
+from fletchlog.explain.compare import ROWS
+from fletchlog.explain.owners import ownership
+from fletchlog.explain.owners_picture import draw
+from fletchlog.explain.shapes import to_svg
+
+TOPICS = ("orders", "payments")
+# five batches of 100 records a partition; a fetch brings two of them, a poll takes half of one
+RECORDS, BATCH, MOST = 500, 100, 50
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Adds what is generated."""
+    runs = example_runs(polls=60)
+    owners = [ownership(name, {"orders": 6}, {m: ["orders"] for m in ("c1", "c2", "c3")}) for name in ("range", "cooperative-sticky")]
+    later = [ownership(o.assignor, o.topics, {m: ["orders"] for m in ("c1", "c2", "c3", "c4")}, before=o) for o in owners]
+    made = {
+        "img/order.svg": picture.svg([runs[0], runs[-1]]),
+        "img/releases.svg": picture.svg(runs[:-1]),
+        "img/assignment.svg": to_svg(draw([("before", owners), ("after c4 joined", later)])),
+        "order.html": page(runs, example_producer()),
+    }
+    for name, content in made.items():
+        files.append(File.generated(config, name, content=content))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Puts the tables where their marks are."""
+    tables = {"<!-- fairness -->": fairness_table, "<!-- config -->": config_tables, "<!-- retries -->": retries_table}
+    for mark, make in tables.items():
+        if mark in markdown:
+            markdown = markdown.replace(mark, make())
+    return markdown
+
+
+def example_runs(polls: int) -> list[Any]:
+    """The same topics under every row of the decision table and KIP-387."""
+    with fl.Broker.in_memory(nodes=2) as broker:
+        for topic in TOPICS:
+            broker.create_topic(topic, partitions=3)
+            with fl.Producer(broker, {"linger.ms": 60_000, "batch.size": 1_000_000}) as producer:
+                for partition in range(3):
+                    for number in range(RECORDS):
+                        producer.send(topic, value=b"0123456789", partition=partition, timestamp_ms=1_700_000_000_000)
+                        if number % BATCH == BATCH - 1:
+                            producer.flush()
+        config = {"max.poll.records": MOST, "max.partition.fetch.bytes": 4000}
+        first = explain(broker, TOPICS, config, polls=polls, source="the example of this page")
+        return align([first, *against(broker, TOPICS, config, [*list(ROWS)[1:], "kip-387"], polls=polls)])
+
+
+def example_producer() -> Any:
+    """A producer whose second request loses its acknowledgement."""
+    with fl.Broker.in_memory() as broker:
+        broker.create_topic("orders", partitions=1)
+        faults = fl.Faults(script={2: "lost-ack"})
+        config = {"enable.idempotence": True, "batch.size": 1, "retry.backoff.ms": 1, "fletchlog.trace": True}
+        with fl.Producer(broker, config, faults=faults) as producer:
+            for number in range(4):
+                producer.send("orders", value=b"%d" % number)
+                producer.flush()
+            return producer.trace().to_pyarrow()
+
+
+def fairness_table() -> str:
+    """Fairness of every row of the decision table and KIP-387."""
+    heads = ["order", "runs", "typical run", "longest run", "Jain's index", "worst wait, polls", "worst wait, records"]
+    rows = []
+    for told in example_runs(polls=60):
+        f = fairness(told.polls, told.ends)
+        rows.append([title(told), f.runs, f.typical_run, f.longest_run, "" if f.jain is None else f"{f.jain:.3f}", f.worst_wait_polls, f.worst_wait_records])
+    return table(heads, rows)
+
+
+def retries_table() -> str:
+    """What happened to the batch whose acknowledgement was lost."""
+    events = [event for event in example_producer().to_pylist() if event["batch"] == 1]
+    heads = ["event", "base sequence", "failed attempts", "offset", "error"]
+    rows = [[e["kind"], e["base_sequence"], e["attempts"], e["base_offset"], e["error"]] for e in events]
+    return table(heads, [["" if cell is None else cell for cell in row] for row in rows])
+
+
+def config_tables() -> str:
+    """Every property, by scope."""
+    scopes = list(dict.fromkeys(key.scope for key in fl.config_table()))
+    parts = []
+    for scope in scopes:
+        rows = [[f"`{k.name}`", k.type.replace("|", "\\|"), f"`{k.default}`" if k.default else "", k.doc] for k in fl.config_table() if k.scope == scope]
+        parts.append(f"## {scope.capitalize()}\n\n{table(['property', 'type', 'default', 'what it does'], rows)}")
+    return "\n\n".join(parts)
+
+
+def table(heads: list[str], rows: list[list[Any]]) -> str:
+    """A table in Markdown."""
+    lines = ["| " + " | ".join(str(cell) for cell in row) + " |" for row in [heads, ["---"] * len(heads), *rows]]
+    return "\n".join(lines)
