@@ -22,6 +22,8 @@ struct Faults {
     write_error: Mutex<Option<io::ErrorKind>>,
     sync_error: Mutex<Option<io::ErrorKind>>,
     syncs: AtomicU64,
+    /// Whoever holds it holds up every fsync of a log.
+    disk: Mutex<()>,
     synced: Mutex<Vec<PathBuf>>,
     side_files_fail: Mutex<bool>,
 }
@@ -82,6 +84,7 @@ impl File for FaultyFile {
         self.faults.synced.lock().unwrap().push(self.path.clone());
         if is_log(&self.path) {
             self.faults.syncs.fetch_add(1, Ordering::Relaxed);
+            drop(self.faults.disk.lock().unwrap());
         }
         self.faults
             .sync_error
@@ -259,26 +262,67 @@ fn under_fsync_an_append_answers_after_the_disk_and_is_not_visible_before() {
     assert!(log.log_end_offset() >= 6);
 }
 
-#[test]
-fn appends_that_wait_together_share_an_fsync() {
+/// Appends from so many threads that all wait for the disk while it is held, then lets it go. What each was told.
+fn append_together(log: &PartitionLog, faults: &Faults, threads: i64) -> Vec<Result<i64, AppendError>> {
+    let disk = faults.disk.lock().unwrap();
+    std::thread::scope(|scope| {
+        let producers: Vec<_> = (0..threads)
+            .map(|producer| {
+                scope.spawn(move || {
+                    let appended = log.append_as_leader(idempotent(producer, 0, 0, 1), 0, AppendOrigin::Client, NOW);
+                    appended.map(|info| info.first_offset)
+                })
+            })
+            .collect();
+        while log.log_end_offset() < threads {
+            std::thread::yield_now();
+        }
+        // All are in the log, none is on disk, so nobody sees one.
+        assert_eq!(log.high_watermark(), 0);
+        assert_eq!(offsets(log), [0; 0]);
+        drop(disk);
+        producers.into_iter().map(|producer| producer.join().unwrap()).collect()
+    })
+}
+
+fn synced_log() -> (PartitionLog, Arc<Faults>) {
     let (.., log, faults) = faulty(LogConfig {
         durability: Durability::Fsync,
         ..LogConfig::default()
     });
+    (log, faults)
+}
+
+#[test]
+fn appends_that_wait_together_share_an_fsync() {
+    let (log, faults) = synced_log();
     let before = faults.syncs.load(Ordering::Relaxed);
-    std::thread::scope(|scope| {
-        for producer in 0..4 {
-            let log = &log;
-            scope.spawn(move || {
-                for i in 0..50 {
-                    log.append_as_leader(idempotent(producer, 0, i, 1), 0, AppendOrigin::Client, NOW)
-                        .unwrap();
-                }
-            });
-        }
-    });
-    assert_eq!((log.log_end_offset(), log.high_watermark()), (200, 200));
-    assert!(faults.syncs.load(Ordering::Relaxed) <= before + 200);
+    let mut acknowledged: Vec<i64> = append_together(&log, &faults, 16)
+        .into_iter()
+        .map(Result::unwrap)
+        .collect();
+    acknowledged.sort_unstable();
+    assert_eq!(acknowledged, (0..16).collect::<Vec<_>>());
+    assert_eq!((log.log_end_offset(), log.high_watermark()), (16, 16));
+    // The one that was under way when the others came, and one for all of them.
+    assert!(faults.syncs.load(Ordering::Relaxed) <= before + 2);
+}
+
+#[test]
+fn a_failed_fsync_acknowledges_nobody_who_waited_for_it() {
+    let (log, faults) = synced_log();
+    *faults.sync_error.lock().unwrap() = Some(io::ErrorKind::Other);
+    let syncs = faults.syncs.load(Ordering::Relaxed);
+    let told = append_together(&log, &faults, 16);
+    assert!(told.iter().all(Result::is_err), "{told:?}");
+    let first = |e: &AppendError| matches!(e, AppendError::Log(LogError::Io { action: "sync", .. }));
+    let others = |e: &AppendError| matches!(e, AppendError::Log(LogError::Fenced { .. }));
+    let errors: Vec<_> = told.into_iter().map(Result::unwrap_err).collect();
+    assert_eq!(errors.iter().filter(|e| first(e)).count(), 1, "{errors:?}");
+    assert_eq!(errors.iter().filter(|e| others(e)).count(), 15, "{errors:?}");
+    // It is not asked again.
+    assert_eq!(faults.syncs.load(Ordering::Relaxed), syncs + 1);
+    assert_eq!(log.high_watermark(), 0);
 }
 
 #[test]
