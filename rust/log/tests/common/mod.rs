@@ -1,6 +1,8 @@
 //! What the tests of the log share.
 #![allow(dead_code)] // each test file uses its part
 
+pub mod compacted;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
