@@ -1,8 +1,8 @@
 //! Which segments are checked when a log is opened for writing, and what that finds. Changes nothing (spec 1.12).
 
 use crate::LogError;
-use crate::config::Durability;
 use crate::batch_walk::WalkEnd;
+use crate::config::Durability;
 use crate::file_name::CLEAN_SHUTDOWN;
 use crate::load_plan::{LoadPlan, PlannedSegment};
 use crate::loader::Loader;
