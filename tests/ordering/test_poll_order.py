@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import fletchlog as fl
 from acceptance.batches import batch_of
 
@@ -100,3 +102,23 @@ def test_the_trace_tells_requests_and_polls(broker: fl.Broker) -> None:
     assert sum(row["records"] for row in returned) == total == 56
     assert [row["kind"] for row in trace][:4] == ["called", "called-partition", "called-partition", "poll-started"]
     assert any(row["kind"] == "request-sent" and row["full"] for row in trace)
+
+
+@pytest.mark.parametrize("version", ["2.6", "3.7", "3.9", "4.3"])
+def test_a_new_topics_offset_is_looked_up_while_another_lookup_is_unanswered(broker: fl.Broker, version: str) -> None:
+    """As Java 2.6.3 to 4.3.1: the lookup of orders-2 is under way from the first poll on, that of `a` waits for metadata only."""
+    for topic, partitions in (("a", 1), ("orders", 3), ("t-1", 3)):
+        broker.create_topic(topic, partitions=partitions)
+        for partition in range(partitions):
+            for _ in range(100):
+                broker.append_batches(topic, partition, batch_of(7, 180))
+    config = {"auto.offset.reset": "earliest", "max.poll.records": 1, "max.partition.fetch.bytes": 5_000, "fletchlog.consumer.version": version}
+    with fl.Consumer(broker, config) as consumer:
+        consumer.assign([("orders", 0), ("t-1", 2), ("t-1", 1)])
+        for _ in range(9):
+            assert len(consumer.poll(1000)) == 1
+        consumer.assign([("a", 0), ("orders", 0), ("t-1", 1), ("orders", 2)])
+        for _ in range(7):
+            assert [run.topic for run in consumer.poll(1000).runs()] == ["t-1"]
+        consumer.pause([("t-1", 1), ("orders", 0)])
+        assert [run[:2] for run in consumer.poll(1000).runs()] == [("a", 0)]

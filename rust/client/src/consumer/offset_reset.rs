@@ -23,7 +23,7 @@ pub struct OffsetReset {
 }
 
 impl OffsetReset {
-    /// Queues one ListOffsets per node for all partitions awaiting a reset, unless one is under way.
+    /// Queues one ListOffsets per node for all partitions awaiting a reset that are not in a lookup under way.
     ///
     /// # Errors
     /// What the last lookup failed with, if it may not be repeated.
@@ -36,9 +36,6 @@ impl OffsetReset {
     ) -> Result<(), ClientError> {
         if let Some(failure) = self.failure.take() {
             return Err(failure);
-        }
-        if !self.outstanding.is_empty() {
-            return Ok(());
         }
         let now = net.now_ms();
         let mut by_node: BTreeMap<NodeId, Vec<(TopicPartition, i32, ResetStrategy)>> = BTreeMap::new();
