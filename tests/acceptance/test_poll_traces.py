@@ -82,51 +82,56 @@ def wait_for_answers(scenario: dict[str, Any], ends: dict[TP, int], at: dict[TP,
 
 def run(scenario: dict[str, Any], client: str) -> tuple[list[Any], list[Any]]:
     """What each poll returned, and the final positions."""
+    with fl.Broker.in_memory() as broker:
+        fill(broker, scenario["topics"])
+        return replay(broker, scenario, client)
+
+
+def replay(broker: fl.Broker, scenario: dict[str, Any], client: str) -> tuple[list[Any], list[Any]]:
+    """The calls of a scenario on a broker that has its topics."""
     polls: list[Any] = []
     total = 0
     ends = {(t, n): p["end"] for t, topic in scenario["topics"].items() for n, p in enumerate(topic["partitions"])}
     at: dict[TP, int] = dict.fromkeys(ends, 0)  # where each partition is read next, as far as the polls and seeks tell
-    with fl.Broker.in_memory() as broker:
-        fill(broker, scenario["topics"])
-        consumer = fl.Consumer(broker, config_of(scenario, client))
-        partitions = lambda pairs: [fl.TopicPartition(t, p) for t, p, *_ in pairs]  # noqa: E731
-        for step in scenario["steps"]:
-            match step:
-                case {"assign": pairs}:
-                    consumer.assign(partitions(pairs))
-                case {"subscribe": names}:
-                    consumer.subscribe(names)
-                case {"seek": triples}:
-                    for t, p, offset in triples:
-                        consumer.seek(fl.TopicPartition(t, p), offset)
-                        at[t, p] = offset
-                case {"seekToBeginning": pairs}:
-                    consumer.seek_to_beginning(partitions(pairs))
-                    at |= dict.fromkeys(map(tuple, pairs), 0)
-                case {"seekToEnd": pairs}:
-                    consumer.seek_to_end(partitions(pairs))
-                    at |= {(t, p): ends[t, p] for t, p in pairs}
-                case {"pause": pairs}:
-                    consumer.pause(partitions(pairs))
-                case {"resume": pairs}:
-                    consumer.resume(partitions(pairs))
-                case {"poll": times, **rest}:
-                    for _ in range(times):
-                        got, error = [], None
-                        try:
-                            records = consumer.poll(timeout_ms=scenario.get("pollTimeout", 1000))
-                        except fl.errors.KafkaError as caught:
-                            error = type(caught).__name__
-                        else:
-                            got = java_runs(records)
-                        total += sum(run[4] for run in got)
-                        polls.append((got, error is not None))
-                        at |= {(t, p): last + 1 for t, p, _, last, _ in got}
-                        wait_for_answers(scenario, ends, at)
-                        if "total" in rest and total >= rest["total"]:
-                            break
-        positions = sorted([tp.topic, tp.partition, position_of(consumer, tp)] for tp in consumer.assignment())
-        consumer.close()
+    consumer = fl.Consumer(broker, config_of(scenario, client))
+    partitions = lambda pairs: [fl.TopicPartition(t, p) for t, p, *_ in pairs]  # noqa: E731
+    for step in scenario["steps"]:
+        match step:
+            case {"assign": pairs}:
+                consumer.assign(partitions(pairs))
+            case {"subscribe": names}:
+                consumer.subscribe(names)
+            case {"seek": triples}:
+                for t, p, offset in triples:
+                    consumer.seek(fl.TopicPartition(t, p), offset)
+                    at[t, p] = offset
+            case {"seekToBeginning": pairs}:
+                consumer.seek_to_beginning(partitions(pairs))
+                at |= dict.fromkeys(map(tuple, pairs), 0)
+            case {"seekToEnd": pairs}:
+                consumer.seek_to_end(partitions(pairs))
+                at |= {(t, p): ends[t, p] for t, p in pairs}
+            case {"pause": pairs}:
+                consumer.pause(partitions(pairs))
+            case {"resume": pairs}:
+                consumer.resume(partitions(pairs))
+            case {"poll": times, **rest}:
+                for _ in range(times):
+                    got, error = [], None
+                    try:
+                        records = consumer.poll(timeout_ms=scenario.get("pollTimeout", 1000))
+                    except fl.errors.KafkaError as caught:
+                        error = type(caught).__name__
+                    else:
+                        got = java_runs(records)
+                    total += sum(run[4] for run in got)
+                    polls.append((got, error is not None))
+                    at |= {(t, p): last + 1 for t, p, _, last, _ in got}
+                    wait_for_answers(scenario, ends, at)
+                    if "total" in rest and total >= rest["total"]:
+                        break
+    positions = sorted([tp.topic, tp.partition, position_of(consumer, tp)] for tp in consumer.assignment())
+    consumer.close()
     return polls, positions
 
 

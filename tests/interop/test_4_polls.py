@@ -1,0 +1,160 @@
+"""Part 4: what each poll of a real KafkaConsumer returns, on logs that fletchlog wrote and a real broker serves."""
+
+from __future__ import annotations
+
+import logging
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import fletchlog as fl
+from acceptance.batches import batch_of
+from acceptance.test_poll_traces import replay
+
+from . import kafka
+from .conftest import CASES, SEED
+from .kraft import Kraft, cluster_of
+
+PART = "4 poll order, live"
+SCENARIOS = max(8, CASES // 2)
+RUNS = 3  # a scenario counts when all runs are alike
+THREADS = 8
+# fetch.max.wait.ms of every client, and the time after a poll in which every answer arrives
+MAX_WAIT, SETTLE = 20, 60
+# a group's heartbeat thread looks at the network as often as this: between any two polls, where its default of 100 ms is a race
+HEARTBEAT_LOOKS = 10
+# of every poll but the first, which has time to connect and to join
+TIMEOUT = 1_000
+Scenario = dict[str, Any]
+
+
+class Served(NamedTuple):
+    """A running broker, a copy of its directory as fletchlog left it, and where its logs end."""
+
+    broker: Kraft
+    copy: Path
+    topics: dict[str, Any]
+
+
+def fill(directory: Path, rng: random.Random) -> dict[str, Any]:
+    """Topics with batches of all sizes, one segment or many, plain and compressed. Returns their ends."""
+    names = ["a", "b", "orders", "payments", "t-1", "vary", "Z", "topic10"]
+    topics = {}
+    with fl.Broker(directory) as broker:
+        for number, name in enumerate(names):
+            partitions = rng.randrange(1, 7)
+            config = {"internal.segment.bytes": rng.choice([3_000, 30_000])} if number % 2 else {}
+            broker.create_topic(name, partitions=partitions, config=config)
+            sizes = rng.choice([[(7, 180)], [(1, 80), (9, 700)], [(20, 900), (1, 90), (60, 2_500)]])
+            if number % 4 == 3:
+                codec = rng.choice(["gzip", "lz4", "zstd", "snappy"])
+                with fl.Producer(broker, {"compression.type": codec, "batch.size": 2_000, "linger.ms": 20}) as producer:
+                    for i in range(2_500 * partitions):
+                        producer.send(name, value=b"value %d" % i, partition=i % partitions)
+            else:
+                for partition in range(partitions):
+                    for _ in range(250):
+                        broker.append_batches(name, partition, batch_of(*rng.choice(sizes)))
+            ends = [p.high_watermark for p in broker.describe_topic(name).partitions]
+            topics[name] = {"config": "", "partitions": [{"end": end} for end in ends]}
+    return topics
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """One broker for every client."""
+    logging.getLogger("fletchlog").setLevel(logging.ERROR)
+    scratch = tmp_path_factory.mktemp("polls")
+    topics = fill(scratch / "data", random.Random(f"{SEED} polls"))
+    shutil.copytree(scratch / "data", scratch / "copy")
+    with Kraft("4.3.1", scratch / "data", scratch, cluster_of(scratch / "copy")) as broker:
+        yield Served(broker, scratch / "copy", topics)
+    shutil.rmtree(scratch)
+
+
+def some(rng: random.Random, assigned: list[list[Any]]) -> list[list[Any]]:
+    return rng.sample(assigned, rng.randrange(1, len(assigned) + 1))
+
+
+def scenario(rng: random.Random, topics: dict[str, Any]) -> Scenario:
+    """Calls in the format of the recordings."""
+    every = [[name, p] for name, topic in topics.items() for p in range(len(topic["partitions"]))]
+    client: dict[str, Any] = {"max.poll.records": rng.choice([1, 3, 7, 10, 44, 100, 500]), "fetch.max.wait.ms": MAX_WAIT}
+    client["max.partition.fetch.bytes"] = rng.choice([100, 400, 1_300, 5_000, 20_000])
+    if rng.random() < 0.3:
+        client["fetch.max.bytes"] = client["max.partition.fetch.bytes"] * rng.choice([1, 2, 3])
+    group = rng.random() < 0.4
+    steps: list[dict[str, Any]] = []
+    if group:
+        names = rng.sample(list(topics), rng.randrange(1, 5))
+        assigned = [place for place in every if place[0] in names]
+        steps.append({"subscribe": names})
+    else:
+        assigned = rng.sample(every, rng.randrange(1, 9))
+        steps.append({"assign": assigned})
+    steps.append({"poll": rng.randrange(2, 12)})
+    for _ in range(rng.randrange(4)):
+        kind = rng.choice(["seek", "pause", "resume", "seekToBeginning", "assign"])
+        if kind == "seek":
+            steps.append({"seek": [[t, p, rng.randrange(topics[t]["partitions"][p]["end"] // 2)] for t, p in some(rng, assigned)]})
+        elif kind == "assign" and not group:
+            assigned = rng.sample(every, rng.randrange(1, 9))
+            steps.append({"assign": assigned})
+        elif kind == "pause" and len(assigned) > 1:  # somebody goes on
+            steps.append({"pause": some(rng, assigned[1:])})
+        elif kind in ("resume", "seekToBeginning"):
+            steps.append({kind: some(rng, assigned)})
+        steps.append({"poll": rng.randrange(1, 12)})
+    return {"group": group, "client": client, "steps": steps, "topics": topics, "pollTimeout": TIMEOUT}
+
+
+def lines_of(name: str, of: Scenario) -> str:
+    """As `Poll` reads it."""
+    config = {**of["client"], **({"group.id": name, "retry.backoff.ms": HEARTBEAT_LOOKS, "retry.backoff.max.ms": HEARTBEAT_LOOKS} if of["group"] else {})}
+    lines = [f"scenario {name} {SETTLE} {TIMEOUT} " + " ".join(f"{key}={value}" for key, value in config.items())]
+    for step in of["steps"]:
+        ((kind, operands),) = step.items()
+        words = [operands] if kind == "poll" else operands
+        lines.append(f"{kind} " + " ".join(word if isinstance(word, str) else str(word) if kind == "poll" else ":".join(map(str, word)) for word in words))
+    return "".join(line + "\n" for line in lines)
+
+
+def java(address: str, client: str, scenarios: list[Scenario]) -> list[list[tuple[list[Any], list[Any]]]]:
+    """Per scenario and run: what each poll returned, and the final positions."""
+    settings = [f"bootstrap.servers={address}", "auto.offset.reset=earliest", "enable.auto.commit=false"]
+    if client.startswith("4."):
+        settings.append("group.protocol=classic")
+    runs: dict[str, tuple[list[Any], list[Any]]] = {}
+    for run in range(RUNS):
+        stdin = "".join(lines_of(f"{client}-{run}-{number}", of) for number, of in enumerate(scenarios))
+        for line in kafka.run("clients", [("kafka-clients", client)], "Poll", str(THREADS), *settings, stdin=stdin).splitlines():
+            name, kind, *places = line.split(" ")
+            polls, positions = runs.setdefault(name, ([], []))
+            fields = [[topic, *map(int, numbers)] for topic, *numbers in (place.split(":") for place in places)]
+            if kind == "poll":
+                polls.append((fields, False))
+            else:
+                positions += sorted(fields)
+    return [[runs[f"{client}-{run}-{number}"] for run in range(RUNS)] for number in range(len(scenarios))]
+
+
+@pytest.mark.parametrize("client", kafka.CLIENTS)
+def test_every_poll_is_the_java_clients(client: str, served: Served, count: Callable[..., None]) -> None:
+    rng = random.Random(f"{SEED} scenarios {client}")
+    scenarios = [scenario(rng, served.topics) for _ in range(SCENARIOS)]
+    different = []
+    for number, (of, runs) in enumerate(zip(scenarios, java(served.broker.address, client, scenarios), strict=True)):
+        if runs.count(runs[0]) < RUNS:
+            count(PART, unstable_scenarios=1)
+            continue
+        with fl.Broker(served.copy, read_only=True) as broker:
+            ours = replay(broker, of, client)
+        if ours != runs[0]:
+            different.append((number, lines_of("x", of), ours[0], runs[0][0]))
+            continue
+        count(PART, equal_scenarios=1, equal_polls=len(ours[0]), records=sum(run[4] for polls, _ in ours[0] for run in polls))
+    assert not different, f"{len(different)} of {SCENARIOS} scenarios differ, the first: {different[0]}"
