@@ -1,0 +1,95 @@
+//! Positions that a lookup of the log's start or end has to find. Kafka: `SubscriptionState#requestOffsetReset`,
+//! `resetInitializingPositions`, `maybeSeekUnvalidated`.
+
+use fletchlog_records::TopicPartition;
+
+use super::{FetchState, PartitionState, ResetStrategy, SubscriptionState};
+use crate::ClientError;
+use crate::consumer::metadata::Leader;
+
+impl SubscriptionState {
+    /// Forgets the position and asks for a lookup. Kafka: `requestOffsetReset`.
+    ///
+    /// # Errors
+    /// `IllegalState` if the partition is not assigned.
+    pub fn request_offset_reset(&mut self, tp: &TopicPartition, strategy: ResetStrategy) -> Result<(), ClientError> {
+        self.assigned_mut(tp)?.fetch_state = FetchState::AwaitReset {
+            strategy,
+            retry_at_ms: i64::MIN,
+        };
+        self.version += 1;
+        self.jumps += 1;
+        Ok(())
+    }
+
+    /// Policy of `auto.offset.reset`; `None` = none.
+    pub fn default_reset(&self) -> Option<ResetStrategy> {
+        self.default_reset
+    }
+
+    /// Partitions without position turn to the policy. Kafka: `resetInitializingPositions`.
+    ///
+    /// # Errors
+    /// `NoOffsetForPartition` when the policy is none.
+    pub fn reset_initializing_positions(&mut self) -> Result<(), ClientError> {
+        let Some(strategy) = self.default_reset else {
+            let missing = self.initializing_partitions();
+            return if missing.is_empty() {
+                Ok(())
+            } else {
+                Err(ClientError::NoOffsetForPartition(missing))
+            };
+        };
+        let mut changed = false;
+        self.assignment.for_each_mut(|_, state| {
+            if state.fetch_state == FetchState::Initializing {
+                state.fetch_state = FetchState::AwaitReset {
+                    strategy,
+                    retry_at_ms: i64::MIN,
+                };
+                changed = true;
+            }
+        });
+        self.version += u64::from(changed);
+        Ok(())
+    }
+
+    /// Partitions that wait for a lookup and may ask now, with the end they want, in assignment order.
+    pub fn partitions_needing_reset(&self, now_ms: i64) -> Vec<(TopicPartition, ResetStrategy)> {
+        self.assignment
+            .iter()
+            .filter_map(|(tp, state)| match state.fetch_state {
+                FetchState::AwaitReset { strategy, retry_at_ms } if retry_at_ms <= now_ms => {
+                    Some((tp.clone(), strategy))
+                }
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// The lookups of these partitions may be repeated only then. Kafka: `setNextAllowedRetry`.
+    pub fn set_next_allowed_retry<'a>(&mut self, partitions: impl IntoIterator<Item = &'a TopicPartition>, at_ms: i64) {
+        for tp in partitions {
+            if let Some(PartitionState {
+                fetch_state: FetchState::AwaitReset { retry_at_ms, .. } | FetchState::AwaitValidation { retry_at_ms },
+                ..
+            }) = self.assignment.get_mut(tp)
+            {
+                *retry_at_ms = at_ms;
+            }
+        }
+    }
+
+    /// A lookup's answer; ignored if the partition has since been given a position or another end to look for.
+    /// Kafka: `maybeSeekUnvalidated`.
+    pub fn maybe_seek(
+        &mut self,
+        tp: &TopicPartition,
+        offset: i64,
+        leader: Option<Leader>,
+        asked: ResetStrategy,
+    ) -> bool {
+        let waiting = matches!(self.state(tp), Some(PartitionState { fetch_state: FetchState::AwaitReset { strategy, .. }, .. }) if *strategy == asked);
+        waiting && self.seek(tp, offset, leader).is_ok()
+    }
+}
