@@ -29,6 +29,14 @@ def poll(browser):
     return int(text(browser, "#where").split(" ")[1].replace(",", ""))
 
 
+def until(holds):
+    """What is drawn is drawn with the next frame, whenever that is."""
+    deadline = time.monotonic() + 10
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 def taken(told, number):
     return [step for step in told.story.polls[number] if step[0] == "take"]
 
@@ -148,22 +156,18 @@ def test_an_offset_is_found_with_its_way(shown, small_runs):
 
 
 def test_zoom_theme_and_play(shown):
-    before = shown.execute_script("return document.querySelector('.scroller canvas').toDataURL()")
+    drawn = lambda: shown.execute_script("return document.querySelector('.scroller canvas').toDataURL()")  # noqa: E731
+    until(lambda: drawn() == drawn())
+    before = drawn()
     press(shown, "+", "+")
-    time.sleep(0.1)
-    zoomed = shown.execute_script("return document.querySelector('.scroller canvas').toDataURL()")
-    assert before != zoomed
+    until(lambda: drawn() != before)
     press(shown, "0")
-    time.sleep(0.1)
-    assert shown.execute_script("return document.querySelector('.scroller canvas').toDataURL()") == before
+    until(lambda: drawn() == before)
     theme = shown.execute_script("return document.documentElement.dataset.theme")
     press(shown, "t")
     assert shown.execute_script("return document.documentElement.dataset.theme") != theme
     click(shown, "#play")
-    deadline = time.monotonic() + 10
-    while poll(shown) < 3:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(lambda: poll(shown) >= 3)
     click(shown, "#play")
     stopped = poll(shown)
     time.sleep(0.5)
