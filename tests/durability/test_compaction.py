@@ -107,3 +107,26 @@ def test_the_background_thread_cleans(tmp_path: Path) -> None:
                 break
             cleaned.wait(0.005)
     assert cleaned.is_set()
+
+
+def test_committed_offsets_survive_the_cleaning_of_their_topic(tmp_path: Path) -> None:
+    config = {"offsets.topic.num.partitions": 1, "offsets.topic.segment.bytes": 500}
+    partition = fl.TopicPartition("t", 0)
+    with fl.Broker(tmp_path, config=config) as broker:
+        broker.create_topic("t")
+        fill(broker, [(b"k", b"v%d" % i) for i in range(30)])
+        with fl.Consumer(
+            broker, {"group.id": "g", "auto.offset.reset": "earliest", "max.poll.records": 1, "enable.auto.commit": False}
+        ) as consumer:
+            consumer.subscribe(["t"])
+            while consumer.assignment() == [] or consumer.position(partition) < 20:
+                consumer.poll(timeout_ms=1000)
+                consumer.commit()
+        (done,) = broker.clean_topic("__consumer_offsets", force=True)
+        assert done.messages_written < done.messages_read
+    with fl.Broker(tmp_path, config=config) as broker, fl.Consumer(broker, {"group.id": "g"}) as consumer:
+        committed = consumer.committed(partition)
+        assert committed is not None
+        assert committed.offset == 20
+        consumer.subscribe(["t"])
+        assert next(iter(consumer.poll(timeout_ms=5000))).offset == 20

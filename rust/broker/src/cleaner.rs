@@ -156,6 +156,8 @@ impl Broker {
         };
         match self.clean_partition(&partition, false, &mut || false) {
             Ok(done) => Ok(done.rounds > 0),
+            // Retention was quicker, or the broker is closing: nothing is wrong with the log.
+            Err(BrokerError::Log(LogError::Replaced { .. } | LogError::Cancelled { .. })) => Ok(false),
             Err(error) => {
                 // The others shall not wait for it.
                 lock(&self.uncleanable).insert(partition.tp().clone());

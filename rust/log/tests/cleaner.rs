@@ -283,6 +283,8 @@ fn a_cancelled_cleaning_changes_nothing() {
     });
     assert!(matches!(cancelled, Err(fletchlog_log::LogError::Cancelled { .. })));
     assert_eq!(keys(&log).len(), 4);
+    let names = fs.read_dir(&dir).unwrap().into_iter().map(|entry| entry.name);
+    assert_eq!(names.filter(|name| name.ends_with(".cleaned")).count(), 0);
     clean(&log);
     assert_eq!(keys(&log), expected(&[(3, "a")]));
     drop(fs);
@@ -448,4 +450,41 @@ fn check_against(log: &PartitionLog, appended: &Model, dirty: i64) -> Result<(),
     model.retain(|_, value| value.is_some());
     prop_assert_eq!(ours, model);
     Ok(())
+}
+
+#[test]
+fn retention_that_is_quicker_wins_and_leaves_no_half_cleaned_file() {
+    let (fs, dir) = memory();
+    let log = open(
+        &fs,
+        &dir,
+        LogConfig {
+            segment_bytes: 1 << 30,
+            ..config()
+        },
+        CLEAN,
+    );
+    let value = "v".repeat(1 << 19);
+    for _ in 0..4 {
+        put(&log, &[("a", Some(&value))]);
+    }
+    log.roll(NOW).unwrap();
+    let cleanable = log.cleanable(None, NOW).unwrap();
+    let mut asked = 0;
+    let result = log.clean(&cleanable, &CleanerOptions::default(), NOW, &mut || {
+        asked += 1;
+        if asked == 3 {
+            log.delete_records(None).unwrap();
+            log.delete_old_segments(NOW).unwrap();
+        }
+        false
+    });
+    assert!(
+        matches!(result, Err(fletchlog_log::LogError::Replaced { .. })),
+        "{result:?}"
+    );
+    assert_eq!(keys(&log), []);
+    let names = fs.read_dir(&dir).unwrap().into_iter().map(|entry| entry.name);
+    assert_eq!(names.filter(|name| name.ends_with(".cleaned")).count(), 0);
+    assert_eq!(put(&log, &[("b", Some("on"))]), 4);
 }

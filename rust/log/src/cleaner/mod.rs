@@ -105,7 +105,11 @@ impl PartitionLog {
         let segments = round.view.segments.as_slice();
         let end = segments.partition_point(|segment| segment.base_offset < stats.end_offset);
         for group in plan::group_segments(segments, end, &self.config(), cleanable.first_uncleanable_offset)? {
-            let cleaned = round.clean_group(group.clone(), &mut transactions, &mut stats, &mut pace)?;
+            let cleaned = round.clean_group(group.clone(), &mut transactions, &mut stats, &mut pace);
+            let cleaned = cleaned.inspect_err(|_| {
+                // Also removed by the next cleaning and when the log is opened.
+                let _ = replace::remove_files(self, &cleaned_files(self, segments[group.start].base_offset));
+            })?;
             stats.segments_read += group.len();
             stats.segments_written += 1;
             stats.bytes_written += cleaned.size();
@@ -224,7 +228,7 @@ impl<'a> Round<'a> {
         let config = self.log.config();
         let segments = self.view.segments.as_slice();
         let base_offset = segments[group.start].base_offset;
-        let files = SegmentFiles::with_suffix(&self.log.dir, base_offset, crate::file_name::CLEANED);
+        let files = cleaned_files(self.log, base_offset);
         replace::remove_files(self.log, &files)?;
         let params = SegmentParams {
             files,
@@ -268,6 +272,11 @@ impl<'a> Round<'a> {
             .map_err(|e| LogError::io("set the time of", log, e))?;
         Ok(cleaned)
     }
+}
+
+/// Where the output of the cleaner is written.
+fn cleaned_files(log: &PartitionLog, base_offset: i64) -> SegmentFiles {
+    SegmentFiles::with_suffix(&log.dir, base_offset, crate::file_name::CLEANED)
 }
 
 /// False: the map is full. Kafka: `Cleaner#buildOffsetMapForSegment`.
