@@ -121,7 +121,7 @@ class Broker:
         read-only broker reads `__transaction_state` anew each time.
         """
     def describe_topic(self, topic: str) -> TopicDescription:
-        """Id, explicit configuration, and per partition leader, offsets and size. Read-only: of the partitions that are in this directory."""
+        """Id, explicit configuration, and per partition leader, offsets and size. Of a Kafka broker's directory: of the partitions that are in it."""
     def scan(
         self,
         topic: str,

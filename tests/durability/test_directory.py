@@ -248,3 +248,13 @@ def test_one_brokers_part_of_a_cluster_is_read_without_the_partitions_of_others(
         assert broker.scan("t").to_pyarrow()["partition"].to_pylist() == [0] * 7 + [2] * 7
         with pytest.raises(fl.errors.UnknownTopicOrPartitionError):
             broker.scan("t", partition=1)
+
+
+def test_a_partition_whose_directory_is_not_made_yet_counts_and_is_empty(tmp_path: Path) -> None:
+    with fl.Broker(tmp_path / "log") as broker:
+        broker.create_topic("t", partitions=3)
+        broker.append_batches("t", 0, batch_of(7, 180))
+    shutil.rmtree(tmp_path / "log" / "t-1")
+    with fl.Broker(tmp_path / "log", read_only=True) as broker:
+        assert [p.partition for p in broker.describe_topic("t").partitions] == [0, 1, 2]
+        assert broker.scan("t").to_pyarrow().num_rows == 7

@@ -179,8 +179,8 @@ impl Broker {
         let topic = self.topic(name)?;
         let mut partitions = Vec::with_capacity(topic.partitions.len());
         for partition in &topic.partitions {
-            // One broker of a cluster holds some partitions of a topic, and its writer makes their directories one by one.
-            if self.is_read_only() && !self.directory.fs().exists(partition.dir()) {
+            // One broker of a cluster holds some partitions of a topic.
+            if self.directory.is_kafkas() && !self.directory.fs().exists(partition.dir()) {
                 continue;
             }
             let mut description = PartitionDescription {

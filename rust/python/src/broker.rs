@@ -164,7 +164,7 @@ impl Broker {
         PyList::new(py, rows)
     }
 
-    /// Id, explicit configuration, and per partition leader, offsets and size. Read-only: of the partitions that are in this directory.
+    /// Id, explicit configuration, and per partition leader, offsets and size. Of a Kafka broker's directory: of the partitions that are in it.
     fn describe_topic(&self, py: Python<'_>, topic: &str) -> PyResult<Py<PyAny>> {
         let description = self.inner.call(py, |broker, _| broker.describe_topic(topic))?;
         Self::describe(py, &description)

@@ -175,6 +175,11 @@ impl Failure {
         }
     }
 
+    /// Whether it carries this code of Kafka's.
+    pub fn is(&self, code: ErrorCode) -> bool {
+        self.code == Some(code)
+    }
+
     fn with(mut self, context: Context) -> Self {
         self.context = context;
         self

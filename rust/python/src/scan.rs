@@ -114,7 +114,15 @@ impl Scan {
         };
         let ranges = partitions
             .into_iter()
-            .map(|partition| Range::resolve(broker, topic, partition, wanted, bound))
+            .filter_map(
+                |partition| match Range::resolve(broker, topic, partition, wanted, bound) {
+                    // Its writer has announced it and not made its directory yet: nothing is in it.
+                    Err(failure) if wanted.partition.is_none() && failure.is(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION) => {
+                        None
+                    }
+                    resolved => Some(resolved),
+                },
+            )
             .collect::<Result<Arc<[Range]>, Failure>>()?;
         let plan = Plan {
             ranges,

@@ -245,6 +245,12 @@ impl Directory {
         self.read_only
     }
 
+    /// Whether it is a Kafka broker's log.dir, read as it is: nothing says how many partitions a topic has, only which are
+    /// here.
+    pub(crate) fn is_kafkas(&self) -> bool {
+        self.kind == Kind::Kafka
+    }
+
     /// One log directory per node, node 1 first.
     pub(crate) fn log_dirs(&self) -> &[LogDir] {
         &self.log_dirs
