@@ -1,0 +1,155 @@
+"""Part 5: where a real KafkaProducer puts records, and into which batches."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import fletchlog as fl
+
+from . import kafka
+from .conftest import CASES, SEED
+from .generate import CODECS, blob
+from .kraft import Kraft, format_directory
+
+PART = "5 producer, live"
+CLIENTS = ["2.6.3", "3.9.1", "4.3.1"]
+KEYED = 20 * CASES
+RUNS = max(3, CASES // 20)
+STAMP = 1_700_000_000_000
+# key, value, timestamp
+Record = tuple[bytes | None, bytes | None, int]
+
+
+class Batches(NamedTuple):
+    """One topic of one partition, written by one producer."""
+
+    topic: str
+    config: dict[str, str]
+    records: list[Record | None]
+
+
+def plain(data: bytes | None) -> str:
+    """As `Text.parse` in Java reads it."""
+    return "-" if data is None else f"x{data.hex()}"
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kraft]:
+    logging.getLogger("fletchlog").setLevel(logging.ERROR)
+    scratch = tmp_path_factory.mktemp("producer")
+    with Kraft("4.3.1", format_directory(scratch / "data"), scratch) as running:
+        yield running
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_records_with_keys_go_where_java_puts_them(client: str, broker: Kraft, count: Callable[..., None]) -> None:
+    rng = random.Random(f"{SEED} keys {client}")
+    topics = {f"keyed-{client}-{n}": n for n in (1, 2, 3, 7, 12, 50)}
+    sent = [(rng.choice(list(topics)), rng.randbytes(rng.choice([0, 1, 2, 3, 4, 5, 8, 13, 100]))) for _ in range(KEYED)]
+    lines = [f"topic {topic} {partitions}" for topic, partitions in topics.items()] + ["producer p linger.ms=5"]
+    lines += [f"send p {topic} -1 -1 {plain(key)} x" for topic, key in sent]
+    printed = kafka.run("clients", [("kafka-clients", client)], "Write", broker.address, stdin="\n".join(lines) + "\n").splitlines()
+    with fl.Broker.in_memory() as own:
+        for topic, partitions in topics.items():
+            own.create_topic(topic, partitions=partitions)
+        with fl.Producer(own, {"fletchlog.producer.version": client}) as producer:
+            futures = [producer.send(topic, value=b"", key=key) for topic, key in sent]
+            producer.flush()
+            ours = [future.result(10_000) for future in futures]
+    # the offset is that of the partition's order, which retries may change in releases that are not idempotent
+    pairs = [(tuple(line.split(" ")[:2]), (at.topic, str(at.partition))) for line, at in zip(printed, ours, strict=True) if " " in line]
+    assert len(pairs) > 0.9 * KEYED, "most records were acknowledged"
+    assert [theirs for theirs, _ in pairs] == [own for _, own in pairs]
+    count(PART, keyed_records=len(pairs))
+
+
+def generate(rng: random.Random, topic: str, codec: str) -> Batches:
+    """Sizes around the batch size, flushes here and there."""
+    config = {"batch.size": str(rng.choice([100, 500, 1_000, 4_000, 16_384])), "compression.type": codec, "linger.ms": "600000", "delivery.timeout.ms": "700000"}
+    if rng.random() < 0.5:
+        config["enable.idempotence"] = "true"
+        config["acks"] = "all"
+    sizes = rng.choice([[10], [0, 1, 30, None], [10, 100, 300], [50, 900, 5_000]])
+    records: list[Record | None] = []
+    for i in range(rng.randrange(20, 300)):
+        if rng.random() < (0.03 if codec == "none" else 0.25):
+            records.append(None)
+        records.append((blob(rng, [None, None, 0, 8]), blob(rng, sizes), STAMP + rng.choice([0, i, 100 * i])))
+    return Batches(topic, config, records)
+
+
+def write_java(client: str, address: str, runs: list[Batches]) -> None:
+    """Every run by a producer of its own; closing sends what is left."""
+    lines = []
+    for of in runs:
+        lines += [f"topic {of.topic} 1", "producer p " + " ".join(f"{key}={value}" for key, value in of.config.items())]
+        for record in of.records:
+            lines.append("flush p" if record is None else f"send p {of.topic} 0 {record[2]} {plain(record[0])} {plain(record[1])}")
+        lines += ["flush p", "close p"]
+    kafka.run("clients", [("kafka-clients", client)], "Write", address, stdin="\n".join(lines) + "\n")
+
+
+def write_ours(client: str, directory: Path, runs: list[Batches]) -> None:
+    """The same calls."""
+    with fl.Broker(directory) as broker:
+        for of in runs:
+            broker.create_topic(of.topic)
+            with fl.Producer(broker, {**of.config, "fletchlog.producer.version": client}) as producer:
+                for record in of.records:
+                    if record is None:
+                        producer.flush()
+                    else:
+                        producer.send(of.topic, value=record[1], key=record[0], partition=0, timestamp_ms=record[2])
+                producer.flush()
+
+
+def batches(directory: Path, topic: str) -> list[tuple[int, int, str]]:
+    """(records, bytes, codec) of every batch."""
+    path = directory / f"{topic}-0" / f"{0:020}.log"
+    return [(row["records"], row["size"], row["codec"]) for row in fl.inspect_segment(path).batches.to_pyarrow().to_pylist()]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("client", CLIENTS)
+def test_batches_are_javas(client: str, codec: str, broker: Kraft, scratch: Path, count: Callable[..., None]) -> None:
+    """Uncompressed: records and bytes of every batch.
+
+    Compressed: the records of the first batch after each flush, while everything before it was alike. The estimate of a
+    batch's size follows the ratios of closed batches, and when a full one is closed is a race of the sender in Java, too.
+    """
+    rng = random.Random(f"{SEED} batches {client} {codec}")
+    runs = [generate(rng, f"batches-{client}-{codec}-{number}", codec) for number in range(RUNS)]
+    write_java(client, broker.address, runs)
+    write_ours(client, scratch / "ours", runs)
+    for of in runs:
+        ours, theirs = batches(scratch / "ours", of.topic), batches(broker.directory, of.topic)
+        assert sum(batch[0] for batch in ours) == sum(batch[0] for batch in theirs)
+        if codec == "none":
+            assert ours == theirs, of
+            count(PART, uncompressed_batches=len(ours))
+            continue
+        flushed, begin = flush_points(of.records), 0
+        for number, (own, other) in enumerate(zip(ours, theirs, strict=False)):
+            if begin in flushed:
+                assert (own[0], own[2]) == (other[0], other[2]), (of.config, number, ours, theirs)
+                count(PART, compressed_batches_of_equal_count=1)
+            if own != other:
+                break
+            begin += own[0]
+
+
+def flush_points(records: list[Record | None]) -> set[int]:
+    """Numbers of records sent when everything was flushed, and 0."""
+    points, sent = {0}, 0
+    for record in records:
+        if record is None:
+            points.add(sent)
+        else:
+            sent += 1
+    return points
