@@ -1,9 +1,9 @@
-"""The recorded polls of four Java clients and of KIP-387, replayed through the public API."""
+"""The recorded polls of four Java clients and of KIP-387, replayed through the public API, one poll right after the other: the
+order depends on the log, the configuration and the calls, never on the time between two calls."""
 
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,6 @@ import fletchlog as fl
 from .batches import batch_of
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "poll-traces"
-TP = tuple[str, int]
 CLIENTS = ["2.6.3", "3.7.2", "3.9.1", "4.3.1", "kip-387"]
 
 
@@ -69,17 +68,6 @@ def position_of(consumer: fl.Consumer, tp: fl.TopicPartition) -> int:
         return -1
 
 
-def wait_for_answers(scenario: dict[str, Any], ends: dict[TP, int], at: dict[TP, int]) -> None:
-    """Waits as the recordings did: every answer had reached the client before its next call.
-
-    Only the broker's `fetch.max.wait.ms` keeps an answer back, and only while a partition has nothing more to give.
-    `Consumer.position` must not be asked here: it may reset a position, which is a call of its own.
-    """
-    if any(offset >= ends[tp] for tp, offset in at.items()):
-        held = int(scenario["client"].get("fetch.max.wait.ms", 20)) + 10
-        time.sleep(min(held, scenario.get("settleCap", held)) / 1000)
-
-
 def run(scenario: dict[str, Any], client: str) -> tuple[list[Any], list[Any]]:
     """What each poll returned, and the final positions."""
     with fl.Broker.in_memory() as broker:
@@ -91,8 +79,6 @@ def replay(broker: fl.Broker, scenario: dict[str, Any], client: str) -> tuple[li
     """The calls of a scenario on a broker that has its topics."""
     polls: list[Any] = []
     total = 0
-    ends = {(t, n): p["end"] for t, topic in scenario["topics"].items() for n, p in enumerate(topic["partitions"])}
-    at: dict[TP, int] = dict.fromkeys(ends, 0)  # where each partition is read next, as far as the polls and seeks tell
     consumer = fl.Consumer(broker, config_of(scenario, client))
     partitions = lambda pairs: [fl.TopicPartition(t, p) for t, p, *_ in pairs]  # noqa: E731
     for step in scenario["steps"]:
@@ -104,13 +90,10 @@ def replay(broker: fl.Broker, scenario: dict[str, Any], client: str) -> tuple[li
             case {"seek": triples}:
                 for t, p, offset in triples:
                     consumer.seek(fl.TopicPartition(t, p), offset)
-                    at[t, p] = offset
             case {"seekToBeginning": pairs}:
                 consumer.seek_to_beginning(partitions(pairs))
-                at |= dict.fromkeys(map(tuple, pairs), 0)
             case {"seekToEnd": pairs}:
                 consumer.seek_to_end(partitions(pairs))
-                at |= {(t, p): ends[t, p] for t, p in pairs}
             case {"pause": pairs}:
                 consumer.pause(partitions(pairs))
             case {"resume": pairs}:
@@ -126,8 +109,6 @@ def replay(broker: fl.Broker, scenario: dict[str, Any], client: str) -> tuple[li
                         got = java_runs(records)
                     total += sum(run[4] for run in got)
                     polls.append((got, error is not None))
-                    at |= {(t, p): last + 1 for t, p, _, last, _ in got}
-                    wait_for_answers(scenario, ends, at)
                     if "total" in rest and total >= rest["total"]:
                         break
     positions = sorted([tp.topic, tp.partition, position_of(consumer, tp)] for tp in consumer.assignment())

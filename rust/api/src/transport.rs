@@ -54,6 +54,10 @@ pub trait Transport: Send {
     fn wait(&mut self, timeout: Duration) -> bool;
     /// Tells the cluster that this client is alive and processing (stands for the heartbeat thread); cheap.
     fn keep_alive(&mut self) {}
+    /// A poll begins. In-process this is when whatever was asked before it has been answered: a fetch that is held only
+    /// because there is nothing to read is answered now, so that the order of polls does not depend on how long the caller
+    /// took between two of them. A network does its own waiting.
+    fn begin_poll(&mut self) {}
     /// True once the other side is gone for good (an embedded broker that was closed): nothing will be answered any more.
     fn is_closed(&self) -> bool {
         false

@@ -192,6 +192,14 @@ impl Transport for LocalTransport {
         }
     }
 
+    fn begin_poll(&mut self) {
+        for connection in self.connections.values() {
+            if let Some((_, answer)) = &connection.waiting {
+                self.broker.purgatory.answer_if_without_data(&self.broker, answer);
+            }
+        }
+    }
+
     fn is_closed(&self) -> bool {
         self.broker.is_closed()
     }

@@ -73,6 +73,14 @@ impl DelayedFetch {
         false
     }
 
+    /// There is nothing to read at any of its positions.
+    fn is_without_data(&self, broker: &Broker) -> bool {
+        self.first
+            .positions
+            .iter()
+            .all(|position| matches!(progress(broker, &self.params, position), Progress::Bytes(0)))
+    }
+
     /// Reads again and answers.
     fn response(&self, broker: &Broker) -> FetchResponse {
         let again = read_partitions(broker, &self.params, &self.partitions);
@@ -198,14 +206,27 @@ impl FetchPurgatory {
         lock(&self.waiting).by_id.values().map(|w| w.deadline_ms).min()
     }
 
+    fn find(&self, answer: &Arc<Answer>) -> Option<(u64, Arc<Watched>)> {
+        let waiting = lock(&self.waiting);
+        let found = waiting.by_id.iter().find(|(_, w)| Arc::ptr_eq(&w.answer, answer));
+        found.map(|(id, watched)| (*id, watched.clone()))
+    }
+
+    /// Answers a fetch as if its time were over, if there is nothing to read for it; one that has data and waits for
+    /// fetch.min.bytes stays.
+    pub(crate) fn answer_if_without_data(&self, broker: &Broker, answer: &Arc<Answer>) {
+        let Some((id, watched)) = self.find(answer) else { return };
+        let idle = lock(&watched.fetch)
+            .as_ref()
+            .is_some_and(|fetch| fetch.is_without_data(broker));
+        if watched.try_complete(broker, idle) {
+            self.forget(id);
+        }
+    }
+
     /// Drops a fetch whose client has gone.
     pub(crate) fn cancel(&self, answer: &Arc<Answer>) {
-        let id = lock(&self.waiting)
-            .by_id
-            .iter()
-            .find(|(_, w)| Arc::ptr_eq(&w.answer, answer))
-            .map(|(id, _)| *id);
-        if let Some(id) = id {
+        if let Some((id, _)) = self.find(answer) {
             self.forget(id);
         }
     }

@@ -190,6 +190,11 @@ impl ConsumerNetworkClient {
             .is_some_and(|c| c.backoff_until_ms > self.clock.monotonic_ms())
     }
 
+    /// A poll begins: see [`Transport::begin_poll`].
+    pub fn begin_poll(&mut self) {
+        self.transport.begin_poll();
+    }
+
     /// Stands for the heartbeat thread: tells the cluster that this client is alive.
     pub fn keep_alive(&mut self) {
         self.transport.keep_alive();

@@ -57,6 +57,7 @@ impl Consumer {
             self.settings.has_group_id,
         );
         self.net.keep_alive();
+        self.net.begin_poll();
         match read {
             NetworkRead::Lazy => {}
             NetworkRead::AtPollStart => self.read_net(None)?,
