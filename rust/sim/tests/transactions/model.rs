@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use fletchlog_client::ClientError;
 use fletchlog_client::faults::{FaultRates, Faults};
+use fletchlog_client::producer::SteppedProducer;
 use proptest::prelude::*;
 
 use crate::producer_harness::Bench;
@@ -125,12 +126,12 @@ impl World {
             return;
         };
         let producer = &mut self.producers[p].bench.producer;
-        self.fates[txn] = match producer.end_transaction(committed) {
+        self.fates[txn] = match end_transaction(producer, committed) {
             Ok(()) if committed => Fate::Committed,
             Ok(()) => Fate::Aborted,
             Err(error) => {
                 assert_abortable(&error);
-                producer.end_transaction(false).unwrap();
+                end_transaction(producer, false).unwrap();
                 Fate::Aborted
             }
         };
@@ -173,12 +174,24 @@ impl World {
     }
 }
 
+/// A batch behind one that has expired is refused until it expires as well, after delivery.timeout.ms; a call waits for
+/// max.block.ms, half of that, and may be made again.
+fn end_transaction(producer: &mut SteppedProducer, committed: bool) -> Result<(), ClientError> {
+    for _ in 0..3 {
+        match producer.end_transaction(committed) {
+            Err(ClientError::Timeout(_)) => {}
+            outcome => return outcome,
+        }
+    }
+    producer.end_transaction(committed)
+}
+
 fn assert_abortable(error: &ClientError) {
     assert_eq!(code(error).map(|c| c.name()), Some("TRANSACTION_ABORTABLE"), "{error}");
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
     fn read_committed_is_what_the_model_says(seed in 0..1_000_000u64, steps in prop::collection::vec(step(), 1..60)) {

@@ -269,22 +269,25 @@ impl TransactionManager {
         let is_end = |request: &TxnRequest| matches!(request.kind, Kind::EndTxn { .. });
         let is_bump =
             |request: &TxnRequest| matches!(request.kind, Kind::InitProducerId { producer } if producer != NO_PRODUCER);
-        if has_incomplete && self.queue.first().is_some_and(|r| is_end(r) || is_bump(r)) {
-            return None;
+        loop {
+            if has_incomplete && self.queue.first().is_some_and(|r| is_end(r) || is_bump(r)) {
+                return None;
+            }
+            let request = self.queue.pop()?;
+            let is_lookup = matches!(request.kind, Kind::FindCoordinator { .. });
+            let aborting_goes_on = self.state == State::AbortableError && is_lookup;
+            if !aborting_goes_on && let Some(error) = self.error("the request was not sent") {
+                // Those behind it fail as well: nothing else would wake the sender to tell their callers.
+                self.fail(&request.result, error);
+                continue;
+            }
+            if is_end(&request) && !self.started {
+                // Nothing was added, so the coordinator knows of no transaction.
+                self.end_of_transaction(&request.result, NO_PRODUCER);
+                return self.queue.pop();
+            }
+            return Some(request);
         }
-        let request = self.queue.pop()?;
-        let is_lookup = matches!(request.kind, Kind::FindCoordinator { .. });
-        let aborting_goes_on = self.state == State::AbortableError && is_lookup;
-        if !aborting_goes_on && let Some(error) = self.error("the request was not sent") {
-            self.fail(&request.result, error);
-            return None;
-        }
-        if is_end(&request) && !self.started {
-            // Nothing was added, so the coordinator knows of no transaction.
-            self.end_of_transaction(&request.result, NO_PRODUCER);
-            return self.queue.pop();
-        }
-        Some(request)
     }
 
     /// Could not be sent in this turn.

@@ -351,3 +351,19 @@ fn a_lost_connection_looks_the_coordinator_up_and_sends_again() {
     answer(&mut manager, again, ErrorCode::NONE);
     assert!(result.outcome().unwrap().is_ok());
 }
+
+#[test]
+fn after_a_batch_has_failed_the_commit_behind_other_requests_fails_at_once() {
+    let mut manager = in_transaction();
+    manager.maybe_add_partition(0);
+    let commit = manager.begin_commit().unwrap();
+    manager.batch_failed(ClientError::Timeout("expired".into()));
+    assert!(
+        manager.next_request(false).is_none(),
+        "the partitions are not added any more"
+    );
+    assert!(
+        matches!(commit.outcome(), Some(Err(_))),
+        "nobody would come back to tell the caller"
+    );
+}
