@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use fletchlog_api::{Config, Scope, Transport};
 use fletchlog_broker::LocalTransport;
-use fletchlog_client::faults::{FaultRates, Faults};
+use fletchlog_client::faults::{FaultLogEntry, FaultPartition, FaultRates, Faults};
 use fletchlog_client::producer::{ProducerRecord, RecordColumns, RecordFuture, SteppedProducer};
 use producer_harness::cluster::{broker, log_bytes};
 use producer_harness::{Bench, VirtualClock, VirtualWait, records_of};
@@ -20,6 +20,8 @@ struct Run {
     futures: Vec<RecordFuture>,
     epoch: Option<i16>,
     faults: usize,
+    /// See [`resent_beyond_the_window`].
+    forgotten: bool,
 }
 
 /// What happens to the requests.
@@ -100,7 +102,34 @@ fn run(chaos: Chaos, partitions: i32, nodes: u32, records: usize, group: usize, 
         futures,
         epoch: bench.producer.producer_id().map(|(_, epoch)| epoch),
         faults: done.iter().filter(|e| e.action != "ok").count(),
+        forgotten: resent_beyond_the_window(&done),
     }
+}
+
+/// Whether a batch that had been appended was sent again when the broker no longer knew it. The broker remembers five
+/// batches; the client holds back nothing while a batch is sent again, so several refusals of an appended batch in a row let
+/// any number of later ones pass it, with two in flight already. Such a batch gets OUT_OF_ORDER_SEQUENCE_NUMBER until
+/// delivery.timeout.ms: it is in the log, once, and its sends fail (spec 3.4, 9.6 "could be older than the window").
+fn resent_beyond_the_window(log: &[FaultLogEntry]) -> bool {
+    let mut appended: BTreeMap<i32, Vec<(i16, i32)>> = BTreeMap::new();
+    let mut beyond = false;
+    for entry in log {
+        for sent in &entry.partitions {
+            let batch = (sent.producer_epoch, sent.base_sequence);
+            let known = appended.entry(sent.tp.partition).or_default();
+            let out_of_order = sent.answer.is_some_and(|(error, _)| error == 45);
+            match known.iter().rposition(|b| *b == batch) {
+                Some(at) => beyond |= out_of_order && known.len() - at > 5,
+                None if was_appended(entry, sent) => known.push(batch),
+                None => {}
+            }
+        }
+    }
+    beyond
+}
+
+fn was_appended(entry: &FaultLogEntry, sent: &FaultPartition) -> bool {
+    entry.action.starts_with("appended-refused") || sent.answer.is_some_and(|(error, _)| error == 0)
 }
 
 fn sent(partitions: i32, records: usize) -> Vec<Vec<usize>> {
@@ -141,6 +170,10 @@ proptest! {
             ("max.in.flight.requests.per.connection", &in_flight),
             ("fletchlog.producer.version", release),
         ]);
+        for log in &run.log {
+            prop_assert!(log.is_sorted_by(|a, b| a < b), "each at most once, in order: {log:?}");
+        }
+        prop_assume!(!run.forgotten);
         prop_assert_eq!(run.epoch, Some(0), "retriable faults alone never bump the epoch");
         prop_assert_eq!(&run.log, &sent(partitions, records));
         for (number, future) in run.futures.iter().enumerate() {
@@ -179,6 +212,24 @@ proptest! {
             prop_assert_eq!(first, sent);
         }
     }
+}
+
+/// The limit of the broker's memory, found by the property above: the batch of sequences 1 to 3 was appended, but its sends
+/// are told otherwise.
+#[test]
+fn an_appended_batch_refused_while_five_later_ones_pass_it_is_told_a_timeout() {
+    let script = vec!["appended-refused:7", "ok", "ok", "refused:2", "ok", "ok", "refused:2"];
+    let config = [
+        ("enable.idempotence", "true"),
+        ("max.in.flight.requests.per.connection", "3"),
+    ];
+    let run = run(Chaos::Script(script), 1, 1, 19, 9, &config);
+    assert!(run.forgotten, "{:?}", run.log);
+    assert_eq!(run.log, sent(1, 19), "nothing is lost, repeated or moved");
+    let failed: Vec<usize> = (0..19)
+        .filter(|n| run.futures[*n].try_result().unwrap().is_err())
+        .collect();
+    assert_eq!(failed, [1, 2, 3]);
 }
 
 /// (runs with duplicates, runs with inversions, faults) over many seeds: a lost acknowledgement or a refusal every tenth
