@@ -330,9 +330,9 @@ impl SimDisk {
     /// One operation: a crash point in front of it, and perhaps a failure instead of it.
     fn operate<T>(&self, operation: impl FnOnce(&mut Disk) -> io::Result<T>) -> io::Result<T> {
         let mut disk = self.lock();
-        if disk.history.is_some() {
-            let state = disk.state.clone();
-            disk.history.get_or_insert_default().push(state);
+        let Disk { state, history, .. } = &mut *disk;
+        if let Some(history) = history {
+            history.push(state.clone());
         }
         let at = disk.state.operations;
         disk.state.operations += 1;
