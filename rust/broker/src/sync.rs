@@ -43,10 +43,25 @@ impl Changes {
 /// The place where a waiting request's answer will be.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
+    /// Number of the waiting fetch in the purgatory; 0 for other requests.
+    fetch_id: u64,
     response: Mutex<Option<Response>>,
 }
 
 impl Answer {
+    /// The answer of a waiting fetch.
+    pub(crate) fn of_fetch(fetch_id: u64) -> Self {
+        Self {
+            fetch_id,
+            ..Self::default()
+        }
+    }
+
+    /// See [`Answer::of_fetch`].
+    pub(crate) fn fetch_id(&self) -> u64 {
+        self.fetch_id
+    }
+
     /// Gives the answer and wakes whoever waits.
     pub(crate) fn complete(&self, response: Response, changes: &Changes) {
         *lock(&self.response) = Some(response);

@@ -128,23 +128,23 @@ pub(crate) struct FetchPurgatory {
 struct Waiting {
     by_id: FxHashMap<u64, Arc<Watched>>,
     by_partition: FxHashMap<TopicPartition, Vec<u64>>,
-    next_id: u64,
+    last_id: u64,
 }
 
 impl FetchPurgatory {
     /// Kafka: `tryCompleteElseWatch`: watched first, then tried, so that no append falls between.
     pub(crate) fn watch(&self, broker: &Broker, fetch: DelayedFetch) -> Arc<Answer> {
-        let answer = Arc::new(Answer::default());
-        let watched = Arc::new(Watched {
-            deadline_ms: fetch.deadline_ms,
-            tps: fetch.positions().map(|p| p.request.tp.clone()).collect(),
-            fetch: Mutex::new(Some(fetch)),
-            answer: answer.clone(),
-        });
-        let id = {
+        let tps: Vec<TopicPartition> = fetch.positions().map(|p| p.request.tp.clone()).collect();
+        let (id, watched) = {
             let mut waiting = lock(&self.waiting);
-            let id = waiting.next_id;
-            waiting.next_id += 1;
+            waiting.last_id += 1;
+            let id = waiting.last_id;
+            let watched = Arc::new(Watched {
+                deadline_ms: fetch.deadline_ms,
+                tps,
+                fetch: Mutex::new(Some(fetch)),
+                answer: Arc::new(Answer::of_fetch(id)),
+            });
             for tp in &watched.tps {
                 match waiting.by_partition.get_mut(tp) {
                     Some(ids) => ids.push(id),
@@ -153,12 +153,12 @@ impl FetchPurgatory {
             }
             waiting.by_id.insert(id, watched.clone());
             self.count.store(waiting.by_id.len(), Ordering::SeqCst);
-            id
+            (id, watched)
         };
         if watched.try_complete(broker, false) {
             self.forget(id);
         }
-        answer
+        watched.answer.clone()
     }
 
     /// Something about `tp` has changed: answers the fetches that were waiting for it. Those whose time was over before
@@ -206,16 +206,13 @@ impl FetchPurgatory {
         lock(&self.waiting).by_id.values().map(|w| w.deadline_ms).min()
     }
 
-    fn find(&self, answer: &Arc<Answer>) -> Option<(u64, Arc<Watched>)> {
-        let waiting = lock(&self.waiting);
-        let found = waiting.by_id.iter().find(|(_, w)| Arc::ptr_eq(&w.answer, answer));
-        found.map(|(id, watched)| (*id, watched.clone()))
-    }
-
     /// Answers a fetch as if its time were over, if there is nothing to read for it; one that has data and waits for
     /// fetch.min.bytes stays.
-    pub(crate) fn answer_if_without_data(&self, broker: &Broker, answer: &Arc<Answer>) {
-        let Some((id, watched)) = self.find(answer) else { return };
+    pub(crate) fn answer_if_without_data(&self, broker: &Broker, answer: &Answer) {
+        let id = answer.fetch_id();
+        let Some(watched) = lock(&self.waiting).by_id.get(&id).cloned() else {
+            return;
+        };
         let idle = lock(&watched.fetch)
             .as_ref()
             .is_some_and(|fetch| fetch.is_without_data(broker));
@@ -225,10 +222,8 @@ impl FetchPurgatory {
     }
 
     /// Drops a fetch whose client has gone.
-    pub(crate) fn cancel(&self, answer: &Arc<Answer>) {
-        if let Some((id, _)) = self.find(answer) {
-            self.forget(id);
-        }
+    pub(crate) fn cancel(&self, answer: &Answer) {
+        self.forget(answer.fetch_id());
     }
 
     fn forget(&self, id: u64) {
