@@ -9,6 +9,7 @@ mod fetch_buffer;
 mod fetch_collector;
 mod fetch_requests;
 mod fetch_session_handler;
+mod leader_questions;
 pub mod metadata;
 pub mod network_client;
 mod offset_reset;

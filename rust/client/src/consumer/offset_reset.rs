@@ -1,15 +1,12 @@
 //! Looking up where partitions without a position begin (spec 7.4 `resolvePositions`, 7.12). Kafka: `OffsetFetcher`,
 //! `Fetcher#resetOffsetsIfNeeded`.
 
-use std::collections::BTreeMap;
-
-use fletchlog_api::{
-    Completion, ErrorCode, IsolationLevel, ListOffsetsRequest, NodeId, Request, Response, list_offsets,
-};
+use fletchlog_api::{Completion, ErrorCode, IsolationLevel, ListOffsetsRequest, Request, Response, list_offsets};
 use fletchlog_records::TopicPartition;
 
-use super::metadata::Metadata;
-use super::network_client::{ConsumerNetworkClient, RequestId};
+use super::leader_questions::{LeaderQuestions, ask_again};
+use super::metadata::{Leader, Metadata};
+use super::network_client::ConsumerNetworkClient;
 use super::settings::Settings;
 use super::subscription_state::{ResetStrategy, SubscriptionState};
 use super::trace::{Trace, TraceEvent, TraceKind};
@@ -18,8 +15,7 @@ use crate::ClientError;
 /// Lookups under way.
 #[derive(Debug, Default)]
 pub struct OffsetReset {
-    outstanding: BTreeMap<RequestId, Vec<(TopicPartition, ResetStrategy)>>,
-    failure: Option<ClientError>,
+    questions: LeaderQuestions<ResetStrategy>,
 }
 
 impl OffsetReset {
@@ -34,39 +30,26 @@ impl OffsetReset {
         net: &mut ConsumerNetworkClient,
         settings: &Settings,
     ) -> Result<(), ClientError> {
-        if let Some(failure) = self.failure.take() {
-            return Err(failure);
-        }
-        let now = net.now_ms();
-        let mut by_node: BTreeMap<NodeId, Vec<(TopicPartition, i32, ResetStrategy)>> = BTreeMap::new();
-        for (tp, strategy) in subs.partitions_needing_reset(now) {
-            match metadata.leader(&tp) {
-                None => metadata.request_update(),
-                Some(leader) if net.is_unavailable(leader.node) => {}
-                Some(leader) => by_node
-                    .entry(leader.node)
-                    .or_default()
-                    .push((tp, leader.epoch, strategy)),
-            }
-        }
-        for (node, list) in by_node {
-            let partitions = list
-                .iter()
-                .map(|(tp, epoch, strategy)| (tp.clone(), *epoch, timestamp_of(*strategy)))
-                .collect();
-            let asked: Vec<(TopicPartition, ResetStrategy)> =
-                list.into_iter().map(|(tp, _, strategy)| (tp, strategy)).collect();
-            let tps: Vec<TopicPartition> = asked.iter().map(|(tp, _)| tp.clone()).collect();
-            subs.set_next_allowed_retry(&tps, now.saturating_add(settings.request_timeout_ms));
-            let request = list_offsets_request(settings.isolation_level, partitions);
-            self.outstanding.insert(net.send(node, request), asked);
-        }
+        self.questions.take_failure()?;
+        let wanted = subs.partitions_needing_reset(net.now_ms());
+        let questions = wanted.into_iter().map(|(tp, strategy)| {
+            let leader = metadata.leader(&tp);
+            (tp, leader, strategy)
+        });
+        let request = |asked: &[(TopicPartition, Leader, ResetStrategy)]| {
+            let lookup = |(tp, leader, strategy): &(TopicPartition, Leader, ResetStrategy)| {
+                (tp.clone(), leader.epoch, timestamp_of(*strategy))
+            };
+            list_offsets_request(settings.isolation_level, asked.iter().map(lookup).collect())
+        };
+        let questions = questions.collect();
+        self.questions.ask(questions, request, subs, metadata, net, settings);
         Ok(())
     }
 
     /// Whether a completion answers a lookup.
     pub fn is_mine(&self, completion: &Completion) -> bool {
-        self.outstanding.contains_key(&completion.correlation_id)
+        self.questions.is_mine(completion)
     }
 
     /// The callback: positions are set where nothing has happened since.
@@ -79,9 +62,7 @@ impl OffsetReset {
         trace: &mut Trace,
         now_ms: i64,
     ) {
-        let Some(asked) = self.outstanding.remove(&completion.correlation_id) else {
-            return;
-        };
+        let asked = self.questions.answered(&completion);
         let answers = match completion.result {
             Ok(Response::ListOffsets(response)) => response.partitions,
             _ => Vec::new(),
@@ -99,7 +80,7 @@ impl OffsetReset {
                     }
                 }
                 Some(a) if a.error == ErrorCode::TOPIC_AUTHORIZATION_FAILED => {
-                    self.failure = Some(ClientError::kafka(a.error, &tp))
+                    self.questions.fail(ClientError::kafka(a.error, &tp));
                 }
                 other => {
                     log::debug!(
@@ -110,10 +91,7 @@ impl OffsetReset {
                 }
             }
         }
-        if !retry.is_empty() {
-            subs.set_next_allowed_retry(&retry, now_ms.saturating_add(settings.retry_backoff_ms));
-            metadata.request_update();
-        }
+        ask_again(&retry, subs, metadata, settings, now_ms);
     }
 }
 

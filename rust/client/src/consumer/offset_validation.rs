@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use fletchlog_api::{Completion, ErrorCode, NodeId, OffsetForLeaderEpochRequest, Request, Response};
+use fletchlog_api::{Completion, ErrorCode, OffsetForLeaderEpochRequest, Request, Response};
 use fletchlog_records::TopicPartition;
 
-use super::metadata::Metadata;
-use super::network_client::{ConsumerNetworkClient, RequestId};
+use super::leader_questions::{LeaderQuestions, ask_again};
+use super::metadata::{Leader, Metadata};
+use super::network_client::ConsumerNetworkClient;
 use super::settings::Settings;
 use super::subscription_state::{FetchPosition, SubscriptionState, Validated};
 use super::trace::{Trace, TraceEvent, TraceKind};
@@ -16,8 +17,7 @@ use crate::ClientError;
 /// Questions under way.
 #[derive(Debug, Default)]
 pub struct OffsetValidation {
-    outstanding: BTreeMap<RequestId, Vec<(TopicPartition, FetchPosition)>>,
-    failure: Option<ClientError>,
+    questions: LeaderQuestions<FetchPosition>,
     /// Version of the metadata that the positions were last held against.
     checked_metadata: u64,
 }
@@ -42,40 +42,29 @@ impl OffsetValidation {
         net: &mut ConsumerNetworkClient,
         settings: &Settings,
     ) -> Result<(), ClientError> {
-        if let Some(failure) = self.failure.take() {
-            return Err(failure);
-        }
+        self.questions.take_failure()?;
         self.refresh(subs, metadata);
         if subs.has_all_fetch_positions() {
             return Ok(());
         }
-        let now = net.now_ms();
-        let mut by_node: BTreeMap<NodeId, Vec<(TopicPartition, FetchPosition)>> = BTreeMap::new();
-        for (tp, position) in subs.partitions_needing_validation(now) {
-            match position.leader {
-                None => metadata.request_update(),
-                Some(leader) if net.is_unavailable(leader.node) => {}
-                Some(leader) => by_node.entry(leader.node).or_default().push((tp, position)),
-            }
-        }
-        for (node, asked) in by_node {
-            let partitions = asked
-                .iter()
-                .map(|(tp, p)| (tp.clone(), p.leader.map_or(-1, |l| l.epoch), p.epoch))
-                .collect();
-            subs.set_next_allowed_retry(
-                asked.iter().map(|(tp, _)| tp),
-                now.saturating_add(settings.request_timeout_ms),
-            );
-            let request = Request::OffsetForLeaderEpoch(OffsetForLeaderEpochRequest { partitions });
-            self.outstanding.insert(net.send(node, request), asked);
-        }
+        let questions = subs.partitions_needing_validation(net.now_ms());
+        let questions = questions
+            .into_iter()
+            .map(|(tp, position)| (tp, position.leader, position))
+            .collect();
+        let request = |asked: &[(TopicPartition, Leader, FetchPosition)]| {
+            let partitions = asked.iter().map(|(tp, leader, p)| (tp.clone(), leader.epoch, p.epoch));
+            Request::OffsetForLeaderEpoch(OffsetForLeaderEpochRequest {
+                partitions: partitions.collect(),
+            })
+        };
+        self.questions.ask(questions, request, subs, metadata, net, settings);
         Ok(())
     }
 
     /// Whether a completion answers a question.
     pub fn is_mine(&self, completion: &Completion) -> bool {
-        self.outstanding.contains_key(&completion.correlation_id)
+        self.questions.is_mine(completion)
     }
 
     /// The callback.
@@ -88,9 +77,7 @@ impl OffsetValidation {
         trace: &mut Trace,
         now_ms: i64,
     ) {
-        let Some(asked) = self.outstanding.remove(&completion.correlation_id) else {
-            return;
-        };
+        let asked = self.questions.answered(&completion);
         let answers = match completion.result {
             Ok(Response::OffsetForLeaderEpoch(response)) => response.partitions,
             _ => Vec::new(),
@@ -108,18 +95,15 @@ impl OffsetValidation {
                     }
                 }
                 Some(end) if end.error == ErrorCode::TOPIC_AUTHORIZATION_FAILED => {
-                    self.failure = Some(ClientError::kafka(end.error, &tp));
+                    self.questions.fail(ClientError::kafka(end.error, &tp));
                 }
                 _ => retry.push(tp),
             }
         }
         if !diverged.is_empty() {
-            self.failure = Some(ClientError::LogTruncation(diverged));
+            self.questions.fail(ClientError::LogTruncation(diverged));
         }
-        if !retry.is_empty() {
-            subs.set_next_allowed_retry(&retry, now_ms.saturating_add(settings.retry_backoff_ms));
-            metadata.request_update();
-        }
+        ask_again(&retry, subs, metadata, settings, now_ms);
     }
 }
 

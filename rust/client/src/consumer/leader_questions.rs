@@ -1,0 +1,93 @@
+//! Asking the leaders of partitions: one request per node, what was asked is kept until its answer, and asked again if that
+//! did not help. Kafka: what `Fetcher#resetOffsetsAsync` and `#validateOffsetsAsync` have in common.
+
+use std::collections::BTreeMap;
+
+use fletchlog_api::{Completion, NodeId, Request};
+use fletchlog_records::TopicPartition;
+
+use super::metadata::{Leader, Metadata};
+use super::network_client::{ConsumerNetworkClient, RequestId};
+use super::settings::Settings;
+use super::subscription_state::SubscriptionState;
+use crate::ClientError;
+
+/// Questions under way; `T` is what was asked of a partition.
+#[derive(Debug)]
+pub(super) struct LeaderQuestions<T> {
+    outstanding: BTreeMap<RequestId, Vec<(TopicPartition, T)>>,
+    failure: Option<ClientError>,
+}
+
+impl<T> Default for LeaderQuestions<T> {
+    fn default() -> Self {
+        Self {
+            outstanding: BTreeMap::new(),
+            failure: None,
+        }
+    }
+}
+
+impl<T: Clone> LeaderQuestions<T> {
+    /// What an earlier question failed with, if it may not be repeated. Told once.
+    pub fn take_failure(&mut self) -> Result<(), ClientError> {
+        self.failure.take().map_or(Ok(()), Err)
+    }
+
+    /// The next [`LeaderQuestions::take_failure`] answers this.
+    pub fn fail(&mut self, failure: ClientError) {
+        self.failure = Some(failure);
+    }
+
+    /// Queues one request per node. A partition without a leader asks for metadata instead; one whose leader was lost a
+    /// moment ago waits for the next call. Those asked may not be asked again for request.timeout.ms.
+    pub fn ask(
+        &mut self,
+        questions: Vec<(TopicPartition, Option<Leader>, T)>,
+        request: impl Fn(&[(TopicPartition, Leader, T)]) -> Request,
+        subs: &mut SubscriptionState,
+        metadata: &mut Metadata,
+        net: &mut ConsumerNetworkClient,
+        settings: &Settings,
+    ) {
+        let mut by_node: BTreeMap<NodeId, Vec<(TopicPartition, Leader, T)>> = BTreeMap::new();
+        for (tp, leader, what) in questions {
+            match leader {
+                None => metadata.request_update(),
+                Some(leader) if net.is_unavailable(leader.node) => {}
+                Some(leader) => by_node.entry(leader.node).or_default().push((tp, leader, what)),
+            }
+        }
+        let again_at = net.now_ms().saturating_add(settings.request_timeout_ms);
+        for (node, asked) in by_node {
+            subs.set_next_allowed_retry(asked.iter().map(|(tp, ..)| tp), again_at);
+            let id = net.send(node, request(&asked));
+            let asked = asked.into_iter().map(|(tp, _, what)| (tp, what)).collect();
+            self.outstanding.insert(id, asked);
+        }
+    }
+
+    /// Whether a completion answers a question.
+    pub fn is_mine(&self, completion: &Completion) -> bool {
+        self.outstanding.contains_key(&completion.correlation_id)
+    }
+
+    /// What a completion answers; nothing if it is not ours.
+    pub fn answered(&mut self, completion: &Completion) -> Vec<(TopicPartition, T)> {
+        self.outstanding.remove(&completion.correlation_id).unwrap_or_default()
+    }
+}
+
+/// These were not answered: they may be asked again after retry.backoff.ms, and the metadata may be out of date.
+pub(super) fn ask_again(
+    partitions: &[TopicPartition],
+    subs: &mut SubscriptionState,
+    metadata: &mut Metadata,
+    settings: &Settings,
+    now_ms: i64,
+) {
+    if !partitions.is_empty() {
+        subs.set_next_allowed_retry(partitions, now_ms.saturating_add(settings.retry_backoff_ms));
+        metadata.request_update();
+    }
+}
