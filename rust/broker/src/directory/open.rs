@@ -345,13 +345,6 @@ fn take_lock(fs: &dyn Fs, dir: &Path) -> Result<Box<dyn DirLock>, BrokerError> {
 /// Topic configurations are in the cluster's metadata log and not known here, so retention is off; logs that Kafka
 /// compacts (they stand in the cleaner's checkpoint) stay marked as compacted.
 fn derive_metadata(fs: &dyn Fs, root: &Path, read_only: bool) -> Result<ClusterMetadata, BrokerError> {
-    if !read_only && !checkpoint::has_clean_shutdown(fs, root) {
-        return Err(BrokerError::directory(
-            fs,
-            root,
-            "is the log.dir of a Kafka broker that did not stop cleanly; start and stop that broker once, or open it with read_only=True",
-        ));
-    }
     let mut metadata = ClusterMetadata::new(1);
     if let Some(id) = checkpoint::read_meta_properties(fs, root)?.and_then(|properties| properties.cluster_id) {
         metadata.cluster_id = id;
