@@ -14,33 +14,13 @@ use fletchlog_log::partition_log::{AppendInfo, AppendOrigin, FetchBound, OpenMod
 use fletchlog_log::{AppendError, LogConfig, LogError};
 use fletchlog_records::{BatchBuilder, BatchIter, BatchParams, TopicPartition};
 
+use crate::rng::Rng;
 use crate::sim_disk::{DiskState, Left, Lie, SimDisk};
 
 const DIR: &str = "/data/t-0";
 const NOW_MS: i64 = 1_700_000_000_000;
 /// Producers of the workload; each numbers its batches.
 const PRODUCERS: usize = 3;
-
-/// SplitMix64: the same seed gives the same run.
-#[derive(Debug, Clone)]
-pub struct Rng(u64);
-
-impl Rng {
-    /// A generator.
-    pub fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-    fn below(&mut self, n: usize) -> usize {
-        usize::try_from(self.next() % n as u64).unwrap_or(0)
-    }
-}
 
 /// One batch that was handed to the log.
 #[derive(Debug, Clone)]
@@ -409,7 +389,7 @@ fn crash(state: &DiskState, rng: &mut Rng, random: usize) -> Vec<SimDisk> {
     images.extend((0..random).map(|_| {
         state.image(Left::Some(&mut || match rng.below(4) {
             0 => None,
-            1 => Some(rng.next()),
+            1 => Some(rng.bits()),
             _ => Some(u64::MAX),
         }))
     }));

@@ -1,0 +1,115 @@
+//! What a group's commits promise: each record is given to some member before the group goes past it (at least once), a copy in a
+//! transaction exists once (exactly once).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fletchlog_api::IsolationLevel;
+
+use super::index::Index;
+use super::{Anomaly, Class};
+use crate::history::{Action, Partition, Step, Value};
+
+#[derive(Default)]
+struct Group {
+    /// Values that some poll of the group returned so far.
+    returned: BTreeSet<Value>,
+    /// How its members read: by the weakest of them.
+    isolation: Option<IsolationLevel>,
+    /// What was found committed last, and by which operation.
+    committed: BTreeMap<Partition, (i64, usize)>,
+    /// Values with a committed copy.
+    copies: BTreeMap<Value, usize>,
+    /// Whether its members copy what they read.
+    copying: bool,
+}
+
+pub(super) fn check(index: &Index<'_>, found: &mut Vec<Anomaly>) {
+    let mut groups: BTreeMap<u32, Group> = BTreeMap::new();
+    for (number, op) in index.history.ops.iter().enumerate() {
+        let mut of = None;
+        for step in op.steps() {
+            match step {
+                Step::Poll {
+                    isolation,
+                    group: Some(group),
+                    records,
+                } => {
+                    of = Some(*group);
+                    let group = groups.entry(*group).or_default();
+                    group.returned.extend(records.iter().map(|&(_, _, value)| value));
+                    group.isolation = Some(*isolation);
+                }
+                Step::Send {
+                    partition,
+                    value,
+                    source: Some(source),
+                    ..
+                } => {
+                    let Some(group) = of.and_then(|of| groups.get_mut(&of)) else {
+                        continue;
+                    };
+                    group.copying = true;
+                    if index.committed[number]
+                        && let Some(before) = group.copies.insert(*source, number)
+                    {
+                        let what = format!("{value} is a second copy of {source}");
+                        found.push(Anomaly::new(Class::CopiedTwice, *partition, vec![before, number], what));
+                    }
+                }
+                _ => {}
+            }
+        }
+        if let Action::Committed { group, offsets } = &op.action {
+            let group = groups.entry(*group).or_default();
+            for &(partition, offset) in offsets {
+                committed(index, group, partition, offset, number, found);
+            }
+        }
+    }
+    for group in groups.values().filter(|group| group.copying) {
+        not_copied(index, group, found);
+    }
+}
+
+fn committed(
+    index: &Index<'_>,
+    group: &mut Group,
+    partition: Partition,
+    offset: i64,
+    op: usize,
+    found: &mut Vec<Anomaly>,
+) {
+    if let Some((before, earlier)) = group.committed.insert(partition, (offset, op))
+        && before > offset
+    {
+        let what = format!("the group had committed {before} and then {offset}");
+        found.push(Anomaly::new(Class::CommitRegress, partition, vec![earlier, op], what));
+    }
+    let isolation = group.isolation.unwrap_or_default();
+    let Some(log) = index.logs.get(&partition) else { return };
+    let passed = log.visible[super::index::place(isolation)].range(..offset);
+    if let Some((at, value)) = passed.into_iter().find(|(_, value)| !group.returned.contains(value)) {
+        let what = format!("the group has committed {offset}, but no poll of it has returned {value} at offset {at}");
+        let mut ops = index.told_by(partition, *value);
+        ops.push(op);
+        found.push(Anomaly::new(Class::CommitSkip, partition, ops, what));
+    }
+}
+
+/// Every record below what the group has committed at the end has a committed copy.
+fn not_copied(index: &Index<'_>, group: &Group, found: &mut Vec<Anomaly>) {
+    for (&partition, &(offset, op)) in &group.committed {
+        let Some(log) = index.logs.get(&partition) else {
+            continue;
+        };
+        for (at, value) in log.visible[1].range(..offset) {
+            if !group.copies.contains_key(value) {
+                let what =
+                    format!("the group has committed {offset}, but {value} at offset {at} has no committed copy");
+                let mut ops = index.told_by(partition, *value);
+                ops.push(op);
+                found.push(Anomaly::new(Class::NotCopied, partition, ops, what));
+            }
+        }
+    }
+}

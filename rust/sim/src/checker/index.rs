@@ -1,0 +1,145 @@
+//! Who sent what, and what every partition held, as far as clients were told.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fletchlog_api::IsolationLevel;
+
+use crate::history::{History, Outcome, Partition, Step, Value};
+
+pub(super) const ISOLATIONS: [IsolationLevel; 2] = [IsolationLevel::ReadUncommitted, IsolationLevel::ReadCommitted];
+
+/// One partition.
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    /// Values by offset, from acknowledgements and polls.
+    pub at: BTreeMap<i64, BTreeSet<Value>>,
+    /// What a reader of each isolation has to see: value by offset.
+    pub visible: [BTreeMap<i64, Value>; 2],
+    /// What was returned to some reader of each isolation.
+    pub read: [BTreeSet<Value>; 2],
+    /// The highest offset of that.
+    pub highest_read: [Option<i64>; 2],
+    /// A poll that returned the value, for showing.
+    pub reader: BTreeMap<Value, usize>,
+}
+
+pub(super) struct Index<'h> {
+    pub history: &'h History,
+    /// Which operation sent a value.
+    pub writer: BTreeMap<Value, usize>,
+    pub logs: BTreeMap<Partition, Log>,
+    /// Whether anybody read with this isolation.
+    pub is_read: [bool; 2],
+    /// Per operation: its records are committed, as far as is known.
+    pub committed: Vec<bool>,
+}
+
+pub(super) fn place(isolation: IsolationLevel) -> usize {
+    match isolation {
+        IsolationLevel::ReadUncommitted => 0,
+        IsolationLevel::ReadCommitted => 1,
+    }
+}
+
+impl<'h> Index<'h> {
+    pub fn of(history: &'h History) -> Self {
+        let mut index = Self {
+            history,
+            writer: BTreeMap::new(),
+            logs: BTreeMap::new(),
+            is_read: [false; 2],
+            committed: Vec::new(),
+        };
+        for (number, op) in history.ops.iter().enumerate() {
+            for step in op.steps() {
+                index.note(number, step);
+            }
+        }
+        index.committed = (0..history.ops.len()).map(|op| index.is_committed(op)).collect();
+        index.make_visible();
+        index
+    }
+
+    fn note(&mut self, op: usize, step: &Step) {
+        match step {
+            &Step::Send {
+                partition,
+                value,
+                offset,
+                ..
+            } => {
+                let log = self.logs.entry(partition).or_default();
+                if let Some(offset) = offset {
+                    log.at.entry(offset).or_default().insert(value);
+                }
+                self.writer.insert(value, op);
+            }
+            Step::Poll { isolation, records, .. } => {
+                let place = place(*isolation);
+                self.is_read[place] = true;
+                for &(partition, offset, value) in records {
+                    let log = self.logs.entry(partition).or_default();
+                    log.at.entry(offset).or_default().insert(value);
+                    log.read[place].insert(value);
+                    log.highest_read[place] = log.highest_read[place].max(Some(offset));
+                    log.reader.entry(value).or_insert(op);
+                }
+            }
+        }
+    }
+
+    /// Committed, or not part of a transaction, or seen by somebody who reads only what is committed.
+    fn is_committed(&self, op: usize) -> bool {
+        let op = &self.history.ops[op];
+        match op.outcome {
+            Outcome::Ok => true,
+            Outcome::Failed => false,
+            Outcome::Unknown => op.steps().iter().any(|step| match step {
+                Step::Send { partition, value, .. } => {
+                    let read = &self.logs[partition].read;
+                    read[1].contains(value) || (!op.is_transaction() && read[0].contains(value))
+                }
+                Step::Poll { .. } => false,
+            }),
+        }
+    }
+
+    fn make_visible(&mut self) {
+        for log in self.logs.values_mut() {
+            for (&offset, values) in &log.at {
+                for &value in values {
+                    let Some(&op) = self.writer.get(&value) else { continue };
+                    log.visible[0].entry(offset).or_insert(value);
+                    if self.committed[op] {
+                        log.visible[1].entry(offset).or_insert(value);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Operations that tell of a value.
+    pub fn told_by(&self, partition: Partition, value: Value) -> Vec<usize> {
+        let writer = self.writer.get(&value).copied();
+        let reader = self
+            .logs
+            .get(&partition)
+            .and_then(|log| log.reader.get(&value).copied());
+        writer.into_iter().chain(reader).collect()
+    }
+
+    /// The first value that a reader of this isolation has to see from `from` on and below `to`.
+    pub fn visible_between(
+        &self,
+        partition: Partition,
+        isolation: IsolationLevel,
+        from: i64,
+        to: i64,
+    ) -> Option<(i64, Value)> {
+        if from >= to {
+            return None;
+        }
+        let visible = &self.logs.get(&partition)?.visible[place(isolation)];
+        visible.range(from..to).next().map(|(&offset, &value)| (offset, value))
+    }
+}

@@ -1,0 +1,201 @@
+//! What the clients of a simulation saw, for [`crate::checker`]: operations with a begin, an end and an outcome, in the order in
+//! which they began. After Jepsen's Kafka workload (`jepsen/tests/kafka.clj`): every value is sent once, so a value names its send.
+
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use fletchlog_api::IsolationLevel;
+
+/// A value that is sent once.
+pub type Value = u64;
+/// Number of a partition, unique over all topics.
+pub type Partition = u32;
+
+/// What is known about an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// Acknowledged; of a transaction: committed.
+    Ok,
+    /// It has not happened and never will; of a transaction: aborted.
+    Failed,
+    /// It may have happened, or may still happen.
+    Unknown,
+}
+
+/// A part of an operation.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// A record was sent.
+    Send {
+        /// Where to.
+        partition: Partition,
+        /// What.
+        value: Value,
+        /// Where it was acknowledged to be.
+        offset: Option<i64>,
+        /// The value that it is the copy of, in a transaction that copies.
+        source: Option<Value>,
+    },
+    /// Records were returned by one poll.
+    Poll {
+        /// How it read.
+        isolation: IsolationLevel,
+        /// The group of the consumer, if its position comes from one.
+        group: Option<u32>,
+        /// (partition, offset, value) in the order in which they were returned.
+        records: Vec<(Partition, i64, Value)>,
+    },
+}
+
+/// What a process did.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// One send, one poll, or everything that one transaction did.
+    Steps {
+        /// In order.
+        steps: Vec<Step>,
+        /// Whether they take effect together.
+        transaction: bool,
+    },
+    /// The process reads on from elsewhere (assign, seek, a rebalance): from this offset, or an unknown one.
+    Moved(Vec<(Partition, Option<i64>)>),
+    /// Looked up what a group has committed.
+    Committed {
+        /// Number of the group.
+        group: u32,
+        /// Its offsets.
+        offsets: Vec<(Partition, i64)>,
+    },
+    /// What happened besides: crashes, faults.
+    Note(String),
+}
+
+/// One operation.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Op {
+    /// The client that did it. A client that is started anew is a new process.
+    pub process: u32,
+    /// Place of its begin in the order of all begins and ends.
+    pub begin: u64,
+    /// Place of its end; `u64::MAX` if it is not known to have ended.
+    pub end: u64,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// What it was.
+    pub action: Action,
+}
+
+impl Op {
+    /// The parts; none for what neither sends nor polls.
+    pub fn steps(&self) -> &[Step] {
+        match &self.action {
+            Action::Steps { steps, .. } => steps,
+            _ => &[],
+        }
+    }
+    /// Whether the parts take effect together.
+    pub fn is_transaction(&self) -> bool {
+        matches!(self.action, Action::Steps { transaction: true, .. })
+    }
+}
+
+/// Operations in the order in which they began.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct History {
+    /// The operations.
+    pub ops: Vec<Op>,
+}
+
+impl History {
+    /// Equal for equal histories, in every run of the program.
+    pub fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.hash(&mut hasher);
+        hasher.finish()
+    }
+    /// These operations, one a line.
+    pub fn excerpt(&self, ops: &[usize]) -> String {
+        let line = |&op: &usize| self.ops.get(op).map(|o| format!("  {op:>5} {o}\n"));
+        ops.iter().filter_map(line).collect()
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Send {
+                partition,
+                value,
+                offset,
+                source,
+            } => {
+                write!(f, "send {value} to p{partition}")?;
+                if let Some(source) = source {
+                    write!(f, " (copy of {source})")?;
+                }
+                offset.map_or(Ok(()), |offset| write!(f, " at {offset}"))
+            }
+            Self::Poll {
+                isolation,
+                group,
+                records,
+            } => {
+                write!(f, "poll {isolation:?}")?;
+                if let Some(group) = group {
+                    write!(f, " in group {group}")?;
+                }
+                let mut before = None;
+                for (partition, offset, value) in records {
+                    if before != Some(partition) {
+                        write!(f, " p{partition}:")?;
+                    }
+                    before = Some(partition);
+                    write!(f, " {value}@{offset}")?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            process,
+            begin,
+            end,
+            outcome,
+            ..
+        } = self;
+        write!(f, "process {process:>2} [{begin}..")?;
+        if *end < u64::MAX {
+            write!(f, "{end}")?;
+        }
+        write!(f, "] {outcome:?}: ")?;
+        match &self.action {
+            Action::Steps { steps, transaction } => {
+                if *transaction {
+                    f.write_str("transaction: ")?;
+                }
+                for (i, step) in steps.iter().enumerate() {
+                    write!(f, "{}{step}", if i > 0 { "; " } else { "" })?;
+                }
+                Ok(())
+            }
+            Action::Moved(to) => {
+                f.write_str("reads on")?;
+                to.iter().try_for_each(|(partition, offset)| match offset {
+                    Some(offset) => write!(f, " p{partition} from {offset}"),
+                    None => write!(f, " p{partition}"),
+                })
+            }
+            Action::Committed { group, offsets } => {
+                write!(f, "group {group} has committed")?;
+                offsets
+                    .iter()
+                    .try_for_each(|(partition, offset)| write!(f, " p{partition}: {offset}"))
+            }
+            Action::Note(text) => f.write_str(text),
+        }
+    }
+}
