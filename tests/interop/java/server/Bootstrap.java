@@ -11,8 +11,11 @@ import java.util.Optional;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.metadata.ConfigRecord;
+import org.apache.kafka.common.metadata.FeatureLevelRecord;
 import org.apache.kafka.common.metadata.PartitionRecord;
+import org.apache.kafka.common.metadata.ProducerIdsRecord;
 import org.apache.kafka.common.metadata.TopicRecord;
+import org.apache.kafka.metadata.LeaderConstants;
 import org.apache.kafka.metadata.bootstrap.BootstrapDirectory;
 import org.apache.kafka.metadata.bootstrap.BootstrapMetadata;
 import org.apache.kafka.metadata.storage.Formatter;
@@ -22,8 +25,16 @@ import org.apache.kafka.server.common.ApiMessageAndVersion;
  * Formats a metadata directory (arguments: directory, cluster id, node id) for a cluster that already has the topics of
  * standard input: "topic NAME ID PARTITIONS LEADER_EPOCH DIRECTORY_ID" and "config NAME KEY VALUE". So a broker takes a log
  * directory that it did not write, as it is.
+ *
+ * The partitions have no leader, as after the only broker of a cluster has stopped: the controller elects it once it is
+ * registered and unfenced (the feature of eligible leader replicas would first take it out of the ISR, because it did not say that it
+ * stopped cleanly). A leader that is not registered is a state no controller makes. A 4.x coordinator that loads a decided
+ * transaction in that state takes its partitions for deleted, and ends it without their markers (4.3.1:
+ * KRaftMetadataCache#getPartitionLeaderEndpoint, TransactionMarkerChannelManager#addTxnMarkersToBrokerQueue).
  */
 public final class Bootstrap {
+    private static final long FREE_PRODUCER_IDS = 1_000_000;
+
     public static void main(String[] args) throws Exception {
         String directory = args[0];
         int node = Integer.parseInt(args[2]);
@@ -38,6 +49,11 @@ public final class Bootstrap {
         BootstrapDirectory checkpoint = open(directory);
         BootstrapMetadata formatted = checkpoint.read();
         List<ApiMessageAndVersion> records = new ArrayList<>(formatted.records());
+        records.removeIf(record -> record.message() instanceof FeatureLevelRecord feature
+            && feature.name().equals("eligible.leader.replicas.version"));
+        // the ids of the producers that wrote the directory are taken
+        records.add(new ApiMessageAndVersion(new ProducerIdsRecord()
+            .setBrokerId(node).setBrokerEpoch(0).setNextProducerId(FREE_PRODUCER_IDS), (short) 0));
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             records.addAll(recordsOf(line.split(" "), node));
@@ -63,7 +79,7 @@ public final class Bootstrap {
         for (int partition = 0; partition < Integer.parseInt(words[3]); partition++) {
             records.add(new ApiMessageAndVersion(new PartitionRecord()
                 .setTopicId(id).setPartitionId(partition)
-                .setReplicas(List.of(node)).setIsr(List.of(node)).setLeader(node)
+                .setReplicas(List.of(node)).setIsr(List.of(node)).setLeader(LeaderConstants.NO_LEADER)
                 .setLeaderEpoch(Integer.parseInt(words[4])).setPartitionEpoch(0)
                 .setDirectories(List.of(Uuid.fromString(words[5]))), (short) 1));
         }
