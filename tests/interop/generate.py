@@ -6,6 +6,7 @@ JSON per acknowledged record.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -13,7 +14,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +21,10 @@ import fletchlog as fl
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 START_MS = 1_700_000_000_000
+
+
+# a record larger than a small segment, and what is left of its transaction
+TOO_LARGE = (fl.errors.RecordBatchTooLargeError, fl.errors.TransactionAbortableError)
 
 
 class Acked(NamedTuple):
@@ -35,7 +39,7 @@ class Acked(NamedTuple):
     headers: list[tuple[str, bytes | None]]
 
 
-def topic_config(rng: random.Random) -> dict[str, Any]:
+def topic_config(rng: random.Random, *, compacted: bool) -> dict[str, Any]:
     """Small segments, sparse and dense indexes, both timestamp types, recompression by the broker."""
     config: dict[str, Any] = {}
     if rng.random() < 0.8:
@@ -50,14 +54,15 @@ def topic_config(rng: random.Random) -> dict[str, Any]:
         config["message.timestamp.type"] = "LogAppendTime"
     if rng.random() < 0.4:
         config["compression.type"] = rng.choice(["uncompressed", *CODECS[1:]])
-    if rng.random() < 0.15:
+    if compacted or rng.random() < 0.25:
         config["cleanup.policy"] = rng.choice(["compact", "compact,delete"])
+        config["delete.retention.ms"] = rng.choice([0, 86_400_000])
     return config
 
 
-def producer_config(rng: random.Random) -> dict[str, Any]:
-    """Any codec, any batch size, with and without idempotence, by the rules of three releases."""
-    return {
+def producer_config(rng: random.Random, transactional_id: str | None = None) -> dict[str, Any]:
+    """Any codec, any batch size, with and without idempotence or transactions, by the rules of three releases."""
+    config = {
         "fletchlog.producer.version": rng.choice(["2.6", "3.9", "4.3"]),
         "compression.type": rng.choice(CODECS),
         "batch.size": rng.choice([1, 200, 1_000, 16_384, 100_000]),
@@ -66,6 +71,9 @@ def producer_config(rng: random.Random) -> dict[str, Any]:
         "acks": "all",
         "max.in.flight.requests.per.connection": rng.choice([1, 5]),
     }
+    if transactional_id is not None:
+        config |= {"transactional.id": transactional_id, "transaction.timeout.ms": 900_000, "enable.idempotence": True}
+    return config
 
 
 def blob(rng: random.Random, sizes: list[int | None]) -> bytes | None:
@@ -103,46 +111,108 @@ def timestamps(rng: random.Random) -> Callable[[], int | None]:
     return stamp
 
 
-def send_some(rng: random.Random, producers: list[fl.Producer], topic: str, partitions: int, compacted: bool) -> Iterator[list[Acked]]:
+class Writer:
+    """A producer that may be transactional: it opens a transaction when it needs one, and ends it when it feels like it."""
+
+    def __init__(self, rng: random.Random, broker: fl.Broker, name: str) -> None:
+        self._rng = rng
+        self._transactional = rng.random() < 0.35
+        self._open = False
+        self.producer = fl.Producer(broker, producer_config(rng, name if self._transactional else None))
+        if self._transactional:
+            self.producer.init_transactions()
+
+    def begin(self) -> None:
+        if self._transactional and not self._open:
+            self.producer.begin_transaction()
+            self._open = True
+
+    def end(self, *, failed: bool) -> None:
+        """Commits, aborts, or goes on; a transaction of which a record failed can only be aborted."""
+        how = 1.0 if failed else self._rng.random()
+        if not self._open or how < 0.25:
+            return
+        if how < 0.65:
+            self.producer.commit_transaction()
+        else:
+            self.producer.abort_transaction()
+        self._open = False
+
+    def close(self) -> None:
+        """An open transaction stays open, as a killed producer leaves it: a close in peace would abort it."""
+        self.producer.close(0 if self._open else None)
+
+
+def send_some(rng: random.Random, writers: list[Writer], topic: str, partitions: int, compacted: bool) -> Iterator[list[Acked]]:
     """Sends rounds of records through the producers in turn; yields what was acknowledged."""
     sizes = rng.choice([[10], [None, 0, 1, 10, 100], [0, 50, 900], [None, 20, 3_000, 40_000]])
-    keys: list[int | None] = [4, 8] if compacted else rng.choice([[None], [8], [None, 0, 1, 30]])
-    stamps = [timestamps(rng) for _ in producers]
+    keys = rng.choice([[None], [8], [None, 0, 1, 30]])
+    stamps = [timestamps(rng) for _ in writers]
     for _ in range(rng.randrange(1, 8)):
-        sent = []
+        sent, failed = [], set()
+        for writer in writers:
+            writer.begin()
         for _ in range(rng.choice([1, 3, 20, 150, 400])):
-            which = rng.randrange(len(producers))
-            record = (blob(rng, keys), blob(rng, sizes), stamps[which](), headers(rng))
+            which = rng.randrange(len(writers))
+            key = b"key-%d" % rng.randrange(30) if compacted else blob(rng, keys)
+            record = (key, blob(rng, sizes), stamps[which](), headers(rng))
             partition = rng.randrange(partitions)
-            sent.append((record, producers[which].send(topic, record[1], record[0], partition, record[2], record[3])))
-        for producer in producers:
-            producer.flush()
+            try:
+                future = writers[which].producer.send(topic, record[1], record[0], partition, record[2], record[3])
+            except fl.errors.TransactionAbortableError:  # an earlier record was too large
+                failed.add(which)
+            else:
+                sent.append((which, record, future))
+        for writer in writers:
+            writer.producer.flush()
         acked = []
-        for (key, value, _, named), future in sent:
-            if isinstance(future.exception(10_000), fl.errors.RecordBatchTooLargeError):  # larger than a small segment
+        for which, (key, value, _, named), future in sent:
+            if isinstance(future.exception(10_000), TOO_LARGE):
+                failed.add(which)
                 continue
             at = future.result(10_000)
             acked.append(Acked(topic, at.partition, at.offset, at.timestamp, key, value, named))
         yield acked
+        for which, writer in enumerate(writers):
+            writer.end(failed=which in failed)
 
 
-def write(directory: Path, seed: int, topics: int) -> Iterator[list[Acked]]:
-    """Writes a directory; yields acknowledged records as they come. Reopens it between topics."""
+def write(directory: Path, seed: int, topics: int, *, compacted: bool = False) -> Iterator[list[Acked]]:
+    """Writes a directory; yields acknowledged records as they come. Reopens it between topics, one in four of them `compacted` if not all."""
     rng = random.Random(seed)
-    with ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
         broker = stack.enter_context(fl.Broker(directory))
         for number in range(topics):
-            config, partitions = topic_config(rng), rng.randrange(1, 4)
+            config, partitions = topic_config(rng, compacted=compacted), rng.randrange(1, 4)
             topic = f"t{number}"
             broker.create_topic(topic, partitions=partitions, config=config)
-            with ExitStack() as closing:
-                producers = [closing.enter_context(fl.Producer(broker, producer_config(rng))) for _ in range(rng.randrange(1, 4))]
-                yield from send_some(rng, producers, topic, partitions, "compact" in config.get("cleanup.policy", ""))
+            with contextlib.ExitStack() as closing:
+                writers = [closing.enter_context(contextlib.closing(Writer(rng, broker, f"{topic}-{i}"))) for i in range(rng.randrange(1, 4))]
+                yield from send_some(rng, writers, topic, partitions, "compact" in config.get("cleanup.policy", ""))
             if rng.random() < 0.2:
                 broker.flush()
             if rng.random() < 0.2:
                 broker.close()
                 broker = stack.enter_context(fl.Broker(directory))
+
+
+def clean_some(directory: Path, seed: int) -> set[str]:
+    """Compacts most of the topics that may be compacted, some of them once more after new records; returns which."""
+    rng = random.Random(f"{seed} clean")
+    cleaned = set()
+    with fl.Broker(directory) as broker:
+        for topic in broker.topics(include_internal=True):
+            described = broker.describe_topic(topic)
+            if "compact" not in described.config.get("cleanup.policy", "") or rng.random() < 0.2:
+                continue
+            cleaned.add(topic)
+            broker.clean_topic(topic, force=True)
+            if rng.random() < 0.5 and not topic.startswith("__"):
+                with contextlib.closing(Writer(rng, broker, f"{topic}-more")) as writer:
+                    for _ in send_some(rng, [writer], topic, len(described.partitions), compacted=True):
+                        pass
+                broker.clean_topic(topic, force=True)
+    return cleaned
 
 
 def write_and_kill(directory: Path, seed: int, topics: int) -> list[Acked]:

@@ -17,6 +17,7 @@ from . import kafka
 
 NODE = 1
 START_SECONDS = 90
+OWN_PARTITIONS = 50
 # topic properties that the broker is to follow; the others (small segments) are only ours
 SHARED = ["message.timestamp.type", "compression.type", "cleanup.policy"]
 
@@ -55,7 +56,9 @@ def cluster_of(directory: Path) -> str:
             topic = broker.describe_topic(name)
             checkpoints = directory.glob(f"{name}-*/leader-epoch-checkpoint")
             epochs = [int(line.split()[0]) for path in checkpoints for line in path.read_text().splitlines()[2:]]
-            lines.append(f"topic {name} {topic.topic_id} {len(topic.partitions)} {max(epochs, default=0)} {meta['directory.id']}")
+            # of Kafka's own topics the directory has the partitions that were needed so far
+            partitions = OWN_PARTITIONS if name.startswith("__") else len(topic.partitions)
+            lines.append(f"topic {name} {topic.topic_id} {partitions} {max(epochs, default=0)} {meta['directory.id']}")
             lines += [f"config {name} {key} {topic.config[key]}" for key in SHARED if key in topic.config]
     return "".join(line + "\n" for line in lines)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import shutil
+import time
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -25,9 +26,11 @@ from .wire import Connection
 PART = "2 our directory, a real broker"
 TOPICS = 40
 DIRECTORIES = range(max(1, CASES // 100))
+# group, topic, partition -> offset, leader epoch, metadata
+Committed = dict[tuple[str, str, int], tuple[int, int, str]]
 
 
-def commit_some(directory: Path, rng: random.Random) -> dict[tuple[str, str, int], tuple[int, int, str]]:
+def commit_some(directory: Path, rng: random.Random) -> Committed:
     """Commits of several groups, some of them again and again."""
     committed = {}
     with fl.Broker(directory) as broker:
@@ -43,7 +46,7 @@ def commit_some(directory: Path, rng: random.Random) -> dict[tuple[str, str, int
     return committed
 
 
-def check_offsets(broker: Kraft, committed: dict[tuple[str, str, int], tuple[int, int, str]]) -> None:
+def check_offsets(broker: Kraft, committed: Committed) -> None:
     """AdminClient and KafkaConsumer find exactly what was committed."""
     groups = sorted({group for group, _, _ in committed})
     printed = kafka.run("clients", [("kafka-clients", "4.3.1")], "Offsets", broker.address, *groups)
@@ -74,7 +77,7 @@ def last_batches(directory: Path) -> dict[tuple[str, int], dict[int, dict[str, A
     for path in sorted(directory.glob("t*/*.log")):
         topic, partition = path.parent.name.rsplit("-", 1)
         for row in fl.inspect_segment(path).batches.to_pyarrow().to_pylist():
-            if row["producer_id"] is not None:
+            if row["producer_id"] is not None and not row["control"]:
                 last[topic, int(partition)][row["producer_id"]] = row
     return last
 
@@ -126,9 +129,12 @@ def test_a_broker_goes_on_with_our_directory(end: str, number: int, release: str
         acked = write_and_kill(directory, rng.randrange(10**6), TOPICS)
     shutil.copytree(directory, copy)
     with fl.Broker(copy) as twin:
-        wanted = ours(copy)
+        wanted, wanted_committed = ours(copy), ours(copy, "read_committed")
         assert_acked(acked, wanted)
         with Kraft(release, directory, scratch, cluster_of(copy)) as broker:
+            deadline = time.monotonic() + 60
+            while theirs(broker.address, "4.3.1", "read_committed") != wanted_committed:
+                assert time.monotonic() < deadline, "a killed writer's last decision is carried out in the end"
             for client in ("2.6.3", "4.3.1"):
                 assert theirs(broker.address, client) == wanted, client
             if committed:
@@ -139,8 +145,8 @@ def test_a_broker_goes_on_with_our_directory(end: str, number: int, release: str
     # and back again: what the broker wrote after us, it and our twin have alike
     plain = lambda rows: {place: [(row[0], *row[3:]) for row in of] for place, of in rows.items()}  # noqa: E731
     assert plain(ours(directory)) == plain(ours(copy))
-    records = sum(map(len, wanted.values()))
-    count(PART, broker_starts=1, partitions=len(wanted), records=records, committed_offsets=len(committed), time_lookups=times, sequence_probes=probes)
+    records = {"records": sum(map(len, wanted.values())), "records_read_committed": sum(map(len, wanted_committed.values()))}
+    count(PART, broker_starts=1, partitions=len(wanted), **records, committed_offsets=len(committed), time_lookups=times, sequence_probes=probes)
 
 
 def assert_acked(acked: list[Acked], rows: dict[tuple[str, int], list[Row]]) -> None:
