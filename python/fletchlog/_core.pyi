@@ -60,6 +60,7 @@ _Properties: TypeAlias = Mapping[str, Any]
 _Bytes: TypeAlias = bytes | bytearray | memoryview
 _Headers: TypeAlias = Sequence[tuple[str, _Bytes | None]] | Mapping[str, _Bytes | None]
 _Listener: TypeAlias = Callable[[list[TopicPartition]], object]
+_Callback: TypeAlias = Callable[[RecordMetadata | None, Exception | None], object]
 _Assignment: TypeAlias = dict[str, dict[str, list[int]]]
 
 class _ArrowStream(Protocol):
@@ -217,6 +218,7 @@ class Producer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
         headers: _Headers | None = None,
+        callback: _Callback | None = None,
     ) -> RecordFuture:
         """Queues one record.
 
@@ -227,6 +229,10 @@ class Producer:
             partition: Explicit partition.
             timestamp_ms: CreateTime; None: now.
             headers: (key, value) pairs in order.
+            callback: Called as `callback(metadata, None)` or `callback(None, exception)` once the outcome is decided: in Java's order, so
+                for one partition in the order of the sends, one at a time, in a thread of the producer's own. It may send; what it
+                raises goes to `sys.unraisablehook`. `flush`, `close` and the end of a transaction wait for it (not from within one).
+                Not called when `send` itself raises.
 
         Returns:
             The outcome, to be awaited with `result()`. What Java reports on the future (too large, no memory, the broker's

@@ -6,7 +6,7 @@ import json
 import struct
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -39,11 +39,11 @@ def scenarios() -> list[Any]:
     return cases
 
 
-def log_of(broker: fl.Broker, partition: int, ids: dict[int, int]) -> list[list[int]]:
+def log_of(broker: fl.Broker, topic: str, partition: int, ids: dict[int, int]) -> list[list[int]]:
     """[offset, record number, producer number, epoch, sequence] of every record, from the bytes of the log."""
     rows: list[list[int]] = []
     offset = 0
-    while data := broker.read_batches("t", partition, offset, 1 << 20):
+    while data := broker.read_batches(topic, partition, offset, 1 << 20):
         position = 0
         while position + 61 <= len(data):
             base, length = struct.unpack_from(">qi", data, position)
@@ -84,8 +84,17 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
             return (value >> 1) ^ -(value & 1), position
 
 
-def run(scenario: dict[str, Any], client: str) -> tuple[list[Any], list[Any]]:
-    """(log per partition, per send its offset or None) of one script."""
+class Outcome(NamedTuple):
+    """What a script did: the log per partition, per send its offset or None, errors by name, `Faults.log` row by row."""
+
+    log: list[list[list[int]]]
+    futures: list[int | None]
+    errors: set[str]
+    requests: list[dict[str, Any]]
+
+
+def run(scenario: dict[str, Any], client: str) -> Outcome:
+    """One script against a broker in memory."""
     faults = fl.Faults(script={int(n): action for n, action in scenario["script"].items()})
     config = {**DEFAULTS, **scenario["config"], "fletchlog.producer.version": client}
     with fl.Broker.in_memory() as broker:
@@ -106,8 +115,10 @@ def run(scenario: dict[str, Any], client: str) -> tuple[list[Any], list[Any]]:
         outcomes = [outcome(future) for future in futures]
         producer.close()
         ids: dict[int, int] = {}
-        log = [log_of(broker, p, ids) for p in range(scenario["partitions"])]
-    return log, outcomes
+        log = [log_of(broker, "t", p, ids) for p in range(scenario["partitions"])]
+    offsets = [None if isinstance(told, Exception) else told for told in outcomes]
+    errors = {type(told).__name__ for told in outcomes if isinstance(told, Exception)}
+    return Outcome(log, offsets, errors, faults.log().to_pyarrow().to_pylist())
 
 
 def send(producer: fl.Producer, number: int, partition: int) -> Any:
@@ -118,14 +129,14 @@ def send(producer: fl.Producer, number: int, partition: int) -> Any:
         return error
 
 
-def outcome(future: Any) -> int | None:
-    """The offset, or None where it failed."""
+def outcome(future: Any) -> int | Exception:
+    """The offset, or why it failed."""
     if isinstance(future, Exception):
-        return None
+        return future
     try:
         return int(future.result(30_000).offset)
-    except fl.errors.KafkaError:
-        return None
+    except fl.errors.KafkaError as error:
+        return error
 
 
 @pytest.mark.timeout(60)
@@ -133,8 +144,8 @@ def outcome(future: Any) -> int | None:
 def test_the_log_and_every_future_are_those_of_the_java_producer(client: str, number: str) -> None:
     scenario = json.loads((GOLDEN / "scenarios" / f"{number}.json").read_text())
     expected = json.loads((GOLDEN / "expected" / client / f"{number}.json").read_text())
-    log, outcomes = run(scenario, client)
-    assert [[row[:2] + row[3:] for row in rows] for rows in log] == [
+    ours = run(scenario, client)
+    assert [[row[:2] + row[3:] for row in rows] for rows in ours.log] == [
         [row[:2] + row[3:] for row in rows] for rows in expected["log"]
     ]
-    assert outcomes == [f if isinstance(f, int) else None for f in expected["futures"]]
+    assert ours.futures == [f if isinstance(f, int) else None for f in expected["futures"]]

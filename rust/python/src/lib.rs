@@ -2,6 +2,7 @@
 
 pub mod assignors;
 pub mod broker;
+pub mod callbacks;
 pub mod capsule;
 pub mod config;
 pub mod consumer;

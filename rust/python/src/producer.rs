@@ -7,12 +7,13 @@ use fletchlog_api::transport::SystemClock;
 use fletchlog_api::{Clock, Config, Scope, Transport};
 use fletchlog_arrow::import::ProducerBatch;
 use fletchlog_broker::LocalTransport;
-use fletchlog_client::Producer as Engine;
 use fletchlog_client::faults::FaultTransport;
 use fletchlog_client::producer::{ProducerRecord, RecordColumns, RecordFuture as Future};
+use fletchlog_client::{ClientError, Producer as Engine};
 use pyo3::prelude::*;
 
 use crate::broker::Broker;
+use crate::callbacks::Callbacks;
 use crate::capsule::arrow_from_py;
 use crate::convert::{
     config_from_py, group_metadata_from_py, headers_from_py, offsets_from_py, optional_bytes_from_py,
@@ -20,7 +21,7 @@ use crate::convert::{
 };
 use crate::errors::Failure;
 use crate::faults::Faults;
-use crate::fork::Shared;
+use crate::fork::{Shared, Stop};
 use crate::gate::gate;
 use crate::table::Table;
 use crate::transaction::Transaction;
@@ -29,6 +30,7 @@ use crate::transaction::Transaction;
 #[pyclass(frozen, module = "fletchlog")]
 pub struct Producer {
     inner: Shared<Engine>,
+    callbacks: Callbacks,
     /// `fletchlog.trace` is on.
     traced: bool,
     config: Config,
@@ -38,6 +40,19 @@ impl Producer {
     /// The engine behind the handle.
     pub fn engine(&self) -> &Shared<Engine> {
         &self.inner
+    }
+
+    /// Calls the engine, then waits for the callbacks of what it has decided, as Java does.
+    fn settled(
+        &self,
+        py: Python<'_>,
+        call: impl FnOnce(&Engine, Stop<'_>) -> Result<(), ClientError> + Send,
+    ) -> PyResult<()> {
+        self.inner.call(py, |producer, stop| {
+            let outcome = call(producer, stop);
+            self.callbacks.settle(stop)?;
+            outcome.map_err(Failure::from)
+        })
     }
 }
 
@@ -67,13 +82,14 @@ impl Producer {
         })?;
         Ok(Self {
             inner: Shared::new("producer", engine),
+            callbacks: Callbacks::default(),
             traced,
             config,
         })
     }
 
     /// Queues one record.
-    #[pyo3(signature = (topic, value=None, key=None, partition=None, timestamp_ms=None, headers=None))]
+    #[pyo3(signature = (topic, value=None, key=None, partition=None, timestamp_ms=None, headers=None, callback=None))]
     #[allow(clippy::too_many_arguments)] // the contract's keywords
     fn send(
         &self,
@@ -84,7 +100,12 @@ impl Producer {
         partition: Option<i32>,
         timestamp_ms: Option<i64>,
         headers: Option<&Bound<'_, PyAny>>,
+        callback: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<RecordFuture> {
+        self.inner.get().map_err(|failure| failure.into_py(py))?;
+        let on_decided = callback
+            .map(|callback| self.callbacks.on_decided(py, callback))
+            .transpose()?;
         let value = optional_bytes_from_py("value", value)?;
         let key = optional_bytes_from_py("key", key)?;
         let headers = headers_from_py(headers)?;
@@ -98,7 +119,7 @@ impl Producer {
                 value: value.as_deref(),
                 headers: &headers,
             };
-            producer.send(&record, stop)
+            producer.send_with(&record, on_decided, stop)
         })?;
         Ok(RecordFuture {
             inner: Shared::new("future", future),
@@ -122,7 +143,7 @@ impl Producer {
 
     /// Sends everything queued and waits until it is decided; raises the first failure of a `send_arrow` row.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
-        self.inner.call(py, |producer, stop| producer.flush(stop))
+        self.settled(py, |producer, stop| producer.flush(stop))
     }
 
     /// Registers the transactional.id: ends what an earlier producer of this name left open, and fences it.
@@ -151,12 +172,12 @@ impl Producer {
 
     /// Sends everything queued, waits until it is acknowledged, and commits.
     fn commit_transaction(&self, py: Python<'_>) -> PyResult<()> {
-        self.inner.call(py, |producer, stop| producer.commit_transaction(stop))
+        self.settled(py, |producer, stop| producer.commit_transaction(stop))
     }
 
     /// Drops what was not sent yet and aborts.
     fn abort_transaction(&self, py: Python<'_>) -> PyResult<()> {
-        self.inner.call(py, |producer, stop| producer.abort_transaction(stop))
+        self.settled(py, |producer, stop| producer.abort_transaction(stop))
     }
 
     /// A context that begins a transaction, commits it at its end and aborts it when an exception leaves it.
@@ -188,7 +209,14 @@ impl Producer {
     #[pyo3(signature = (timeout_ms=None))]
     fn close(&self, py: Python<'_>, timeout_ms: Option<i64>) -> PyResult<()> {
         let timeout_ms = timeout_ms.map(timeout_from_py).transpose()?;
-        self.inner.call(py, |producer, stop| producer.close(timeout_ms, stop))
+        self.inner.call(py, |producer, stop| {
+            let closed = producer.close(timeout_ms, stop);
+            if !matches!(closed, Err(ClientError::Interrupted)) {
+                self.callbacks.close(stop)?;
+            }
+            closed.map_err(Failure::from)
+        })?;
+        self.callbacks.forget(py)
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {

@@ -421,12 +421,10 @@ impl Core {
     }
 
     /// A record that never reached a batch.
-    pub(crate) fn failed_record(&mut self, error: ClientError) -> Arc<OutcomeCell> {
+    pub(crate) fn fail_record(&mut self, cell: &OutcomeCell, error: ClientError) {
         self.send_failed(&error);
-        let cell = OutcomeCell::new(&self.signal);
         cell.decide(Err(error), self.completions);
         self.completions += 1;
-        cell
     }
 
     // ------------------------------------------------------------ trace

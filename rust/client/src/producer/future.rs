@@ -53,23 +53,43 @@ struct Decided {
     order: u64,
 }
 
+/// Told the outcome of a record when it is decided, in the order in which Java calls the callbacks of a producer. Called
+/// under the producer's lock: it must neither wait nor call the producer.
+pub type OnDecided = Box<dyn FnOnce(&Result<RecordMetadata, ClientError>) + Send>;
+
 /// Where the sender puts the outcome of one record.
-#[derive(Debug)]
 pub(crate) struct OutcomeCell {
     signal: Arc<Signal>,
     decided: Mutex<Option<Decided>>,
+    on_decided: Mutex<Option<OnDecided>>,
 }
 
 impl OutcomeCell {
-    pub(crate) fn new(signal: &Arc<Signal>) -> Arc<Self> {
+    pub(crate) fn new(signal: &Arc<Signal>, on_decided: Option<OnDecided>) -> Arc<Self> {
         Arc::new(Self {
             signal: signal.clone(),
             decided: Mutex::new(None),
+            on_decided: Mutex::new(on_decided),
         })
     }
     /// The first decision stands. Whoever decides calls [`Signal::notify`] afterwards.
     pub(crate) fn decide(&self, outcome: Result<RecordMetadata, ClientError>, order: u64) {
-        lock(&self.decided).get_or_insert(Decided { outcome, order });
+        let mut decided = lock(&self.decided);
+        if decided.is_some() {
+            return;
+        }
+        if let Some(on_decided) = lock(&self.on_decided).take() {
+            on_decided(&outcome);
+        }
+        *decided = Some(Decided { outcome, order });
+    }
+}
+
+impl std::fmt::Debug for OutcomeCell {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OutcomeCell")
+            .field("decided", &self.decided)
+            .finish_non_exhaustive()
     }
 }
 

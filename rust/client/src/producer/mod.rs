@@ -23,8 +23,8 @@ mod trace;
 mod transaction;
 
 pub use crate::group::ConsumerGroupMetadata;
-pub use future::RecordFuture;
 pub(crate) use future::lock;
+pub use future::{OnDecided, RecordFuture};
 pub use partitioner::{murmur2, partition_for_key};
 pub use producer::Producer;
 pub use stepped::SteppedProducer;

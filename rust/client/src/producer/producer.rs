@@ -8,7 +8,7 @@ use fletchlog_records::TopicPartition;
 
 use super::config::ProducerConfig;
 use super::core::{Core, Leaving};
-use super::future::{RecordFuture, WAIT_SLICE_MS, lock};
+use super::future::{OnDecided, RecordFuture, WAIT_SLICE_MS, lock};
 use super::send;
 use super::sender::Sender;
 use super::shared::{Pause, Shared};
@@ -83,15 +83,21 @@ impl Producer {
     /// Wrong partition or timestamp, unknown topic, closed producer, `Interrupted`. What Java reports on the future is
     /// on the future: too large, no memory or metadata within max.block.ms, the broker's refusal.
     pub fn send(&self, record: &ProducerRecord<'_>, interrupt: Interrupt<'_>) -> Result<RecordFuture, ClientError> {
+        self.send_with(record, None, interrupt)
+    }
+
+    /// Queues one record; `on_decided` is told its outcome, unless this call fails.
+    ///
+    /// # Errors
+    /// Those of [`Producer::send`].
+    pub fn send_with(
+        &self,
+        record: &ProducerRecord<'_>,
+        on_decided: Option<OnDecided>,
+        interrupt: Interrupt<'_>,
+    ) -> Result<RecordFuture, ClientError> {
         self.start()?;
-        send::send(
-            &self.shared,
-            &mut Parked {
-                producer: self,
-                interrupt,
-            },
-            record,
-        )
+        send::send(&self.shared, &mut self.parked(interrupt), record, on_decided)
     }
 
     /// Queues many records of one topic, in row order, with the same rules as `send` for each row.

@@ -8,7 +8,7 @@ use fletchlog_records::batch_builder::estimate_size_upper_bound;
 
 use super::ProducerRecord;
 use super::core::{Append, Core, Row};
-use super::future::{OutcomeCell, RecordFuture};
+use super::future::{OnDecided, OutcomeCell, RecordFuture};
 use super::metadata::TopicId;
 use super::shared::{Guarded, Pause, Shared};
 use crate::ClientError;
@@ -238,6 +238,7 @@ pub(crate) fn send(
     shared: &Shared,
     pause: &mut dyn Pause,
     record: &ProducerRecord<'_>,
+    on_decided: Option<OnDecided>,
 ) -> Result<RecordFuture, ClientError> {
     shared.lock().core.check_ready_for_send()?;
     let topic = topic(shared, pause, record.topic)?;
@@ -261,7 +262,7 @@ pub(crate) fn send(
             value: record.value,
             headers: &headers,
         };
-        (row, core.now(), OutcomeCell::new(&core.signal))
+        (row, core.now(), OutcomeCell::new(&core.signal, on_decided))
     };
     let sized = check_size(&shared.lock().core, &row);
     let result = sized.and_then(|()| {
@@ -272,7 +273,8 @@ pub(crate) fn send(
     match result {
         Ok(()) => Ok(RecordFuture::new(cell)),
         Err(error @ (ClientError::RecordTooLarge(_) | ClientError::BufferExhausted(_) | ClientError::Timeout(_))) => {
-            Ok(RecordFuture::new(shared.lock().core.failed_record(error)))
+            shared.lock().core.fail_record(&cell, error);
+            Ok(RecordFuture::new(cell))
         }
         Err(error) => Err(error),
     }

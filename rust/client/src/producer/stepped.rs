@@ -68,6 +68,7 @@ impl SteppedProducer {
                 sender: &mut self.sender,
             },
             record,
+            None,
         )
     }
 

@@ -1,0 +1,224 @@
+//! The callbacks of `Producer.send`: a thread of Python's that calls them in the order in which records were decided.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
+use std::time::Duration;
+
+use fletchlog_client::ClientError;
+use fletchlog_client::producer::{OnDecided, RecordMetadata};
+use pyo3::exceptions::PyBaseException;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::convert::record_metadata_to_py;
+use crate::errors::Failure;
+use crate::fork::Stop;
+
+/// How long a wait for callbacks sleeps before it asks for Ctrl-C.
+const SLICE: Duration = Duration::from_millis(50);
+
+type Outcome = Result<RecordMetadata, ClientError>;
+
+#[derive(Default)]
+struct State {
+    decided: VecDeque<(Outcome, Py<PyAny>)>,
+    /// The thread that calls, while it lives.
+    caller: Option<ThreadId>,
+    calling: bool,
+    closed: bool,
+}
+
+#[derive(Default)]
+struct Queue {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, outcome: Outcome, callback: Py<PyAny>) {
+        let mut state = self.lock();
+        // Afterwards nobody is there to call it.
+        if !state.closed {
+            state.decided.push_back((outcome, callback));
+            self.changed.notify_all();
+        }
+    }
+
+    /// The next call to make; `None` when there will be none any more. Ends the call before.
+    fn next(&self) -> Option<(Outcome, Py<PyAny>)> {
+        let mut state = self.lock();
+        state.caller = Some(std::thread::current().id());
+        state.calling = false;
+        self.changed.notify_all();
+        loop {
+            if let Some(next) = state.decided.pop_front() {
+                state.calling = true;
+                return Some(next);
+            }
+            if state.closed {
+                state.caller = None;
+                self.changed.notify_all();
+                return None;
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Waits until everything decided has been told, and with `ended` until the thread is gone. A callback that waits would
+    /// wait for itself: it goes on at once.
+    fn settle(&self, ended: bool, stop: Stop<'_>) -> Result<(), Failure> {
+        let mut state = self.lock();
+        while state.caller != Some(std::thread::current().id())
+            && (!state.decided.is_empty() || state.calling || (ended && state.caller.is_some()))
+        {
+            let (guard, waited) = self
+                .changed
+                .wait_timeout(state, SLICE)
+                .unwrap_or_else(PoisonError::into_inner);
+            state = guard;
+            if waited.timed_out() {
+                drop(state);
+                if stop() {
+                    return Err(ClientError::Interrupted.into());
+                }
+                state = self.lock();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The callbacks of one producer.
+pub struct Callbacks {
+    /// The process that has the thread.
+    pid: u32,
+    queue: Arc<Queue>,
+    thread: Mutex<Option<Py<CallbackThread>>>,
+}
+
+impl Default for Callbacks {
+    /// None yet, and no thread.
+    fn default() -> Self {
+        Self {
+            pid: std::process::id(),
+            queue: Arc::default(),
+            thread: Mutex::default(),
+        }
+    }
+}
+
+impl Callbacks {
+    /// What the engine is to call for a record with this callback. Starts the thread with the first.
+    pub fn on_decided(&self, py: Python<'_>, callback: &Bound<'_, PyAny>) -> PyResult<OnDecided> {
+        if !callback.is_callable() {
+            let given = callback.get_type().name()?;
+            return Err(Failure::argument(format!(
+                "callback must be callable as callback(metadata, exception), not {given}"
+            ))
+            .into_py(py));
+        }
+        self.start(py)?;
+        let queue = Arc::clone(&self.queue);
+        let callback = callback.clone().unbind();
+        Ok(Box::new(move |outcome| queue.push(outcome.clone(), callback)))
+    }
+
+    fn start(&self, py: Python<'_>) -> PyResult<()> {
+        let mut running = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if running.is_some() {
+            return Ok(());
+        }
+        let thread = Py::new(
+            py,
+            CallbackThread {
+                queue: Arc::clone(&self.queue),
+            },
+        )?;
+        // A daemon, so that a producer nobody closes does not keep the process; ended before the interpreter goes.
+        py.import("atexit")?
+            .call_method1("register", (thread.getattr(py, "stop")?,))?;
+        let options = PyDict::new(py);
+        options.set_item("target", thread.getattr(py, "run")?)?;
+        options.set_item("name", "fletchlog-callbacks")?;
+        options.set_item("daemon", true)?;
+        let started = py.import("threading")?.getattr("Thread")?.call((), Some(&options))?;
+        started.call_method0("start")?;
+        *running = Some(thread);
+        Ok(())
+    }
+
+    /// Waits until the callbacks of everything decided have returned; from within one it goes on at once.
+    pub fn settle(&self, stop: Stop<'_>) -> Result<(), Failure> {
+        self.queue.settle(false, stop)
+    }
+
+    /// The last callbacks are called, then the thread ends.
+    pub fn close(&self, stop: Stop<'_>) -> Result<(), Failure> {
+        self.queue.lock().closed = true;
+        self.queue.changed.notify_all();
+        self.queue.settle(true, stop)
+    }
+
+    /// The interpreter no longer needs to end the thread.
+    pub fn forget(&self, py: Python<'_>) -> PyResult<()> {
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            py.import("atexit")?
+                .call_method1("unregister", (thread.getattr(py, "stop")?,))?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Callbacks {
+    fn drop(&mut self) {
+        // In a forked child the lock may be held for ever.
+        if self.pid == std::process::id() {
+            self.queue.lock().closed = true;
+            self.queue.changed.notify_all();
+        }
+    }
+}
+
+/// What the thread runs, and what ends it.
+#[pyclass(frozen, module = "fletchlog._core")]
+struct CallbackThread {
+    queue: Arc<Queue>,
+}
+
+#[pymethods]
+impl CallbackThread {
+    fn run(&self, py: Python<'_>) {
+        while let Some((outcome, callback)) = py.detach(|| self.queue.next()) {
+            if let Err(raised) = call(py, outcome, &callback) {
+                raised.write_unraisable(py, Some(callback.bind(py)));
+            }
+        }
+    }
+
+    fn stop(&self, py: Python<'_>) {
+        py.detach(|| {
+            let mut state = self.queue.lock();
+            state.closed = true;
+            state.decided.clear();
+            drop(state);
+            self.queue.changed.notify_all();
+            // The one that is running may take its time; nobody is there to interrupt it.
+            let _ = self.queue.settle(true, &mut || false);
+        });
+    }
+}
+
+fn call(py: Python<'_>, outcome: Outcome, callback: &Py<PyAny>) -> PyResult<()> {
+    let (metadata, error) = match outcome {
+        Ok(metadata) => (Some(record_metadata_to_py(py, &metadata)?), None),
+        Err(error) => (None, Some(Failure::from(error).into_py(py))),
+    };
+    let error = error.map(|error| error.into_value(py).into_bound(py).cast_into::<PyBaseException>());
+    callback.call1(py, (metadata, error.transpose()?)).map(drop)
+}
