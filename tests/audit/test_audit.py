@@ -3,6 +3,8 @@
 import itertools
 import json
 import math
+import subprocess
+import sys
 import tarfile
 
 import pytest
@@ -10,9 +12,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 pytest.importorskip("pyarrow")
+pytest.importorskip("numpy")
+
+import numpy as np
+import pyarrow as pa
 
 import fletchlog as fl
-from fletchlog.audit import audit
+from fletchlog.audit import audit, spool
+from fletchlog.audit.order import Lateness
 from fletchlog.audit.report import THRESHOLDS
 
 START = 1_700_000_000_000
@@ -168,3 +175,75 @@ def test_a_partition_without_records_has_no_lateness(tmp_path):
     fill(tmp_path / "d", [(0, None, b"v", 0)])
     found = audit(tmp_path / "d").partitions[1]
     assert (found.records, found.first_offset, found.lateness_max_ms, found.behind_ms, found.skew) == (0, -1, None, None, 0.0)
+
+
+PEAK = """
+import resource, sys
+from fletchlog.audit import audit, spool
+from fletchlog.audit.order import Lateness
+report = audit(sys.argv[1])
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, report.partitions[0].records, report.partitions[0].duplicate_records)
+"""
+
+
+def test_memory_does_not_grow_with_the_partition(tmp_path):
+    """Ten times the records, the same memory: a table of them alone would be 100 MiB more."""
+    value = b"x" * 24
+    peaks = []
+    for records in (200_000, 2_000_000):
+        path = tmp_path / str(records)
+        with fl.Broker(path) as broker:
+            broker.create_topic("t", partitions=1)
+            with fl.Producer(broker, {"linger.ms": 1000}) as producer:
+                for start in range(0, records, 100_000):
+                    numbers = [b"%b%08d" % (value, n - n % 1000 // 999) for n in range(start, start + 100_000)]
+                    producer.send_arrow("t", pa.table({"key": [b"k%d" % (n % 100) for n in range(100_000)], "value": numbers}))
+        said = subprocess.run([sys.executable, "-c", PEAK, str(path)], capture_output=True, text=True, check=True).stdout.split()
+        assert said[1:] == [str(records), "0"]
+        peaks.append(int(said[0]))
+    assert peaks[1] - peaks[0] < 110, peaks
+
+
+def test_what_does_not_fit_in_memory_is_counted_the_same(tmp_path, monkeypatch):
+    rows = [(i % 2, b"k%d" % (i % 5), b"%d" % (i % 40), 100 * i - (i % 11) * 950) for i in range(300)]
+    fill(tmp_path / "d", rows)
+    expected = audit(tmp_path / "d")
+    monkeypatch.setattr(spool, "MEMORY", 100)
+    assert audit(tmp_path / "d") == expected
+    assert expected.partitions[0].duplicate_records == 150 - len({row[1:3] for row in rows if row[0] == 0})
+
+
+numbers = st.lists(st.tuples(st.sampled_from([0, 1, 2**63, 2**64 - 1]), st.integers(0, 2), st.integers(-1, 3)), max_size=40)
+
+
+@given(chunks=st.lists(numbers, max_size=4), memory=st.sampled_from([0, 100, 1 << 20]))
+def test_repeats_are_those_of_a_set(chunks, memory):
+    """The owners that are told are as many per pair as it repeats, whatever the chunks and wherever they were kept."""
+    told = []
+    with pytest.MonkeyPatch.context() as patch, spool.Spool() as kept:
+        patch.setattr(spool, "MEMORY", memory)
+        for chunk in chunks:
+            one, two, owner = (np.array([row[i] for row in chunk], kind) for i, kind in enumerate((np.uint64, np.uint64, np.int64)))
+            told += kept.add(one, two, owner).tolist()
+        for owners in kept.repeats():
+            told += owners.tolist()
+    rows = [row for chunk in chunks for row in chunk]
+    assert len(told) == len(rows) - len({row[:2] for row in rows})
+    # an owner that has a pair alone is told as often as the pair repeats
+    alone = [pair for pair in {row[:2] for row in rows} if len({row[2] for row in rows if row[:2] == pair}) == 1]
+    for owner in {row[2] for row in rows}:
+        repeats = sum(sum(row == (*pair, owner) for row in rows) - 1 for pair in alone if (*pair, owner) in rows)
+        assert told.count(owner) >= repeats
+
+
+@given(st.lists(st.lists(st.integers(0, 50), max_size=20), max_size=5), st.sampled_from([0.01, 0.5, 0.9, 0.99, 1.0]))
+def test_lateness_is_that_of_a_sorted_list(chunks, share):
+    late = Lateness()
+    for chunk in chunks:
+        late.add(np.array(chunk, np.int64))
+        late._settle()
+    every = sorted(itertools.chain(*chunks))
+    assert late.total() == len(every)
+    assert late.at(share) == (every[max(math.ceil(share * len(every) - 1e-9), 1) - 1] if every else None)
+    assert late.decades()[:3] == [sum(low <= x < high for x in every) for low, high in ((0, 1), (1, 10), (10, 100))]
+    assert sum(late.decades()) == len(every)

@@ -3,15 +3,22 @@
 import datetime as dt
 import itertools
 import math
+import subprocess
+import sys
 
 import pytest
 
 pytest.importorskip("pyspark")
 
+import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyspark import cloudpickle
+from pyspark.sql import functions as F
 
-from fletchlog.pipeline import audit
+from fletchlog.audit import KeyAudit
+from fletchlog.errors import InvalidArgumentError
+from fletchlog.pipeline import audit, audit_keys, audit_report, partials
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 
@@ -66,7 +73,13 @@ def model(rows, keep=0.999):
             "lateness_p9999_ms": share(0.9999),
             "lateness_max_ms": late[-1] if late else None,
             "watermark_delay_ms": share(keep),
+            "newest_ms": highest,
         }
+    times = [found["newest_ms"] for found in result.values() if found["newest_ms"] is not None]
+    for found in result.values():
+        newest = found.pop("newest_ms")
+        found["skew"] = round(found["records"] * len(result) / len(rows), 3)
+        found["behind_ms"] = None if newest is None else max(times) - newest
     return [result[partition] for partition in sorted(result)]
 
 
@@ -86,11 +99,13 @@ def test_every_fault_is_counted_where_it_happened(spark):
         "topic": "t", "partition": 0, "records": 5, "first_offset": 5, "last_offset": 11, "gaps": 2, "duplicate_offsets": 0,
         "duplicate_records": 1, "timestamp_inversions": 2, "inversion_max_ms": 3500,
         "lateness_p50_ms": 0, "lateness_p99_ms": 3500, "lateness_p999_ms": 3500, "lateness_p9999_ms": 3500, "lateness_max_ms": 3500, "watermark_delay_ms": 3500,
+        "skew": 1.25, "behind_ms": 0,
     }  # fmt: skip
     assert second["duplicate_offsets"] == 1
     assert second["duplicate_records"] == 1
     assert second["gaps"] == 0
     assert second["timestamp_inversions"] == 0
+    assert (second["skew"], second["behind_ms"]) == (0.75, 3990)
 
 
 def test_the_watermark_delay_keeps_the_share_asked_for_and_no_shorter_one_does(spark):
@@ -137,16 +152,97 @@ def test_a_stream_is_refused_with_the_way_out(spark):
         audit(stream)
 
 
+def packed(rows, block_bits, rows_at_once):
+    """What Spark hands to `pack`: (partition, offset, ms or None, key, value) as columns, hashed as two numbers; a batch per three rows."""
+    names = {pair: i for i, pair in enumerate(sorted({row[3:] for row in rows}, key=str))}
+    columns = {
+        "topic": pa.array([None] * len(rows), pa.string()),
+        "partition": pa.array([row[0] for row in rows], pa.int32()),
+        "offset": pa.array([row[1] for row in rows], pa.int64()),
+        "ms": pa.array([row[2] for row in rows], pa.int64()),
+        # two of them share a first hash, others a second one
+        "one": pa.array([(names[row[3:]] // 2 << 59) - 7 for row in rows], pa.int64()),
+        "two": pa.array([names[row[3:]] % 3 - 1 for row in rows], pa.int32()),
+    }
+    tasks = [pa.table(columns).take(list(range(start, len(rows), 2))) for start in (0, 1)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(partials, "BLOCK_BITS", block_bits)
+        patch.setattr(partials, "ROWS", rows_at_once)
+        batches = [batch for task in tasks for batch in partials.pack(task.to_batches(max_chunksize=3))]
+    table = pa.Table.from_batches(batches)
+    by = [(name, "ascending") for name in ("topic", "partition", "lane", "block")]
+    return table.sort_by(by).to_batches(max_chunksize=2)
+
+
 records = st.tuples(
     st.integers(0, 2),
     st.integers(0, 12),
-    st.none() | st.integers(0, 30),
+    st.none() | st.integers(0, 30) | st.just(2**40),
     st.sampled_from([None, b"", b"a", b"b"]),
     st.sampled_from([None, b"", b"1"]),
 )
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=300, deadline=None)
+@given(rows=st.lists(records, min_size=2, max_size=40), keep=st.sampled_from([0.5, 0.9, 0.999, 1.0]), bits=st.integers(1, 4), at_once=st.integers(1, 20))
+def test_packing_and_finding_equal_a_plain_model(rows, keep, bits, at_once):
+    found = [row for batch in partials.find(keep)(packed(rows, bits, at_once)) for row in batch.to_pylist()]
+    expected = model(rows, keep)
+    assert [row["partition"] for row in found] == [row["partition"] for row in expected]
+    for mine, plain in zip(found, expected, strict=True):
+        assert {name: mine[name] for name in partials.NUMBERS if name != "newest_ms"} == {name: plain[name] for name in partials.NUMBERS if name != "newest_ms"}
+        assert sum(mine["lateness"]) == sum(row[2] is not None for row in rows if row[0] == mine["partition"])
+
+
+def test_workers_need_nothing_of_fletchlog(tmp_path):
+    """What Spark sends to them runs where there is no fletchlog."""
+    (tmp_path / "job").write_bytes(cloudpickle.dumps((partials.pack, partials.find(0.999))))
+    columns = {"topic": ["t"] * 3, "partition": pa.array([0] * 3, pa.int32()), "offset": [1, 2, 4], "ms": [5, 3, 9], "one": [1, 1, 2]}
+    with pa.OSFile(str(tmp_path / "rows"), "wb") as file, pa.ipc.new_stream(file, pa.table(columns | {"two": pa.array([0] * 3, pa.int32())}).schema) as stream:
+        stream.write_table(pa.table(columns | {"two": pa.array([0] * 3, pa.int32())}))
+    script = (
+        "import sys, pickle, pyarrow as pa; sys.modules['fletchlog'] = None\n"
+        "pack, find = pickle.load(open('job', 'rb')); rows = pa.ipc.open_stream(open('rows', 'rb').read())\n"
+        "row, = next(find(pack(rows))).to_pylist(); print(row['records'], row['gaps'], row['duplicate_records'], row['lateness_max_ms'])"
+    )
+    found = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert found.stdout == "3 1 1 2\n", found.stderr
+
+
+def test_partitions_of_several_topics_are_told_apart(spark):
+    rows = frame(spark, [(p, o, o, b"k", b"v") for p in range(2) for o in range(4)])
+    both = rows.union(rows.selectExpr("key", "value", "'u' topic", "partition", "offset + 5 offset", "timestamp", "timestampType")).repartition(3)
+    found = [(row.topic, row.partition, row.records, row.first_offset) for row in audit(both).collect()]
+    assert found == [("t", 0, 4, 0), ("t", 1, 4, 0), ("u", 0, 4, 5), ("u", 1, 4, 5)]
+
+
+def test_a_row_without_a_place_is_named(spark):
+    rows = frame(spark, [(0, 0, 0, b"k", b"v")])
+    for change in ("topic", "offset"):
+        with pytest.raises(Exception, match="no topic, partition or offset"):
+            audit(rows.union(rows.withColumn(change, F.lit(None).cast(rows.schema[change].dataType)))).collect()
+
+
+def test_a_report_has_tables_thresholds_and_keys(spark):
+    rows = [(0, 0, 1000, b"a", b"1"), (0, 1, 400, b"a", b"1"), (0, 3, 2000, b"b", b"2"), (1, 0, 0, b"a", b"3"), (1, 1, 5, None, b"3")]
+    report = audit_report(frame(spark, rows), keys=5, source="five rows")
+    zero, one = report.partitions
+    assert (zero.records, zero.gaps, zero.duplicate_records, zero.inversion_max_ms, zero.skew, one.behind_ms) == (3, 1, 1, 600, 1.2, 1995)
+    assert report.keys == [KeyAudit("t", b"a", 3, 2, 1, 1, 600)]
+    assert report.keys_in_several_partitions == {"t": 1}
+    assert sum(report.lateness["t"]) == 5
+    assert report.breaches({"duplicate_records": 0}) == ["t-0: duplicate_records is 1, at most 0 are allowed"]
+    with pytest.raises(InvalidArgumentError, match="rows alone do not tell gaps_unexplained"):
+        report.breaches({"gaps_unexplained": 0})
+    assert "five rows" in report.html()
+    with pytest.raises(ValueError, match="keys is -1"):
+        audit_report(frame(spark, rows), keys=-1)
+    assert {row.key: row.records for row in audit_keys(frame(spark, rows)).collect()} == {b"a": 3, b"b": 1}
+    with pytest.raises(ValueError, match="no column key"):
+        audit_keys(frame(spark, rows).drop("key"))
+
+
+@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(rows=st.lists(records, min_size=1, max_size=25), keep=st.sampled_from([0.5, 0.9, 0.999, 1.0]))
 def test_the_audit_equals_a_plain_model(spark, rows, keep):
     assert [row.asDict() for row in audit(frame(spark, rows), keep=keep).collect()] == model(rows, keep)

@@ -4,8 +4,8 @@
     print(report.partitions[0].gaps_unexplained, report.breaches({"gaps_unexplained": 0}))
     Path("audit.html").write_text(report.html())
 
-Needs pyarrow. Partitions are looked at one after the other, each in memory as a whole; `fletchlog.pipeline.audit` is the one for logs
-that are larger than that, and for any DataFrame with Spark's kafka schema.
+Needs pyarrow and numpy. Partitions are read one after the other, batch by batch; `fletchlog.pipeline.audit` is the one for any DataFrame
+with Spark's kafka schema.
 """
 
 from fletchlog.audit.log import audit

@@ -47,12 +47,19 @@ def _summary(report: AuditReport) -> str:
     facts = [
         (f"{total:,}", "records"),
         (f"{len(report.partitions):,}", "partitions"),
-        (f"{sum(p.gaps_unexplained for p in report.partitions):,}", "offsets missing without a reason"),
+        _missing(report),
         (f"{sum(p.duplicate_records for p in report.partitions):,}", "repeated records"),
         (f"{sum(p.timestamp_inversions for p in report.partitions):,}", "timestamps that step back"),
         (_span(max((p.lateness_p999_ms or 0 for p in report.partitions), default=0)), "watermark delay that keeps 99.9 % everywhere"),
     ]
     return '<ul class="facts">' + "".join(f"<li><b>{value}</b> {html.escape(what)}</li>" for value, what in facts) + "</ul>"
+
+
+def _missing(report: AuditReport) -> tuple[str, str]:
+    unexplained = [p.gaps_unexplained for p in report.partitions if p.gaps_unexplained is not None]
+    if len(unexplained) < len(report.partitions):
+        return f"{sum(p.gaps for p in report.partitions):,}", "offsets missing"
+    return f"{sum(unexplained):,}", "offsets missing without a reason"
 
 
 def _grid(title: str, partitions: Sequence[PartitionAudit], columns: Mapping[str, str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from fletchlog.errors import InvalidArgumentError
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PartitionAudit:
-    """One partition. Times are milliseconds; None where no record has a timestamp.
+    """One partition. Times are milliseconds; None where no record has a timestamp, or where rows alone (Spark) do not tell.
 
     Attributes:
         topic: Topic.
@@ -46,13 +46,13 @@ class PartitionAudit:
     first_offset: int
     last_offset: int
     gaps: int
-    gaps_markers: int
-    gaps_compaction: int
-    gaps_unexplained: int
+    gaps_markers: int | None
+    gaps_compaction: int | None
+    gaps_unexplained: int | None
     duplicate_records: int
-    duplicate_values: int
-    duplicate_keys: int
-    duplicate_sequences: int
+    duplicate_values: int | None
+    duplicate_keys: int | None
+    duplicate_sequences: int | None
     timestamp_inversions: int
     inversion_max_ms: int | None
     lateness_p50_ms: int | None
@@ -87,7 +87,21 @@ class KeyAudit:
     inversion_max_ms: int | None
 
 
+def compared(partitions: list[PartitionAudit], newest: Mapping[int, int | None]) -> list[PartitionAudit]:
+    """With what a partition is among the others of its topic."""
+    mean = sum(p.records for p in partitions) / max(1, len(partitions))
+    latest = max((ms for ms in newest.values() if ms is not None), default=None)
+    found = []
+    for p in partitions:
+        mine = newest[p.partition]
+        behind = None if latest is None or mine is None else latest - mine
+        found.append(replace(p, skew=round(p.records / mean, 3) if mean else 0.0, behind_ms=behind))
+    return found
+
+
 THRESHOLDS = tuple(field.name for field in fields(PartitionAudit) if field.name not in {"topic", "partition"})
+# None in a report about a DataFrame
+FILES_ONLY = frozenset({"gaps_markers", "gaps_compaction", "gaps_unexplained", "duplicate_values", "duplicate_keys", "duplicate_sequences"})
 
 
 @dataclass(frozen=True)
@@ -115,11 +129,14 @@ class AuditReport:
             most: `{column: most}` for columns of `PartitionAudit`.
 
         Raises:
-            fletchlog.errors.InvalidArgumentError: There is no such column.
+            fletchlog.errors.InvalidArgumentError: There is no such column, or a report about a DataFrame does not have it.
         """
         unknown = sorted(set(most) - set(THRESHOLDS))
         if unknown:
             raise InvalidArgumentError(f"there is no column {', '.join(unknown)} to hold to; there are {', '.join(THRESHOLDS)}")
+        untold = sorted(name for name in set(most) & FILES_ONLY if any(getattr(p, name) is None for p in self.partitions))
+        if untold:
+            raise InvalidArgumentError(f"rows alone do not tell {', '.join(untold)}; hold the files to it: fletchlog.audit.audit(directory)")
         return [
             f"{p.topic}-{p.partition}: {name} is {getattr(p, name):,}, at most {limit:,} are allowed"
             for p in self.partitions

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
 
+from pyspark import cloudpickle
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
+
+from fletchlog.audit import order, repeats
+from fletchlog.audit.report import FILES_ONLY, THRESHOLDS, AuditReport, KeyAudit, PartitionAudit, compared
+from fletchlog.pipeline import partials
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import Column, DataFrame
+
+# the workers get these functions by value: they need not have fletchlog
+for _module in (order, repeats, partials):
+    cloudpickle.register_pickle_by_value(_module)  # type: ignore[no-untyped-call]
 
 COLUMNS = (
     "topic",
@@ -29,6 +40,8 @@ COLUMNS = (
     "lateness_p9999_ms",
     "lateness_max_ms",
     "watermark_delay_ms",
+    "skew",
+    "behind_ms",
 )
 
 
@@ -37,13 +50,17 @@ def audit(df: DataFrame, *, same: Sequence[str | Column] = ("key", "value"), kee
 
     Columns: `records`; `first_offset`, `last_offset`; `gaps`, offsets between them that no record has (compaction,
     transaction markers, or loss); `duplicate_offsets`, records whose offset occurred before (a replayed read);
-    `duplicate_records`, records that repeat `same` (a producer that sent twice); `timestamp_inversions`, records with a
-    lower timestamp than the one before them, and `inversion_max_ms`, the furthest of these steps back; `lateness_*`, how far
+    `duplicate_records`, records that repeat `same` (a producer that sent twice), told by a 64-bit and a 32-bit hash; `timestamp_inversions`,
+    records with a lower timestamp than the one before them, and `inversion_max_ms`, the furthest of these steps back; `lateness_*`, how far
     records are behind the highest timestamp up to them (ms; p50, p99, p999 (99.9 %) and p9999 are the smallest lateness that at
     least that share of the records does not exceed, which is the watermark delay that keeps so many); `watermark_delay_ms`, the
     shortest watermark delay with which a stream that moves its watermark with every record would have kept the share `keep` of
-    the partition's records. Records without a timestamp have no lateness. What only the files tell (why offsets are missing,
-    repeated producer sequences) is in `fletchlog.audit`.
+    the partition's records; `skew`, records as a multiple of the topic's mean per partition that has any; `behind_ms`, how far its newest
+    timestamp is behind the newest of the topic: idle partitions hold watermarks back. Records without a timestamp have no lateness. What
+    only the files tell (why offsets are missing, repeated producer sequences) is in `fletchlog.audit`.
+
+    Rows may come in any order. The first is looked at in the call; all are read once when the result is, packed by Python workers (which
+    need pandas, pyarrow and numpy, and nothing of fletchlog), and are never sorted row by row.
 
     Args:
         df: A batch DataFrame with at least topic, partition, offset, timestamp and the columns of `same`. For a stream, call it
@@ -52,81 +69,125 @@ def audit(df: DataFrame, *, same: Sequence[str | Column] = ("key", "value"), kee
         keep: Share of the records that the watermark is to keep, above 0 and at most 1.
 
     Raises:
-        ValueError: A streaming DataFrame, missing columns, or `keep` out of range.
+        ValueError: A streaming DataFrame, missing columns, or `keep` out of range. A row without topic, partition or offset fails the query.
     """
-    if df.isStreaming:
-        raise ValueError("audit needs a batch DataFrame: the order inside a partition is only known once it is read; use foreachBatch")
+    topic = Window.partitionBy("topic")
+    skew = F.round(F.col("records") / F.avg("records").over(topic), 3)
+    behind = F.max("newest_ms").over(topic) - F.col("newest_ms")
+    # one task has the few rows: orderBy would first draw samples
+    found = _found(df, same, keep).repartition(1).withColumns({"skew": skew, "behind_ms": behind})
+    return found.select(*COLUMNS).sortWithinPartitions("topic", "partition")
+
+
+def audit_keys(df: DataFrame, *, same: Sequence[str | Column] = ("value",)) -> DataFrame:
+    """Checks the records of every key, one row per topic and key, in no order: what `fletchlog.audit.KeyAudit` says.
+
+    Columns: `topic`, `key`, `records`; `partitions` that have it; `duplicate_records`, which repeat `same` of an earlier one of this key in
+    the same partition; `timestamp_inversions`, records with a lower timestamp than the one of this key before it in the same partition, and
+    `inversion_max_ms`, the furthest of these steps back, null without one. Records without a key are left out. Spark sorts the records by
+    key for it: this costs several times as much as `audit`.
+
+    Args:
+        df: As for `audit`.
+        same: Columns or expressions that make two records of a key the same.
+
+    Raises:
+        ValueError: As for `audit`.
+    """
+    _check(df, ("key", *same))
+    place = ("topic", "partition", "key")
+    rows = df.where("key is not null").select(*place, "offset", F.unix_millis("timestamp").alias("ms"), F.struct(*_hashes(same)).alias("same"))
+    back = F.lag("ms").over(Window.partitionBy(*place).orderBy("offset", "ms")) - F.col("ms")
+    stepped = rows.withColumn("back", F.when(back > 0, back))
+    counts = (F.count(F.lit(1)).alias("n"), F.count("back").alias("steps"), F.max("back").alias("furthest"), F.count_distinct("same").alias("kinds"))
+    return (
+        stepped.groupBy(*place)
+        .agg(*counts)
+        .groupBy("topic", "key")
+        .agg(
+            F.sum("n").alias("records"),
+            F.count(F.lit(1)).alias("partitions"),
+            F.sum(F.col("n") - F.col("kinds")).alias("duplicate_records"),
+            F.sum("steps").alias("timestamp_inversions"),
+            F.max("furthest").alias("inversion_max_ms"),
+        )
+    )
+
+
+def audit_report(df: DataFrame, *, same: Sequence[str | Column] = ("key", "value"), keys: int = 0, source: str = "a DataFrame") -> AuditReport:
+    """Runs the audit and gives its report: tables in a notebook, one HTML page, thresholds.
+
+        report = audit_report(df)
+        Path("audit.html").write_text(report.html())
+        sys.exit(bool(report.breaches({"duplicate_records": 0, "lateness_p999_ms": 60_000})))
+
+    Args:
+        df: As for `audit`.
+        same: As for `audit`.
+        keys: How many keys to list, those with most to complain about; above 0, `audit_keys` runs too.
+        source: What the page is to name as its source.
+
+    Raises:
+        ValueError: As for `audit`, or `keys` below 0.
+    """
+    if keys < 0:
+        raise ValueError(f"keys is {keys}; give 0 or more")
+    rows = sorted(_found(df, same, 1.0).collect(), key=lambda row: (row.topic, row.partition))
+    taken = [name for name in THRESHOLDS if name in partials.NUMBERS]
+    untold: dict[str, Any] = dict.fromkeys(FILES_ONLY)
+    found = [PartitionAudit(row.topic, row.partition, **{name: row[name] for name in taken}, **untold, skew=0.0, behind_ms=None) for row in rows]
+    by_topic = [list(group) for _, group in groupby(rows, key=lambda row: row.topic)]
+    newest = {row.topic: {each.partition: each.newest_ms for each in group} for group in by_topic for row in group[:1]}
+    worst, spread = _worst(df, keys)
+    return AuditReport(
+        source=source,
+        partitions=[p for topic, times in newest.items() for p in compared([p for p in found if p.topic == topic], times)],
+        keys=worst,
+        keys_in_several_partitions=spread,
+        lateness={group[0].topic: [sum(counts) for counts in zip(*(row.lateness for row in group), strict=True)] for group in by_topic},
+    )
+
+
+def _worst(df: DataFrame, most: int) -> tuple[list[KeyAudit], dict[str, int]]:
+    if not most:
+        return [], {}
+    found = audit_keys(df).where("partitions > 1 or timestamp_inversions + duplicate_records > 0").persist()
+    try:
+        order = [F.desc(name) for name in ("partitions", "timestamp_inversions", "duplicate_records", "records")]
+        worst = [KeyAudit(**row.asDict()) for row in found.orderBy(*order, "key").limit(most).collect()]
+        spread = {row.topic: row["count"] for row in found.where("partitions > 1").groupBy("topic").count().collect()}
+    finally:
+        found.unpersist()
+    return [replace(key, key=bytes(key.key)) for key in worst], spread
+
+
+def _found(df: DataFrame, same: Sequence[str | Column], keep: float) -> DataFrame:
     if not 0 < keep <= 1:
         raise ValueError(f"keep is a share of the records, above 0 and at most 1, not {keep}")
+    _check(df, same)
+    # most often there is one topic, and its name need not travel with every row
+    topic, none = F.col("topic"), F.lit(None)
+    first = df.select("topic").head()
+    name = first[0] if first is not None else None
+    places = (F.when(topic != name, topic).alias("topic"), F.when(topic.isNull(), none).otherwise(F.col("partition")).alias("partition"))
+    one, two = _hashes(same)
+    packed = df.select(*places, "offset", F.unix_millis("timestamp").alias("ms"), one, two).mapInArrow(partials.pack, partials.PACKED)
+    in_order = packed.repartition("topic", "partition").sortWithinPartitions("topic", "partition", "lane", "block")
+    return in_order.mapInArrow(partials.find(keep), partials.FOUND).withColumn("topic", F.coalesce("topic", F.lit(name)))
+
+
+def _check(df: DataFrame, same: Sequence[str | Column]) -> None:
+    if df.isStreaming:
+        raise ValueError("audit needs a batch DataFrame: the order inside a partition is only known once it is read; use foreachBatch")
     if not same:
         raise ValueError("same is empty: name the columns that make two records the same, e.g. ('key', 'value')")
     missing = {"topic", "partition", "offset", "timestamp", *(c for c in same if isinstance(c, str))} - set(df.columns)
     if missing:
         raise ValueError(f"the DataFrame has no column {', '.join(sorted(missing))}; it has {', '.join(df.columns)}")
 
-    rows = df.select("topic", "partition", "offset", F.unix_millis("timestamp").alias("ms"))
-    result = _summed(_counted(rows), keep)
-    offsets = F.col("last_offset") - F.col("first_offset") + 1
-    result = result.withColumn("gaps", offsets - (F.col("records") - F.col("duplicate_offsets")))
-    return result.join(_repeats(df, same), ["topic", "partition"]).select(*COLUMNS).orderBy("topic", "partition")
 
-
-def _counted(rows: DataFrame) -> DataFrame:
-    """How many records have each lateness: few rows, from which every percentile is exact without a percentile per record."""
-    in_order = Window.partitionBy("topic", "partition").orderBy("offset", "ms")
-    so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    seen = rows.select(
-        "topic",
-        "partition",
-        "offset",
-        "ms",
-        (F.lag("offset").over(in_order) == F.col("offset")).alias("repeats_offset"),
-        (F.lag("ms").over(in_order) - F.col("ms")).alias("back"),
-        (F.max("ms").over(so_far) - F.col("ms")).alias("late"),
-    )
-    return seen.groupBy("topic", "partition", "late").agg(
-        F.count(F.lit(1)).alias("n"),
-        F.min("offset").alias("first"),
-        F.max("offset").alias("last"),
-        F.count_if("repeats_offset").alias("repeated"),
-        F.count_if(F.col("back") > 0).alias("inverted"),
-        F.max("back").alias("back"),
-        F.count("ms").alias("timed"),
-    )
-
-
-def _summed(counted: DataFrame, keep: float) -> DataFrame:
-    partition = Window.partitionBy("topic", "partition")
-    ranked = counted.withColumn("rank", F.sum("timed").over(partition.orderBy("late"))).withColumn("all", F.sum("timed").over(partition))
-
-    def share(part: float) -> Column:
-        # the smallest lateness that at least this share of the records does not exceed; the tolerance is for doubles such as 0.07 * 100
-        return F.min(F.when(F.col("rank") >= F.ceil(F.lit(part) * F.col("all") - 1e-9), F.col("late")))
-
-    return ranked.groupBy("topic", "partition").agg(
-        F.sum("n").alias("records"),
-        F.min("first").alias("first_offset"),
-        F.max("last").alias("last_offset"),
-        F.sum("repeated").alias("duplicate_offsets"),
-        F.sum("inverted").alias("timestamp_inversions"),
-        F.when(F.sum("timed") > 0, F.greatest(F.max("back"), F.lit(0))).alias("inversion_max_ms"),
-        share(0.5).alias("lateness_p50_ms"),
-        share(0.99).alias("lateness_p99_ms"),
-        share(0.999).alias("lateness_p999_ms"),
-        share(0.9999).alias("lateness_p9999_ms"),
-        F.max("late").alias("lateness_max_ms"),
-        share(keep).alias("watermark_delay_ms"),
-    )
-
-
-def _repeats(df: DataFrame, same: Sequence[str | Column]) -> DataFrame:
-    """Records per partition that repeat another one.
-
-    A pass of its own: it needs another order of the records than the rest. They are compared by two 64-bit hashes with
-    different seeds, so that values need not travel; a hash skips nulls, hence the flags.
-    """
+def _hashes(same: Sequence[str | Column]) -> tuple[Column, Column]:
+    """Two hashes of what makes records the same, of 64 and of 32 bits. A hash skips nulls, hence the flags."""
     columns = [F.col(item) if isinstance(item, str) else item for item in same]
     parts = [part for column in columns for part in (column.isNull(), column)]
-    one, two = (F.xxhash64(F.lit(seed), *parts).alias(f"hash{seed}") for seed in (1, 2))
-    alike = df.select("topic", "partition", one, two).groupBy("topic", "partition", "hash1", "hash2").count()
-    return alike.groupBy("topic", "partition").agg((F.sum("count") - F.count(F.lit(1))).alias("duplicate_records"))
+    return F.xxhash64(*parts).alias("one"), F.hash(*parts).alias("two")
