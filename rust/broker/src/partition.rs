@@ -11,7 +11,7 @@ use fletchlog_log::{checkpoint, file_name};
 use fletchlog_records::TopicPartition;
 
 use crate::BrokerError;
-use crate::directory::{Directory, TopicRecord, leader_index, partition_dir_name, write_topic_id};
+use crate::directory::{Directory, TopicRecord, leader_index, partition_dir_name, topic_id_text, write_topic_id};
 use crate::sync::lock;
 use crate::topic_config::TopicConfig;
 
@@ -118,8 +118,8 @@ impl Partition {
     pub(crate) fn stamp_topic_id(&self, directory: &Directory) -> Result<(), BrokerError> {
         let fs = directory.fs();
         let found = match checkpoint::read_partition_metadata(&**fs, &self.dir) {
-            // What a power loss leaves of a file that was not synced; our metadata file knows the id.
-            Err(_) if self.is_blank(directory, file_name::PARTITION_METADATA) => None,
+            // Our metadata file knows the id.
+            Err(_) if self.is_torn(directory) => None,
             other => other?,
         };
         match found {
@@ -133,9 +133,17 @@ impl Partition {
         }
     }
 
-    fn is_blank(&self, directory: &Directory, name: &str) -> bool {
-        let bytes = directory.fs().read(&self.dir.join(name));
-        bytes.is_ok_and(|bytes| bytes.iter().all(|byte| *byte == 0))
+    /// Whether `partition.metadata` is what a full disk, a kill or a power loss leaves of the one that is to be there.
+    fn is_torn(&self, directory: &Directory) -> bool {
+        let bytes = directory.fs().read(&self.dir.join(file_name::PARTITION_METADATA));
+        let whole = topic_id_text(&self.topic_id).into_bytes();
+        bytes.is_ok_and(|bytes| {
+            bytes.len() <= whole.len()
+                && bytes
+                    .iter()
+                    .zip(&whole)
+                    .all(|(found, right)| *found == 0 || found == right)
+        })
     }
 
     /// Whether its directory holds anything of a log.

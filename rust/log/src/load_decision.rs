@@ -77,6 +77,10 @@ impl Loader<'_> {
 
     fn check(&self, planned: &PlannedSegment, base: i64) -> Result<RecoveredSegment, LogError> {
         let path = &planned.files.log;
+        if self.config.durability == Durability::Fsync {
+            // What a failed fsync has left in memory alone must not be taken for what is on disk.
+            self.fs.drop_cache(path).map_err(|e| LogError::io("open", path, e))?;
+        }
         let file = self
             .fs
             .open(path, false, false)

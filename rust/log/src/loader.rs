@@ -148,15 +148,9 @@ impl Loader<'_> {
                 .create_dir_all(self.dir)
                 .map_err(|e| LogError::io("create", self.dir, e))?;
             self.touched.set(true);
-            if let Some(parent) = self
-                .dir
-                .parent()
-                .filter(|_| self.config.durability == Durability::Fsync)
-            {
-                self.fs.sync_dir(parent).map_err(|e| LogError::io("sync", parent, e))?;
-            }
         }
         let mut plan = LoadPlan::read(&*self.fs, self.dir)?;
+        self.sync_own_name(&plan)?;
         let mut epochs = LeaderEpochCache::read(&*self.fs, self.dir)?;
         let (mut decisions, dropped) = self.decide(&plan)?;
 
@@ -239,6 +233,18 @@ impl Loader<'_> {
             directory_changed: self.touched.get(),
             epochs_unsynced,
         })
+    }
+
+    /// The directory may have been made a moment ago, or by a writer that did not live to sync it: its name must be on disk
+    /// before anything in it is acknowledged.
+    fn sync_own_name(&self, plan: &LoadPlan) -> Result<(), LogError> {
+        let may_be_new = plan.segments.is_empty() || !self.clean_shutdown;
+        match self.dir.parent() {
+            Some(parent) if may_be_new && self.config.durability == Durability::Fsync => {
+                self.fs.sync_dir(parent).map_err(|e| LogError::io("sync", parent, e))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn params(&self, base_offset: i64, files: SegmentFiles, size: u64) -> SegmentParams {

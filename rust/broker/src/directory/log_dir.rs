@@ -14,6 +14,7 @@ use fletchlog_log::fs::Fs;
 use fletchlog_records::TopicPartition;
 
 use super::names::{self, DirName};
+use super::open::sync_names;
 use crate::sync::lock;
 use crate::{BrokerError, uuid};
 
@@ -53,6 +54,9 @@ impl LogDir {
         cluster_id: &str,
     ) -> Result<Self, BrokerError> {
         let clean_shutdown = checkpoint::take_clean_shutdown(fs, path)?;
+        if !clean_shutdown {
+            sync_names(fs, path)?;
+        }
         if checkpoint::read_meta_properties(fs, path)?.is_none() {
             let properties = MetaProperties {
                 version: 1,
@@ -216,12 +220,17 @@ pub(crate) struct LogOffsets {
     pub(crate) first_segment: i64,
 }
 
+/// What `partition.metadata` holds.
+pub(crate) fn topic_id_text(id: &[u8; 16]) -> String {
+    format!("version: 0\ntopic_id: {}", encode_uuid(id))
+}
+
 /// Writes `partition.metadata` before the first append (spec 1.9). Not synced, unlike Kafka's: the id also stands in our
 /// metadata file, so one that is lost with the power is written again, and a topic of 1,000 partitions does not wait for
 /// 2,000 fsyncs.
 pub(crate) fn write_topic_id(fs: &dyn Fs, partition_dir: &Path, id: &[u8; 16]) -> Result<(), BrokerError> {
     let path = partition_dir.join(PARTITION_METADATA);
-    let text = format!("version: 0\ntopic_id: {}", encode_uuid(id));
+    let text = topic_id_text(id);
     let write = || -> std::io::Result<()> {
         fs.create_dir_all(partition_dir)?;
         let file = fs.open(&path, true, true)?;

@@ -135,8 +135,8 @@ impl Directory {
         root: &Path,
         nodes: Option<u32>,
     ) -> Result<(Self, ClusterMetadata), BrokerError> {
-        if let Found::Missing = classify(&*fs, root)? {
-            fs.create_dir_all(root)
+        if let Found::Missing | Found::Empty = classify(&*fs, root)? {
+            create_durably(&*fs, root)
                 .map_err(|e| BrokerError::directory(&*fs, root, format!("cannot be created: {e}")))?;
         }
         refuse_part_of_a_cluster(&*fs, root)?;
@@ -148,7 +148,10 @@ impl Directory {
                 metadata.store(&*fs, root)?;
                 metadata
             }
-            Found::Ours => ClusterMetadata::load(&*fs, root)?.0,
+            Found::Ours => {
+                sync_names(&*fs, root)?;
+                ClusterMetadata::load(&*fs, root)?.0
+            }
             Found::Kafka => {
                 check_nodes(&*fs, root, nodes, 1)?;
                 let metadata = derive_metadata(&*fs, root, false)?;
@@ -329,6 +332,33 @@ fn refuse_part_of_a_cluster(fs: &dyn Fs, root: &Path) -> Result<(), BrokerError>
         )),
         _ => Ok(()),
     }
+}
+
+/// Makes a directory if it is not there, and its name durable: what is synced in it later is lost with its name.
+fn create_durably(fs: &dyn Fs, root: &Path) -> std::io::Result<()> {
+    let made: Vec<&Path> = root.ancestors().take_while(|dir| !fs.exists(dir)).collect();
+    fs.create_dir_all(root)?;
+    // Perhaps it was made a moment ago by a process that was killed.
+    let made = if made.is_empty() { vec![root] } else { made };
+    for parent in made.into_iter().filter_map(Path::parent) {
+        let parent = if parent.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            parent
+        };
+        match fs.sync_dir(parent) {
+            // Somebody else's, who answers for it.
+            Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {}
+            other => other?,
+        }
+    }
+    Ok(())
+}
+
+/// A writer that was killed may have renamed a file and not lived to sync that: what is read from here on stays.
+pub(super) fn sync_names(fs: &dyn Fs, dir: &Path) -> Result<(), BrokerError> {
+    fs.sync_dir(dir)
+        .map_err(|e| BrokerError::directory(fs, dir, format!("cannot be synced: {e}")))
 }
 
 fn take_lock(fs: &dyn Fs, dir: &Path) -> Result<Box<dyn DirLock>, BrokerError> {

@@ -58,6 +58,12 @@ pub trait Fs: Send + Sync + Debug {
     }
     /// Reads a whole (small) file.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
+    /// Forgets what the system keeps of a file in memory without having to write it: what is read next comes from the disk.
+    /// After a failed fsync the memory shows what no later fsync brings to the disk.
+    fn drop_cache(&self, path: &Path) -> io::Result<()> {
+        let _ = path;
+        Ok(())
+    }
     /// Replaces a small file atomically: `<name>.tmp`, fsync, rename, directory fsync.
     fn replace(&self, path: &Path, data: &[u8]) -> io::Result<()>;
     /// Replaces a small file atomically as far as other processes and a killed one can see; a power loss may undo it or

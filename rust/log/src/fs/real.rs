@@ -10,7 +10,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
 use rustix::buffer::spare_capacity;
-use rustix::fs::OFlags;
+use rustix::fs::{Advice, OFlags, fadvise};
 
 use super::file_cache::{CachedFile, FileCache, Handle};
 use super::ofd_lock::OfdLock;
@@ -141,6 +141,10 @@ impl Fs for RealFs {
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         fs::read(path)
+    }
+
+    fn drop_cache(&self, path: &Path) -> io::Result<()> {
+        Ok(fadvise(open(path, false, false)?, 0, None, Advice::DontNeed)?)
     }
 
     fn replace(&self, path: &Path, data: &[u8]) -> io::Result<()> {
