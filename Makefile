@@ -15,7 +15,7 @@ PYTHON_SOURCES := python tests benches tools docs
 # maturin gets its own target directory: its release build and `cargo test` would otherwise rebuild each other's work
 MATURIN := env -u CONDA_PREFIX VIRTUAL_ENV=$(CURDIR)/.venv CARGO_TARGET_DIR=$(CURDIR)/.build/maturin PIP_QUIET=1 PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/maturin
 
-.PHONY: help demo test build lint lint-rust lint-python test-rust test-python test-binding test-interop test-browser docs bench crash-points tools-rust tools-java tools-browser clean
+.PHONY: help demo test build lint lint-rust lint-python test-rust test-python test-binding test-interop test-browser docs bench crash-points mutants tools-rust tools-java tools-browser clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -67,8 +67,12 @@ bench: build ## Ratios against the floor and against another client, in one run
 	cargo build --locked --release -p fletchlog-arrow --examples
 	$(BIN)/python benches/python/run.py
 
-crash-points: tools-rust ## Power loss at every storage operation of seeded runs (TIME_LIMIT seconds, SEED)
+crash-points: tools-rust ## Power loss at, and failure of, every storage operation of seeded runs (TIME_LIMIT seconds, SEED)
 	cargo run --locked --release -p fletchlog-sim --example crash_points
+
+# Builds a copy of the sources under .build/mutants; the package never contains a planted bug.
+mutants: tools-rust ## Plant bugs one by one and let the crash and fault suites find each (TIME_LIMIT seconds)
+	$(PYTHON) tools/mutants.py
 
 clean: ## Remove what was built and demo-out/ (keeps .venv)
 	rm -rf target .build demo-out

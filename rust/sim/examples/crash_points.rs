@@ -1,18 +1,64 @@
-//! Power loss at every storage operation of seeded runs, until the time is over: `make crash-points`.
+//! Power loss at every storage operation of seeded runs of a log and of a whole broker, and the n-th call failing, on every core
+//! until the time is over: `make crash-points`.
 //!
 //! `TIME_LIMIT` in seconds (default 60), `SEED` of the first run (default 0). Ends with one line; exit code 1 on a violation.
 
 #![allow(clippy::print_stdout, reason = "a command that prints its result")]
 
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use fletchlog_sim::crash_points::Run;
+use fletchlog_sim::broker_workload::BrokerRun;
+use fletchlog_sim::crash_points::Violation;
+use fletchlog_sim::nth_fault::every_fault;
+use fletchlog_sim::workload::Run;
 
-/// Calls of the log in one run.
-const STEPS: usize = 60;
+/// Calls of a log, requests to a broker, in one run.
+const STEPS: (usize, usize) = (60, 30);
+/// The same in runs with a fault, of which there is one for each call.
+const FAULTY_STEPS: (usize, usize) = (20, 10);
 /// Random images per crash point, besides the regular ones.
 const RANDOM_IMAGES: usize = 4;
+/// One seed in so many is a broker's, one in so many lets calls fail.
+const EVERY: (u64, u64) = (16, 64);
+
+#[derive(Default)]
+struct Books {
+    seeds: AtomicU64,
+    images: AtomicUsize,
+    faults: AtomicUsize,
+    violations: AtomicUsize,
+}
+
+impl Books {
+    fn enter(&self, counter: &AtomicUsize, result: Result<usize, Violation>) {
+        match result {
+            Ok(count) => {
+                counter.fetch_add(count, Ordering::Relaxed);
+            }
+            Err(violation) => {
+                println!("{violation:?}");
+                self.violations.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn run(&self, seed: u64) {
+        if seed.is_multiple_of(EVERY.1) {
+            let log = every_fault(|fail| Run::new(seed, FAULTY_STEPS.0, fail));
+            self.enter(&self.faults, log.map(|faults| faults.met));
+            let broker = every_fault(|fail| BrokerRun::new(seed, FAULTY_STEPS.1, fail));
+            self.enter(&self.faults, broker.map(|faults| faults.met));
+        }
+        let images = if seed.is_multiple_of(EVERY.0) {
+            BrokerRun::new(seed, STEPS.1, |_| ()).crash_everywhere(RANDOM_IMAGES)
+        } else {
+            Run::new(seed, STEPS.0, |_| ()).crash_everywhere(RANDOM_IMAGES)
+        };
+        self.enter(&self.images, images);
+    }
+}
 
 fn from_environment(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| {
@@ -24,26 +70,24 @@ fn from_environment(name: &str, default: u64) -> u64 {
 fn main() -> ExitCode {
     let limit = Duration::from_secs(from_environment("TIME_LIMIT", 60));
     let first = from_environment("SEED", 0);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let start = Instant::now();
-    let (mut images, mut violations, mut seeds) = (0, 0, 0);
-    while start.elapsed() < limit {
-        let seed = first + seeds;
-        let run = Run::new(seed, STEPS, None, None);
-        if let Some(failure) = run.failure() {
-            println!("seed {seed}: {failure}");
-            violations += 1;
+    let books = Books::default();
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while start.elapsed() < limit {
+                    books.run(first + books.seeds.fetch_add(1, Ordering::Relaxed));
+                }
+            });
         }
-        match run.crash_everywhere(RANDOM_IMAGES) {
-            Ok(new) => images += new,
-            Err(violation) => {
-                println!("{violation:?}");
-                violations += 1;
-            }
-        }
-        seeds += 1;
-    }
+    });
+    let violations = books.violations.into_inner();
     println!(
-        "crash-points: {images} images, {violations} violations ({seeds} seeds from {first}, {:.0} s)",
+        "crash-points: {} images, {violations} violations ({} faults; {} seeds from {first}, {threads} threads, {:.0} s)",
+        books.images.into_inner(),
+        books.faults.into_inner(),
+        books.seeds.into_inner(),
         start.elapsed().as_secs_f64()
     );
     if violations == 0 {

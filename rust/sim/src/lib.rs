@@ -1,9 +1,14 @@
 //! Simulation and cross-crate tests.
 
+pub mod broker_crash;
+pub mod broker_workload;
 pub mod checker;
 pub mod crash_points;
+pub mod disk_state;
 pub mod exact_batch;
 pub mod history;
+pub mod nth_fault;
 pub mod rng;
 pub mod sim_disk;
 pub mod virtual_clock;
+pub mod workload;

@@ -1,12 +1,7 @@
-//! A disk that can lose power: what programs see (live) and what would be left (durable) are two things.
-//!
-//! Strict rules, stricter than any journalling file system: a file's fsync makes its bytes durable but not its name, a
-//! directory's fsync makes its names durable but not the bytes of its files, and of what was not synced any part may survive, in
-//! any order, torn at sector borders. Every operation that changes something is a crash point (`reliability` R1-R11).
+//! A disk that can lose power and whose calls can fail. Every operation that changes something is a crash point, every call a
+//! place for a fault (`reliability` R1-R11).
 
-use std::collections::BTreeMap;
 use std::fmt;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,8 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use fletchlog_log::fs::{DirEntry, DirLock, File, Fs, LockError};
 
-/// Bytes that survive or vanish together. Small, so that small batches tear too.
-const SECTOR: usize = 64;
+use crate::disk_state::{DataChange, DiskState, NameChange, Node, name};
 
 /// A promise that a disk, or a program on it, does not keep: for proving that a suite notices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,234 +20,132 @@ pub enum Lie {
     FileSync(&'static str),
     /// `Fs::replace` renames without fsync of the file.
     ReplaceSync,
+    /// `Fs::replace` writes over the old file instead of renaming a new one.
+    ReplaceInPlace,
+    /// fsync is tried again after it failed.
+    SyncRetry,
+    /// A failed fsync is reported as done.
+    SyncErrorHidden,
+    /// A write that was cut short is reported as done.
+    ShortWriteHidden,
+    /// A failed write is reported as done.
+    WriteErrorHidden,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Node {
-    Dir,
-    File(usize),
+impl Lie {
+    /// Each kind once.
+    pub const ALL: [Self; 8] = [
+        Self::DirectorySync,
+        Self::FileSync(".log"),
+        Self::ReplaceSync,
+        Self::ReplaceInPlace,
+        Self::SyncRetry,
+        Self::SyncErrorHidden,
+        Self::ShortWriteHidden,
+        Self::WriteErrorHidden,
+    ];
 }
 
-#[derive(Debug, Clone)]
-enum NameChange {
-    Link(PathBuf, Node),
-    Unlink(PathBuf),
-    Rename(PathBuf, PathBuf),
+/// What happens instead of a call. A failed fsync loses what it should have written for good; after the others the disk is as
+/// it was, but for the first half of a short write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// EIO.
+    Io,
+    /// ENOSPC, of calls that need room.
+    Full,
+    /// EINTR.
+    Interrupted,
+    /// Half of a write, then ENOSPC.
+    ShortWrite,
+    /// EMFILE, of calls that open something.
+    Descriptors,
 }
 
-#[derive(Debug, Clone)]
-enum DataChange {
-    Write(usize, Vec<u8>),
-    SetLen(usize),
-}
+impl Fault {
+    /// Each kind.
+    pub const ALL: [Self; 5] = [
+        Self::Io,
+        Self::Full,
+        Self::Interrupted,
+        Self::ShortWrite,
+        Self::Descriptors,
+    ];
 
-#[derive(Debug, Clone, Default)]
-struct Inode {
-    live: Vec<u8>,
-    durable: Vec<u8>,
-    pending: Vec<(u64, DataChange)>,
-}
-
-type Names = BTreeMap<PathBuf, Node>;
-
-/// Everything on the disk at one moment.
-#[derive(Debug, Clone, Default)]
-pub struct DiskState {
-    inodes: Vec<Inode>,
-    names: Names,
-    durable_names: Names,
-    pending_names: Vec<(u64, NameChange)>,
-    /// Operations so far that changed something.
-    operations: u64,
-}
-
-/// What is left of the changes that were not synced.
-pub enum Left<'a> {
-    /// All: the process was killed, the machine goes on.
-    All,
-    /// Nothing.
-    Nothing,
-    /// Those whose number is below this.
-    Before(u64),
-    /// What the chooser says: for each change `None` = lost, `Some(seed)` = kept, writes torn by the bits of the seed
-    /// (`u64::MAX` = whole).
-    Some(&'a mut dyn FnMut() -> Option<u64>),
-}
-
-fn write(data: &mut Vec<u8>, position: usize, bytes: &[u8]) {
-    if data.len() < position + bytes.len() {
-        data.resize(position + bytes.len(), 0);
-    }
-    data[position..position + bytes.len()].copy_from_slice(bytes);
-}
-
-impl DataChange {
-    fn apply(&self, data: &mut Vec<u8>) {
+    fn applies_to(self, call: Call) -> bool {
         match self {
-            Self::Write(position, bytes) => write(data, *position, bytes),
-            Self::SetLen(len) => data.resize(*len, 0),
+            Self::Io | Self::Interrupted => true,
+            Self::Full => matches!(
+                call,
+                Call::Create | Call::Write | Call::SetLen | Call::Name | Call::Sync
+            ),
+            Self::ShortWrite => call == Call::Write,
+            Self::Descriptors => matches!(call, Call::Open | Call::Create | Call::List | Call::SyncDir),
         }
     }
 
-    /// Only the sectors whose bit is set; a lost sector in front of a kept one reads as zeros.
-    fn apply_torn(&self, data: &mut Vec<u8>, sectors: u64) {
-        let Self::Write(position, bytes) = self else {
-            return self.apply(data);
-        };
-        let mut at = 0;
-        while at < bytes.len() {
-            let sector = (position + at) / SECTOR;
-            let end = ((sector + 1) * SECTOR - position).min(bytes.len());
-            if sectors >> (sector % 64) & 1 == 1 {
-                write(data, position + at, &bytes[at..end]);
-            }
-            at = end;
-        }
+    fn error(self) -> io::Error {
+        io::Error::from_raw_os_error(match self {
+            Self::Io => 5,
+            Self::Interrupted => 4,
+            Self::Full | Self::ShortWrite => 28,
+            Self::Descriptors => 24,
+        })
     }
 }
 
-impl NameChange {
-    fn apply(&self, names: &mut Names) {
-        match self {
-            Self::Link(path, node) => {
-                if path.parent().is_none_or(|p| names.contains_key(p)) {
-                    names.insert(path.clone(), node.clone());
-                }
-            }
-            Self::Unlink(path) => {
-                names.retain(|p, _| !p.starts_with(path));
-            }
-            Self::Rename(from, to) => {
-                if names.contains_key(from) && to.parent().is_none_or(|p| names.contains_key(p)) {
-                    let moved: Vec<_> = names
-                        .iter()
-                        .filter(|(p, _)| p.starts_with(from))
-                        .map(|(p, n)| (p.clone(), n.clone()))
-                        .collect();
-                    names.retain(|p, _| !p.starts_with(from) && !p.starts_with(to));
-                    for (path, node) in moved {
-                        let rest = path.strip_prefix(from).unwrap_or(Path::new(""));
-                        let path = if rest.as_os_str().is_empty() {
-                            to.clone()
-                        } else {
-                            to.join(rest)
-                        };
-                        names.insert(path, node);
-                    }
-                }
-            }
-        }
-    }
-
-    fn touches(&self, dir: &Path) -> bool {
-        match self {
-            Self::Link(path, _) | Self::Unlink(path) => path.parent() == Some(dir),
-            Self::Rename(from, to) => from.parent() == Some(dir) || to.parent() == Some(dir),
-        }
-    }
-}
-
-impl DiskState {
-    /// Numbers of the changes that are not durable yet, ascending.
-    pub fn pending(&self) -> Vec<u64> {
-        let data = self.inodes.iter().flat_map(|i| i.pending.iter().map(|(at, _)| *at));
-        let mut all: Vec<u64> = data.chain(self.pending_names.iter().map(|(at, _)| *at)).collect();
-        all.sort_unstable();
-        all.dedup();
-        all
-    }
-
-    /// Operations before this moment.
-    pub fn operations(&self) -> u64 {
-        self.operations
-    }
-
-    /// The disk as it comes up again.
-    pub fn image(&self, mut left: Left<'_>) -> SimDisk {
-        let mut keep = |at: u64| match &mut left {
-            Left::All => Some(u64::MAX),
-            Left::Nothing => None,
-            Left::Before(end) => (at < *end).then_some(u64::MAX),
-            Left::Some(chooser) => chooser(),
-        };
-        let mut names = self.durable_names.clone();
-        for (at, change) in &self.pending_names {
-            if keep(*at).is_some() {
-                change.apply(&mut names);
-            }
-        }
-        let inodes = self.inodes.iter().map(|inode| {
-            let mut data = inode.durable.clone();
-            for (at, change) in &inode.pending {
-                if let Some(sectors) = keep(*at) {
-                    change.apply_torn(&mut data, sectors);
-                }
-            }
-            Inode {
-                live: data.clone(),
-                durable: data,
-                pending: Vec::new(),
-            }
-        });
-        let state = Self {
-            inodes: inodes.collect(),
-            durable_names: names.clone(),
-            names,
-            ..Self::default()
-        };
-        SimDisk::of(state)
-    }
-
-    /// Equal for equal names and contents.
-    pub fn fingerprint(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        for (path, node) in &self.names {
-            path.hash(&mut hasher);
-            match node {
-                Node::Dir => 0.hash(&mut hasher),
-                Node::File(inode) => self.inodes[*inode].live.hash(&mut hasher),
-            }
-        }
-        hasher.finish()
-    }
-
-    fn change_names(&mut self, change: NameChange) {
-        change.apply(&mut self.names);
-        self.pending_names.push((self.operations, change));
-    }
-
-    fn change_data(&mut self, inode: usize, change: DataChange) {
-        let at = self.operations;
-        let inode = &mut self.inodes[inode];
-        change.apply(&mut inode.live);
-        inode.pending.push((at, change));
-    }
-
-    fn sync_data(&mut self, inode: usize) {
-        let inode = &mut self.inodes[inode];
-        inode.durable.clone_from(&inode.live);
-        inode.pending.clear();
-    }
-
-    fn sync_names(&mut self, dir: &Path) {
-        let (now, later): (Vec<_>, Vec<_>) = std::mem::take(&mut self.pending_names)
-            .into_iter()
-            .partition(|(_, change)| change.touches(dir));
-        for (_, change) in now {
-            change.apply(&mut self.durable_names);
-        }
-        self.pending_names = later;
-    }
+/// Kinds of calls, as far as faults differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Call {
+    Open,
+    Create,
+    Read,
+    List,
+    Write,
+    SetLen,
+    Sync,
+    SyncDir,
+    Name,
 }
 
 #[derive(Default)]
 struct Disk {
     state: DiskState,
     lie: Option<Lie>,
-    /// The operation with this number fails, once.
-    fail: Option<(u64, io::ErrorKind)>,
+    /// Calls so far.
+    calls: u64,
+    /// The call with this number, or the first one after it that can fail so, fails, once.
+    fault: Option<(u64, Fault)>,
+    /// The call that failed, and how many operations there had been.
+    failed: Option<(u64, u64)>,
     /// The state before every operation and at the end, if recording.
     history: Option<Vec<DiskState>>,
+}
+
+impl Disk {
+    /// One call: perhaps it fails.
+    fn call(&mut self, call: Call) -> Result<(), Fault> {
+        let at = self.calls;
+        self.calls += 1;
+        match self.fault {
+            Some((number, fault)) if number <= at && fault.applies_to(call) => {
+                self.fault = None;
+                self.failed = Some((at, self.state.operations));
+                Err(fault)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// One operation: a crash point in front of it.
+    fn change<T>(&mut self, operation: impl FnOnce(&mut DiskState) -> T) -> T {
+        if let Some(history) = &mut self.history {
+            history.push(self.state.clone());
+        }
+        let done = operation(&mut self.state);
+        self.state.operations += 1;
+        done
+    }
 }
 
 /// The disk. Clones are the same disk.
@@ -270,8 +162,8 @@ impl fmt::Debug for SimDisk {
     }
 }
 
-impl SimDisk {
-    fn of(state: DiskState) -> Self {
+impl From<DiskState> for SimDisk {
+    fn from(state: DiskState) -> Self {
         Self {
             disk: Arc::new(Mutex::new(Disk {
                 state,
@@ -279,15 +171,12 @@ impl SimDisk {
             })),
         }
     }
+}
 
+impl SimDisk {
     /// A disk with these empty directories, durable.
     pub fn with_dirs(dirs: &[&Path]) -> Self {
-        let mut state = DiskState::default();
-        for dir in dirs.iter().flat_map(|dir| dir.ancestors()) {
-            state.names.insert(dir.to_path_buf(), Node::Dir);
-        }
-        state.durable_names.clone_from(&state.names);
-        Self::of(state)
+        DiskState::with_dirs(dirs).into()
     }
 
     fn lock(&self) -> MutexGuard<'_, Disk> {
@@ -299,9 +188,14 @@ impl SimDisk {
         self.lock().lie = Some(lie);
     }
 
-    /// Lets the operation with this number (from 0) fail.
-    pub fn fail(&self, operation: u64, kind: io::ErrorKind) {
-        self.lock().fail = Some((operation, kind));
+    /// Lets a call fail: the one with this number (from 0), or the first one after it that can fail so.
+    pub fn fail(&self, call: u64, fault: Fault) {
+        self.lock().fault = Some((call, fault));
+    }
+
+    /// The number of the call that failed, and how many operations there had been.
+    pub fn failed(&self) -> Option<(u64, u64)> {
+        self.lock().failed
     }
 
     /// Keeps the state at every crash point from now on.
@@ -327,63 +221,101 @@ impl SimDisk {
         self.lock().state.operations
     }
 
-    /// One operation: a crash point in front of it, and perhaps a failure instead of it.
-    fn operate<T>(&self, operation: impl FnOnce(&mut Disk) -> io::Result<T>) -> io::Result<T> {
+    fn call(&self, call: Call) -> io::Result<MutexGuard<'_, Disk>> {
         let mut disk = self.lock();
-        let Disk { state, history, .. } = &mut *disk;
-        if let Some(history) = history {
-            history.push(state.clone());
-        }
-        let at = disk.state.operations;
-        disk.state.operations += 1;
-        if let Some((_, kind)) = disk.fail.take_if(|(n, _)| *n == at) {
-            return Err(kind.into());
-        }
-        operation(&mut disk)
+        disk.call(call).map_err(Fault::error)?;
+        Ok(disk)
     }
 
-    fn inode(&self, path: &Path) -> io::Result<usize> {
-        match self.lock().state.names.get(path) {
+    fn create(&self, path: &Path) -> io::Result<usize> {
+        let mut disk = self.call(Call::Create)?;
+        if path.parent().is_some_and(|p| disk.state.node(p).is_none()) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        Ok(disk.change(|state| {
+            let inode = state.new_file();
+            state.change_names(NameChange::Link(name(path), Node::File(inode)));
+            inode
+        }))
+    }
+
+    fn write(&self, inode: usize, position: usize, data: &[u8]) -> io::Result<()> {
+        let mut disk = self.lock();
+        let failed = disk.call(Call::Write).err();
+        let written = match failed {
+            None => data,
+            Some(Fault::ShortWrite) => &data[..data.len() / 2],
+            Some(_) => &[],
+        };
+        if !written.is_empty() {
+            disk.change(|state| state.change_data(inode, DataChange::Write(position, written.to_vec())));
+        }
+        let hidden = match failed {
+            Some(Fault::ShortWrite) => disk.lie == Some(Lie::ShortWriteHidden),
+            _ => disk.lie == Some(Lie::WriteErrorHidden),
+        };
+        failed.filter(|_| !hidden).map_or(Ok(()), |fault| Err(fault.error()))
+    }
+
+    fn set_len(&self, inode: usize, len: usize) -> io::Result<()> {
+        self.call(Call::SetLen)?
+            .change(|state| state.change_data(inode, DataChange::SetLen(len)));
+        Ok(())
+    }
+
+    fn sync_file(&self, inode: usize, path: &Path) -> io::Result<()> {
+        let mut disk = self.lock();
+        if let Err(fault) = disk.call(Call::Sync) {
+            disk.change(|state| state.lose_data(inode));
+            if !matches!(disk.lie, Some(Lie::SyncRetry | Lie::SyncErrorHidden)) {
+                return Err(fault.error());
+            }
+        }
+        let skipped = matches!(disk.lie, Some(Lie::FileSync(ending)) if path.to_string_lossy().ends_with(ending));
+        disk.change(|state| {
+            if !skipped {
+                state.sync_data(inode);
+            }
+        });
+        Ok(())
+    }
+
+    fn change_names(&self, change: NameChange) -> io::Result<()> {
+        self.call(Call::Name)?.change(|state| state.change_names(change));
+        Ok(())
+    }
+
+    fn file(&self, path: &Path) -> io::Result<usize> {
+        match self.lock().state.node(path) {
             Some(Node::File(inode)) => Ok(*inode),
             Some(Node::Dir) => Err(io::ErrorKind::IsADirectory.into()),
             None => Err(io::ErrorKind::NotFound.into()),
         }
     }
 
-    fn create(&self, path: &Path) -> io::Result<usize> {
-        self.operate(|disk| {
-            let state = &mut disk.state;
-            if path.parent().is_some_and(|p| !state.names.contains_key(p)) {
-                return Err(io::ErrorKind::NotFound.into());
+    fn open_or_create(&self, path: &Path) -> io::Result<usize> {
+        match self.file(path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => self.create(path),
+            other => {
+                let inode = other?;
+                drop(self.call(Call::Open)?);
+                Ok(inode)
             }
-            state.inodes.push(Inode::default());
-            let inode = state.inodes.len() - 1;
-            state.change_names(NameChange::Link(path.to_path_buf(), Node::File(inode)));
-            Ok(inode)
-        })
+        }
     }
 
-    fn sync_file(&self, inode: usize, path: &Path) -> io::Result<()> {
-        self.operate(|disk| {
-            let skipped = match disk.lie {
-                Some(Lie::FileSync(ending)) => path.to_string_lossy().ends_with(ending),
-                _ => false,
-            };
-            if !skipped {
-                disk.state.sync_data(inode);
-            }
-            Ok(())
-        })
+    fn write_new(&self, path: &Path, data: &[u8]) -> io::Result<usize> {
+        let inode = self.open_or_create(path)?;
+        self.set_len(inode, 0)?;
+        self.write(inode, 0, data)?;
+        Ok(inode)
     }
+}
 
-    fn write_new(&self, path: &Path, data: &[u8], sync: bool) -> io::Result<()> {
-        let inode = self.create(path)?;
-        self.operate(|disk| {
-            disk.state.change_data(inode, DataChange::Write(0, data.to_vec()));
-            Ok(())
-        })?;
-        if sync { self.sync_file(inode, path) } else { Ok(()) }
-    }
+fn temporary_name(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_os_string();
+    name.push(".tmp");
+    PathBuf::from(name)
 }
 
 struct SimFile {
@@ -404,8 +336,8 @@ fn at(position: u64) -> io::Result<usize> {
 
 impl File for SimFile {
     fn read_at(&self, position: u64, len: usize) -> io::Result<Bytes> {
-        let disk = self.disk.lock();
-        let data = &disk.state.inodes[self.inode].live;
+        let disk = self.disk.call(Call::Read)?;
+        let data = disk.state.data(self.inode);
         let start = at(position)?.min(data.len());
         Ok(Bytes::copy_from_slice(&data[start..(start + len).min(data.len())]))
     }
@@ -415,22 +347,13 @@ impl File for SimFile {
         Ok(read.len())
     }
     fn write_at(&self, position: u64, data: &[u8]) -> io::Result<()> {
-        let position = at(position)?;
-        self.disk.operate(|disk| {
-            disk.state
-                .change_data(self.inode, DataChange::Write(position, data.to_vec()));
-            Ok(())
-        })
+        self.disk.write(self.inode, at(position)?, data)
     }
     fn set_len(&self, len: u64) -> io::Result<()> {
-        let len = at(len)?;
-        self.disk.operate(|disk| {
-            disk.state.change_data(self.inode, DataChange::SetLen(len));
-            Ok(())
-        })
+        self.disk.set_len(self.inode, at(len)?)
     }
     fn len(&self) -> io::Result<u64> {
-        Ok(self.disk.lock().state.inodes[self.inode].live.len() as u64)
+        Ok(self.disk.call(Call::Read)?.state.data(self.inode).len() as u64)
     }
     fn sync(&self) -> io::Result<()> {
         self.disk.sync_file(self.inode, &self.path)
@@ -443,9 +366,11 @@ impl DirLock for NoLock {}
 
 impl Fs for SimDisk {
     fn open(&self, path: &Path, write: bool, create: bool) -> io::Result<Arc<dyn File>> {
-        let inode = match self.inode(path) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound && write && create => self.create(path)?,
-            other => other?,
+        let inode = if write && create {
+            self.open_or_create(path)?
+        } else {
+            drop(self.call(Call::Open)?);
+            self.file(path)?
         };
         Ok(Arc::new(SimFile {
             disk: self.clone(),
@@ -454,105 +379,124 @@ impl Fs for SimDisk {
         }))
     }
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        let inode = self.inode(path)?;
-        Ok(self.lock().state.inodes[inode].live.clone())
+        drop(self.call(Call::Open)?);
+        let inode = self.file(path)?;
+        Ok(self.call(Call::Read)?.state.data(inode).to_vec())
+    }
+    fn drop_cache(&self, path: &Path) -> io::Result<()> {
+        drop(self.call(Call::Open)?);
+        let inode = self.file(path)?;
+        self.lock().state.drop_cache(inode);
+        Ok(())
     }
     fn replace(&self, path: &Path, data: &[u8]) -> io::Result<()> {
-        let temporary = path.with_extension("tmp");
-        let sync = self.lock().lie != Some(Lie::ReplaceSync);
-        self.write_new(&temporary, data, sync)?;
+        let lie = self.lock().lie;
+        if lie == Some(Lie::ReplaceInPlace) {
+            let inode = self.write_new(path, data)?;
+            return self.sync_file(inode, path);
+        }
+        let temporary = temporary_name(path);
+        let inode = self.write_new(&temporary, data)?;
+        if lie != Some(Lie::ReplaceSync) {
+            self.sync_file(inode, &temporary)?;
+        }
         self.rename(&temporary, path)?;
         path.parent().map_or(Ok(()), |parent| self.sync_dir(parent))
     }
     fn replace_unsynced(&self, path: &Path, data: &[u8]) -> io::Result<()> {
-        let temporary = path.with_extension("tmp");
-        self.write_new(&temporary, data, false)?;
+        let temporary = temporary_name(path);
+        self.write_new(&temporary, data)?;
         self.rename(&temporary, path)
     }
     fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
-        let disk = self.lock();
-        if disk.state.names.get(path) != Some(&Node::Dir) {
+        let disk = self.call(Call::List)?;
+        if disk.state.node(path) != Some(&Node::Dir) {
             return Err(io::ErrorKind::NotFound.into());
         }
-        let below = disk.state.names.iter().filter(|(p, _)| p.parent() == Some(path));
-        let entries = below.filter_map(|(p, node)| {
-            let name = p.file_name()?.to_str()?.to_owned();
+        let dir = name(path);
+        let below = disk.state.below(&dir).filter(|(rest, _)| !rest.contains('/'));
+        let entries = below.map(|(rest, node)| {
             let (is_dir, len) = match node {
                 Node::Dir => (true, 0),
-                Node::File(inode) => (false, disk.state.inodes[*inode].live.len() as u64),
+                Node::File(inode) => (false, disk.state.data(*inode).len() as u64),
             };
-            Some(DirEntry { name, is_dir, len })
+            DirEntry {
+                name: rest.to_owned(),
+                is_dir,
+                len,
+            }
         });
         Ok(entries.collect())
     }
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
         let mut missing: Vec<&Path> = path.ancestors().take_while(|p| !self.exists(p)).collect();
         missing.reverse();
-        missing.into_iter().try_for_each(|dir| {
-            self.operate(|disk| {
-                disk.state.change_names(NameChange::Link(dir.to_path_buf(), Node::Dir));
-                Ok(())
-            })
-        })
+        missing
+            .into_iter()
+            .try_for_each(|dir| self.change_names(NameChange::Link(name(dir), Node::Dir)))
     }
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         if !self.exists(from) {
             return Err(io::ErrorKind::NotFound.into());
         }
-        self.operate(|disk| {
-            disk.state
-                .change_names(NameChange::Rename(from.to_path_buf(), to.to_path_buf()));
-            Ok(())
-        })
+        self.change_names(NameChange::Rename(name(from), name(to)))
     }
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         if !self.exists(path) {
             return Ok(());
         }
-        self.operate(|disk| {
-            disk.state.change_names(NameChange::Unlink(path.to_path_buf()));
-            Ok(())
-        })
+        self.change_names(NameChange::Unlink(name(path)))
     }
+    /// File by file, then the directory, as the system does it.
     fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
-        self.remove_file(path)
+        let dir = name(path);
+        let mut names: Vec<PathBuf> = self.lock().state.below(&dir).map(|(rest, _)| path.join(rest)).collect();
+        names.reverse();
+        names.push(path.to_path_buf());
+        names
+            .into_iter()
+            .try_for_each(|gone| self.change_names(NameChange::Unlink(name(&gone))))
     }
     fn exists(&self, path: &Path) -> bool {
-        self.lock().state.names.contains_key(path)
+        self.lock().state.node(path).is_some()
     }
     fn modified_ms(&self, path: &Path) -> io::Result<i64> {
-        self.inode(path).map(|_| 0)
+        drop(self.call(Call::Read)?);
+        self.file(path).map(|_| 0)
     }
     fn set_modified_ms(&self, path: &Path, _modified_ms: i64) -> io::Result<()> {
-        self.inode(path).map(drop)
+        drop(self.call(Call::Open)?);
+        self.file(path).map(drop)
     }
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        self.operate(|disk| {
-            if disk.lie != Some(Lie::DirectorySync) {
-                disk.state.sync_names(path);
+        let mut disk = self.call(Call::SyncDir)?;
+        let skipped = disk.lie == Some(Lie::DirectorySync);
+        disk.change(|state| {
+            if !skipped {
+                state.sync_names(&name(path));
             }
-            Ok(())
-        })
+        });
+        Ok(())
     }
     fn sync_all(&self, dir: &Path) -> io::Result<()> {
-        self.operate(|disk| {
-            let below = |path: &Path| path.starts_with(dir);
-            let files: Vec<usize> = disk
-                .state
-                .names
-                .iter()
-                .filter_map(|(path, node)| match node {
-                    Node::File(inode) if below(path) => Some(*inode),
-                    _ => None,
-                })
+        self.call(Call::SyncDir)?.change(|state| {
+            let dir = name(dir);
+            let below: Vec<(String, Node)> = state
+                .below(&dir)
+                .map(|(rest, node)| (format!("{dir}/{rest}"), node.clone()))
                 .collect();
-            files.into_iter().for_each(|inode| disk.state.sync_data(inode));
-            let dirs: Vec<PathBuf> = disk.state.names.keys().filter(|p| below(p)).cloned().collect();
-            dirs.iter().for_each(|dir| disk.state.sync_names(dir));
-            Ok(())
-        })
+            state.sync_names(&dir);
+            for (path, node) in below {
+                match node {
+                    Node::File(inode) => state.sync_data(inode),
+                    Node::Dir => state.sync_names(&path),
+                }
+            }
+        });
+        Ok(())
     }
     fn lock_dir(&self, _dir: &Path) -> Result<Box<dyn DirLock>, LockError> {
+        drop(self.call(Call::Open).map_err(LockError::Io)?);
         Ok(Box::new(NoLock))
     }
 }

@@ -1,19 +1,27 @@
-//! Reliability C1, C2, C12, C15: a slice of `make crash-points`.
+//! Reliability C1, C2, C12-C15, C18: a slice of `make crash-points`.
 
-use std::io::ErrorKind;
-
-use fletchlog_sim::crash_points::Run;
+use fletchlog_sim::crash_points::Violation;
+use fletchlog_sim::nth_fault::{Faults, every_fault};
 use fletchlog_sim::sim_disk::Lie;
+use fletchlog_sim::workload::Run;
 
 /// Calls of the log in one run.
 const STEPS: usize = 60;
+
+fn with_every_fault(seed: u64, steps: usize, lie: Option<Lie>) -> Result<Faults, Violation> {
+    every_fault(|fail| {
+        Run::new(seed, steps, |disk| {
+            fail(disk);
+            lie.into_iter().for_each(|lie| disk.lie(lie));
+        })
+    })
+}
 
 #[test]
 fn what_was_acknowledged_survives_a_power_loss_at_every_operation() {
     let mut images = 0;
     for seed in 0..6 {
-        let run = Run::new(seed, STEPS, None, None);
-        assert_eq!(run.failure(), None, "seed {seed}");
+        let run = Run::new(seed, STEPS, |_| ());
         images += run
             .crash_everywhere(4)
             .unwrap_or_else(|violation| panic!("{violation:?}"));
@@ -21,27 +29,23 @@ fn what_was_acknowledged_survives_a_power_loss_at_every_operation() {
     assert!(images > 3_000, "{images} images");
 }
 
-/// The suite notices what it is there for.
 #[test]
-fn a_disk_or_program_that_skips_a_sync_is_found_out() {
-    for lie in [Lie::DirectorySync, Lie::FileSync(".log")] {
-        let found = (0..20).any(|seed| Run::new(seed, STEPS, Some(lie), None).crash_everywhere(0).is_err());
-        assert!(found, "{lie:?} went unnoticed");
-    }
+fn whatever_call_fails_every_batch_is_there_once_when_the_client_has_repeated_it() {
+    let faults = with_every_fault(7, 24, None).unwrap_or_else(|violation| panic!("{violation:?}"));
+    assert!(faults.met > 400 && faults.told > 200, "{faults:?}");
 }
 
+/// The suites notice what they are there for. What only small replaced files suffer from is the broker's suite's to find.
 #[test]
-fn whatever_operation_fails_what_was_acknowledged_is_there_after_a_restart() {
-    let operations = Run::new(7, STEPS, None, None).operations();
-    for kind in [ErrorKind::Other, ErrorKind::StorageFull] {
-        let mut failures = 0;
-        for operation in 0..operations {
-            let run = Run::new(7, STEPS, None, Some((operation, kind)));
-            failures += usize::from(run.failure().is_some());
-            if let Err(violation) = run.crash_at_end(2) {
-                panic!("operation {operation} failed with {kind:?}: {violation:?}");
-            }
+fn a_disk_or_program_that_breaks_a_promise_is_found_out() {
+    for lie in Lie::ALL {
+        if matches!(lie, Lie::ReplaceSync | Lie::ReplaceInPlace) {
+            continue;
         }
-        assert!(failures > 50, "only {failures} of {operations} failures were told");
+        let found = (0..20).any(|seed| {
+            let crashed = || Run::new(seed, STEPS, |disk| disk.lie(lie)).crash_everywhere(0);
+            crashed().is_err() || with_every_fault(seed, 8, Some(lie)).is_err()
+        });
+        assert!(found, "{lie:?} went unnoticed");
     }
 }

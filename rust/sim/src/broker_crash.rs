@@ -1,0 +1,220 @@
+//! Power loss at every storage operation of a broker: metadata, checkpoints, topics, records, committed offsets, producer ids
+//! (reliability C1, C2, M8).
+//!
+//! Between two answers the directory may be as before, as after, or on the way: each partition and each committed offset for
+//! itself.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use fletchlog_broker::Broker;
+use fletchlog_log::partition_log::FetchBound;
+use fletchlog_records::{BatchIter, RecordCursor, TopicPartition};
+
+use crate::broker_workload::{BrokerRun, Model, Records, committed, new_producer_id, open, produce, value};
+use crate::crash_points::{Violation, images};
+use crate::disk_state::{DiskState, Left};
+use crate::rng::Rng;
+use crate::sim_disk::SimDisk;
+
+/// No batch of the workload is larger.
+const MAX_BATCH: usize = 1 << 16;
+
+/// Images that were looked at, and how much was promised then.
+type Seen = HashSet<(u64, usize)>;
+/// Log ends.
+type Ends = BTreeMap<TopicPartition, i64>;
+
+impl BrokerRun {
+    /// Crashes at every operation, in several ways each, and checks. Returns how many different images there were.
+    ///
+    /// # Errors
+    /// The first promise that was not kept.
+    pub fn crash_everywhere(&self, random_images: usize) -> Result<usize, Violation> {
+        self.crash_at(&self.history, random_images)
+    }
+
+    /// As [`BrokerRun::crash_everywhere`], right after the call that failed and at the end.
+    ///
+    /// # Errors
+    /// The first promise that was not kept.
+    pub fn crash_after_failure(&self, random_images: usize) -> Result<usize, Violation> {
+        let failed = self.failed().map_or(0, |(_, operations)| operations);
+        let from = self.history.partition_point(|state| state.operations() < failed);
+        let states = self.history[from..].iter().take(2).chain(self.history.last());
+        self.crash_at(&states.cloned().collect::<Vec<_>>(), random_images)
+    }
+
+    fn crash_at(&self, states: &[DiskState], random_images: usize) -> Result<usize, Violation> {
+        let violation = |crash_at, what: &str| Violation {
+            seed: self.seed,
+            crash_at,
+            what: what.to_owned(),
+        };
+        if let Some(what) = self.violation() {
+            return Err(violation(0, what));
+        }
+        let mut rng = Rng::new(self.seed ^ 0xB0BA_FE77);
+        let mut seen = Seen::new();
+        for state in states {
+            let now = state.operations();
+            let answered = self.moments.partition_point(|(at, _)| *at <= now) - 1;
+            let next = (answered + 1).min(self.moments.len() - 1);
+            let crash = Crash {
+                before: &self.moments[answered].1,
+                after: &self.moments[next].1,
+            };
+            for image in images(state, &mut rng, random_images) {
+                if seen.insert((image.fingerprint(), answered)) {
+                    crash
+                        .check(image, &mut rng, &mut seen, answered)
+                        .map_err(|what| violation(now, &what))?;
+                }
+            }
+        }
+        Ok(seen.len())
+    }
+}
+
+/// What was answered, and what was being done.
+struct Crash<'a> {
+    before: &'a Model,
+    after: &'a Model,
+}
+
+impl Crash<'_> {
+    fn check(&self, image: DiskState, rng: &mut Rng, seen: &mut Seen, answered: usize) -> Result<(), String> {
+        let disk = SimDisk::from(image);
+        disk.record();
+        let broker = open(&disk).map_err(|e| format!("cannot be opened: {e}"))?;
+        let recovery = disk.history();
+        let ends = self.contents(&broker)?;
+        self.goes_on(&broker, &ends)?;
+        drop(broker);
+        // What a reader may have seen after the first recovery must survive a second power loss (R8).
+        let middle = &recovery[rng.below(recovery.len())];
+        for (state, finished) in recovery.last().map(|s| (s, true)).into_iter().chain([(middle, false)]) {
+            let image = state.left(Left::Nothing);
+            if !seen.insert((image.fingerprint(), answered)) && !finished {
+                continue;
+            }
+            let again = |e: String| format!("second recovery: {e}");
+            let broker = open(&image.into()).map_err(|e| again(format!("cannot be opened: {e}")))?;
+            let ends_again = self.contents(&broker).map_err(again)?;
+            if let Some((tp, end)) = ends
+                .iter()
+                .find(|(tp, end)| finished && ends_again.get(tp) != Some(end))
+            {
+                return Err(format!(
+                    "{tp} ended at {end} after the first recovery, {:?} after a second power loss",
+                    ends_again.get(tp)
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Holds everything against what was promised; returns where the logs end.
+    fn contents(&self, broker: &Arc<Broker>) -> Result<Ends, String> {
+        let topics = broker.topics(false).map_err(|e| e.to_string())?;
+        for name in self
+            .before
+            .topics
+            .keys()
+            .filter(|name| self.after.topics.contains_key(*name))
+        {
+            if !topics.iter().any(|found| **found == **name) {
+                return Err(format!("topic {name} is gone"));
+            }
+        }
+        let mut ends = Ends::new();
+        for name in &topics {
+            let known = |model: &Model| model.topics.get(&**name).copied();
+            let incarnation = known(self.after).or_else(|| known(self.before));
+            let incarnation = incarnation.ok_or_else(|| format!("topic {name} is back"))?;
+            let description = broker.describe_topic(name).map_err(|e| format!("{name}: {e}"))?;
+            for partition in &description.partitions {
+                let tp = TopicPartition::new(name.clone(), partition.partition);
+                let end = self
+                    .partition(broker, &tp, incarnation)
+                    .map_err(|e| format!("{tp}: {e}"))?;
+                ends.insert(tp, end);
+            }
+        }
+        self.offsets(broker, &ends)?;
+        Ok(ends)
+    }
+
+    fn partition(&self, broker: &Broker, tp: &TopicPartition, incarnation: usize) -> Result<i64, String> {
+        let before = self.before.records.get(tp).or(self.after.records.get(tp));
+        let after = self.after.records.get(tp).or(before);
+        let (before, after) = before.zip(after).ok_or("nobody has made it")?;
+        let log = broker.partition_log(tp).map_err(|e| e.to_string())?;
+        let found = Records {
+            start: log.log_start_offset(),
+            end: log.log_end_offset(),
+        };
+        // Retention moves the start as well.
+        if found.start < before.start || found.start > found.end || !(before.end..=after.end).contains(&found.end) {
+            return Err(format!("is {found:?}, was {before:?}, was to be {after:?}"));
+        }
+        let mut offset = found.start;
+        while offset < found.end {
+            let read = log
+                .read(offset, 1 << 20, true, FetchBound::LogEnd)
+                .map_err(|e| format!("read at {offset}: {e}"))?;
+            for batch in BatchIter::new(read.records) {
+                let batch = batch.map_err(|e| format!("batch at {offset}: {e}"))?;
+                let slice = batch.records(MAX_BATCH).map_err(|e| e.to_string())?;
+                let record = RecordCursor::new().next(&slice).map_err(|e| e.to_string())?;
+                let expected = value(tp, incarnation, offset);
+                let right = record
+                    .as_ref()
+                    .is_some_and(|record| record.offset == offset && record.value == Some(expected.as_bytes()));
+                if !right {
+                    return Err(format!("at {offset} is {record:?}"));
+                }
+                offset += 1;
+            }
+        }
+        Ok(found.end)
+    }
+
+    fn offsets(&self, broker: &Arc<Broker>, ends: &Ends) -> Result<(), String> {
+        for (tp, before) in self.before.committed.iter().filter(|(tp, _)| ends.contains_key(tp)) {
+            let Some(after) = self.after.committed.get(tp) else {
+                continue;
+            };
+            let found = committed(broker, tp)?;
+            if found != Some(*before) && found != Some(*after) {
+                return Err(format!(
+                    "committed for {tp}: {found:?}, was {before}, was to be {after}"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything can be used: each partition takes its last record as a repeat and the next one, a new producer id is new.
+    fn goes_on(&self, broker: &Arc<Broker>, ends: &Ends) -> Result<(), String> {
+        for (tp, end) in ends {
+            let known = |model: &Model| model.topics.get(&*tp.topic).copied();
+            let incarnation = known(self.after).or_else(|| known(self.before)).unwrap_or_default();
+            let start = broker.partition_log(tp).map_err(|e| e.to_string())?.log_start_offset();
+            for offset in [end - 1, *end].into_iter().filter(|offset| *offset >= start) {
+                let placed = produce(broker, tp, incarnation, offset).map_err(|e| format!("{tp}: {e}"))?;
+                if placed != offset {
+                    return Err(format!("{tp}: record {offset} went to {placed}"));
+                }
+            }
+        }
+        let id = new_producer_id(broker)?;
+        if id <= self.before.producer_id {
+            return Err(format!(
+                "producer id {id} again, {} was given out",
+                self.before.producer_id
+            ));
+        }
+        Ok(())
+    }
+}

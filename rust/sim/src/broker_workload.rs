@@ -1,0 +1,351 @@
+//! A seeded workload on a broker's directory - topics, records, committed offsets, producer ids, clean and unclean stops - and
+//! what was promised at every moment of it.
+//!
+//! When a call of the disk fails, the workload repeats what failed, and reopens the broker if that fails again.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use fletchlog_api::{
+    Clock, Completion, Config, ErrorCode, InitProducerIdRequest, OffsetAndMetadata, OffsetCommitRequest,
+    OffsetFetchRequest, Request, Response, Scope, Transport,
+};
+use fletchlog_broker::{Broker, BrokerError, LocalTransport, OpenOptions};
+use fletchlog_records::{BatchBuilder, BatchParams, TopicPartition};
+
+use crate::disk_state::DiskState;
+use crate::rng::Rng;
+use crate::sim_disk::SimDisk;
+use crate::virtual_clock::VirtualClock;
+
+const ROOT: &str = "/data/broker";
+const NOW_MS: i64 = 1_700_000_000_000;
+/// Kafka's own ids stay far below.
+const PRODUCER_ID: i64 = 1 << 40;
+const NODES: u32 = 2;
+const PARTITIONS: i32 = 2;
+const NAMES: [&str; 3] = ["a", "b", "c"];
+const GROUP: &str = "g";
+/// The failing call, one more on the same broker, and the steps of reopening it.
+const ATTEMPTS: usize = 6;
+
+/// One partition as it should be. Each record stands in a batch of its own and is numbered by its offset.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Records {
+    pub start: i64,
+    pub end: i64,
+}
+
+/// A directory as it should be.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Model {
+    /// Incarnation by name.
+    pub topics: BTreeMap<&'static str, usize>,
+    pub records: BTreeMap<TopicPartition, Records>,
+    pub committed: BTreeMap<TopicPartition, i64>,
+    /// Greatest producer id that was given out.
+    pub producer_id: i64,
+}
+
+/// One run.
+pub struct BrokerRun {
+    pub(crate) seed: u64,
+    /// What held from so many operations on.
+    pub(crate) moments: Vec<(u64, Model)>,
+    pub(crate) history: Vec<DiskState>,
+    failed: Option<(u64, u64)>,
+    told: usize,
+    violation: Option<String>,
+    incarnations: usize,
+}
+
+/// Opens the broker of a disk.
+pub(crate) fn open(disk: &SimDisk) -> Result<Arc<Broker>, BrokerError> {
+    let properties = [("fletchlog.durability", "fsync"), ("offsets.topic.num.partitions", "1")];
+    let options = OpenOptions {
+        nodes: Some(NODES),
+        read_only: false,
+        config: Config::parse(Scope::Broker, properties)?,
+    };
+    let clock: Arc<dyn Clock> = Arc::new(VirtualClock::at(NOW_MS));
+    Broker::open_in(Arc::new(disk.clone()), Path::new(ROOT), options, clock)
+}
+
+/// The text of a record, told by its place.
+pub(crate) fn value(tp: &TopicPartition, incarnation: usize, offset: i64) -> String {
+    format!("{tp}/{incarnation}/{offset}")
+}
+
+/// Appends the record of an offset, idempotently.
+pub(crate) fn produce(
+    broker: &Broker,
+    tp: &TopicPartition,
+    incarnation: usize,
+    offset: i64,
+) -> Result<i64, BrokerError> {
+    let mut builder = BatchBuilder::with_capacity(128);
+    builder.append(NOW_MS, None, Some(value(tp, incarnation, offset).as_bytes()), &[]);
+    let batch: Bytes = builder.build(&BatchParams {
+        producer_id: PRODUCER_ID,
+        producer_epoch: 0,
+        base_sequence: i32::try_from(offset).unwrap_or(0),
+        ..BatchParams::default()
+    });
+    broker.append_batches(tp, batch).map(|(base_offset, _, _)| base_offset)
+}
+
+fn ask(broker: &Arc<Broker>, request: Request) -> Result<Response, String> {
+    let mut transport = LocalTransport::new(Arc::clone(broker));
+    transport.send(1, 1, request);
+    match transport.receive(1) {
+        Some(Completion {
+            result: Ok(response), ..
+        }) => Ok(response),
+        other => Err(format!("no answer: {other:?}")),
+    }
+}
+
+fn commit(broker: &Arc<Broker>, tp: &TopicPartition, offset: i64) -> Result<(), String> {
+    let value = OffsetAndMetadata {
+        offset,
+        leader_epoch: -1,
+        metadata: "".into(),
+    };
+    let request = OffsetCommitRequest {
+        group_id: GROUP.into(),
+        generation_id: -1,
+        member_id: "".into(),
+        group_instance_id: None,
+        offsets: vec![(tp.clone(), value)],
+    };
+    match ask(broker, Request::OffsetCommit(request))? {
+        Response::OffsetCommit(response) if response.partitions[0].1 == ErrorCode::NONE => Ok(()),
+        other => Err(format!("commit of {offset} for {tp}: {other:?}")),
+    }
+}
+
+/// The committed offset of a partition.
+pub(crate) fn committed(broker: &Arc<Broker>, tp: &TopicPartition) -> Result<Option<i64>, String> {
+    let request = OffsetFetchRequest {
+        group_id: GROUP.into(),
+        partitions: Some(vec![tp.clone()]),
+        require_stable: false,
+    };
+    match ask(broker, Request::OffsetFetch(request))? {
+        Response::OffsetFetch(response) if response.error == ErrorCode::NONE => {
+            Ok(response.partitions[0].1.as_ref().map(|value| value.offset))
+        }
+        other => Err(format!("committed offset of {tp}: {other:?}")),
+    }
+}
+
+/// A new producer id.
+pub(crate) fn new_producer_id(broker: &Arc<Broker>) -> Result<i64, String> {
+    let request = InitProducerIdRequest {
+        transactional_id: None,
+        transaction_timeout_ms: 60_000,
+        producer_id: -1,
+        producer_epoch: -1,
+    };
+    match ask(broker, Request::InitProducerId(request))? {
+        Response::InitProducerId(response) if response.error == ErrorCode::NONE => Ok(response.producer_id),
+        other => Err(format!("no producer id: {other:?}")),
+    }
+}
+
+fn partitions(name: &str) -> impl Iterator<Item = TopicPartition> {
+    (0..PARTITIONS).map(move |partition| TopicPartition::new(name, partition))
+}
+
+fn text(error: BrokerError) -> String {
+    error.to_string()
+}
+
+/// A repeated request may find that the first one has done it.
+fn unless(code: ErrorCode, result: Result<(), BrokerError>) -> Result<(), String> {
+    match result {
+        Err(BrokerError::Kafka { code: found, .. }) if found == code => Ok(()),
+        other => other.map_err(text),
+    }
+}
+
+impl BrokerRun {
+    /// Runs the workload of a seed, `steps` requests, on a disk that `prepare` may have given faults.
+    pub fn new(seed: u64, steps: usize, prepare: impl FnOnce(&SimDisk)) -> Self {
+        let disk = SimDisk::with_dirs(&[Path::new("/data")]);
+        prepare(&disk);
+        disk.record();
+        let model = Model {
+            producer_id: -1,
+            ..Model::default()
+        };
+        let mut run = Self {
+            seed,
+            moments: vec![(0, model)],
+            history: Vec::new(),
+            failed: None,
+            told: 0,
+            violation: None,
+            incarnations: 0,
+        };
+        run.violation = run.work(&disk, &mut Rng::new(seed), steps).err();
+        run.failed = disk.failed();
+        run.history = disk.history();
+        run
+    }
+
+    /// What went wrong that no fault explains.
+    pub fn violation(&self) -> Option<&str> {
+        self.violation.as_deref()
+    }
+
+    /// The number of the call that failed, and how many operations there had been.
+    pub fn failed(&self) -> Option<(u64, u64)> {
+        self.failed
+    }
+
+    /// Errors that the broker told of.
+    pub fn told(&self) -> usize {
+        self.told
+    }
+
+    fn work(&mut self, disk: &SimDisk, rng: &mut Rng, steps: usize) -> Result<(), String> {
+        let mut broker = self.reopen(disk)?;
+        for _ in 0..steps {
+            let mut model = self.moments[self.moments.len() - 1].1.clone();
+            self.step(disk, rng, &mut broker, &mut model)?;
+            self.moments.push((disk.operations(), model));
+        }
+        Ok(())
+    }
+
+    fn step(
+        &mut self,
+        disk: &SimDisk,
+        rng: &mut Rng,
+        broker: &mut Arc<Broker>,
+        model: &mut Model,
+    ) -> Result<(), String> {
+        let name = NAMES[rng.below(NAMES.len())];
+        let tp = TopicPartition::new(name, i32::from(rng.below(2) == 1));
+        let Some(incarnation) = model.topics.get(name).copied() else {
+            return self.create(disk, name, broker, model);
+        };
+        let records = model.records.entry(tp.clone()).or_default();
+        match rng.below(20) {
+            0 => {
+                self.insist(disk, broker, |b| {
+                    unless(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, b.delete_topic(name))
+                })?;
+                model.topics.remove(name);
+                for tp in partitions(name) {
+                    model.records.remove(&tp);
+                    model.committed.remove(&tp);
+                }
+            }
+            1 => {
+                let before = i64::try_from(rng.below(usize::try_from(records.end + 1).unwrap_or(1))).unwrap_or(0);
+                let start = self.insist(disk, broker, |b| b.delete_records(&tp, Some(before)).map_err(text))?;
+                if start != records.start.max(before) {
+                    return Err(format!("{tp} starts at {start} after deleting below {before}"));
+                }
+                records.start = start;
+            }
+            2 => self.insist(disk, broker, |b| b.flush().map_err(text))?,
+            3 => self.insist(disk, broker, |b| b.run_retention().map(drop).map_err(text))?,
+            4 => {
+                if let Err(error) = broker.close() {
+                    self.excuse(disk, &error.to_string())?;
+                }
+                *broker = self.reopen(disk)?;
+            }
+            5 => *broker = self.reopen(disk)?,
+            6 => {
+                let id = self.insist(disk, broker, new_producer_id)?;
+                if id <= model.producer_id {
+                    return Err(format!("producer id {id} after {}", model.producer_id));
+                }
+                model.producer_id = id;
+            }
+            7..10 => {
+                let offset = records.end;
+                self.insist(disk, broker, |b| commit(b, &tp, offset))?;
+                model.committed.insert(tp, offset);
+            }
+            _ => {
+                let offset = self.insist(disk, broker, |b| {
+                    produce(b, &tp, incarnation, records.end).map_err(text)
+                })?;
+                if offset != records.end {
+                    return Err(format!("{tp}: record {} went to {offset}", records.end));
+                }
+                records.end += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn create(
+        &mut self,
+        disk: &SimDisk,
+        name: &'static str,
+        broker: &mut Arc<Broker>,
+        model: &mut Model,
+    ) -> Result<(), String> {
+        let config = [("internal.segment.bytes", "400"), ("retention.bytes", "900")];
+        let config = config.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        self.insist(disk, broker, |b| {
+            unless(
+                ErrorCode::TOPIC_ALREADY_EXISTS,
+                b.create_topic(name, PARTITIONS, &config),
+            )
+        })?;
+        self.incarnations += 1;
+        model.topics.insert(name, self.incarnations);
+        model
+            .records
+            .extend(partitions(name).map(|tp| (tp, Records::default())));
+        Ok(())
+    }
+
+    /// An error is right only if the disk has failed.
+    fn excuse(&mut self, disk: &SimDisk, error: &str) -> Result<(), String> {
+        self.told += 1;
+        match disk.failed() {
+            Some(_) if self.told <= ATTEMPTS => Ok(()),
+            _ => Err(error.to_owned()),
+        }
+    }
+
+    /// Does it until it is done: again on the same broker, then on a reopened one.
+    fn insist<T>(
+        &mut self,
+        disk: &SimDisk,
+        broker: &mut Arc<Broker>,
+        mut act: impl FnMut(&Arc<Broker>) -> Result<T, String>,
+    ) -> Result<T, String> {
+        let mut again = false;
+        loop {
+            match act(broker) {
+                Ok(done) => return Ok(done),
+                Err(error) => self.excuse(disk, &error)?,
+            }
+            if again {
+                *broker = self.reopen(disk)?;
+            }
+            again = true;
+        }
+    }
+
+    /// As after a killed process, unless the broker was closed.
+    fn reopen(&mut self, disk: &SimDisk) -> Result<Arc<Broker>, String> {
+        loop {
+            match open(disk) {
+                Ok(broker) => return Ok(broker),
+                Err(error) => self.excuse(disk, &format!("cannot be opened: {error}"))?,
+            }
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! A seeded workload on one partition's log, and what it was promised.
+//!
+//! When a call of the disk fails, the workload goes on as a careful client does: it repeats the batch, and reopens a log that
+//! was fenced.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use fletchlog_log::config::Durability;
+use fletchlog_log::partition_log::{AppendInfo, AppendOrigin, OpenMode, PartitionLog};
+use fletchlog_log::{AppendError, LogConfig, LogError};
+use fletchlog_records::{BatchBuilder, BatchParams, TopicPartition};
+
+use crate::disk_state::DiskState;
+use crate::rng::Rng;
+use crate::sim_disk::SimDisk;
+
+const DIR: &str = "/data/t-0";
+const NOW_MS: i64 = 1_700_000_000_000;
+/// Producers of the workload; each numbers its batches.
+pub(crate) const PRODUCERS: usize = 3;
+/// The call that fails, the refusal that follows, and the call after reopening.
+const ATTEMPTS: usize = 3;
+
+/// One batch that was handed to the log.
+#[derive(Debug, Clone)]
+pub(crate) struct Sent {
+    pub producer: usize,
+    pub data: Bytes,
+    pub crc: u32,
+    /// First and last offset it has, or would get.
+    pub offsets: (i64, i64),
+    /// Operations when its append returned; `None`: it never did.
+    pub acknowledged_at: Option<u64>,
+}
+
+/// What a caller knows besides, valid from so many operations on.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Known {
+    pub at: u64,
+    /// Checkpoints that a broker keeps.
+    pub recovery_point: i64,
+    pub log_start: i64,
+    /// Readers have seen everything below.
+    pub seen: i64,
+}
+
+/// One run of the workload.
+#[derive(Debug)]
+pub struct Run {
+    pub(crate) seed: u64,
+    pub(crate) config: LogConfig,
+    pub(crate) sent: Vec<Sent>,
+    pub(crate) known: Vec<Known>,
+    pub(crate) history: Vec<DiskState>,
+    failed: Option<(u64, u64)>,
+    told: usize,
+    violation: Option<String>,
+}
+
+fn config(rng: &mut Rng) -> LogConfig {
+    LogConfig {
+        segment_bytes: 700 + i32::try_from(rng.below(600)).unwrap_or(0),
+        index_interval_bytes: 150,
+        segment_index_bytes: 200,
+        durability: Durability::Fsync,
+        file_delete_delay_ms: 0,
+        ..LogConfig::default()
+    }
+}
+
+pub(crate) fn open(
+    disk: &SimDisk,
+    config: &LogConfig,
+    known: Known,
+    clean_shutdown: bool,
+) -> Result<PartitionLog, LogError> {
+    let mode = OpenMode::Write {
+        clean_shutdown,
+        recovery_point: known.recovery_point,
+        log_start_offset: known.log_start,
+    };
+    let tp = TopicPartition::new("t", 0);
+    PartitionLog::open(Arc::new(disk.clone()), Path::new(DIR), tp, config.clone(), mode, NOW_MS)
+}
+
+pub(crate) fn append(log: &PartitionLog, data: Bytes) -> Result<AppendInfo, AppendError> {
+    log.append_as_leader(data, 0, AppendOrigin::Client, NOW_MS)
+}
+
+impl Run {
+    /// Runs the workload of a seed, `steps` calls of the log, on a disk that `prepare` may have given faults.
+    pub fn new(seed: u64, steps: usize, prepare: impl FnOnce(&SimDisk)) -> Self {
+        // As the creation of a topic leaves it.
+        let disk = SimDisk::with_dirs(&[Path::new(DIR)]);
+        prepare(&disk);
+        disk.record();
+        let mut rng = Rng::new(seed);
+        let mut run = Self {
+            seed,
+            config: config(&mut rng),
+            sent: Vec::new(),
+            known: vec![Known::default()],
+            history: Vec::new(),
+            failed: None,
+            told: 0,
+            violation: None,
+        };
+        run.violation = run.work(&disk, &mut rng, steps).err();
+        run.failed = disk.failed();
+        run.history = disk.history();
+        run
+    }
+
+    /// What went wrong that no fault explains.
+    pub fn violation(&self) -> Option<&str> {
+        self.violation.as_deref()
+    }
+
+    /// The number of the call that failed, and how many operations there had been.
+    pub fn failed(&self) -> Option<(u64, u64)> {
+        self.failed
+    }
+
+    /// Errors that the log told of.
+    pub fn told(&self) -> usize {
+        self.told
+    }
+
+    fn work(&mut self, disk: &SimDisk, rng: &mut Rng, steps: usize) -> Result<(), String> {
+        let mut log = self.reopen(disk, false)?;
+        for _ in 0..steps {
+            match rng.below(20) {
+                3 => log = self.restart(disk, &log)?,
+                4 => self.repeat(disk, &mut log, rng)?,
+                5.. => self.append(disk, &mut log, rng)?,
+                step => {
+                    if let Err(error) = self.maintain(disk, &log, step, rng) {
+                        self.excuse(disk, &error)?;
+                        log = self.reopen(disk, false)?;
+                    }
+                }
+            }
+            let seen = log.high_watermark();
+            self.learn(disk, |known| known.seen = seen);
+        }
+        Ok(())
+    }
+
+    fn maintain(&mut self, disk: &SimDisk, log: &PartitionLog, step: usize, rng: &mut Rng) -> Result<(), LogError> {
+        match step {
+            0 => {
+                let recovery_point = log.flush()?;
+                self.learn(disk, |known| known.recovery_point = recovery_point);
+            }
+            1 => {
+                log.roll(NOW_MS)?;
+            }
+            _ => {
+                let span = usize::try_from(log.log_end_offset() - log.log_start_offset()).unwrap_or(0);
+                let to = log.log_start_offset() + i64::try_from(rng.below(span / 2 + 1)).unwrap_or(0);
+                // A broker writes its checkpoint before it answers; from here on either start is right.
+                let log_start = log.delete_records(Some(to))?;
+                self.learn(disk, |known| known.log_start = log_start);
+                log.delete_old_segments(NOW_MS)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// An error is right only if the disk has failed.
+    fn excuse(&mut self, disk: &SimDisk, error: &dyn std::fmt::Display) -> Result<(), String> {
+        self.told += 1;
+        match disk.failed() {
+            Some(_) if self.told <= ATTEMPTS => Ok(()),
+            _ => Err(error.to_string()),
+        }
+    }
+
+    fn reopen(&mut self, disk: &SimDisk, clean_shutdown: bool) -> Result<PartitionLog, String> {
+        let known = self.known[self.known.len() - 1];
+        match open(disk, &self.config, known, clean_shutdown) {
+            Ok(log) => Ok(log),
+            Err(error) => {
+                self.excuse(disk, &error)?;
+                // The marker of the clean stop is gone.
+                self.reopen(disk, false)
+            }
+        }
+    }
+
+    fn restart(&mut self, disk: &SimDisk, log: &PartitionLog) -> Result<PartitionLog, String> {
+        match log.close() {
+            Ok(()) => {
+                let recovery_point = log.log_end_offset();
+                self.learn(disk, |known| known.recovery_point = recovery_point);
+                self.reopen(disk, true)
+            }
+            Err(error) => {
+                self.excuse(disk, &error)?;
+                self.reopen(disk, false)
+            }
+        }
+    }
+
+    fn learn(&mut self, disk: &SimDisk, change: impl FnOnce(&mut Known)) {
+        let mut known = self.known[self.known.len() - 1];
+        change(&mut known);
+        known.at = disk.operations();
+        self.known.push(known);
+    }
+
+    /// Appends until it is acknowledged.
+    fn append_at_last(
+        &mut self,
+        disk: &SimDisk,
+        log: &mut PartitionLog,
+        data: &Bytes,
+    ) -> Result<(AppendInfo, bool), String> {
+        let mut again = false;
+        loop {
+            match append(log, data.clone()) {
+                Ok(info) => return Ok((info, again)),
+                Err(AppendError::Log(LogError::Fenced { cause, .. })) => {
+                    self.excuse(disk, &cause)?;
+                    *log = self.reopen(disk, false)?;
+                }
+                Err(error) => self.excuse(disk, &error)?,
+            }
+            let seen = log.high_watermark();
+            self.learn(disk, |known| known.seen = seen);
+            again = true;
+        }
+    }
+
+    fn append(&mut self, disk: &SimDisk, log: &mut PartitionLog, rng: &mut Rng) -> Result<(), String> {
+        let producer = rng.below(PRODUCERS);
+        let records = 1 + rng.below(4);
+        let sequence = next_sequence(&self.sent, producer);
+        let value = format!("{}-{}", self.seed, self.sent.len());
+        let (data, crc) = batch(producer, sequence, records, &value);
+        let first = log.log_end_offset();
+        let offsets = (first, first + i64::try_from(records).unwrap_or(0) - 1);
+        self.sent.push(Sent {
+            producer,
+            data: data.clone(),
+            crc,
+            offsets,
+            acknowledged_at: None,
+        });
+        let (info, again) = self.append_at_last(disk, log, &data)?;
+        if (info.first_offset, info.last_offset) != offsets || info.duplicate && !again {
+            return Err(format!("appended at {info:?}, expected {offsets:?}"));
+        }
+        if let Some(sent) = self.sent.last_mut() {
+            sent.acknowledged_at = Some(disk.operations());
+        }
+        Ok(())
+    }
+
+    /// The newest batch again, as after a lost acknowledgement.
+    fn repeat(&mut self, disk: &SimDisk, log: &mut PartitionLog, rng: &mut Rng) -> Result<(), String> {
+        let producer = rng.below(PRODUCERS);
+        let newest = self.sent.iter().rev().find(|s| s.producer == producer).cloned();
+        let Some(last) = newest else { return Ok(()) };
+        if last.offsets.0 < log.log_start_offset() {
+            return Ok(());
+        }
+        let (info, _) = self.append_at_last(disk, log, &last.data)?;
+        if !info.duplicate || info.first_offset != last.offsets.0 {
+            return Err(format!("a repeat of {:?} was answered {info:?}", last.offsets));
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn next_sequence(sent: &[Sent], producer: usize) -> i32 {
+    let records = sent
+        .iter()
+        .filter(|s| s.producer == producer)
+        .map(|s| s.offsets.1 - s.offsets.0 + 1)
+        .sum::<i64>();
+    i32::try_from(records).unwrap_or(i32::MAX)
+}
+
+/// A batch and its checksum.
+pub(crate) fn batch(producer: usize, sequence: i32, records: usize, value: &str) -> (Bytes, u32) {
+    /// The checksum in a v2 header.
+    const CRC: std::ops::Range<usize> = 17..21;
+    let mut builder = BatchBuilder::with_capacity(256);
+    for i in 0..records {
+        let value = format!("{value}-{i}-{}", "x".repeat(i * 17));
+        builder.append(NOW_MS + i64::from(sequence), None, Some(value.as_bytes()), &[]);
+    }
+    let data = builder.build(&BatchParams {
+        producer_id: 1000 + i64::try_from(producer).unwrap_or(0),
+        producer_epoch: 0,
+        base_sequence: sequence,
+        ..BatchParams::default()
+    });
+    let crc = data[CRC].iter().fold(0, |crc, byte| crc << 8 | u32::from(*byte));
+    (data, crc)
+}

@@ -1,0 +1,104 @@
+"""Switches on one planted bug after the other and asks the crash and fault suites to find it: `make mutants`.
+
+The bugs are described in rust/sim/mutants.toml. They are built into a copy of the sources, never into the package. Ends with
+`mutants: K of N caught`; exit code 1 unless all are, or if the suites find something with no bug switched on.
+TIME_LIMIT bounds the hunts, in seconds.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LIST = ROOT / "rust" / "sim" / "mutants.toml"
+COPY = ROOT / ".build" / "mutants"
+PLANTED = '''
+pub fn is(name: &str) -> bool {
+    static ON: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
+    ON.get_or_init(|| std::env::var("PLANTED").ok()).as_deref() == Some(name)
+}
+'''
+HUNT_SECONDS = 300
+
+
+def mutants() -> list[dict[str, object]]:
+    """Every planted bug: its name and its edits."""
+    return tomllib.loads(LIST.read_text())["mutant"]
+
+
+def edits(mutant: dict[str, object]) -> list[tuple[str, str, str]]:
+    """(file, old text, new text) of a bug."""
+    switch = f'crate::planted::is("{mutant["name"]}")'
+    listed: list[dict[str, str]] = mutant.get("edit", [])  # type: ignore[assignment]
+    return [(edit["file"], edit["old"], edit["new"].replace("PLANTED", switch)) for edit in listed]
+
+
+def planted(root: Path) -> dict[str, str]:
+    """The changed files: text by path. An edit whose old text is not there exactly once is an error."""
+    texts: dict[str, str] = {}
+    for mutant in mutants():
+        for file, old, new in edits(mutant):
+            text = texts.setdefault(file, (root / file).read_text())
+            if text.count(old) != 1:
+                raise SystemExit(f"mutants: {mutant['name']}: {file} has its text {text.count(old)} times, once is needed; edit {LIST}")
+            texts[file] = text.replace(old, new)
+    return texts
+
+
+def copy_sources() -> None:
+    """The workspace with all bugs in it. Files that do not change keep their times, so that cargo does not build them again."""
+    for name in ("rust", "benches/rust"):
+        shutil.copytree(ROOT / name, COPY / name, dirs_exist_ok=True)
+    for name in ("Cargo.toml", "Cargo.lock"):
+        shutil.copy2(ROOT / name, COPY / name)
+    texts = planted(COPY)
+    for crate in {file.split("/")[1] for file in texts}:
+        lib = f"rust/{crate}/src/lib.rs"
+        texts[lib] = texts.get(lib, (COPY / lib).read_text()) + "\n#[allow(missing_docs)]\npub mod planted;\n"
+        texts[f"rust/{crate}/src/planted.rs"] = PLANTED
+    for file, text in texts.items():
+        (COPY / file).write_text(text)
+
+
+def hunt(binary: Path, name: str | None, seconds: float) -> tuple[bool, str]:
+    """Runs the suites with a bug switched on. Whether they found something, and their last line."""
+    environment = {**os.environ, "PLANTED": name or ""}
+    try:
+        done = subprocess.run([binary], env=environment, capture_output=True, text=True, timeout=seconds, check=False)
+    except subprocess.TimeoutExpired:
+        return False, "no time left"
+    lines = (done.stdout + done.stderr).strip().splitlines()
+    # A bug that makes an assertion fail is found, too.
+    return done.returncode != 0, lines[-1] if lines else ""
+
+
+def main() -> int:
+    """Prints what became of each bug."""
+    copy_sources()
+    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    build = ["cargo", "build", "--locked", "-p", "fletchlog-sim", "--example", "hunt", "--target-dir", str(target)]
+    subprocess.run(build, cwd=COPY, check=True)
+    binary = target / "debug" / "examples" / "hunt"
+    deadline = time.monotonic() + float(os.environ.get("TIME_LIMIT", "1200"))
+    found, line = hunt(binary, None, HUNT_SECONDS)
+    if found or not line:
+        print(f"mutants: the suites complain with no bug switched on: {line}")
+        return 1
+    caught = 0
+    names = [str(mutant["name"]) for mutant in mutants()]
+    for name in names:
+        found, line = hunt(binary, name, max(0.1, min(HUNT_SECONDS, deadline - time.monotonic())))
+        caught += found
+        print(f"{'caught' if found else 'MISSED':7} {name:40} {line[:160]}", flush=True)
+    print(f"mutants: {caught} of {len(names)} caught")
+    return 0 if caught == len(names) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
