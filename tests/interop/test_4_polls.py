@@ -29,6 +29,9 @@ MAX_WAIT, SETTLE = 20, 60
 HEARTBEAT_LOOKS = 10
 # of every poll but the first, which has time to connect and to join
 TIMEOUT = 1_000
+TRANSACTIONAL = ["txn", "payments-txn", "A"]
+# nobody ends what is open while the test runs
+OPEN_MS = 86_400_000
 Scenario = dict[str, Any]
 
 
@@ -44,7 +47,7 @@ def fill(directory: Path, rng: random.Random) -> dict[str, Any]:
     """Topics with batches of all sizes, one segment or many, plain and compressed. Returns their ends."""
     names = ["a", "b", "orders", "payments", "t-1", "vary", "Z", "topic10"]
     topics = {}
-    with fl.Broker(directory) as broker:
+    with fl.Broker(directory, config={"transaction.max.timeout.ms": OPEN_MS}) as broker:
         for number, name in enumerate(names):
             partitions = rng.randrange(1, 7)
             config = {"internal.segment.bytes": rng.choice([3_000, 30_000])} if number % 2 else {}
@@ -59,9 +62,38 @@ def fill(directory: Path, rng: random.Random) -> dict[str, Any]:
                 for partition in range(partitions):
                     for _ in range(250):
                         broker.append_batches(name, partition, batch_of(*rng.choice(sizes)))
+        for name in TRANSACTIONAL:
+            fill_transactions(broker, name, rng)
+        for name in (*names, *TRANSACTIONAL):
             ends = [p.high_watermark for p in broker.describe_topic(name).partitions]
             topics[name] = {"config": "", "partitions": [{"end": end} for end in ends]}
     return topics
+
+
+def fill_transactions(broker: fl.Broker, topic: str, rng: random.Random) -> None:
+    """Committed and aborted transactions of several producers, across each other and across plain batches; some stay open at the end."""
+    partitions = rng.randrange(2, 5)
+    broker.create_topic(topic, partitions=partitions, config={"internal.segment.bytes": 20_000})
+    config = {"batch.size": rng.choice([100, 500]), "transaction.timeout.ms": OPEN_MS, "compression.type": rng.choice(["none", "none", "lz4"])}
+    producers = [fl.Producer(broker, {**config, "transactional.id": f"{topic}-{number}"}) for number in range(3)]
+    for producer in producers:
+        producer.init_transactions()
+    plain, running = fl.Producer(broker, {"batch.size": 300}), set()
+    for _ in range(250 * partitions):
+        number = rng.randrange(4)
+        producer = plain if number == 3 else producers[number]
+        if number != 3 and number not in running:
+            producer.begin_transaction()
+            running.add(number)
+        for _ in range(rng.choice([1, 2, 9])):
+            producer.send(topic, value=bytes(rng.choice([10, 60])), partition=rng.randrange(partitions))
+        producer.flush()
+        if number in running and rng.random() < 0.3:
+            rng.choice([producer.commit_transaction, producer.abort_transaction])()
+            running.remove(number)
+    plain.close()
+    for number, producer in enumerate(producers):
+        producer.close(0 if number in running else None)  # a close in peace would abort what is open
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +119,8 @@ def scenario(rng: random.Random, topics: dict[str, Any]) -> Scenario:
     client["max.partition.fetch.bytes"] = rng.choice([100, 400, 1_300, 5_000, 20_000])
     if rng.random() < 0.3:
         client["fetch.max.bytes"] = client["max.partition.fetch.bytes"] * rng.choice([1, 2, 3])
+    if rng.random() < 0.5:
+        client["isolation.level"] = "read_committed"
     group = rng.random() < 0.4
     steps: list[dict[str, Any]] = []
     if group:
@@ -156,5 +190,6 @@ def test_every_poll_is_the_java_clients(client: str, served: Served, count: Call
         if ours != runs[0]:
             different.append((number, lines_of("x", of), ours[0], runs[0][0]))
             continue
-        count(PART, equal_scenarios=1, equal_polls=len(ours[0]), records=sum(run[4] for polls, _ in ours[0] for run in polls))
+        isolation = of["client"].get("isolation.level", "read_uncommitted")
+        count(PART, **{f"equal_scenarios_{isolation}": 1}, equal_polls=len(ours[0]), records=sum(run[4] for polls, _ in ours[0] for run in polls))
     assert not different, f"{len(different)} of {SCENARIOS} scenarios differ, the first: {different[0]}"
