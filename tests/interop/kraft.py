@@ -102,6 +102,12 @@ class Kraft:
         """`bootstrap.servers`."""
         return f"127.0.0.1:{self._port}"
 
+    @property
+    def pid(self) -> int:
+        """Of the running process."""
+        assert self._process is not None
+        return self._process.pid
+
     def __enter__(self) -> Self:
         command = [*kafka.JVM, "-Xmx512m", "-Dorg.slf4j.simpleLogger.showDateTime=true"]
         command += ["-cp", kafka.classpath("server", kafka.server(self.release)), "kafka.Kafka", str(self._properties)]

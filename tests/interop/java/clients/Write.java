@@ -24,7 +24,8 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  * Carries out the lines of standard input on the broker of the argument, in order:
  * "topic NAME PARTITIONS k=v..", "producer ID k=v..", "send ID TOPIC PARTITION TIMESTAMP KEY VALUE NAME=VALUE..",
  * "flush ID", "close ID", "begin|commit|abort ID", "offset GROUP TOPIC PARTITION OFFSET METADATA",
- * "txnoffset ID GROUP TOPIC PARTITION OFFSET", "sleep MS". A partition or timestamp of -1 is left to the producer.
+ * "txnoffset ID GROUP TOPIC PARTITION OFFSET", "sleep MS", "signal NAME PID", "inflight ID" (waits until a request of the producer
+ * is on its way). A partition or timestamp of -1 is left to the producer.
  * Prints, for each record in order of the sends, "TOPIC PARTITION OFFSET" or why it failed, at the end.
  */
 public final class Write {
@@ -89,9 +90,21 @@ public final class Write {
                     new OffsetAndMetadata(Long.parseLong(words[5]))), new ConsumerGroupMetadata(words[2]));
                 break;
             case "offset": commit(words); break;
+            case "signal": new ProcessBuilder("kill", "-" + words[1], words[2]).start().waitFor(); break;
+            case "inflight":
+                while (inFlight(producer) == 0) {
+                    Thread.sleep(1);
+                }
+                break;
             case "sleep": Thread.sleep(Long.parseLong(words[1])); break;
             default: throw new IllegalArgumentException(String.join(" ", words));
         }
+    }
+
+    private static double inFlight(KafkaProducer<byte[], byte[]> producer) {
+        return producer.metrics().entrySet().stream()
+            .filter(metric -> metric.getKey().group().equals("producer-metrics") && metric.getKey().name().equals("requests-in-flight"))
+            .mapToDouble(metric -> (Double) metric.getValue().metricValue()).sum();
     }
 
     private static ProducerRecord<byte[], byte[]> record(String[] words) {
