@@ -38,10 +38,17 @@ def ours(directory: Path, isolation: str = "read_uncommitted") -> dict[tuple[str
 
 def theirs(address: str, client: str, isolation: str = "read_uncommitted") -> dict[tuple[str, int], list[Row]]:
     """What a Java consumer reads."""
+    return read_all(address, client, isolation)[0]
+
+
+def read_all(address: str, client: str, isolation: str) -> tuple[dict[tuple[str, int], list[Row]], dict[tuple[str, int], tuple[int, int]]]:
+    """What a Java consumer reads, and between which offsets."""
     arguments = [f"bootstrap.servers={address}", f"isolation.level={isolation}", "max.poll.records=5000"]
-    rows = defaultdict(list)
+    rows, ranges = defaultdict(list), {}
     for line in kafka.run("clients", [("kafka-clients", client)], "ReadAll", *arguments).splitlines():
         kind, topic, partition, *rest = line.split(" ")
         if kind == "record":
             rows[topic, int(partition)].append((int(rest[0]), int(rest[1]), int(rest[2]), *rest[3:]))
-    return dict(rows)
+        else:
+            ranges[topic, int(partition)] = (int(rest[0]), int(rest[1]))
+    return dict(rows), ranges
