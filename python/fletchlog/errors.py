@@ -5,7 +5,8 @@
     KafkaError                              code, name, retriable: from Kafka's error table
     ├── ConfigException                     also ValueError: unknown, invalid or contradictory properties
     ├── InvalidArgumentError                also ValueError: an argument that can never be right
-    │   └── SchemaError                     Arrow columns that cannot be produced
+    │   ├── SchemaError                     Arrow columns that cannot be produced
+    │   └── ReplayRefusedError              a trace whose log has changed, or whose group had other members
     ├── IllegalStateError                   the call does not fit the state of the handle
     │   ├── ClosedError                     the handle was closed
     │   ├── ConcurrentAccessError           two threads in one consumer at once; nothing has changed
@@ -107,6 +108,10 @@ class InvalidArgumentError(KafkaError, ValueError):
 
 class SchemaError(InvalidArgumentError):
     """Arrow data with a missing, unknown or wrongly typed column. Nothing of it was sent."""
+
+
+class ReplayRefusedError(InvalidArgumentError):
+    """A trace that cannot be made again: its log has changed, or other members of its group took part, which no trace tells."""
 
 
 class IllegalStateError(KafkaError):
@@ -543,6 +548,7 @@ __all__ = [
     "RecordBatchTooLargeError",
     "RecordDeserializationError",
     "RecordTooLargeError",
+    "ReplayRefusedError",
     "SchemaError",
     "StorageError",
     "TopicAlreadyExistsError",

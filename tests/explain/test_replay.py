@@ -77,16 +77,59 @@ def test_calls_of_a_rebalance_callback_are_made_in_a_callback(small_broker, rele
     assert sum(run.count for runs in again.replayed.polls for run in runs) == 70
 
 
-def test_a_log_that_has_grown_is_found_out(small_broker):
+def test_a_log_that_has_grown_is_refused(small_broker):
     trace = record(small_broker, {"max.poll.records": 7}, drain)
     with fl.Producer(small_broker) as producer:
         producer.send("orders", value=b"more", partition=1)
-    again = fl.replay(trace, small_broker)
-    assert not again.same
-    assert again.parting.poll == 1
-    assert "orders-1 (30 records in 1 batches)" in again.parting.first
-    assert "orders-1 (31 records in 2 batches)" in again.parting.second
-    assert "part at poll 1" in str(again)
+    with pytest.raises(fl.errors.ReplayRefusedError, match="the log is not what it was: the runs part at poll 1") as refused:
+        fl.replay(trace, small_broker)
+    assert "orders-1 (30 records in 1 batches)" in str(refused.value)
+    assert "orders-1 (31 records in 2 batches)" in str(refused.value)
+
+
+def test_records_appended_while_the_run_was_recorded_are_refused(small_broker):
+    def late(consumer):
+        drain(consumer)
+        with fl.Producer(small_broker) as producer:
+            producer.send("orders", value=b"more", partition=1)
+        drain(consumer)
+
+    trace = record(small_broker, {}, late)
+    with pytest.raises(fl.errors.ReplayRefusedError, match="the log is not what it was"):
+        fl.replay(trace, small_broker)
+
+
+@pytest.mark.parametrize("reset", ["earliest", "latest"])
+def test_a_log_that_has_lost_records_is_refused(small_broker, reset):
+    trace = record(small_broker, {"auto.offset.reset": reset}, drain)
+    assert fl.replay(trace, small_broker).same
+    if reset == "earliest":
+        small_broker.delete_records("payments", 2, 5)
+    else:
+        with fl.Producer(small_broker) as producer:
+            producer.send("payments", value=b"more", partition=2)
+    with pytest.raises(fl.errors.ReplayRefusedError, match="the log is not what it was"):
+        fl.replay(trace, small_broker)
+
+
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
+def test_a_run_with_other_members_is_refused(small_broker, assignor):
+    config = {"group.id": "g", "partition.assignment.strategy": assignor, "auto.offset.reset": "earliest", "fletchlog.trace": True}
+    with fl.Consumer(small_broker, config) as one, fl.Consumer(small_broker, config) as two:
+        one.subscribe(["orders", "payments"])
+        drain(one)
+        two.subscribe(["orders", "payments"])
+        shared = lambda: two.assignment() and len(one.assignment()) + len(two.assignment()) == 6  # noqa: E731
+        for _ in range(200):
+            if shared():
+                break
+            one.poll(timeout_ms=50)
+            two.poll(timeout_ms=50)
+        assert shared()
+        with pytest.raises(fl.errors.ReplayRefusedError, match="the assignment changed in poll"):
+            fl.replay(one.trace(), small_broker)
+        with pytest.raises(fl.errors.ReplayRefusedError, match="did not have"):
+            fl.replay(two.trace(), small_broker)
 
 
 def test_a_directory_is_replayed_without_being_written(tmp_path):

@@ -36,12 +36,14 @@ def test_the_buckets_shown_lead_to_the_order_of_the_consumer(broker, topics, sub
 def test_known_orders():
     with fl.Broker.in_memory() as broker:
         broker.create_topic("test", partitions=6)
+        with fl.Producer(broker) as producer:
+            producer.send("test", value=b"v", partition=0)
         for subscribe, version, order in (
             (False, "2.6", [1, 0, 3, 2, 5, 4]),
             (True, "2.6", [5, 4, 1, 0, 3, 2]),
             (True, "4.2", [0, 1, 2, 3, 4, 5]),
         ):
-            told = explain(broker, ["test"], {"fletchlog.consumer.version": version}, polls=1, subscribe=subscribe, timeout_ms=10)
+            told = explain(broker, ["test"], {"fletchlog.consumer.version": version}, polls=1, subscribe=subscribe, timeout_ms=10_000)
             assert [place.partition for place in told.places] == order
             assert (told.buckets is None) == (version == "4.2")
 

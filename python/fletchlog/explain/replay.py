@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fletchlog._core import Broker, Consumer
 from fletchlog.errors import InvalidArgumentError, KafkaError
 from fletchlog.explain.compare import Parting, parting
+from fletchlog.explain.refusals import refuse_change, refuse_others
 from fletchlog.explain.run import Explanation, explanation
 from fletchlog.types import OffsetAndMetadata
 
@@ -54,8 +55,10 @@ def replay(trace: Any, broker: Broker | str | PathLike[str]) -> Replay:
 
     The consumer has the recorded properties and makes the recorded calls (assign, subscribe, seek, pause, resume, poll, ..) in
     their order, those of a rebalance callback in a callback. Offsets that the group had committed are taken from the trace, and
-    nothing is committed; the group has another id, so that members of the recorded one are not disturbed. What other members of
-    its group did is not part of a trace: a run with a rebalance parts where the assignment does.
+    nothing is committed; the group has another id, so that members of the recorded one are not disturbed.
+
+    Two things are not in a trace, and a run that depends on them is refused: what other members of the group did, and the log itself. Give
+    the log as it was when the run began, e.g. a copy of the directory.
 
     Args:
         trace: `Consumer.trace()` of a consumer with `fletchlog.trace`, or what `load_trace` read.
@@ -64,14 +67,20 @@ def replay(trace: Any, broker: Broker | str | PathLike[str]) -> Replay:
     Raises:
         fletchlog.errors.SchemaError: Not a consumer's trace.
         fletchlog.errors.InvalidArgumentError: The trace does not begin with the consumer.
+        fletchlog.errors.ReplayRefusedError: The assignment was not the whole of what was subscribed to, or changed without a call of the
+            program; or an answer to the same request brings other records now.
         fletchlog.errors.KafkaError: As the consumer raises it.
     """
     recorded = explanation(trace)
     if not isinstance(broker, Broker):
         with Broker(broker, read_only=True) as opened:
             return replay(recorded.trace, opened)
+    refuse_others(recorded.story, broker)
     replayed = _run(recorded, broker)
-    return Replay(recorded, replayed, parting(recorded.story, replayed.story))
+    found = parting(recorded.story, replayed.story)
+    if found is not None:
+        refuse_change(recorded.story, replayed.story, found)
+    return Replay(recorded, replayed, found)
 
 
 def _run(recorded: Explanation, broker: Broker) -> Explanation:
