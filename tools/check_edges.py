@@ -25,7 +25,7 @@ ALLOWED: dict[str, set[str]] = {
     "sim": {"records", "api", "log", "arrow", "broker", "client"},
 }
 # outside crates that only these crates may use
-RESERVED = {"pyo3": {"python"}, "arrow-": {"arrow", "python"}, "rustix": {"log", "python"}}
+RESERVED = {"pyo3": {"python"}, "arrow-": {"arrow", "python", "sim"}, "rustix": {"log", "python"}}
 # calls that only the named files may contain: the core takes time, randomness and files as arguments
 BANNED = {
     r"SystemTime::now|Instant::now": {"api/src/transport.rs", "log/src/fs/memory.rs"},

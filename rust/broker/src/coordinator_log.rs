@@ -9,8 +9,6 @@ use crate::{Broker, BrokerError};
 
 /// Bytes per read while loading: one batch of such records is far smaller, and a bigger batch comes whole anyway.
 const LOAD_CHUNK: usize = 1 << 20;
-/// Most bytes that a compressed batch of such records may expand to; a broker writes at most max.message.bytes of them.
-pub(crate) const MAX_BATCH: usize = 256 << 20;
 
 /// Key and value; a null value is a tombstone.
 pub(crate) type CoordinatorRecord = (Vec<u8>, Option<Vec<u8>>);

@@ -5,12 +5,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use fletchlog_records::control::parse_control_record;
-use fletchlog_records::{RecordBatch, RecordCursor, RecordError, TimestampType};
+use fletchlog_records::{DECOMPRESSION_LIMIT, RecordBatch, RecordCursor, RecordError, TimestampType};
 
 use crate::LogError;
 use crate::batch_walk::{BatchMeta, HeaderWalk, WalkEnd, check};
 use crate::fs::{File, Fs};
-use crate::validator::MAX_UNCOMPRESSED_BYTES;
 
 /// One batch of a segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -132,7 +131,7 @@ fn records(bytes: &Bytes) -> Result<Option<Marker>, RecordError> {
     let Some(batch) = RecordBatch::parse(bytes)? else {
         return Ok(None);
     };
-    let slice = batch.records(MAX_UNCOMPRESSED_BYTES)?;
+    let slice = batch.records(DECOMPRESSION_LIMIT)?;
     let mut cursor = RecordCursor::new();
     let mut marker = None;
     while let Some(record) = cursor.next(&slice)? {

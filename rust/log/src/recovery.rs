@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fletchlog_records::RecordCursor;
 use fletchlog_records::control::{EndTxnMarker, parse_control_record};
+use fletchlog_records::{DECOMPRESSION_LIMIT, RecordCursor};
 
 use crate::LogError;
 use crate::batch_walk::{BatchMeta, CheckedWalk, HeaderWalk, WalkEnd};
@@ -15,7 +15,6 @@ use crate::producer_snapshot;
 use crate::producer_state::{Origin, PendingAppend, ProducerStateManager};
 use crate::segment::LogSegment;
 use crate::segment_indexes::SegmentIndexes;
-use crate::validator::MAX_UNCOMPRESSED_BYTES;
 
 /// What a complete check of a segment found.
 #[derive(Debug)]
@@ -152,7 +151,7 @@ pub(crate) fn marker_of(segment: &LogSegment, batch: &BatchMeta) -> Result<Optio
     if !batch.header.is_control() || batch.header.magic != 2 {
         return Ok(None);
     }
-    let Ok(slice) = segment.read_batch(batch)?.records(MAX_UNCOMPRESSED_BYTES) else {
+    let Ok(slice) = segment.read_batch(batch)?.records(DECOMPRESSION_LIMIT) else {
         return Ok(None);
     };
     let mut cursor = RecordCursor::new();

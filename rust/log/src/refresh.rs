@@ -134,6 +134,8 @@ fn try_load(
     active.install(found.indexes, true);
     active.set_size(found.end);
     let log_end_offset = found.last.map_or(active.base_offset, |last| last.header.next_offset());
+    // What begins beyond the end is damage; at the end it is an epoch whose first batch the writer has yet to append.
+    epochs.truncate_from_end(log_end_offset.saturating_add(1));
     if let Some(last) = found.last {
         note_epoch(&mut epochs, last.header.partition_leader_epoch, last.header.base_offset);
     }

@@ -3,13 +3,12 @@
 
 use std::sync::Arc;
 
-use fletchlog_records::RecordCursor;
+use fletchlog_records::{DECOMPRESSION_LIMIT, RecordCursor};
 
 use crate::batch_walk::{BatchMeta, HeaderWalk};
 use crate::partition_log::PartitionLog;
 use crate::segment::LogSegment;
 use crate::sync::read;
-use crate::validator::MAX_UNCOMPRESSED_BYTES;
 use crate::view::View;
 use crate::{FetchBound, LogError, TimestampAndOffset};
 
@@ -126,7 +125,7 @@ impl PartitionLog {
                 continue;
             }
             let batch = segment.read_batch(&meta)?;
-            let slice = batch.records(MAX_UNCOMPRESSED_BYTES)?;
+            let slice = batch.records(DECOMPRESSION_LIMIT)?;
             let mut cursor = RecordCursor::new();
             while let Some(record) = cursor.next(&slice)? {
                 if record.offset >= start && matches(record.timestamp) {

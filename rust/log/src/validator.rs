@@ -5,7 +5,7 @@ use bytes::{Bytes, BytesMut};
 use fletchlog_records::batch::{rebuild, set_max_timestamp};
 use fletchlog_records::control::{EndTxnMarker, parse_control_record};
 use fletchlog_records::{
-    BatchHeader, BatchIter, RecordBatch, RecordCursor, RecordError, TimestampType, TopicPartition,
+    BatchHeader, BatchIter, DECOMPRESSION_LIMIT, RecordBatch, RecordCursor, RecordError, TimestampType, TopicPartition,
 };
 
 use crate::{AppendError, AppendOrigin, LogConfig};
@@ -14,11 +14,6 @@ const CORRUPT_MESSAGE: i16 = 2;
 const MESSAGE_TOO_LARGE: i16 = 10;
 const INVALID_TIMESTAMP: i16 = 32;
 const INVALID_RECORD: i16 = 87;
-
-/// Largest uncompressed batch that is accepted. Kafka has no limit and decompresses record by record; here a batch is
-/// inflated at once. 256 MiB is 256 times the default max.message.bytes: far above what producers send (their
-/// batch.size and max.request.size limit uncompressed bytes), far below what a crafted megabyte of zstd expands to.
-pub(crate) const MAX_UNCOMPRESSED_BYTES: usize = 256 * 1024 * 1024;
 
 /// A batch ready to be written, but for its offsets and leader epoch.
 #[derive(Debug)]
@@ -237,7 +232,7 @@ fn check_batch(
         ));
     };
     let slice = batch
-        .records(MAX_UNCOMPRESSED_BYTES)
+        .records(DECOMPRESSION_LIMIT)
         .map_err(|e| Invalid::log(INVALID_RECORD, e.to_string()))?;
 
     let mut marker = None;

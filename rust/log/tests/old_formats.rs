@@ -5,7 +5,8 @@ mod common;
 
 use bytes::Bytes;
 use common::*;
-use fletchlog_log::{AppendOrigin, FetchBound, OpenMode};
+use fletchlog_log::{AppendOrigin, CleanerOptions, FetchBound, OpenMode};
+use fletchlog_records::Compression;
 use fletchlog_records::crc::crc32;
 
 /// One uncompressed entry.
@@ -61,4 +62,49 @@ fn old_segments_are_read_and_new_batches_follow_them() {
         log.close().unwrap();
         assert_eq!(check(CLEAN).log_end_offset(), 10);
     }
+}
+
+/// The v1 wrapper of keyed entries with these inner offsets, compressed; its own offset is `last`.
+fn wrapper(last: i64, entries: &[(i64, u8)]) -> Vec<u8> {
+    let sealed = |offset: i64, attributes: u8, key: &[u8], value: &[u8]| {
+        let mut body = vec![1, attributes];
+        body.extend_from_slice(&NOW.to_be_bytes());
+        if key.is_empty() {
+            body.extend_from_slice(&(-1i32).to_be_bytes());
+        } else {
+            body.extend_from_slice(&1i32.to_be_bytes());
+            body.extend_from_slice(key);
+        }
+        body.extend_from_slice(&i32::try_from(value.len()).unwrap().to_be_bytes());
+        body.extend_from_slice(value);
+        let mut entry = offset.to_be_bytes().to_vec();
+        entry.extend_from_slice(&i32::try_from(body.len() + 4).unwrap().to_be_bytes());
+        entry.extend_from_slice(&crc32(&body).to_be_bytes());
+        entry.extend_from_slice(&body);
+        entry
+    };
+    let inner: Vec<u8> = entries
+        .iter()
+        .flat_map(|(offset, key)| sealed(*offset, 0, &[*key], b"value"))
+        .collect();
+    let mut compressed = Vec::new();
+    Compression::Gzip.compress(&inner, None, &mut compressed);
+    sealed(last, 1, b"", &compressed)
+}
+
+/// Kafka: `MemoryRecordsBuilder#appendWithOffset` refuses them too.
+#[test]
+fn a_wrapper_whose_offsets_go_backwards_is_not_cleaned_into_a_broken_batch() {
+    let (fs, dir) = memory();
+    fs.create_dir_all(&dir).unwrap();
+    // Offsets 8, 14, 10: the first is replaced by the last, so the batch must be written anew.
+    let segment = wrapper(10, &[(3, b'a'), (9, b'b'), (5, b'a')]);
+    let path = dir.join("00000000000000000000.log");
+    fs.replace(&path, &segment).unwrap();
+    let log = open(&fs, &dir, compacted::config(), CLEAN);
+    log.roll(NOW).unwrap();
+    let cleanable = log.cleanable(Some(0), NOW).unwrap();
+    let refused = log.clean(&cleanable, &CleanerOptions::default(), NOW, &mut || false);
+    assert!(refused.unwrap_err().to_string().contains("do not increase"));
+    assert_eq!(fs.read(&path).unwrap(), segment);
 }

@@ -18,7 +18,20 @@ use crate::gate::gate;
 /// Assignments as Python sees them.
 type PyAssignment = BTreeMap<String, BTreeMap<String, Vec<i32>>>;
 
+/// Most partitions, or streams, of one call: an assignment lists each of them. Five times what Kafka advises for a cluster.
+const MOST: i64 = 1_000_000;
+
+/// Refuses what would take the machine's memory to list.
+fn check_sum(what: &str, counts: impl Iterator<Item = i32>) -> Result<(), Failure> {
+    let sum: i64 = counts.map(i64::from).sum();
+    if sum > MOST {
+        return Err(Failure::argument(format!("{sum} {what} in all; give at most {MOST}")));
+    }
+    Ok(())
+}
+
 fn topic_counts(topics: BTreeMap<String, i32>) -> Result<TopicCounts, Failure> {
+    check_sum("partitions", topics.values().map(|&partitions| partitions.max(0)))?;
     topics
         .into_iter()
         .map(|(name, partitions)| {
@@ -50,6 +63,8 @@ pub fn assign_legacy(
     consumers: BTreeMap<String, BTreeMap<String, i32>>,
 ) -> PyResult<PyAssignment> {
     let topics = topic_counts(topics)?;
+    let streams = consumers.values().flat_map(|streams| streams.values().copied());
+    check_sum("streams", streams.map(|streams| streams.max(0)))?;
     let members: StreamCounts = consumers
         .into_iter()
         .map(|(consumer, streams)| {

@@ -12,7 +12,9 @@ use fletchlog_arrow::{RowsBuilder, kafka_schema};
 use fletchlog_broker::Broker as Engine;
 use fletchlog_log::{FetchBound, PartitionLog};
 use fletchlog_records::control::{ControlType, parse_control_record};
-use fletchlog_records::{BatchIter, RecordBatch as LogBatch, RecordCursor, RecordError, RecordsSlice, TopicPartition};
+use fletchlog_records::{
+    BatchIter, DECOMPRESSION_LIMIT, RecordBatch as LogBatch, RecordCursor, RecordError, RecordsSlice, TopicPartition,
+};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 
@@ -28,8 +30,6 @@ use merge::Merge;
 const BATCH_PAYLOAD: usize = 8 << 20;
 /// Bytes read from a segment at a time: several of them fit into a core's second-level cache with the columns they become.
 const READ_BYTES: usize = 1 << 20;
-/// A batch may not expand beyond this: 2 GiB is what one Arrow column can hold.
-const DECOMPRESSION_LIMIT: usize = i32::MAX as usize;
 
 /// The arguments of `scan`.
 pub struct Wanted<'a> {

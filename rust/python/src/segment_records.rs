@@ -6,15 +6,15 @@ use bytes::Bytes;
 use fletchlog_arrow::RowsBuilder;
 use fletchlog_log::LogError;
 use fletchlog_log::fs::{Fs, RealFs};
-use fletchlog_records::{BatchIter, RecordCursor, TopicPartition, next_batch_size};
+use fletchlog_records::{BatchIter, DECOMPRESSION_LIMIT, RecordCursor, TopicPartition, next_batch_size};
 use pyo3::prelude::*;
 
 use crate::errors::Failure;
 use crate::gate::gate;
 use crate::table::Table;
 
-/// A batch may not expand beyond this: 2 GiB is what one Arrow column can hold.
-const DECOMPRESSION_LIMIT: usize = i32::MAX as usize;
+/// Bytes of keys, values and headers after which no further batch is taken: compressed ones expand.
+const MOST_PAYLOAD: usize = 16 << 20;
 /// Bytes read at a time: a few hundred batches of a default producer. A batch that is larger is read whole.
 const READ_BYTES: usize = 4 << 20;
 
@@ -32,7 +32,9 @@ pub fn segment_records(
         let tp = TopicPartition::new(topic, partition);
         let mut builder = RowsBuilder::new(true);
         let mut batches = BatchIter::new(read(&path, position)?);
-        while let Some(batch) = batches.next().transpose()? {
+        while builder.payload_bytes() < MOST_PAYLOAD
+            && let Some(batch) = batches.next().transpose()?
+        {
             let place = |e| Failure::from(e).at(&tp, batch.header().base_offset);
             batch.ensure_valid().map_err(place)?;
             if batch.header().is_control() {

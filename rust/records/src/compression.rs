@@ -9,6 +9,13 @@ mod zstd;
 
 use crate::RecordError;
 
+/// Most bytes that one batch may expand to wherever a caller sets no limit of its own: on append, in scans and cleaning, and
+/// the default of the consumer's `fletchlog.decompression.limit.bytes`. Kafka has no limit and decompresses record by
+/// record; here a batch is inflated at once. 256 MiB is 256 times the default max.message.bytes: far above what producers
+/// send (their batch.size and max.request.size limit uncompressed bytes), far below what a crafted megabyte of zstd
+/// expands to (10 GiB).
+pub const DECOMPRESSION_LIMIT: usize = 256 << 20;
+
 /// Codec of a batch; the discriminant is the value in attribute bits 0-2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -37,6 +44,14 @@ enum DecodeError {
 impl From<&str> for DecodeError {
     fn from(reason: &str) -> Self {
         Self::Malformed(reason.to_owned())
+    }
+}
+
+/// Makes room for `more` bytes, of which there may be `limit - out.len()` at most. The buffer doubles, but not beyond the
+/// limit: with what it grows out of, it never takes twice of that.
+fn make_room(out: &mut Vec<u8>, more: usize, limit: usize) {
+    if out.capacity() - out.len() < more {
+        out.reserve_exact(more.max(out.len()).min(limit - out.len()));
     }
 }
 

@@ -30,7 +30,9 @@ pub enum RecordError {
         reason: String,
     },
     /// The payload would expand beyond the caller's limit.
-    #[error("the batch at offset {base_offset} expands beyond the limit of {limit} bytes")]
+    #[error(
+        "the batch at offset {base_offset} expands beyond the limit of {limit} bytes (a consumer takes larger ones with fletchlog.decompression.limit.bytes)"
+    )]
     DecompressionLimit {
         /// Base offset of the batch.
         base_offset: i64,

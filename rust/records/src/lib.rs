@@ -20,7 +20,7 @@ pub mod varint;
 pub use batch::{BatchIter, RecordBatch, RecordSpan, RecordsSlice, next_batch_size};
 pub use batch_builder::{BatchBuilder, BatchParams, record_size};
 pub use batch_header::BatchHeader;
-pub use compression::Compression;
+pub use compression::{Compression, DECOMPRESSION_LIMIT};
 pub use error::RecordError;
 pub use ids::{TimestampType, TopicPartition};
 pub use record::{Header, Record, RecordCursor};

@@ -6,6 +6,7 @@ pub mod checker;
 pub mod crash_points;
 pub mod disk_state;
 pub mod exact_batch;
+pub mod fuzz;
 pub mod history;
 pub mod nth_fault;
 pub mod rng;

@@ -270,7 +270,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
     ),
     row(
         "offsets.topic.num.partitions",
-        Kind::Int(1, i32::MAX),
+        Kind::Int(1, 100_000),
         Some("50"),
         "Partitions of __consumer_offsets, fixed when the first group commits or joins.",
     ),
@@ -312,7 +312,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
     ),
     row(
         "transaction.state.log.num.partitions",
-        Kind::Int(1, i32::MAX),
+        Kind::Int(1, 100_000),
         Some("50"),
         "Partitions of __transaction_state, fixed when the first transactional producer starts.",
     ),

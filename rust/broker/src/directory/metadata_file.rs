@@ -13,6 +13,7 @@ use fletchlog_log::checkpoint::{decode_uuid, encode_uuid};
 use fletchlog_log::fs::Fs;
 use serde_json::{Map, Value, json};
 
+use super::{MAX_NODES, MAX_PARTITIONS};
 use crate::{BrokerError, uuid};
 
 /// Name of the file, in the broker's directory.
@@ -92,8 +93,8 @@ impl ClusterMetadata {
         }
         let nodes = u32::try_from(number(top, "nodes")?)
             .ok()
-            .filter(|&n| n > 0)
-            .ok_or("has no valid `nodes`")?;
+            .filter(|n| (1..=MAX_NODES).contains(n))
+            .ok_or_else(|| format!("has no valid `nodes` (1 to {MAX_NODES})"))?;
         let mut metadata = Self {
             cluster_id: string(top, "cluster.id")?.to_owned(),
             nodes,
@@ -125,8 +126,8 @@ impl ClusterMetadata {
                 id: decode_uuid(string(topic, "id")?).ok_or_else(|| format!("has no valid id for topic {name}"))?,
                 partitions: i32::try_from(number(topic, "partitions")?)
                     .ok()
-                    .filter(|&p| p > 0)
-                    .ok_or_else(|| format!("has no valid partition count for topic {name}"))?,
+                    .filter(|p| (1..=MAX_PARTITIONS).contains(p))
+                    .ok_or_else(|| format!("has no valid partition count (1 to {MAX_PARTITIONS}) for topic {name}"))?,
                 first_leader: u32::try_from(number(topic, "first.leader")?)
                     .map_err(|_| format!("has no valid `first.leader` for topic {name}"))?,
                 config,

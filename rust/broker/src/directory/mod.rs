@@ -11,6 +11,13 @@
 //!   <topic>-<p>.<hex>-delete a log being removed;  ...-stray: one that belongs to no topic
 //! ```
 
+/// Most nodes of an embedded broker. Each is a log directory and a session cache; the clusters whose order they stand for
+/// have tens.
+pub(crate) const MAX_NODES: u32 = 1_000;
+/// Most partitions that one topic of a directory may have: ten times what can be created in one go. A larger number, in
+/// a file or as the name of a directory, is damage, and would cost memory for every partition below it.
+pub(crate) const MAX_PARTITIONS: i32 = 100_000;
+
 mod log_dir;
 mod metadata_file;
 mod names;

@@ -11,6 +11,7 @@ use fletchlog_log::fs::{DirLock, Fs, LockError};
 use super::log_dir::LogDir;
 use super::metadata_file::{ClusterMetadata, METADATA_FILE, TopicRecord};
 use super::names::{self, DirName};
+use super::{MAX_NODES, MAX_PARTITIONS};
 use crate::sync::lock;
 use crate::{BrokerError, uuid};
 
@@ -81,8 +82,9 @@ impl Directory {
         nodes: Option<u32>,
         read_only: bool,
     ) -> Result<(Self, ClusterMetadata), BrokerError> {
-        if nodes == Some(0) {
-            return Err(BrokerError::directory(&*fs, root, "nodes must be at least 1"));
+        if nodes.is_some_and(|nodes| !(1..=MAX_NODES).contains(&nodes)) {
+            let reason = format!("can have 1 to {MAX_NODES} nodes, not {}", nodes.unwrap_or(0));
+            return Err(BrokerError::directory(&*fs, root, reason));
         }
         if read_only {
             Self::open_read_only(fs, root, nodes)
@@ -385,6 +387,12 @@ fn derive_metadata(fs: &dyn Fs, root: &Path, read_only: bool) -> Result<ClusterM
     let mut present: BTreeMap<String, Vec<i32>> = BTreeMap::new();
     for (name, parsed) in dir.list(fs)? {
         let DirName::Partition(tp) = parsed else { continue };
+        if tp.partition >= MAX_PARTITIONS {
+            let reason = format!(
+                "holds `{name}`, but no topic has {MAX_PARTITIONS} partitions; move the directory away if it is not a log"
+            );
+            return Err(BrokerError::directory(fs, root, reason));
+        }
         let id = checkpoint::read_partition_metadata(fs, &root.join(&name))?;
         let topic = metadata.topics.entry(tp.topic.to_string()).or_insert_with(|| {
             let policy = if compacted.keys().any(|k| k.topic == tp.topic) {

@@ -2,12 +2,12 @@
 
 use fletchlog_api::ErrorCode;
 use fletchlog_records::control::{ControlType, parse_control_record};
-use fletchlog_records::{BatchParams, RecordBatch, RecordCursor, RecordError, TopicPartition};
+use fletchlog_records::{BatchParams, DECOMPRESSION_LIMIT, RecordBatch, RecordCursor, RecordError, TopicPartition};
 
 use super::coordinator::Groups;
 use super::records::{self, Key};
 use super::state::{CommittedOffset, Group};
-use crate::coordinator_log::{CoordinatorRecord, MAX_BATCH};
+use crate::coordinator_log::CoordinatorRecord;
 use crate::partition::Partition;
 use crate::sync::lock;
 use crate::topics::CONSUMER_OFFSETS;
@@ -108,7 +108,7 @@ impl Broker {
         with_groups: bool,
     ) -> Result<(), RecordError> {
         let header = batch.header();
-        let slice = batch.records(MAX_BATCH)?;
+        let slice = batch.records(DECOMPRESSION_LIMIT)?;
         let mut cursor = RecordCursor::new();
         while let Some(record) = cursor.next(&slice)? {
             let Some(key) = record.key else { continue };

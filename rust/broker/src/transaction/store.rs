@@ -2,12 +2,12 @@
 //! `#loadTransactionMetadata`.
 
 use fletchlog_api::ErrorCode;
-use fletchlog_records::{BatchParams, RecordBatch, RecordCursor, RecordError};
+use fletchlog_records::{BatchParams, DECOMPRESSION_LIMIT, RecordBatch, RecordCursor, RecordError};
 
 use super::coordinator::Transactions;
 use super::records;
 use super::state::TransactionMetadata;
-use crate::coordinator_log::{CoordinatorRecord, MAX_BATCH};
+use crate::coordinator_log::CoordinatorRecord;
 use crate::topics::TRANSACTION_STATE;
 use crate::{Broker, BrokerError};
 
@@ -92,7 +92,7 @@ fn apply(transactions: &mut Transactions, batch: &RecordBatch) -> Result<(), Rec
     if batch.header().is_control() {
         return Ok(());
     }
-    let slice = batch.records(MAX_BATCH)?;
+    let slice = batch.records(DECOMPRESSION_LIMIT)?;
     let mut cursor = RecordCursor::new();
     while let Some(record) = cursor.next(&slice)? {
         let Some(id) = record.key.and_then(records::parse_key) else {

@@ -2,10 +2,12 @@
 //! `MemoryRecords#filterTo`.
 
 use std::collections::HashMap;
+use std::fmt::Display;
 
 use bytes::Bytes;
 use fletchlog_records::{
-    BatchHeader, Record, RecordBatch, RecordCursor, RecordError, RecordsSlice, empty_batch, retained_batch,
+    BatchHeader, DECOMPRESSION_LIMIT, Record, RecordBatch, RecordCursor, RecordError, RecordsSlice, empty_batch,
+    retained_batch,
 };
 
 use super::CleanerStats;
@@ -14,7 +16,6 @@ use super::transactions::CleanedTransactions;
 use crate::LogError;
 use crate::batch_walk::BatchMeta;
 use crate::segment::LogSegment;
-use crate::validator::MAX_UNCOMPRESSED_BYTES;
 
 /// What must stay so that a producer's state can be rebuilt from the log. Kafka: `LastRecord`.
 #[derive(Debug, Clone, Copy)]
@@ -51,18 +52,21 @@ pub(super) fn decode(
     meta: &BatchMeta,
     bytes: &Bytes,
 ) -> Result<(RecordBatch, RecordsSlice), LogError> {
-    let damaged = |reason: String| LogError::Damaged {
+    let batch = RecordBatch::parse(bytes)
+        .map_err(|e| damaged(segment, meta, e))?
+        .ok_or_else(|| damaged(segment, meta, "the batch is incomplete"))?;
+    let slice = batch
+        .records(DECOMPRESSION_LIMIT)
+        .map_err(|e| damaged(segment, meta, e))?;
+    Ok((batch, slice))
+}
+
+fn damaged(segment: &LogSegment, meta: &BatchMeta, reason: impl Display) -> LogError {
+    LogError::Damaged {
         path: segment.files.log.clone(),
         position: meta.position,
         reason: format!("{reason}; the log is not cleaned"),
-    };
-    let batch = RecordBatch::parse(bytes)
-        .map_err(|e| damaged(e.to_string()))?
-        .ok_or_else(|| damaged("the batch is incomplete".to_string()))?;
-    let slice = batch
-        .records(MAX_UNCOMPRESSED_BYTES)
-        .map_err(|e| damaged(e.to_string()))?;
-    Ok((batch, slice))
+    }
 }
 
 /// Notes the offsets of a batch's keys; false: the map is full.
@@ -117,6 +121,10 @@ impl BatchFilter<'_> {
             let set_horizon = header.magic >= 2 && (tombstones || emptied_marker) && !header.has_delete_horizon();
             if kept.len() as u64 == count && !set_horizon {
                 return Ok(Some((meta.header, bytes.clone())));
+            }
+            // Offsets inside an old wrapper are each entry's own. Kafka: `MemoryRecordsBuilder#appendWithOffset`.
+            if header.magic < 2 && !kept.is_sorted_by(|a, b| a.offset < b.offset) {
+                return Err(damaged(segment, meta, "the offsets of an old batch do not increase"));
             }
             let horizon = if set_horizon {
                 Some(self.now_ms.saturating_add(self.delete_retention_ms))

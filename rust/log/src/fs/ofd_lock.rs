@@ -3,19 +3,48 @@
 //!
 //! Kafka locks the same file through Java's `FileChannel.tryLock`, which is an fcntl record lock. fcntl OFD locks and Java's
 //! lock exclude each other both ways; `flock` (and so `std::fs::File::try_lock`) sees neither.
+//!
+//! A forked child inherits the open file description, and with it the lock: it would outlive its owner. So a child closes
+//! the descriptors of all locks first of all, in a handler of `fork`.
 
 use std::fs::File;
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
+use std::sync::Once;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use super::{DirLock, LockError};
 
+const NO_DESCRIPTOR: i32 = -1;
+/// Descriptors of the locks that this process holds. A plain array, because the child of a process with threads may neither
+/// lock nor allocate before it has forked for good. A lock for which there is no place is inherited by children.
+static HELD: [AtomicI32; 1024] = [const { AtomicI32::new(NO_DESCRIPTOR) }; 1024];
+static ON_FORK: Once = Once::new();
+
+extern "C" fn close_in_child() {
+    for slot in &HELD {
+        let descriptor = slot.swap(NO_DESCRIPTOR, Ordering::Relaxed);
+        if descriptor != NO_DESCRIPTOR {
+            // SAFETY: `close` may be called in a forked child; the descriptor is that of an `OfdLock`, which closes it in
+            // its owner only. Tested by `a_child_does_not_keep_the_lock_of_its_dead_parent`.
+            unsafe { libc::close(descriptor) };
+        }
+    }
+}
+
+/// Replaces one descriptor in [`HELD`] by another; false if it is not there.
+fn replace_held(old: i32, new: i32) -> bool {
+    let replace = |slot: &AtomicI32| slot.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed);
+    HELD.iter().any(|slot| replace(slot).is_ok())
+}
+
 #[derive(Debug)]
 pub(super) struct OfdLock {
-    file: File,
-    /// A forked child inherits the open file description, and with it the lock; only the process that took the lock
-    /// may give it up.
+    /// Closed by the owner alone: in a child the descriptor was closed at once and may be another file's by now.
+    file: ManuallyDrop<File>,
+    /// Only the process that took the lock may give it up.
     owner: u32,
 }
 
@@ -46,6 +75,10 @@ fn fcntl(file: &File, command: i32, lock: &mut libc::flock) -> io::Result<()> {
 
 impl OfdLock {
     pub(super) fn take(file: File) -> Result<Self, LockError> {
+        ON_FORK.call_once(|| {
+            // SAFETY: the handler only touches atomics and closes descriptors. Without memory for it children inherit locks.
+            unsafe { libc::pthread_atfork(None, None, Some(close_in_child)) };
+        });
         match fcntl(&file, libc::F_OFD_SETLK, &mut request(libc::F_WRLCK)) {
             Ok(()) => {}
             Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => {
@@ -54,11 +87,15 @@ impl OfdLock {
             Err(e) => return Err(LockError::Io(e)),
         }
         let owner = std::process::id();
+        replace_held(NO_DESCRIPTOR, file.as_raw_fd());
         // Only so that a refused writer can tell whom to look for; a full disk must not refuse the lock.
         let _ = file
             .set_len(0)
             .and_then(|()| file.write_all_at(format!("{owner}\n").as_bytes(), 0));
-        Ok(Self { file, owner })
+        Ok(Self {
+            file: ManuallyDrop::new(file),
+            owner,
+        })
     }
 }
 
@@ -77,8 +114,11 @@ impl Drop for OfdLock {
     fn drop(&mut self) {
         if self.owner == std::process::id() {
             let _ = self.file.set_len(0);
-            // Explicit, because a forked child may still hold the description after this descriptor is closed.
+            // Explicit, because a child that was just forked may still hold the description.
             let _ = fcntl(&self.file, libc::F_OFD_SETLK, &mut request(libc::F_UNLCK));
+            replace_held(self.file.as_raw_fd(), NO_DESCRIPTOR);
+            // SAFETY: dropped once, here, and not used afterwards.
+            unsafe { ManuallyDrop::drop(&mut self.file) };
         }
     }
 }

@@ -2,7 +2,7 @@
 //! process cuts the file or the disk is full).
 
 use std::fs::{self, OpenOptions, Permissions};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -105,13 +105,24 @@ impl File for RealFile {
 }
 
 pub(super) fn open(path: &Path, write: bool, create: bool) -> io::Result<fs::File> {
-    OpenOptions::new()
+    let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let file = OpenOptions::new()
         .read(true)
         .write(write)
         .create(create && write)
         .mode(FILE_MODE)
-        .custom_flags((OFlags::NOFOLLOW | OFlags::CLOEXEC).bits().cast_signed())
-        .open(path)
+        .custom_flags(flags.bits().cast_signed())
+        .open(path)?;
+    regular(file)
+}
+
+/// Refuses pipes, devices and directories. They are opened with `NONBLOCK`, which means nothing to a file: opening a pipe
+/// would wait for its other end.
+fn regular(file: fs::File) -> io::Result<fs::File> {
+    if file.metadata()?.is_file() {
+        return Ok(file);
+    }
+    Err(io::Error::other("it is not a regular file; move it away"))
 }
 
 fn write_new(path: &Path, data: &[u8]) -> io::Result<fs::File> {
@@ -140,7 +151,11 @@ impl Fs for RealFs {
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        fs::read(path)
+        let flags = (OFlags::CLOEXEC | OFlags::NONBLOCK).bits().cast_signed();
+        let mut file = regular(OpenOptions::new().read(true).custom_flags(flags).open(path)?)?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        Ok(bytes)
     }
 
     fn drop_cache(&self, path: &Path) -> io::Result<()> {

@@ -5,10 +5,12 @@ use std::io::{Read, Write};
 use flate2::bufread::GzDecoder;
 use flate2::write::GzEncoder;
 
-use super::DecodeError;
+use super::{DecodeError, make_room};
 
 /// Smallest member: 10 bytes of header, an empty deflate block of 2, 8 of trailer.
 const MIN_MEMBER: usize = 20;
+/// Bytes read at a time at least, so that small payloads do not grow byte by byte.
+const SMALLEST_STEP: usize = 4096;
 
 /// Levels 1..9; -1, like no level, is zlib's default.
 #[allow(clippy::expect_used, reason = "writing to memory does not fail")]
@@ -24,19 +26,30 @@ pub(super) fn compress(input: &[u8], level: Option<i32>, out: &mut Vec<u8>) {
         .expect("writing to memory does not fail");
 }
 
+fn read_member(decoder: &mut GzDecoder<&[u8]>, limit: usize, out: &mut Vec<u8>) -> Result<(), DecodeError> {
+    let malformed = |error: std::io::Error| DecodeError::Malformed(error.to_string());
+    loop {
+        let room = limit - out.len();
+        if room == 0 {
+            // Full to the limit: whatever else comes out is too much.
+            let more = decoder.read(&mut [0]).map_err(malformed)?;
+            return if more == 0 { Ok(()) } else { Err(DecodeError::Limit) };
+        }
+        make_room(out, room.min(SMALLEST_STEP), limit);
+        let step = room.min(out.capacity() - out.len());
+        let allowed = u64::try_from(step).unwrap_or(u64::MAX);
+        if decoder.by_ref().take(allowed).read_to_end(out).map_err(malformed)? < step {
+            return Ok(());
+        }
+    }
+}
+
 /// Bytes after a member that do not begin another one are ignored, as Java's reader ignores them.
 pub(super) fn decompress(mut input: &[u8], limit: usize) -> Result<Vec<u8>, DecodeError> {
     let mut out = Vec::with_capacity(input.len().saturating_mul(3).min(limit));
     loop {
-        let room = limit - out.len();
         let mut decoder = GzDecoder::new(input);
-        // One byte more than allowed, to tell "exactly full" from "too much".
-        let allowed = u64::try_from(room).unwrap_or(u64::MAX).saturating_add(1);
-        let read = (&mut decoder).take(allowed).read_to_end(&mut out);
-        let read = read.map_err(|error| DecodeError::Malformed(error.to_string()))?;
-        if read > room {
-            return Err(DecodeError::Limit);
-        }
+        read_member(&mut decoder, limit, &mut out)?;
         input = decoder.into_inner();
         if input.len() < MIN_MEMBER || !input.starts_with(&[0x1f, 0x8b, 0x08]) {
             return Ok(out);

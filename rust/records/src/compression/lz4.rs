@@ -13,7 +13,7 @@
 use lz4_flex::block::{DecompressError, compress_into, decompress_into, get_maximum_output_size};
 use twox_hash::XxHash32;
 
-use super::DecodeError;
+use super::{DecodeError, make_room};
 use crate::batch_header::field;
 
 const MAGIC: u32 = 0x184D_2204;
@@ -137,10 +137,12 @@ pub(super) fn decompress(input: &[u8], magic: i8, limit: usize) -> Result<Vec<u8
             if size > room {
                 return Err(DecodeError::Limit);
             }
+            make_room(&mut out, size, limit);
             out.extend_from_slice(block);
             continue;
         }
         let most = frame.max_block.min(size.saturating_mul(MAX_EXPANSION));
+        make_room(&mut out, most.min(room), limit);
         out.resize(at + most.min(room), 0);
         match decompress_into(block, &mut out[at..]) {
             Ok(written) => out.truncate(at + written),

@@ -11,7 +11,7 @@
 
 use snap::raw::{Decoder, Encoder, decompress_len, max_compress_len};
 
-use super::DecodeError;
+use super::{DecodeError, make_room};
 use crate::batch_header::field;
 
 const MAGIC: [u8; 8] = [0x82, b'S', b'N', b'A', b'P', b'P', b'Y', 0];
@@ -94,6 +94,7 @@ fn append_block(block: &[u8], limit: usize, out: &mut Vec<u8>) -> Result<(), Dec
     if size > limit - at {
         return Err(DecodeError::Limit);
     }
+    make_room(out, size, limit);
     out.resize(at + size, 0);
     let written = Decoder::new().decompress(block, &mut out[at..]).map_err(malformed)?;
     out.truncate(at + written);

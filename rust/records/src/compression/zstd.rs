@@ -7,7 +7,7 @@ use ::zstd::zstd_safe::{
     CCtx, DCtx, InBuffer, OutBuffer, ResetDirective, compress_bound, get_error_name, get_frame_content_size,
 };
 
-use super::DecodeError;
+use super::{DecodeError, make_room};
 
 /// Kafka's default level.
 const DEFAULT_LEVEL: i32 = 3;
@@ -86,7 +86,8 @@ fn decompress_with(context: &mut DCtx<'static>, input: &[u8], limit: usize) -> R
                     (false, _) => Err(DecodeError::Limit),
                 };
             }
-            out.reserve_exact(out.len().max(4096).min(limit - out.len()));
+            let more = (limit - out.len()).min(4096);
+            make_room(&mut out, more, limit);
         } else if source.pos() == read && out.len() == written {
             return Err("the frame is cut off".into());
         }

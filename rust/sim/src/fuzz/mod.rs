@@ -1,0 +1,164 @@
+//! Fuzz targets: functions of arbitrary bytes that panic when a promise is broken.
+//!
+//! `make fuzz` drives them with libFuzzer (crate `fuzz/`), `cargo test` replays `fuzz/corpus` through the same functions.
+//! Each judges by what the code promises, not only by "it does not crash": what is parsed comes back when it is encoded,
+//! what a log accepts can be read from it, indexes never change an answer, memory stays below the limit.
+//!
+//! Where a checksum guards the bytes, a target puts the right one in: a fuzzer does not find those.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a target fails by panicking")]
+
+mod arrow;
+mod batches;
+mod codecs;
+mod directory;
+mod log_files;
+mod produce;
+
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use fletchlog_records::batch_header::{LOG_OVERHEAD, RECORD_BATCH_OVERHEAD};
+use fletchlog_records::crc::{crc32, crc32c};
+use fletchlog_records::{Header, RecordCursor, RecordError, RecordsSlice, next_batch_size};
+
+/// The time that every target's clock shows, ms since the epoch.
+const NOW_MS: i64 = 1_700_000_000_000;
+
+/// One target.
+#[derive(Debug)]
+pub struct Target {
+    /// Name, which is also that of its corpus directory.
+    pub name: &'static str,
+    /// Runs one input. Panics if a promise is broken.
+    pub run: fn(&[u8]),
+    /// Longest input worth trying, in bytes.
+    pub max_len: usize,
+}
+
+/// Every target.
+pub const TARGETS: [Target; 12] = [
+    target("batch", batches::batch, 4096),
+    target("produce", produce::produce, 4096),
+    target("gzip", codecs::gzip, 4096),
+    target("snappy", codecs::snappy, 4096),
+    target("lz4", codecs::lz4, 4096),
+    target("zstd", codecs::zstd, 4096),
+    target("index", log_files::index, 2048),
+    target("snapshot", log_files::snapshot, 2048),
+    target("checkpoint", log_files::checkpoint, 512),
+    target("directory", directory::directory, 512),
+    target("arrow_export", arrow::export, 2048),
+    target("arrow_import", arrow::import, 1024),
+];
+
+const fn target(name: &'static str, run: fn(&[u8]), max_len: usize) -> Target {
+    Target { name, run, max_len }
+}
+
+/// Where the committed inputs of a target are.
+pub fn corpus(target: &Target) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fuzz/corpus")
+        .join(target.name)
+}
+
+/// What a target takes its choices from: bytes, then zeros without end.
+struct Input<'a>(&'a [u8]);
+
+impl<'a> Input<'a> {
+    fn byte(&mut self) -> u8 {
+        let (first, rest) = self.0.split_first().unwrap_or((&0, &[]));
+        self.0 = rest;
+        *first
+    }
+    fn u16(&mut self) -> u16 {
+        u16::from_be_bytes([self.byte(), self.byte()])
+    }
+    fn u32(&mut self) -> u32 {
+        u32::from(self.u16()) << 16 | u32::from(self.u16())
+    }
+    fn i64(&mut self) -> i64 {
+        let wide = u64::from(self.u32()) << 32 | u64::from(self.u32());
+        wide.cast_signed()
+    }
+    /// The next `len` bytes, fewer at the end.
+    fn take(&mut self, len: usize) -> &'a [u8] {
+        let (head, rest) = self.0.split_at(len.min(self.0.len()));
+        self.0 = rest;
+        head
+    }
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Puts the right checksum into every whole batch.
+fn mend_checksums(bytes: &mut [u8]) {
+    let mut at = 0;
+    while let Ok(Some(size)) = next_batch_size(&bytes[at..]) {
+        let Some(batch) = bytes[at..].get_mut(..size) else {
+            return;
+        };
+        if batch[16] < 2 {
+            let crc = crc32(&batch[16..]);
+            batch[12..16].copy_from_slice(&crc.to_be_bytes());
+        } else if size >= RECORD_BATCH_OVERHEAD {
+            let crc = crc32c(&batch[21..]);
+            batch[17..21].copy_from_slice(&crc.to_be_bytes());
+        }
+        at += size.max(LOG_OVERHEAD);
+    }
+}
+
+/// A record that owns its bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Owned {
+    offset: i64,
+    timestamp: i64,
+    key: Option<Vec<u8>>,
+    value: Option<Vec<u8>>,
+    headers: Vec<(String, Option<Vec<u8>>)>,
+}
+
+/// All records of a batch one by one, and the error that ended them.
+fn records_of(slice: &RecordsSlice) -> (Vec<Owned>, Option<RecordError>) {
+    let mut cursor = RecordCursor::new();
+    let mut records = Vec::new();
+    loop {
+        match cursor.next(slice) {
+            Ok(Some(record)) => {
+                let own = |header: Header<'_>| (header.key.to_owned(), header.value.map(<[u8]>::to_vec));
+                let headers: Vec<_> = record.headers().map(own).collect();
+                assert_eq!(headers.len(), usize::try_from(record.header_count).unwrap());
+                records.push(Owned {
+                    offset: record.offset,
+                    timestamp: record.timestamp,
+                    key: record.key.map(<[u8]>::to_vec),
+                    value: record.value.map(<[u8]>::to_vec),
+                    headers,
+                });
+            }
+            Ok(None) => return (records, None),
+            Err(error) => {
+                assert_eq!(cursor.next(slice).unwrap_err(), error, "an error repeats");
+                return (records, Some(error));
+            }
+        }
+    }
+}
+
+/// Panics at the first record that differs.
+fn same(found: &[Owned], expected: &[Owned]) {
+    for (found, expected) in found.iter().zip(expected) {
+        assert_eq!(found, expected);
+    }
+    assert_eq!(found.len(), expected.len());
+}
+
+/// `bytes` with the right checksums.
+fn mended(bytes: &[u8]) -> Bytes {
+    let mut bytes = bytes.to_vec();
+    mend_checksums(&mut bytes);
+    Bytes::from(bytes)
+}
