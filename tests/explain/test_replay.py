@@ -24,7 +24,7 @@ def record(broker, config, act, *, subscribe=False):
 
 
 def drain(consumer):
-    while len(consumer.poll(timeout_ms=20)):
+    while len(consumer.poll(timeout_ms=100)):
         pass
 
 
@@ -34,7 +34,7 @@ def moves(consumer):
     consumer.seek(("orders", 1), 3)
     consumer.pause([("payments", 0), ("orders", 0)])
     for _ in range(5):
-        consumer.poll(timeout_ms=20)
+        consumer.poll(timeout_ms=100)
     consumer.resume([("payments", 0)])
     consumer.seek_to_beginning([("payments", 1)])
     drain(consumer)

@@ -11,15 +11,23 @@ if TYPE_CHECKING:
     from fletchlog.audit.report import AuditReport, KeyAudit, PartitionAudit
 
 COMPLETENESS = {
-    "records": "records", "first_offset": "first offset", "last_offset": "last offset", "gaps": "missing offsets", "gaps_markers": "of these, markers",
-    "gaps_compaction": "compaction", "gaps_unexplained": "unexplained", "duplicate_records": "repeated records", "duplicate_values": "values",
-    "duplicate_keys": "keys", "duplicate_sequences": "sequences", "skew": "skew",
+    "records": "records", "first_offset": "first offset", "last_offset": "last offset", "gaps": "missing offsets", "gaps_markers": "missing: markers",
+    "gaps_compaction": "missing: compacted", "gaps_unexplained": "missing: unexplained", "duplicate_records": "repeated records",
+    "duplicate_values": "repeated values", "duplicate_keys": "repeated keys", "duplicate_sequences": "repeated sequences", "skew": "skew",
 }  # fmt: skip
 LATENESS = {
-    "records": "records", "timestamp_inversions": "steps back", "inversion_max_ms": "furthest step back", "lateness_p50_ms": "late, median",
-    "lateness_p99_ms": "keeps 99 %", "lateness_p999_ms": "keeps 99.9 %", "lateness_p9999_ms": "keeps 99.99 %", "lateness_max_ms": "keeps all",
+    "records": "records", "timestamp_inversions": "steps back", "inversion_max_ms": "furthest step back", "lateness_p50_ms": "delay for 50 %",
+    "lateness_p99_ms": "delay for 99 %", "lateness_p999_ms": "delay for 99.9 %", "lateness_p9999_ms": "delay for 99.99 %", "lateness_max_ms": "delay for all",
     "behind_ms": "newest is behind by",
 }  # fmt: skip
+SAID = {
+    "Completeness and repeats": "Missing: offsets between the first and the last record that no record has; the marker of a transaction or the "
+    "cleaner explains them, or nothing does. Repeated: as an earlier record of the partition; sequences are batches that a producer sent twice. "
+    "Skew: records as a multiple of the topic's mean.",
+    "Order and lateness": "Step back: a lower timestamp than the record before. A record is late by how far it is behind the highest timestamp up "
+    "to it; the delay for 99 % is the shortest watermark delay with which that share is not too late. Newest is behind by: how far the partition "
+    "is behind its topic, as idle ones are.",
+}
 # what should be 0 is marked where it is not
 WRONG = {"gaps_unexplained", "duplicate_sequences"}
 KEY_CHARS = 60
@@ -64,23 +72,28 @@ def _missing(report: AuditReport) -> tuple[str, str]:
 
 def _grid(title: str, partitions: Sequence[PartitionAudit], columns: Mapping[str, str]) -> str:
     rows = [_row(f"{p.topic}-{p.partition}", [_cell(column, getattr(p, column)) for column in columns]) for p in partitions]
-    return f"<h2>{title}</h2>{_table(['partition', *columns.values()], rows)}"
+    return f"<h2>{title}</h2><p>{SAID[title]}</p>{_table(['partition', *columns.values()], rows)}"
 
 
 def _cell(column: str, value: float | None) -> str:
-    mark = ' class="wrong"' if column in WRONG and value else ""
+    mark = ' class="wrong"' if column in WRONG and value else ' class="none"' if value == 0 else ""
     text = "" if value is None else _span(value) if column.endswith("_ms") else f"{value:.2f}" if isinstance(value, float) else f"{value:,}"
     return f"<td{mark}>{text}</td>"
 
 
 def _bars(topic: str, counts: Sequence[int]) -> str:
     total, most = sum(counts), max(counts)
+    counts = counts[: 1 + max(i for i, count in enumerate(counts) if count)]
     names = ["not late", *(f"{_span(10 ** (i - 1))} to {_span(10**i)}" for i in range(1, len(counts)))]
     rows = [
-        _row(name, [f'<td class="bar"><i style="width:{100 * count / most:.2f}%"></i></td><td>{count:,}</td><td>{100 * count / total:.3f} %</td>'])
+        _row(name, [f'<td class="bar">{_bar(100 * count / most)}</td><td>{count:,}</td><td>{100 * count / total:.3f} %</td>'])
         for name, count in zip(names, counts, strict=True)
     ]
     return f'<h2>How late records of {html.escape(topic)} are</h2><table class="bars">{"".join(rows)}</table>'
+
+
+def _bar(percent: float) -> str:
+    return f'<i style="width:{percent:.2f}%"></i>' if percent else ""
 
 
 def _keys(keys: Sequence[KeyAudit], several: Mapping[str, int]) -> str:
@@ -124,9 +137,12 @@ html { font: 15px/1.5 system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif;
 body { max-width: 1500px; margin: 0 auto; padding: 1.5rem; }
 h1 { font-size: 1.6rem; margin: 0; } h2 { font-size: 1.05rem; margin: 1.8rem 0 .3rem; } p { color: var(--quiet); margin: .2rem 0; }
 .facts { list-style: none; display: flex; flex-wrap: wrap; gap: .6rem 2.2rem; padding: 0; } .facts b { font-size: 1.3rem; margin-right: .2rem; }
-.scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: .9rem; }
+p { max-width: 62rem; } .scroll { overflow: auto; max-height: 80vh; } table { border-collapse: collapse; font-size: .9rem; }
 th, td { padding: .22rem .5rem; text-align: right; border-bottom: 1px solid var(--line); white-space: nowrap; }
-th { font-weight: 600; color: var(--quiet); vertical-align: bottom; } th:first-child { text-align: left; padding-left: 0; } tbody th { color: var(--ink); }
+th { font-weight: 600; color: var(--quiet); vertical-align: bottom; }
+thead th { position: sticky; top: 0; z-index: 1; background: var(--paper); white-space: normal; }
+th:first-child { text-align: left; padding-left: 0; position: sticky; left: 0; background: var(--paper); } thead th:first-child { z-index: 2; }
+.none { color: var(--quiet); opacity: .75; } tbody th { color: var(--ink); }
 .wrong { color: var(--wrong); font-weight: 700; } .bars .bar { width: 22rem; text-align: left; }
 .bar i { display: block; height: .8rem; min-width: 1px; background: var(--bar); border-radius: 2px; }
 </style></head><body>@BODY@</body></html>

@@ -90,7 +90,7 @@ class _Panel:
     def draw(self, y: float) -> float:
         records = sum(run[3] for run in self.spans.ribbon)
         asks = sum(step[0] == "ask" for steps in self.item.story.polls for step in steps)
-        numbers = f"{len(self.item.polls):,} polls, {records:,} records, {asks:,} requests"
+        numbers = f"{len(self.item.polls):,} polls, {records:,} records, {asks:,} request{'' if asks == 1 else 's'}"
         name = title(self.item)
         self.add(Text(LEFT, y + 8, name, 14, bold=True))
         self.add(Text(WIDTH - RIGHT, y + 8, numbers, 12, QUIET, "end"))

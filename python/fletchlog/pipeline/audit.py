@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -15,9 +16,9 @@ from fletchlog.audit.report import FILES_ONLY, THRESHOLDS, AuditReport, KeyAudit
 from fletchlog.pipeline import partials
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, Row, SparkSession
 
 # the workers get these functions by value: they need not have fletchlog
 for _module in (order, repeats, partials):
@@ -43,6 +44,10 @@ COLUMNS = (
     "skew",
     "behind_ms",
 )
+SCHEMA = ", ".join(f"{name} {({'topic': 'string', 'partition': 'int', 'skew': 'double'}).get(name, 'bigint')}" for name in COLUMNS)
+BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+# the number with which Spark does not look at sizes (BatchedPythonArrowInput)
+NO_LIMIT = "2147483647"
 
 
 def audit(df: DataFrame, *, same: Sequence[str | Column] = ("key", "value"), keep: float = 0.999) -> DataFrame:
@@ -59,8 +64,8 @@ def audit(df: DataFrame, *, same: Sequence[str | Column] = ("key", "value"), kee
     timestamp is behind the newest of the topic: idle partitions hold watermarks back. Records without a timestamp have no lateness. What
     only the files tell (why offsets are missing, repeated producer sequences) is in `fletchlog.audit`.
 
-    Rows may come in any order. The first is looked at in the call; all are read once when the result is, packed by Python workers (which
-    need pandas, pyarrow and numpy, and nothing of fletchlog), and are never sorted row by row.
+    Rows may come in any order. All are read once, in this call, packed by Python workers (which need pandas, pyarrow and numpy, and nothing
+    of fletchlog), and are never sorted row by row. While it runs, the session's spark.sql.execution.arrow.maxBytesPerBatch is lifted.
 
     Args:
         df: A batch DataFrame with at least topic, partition, offset, timestamp and the columns of `same`. For a stream, call it
@@ -71,12 +76,15 @@ def audit(df: DataFrame, *, same: Sequence[str | Column] = ("key", "value"), kee
     Raises:
         ValueError: A streaming DataFrame, missing columns, or `keep` out of range. A row without topic, partition or offset fails the query.
     """
-    topic = Window.partitionBy("topic")
-    skew = F.round(F.col("records") / F.avg("records").over(topic), 3)
-    behind = F.max("newest_ms").over(topic) - F.col("newest_ms")
-    # one task has the few rows: orderBy would first draw samples
-    found = _found(df, same, keep).repartition(1).withColumns({"skew": skew, "behind_ms": behind})
-    return found.select(*COLUMNS).sortWithinPartitions("topic", "partition")
+    rows = _found(df, same, keep)
+    newest = {topic: max((row.newest_ms for row in group if row.newest_ms is not None), default=None) for topic, group in _topics(rows).items()}
+    mean = {topic: sum(row.records for row in group) / len(group) for topic, group in _topics(rows).items()}
+    found = [
+        row.asDict()
+        | {"skew": round(row.records / mean[row.topic], 3), "behind_ms": None if row.newest_ms is None else newest[row.topic] - row.newest_ms}
+        for row in rows
+    ]
+    return df.sparkSession.createDataFrame([tuple(row[name] for name in COLUMNS) for row in found], SCHEMA)
 
 
 def audit_keys(df: DataFrame, *, same: Sequence[str | Column] = ("value",)) -> DataFrame:
@@ -132,19 +140,20 @@ def audit_report(df: DataFrame, *, same: Sequence[str | Column] = ("key", "value
     """
     if keys < 0:
         raise ValueError(f"keys is {keys}; give 0 or more")
-    rows = sorted(_found(df, same, 1.0).collect(), key=lambda row: (row.topic, row.partition))
+    rows = _found(df, same, 1.0)
     taken = [name for name in THRESHOLDS if name in partials.NUMBERS]
     untold: dict[str, Any] = dict.fromkeys(FILES_ONLY)
     found = [PartitionAudit(row.topic, row.partition, **{name: row[name] for name in taken}, **untold, skew=0.0, behind_ms=None) for row in rows]
-    by_topic = [list(group) for _, group in groupby(rows, key=lambda row: row.topic)]
-    newest = {row.topic: {each.partition: each.newest_ms for each in group} for group in by_topic for row in group[:1]}
+    newest = {topic: {row.partition: row.newest_ms for row in group} for topic, group in _topics(rows).items()}
     worst, spread = _worst(df, keys)
     return AuditReport(
         source=source,
         partitions=[p for topic, times in newest.items() for p in compared([p for p in found if p.topic == topic], times)],
         keys=worst,
         keys_in_several_partitions=spread,
-        lateness={group[0].topic: [sum(counts) for counts in zip(*(row.lateness for row in group), strict=True)] for group in by_topic},
+        lateness={
+            topic: [sum(counts) for counts in zip(*(row.lateness for row in group), strict=True)] for topic, group in _topics(rows).items()
+        },
     )
 
 
@@ -161,7 +170,12 @@ def _worst(df: DataFrame, most: int) -> tuple[list[KeyAudit], dict[str, int]]:
     return [replace(key, key=bytes(key.key)) for key in worst], spread
 
 
-def _found(df: DataFrame, same: Sequence[str | Column], keep: float) -> DataFrame:
+def _topics(rows: list[Row]) -> dict[str, list[Row]]:
+    return {topic: list(group) for topic, group in groupby(rows, key=lambda row: row.topic)}
+
+
+def _found(df: DataFrame, same: Sequence[str | Column], keep: float) -> list[Row]:
+    """One row per partition, sorted."""
     if not 0 < keep <= 1:
         raise ValueError(f"keep is a share of the records, above 0 and at most 1, not {keep}")
     _check(df, same)
@@ -173,7 +187,23 @@ def _found(df: DataFrame, same: Sequence[str | Column], keep: float) -> DataFram
     one, two = _hashes(same)
     packed = df.select(*places, "offset", F.unix_millis("timestamp").alias("ms"), one, two).mapInArrow(partials.pack, partials.PACKED)
     in_order = packed.repartition("topic", "partition").sortWithinPartitions("topic", "partition", "lane", "block")
-    return in_order.mapInArrow(partials.find(keep), partials.FOUND).withColumn("topic", F.coalesce("topic", F.lit(name)))
+    with _batches_by_rows(df.sparkSession):
+        rows = in_order.mapInArrow(partials.find(keep), partials.FOUND).withColumn("topic", F.coalesce("topic", F.lit(name))).collect()
+    return sorted(rows, key=lambda row: (row.topic, row.partition))
+
+
+@contextmanager
+def _batches_by_rows(spark: SparkSession) -> Iterator[None]:
+    """While there is a limit in bytes, Spark adds up a batch's size anew after every row, which costs more than all the rest."""
+    before = spark.conf.get(BATCH_BYTES, None)
+    spark.conf.set(BATCH_BYTES, NO_LIMIT)
+    try:
+        yield
+    finally:
+        if before is None:
+            spark.conf.unset(BATCH_BYTES)
+        else:
+            spark.conf.set(BATCH_BYTES, before)
 
 
 def _check(df: DataFrame, same: Sequence[str | Column]) -> None:

@@ -20,7 +20,7 @@ class Timeline {
     const run = model.run;
     const asks = model.asks.length;
     this.element.innerHTML = `<h2></h2><div class="top"><canvas></canvas></div><div class="scroller" tabindex="-1"><canvas role="img"></canvas><div class="spacer"></div></div>`;
-    this.element.querySelector("h2").append(run.title, small(`${model.polls.toLocaleString("en")} polls, ${model.total.toLocaleString("en")} records, ${asks.toLocaleString("en")} requests`));
+    this.element.querySelector("h2").append(run.title, small(`${model.polls.toLocaleString("en")} polls, ${model.total.toLocaleString("en")} records, ${plural(asks, "request")}`));
     [this.top, this.canvas] = this.element.querySelectorAll("canvas");
     this.top.setAttribute("aria-hidden", "true");
     this.canvas.setAttribute("aria-label", `Polls from left to right, one lane per partition. ${run.title}. The slider and the text below tell the same poll by poll.`);
