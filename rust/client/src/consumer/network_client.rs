@@ -328,7 +328,7 @@ impl ConsumerNetworkClient {
         }
     }
 
-    /// A request without an answer in its time counts as a lost connection.
+    /// A request without an answer in its time ends its connection.
     /// Kafka: `InFlightRequests#nodesWithTimedOutRequests`.
     fn expire(&mut self, metadata: &mut Metadata, now: i64) {
         for node in self.nodes() {
@@ -339,7 +339,10 @@ impl ConsumerNetworkClient {
             if !late || self.transport.has_arrived(node) {
                 continue;
             }
-            for lost in std::mem::take(&mut connection.in_flight) {
+            let lost = std::mem::take(&mut connection.in_flight);
+            // An answer that still comes must not be found by a later wait, nor hold back the next request.
+            self.transport.disconnect(node);
+            for lost in lost {
                 let completion = Completion {
                     node,
                     correlation_id: lost.id,

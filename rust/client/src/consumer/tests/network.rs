@@ -20,6 +20,7 @@ type Sent = (NodeId, i32, &'static str);
 struct Wire {
     sent: Arc<Mutex<Vec<Sent>>>,
     sockets: Arc<Mutex<BTreeMap<NodeId, VecDeque<Completion>>>>,
+    closed: Arc<Mutex<Vec<NodeId>>>,
     clock: Arc<TestClock>,
 }
 
@@ -58,6 +59,9 @@ impl Transport for Wire {
     fn wait(&mut self, timeout: Duration) -> bool {
         self.clock.advance(i64::try_from(timeout.as_millis()).unwrap());
         false
+    }
+    fn disconnect(&mut self, node: NodeId) {
+        self.closed.lock().unwrap().push(node);
     }
 }
 
@@ -158,7 +162,7 @@ fn a_lost_connection_fails_what_was_sent_and_what_was_not_and_rests_for_a_while(
 }
 
 #[test]
-fn a_request_without_an_answer_for_request_timeout_ms_counts_as_lost_and_a_late_answer_is_ignored() {
+fn a_request_without_an_answer_for_request_timeout_ms_ends_its_connection_and_a_late_answer_is_ignored() {
     let (wire, mut net, mut metadata) = setup();
     let id = net.send(1, lookup());
     net.try_send(&metadata);
@@ -172,6 +176,11 @@ fn a_request_without_an_answer_for_request_timeout_ms_counts_as_lost_and_a_late_
         net.take_done()
             .iter()
             .all(|c| c.correlation_id == id && c.result.is_err())
+    );
+    assert_eq!(
+        *wire.closed.lock().unwrap(),
+        [1],
+        "what it still carries would end every later wait, and a request held by the node would hold back the next"
     );
     let again = net.send(1, lookup());
     net.try_send(&metadata);
