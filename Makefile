@@ -15,7 +15,7 @@ PYTHON_SOURCES := python tests benches tools docs
 # maturin gets its own target directory: its release build and `cargo test` would otherwise rebuild each other's work
 MATURIN := env -u CONDA_PREFIX VIRTUAL_ENV=$(CURDIR)/.venv CARGO_TARGET_DIR=$(CURDIR)/.build/maturin PIP_QUIET=1 PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/maturin
 
-.PHONY: help demo test build lint lint-rust lint-python test-rust test-python test-binding test-interop test-browser docs bench crash-points fuzz mutants tools-rust tools-java tools-browser clean
+.PHONY: help demo test build lint lint-rust lint-python test-rust test-python test-binding test-interop test-browser docs bench crash-points fuzz mutants sim tools-rust tools-java tools-browser clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -77,6 +77,9 @@ mutants: tools-rust ## Plant bugs one by one and let the crash and fault suites 
 # Needs a C++ compiler, for libFuzzer. What is found is kept in .build/fuzz.
 fuzz: tools-rust ## libFuzzer on every decoder and every file of a directory (TIME_LIMIT seconds per target, TARGETS)
 	$(PYTHON) tools/fuzz.py
+
+sim: tools-rust ## Broker and clients under faults, from seeds, histories checked (TIME_LIMIT seconds, SEED, SEEDS)
+	cargo run --locked --release -p fletchlog-sim --example sim
 
 clean: ## Remove what was built and demo-out/ (keeps .venv)
 	rm -rf target .build demo-out

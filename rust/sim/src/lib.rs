@@ -11,5 +11,6 @@ pub mod history;
 pub mod nth_fault;
 pub mod rng;
 pub mod sim_disk;
+pub mod simulation;
 pub mod virtual_clock;
 pub mod workload;

@@ -85,7 +85,8 @@ fn committed(
         let what = format!("the group had committed {before} and then {offset}");
         found.push(Anomaly::new(Class::CommitRegress, partition, vec![earlier, op], what));
     }
-    let isolation = group.isolation.unwrap_or_default();
+    // Nothing returned yet: it may have gone past what was aborted.
+    let isolation = group.isolation.unwrap_or(IsolationLevel::ReadCommitted);
     let Some(log) = index.logs.get(&partition) else { return };
     let passed = log.visible[super::index::place(isolation)].range(..offset);
     if let Some((at, value)) = passed.into_iter().find(|(_, value)| !group.returned.contains(value)) {

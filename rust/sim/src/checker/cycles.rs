@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::index::Index;
 use super::{Anomaly, Class};
-use crate::history::{Action, Outcome, Step};
+use crate::history::{Action, Outcome, Step, Value};
 
 type Edges = Vec<BTreeSet<usize>>;
 
@@ -54,7 +54,14 @@ fn none(index: &Index<'_>) -> Edges {
 fn order_of_records(index: &Index<'_>) -> Edges {
     let mut edges = none(index);
     for log in index.logs.values() {
-        let writers: Vec<usize> = log.visible[1].values().map(|value| index.writer[value]).collect();
+        // A record that stands twice has no place in the order; it is an anomaly of its own.
+        let mut places: BTreeMap<Value, usize> = BTreeMap::new();
+        log.at
+            .values()
+            .flatten()
+            .for_each(|&value| *places.entry(value).or_default() += 1);
+        let once = log.visible[1].values().filter(|value| places[value] == 1);
+        let writers: Vec<usize> = once.map(|value| index.writer[value]).collect();
         for pair in writers.windows(2).filter(|pair| pair[0] != pair[1]) {
             edges[pair[0]].insert(pair[1]);
         }

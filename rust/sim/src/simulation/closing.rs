@@ -1,0 +1,101 @@
+//! The quiet end of a run: no faults any more, everybody has ended, and two readers read every partition to its end.
+
+use fletchlog_api::IsolationLevel;
+
+use super::cluster::{COPIES, TOPIC};
+use super::consumers::{assign_all, consumer, looker, poll_once};
+use super::world::Hand;
+use crate::history::Partition;
+
+/// How long a quiet cluster may take for anything, ms.
+const PATIENCE_MS: i64 = 60_000;
+
+pub(super) fn run(hand: &mut Hand) {
+    if !nothing_is_open(hand) {
+        return;
+    }
+    for isolation in [IsolationLevel::ReadUncommitted, IsolationLevel::ReadCommitted] {
+        read_all(hand, isolation);
+    }
+    looker(hand, true);
+}
+
+/// (partition, last stable offset, high watermark).
+fn ends(hand: &Hand) -> Vec<(Partition, i64, i64)> {
+    let cluster = hand.world.cluster();
+    let Some(broker) = cluster.broker() else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for topic in [TOPIC, COPIES] {
+        let described = broker
+            .describe_topic(topic)
+            .unwrap_or_else(|e| panic!("topic {topic} is gone: {e}"));
+        for p in described.partitions {
+            let tp = fletchlog_records::TopicPartition::new(topic, p.partition);
+            found.push((hand.world.number(&tp), p.last_stable_offset, p.high_watermark));
+        }
+    }
+    found
+}
+
+/// Every transaction ends, at the latest by its time-out.
+fn nothing_is_open(hand: &Hand) -> bool {
+    let until = hand.now() + PATIENCE_MS;
+    while hand.now() < until {
+        if ends(hand).iter().all(|(_, stable, end)| stable == end) {
+            return true;
+        }
+        hand.sleep(500);
+    }
+    if hand.world.plan.loses_acknowledged() {
+        return true; // What the coordinator knew of them is lost.
+    }
+    hand.surprise(format!(
+        "transactions stay open: (partition, last stable offset, end) {:?}",
+        ends(hand)
+    ));
+    false
+}
+
+fn read_all(hand: &mut Hand, isolation: IsolationLevel) {
+    let process = hand.world.recorder().process();
+    let mut consumer = consumer(hand, isolation, &[]);
+    if let Err(error) = assign_all(hand, &mut consumer, process) {
+        return hand.surprise(format!("assign: {error}"));
+    }
+    let ends = ends(hand);
+    let mut heard_ms = hand.now();
+    loop {
+        if poll_once(hand, &mut consumer, process, isolation) > 0 {
+            heard_ms = hand.now();
+        }
+        let mut left = Vec::new();
+        for &(partition, stable, high) in &ends {
+            let end = if isolation == IsolationLevel::ReadCommitted {
+                stable
+            } else {
+                high
+            };
+            let position = consumer
+                .position(&hand.world.tp(partition), 0, &mut || false)
+                .unwrap_or(-1);
+            if position < end {
+                left.push((partition, position, end));
+            }
+        }
+        if left.is_empty() {
+            return;
+        }
+        if hand.now() > heard_ms + PATIENCE_MS {
+            if hand.world.plan.loses_acknowledged() {
+                // What was lost at the end of a segment is a gap before the next one, as in Kafka: a reader in front of it waits
+                // for the next record.
+                return;
+            }
+            return hand.surprise(format!(
+                "a {isolation:?} reader does not get on: (partition, position, end) {left:?}"
+            ));
+        }
+    }
+}

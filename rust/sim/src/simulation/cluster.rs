@@ -1,0 +1,119 @@
+//! The broker on its simulated disk: it is killed or loses power, and is opened again on what is left.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use fletchlog_api::{Clock, Config, Scope};
+use fletchlog_broker::{Broker, OpenOptions};
+
+use super::network::{SharedNet, lock};
+use super::plan::Plan;
+use crate::disk_state::Left;
+use crate::rng::Rng;
+use crate::sim_disk::{Lie, SimDisk};
+use crate::virtual_clock::VirtualClock;
+
+const ROOT: &str = "/data";
+/// The topic of everything but copies.
+pub(super) const TOPIC: &str = "t";
+/// The topic of the copies, one partition.
+pub(super) const COPIES: &str = "copies";
+
+pub(super) struct Cluster {
+    disk: SimDisk,
+    broker: Option<Arc<Broker>>,
+    clock: Arc<VirtualClock>,
+    nodes: u32,
+    config: Config,
+    fsync: bool,
+    lie: Option<Lie>,
+}
+
+fn config(plan: &Plan) -> Config {
+    let durability = if plan.fsync { "fsync" } else { "page-cache" };
+    let segment = plan.segment_bytes.to_string();
+    let properties = [
+        ("fletchlog.durability", durability),
+        ("log.segment.bytes", segment.as_str()),
+        ("log.index.interval.bytes", "200"),
+        ("offsets.topic.num.partitions", "3"),
+        ("transaction.state.log.num.partitions", "3"),
+        ("transaction.abort.timed.out.transaction.cleanup.interval.ms", "1000"),
+        ("fletchlog.strict.first.sequence", "true"),
+    ];
+    Config::parse(Scope::Broker, properties).unwrap_or_else(|e| panic!("the broker's properties: {e}"))
+}
+
+impl Cluster {
+    /// A new cluster with its topics.
+    pub fn new(plan: &Plan, clock: &Arc<VirtualClock>, net: &SharedNet, lie: Option<Lie>) -> Self {
+        let mut cluster = Self {
+            disk: SimDisk::with_dirs(&[Path::new(ROOT)]),
+            broker: None,
+            clock: clock.clone(),
+            nodes: plan.nodes,
+            config: config(plan),
+            fsync: plan.fsync,
+            lie,
+        };
+        let broker = cluster.open(net);
+        for (topic, partitions) in [(TOPIC, plan.partitions), (COPIES, 1)] {
+            let made = broker.create_topic(topic, partitions, &[]);
+            made.unwrap_or_else(|e| panic!("topic {topic}: {e}"));
+        }
+        cluster
+    }
+
+    /// Opens the broker on what the disk holds.
+    pub fn open(&mut self, net: &SharedNet) -> Arc<Broker> {
+        let options = OpenOptions {
+            nodes: Some(self.nodes),
+            read_only: false,
+            config: self.config.clone(),
+        };
+        if let Some(lie) = self.lie {
+            self.disk.lie(lie);
+        }
+        let clock: Arc<dyn Clock> = self.clock.clone();
+        let broker = Broker::open_in(Arc::new(self.disk.clone()), Path::new(ROOT), options, clock)
+            .unwrap_or_else(|e| panic!("the broker does not open on what a crash left: {e}"));
+        lock(net).broker_up(broker.clone());
+        self.broker = Some(broker.clone());
+        broker
+    }
+
+    /// Kills the broker. `power` = the machine goes down with it: of what was not synced, any part may be left.
+    pub fn crash(&mut self, net: &SharedNet, rng: &mut Rng, power: bool) {
+        lock(net).broker_down();
+        self.broker = None;
+        let (state, fsync) = (self.disk.state(), self.fsync);
+        let left = if !power {
+            state
+        } else if rng.chance(300) {
+            state.left(Left::Nothing)
+        } else {
+            state.left(Left::Some(&mut || match rng.below(4) {
+                0 => None,
+                // Torn writes of what was never promised can need a person: a base offset has no checksum.
+                1 if fsync => Some(rng.bits()),
+                _ => Some(u64::MAX),
+            }))
+        };
+        self.disk = left.into();
+    }
+
+    /// A clean stop.
+    pub fn stop(&mut self, net: &SharedNet) {
+        lock(net).broker_down();
+        if let Some(broker) = self.broker.take() {
+            broker
+                .close()
+                .unwrap_or_else(|e| panic!("the broker does not close: {e}"));
+        }
+    }
+
+    /// The running broker.
+    pub fn broker(&self) -> Option<&Arc<Broker>> {
+        self.broker.as_ref()
+    }
+}

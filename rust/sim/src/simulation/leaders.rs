@@ -1,0 +1,98 @@
+//! Leaders that move. The broker's nodes keep their partitions; what the clients call a node changes: after a move, everything
+//! that one node led is led by another, under the next leader epoch, and whoever asks the old leader is refused by the broker.
+
+use fletchlog_api::{NodeId, Request, Response};
+
+/// A session's number says which node of the broker gave it: as in Kafka, no two nodes give the same.
+const MOST_NODES: i32 = 8;
+const UNKNOWN_SESSION: i32 = i32::MAX;
+
+pub(super) struct Leaders {
+    /// The clients' name of each of the broker's nodes, node 1 first.
+    names: Vec<NodeId>,
+    /// How often each has moved.
+    moves: Vec<i32>,
+}
+
+impl Leaders {
+    pub fn new(nodes: u32) -> Self {
+        let nodes = i32::try_from(nodes).unwrap_or(1);
+        Self {
+            names: (1..=nodes).collect(),
+            moves: vec![0; usize::try_from(nodes).unwrap_or(1)],
+        }
+    }
+
+    /// The broker's nodes.
+    pub fn nodes(&self) -> std::ops::RangeInclusive<NodeId> {
+        1..=i32::try_from(self.names.len()).unwrap_or(1)
+    }
+
+    /// Two nodes change roles.
+    pub fn swap(&mut self, a: usize, b: usize) {
+        self.names.swap(a, b);
+        self.moves[a] += 1;
+        self.moves[b] += 1;
+    }
+
+    /// The broker's node behind a name.
+    pub fn real(&self, name: NodeId) -> NodeId {
+        let found = self.names.iter().position(|&n| n == name);
+        found.map_or(name, |at| i32::try_from(at).unwrap_or(0) + 1)
+    }
+
+    fn of(&self, real: NodeId) -> Option<usize> {
+        usize::try_from(real - 1).ok().filter(|&at| at < self.names.len())
+    }
+
+    fn name(&self, real: NodeId) -> NodeId {
+        self.of(real).map_or(real, |at| self.names[at])
+    }
+
+    /// Tells clients the names that hold now.
+    pub fn to_client(&self, real: NodeId, mut response: Response) -> Response {
+        match &mut response {
+            Response::Fetch(fetch) if fetch.session_id > 0 => fetch.session_id = fetch.session_id * MOST_NODES + real,
+            Response::Metadata(metadata) => {
+                for partition in metadata.topics.iter_mut().flat_map(|topic| &mut topic.partitions) {
+                    partition.leader_epoch += self.of(partition.leader).map_or(0, |at| self.moves[at]);
+                    partition.leader = self.name(partition.leader);
+                }
+            }
+            Response::FindCoordinator(found) => found.node = self.name(found.node),
+            _ => {}
+        }
+        response
+    }
+
+    /// Requests carry the epoch that clients were told; the broker knows its own. One that is sent to whom it belongs but
+    /// was made before the move is as old for the broker as for Kafka.
+    pub fn to_broker(&self, real: NodeId, mut request: Request) -> Request {
+        let moves = self.of(real).map_or(0, |at| self.moves[at]);
+        let turn = |epoch: &mut i32| {
+            if *epoch >= 0 {
+                *epoch = (*epoch - moves).max(0);
+            }
+        };
+        match &mut request {
+            Request::Fetch(fetch) => {
+                fetch
+                    .partitions
+                    .iter_mut()
+                    .for_each(|p| turn(&mut p.current_leader_epoch));
+                if fetch.session_id > 0 {
+                    let own = fetch.session_id % MOST_NODES == real;
+                    fetch.session_id = if own {
+                        fetch.session_id / MOST_NODES
+                    } else {
+                        UNKNOWN_SESSION
+                    };
+                }
+            }
+            Request::ListOffsets(list) => list.partitions.iter_mut().for_each(|p| turn(&mut p.1)),
+            Request::OffsetForLeaderEpoch(ask) => ask.partitions.iter_mut().for_each(|p| turn(&mut p.1)),
+            _ => {}
+        }
+        request
+    }
+}

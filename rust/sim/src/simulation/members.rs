@@ -1,0 +1,65 @@
+//! Member ids without chance. A broker's ids end in random digits, and the sticky assignor walks them by their hash, so each run
+//! would deal out partitions differently; clients get ids that end in the number of the broker's starts instead.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fletchlog_api::{Request, Response};
+
+/// Length of `-4xxx-8xxx-xxxxxxxxxxxx`, the random end of an id.
+const RANDOM: usize = 23;
+
+#[derive(Default)]
+pub(super) struct Members {
+    /// The broker's id by the client's.
+    real: BTreeMap<Arc<str>, Arc<str>>,
+    starts: u32,
+}
+
+impl Members {
+    pub fn restarted(&mut self) {
+        self.starts += 1;
+    }
+
+    fn name(&mut self, real: &mut Arc<str>) {
+        let Some(kept) = real.len().checked_sub(RANDOM) else {
+            return;
+        };
+        let name: Arc<str> = format!("{}-{}", &real[..kept], self.starts).into();
+        let real = std::mem::replace(real, name.clone());
+        self.real.insert(name, real);
+    }
+
+    fn real(&self, name: &mut Arc<str>) {
+        if let Some(real) = self.real.get(name) {
+            *name = real.clone();
+        }
+    }
+
+    /// Gives clients ids of ours.
+    pub fn rename(&mut self, mut response: Response) -> Response {
+        if let Response::JoinGroup(join) = &mut response {
+            self.name(&mut join.member_id);
+            self.name(&mut join.leader);
+            join.members.iter_mut().for_each(|m| self.name(&mut m.member_id));
+        }
+        response
+    }
+
+    /// Gives the broker its own ids back.
+    pub fn to_broker(&self, mut request: Request) -> Request {
+        match &mut request {
+            Request::JoinGroup(join) => self.real(&mut join.member_id),
+            Request::SyncGroup(sync) => {
+                self.real(&mut sync.member_id);
+                sync.assignments.iter_mut().for_each(|(member, _)| self.real(member));
+            }
+            Request::Heartbeat(heartbeat) => self.real(&mut heartbeat.member_id),
+            Request::LeaveGroup(leave) => self.real(&mut leave.member_id),
+            Request::OffsetCommit(commit) => self.real(&mut commit.member_id),
+            Request::TxnOffsetCommit(commit) => self.real(&mut commit.member_id),
+            _ => {}
+        }
+        request
+    }
+}

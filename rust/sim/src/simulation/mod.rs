@@ -1,0 +1,232 @@
+//! The whole of it, from a seed: the real broker and the real clients on a simulated disk, network and clock, with faults, and the
+//! history of what the clients saw.
+//!
+//! Every run of a seed is the same. Client processes are threads that take turns ([`scheduler`]): what runs next depends only on
+//! virtual time. A crash is the disk's image, opened again; a leader move is a change of names ([`leaders`]).
+
+mod closing;
+mod cluster;
+mod consumers;
+mod copier;
+mod leaders;
+mod members;
+mod memory;
+mod nemesis;
+mod network;
+mod plan;
+mod producers;
+mod recorder;
+mod scheduler;
+mod world;
+
+use std::any::Any;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use fletchlog_api::IsolationLevel;
+
+use crate::checker::{self, Anomaly};
+use crate::history::History;
+use crate::rng::Rng;
+use crate::sim_disk::Lie;
+use crate::virtual_clock::VirtualClock;
+use cluster::Cluster;
+use network::{Net, lock};
+use plan::Plan;
+use scheduler::{Scheduler, Stopped};
+use world::{Hand, World};
+
+/// The wall clock at the beginning of a run, ms since the epoch.
+const START_MS: i64 = 1_700_000_000_000;
+/// A thread's stack, bytes: there are about ten in a run.
+const STACK: usize = 1 << 20;
+
+/// What a run gave.
+#[derive(Debug)]
+pub struct Report {
+    /// Its seed.
+    pub seed: u64,
+    /// What clients saw.
+    pub history: History,
+    /// What Kafka does not allow, and must not be.
+    pub anomalies: Vec<Anomaly>,
+    /// What Kafka allows in this run, with the reason: it was found as well.
+    pub allowed: Vec<(Anomaly, &'static str)>,
+    /// Errors that no client should have seen, panics, and what never came to an end.
+    pub surprises: Vec<String>,
+    /// Requests that reached the broker.
+    pub requests: u64,
+    /// What took part, in words.
+    pub plan: String,
+}
+
+impl Report {
+    /// Nothing is wrong.
+    pub fn is_clean(&self) -> bool {
+        self.anomalies.is_empty() && self.surprises.is_empty()
+    }
+
+    /// What is wrong, readable, with the operations that show it.
+    pub fn explain(&self) -> String {
+        /// Of many anomalies the first ones tell enough.
+        const MOST: usize = 5;
+        let mut text = format!(
+            "seed {}: {} anomalies\n{}\n",
+            self.seed,
+            self.anomalies.len(),
+            self.plan
+        );
+        for surprise in self.surprises.iter().take(MOST) {
+            text.push_str(&format!("unexpected: {surprise}\n"));
+        }
+        for anomaly in self.anomalies.iter().take(MOST) {
+            text.push_str(&anomaly.explain(&self.history));
+        }
+        text
+    }
+}
+
+type Part = Box<dyn FnOnce(&mut Hand) + Send>;
+
+/// Who acts in a run, besides the thread that closes it.
+fn parts(plan: &Plan) -> Vec<Part> {
+    let mut parts: Vec<Part> = vec![Box::new(nemesis::run)];
+    for index in 0..plan.producers.len() {
+        parts.push(Box::new(move |hand| producers::plain(hand, index)));
+    }
+    for index in 0..plan.transactional {
+        parts.push(Box::new(move |hand| producers::transactional(hand, index)));
+    }
+    let isolations = [IsolationLevel::ReadUncommitted, IsolationLevel::ReadCommitted];
+    for isolation in isolations.into_iter().take(plan.manual) {
+        parts.push(Box::new(move |hand| consumers::manual(hand, isolation)));
+    }
+    for index in 0..plan.group.map_or(0, |group| group.members) {
+        parts.push(Box::new(move |hand| consumers::member(hand, index)));
+    }
+    if plan.copier {
+        parts.push(Box::new(copier::run));
+    }
+    if plan.copier || plan.group.is_some() {
+        parts.push(Box::new(|hand| consumers::looker(hand, false)));
+    }
+    parts
+}
+
+/// Runs a seed and judges it.
+pub fn run(seed: u64) -> Report {
+    run_on(seed, None)
+}
+
+/// Runs a seed on a disk that breaks a promise, to prove that a run notices.
+pub fn run_on(seed: u64, lie: Option<Lie>) -> Report {
+    let plan = Plan::of(seed);
+    let rng = &mut Rng::new(seed ^ 0x5EED);
+    let clock = Arc::new(VirtualClock::at(START_MS));
+    let parts = parts(&plan);
+    let scheduler = Arc::new(Scheduler::new(parts.len() + 1, clock.clone()));
+    let net = Net::new(scheduler.clone(), rng.fork(), plan.faults, plan.nodes);
+    let cluster = Cluster::new(&plan, &clock, &net, lie);
+    let world = Arc::new(World::new(plan, clock, scheduler.clone(), net, cluster));
+    let threads: Vec<JoinHandle<()>> = parts
+        .into_iter()
+        .enumerate()
+        .map(|(number, part)| start(&world, number + 1, rng.fork(), part))
+        .collect();
+    let main = Hand {
+        world: world.clone(),
+        me: 0,
+        rng: rng.fork(),
+    };
+    guarded(&world, main, close);
+    for thread in threads {
+        // Its panic was caught and told.
+        let _ = thread.join();
+    }
+    report(&world)
+}
+
+/// A thread for an actor; it begins with its first turn.
+fn start(world: &Arc<World>, me: usize, rng: Rng, part: Part) -> JoinHandle<()> {
+    world.scheduler.begin(me);
+    let hand = Hand {
+        world: world.clone(),
+        me,
+        rng,
+    };
+    let body = move || {
+        let world = hand.world.clone();
+        guarded(&world, hand, |hand| {
+            hand.world.scheduler.first_turn(me);
+            part(hand);
+            *hand.world.done() += 1;
+        });
+        world.scheduler.finish(me);
+    };
+    let thread = thread::Builder::new().stack_size(STACK).spawn(body);
+    thread.unwrap_or_else(|e| panic!("a thread cannot be started: {e}"))
+}
+
+/// Runs an actor; its panic ends the run.
+fn guarded(world: &World, mut hand: Hand, part: impl FnOnce(&mut Hand)) {
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| part(&mut hand)));
+    if let Err(payload) = caught {
+        if !payload.is::<Stopped>() {
+            world.surprises().push(format!("panic: {}", text_of(&*payload)));
+        }
+        world.scheduler.stop();
+    }
+}
+
+fn text_of(payload: &(dyn Any + Send)) -> &str {
+    let text = payload.downcast_ref::<&str>().copied();
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("of an unknown kind")
+}
+
+/// Waits for everybody, then closes the run.
+fn close(hand: &mut Hand) {
+    /// After the faults, the slowest call has long ended by then.
+    const PATIENCE_MS: i64 = 600_000;
+    let actors = parts(&hand.world.plan).len();
+    let until = hand.world.chaos_ends_ms() + PATIENCE_MS;
+    while *hand.world.done() < actors {
+        if hand.now() > until {
+            let done = *hand.world.done();
+            panic!("{} of {actors} actors come to no end", actors - done);
+        }
+        hand.sleep(100);
+    }
+    closing::run(hand);
+}
+
+fn report(world: &World) -> Report {
+    let history = world.recorder().history();
+    let (forgotten, wrongly_forgotten, requests) = {
+        let net = &mut *lock(&world.net);
+        let wrongly = std::mem::take(&mut net.memory.wrongly_forgotten);
+        (net.memory.forgotten, wrongly, net.requests)
+    };
+    let mut surprises = std::mem::take(&mut *world.surprises());
+    if !world.plan.loses_acknowledged() {
+        surprises.extend(wrongly_forgotten);
+    }
+    let rules = world.plan.allowed(forgotten);
+    let mut anomalies = Vec::new();
+    let mut allowed = Vec::new();
+    for anomaly in checker::check(&history) {
+        match rules.iter().find(|(class, _)| *class == anomaly.class) {
+            Some((_, why)) => allowed.push((anomaly, *why)),
+            None => anomalies.push(anomaly),
+        }
+    }
+    Report {
+        seed: world.plan.seed,
+        history,
+        anomalies,
+        allowed,
+        surprises,
+        requests,
+        plan: format!("{:?}", world.plan),
+    }
+}

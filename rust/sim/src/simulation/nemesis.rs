@@ -1,0 +1,62 @@
+//! The actor that breaks things: the broker is killed, stopped or loses power, nodes pause, leaders move.
+
+use super::network::lock;
+use super::world::Hand;
+use crate::history::Action;
+
+/// How often it looks whether it is time, ms.
+const STEP_MS: i64 = 100;
+
+pub(super) fn run(hand: &mut Hand) {
+    let process = hand.world.recorder().process();
+    let plan = hand.world.plan.clone();
+    let step = usize::try_from(STEP_MS).unwrap_or(0);
+    while hand.in_chaos() {
+        hand.sleep(STEP_MS);
+        if hand.strikes(plan.crash_every_ms, step) {
+            restart(hand, process);
+        }
+        let nodes = plan.nodes as usize;
+        if hand.strikes(plan.pause_every_ms, step) {
+            let node = 1 + i32::try_from(hand.rng.below(nodes)).unwrap_or(0);
+            let until = hand.now() + i64::try_from(hand.rng.below(5_000)).unwrap_or(0);
+            lock(&hand.world.net).pause(node, until);
+            note(hand, process, format!("node {node} is paused"));
+        }
+        if hand.strikes(plan.move_every_ms, step) {
+            let a = hand.rng.below(nodes);
+            let b = (a + 1) % nodes;
+            lock(&hand.world.net).leaders.swap(a, b);
+            note(hand, process, format!("nodes {} and {} change roles", a + 1, b + 1));
+        }
+    }
+    lock(&hand.world.net).heal();
+    note(hand, process, "the faults are over".to_owned());
+}
+
+fn note(hand: &Hand, process: u32, text: String) {
+    hand.world.recorder().note(process, Action::Note(text));
+}
+
+fn restart(hand: &mut Hand, process: u32) {
+    let power = hand.world.plan.power_loss && hand.rng.chance(700);
+    let clean = !power && hand.rng.chance(200);
+    let text = match (power, clean) {
+        (true, _) => "the machine loses power",
+        (_, true) => "the broker is stopped",
+        _ => "the broker is killed",
+    };
+    note(hand, process, text.to_owned());
+    let mut rng = hand.rng.fork();
+    {
+        let mut cluster = hand.world.cluster();
+        if clean {
+            cluster.stop(&hand.world.net);
+        } else {
+            cluster.crash(&hand.world.net, &mut rng, power);
+        }
+    }
+    hand.sleep_some(3_000);
+    hand.world.cluster().open(&hand.world.net);
+    note(hand, process, "the broker is up again".to_owned());
+}

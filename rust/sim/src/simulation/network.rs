@@ -1,0 +1,482 @@
+//! The network between clients and broker: requests and answers take their time, get lost with their connection, come twice, and
+//! reach nodes that are paused or down. Within one connection order holds, as in TCP.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use fletchlog_api::transport::{coordinator_connection, node_of_connection};
+use fletchlog_api::{Completion, Disconnected, NodeId, Request, Response, Transport};
+use fletchlog_broker::{Broker, LocalTransport};
+
+use super::leaders::Leaders;
+use super::members::Members;
+use super::memory::{Batch, Memory, batches_of};
+use super::scheduler::{ActorId, Scheduler};
+use crate::rng::Rng;
+
+/// How often the broker is asked whether a request that waits has been answered, ms.
+const LOOK_MS: i64 = 20;
+
+/// How often each fault happens, in a thousand messages, and how long messages take.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Faults {
+    /// The connection is closed and the request was not handled.
+    pub close_before: usize,
+    /// The request is handled, the connection closed instead of an answer.
+    pub close_after: usize,
+    /// Nothing moves on the connection any more, until the client gives it up.
+    pub silence: usize,
+    /// A batch arrives a second time.
+    pub twice: usize,
+    /// A message takes long.
+    pub slow: usize,
+    /// Most ms that a message usually takes.
+    pub latency_ms: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Arrives,
+    CloseBefore,
+    CloseAfter,
+}
+
+#[derive(Default)]
+struct Connection {
+    /// Times it was opened: what belongs to an earlier one reaches nobody.
+    epoch: u64,
+    /// Sent and not answered, oldest first.
+    outstanding: Vec<i32>,
+    /// For the client to read.
+    arrived: VecDeque<Completion>,
+    silent: bool,
+    last_request_ms: i64,
+    last_answer_ms: i64,
+}
+
+/// A request that the broker has to answer.
+struct Asked {
+    node: NodeId,
+    epoch: u64,
+    fate: Fate,
+    batches: Vec<Batch>,
+}
+
+/// A client's end.
+struct Port {
+    actor: ActorId,
+    /// The broker's end; `None` while it is down.
+    server: Option<LocalTransport>,
+    connections: BTreeMap<NodeId, Connection>,
+    /// What the broker has to answer.
+    asked: BTreeMap<i32, Asked>,
+    closed: bool,
+}
+
+pub(super) struct Net {
+    me: Weak<Mutex<Net>>,
+    scheduler: Arc<Scheduler>,
+    rng: Rng,
+    pub faults: Faults,
+    pub leaders: Leaders,
+    members: Members,
+    broker: Option<Arc<Broker>>,
+    ports: Vec<Port>,
+    /// Nodes that handle nothing before that time.
+    paused: BTreeMap<NodeId, i64>,
+    /// Delivers what comes from connections that are no more.
+    late: Option<LocalTransport>,
+    looking: bool,
+    /// What the broker has to know of batches.
+    pub memory: Memory,
+    /// Requests that reached the broker.
+    pub requests: u64,
+}
+
+fn sequenced(request: &Request) -> Vec<Batch> {
+    match request {
+        Request::Produce(produce) => batches_of(produce),
+        _ => Vec::new(),
+    }
+}
+
+pub(super) type SharedNet = Arc<Mutex<Net>>;
+
+pub(super) fn lock(net: &Mutex<Net>) -> MutexGuard<'_, Net> {
+    net.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Net {
+    pub fn new(scheduler: Arc<Scheduler>, rng: Rng, faults: Faults, nodes: u32) -> SharedNet {
+        Arc::new_cyclic(|me| {
+            Mutex::new(Self {
+                me: me.clone(),
+                scheduler,
+                rng,
+                faults,
+                leaders: Leaders::new(nodes),
+                members: Members::default(),
+                broker: None,
+                ports: Vec::new(),
+                paused: BTreeMap::new(),
+                late: None,
+                looking: false,
+                memory: Memory::default(),
+                requests: 0,
+            })
+        })
+    }
+
+    /// A client's connections.
+    pub fn connect(net: &SharedNet, actor: ActorId) -> Box<dyn Transport> {
+        let mut this = lock(net);
+        this.ports.push(Port {
+            actor,
+            server: None,
+            connections: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            closed: false,
+        });
+        let port = this.ports.len() - 1;
+        Box::new(SimTransport {
+            net: net.clone(),
+            scheduler: this.scheduler.clone(),
+            port,
+            actor,
+        })
+    }
+
+    /// The broker is there (again).
+    pub fn broker_up(&mut self, broker: Arc<Broker>) {
+        self.broker = Some(broker);
+    }
+
+    /// The broker is gone, and every connection with it.
+    pub fn broker_down(&mut self) {
+        self.broker = None;
+        self.late = None;
+        self.memory.restarted();
+        self.members.restarted();
+        for port in 0..self.ports.len() {
+            self.ports[port].server = None;
+            let nodes: Vec<NodeId> = self.ports[port].connections.keys().copied().collect();
+            nodes.into_iter().for_each(|node| self.close(port, node));
+        }
+    }
+
+    /// A node handles nothing before that time.
+    pub fn pause(&mut self, node: NodeId, until_ms: i64) {
+        self.paused.insert(node, until_ms);
+    }
+
+    /// No faults any more, and nothing silent.
+    pub fn heal(&mut self) {
+        self.faults = Faults {
+            latency_ms: self.faults.latency_ms,
+            ..Faults::default()
+        };
+        self.paused.clear();
+        for port in 0..self.ports.len() {
+            let silent = |(&node, c): (&NodeId, &Connection)| c.silent.then_some(node);
+            let nodes: Vec<NodeId> = self.ports[port].connections.iter().filter_map(silent).collect();
+            nodes.into_iter().for_each(|node| self.close(port, node));
+        }
+    }
+
+    fn later(&self, at_ms: i64, event: impl FnOnce(&mut Net) + Send + 'static) {
+        let me = self.me.clone();
+        self.scheduler.plan(
+            at_ms,
+            Box::new(move || {
+                if let Some(net) = me.upgrade() {
+                    event(&mut lock(&net));
+                }
+            }),
+        );
+    }
+
+    fn latency(&mut self) -> i64 {
+        let most = if self.rng.chance(self.faults.slow) {
+            2_000
+        } else {
+            self.faults.latency_ms
+        };
+        1 + i64::try_from(self.rng.below(most + 1)).unwrap_or(0)
+    }
+
+    fn send(&mut self, port: usize, node: NodeId, id: i32, request: Request) {
+        let now = self.scheduler.now();
+        let latency = self.latency();
+        let fate = if self.rng.chance(self.faults.close_before) {
+            Fate::CloseBefore
+        } else if self.rng.chance(self.faults.close_after) {
+            Fate::CloseAfter
+        } else {
+            Fate::Arrives
+        };
+        let silence = self.rng.chance(self.faults.silence);
+        let connection = self.ports[port].connections.entry(node).or_default();
+        connection.outstanding.push(id);
+        connection.silent |= silence;
+        if connection.silent {
+            return;
+        }
+        let at = connection.last_request_ms.max(now + latency);
+        connection.last_request_ms = at;
+        let epoch = connection.epoch;
+        self.later(at, move |net| net.arrive(port, node, epoch, id, fate, request));
+    }
+
+    /// A request has come through.
+    fn arrive(&mut self, port: usize, node: NodeId, epoch: u64, id: i32, fate: Fate, request: Request) {
+        let real = self.leaders.real(node_of_connection(node));
+        let now = self.scheduler.now();
+        if let Some(&until) = self.paused.get(&real).filter(|&&until| until > now) {
+            return self.later(until, move |net| net.arrive(port, node, epoch, id, fate, request));
+        }
+        let request = self.leaders.to_broker(real, self.members.to_broker(request));
+        let Port {
+            connections, closed, ..
+        } = &mut self.ports[port];
+        let connection = connections.entry(node).or_default();
+        if *closed || connection.epoch != epoch {
+            return self.arrive_late(real, request);
+        }
+        if connection.silent {
+            return;
+        }
+        if fate == Fate::CloseBefore || self.broker.is_none() {
+            return self.close(port, node);
+        }
+        if matches!(request, Request::Produce(_)) && self.rng.chance(self.faults.twice) {
+            let (at, again) = (now + self.latency(), request.clone());
+            self.later(at, move |net| net.arrive_late(real, again));
+        }
+        self.requests += 1;
+        let server_id = if node == node_of_connection(node) {
+            real
+        } else {
+            coordinator_connection(real)
+        };
+        let batches = sequenced(&request);
+        let asked = Asked {
+            node,
+            epoch,
+            fate,
+            batches,
+        };
+        self.ports[port].asked.insert(id, asked);
+        if let Some(server) = self.server(port) {
+            server.send(server_id, id, request);
+        }
+        self.collect_all();
+    }
+
+    /// A batch from a connection that is no more, or a second time.
+    fn arrive_late(&mut self, real: NodeId, request: Request) {
+        let Some(broker) = self.broker.clone() else { return };
+        if !matches!(request, Request::Produce(_)) || self.rng.chance(500) {
+            return;
+        }
+        let late = self.late.get_or_insert_with(|| LocalTransport::new(broker));
+        let batches = sequenced(&request);
+        late.send(real, 0, request);
+        while let Some(completion) = late.receive(real) {
+            if let Ok(Response::Produce(response)) = &completion.result {
+                self.memory.answered(&batches, &response.partitions);
+            }
+        }
+        self.collect_all();
+    }
+
+    fn server(&mut self, port: usize) -> Option<&mut LocalTransport> {
+        let broker = self.broker.clone()?;
+        Some(
+            self.ports[port]
+                .server
+                .get_or_insert_with(|| LocalTransport::new(broker)),
+        )
+    }
+
+    /// Sends on what the broker has answered.
+    fn collect_all(&mut self) {
+        let mut waiting = false;
+        for port in 0..self.ports.len() {
+            if !self.ports[port].asked.is_empty() {
+                self.collect(port);
+                waiting |= !self.ports[port].asked.is_empty();
+            }
+        }
+        if waiting && !self.looking {
+            self.looking = true;
+            self.later(self.scheduler.now() + LOOK_MS, |net| {
+                net.looking = false;
+                net.collect_all();
+            });
+        }
+    }
+
+    fn collect(&mut self, port: usize) {
+        for real in self.leaders.nodes() {
+            for server_id in [real, coordinator_connection(real)] {
+                while let Some(completion) = self.ports[port].server.as_mut().and_then(|s| s.receive(server_id)) {
+                    self.answered(port, real, completion);
+                }
+            }
+        }
+    }
+
+    fn answered(&mut self, port: usize, real: NodeId, completion: Completion) {
+        let id = completion.correlation_id;
+        let Some(asked) = self.ports[port].asked.remove(&id) else {
+            return;
+        };
+        let Asked {
+            node,
+            epoch,
+            fate,
+            batches,
+        } = asked;
+        if let Ok(Response::Produce(response)) = &completion.result {
+            self.memory.answered(&batches, &response.partitions);
+        }
+        let (now, latency) = (self.scheduler.now(), self.latency());
+        let silence = self.rng.chance(self.faults.silence);
+        let connection = self.ports[port].connections.entry(node).or_default();
+        if connection.epoch != epoch || connection.silent {
+            return;
+        }
+        let Ok(response) = completion.result else {
+            return self.close(port, node);
+        };
+        if fate == Fate::CloseAfter {
+            return self.close(port, node);
+        }
+        if silence {
+            connection.silent = true;
+            return;
+        }
+        let at = connection.last_answer_ms.max(now + latency);
+        connection.last_answer_ms = at;
+        let response = self.leaders.to_client(real, self.members.rename(response));
+        self.later(at, move |net| net.deliver(port, node, epoch, id, response));
+    }
+
+    fn deliver(&mut self, port: usize, node: NodeId, epoch: u64, id: i32, response: Response) {
+        let actor = self.ports[port].actor;
+        let connection = self.ports[port].connections.entry(node).or_default();
+        if connection.epoch != epoch || connection.silent {
+            return;
+        }
+        connection.outstanding.retain(|&other| other != id);
+        connection.arrived.push_back(Completion {
+            node,
+            correlation_id: id,
+            result: Ok(response),
+        });
+        self.scheduler.notify(actor);
+    }
+
+    /// The connection is lost; the client learns it now.
+    fn close(&mut self, port: usize, node: NodeId) {
+        let lost = self.reopen(port, node);
+        let actor = self.ports[port].actor;
+        let connection = self.ports[port].connections.entry(node).or_default();
+        for correlation_id in lost {
+            connection.arrived.push_back(Completion {
+                node,
+                correlation_id,
+                result: Err(Disconnected),
+            });
+        }
+        self.scheduler.notify(actor);
+    }
+
+    /// Forgets what is under way on a connection; returns what was not answered.
+    fn reopen(&mut self, port: usize, node: NodeId) -> Vec<i32> {
+        let real = self.leaders.real(node_of_connection(node));
+        let server_id = if node == node_of_connection(node) {
+            real
+        } else {
+            coordinator_connection(real)
+        };
+        let port = &mut self.ports[port];
+        port.asked.retain(|_, asked| asked.node != node);
+        if let Some(server) = &mut port.server {
+            server.disconnect(server_id);
+        }
+        let connection = port.connections.entry(node).or_default();
+        connection.epoch += 1;
+        connection.silent = false;
+        std::mem::take(&mut connection.outstanding)
+    }
+}
+
+struct SimTransport {
+    net: SharedNet,
+    scheduler: Arc<Scheduler>,
+    port: usize,
+    actor: ActorId,
+}
+
+impl Transport for SimTransport {
+    fn send(&mut self, node: NodeId, correlation_id: i32, request: Request) {
+        lock(&self.net).send(self.port, node, correlation_id, request);
+    }
+
+    fn receive(&mut self, node: NodeId) -> Option<Completion> {
+        lock(&self.net).ports[self.port]
+            .connections
+            .get_mut(&node)?
+            .arrived
+            .pop_front()
+    }
+
+    fn has_arrived(&mut self, node: NodeId) -> bool {
+        let net = lock(&self.net);
+        net.ports[self.port]
+            .connections
+            .get(&node)
+            .is_some_and(|c| !c.arrived.is_empty())
+    }
+
+    fn wait(&mut self, timeout: Duration) -> bool {
+        let arrived = || {
+            lock(&self.net).ports[self.port]
+                .connections
+                .values()
+                .any(|c| !c.arrived.is_empty())
+        };
+        if arrived() {
+            return true;
+        }
+        // What is longer than a run is waited for in parts.
+        let ms = i64::try_from(timeout.as_millis()).unwrap_or(i64::MAX).min(60_000);
+        self.scheduler.wait(self.actor, self.scheduler.now() + ms.max(1), true);
+        arrived()
+    }
+
+    fn keep_alive(&mut self) {
+        if let Some(server) = &mut lock(&self.net).ports[self.port].server {
+            server.keep_alive();
+        }
+    }
+
+    fn disconnect(&mut self, node: NodeId) {
+        let mut net = lock(&self.net);
+        net.reopen(self.port, node);
+        if let Some(connection) = net.ports[self.port].connections.get_mut(&node) {
+            connection.arrived.clear();
+        }
+    }
+}
+
+impl Drop for SimTransport {
+    fn drop(&mut self) {
+        let port = &mut lock(&self.net).ports[self.port];
+        port.closed = true;
+        port.server = None;
+        port.asked.clear();
+    }
+}

@@ -1,0 +1,202 @@
+//! What happens in the run of a seed, and which anomalies Kafka allows in it.
+
+use super::network::Faults;
+use crate::checker::Class;
+use crate::rng::Rng;
+
+/// A promise that a producer does not make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Idempotence {
+    /// Each record once and in order.
+    On,
+    /// Retries may write a record twice, and with several requests in flight change the order.
+    Off,
+}
+
+/// One producer without transactions.
+#[derive(Debug, Clone)]
+pub(super) struct ProducerPlan {
+    pub idempotence: Idempotence,
+    pub in_flight: usize,
+    pub release: &'static str,
+    pub batch_size: usize,
+    pub linger_ms: usize,
+}
+
+/// One member of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct GroupPlan {
+    pub members: usize,
+    pub assignor: &'static str,
+    pub auto_commit: bool,
+    pub read_committed: bool,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Plan {
+    pub seed: u64,
+    pub nodes: u32,
+    pub partitions: i32,
+    pub segment_bytes: usize,
+    /// How long faults go on, ms.
+    pub chaos_ms: i64,
+    pub fsync: bool,
+    pub producers: Vec<ProducerPlan>,
+    pub transactional: usize,
+    /// Releases of the consumers.
+    pub consumer_release: &'static str,
+    /// Consumers that assign partitions to themselves: the first reads what is uncommitted, the second what is committed.
+    pub manual: usize,
+    pub group: Option<GroupPlan>,
+    /// A process that copies partition 0 in transactions.
+    pub copier: bool,
+    pub faults: Faults,
+    /// Of every producer.
+    pub most_in_flight: usize,
+    /// ms between two crashes, pauses or moves, on average; 0 = none.
+    pub crash_every_ms: usize,
+    pub power_loss: bool,
+    pub pause_every_ms: usize,
+    pub move_every_ms: usize,
+    /// Clients end without a word, on average every so many ms.
+    pub client_crash_every_ms: usize,
+}
+
+fn pick<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
+    of[rng.below(of.len())]
+}
+
+const PRODUCER_RELEASES: [&str; 5] = ["2.5", "2.6", "3.2", "3.9", "4.3"];
+const CONSUMER_RELEASES: [&str; 5] = ["2.4", "2.6", "3.2", "3.9", "4.3"];
+const ASSIGNORS: [&str; 5] = [
+    "range",
+    "roundrobin",
+    "sticky",
+    "cooperative-sticky",
+    "range,cooperative-sticky",
+];
+
+impl Plan {
+    pub fn of(seed: u64) -> Self {
+        let rng = &mut Rng::new(seed);
+        let calm = rng.chance(100);
+        let rate = |rng: &mut Rng, most: usize| if calm { 0 } else { rng.below(most + 1) };
+        let every = |rng: &mut Rng, per_mille: usize, ms: usize| {
+            if !calm && rng.chance(per_mille) {
+                ms + rng.below(ms)
+            } else {
+                0
+            }
+        };
+        let nodes = 1 + rng.below(3);
+        // With one request in flight nothing is forgotten: then there is no excuse for a duplicate.
+        let most_in_flight = if rng.chance(400) { 1 } else { 5 };
+        Self {
+            seed,
+            nodes: u32::try_from(nodes).unwrap_or(1),
+            partitions: 1 + i32::try_from(rng.below(4)).unwrap_or(0),
+            segment_bytes: pick(rng, &[1_000, 4_000, 1_000_000]),
+            chaos_ms: 15_000 + i64::try_from(rng.below(15_000)).unwrap_or(0),
+            fsync: rng.chance(500),
+            producers: (0..1 + rng.below(3)).map(|_| producer(rng, most_in_flight)).collect(),
+            transactional: rng.below(3),
+            consumer_release: pick(rng, &CONSUMER_RELEASES),
+            manual: 1 + rng.below(2),
+            group: rng.chance(700).then(|| GroupPlan {
+                members: 1 + rng.below(3),
+                assignor: pick(rng, &ASSIGNORS),
+                auto_commit: rng.chance(500),
+                read_committed: rng.chance(500),
+            }),
+            copier: rng.chance(300),
+            faults: Faults {
+                close_before: rate(rng, 20),
+                close_after: rate(rng, 20),
+                silence: rate(rng, 8),
+                twice: rate(rng, 50),
+                slow: rate(rng, 20),
+                latency_ms: rng.below(20),
+            },
+            crash_every_ms: every(rng, 500, 6_000),
+            most_in_flight,
+            power_loss: rng.chance(500),
+            pause_every_ms: every(rng, 300, 4_000),
+            move_every_ms: if nodes > 1 { every(rng, 500, 3_000) } else { 0 },
+            client_crash_every_ms: every(rng, 400, 6_000),
+        }
+    }
+
+    /// The machine loses power, and what is acknowledged is only in the page cache.
+    pub fn loses_acknowledged(&self) -> bool {
+        !self.fsync && self.power_loss && self.crash_every_ms > 0
+    }
+
+    /// What Kafka allows here, and why. `forgotten`: batches that the broker could not know any more when they came again
+    /// ([`super::memory`]).
+    pub fn allowed(&self, forgotten: usize) -> Vec<(Class, &'static str)> {
+        use Class::*;
+        let mut allowed = Vec::new();
+        let mut allow =
+            |classes: &[Class], why: &'static str| allowed.extend(classes.iter().map(|&class| (class, why)));
+        let cycles = [G0, G0Process, G0Realtime, G1c, G1cProcess, G1cRealtime];
+        let twice = [Duplicate, CopiedTwice];
+        let writers = self.producers.len() + self.transactional + usize::from(self.copier);
+        if self.transactional > 0 && writers > 1 {
+            allow(&[IntSendSkip], "others write between two records of a transaction");
+            allow(&cycles, "records of open transactions stand among each other");
+        }
+        if self.producers.iter().any(|p| p.idempotence == Idempotence::Off) {
+            allow(&twice, "a retry without idempotence writes a record again");
+            allow(
+                &[NonmonotonicSend],
+                "a retry without idempotence overtakes, or is acknowledged at its second place",
+            );
+        }
+        if forgotten > 0 {
+            // Kafka: `TransactionManager#canRetry`.
+            allow(
+                &twice,
+                "a batch that the broker has forgotten is sent again under the next epoch",
+            );
+            allow(
+                &[NonmonotonicSend],
+                "a batch that the broker has forgotten is sent again under the next epoch",
+            );
+            // Kafka: `TransactionManager#maybeTransitionToErrorState`: no new epoch if the transaction is being ended.
+            let reused = [
+                InconsistentOffsets,
+                LostWrite,
+                Unseen,
+                IntNonmonotonicSend,
+                IntSendSkip,
+                NotCopied,
+            ];
+            if self.transactional > 0 || self.copier {
+                let why = "the sequence numbers of a batch that is refused while its transaction ends are given to the next one";
+                allow(&reused, why);
+                allow(&cycles, why);
+            }
+        }
+        if self.loses_acknowledged() {
+            let kept = [PrecommittedRead];
+            let lost: Vec<Class> = Class::ALL.into_iter().filter(|class| !kept.contains(class)).collect();
+            allow(&lost, "a power loss takes what was acknowledged from the page cache");
+        }
+        allowed
+    }
+}
+
+fn producer(rng: &mut Rng, most_in_flight: usize) -> ProducerPlan {
+    let idempotence = if rng.chance(800) {
+        Idempotence::On
+    } else {
+        Idempotence::Off
+    };
+    ProducerPlan {
+        idempotence,
+        in_flight: 1 + rng.below(most_in_flight),
+        release: pick(rng, &PRODUCER_RELEASES),
+        batch_size: pick(rng, &[1, 100, 400, 16_384]),
+        linger_ms: pick(rng, &[0, 0, 5, 30]),
+    }
+}

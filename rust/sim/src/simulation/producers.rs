@@ -1,0 +1,274 @@
+//! Actors that send: producers of single records, and producers of transactions.
+
+use fletchlog_api::ErrorCode;
+use fletchlog_client::ClientError;
+use fletchlog_client::producer::{ProducerRecord, RecordFuture, SteppedProducer};
+
+use super::plan::{Idempotence, ProducerPlan};
+use super::world::{Hand, bytes_of};
+use crate::history::{Action, Outcome, Partition, Step, Value};
+
+/// A step of an operation whose record is on its way.
+pub(super) struct Sent {
+    pub op: usize,
+    pub step: usize,
+    pub future: RecordFuture,
+}
+
+/// How often a call that timed out is made again: faults end, and every call is answered then.
+const ATTEMPTS: usize = 60;
+
+pub(super) fn send(
+    hand: &mut Hand,
+    producer: &mut SteppedProducer,
+    partition: Partition,
+    value: Value,
+) -> Result<RecordFuture, ClientError> {
+    let tp = hand.world.tp(partition);
+    let bytes = bytes_of(value, hand.rng.below(60));
+    producer.send(&ProducerRecord {
+        topic: &tp.topic,
+        partition: Some(tp.partition),
+        timestamp: None,
+        key: None,
+        value: Some(&bytes),
+        headers: &[],
+    })
+}
+
+/// Writes down what has been decided.
+fn settle(hand: &Hand, open: &mut Vec<Sent>) {
+    open.retain(|sent| {
+        let Some(outcome) = sent.future.try_result() else {
+            return true;
+        };
+        let mut recorder = hand.world.recorder();
+        match outcome {
+            Ok(metadata) => {
+                recorder.acknowledge(sent.op, sent.step, metadata.offset);
+                recorder.end(sent.op, Outcome::Ok);
+            }
+            // What timed out may be in the log, or come to it late.
+            Err(_) => recorder.end(sent.op, Outcome::Unknown),
+        }
+        false
+    });
+}
+
+/// A producer without transactions, started anew whenever it was killed.
+pub(super) fn plain(hand: &mut Hand, index: usize) {
+    let plan = hand.world.plan.producers[index].clone();
+    while hand.in_chaos() {
+        live(hand, &plan);
+    }
+}
+
+fn live(hand: &mut Hand, plan: &ProducerPlan) {
+    let process = hand.world.recorder().process();
+    let idempotent = plan.idempotence == Idempotence::On;
+    let properties = [
+        ("fletchlog.producer.version", plan.release.to_owned()),
+        ("enable.idempotence", idempotent.to_string()),
+        ("acks", "all".to_owned()),
+        ("max.in.flight.requests.per.connection", plan.in_flight.to_string()),
+        ("batch.size", plan.batch_size.to_string()),
+        ("linger.ms", plan.linger_ms.to_string()),
+        ("request.timeout.ms", "2000".to_owned()),
+        ("delivery.timeout.ms", "60000".to_owned()),
+        ("retry.backoff.ms", "50".to_owned()),
+    ];
+    let mut producer = hand.producer(&properties.each_ref().map(|(name, value)| (*name, value.as_str())));
+    let mut open = Vec::new();
+    while hand.in_chaos() {
+        for _ in 0..1 + hand.rng.below(4) {
+            let partition = u32::try_from(hand.rng.below(hand.world.copies() as usize)).unwrap_or(0);
+            let (op, value) = {
+                let mut recorder = hand.world.recorder();
+                let value = recorder.value();
+                let step = Step::Send {
+                    partition,
+                    value,
+                    offset: None,
+                    source: None,
+                };
+                (recorder.begin_steps(process, false, vec![step]), value)
+            };
+            match send(hand, &mut producer, partition, value) {
+                Ok(future) => open.push(Sent { op, step: 0, future }),
+                Err(error) => {
+                    hand.world.recorder().end(op, Outcome::Failed);
+                    hand.surprise(format!("send: {error}"));
+                }
+            }
+        }
+        let pause = i64::try_from(hand.rng.below(200)).unwrap_or(0);
+        producer.run_for(pause);
+        settle(hand, &mut open);
+        if hand.strikes(hand.world.plan.client_crash_every_ms, 100) {
+            hand.world.recorder().note(process, Action::Note("killed".to_owned()));
+            return;
+        }
+    }
+    if let Err(error) = producer.flush() {
+        hand.surprise(format!("flush: {error}"));
+    }
+    settle(hand, &mut open);
+    producer.run_until_idle();
+}
+
+/// Makes a call again while it times out.
+pub(super) fn insist<T>(mut call: impl FnMut() -> Result<T, ClientError>) -> Result<T, ClientError> {
+    for _ in 0..ATTEMPTS {
+        match call() {
+            Err(ClientError::Timeout(_)) => {}
+            outcome => return outcome,
+        }
+    }
+    call()
+}
+
+pub(super) fn transactional_producer(hand: &Hand, id: &str) -> SteppedProducer {
+    let in_flight = hand.world.plan.most_in_flight.to_string();
+    hand.producer(&[
+        ("transactional.id", id),
+        ("max.in.flight.requests.per.connection", &in_flight),
+        ("fletchlog.producer.version", "3.9"),
+        ("request.timeout.ms", "2000"),
+        ("delivery.timeout.ms", "20000"),
+        ("max.block.ms", "10000"),
+        ("transaction.timeout.ms", "15000"),
+        ("retry.backoff.ms", "50"),
+        ("batch.size", "200"),
+    ])
+}
+
+/// A producer of transactions. At the end a last one takes its name, so that nothing stays open.
+pub(super) fn transactional(hand: &mut Hand, index: usize) {
+    let id = format!("transactions-{index}");
+    while hand.in_chaos() {
+        let mut producer = transactional_producer(hand, &id);
+        if insist(|| producer.init_transactions()).is_ok() {
+            transactions(hand, &mut producer);
+        }
+        hand.sleep_some(50);
+    }
+    close_transactions(hand, &id);
+}
+
+/// Ends what is open under a name.
+pub(super) fn close_transactions(hand: &mut Hand, id: &str) {
+    for _ in 0..ATTEMPTS {
+        let mut producer = transactional_producer(hand, id);
+        if insist(|| producer.init_transactions()).is_ok() {
+            return;
+        }
+        hand.sleep(500);
+    }
+    hand.surprise(format!("transactional.id {id} cannot be taken over"));
+}
+
+/// Transactions until the producer can do no more.
+fn transactions(hand: &mut Hand, producer: &mut SteppedProducer) {
+    let process = hand.world.recorder().process();
+    while hand.in_chaos() {
+        if let Err(error) = producer.begin_transaction() {
+            return expect_fenced(hand, &error);
+        }
+        let op = hand.world.recorder().begin_steps(process, true, Vec::new());
+        let mut sent = Vec::new();
+        for _ in 0..1 + hand.rng.below(4) {
+            let partition = u32::try_from(hand.rng.below(hand.world.copies() as usize)).unwrap_or(0);
+            let (step, value) = {
+                let mut recorder = hand.world.recorder();
+                let value = recorder.value();
+                let steps = recorder.steps(op);
+                steps.push(Step::Send {
+                    partition,
+                    value,
+                    offset: None,
+                    source: None,
+                });
+                (steps.len() - 1, value)
+            };
+            match send(hand, producer, partition, value) {
+                Ok(future) => sent.push(Sent { op, step, future }),
+                Err(_) => break, // The end of the transaction tells.
+            }
+            if hand.rng.chance(500) {
+                let pause = i64::try_from(hand.rng.below(60)).unwrap_or(0);
+                producer.run_for(pause);
+            }
+        }
+        if hand.strikes(hand.world.plan.client_crash_every_ms, 150) {
+            // Nobody will ever commit it.
+            hand.world.recorder().end(op, Outcome::Failed);
+            return;
+        }
+        let commit = hand.rng.chance(800);
+        let (_, usable) = end(hand, producer, &sent, op, commit);
+        if !usable {
+            return;
+        }
+        let pause = i64::try_from(hand.rng.below(200)).unwrap_or(0);
+        producer.run_for(pause);
+    }
+}
+
+/// Ends a transaction and writes down how. Returns also whether the producer can go on.
+pub(super) fn end(
+    hand: &mut Hand,
+    producer: &mut SteppedProducer,
+    sent: &[Sent],
+    op: usize,
+    commit: bool,
+) -> (Outcome, bool) {
+    let first = insist(|| producer.end_transaction(commit));
+    let (outcome, usable) = match first {
+        Ok(()) if commit => (Outcome::Ok, true),
+        Ok(()) => (Outcome::Failed, true),
+        // Without a commit asked for it can only be aborted, now or by its time-out.
+        Err(error) if !commit => {
+            expect_fenced(hand, &error);
+            (Outcome::Failed, false)
+        }
+        Err(error) if is_abortable(&error) => match insist(|| producer.end_transaction(false)) {
+            Ok(()) => (Outcome::Failed, true),
+            Err(error) => {
+                expect_fenced(hand, &error);
+                (Outcome::Unknown, false)
+            }
+        },
+        Err(error) => {
+            expect_fenced(hand, &error);
+            (Outcome::Unknown, false)
+        }
+    };
+    let mut recorder = hand.world.recorder();
+    for Sent { op, step, future } in sent {
+        if let Some(Ok(metadata)) = future.try_result() {
+            recorder.acknowledge(*op, *step, metadata.offset);
+        }
+    }
+    recorder.end(op, outcome);
+    (outcome, usable)
+}
+
+fn is_abortable(error: &ClientError) -> bool {
+    matches!(error, ClientError::Kafka { code, .. } if code.name() == "TRANSACTION_ABORTABLE")
+        || matches!(error, ClientError::CommitFailed(_))
+}
+
+/// A transaction that was open too long is aborted by the broker, and its producer fenced. Nothing else may stop one.
+fn expect_fenced(hand: &Hand, error: &ClientError) {
+    let fenced = [
+        ErrorCode::PRODUCER_FENCED,
+        ErrorCode::INVALID_PRODUCER_EPOCH,
+        ErrorCode::INVALID_TXN_STATE,
+        ErrorCode::INVALID_PRODUCER_ID_MAPPING,
+    ];
+    match error {
+        ClientError::Kafka { code, .. } if fenced.contains(code) => {}
+        error if is_abortable(error) => {}
+        error => hand.surprise(format!("transaction: {error}")),
+    }
+}

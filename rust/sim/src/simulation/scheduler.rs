@@ -1,0 +1,170 @@
+//! Threads that take turns: one runs at a time, and virtual time passes only when all wait. Which one is next depends on nothing
+//! but the times they wait for, so a seed gives the same run every time.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use fletchlog_api::Clock;
+
+use crate::virtual_clock::VirtualClock;
+
+/// Number of a thread.
+pub(super) type ActorId = usize;
+
+type Event = Box<dyn FnOnce() + Send>;
+
+enum Wake {
+    /// Ends the wait with this number of an actor.
+    Actor(ActorId, u64),
+    Event(Event),
+}
+
+/// The payload with which a thread unwinds whose simulation has ended early.
+pub(super) struct Stopped;
+
+#[derive(Default)]
+struct State {
+    /// (time, number): what happens then, equal times in the order of being planned.
+    queue: BTreeMap<(i64, u64), Wake>,
+    planned: u64,
+    running: ActorId,
+    /// Per actor: waits so far.
+    waits: Vec<u64>,
+    /// Per actor: an arriving message ends its wait.
+    listening: Vec<bool>,
+    stopped: bool,
+    steps: u64,
+}
+
+pub(super) struct Scheduler {
+    state: Mutex<State>,
+    turns: Vec<Condvar>,
+    clock: Arc<VirtualClock>,
+}
+
+/// More than any run needs; a run that gets there has clients that talk without end.
+const MOST_STEPS: u64 = 3_000_000;
+
+impl Scheduler {
+    /// With so many actors; the first one runs.
+    pub fn new(actors: usize, clock: Arc<VirtualClock>) -> Self {
+        let state = State {
+            waits: vec![0; actors],
+            listening: vec![false; actors],
+            ..State::default()
+        };
+        Self {
+            state: Mutex::new(state),
+            turns: (0..actors).map(|_| Condvar::new()).collect(),
+            clock,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn now(&self) -> i64 {
+        self.clock.monotonic_ms()
+    }
+
+    /// Plans something that whoever waits then will do.
+    pub fn plan(&self, at_ms: i64, event: Event) {
+        let mut state = self.lock();
+        state.add(at_ms.max(self.now()), Wake::Event(event));
+    }
+
+    /// Lets an actor begin now.
+    pub fn begin(&self, actor: ActorId) {
+        let mut state = self.lock();
+        let wait = state.waits[actor];
+        state.add(self.now(), Wake::Actor(actor, wait));
+    }
+
+    /// A new actor's thread waits for its first turn.
+    pub fn first_turn(&self, me: ActorId) {
+        self.await_turn(self.lock(), me);
+    }
+
+    /// Waits until a time, or, if `listening`, until a message arrives.
+    pub fn wait(&self, me: ActorId, until_ms: i64, listening: bool) {
+        let mut state = self.lock();
+        if state.stopped {
+            drop(state);
+            std::panic::resume_unwind(Box::new(Stopped));
+        }
+        state.listening[me] = listening;
+        let wait = state.waits[me];
+        state.add(until_ms.max(self.now()), Wake::Actor(me, wait));
+        if self.next_turn(state, me) != Some(me) {
+            self.await_turn(self.lock(), me);
+        }
+    }
+
+    /// A message arrived for an actor.
+    pub fn notify(&self, actor: ActorId) {
+        let mut state = self.lock();
+        if std::mem::take(&mut state.listening[actor]) {
+            let wait = state.waits[actor];
+            state.add(self.now(), Wake::Actor(actor, wait));
+        }
+    }
+
+    /// The actor's thread is done.
+    pub fn finish(&self, me: ActorId) {
+        let state = self.lock();
+        if !state.stopped {
+            self.next_turn(state, me);
+        }
+    }
+
+    /// Ends the run: every other thread unwinds where it waits.
+    pub fn stop(&self) {
+        self.lock().stopped = true;
+        self.turns.iter().for_each(Condvar::notify_all);
+    }
+
+    fn await_turn(&self, state: MutexGuard<'_, State>, me: ActorId) {
+        let waited = self.turns[me].wait_while(state, |s| s.running != me && !s.stopped);
+        let stopped = waited.unwrap_or_else(PoisonError::into_inner).stopped;
+        if stopped {
+            std::panic::resume_unwind(Box::new(Stopped));
+        }
+    }
+
+    /// Does what is planned until an actor's turn comes, and gives it its turn.
+    fn next_turn<'a>(&'a self, mut state: MutexGuard<'a, State>, me: ActorId) -> Option<ActorId> {
+        loop {
+            let Some(((at_ms, _), wake)) = state.queue.pop_first() else {
+                return None; // Nobody is left.
+            };
+            state.steps += 1;
+            assert!(state.steps < MOST_STEPS, "the clients talk without end");
+            self.clock.advance(at_ms.saturating_sub(self.now()).max(0));
+            match wake {
+                Wake::Actor(actor, wait) if state.waits[actor] == wait => {
+                    state.waits[actor] += 1;
+                    state.listening[actor] = false;
+                    state.running = actor;
+                    if actor != me {
+                        self.turns[actor].notify_one();
+                    }
+                    return Some(actor);
+                }
+                Wake::Actor(..) => {}
+                Wake::Event(event) => {
+                    drop(state);
+                    event();
+                    state = self.lock();
+                }
+            }
+        }
+    }
+}
+
+impl State {
+    fn add(&mut self, at_ms: i64, wake: Wake) {
+        self.queue.insert((at_ms, self.planned), wake);
+        self.planned += 1;
+    }
+}

@@ -1,0 +1,179 @@
+//! What all actors of a run share, and an actor's hand on it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use fletchlog_api::{Clock, Config, Scope, Transport};
+use fletchlog_client::Consumer;
+use fletchlog_client::producer::SteppedProducer;
+use fletchlog_records::{RecordCursor, RecordSpan, TopicPartition};
+
+use super::cluster::{COPIES, Cluster, TOPIC};
+use super::network::{Net, SharedNet};
+use super::plan::Plan;
+use super::recorder::Recorder;
+use super::scheduler::{ActorId, Scheduler};
+use crate::history::{Partition, Value};
+use crate::rng::Rng;
+use crate::virtual_clock::VirtualClock;
+
+pub(super) struct World {
+    pub plan: Plan,
+    pub clock: Arc<VirtualClock>,
+    pub scheduler: Arc<Scheduler>,
+    pub net: SharedNet,
+    recorder: Mutex<Recorder>,
+    cluster: Mutex<Cluster>,
+    /// What should not have happened and is no matter of the history: an error that no client should see.
+    surprises: Mutex<Vec<String>>,
+    /// Actors that are done.
+    done: Mutex<usize>,
+}
+
+fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl World {
+    pub fn new(
+        plan: Plan,
+        clock: Arc<VirtualClock>,
+        scheduler: Arc<Scheduler>,
+        net: SharedNet,
+        cluster: Cluster,
+    ) -> Self {
+        Self {
+            plan,
+            clock,
+            scheduler,
+            net,
+            recorder: Mutex::default(),
+            cluster: Mutex::new(cluster),
+            surprises: Mutex::default(),
+            done: Mutex::default(),
+        }
+    }
+    pub fn recorder(&self) -> MutexGuard<'_, Recorder> {
+        guard(&self.recorder)
+    }
+    pub fn cluster(&self) -> MutexGuard<'_, Cluster> {
+        guard(&self.cluster)
+    }
+    pub fn surprises(&self) -> MutexGuard<'_, Vec<String>> {
+        guard(&self.surprises)
+    }
+    pub fn done(&self) -> MutexGuard<'_, usize> {
+        guard(&self.done)
+    }
+    /// The end of the faults, monotonic ms.
+    pub fn chaos_ends_ms(&self) -> i64 {
+        self.plan.chaos_ms
+    }
+    /// Every partition, by its number in histories.
+    pub fn partitions(&self) -> Vec<Partition> {
+        (0..=u32::try_from(self.plan.partitions).unwrap_or(0)).collect()
+    }
+    /// The number of the partition of the copies.
+    pub fn copies(&self) -> Partition {
+        u32::try_from(self.plan.partitions).unwrap_or(0)
+    }
+    pub fn tp(&self, partition: Partition) -> TopicPartition {
+        if partition == self.copies() {
+            TopicPartition::new(COPIES, 0)
+        } else {
+            TopicPartition::new(TOPIC, i32::try_from(partition).unwrap_or(0))
+        }
+    }
+    pub fn number(&self, tp: &TopicPartition) -> Partition {
+        if &*tp.topic == COPIES {
+            self.copies()
+        } else {
+            u32::try_from(tp.partition).unwrap_or(0)
+        }
+    }
+}
+
+/// What an actor acts with.
+pub(super) struct Hand {
+    pub world: Arc<World>,
+    pub me: ActorId,
+    pub rng: Rng,
+}
+
+impl Hand {
+    pub fn now(&self) -> i64 {
+        self.world.scheduler.now()
+    }
+
+    pub fn sleep(&self, ms: i64) {
+        self.world.scheduler.wait(self.me, self.now() + ms, false);
+    }
+
+    /// Sleeps up to so long.
+    pub fn sleep_some(&mut self, most_ms: usize) {
+        let ms = i64::try_from(self.rng.below(most_ms + 1)).unwrap_or(0);
+        self.sleep(ms);
+    }
+
+    pub fn in_chaos(&self) -> bool {
+        self.now() < self.world.chaos_ends_ms()
+    }
+
+    /// True about every so many ms, if asked every `step_ms`; never when `every_ms` is 0 or the faults are over.
+    pub fn strikes(&mut self, every_ms: usize, step_ms: usize) -> bool {
+        every_ms > 0 && self.in_chaos() && self.rng.below(every_ms) < step_ms
+    }
+
+    pub fn surprise(&self, what: String) {
+        self.world.surprises().push(what);
+    }
+
+    fn connect(&self) -> Box<dyn Transport> {
+        Net::connect(&self.world.net, self.me)
+    }
+
+    fn clock(&self) -> Arc<dyn Clock> {
+        self.world.clock.clone()
+    }
+
+    pub fn producer(&self, properties: &[(&str, &str)]) -> SteppedProducer {
+        let config = Config::parse(Scope::Producer, properties.iter().copied());
+        let made = config
+            .map_err(Into::into)
+            .and_then(|config| SteppedProducer::new(config, self.connect(), self.clock()));
+        made.unwrap_or_else(|e| panic!("the producer's properties: {e}"))
+    }
+
+    pub fn consumer(&self, properties: &[(&str, &str)]) -> Consumer {
+        let config = Config::parse(Scope::Consumer, properties.iter().copied());
+        let made = config
+            .map_err(Into::into)
+            .and_then(|config| Consumer::new(config, self.connect(), self.clock()));
+        made.unwrap_or_else(|e| panic!("the consumer's properties: {e}"))
+    }
+}
+
+/// (offset, value) of the records of a span.
+pub(super) fn values_of(span: &RecordSpan) -> Vec<(i64, Value)> {
+    let mut cursor = RecordCursor::resume_at(span.start, 0);
+    let mut found = Vec::with_capacity(span.count);
+    while found.len() < span.count {
+        match cursor.next(&span.slice) {
+            Ok(Some(record)) => found.push((record.offset, value_of(record.value))),
+            other => panic!("a span of {} records ends after {}: {other:?}", span.count, found.len()),
+        }
+    }
+    found
+}
+
+/// Values travel as decimal digits, then a dot and padding.
+pub(super) fn bytes_of(value: Value, padding: usize) -> Vec<u8> {
+    format!("{value}.{:-<padding$}", "").into_bytes()
+}
+
+fn value_of(bytes: Option<&[u8]>) -> Value {
+    let text = String::from_utf8_lossy(bytes.unwrap_or_default());
+    let digits = text.split('.').next().unwrap_or_default();
+    digits
+        .parse()
+        .unwrap_or_else(|_| panic!("a record holds {text:?}, which nobody has sent"))
+}

@@ -1,0 +1,84 @@
+//! A slice of `make sim`.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeSet;
+
+use fletchlog_sim::history::{Action, Outcome, Step};
+use fletchlog_sim::sim_disk::Lie;
+use fletchlog_sim::simulation::{self, Report};
+
+#[test]
+fn seeds_have_no_anomaly() {
+    let mut done = BTreeSet::new();
+    for seed in 0..24 {
+        let report = simulation::run(seed);
+        assert!(report.is_clean(), "{}", report.explain());
+        done.extend(kinds(&report));
+    }
+    // A run in which nothing happens has no anomaly either.
+    let all = [
+        "aborted",
+        "committed offsets",
+        "committed transaction",
+        "copy",
+        "group poll",
+        "killed",
+        "moved leaders",
+        "power loss",
+        "seek",
+        "send",
+        "unknown send",
+    ];
+    assert_eq!(done, all.into_iter().collect());
+}
+
+/// What happened in a run.
+fn kinds(report: &Report) -> BTreeSet<&'static str> {
+    let mut kinds = BTreeSet::new();
+    for op in &report.history.ops {
+        match &op.action {
+            Action::Note(text) if text.contains("killed") => drop(kinds.insert("killed")),
+            Action::Note(text) if text.contains("power") => drop(kinds.insert("power loss")),
+            Action::Note(text) if text.contains("roles") => drop(kinds.insert("moved leaders")),
+            Action::Moved(to) if to.iter().any(|(_, offset)| offset.is_some_and(|o| o > 0)) => {
+                kinds.insert("seek");
+            }
+            Action::Committed { offsets, .. } if !offsets.is_empty() => drop(kinds.insert("committed offsets")),
+            _ => {}
+        }
+        for step in op.steps() {
+            kinds.extend(match (step, op.outcome, op.is_transaction()) {
+                (Step::Send { source: Some(_), .. }, Outcome::Ok, _) => Some("copy"),
+                (Step::Send { .. }, Outcome::Ok, true) => Some("committed transaction"),
+                (Step::Send { .. }, Outcome::Failed, true) => Some("aborted"),
+                (Step::Send { .. }, Outcome::Ok, false) => Some("send"),
+                (Step::Send { .. }, Outcome::Unknown, false) => Some("unknown send"),
+                (Step::Poll { group: Some(0), .. }, ..) => Some("group poll"),
+                _ => None,
+            });
+        }
+    }
+    kinds
+}
+
+#[test]
+fn a_seed_gives_the_same_history_every_time() {
+    for seed in 100..106 {
+        let runs = [simulation::run(seed), simulation::run(seed)];
+        assert_eq!(
+            runs[0].history.fingerprint(),
+            runs[1].history.fingerprint(),
+            "seed {seed}"
+        );
+        assert!(runs[0].history.ops.len() > 100, "seed {seed} does next to nothing");
+    }
+}
+
+/// The simulation notices what it is there for.
+#[test]
+fn a_disk_that_skips_a_sync_is_found_out() {
+    for lie in [Lie::DirectorySync, Lie::FileSync(".log")] {
+        let found = (0..100).any(|seed| !simulation::run_on(seed, Some(lie)).is_clean());
+        assert!(found, "{lie:?} went unnoticed");
+    }
+}
