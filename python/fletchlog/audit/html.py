@@ -114,7 +114,7 @@ def _row(name: str, cells: Sequence[str]) -> str:
 
 
 def _table(heads: Sequence[str], rows: Sequence[str]) -> str:
-    head = "".join(f'<th scope="col">{html.escape(text)}</th>' for text in heads)
+    head = "".join(f'<th scope="col">{html.escape(text).replace(" %", "&nbsp;%")}</th>' for text in heads)
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
 
 
