@@ -36,27 +36,37 @@ pub fn hash_set_capacity(size: usize) -> usize {
 /// `new HashMap()`: 16 buckets.
 pub const DEFAULT_CAPACITY: usize = 16;
 
+/// From so many buckets on a crowded bin does not double the table. Java: `HashMap.MIN_TREEIFY_CAPACITY`.
+pub const MIN_TREEIFY_CAPACITY: usize = 64;
+
+fn spread(hash: i32) -> usize {
+    #[allow(clippy::cast_sign_loss)]
+    let h = hash as u32;
+    (h ^ (h >> 16)) as usize
+}
+
+/// Bucket of a hash in a table of `capacity` buckets (a power of two). A table of [`MIN_TREEIFY_CAPACITY`] buckets or more
+/// that need not grow is walked in the order of (bucket, insertion).
+pub fn bucket(hash: i32, capacity: usize) -> usize {
+    spread(hash) & (capacity - 1)
+}
+
 /// Walk order of a `java.util.HashMap` of the given initial capacity (a power of two) into which `keys` (distinct) are
 /// inserted in order: indices into `keys`. Buckets ascending; inside a bucket insertion order; doubles when the size
 /// exceeds 0.75 of the capacity, and when a bin would get its 9th entry while the table has fewer than 64 buckets.
 /// Bins that would turn into trees (9 entries, 64 buckets or more) keep insertion order here (spec 7.2).
 pub fn walk_order(hashes: &[i32], initial_capacity: usize) -> Vec<usize> {
-    let spread = |h: i32| -> usize {
-        #[allow(clippy::cast_sign_loss)]
-        let h = h as u32;
-        (h ^ (h >> 16)) as usize
-    };
     let mut capacity = initial_capacity.max(1);
     let mut bins: Vec<Vec<usize>> = vec![Vec::new(); capacity];
     for (i, &h) in hashes.iter().enumerate() {
-        let bin = spread(h) & (capacity - 1);
-        let crowded = bins[bin].len() >= 8 && capacity < 64;
+        let bin = bucket(h, capacity);
+        let crowded = bins[bin].len() >= 8 && capacity < MIN_TREEIFY_CAPACITY;
         bins[bin].push(i);
         if crowded || (i + 1) * 4 > capacity * 3 {
             // Splitting keeps relative order, so re-inserting by old bin order is the same as Java's resize.
             let mut doubled: Vec<Vec<usize>> = vec![Vec::new(); capacity * 2];
             for &k in bins.iter().flatten() {
-                doubled[spread(hashes[k]) & (capacity * 2 - 1)].push(k);
+                doubled[bucket(hashes[k], capacity * 2)].push(k);
             }
             capacity *= 2;
             bins = doubled;
@@ -64,7 +74,7 @@ pub fn walk_order(hashes: &[i32], initial_capacity: usize) -> Vec<usize> {
             if crowded && (i + 1) * 4 > capacity * 3 {
                 let mut again: Vec<Vec<usize>> = vec![Vec::new(); capacity * 2];
                 for &k in bins.iter().flatten() {
-                    again[spread(hashes[k]) & (capacity * 2 - 1)].push(k);
+                    again[bucket(hashes[k], capacity * 2)].push(k);
                 }
                 capacity *= 2;
                 bins = again;
@@ -102,6 +112,27 @@ mod tests {
 
     fn numbers(keys: &[TopicPartition]) -> Vec<i32> {
         keys.iter().map(|tp| tp.partition).collect()
+    }
+
+    #[test]
+    fn a_large_table_is_walked_by_bucket_then_insertion() {
+        let mut state = 1i64;
+        for n in [49usize, 96, 97, 1000] {
+            let hashes: Vec<i32> = (0..n)
+                .map(|_| {
+                    state = state
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1_442_695_040_888_963_407);
+                    // Few distinct values: bins with many entries.
+                    i32::try_from((state >> 33) % 40).unwrap() * 7919
+                })
+                .collect();
+            let capacity = hash_set_capacity(n);
+            assert!(capacity >= MIN_TREEIFY_CAPACITY);
+            let mut sorted: Vec<usize> = (0..n).collect();
+            sorted.sort_by_key(|&i| bucket(hashes[i], capacity));
+            assert_eq!(walk_order(&hashes, capacity), sorted);
+        }
     }
 
     #[test]

@@ -136,7 +136,7 @@ impl Broker {
         let sessions = directory
             .log_dirs()
             .iter()
-            .map(|_| Mutex::new(FetchSessionCache::new(slots)))
+            .map(|_| Mutex::new(FetchSessionCache::new(slots, !options.read_only)))
             .collect();
         let broker = Self {
             groups: GroupCoordinator::new(&options.config),

@@ -78,6 +78,7 @@ impl Broker {
         let log = self.log_of(partition)?;
         if force {
             log.roll(self.clock.now_ms())?;
+            self.partition_changed(partition);
         }
         let mut done = CleanedPartition {
             partition: partition.tp().partition,

@@ -40,7 +40,7 @@ impl Broker {
         let log = self.log_of(partition)?;
         match partition.append(&self.directory, log, batch, AppendOrigin::Coordinator, now_ms) {
             Ok(info) => {
-                self.purgatory.check(self, partition.tp());
+                self.partition_changed(partition);
                 Ok(info.first_offset)
             }
             Err(AppendError::Log(error)) => Err(error.into()),

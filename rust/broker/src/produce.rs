@@ -114,7 +114,7 @@ impl Broker {
         match appended {
             Ok(info) => {
                 if !info.duplicate {
-                    self.purgatory.check(self, tp);
+                    self.partition_changed(&partition);
                 }
                 Ok(Outcome {
                     error: ErrorCode::NONE,

@@ -33,7 +33,7 @@ impl Broker {
             }
             let segments = self.log_of(partition)?.delete_old_segments(now_ms)?;
             if segments > 0 {
-                self.purgatory.check(self, partition.tp());
+                self.partition_changed(partition);
             }
             deleted += segments;
         }

@@ -168,9 +168,7 @@ impl Broker {
         drop(metadata);
         self.forget_offsets_of(name);
         // Waiting fetches of the topic end with its error.
-        for partition in topic.iter().flat_map(|t| &t.partitions) {
-            self.purgatory.check(self, partition.tp());
-        }
+        self.partitions_changed(topic.iter().flat_map(|t| &t.partitions).map(|p| &**p));
         Ok(())
     }
 
@@ -228,7 +226,7 @@ impl Broker {
         let start = self.log_of(&partition)?.delete_records(before_offset)?;
         // Kafka does this once a minute; a start that is lost with a crash would show deleted records again.
         self.write_checkpoints()?;
-        self.purgatory.check(self, tp);
+        self.partition_changed(&partition);
         Ok(start)
     }
 }

@@ -1,8 +1,11 @@
 //! The fetch path (spec 6). Kafka: `KafkaApis#handleFetchRequest`, `ReplicaManager#fetchMessages`.
 
+mod cached;
 mod purgatory;
 mod read;
 mod session;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use purgatory::FetchPurgatory;
 pub(crate) use read::check_leader_epoch;
@@ -10,12 +13,14 @@ pub(crate) use session::FetchSessionCache;
 
 use std::sync::Arc;
 
-use fletchlog_api::{ErrorCode, FetchPartitionResponse, FetchRequest, FetchResponse, NodeId};
+use fletchlog_api::{ErrorCode, FetchRequest, FetchResponse, NodeId};
 
 use crate::Broker;
+use crate::partition::Partition;
 use crate::sync::{Answer, lock};
 use purgatory::DelayedFetch;
-use session::{Context, NewContext};
+use read::ReadResult;
+use session::{Context, Reading};
 
 /// An answer now, or the place where it will be.
 #[derive(Debug)]
@@ -52,17 +57,12 @@ impl Broker {
         let Some(sessions) = self.sessions_of(node) else {
             return Fetched::Now(top_level(ErrorCode::NOT_LEADER_OR_FOLLOWER));
         };
-        let NewContext { context, partitions } = match lock(sessions).new_context(
-            request.session_id,
-            request.session_epoch,
-            request.partitions,
-            &request.forgotten,
-            now_ms,
-        ) {
+        let new = lock(sessions).new_context(&request, now_ms);
+        let new = match new {
             Ok(new) => new,
             Err(error) => return Fetched::Now(top_level(error)),
         };
-        let delayed = DelayedFetch::new(self, params, context, partitions, now_ms);
+        let delayed = DelayedFetch::new(self, params, new, now_ms);
         if delayed.is_satisfied_at_once() {
             return Fetched::Now(delayed.into_response(self));
         }
@@ -74,16 +74,35 @@ impl Broker {
         self.sessions.get(usize::try_from(node.checked_sub(1)?).ok()?)
     }
 
-    /// The response to `results` in this context; the session remembers what it was told.
-    pub(crate) fn fetch_response(
-        &self,
-        node: NodeId,
-        context: &Context,
-        results: Vec<FetchPartitionResponse>,
-    ) -> FetchResponse {
-        match self.sessions_of(node) {
-            Some(sessions) => lock(sessions).response(context, results, self.clock.monotonic_ms()),
-            None => top_level(ErrorCode::NOT_LEADER_OR_FOLLOWER),
+    /// The response to the result of a reading in this context; the session remembers what it was told.
+    fn fetch_response(&self, node: NodeId, context: &Context, reading: &Reading, result: ReadResult) -> FetchResponse {
+        let Some(sessions) = self.sessions_of(node) else {
+            return top_level(ErrorCode::NOT_LEADER_OR_FOLLOWER);
+        };
+        let made = lock(sessions).response(context, reading, result, self.clock.monotonic_ms());
+        if let Some(id) = made.evicted {
+            self.purgatory.check_session(self, node, id);
+        }
+        made.response
+    }
+
+    /// To be called after every change of a partition that a fetch could see: its bounds, its segments, its end. Sessions
+    /// look at it again, and waiting fetches are answered if they can be now.
+    pub(crate) fn partition_changed(&self, partition: &Partition) {
+        self.partitions_changed([partition]);
+    }
+
+    /// As `partition_changed`, for several at one moment: the first fetch that is answered tells of all of them.
+    pub(crate) fn partitions_changed<'a>(&self, partitions: impl IntoIterator<Item = &'a Partition>) {
+        let note = |partition: &'a Partition| {
+            let holders = self
+                .sessions_of(partition.leader())
+                .map(|s| lock(s).changed(partition.tp()));
+            (partition, holders.unwrap_or_default())
+        };
+        let noted: Vec<(&Partition, Vec<i32>)> = partitions.into_iter().map(note).collect();
+        for (partition, holders) in noted {
+            self.purgatory.check(self, partition.tp(), partition.leader(), &holders);
         }
     }
 }

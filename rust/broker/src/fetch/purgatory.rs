@@ -4,16 +4,17 @@
 //! answer does not depend on when the client looks. Its time-out is noticed by whoever looks first: the waiting client,
 //! or an append to one of its partitions.
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use fletchlog_api::{FetchPartition, FetchResponse, Response};
+use fletchlog_api::{FetchResponse, NodeId, Response};
 use fletchlog_records::TopicPartition;
 use rustc_hash::FxHashMap;
 
 use super::FetchParams;
 use super::read::{Position, Progress, ReadResult, progress, read_partitions};
-use super::session::Context;
+use super::session::{Context, FetchSessionCache, NewContext, Reading};
 use crate::Broker;
 use crate::sync::{Answer, lock};
 
@@ -22,46 +23,61 @@ use crate::sync::{Answer, lock};
 pub(crate) struct DelayedFetch {
     params: FetchParams,
     context: Context,
-    partitions: Vec<FetchPartition>,
+    reading: Reading,
     first: ReadResult,
     deadline_ms: i64,
 }
 
 impl DelayedFetch {
     /// Reads for the first time.
-    pub(crate) fn new(
-        broker: &Broker,
-        params: FetchParams,
-        context: Context,
-        partitions: Vec<FetchPartition>,
-        now_ms: i64,
-    ) -> Self {
-        let first = read_partitions(broker, &params, &partitions);
+    pub(crate) fn new(broker: &Broker, params: FetchParams, new: NewContext, now_ms: i64) -> Self {
+        let NewContext { context, reading } = new;
         Self {
+            first: read_partitions(broker, &params, &reading.partitions),
             params,
             context,
-            partitions,
-            first,
+            reading,
             deadline_ms: now_ms.saturating_add(params.max_wait_ms),
+        }
+    }
+
+    /// The session whose partitions it reads, with its cache.
+    fn session<'a>(&self, broker: &'a Broker) -> Option<(&'a Mutex<FetchSessionCache>, i32)> {
+        match self.context {
+            Context::Incremental(id) => Some((broker.sessions_of(self.params.node)?, id)),
+            _ => None,
         }
     }
 
     /// Kafka: `ReplicaManager#fetchMessages`: respond immediately if ...
     pub(crate) fn is_satisfied_at_once(&self) -> bool {
+        let lists_nothing = self.reading.partitions.is_empty() && !matches!(self.context, Context::Incremental(_));
         self.params.max_wait_ms <= 0
-            || self.partitions.is_empty()
+            || lists_nothing
             || self.first.bytes >= self.params.min_bytes
             || self.first.has_error
     }
 
     /// The answer from the first reading.
     pub(crate) fn into_response(self, broker: &Broker) -> FetchResponse {
-        broker.fetch_response(self.params.node, &self.context, self.first.responses)
+        broker.fetch_response(self.params.node, &self.context, &self.reading, self.first)
+    }
+
+    /// Where the partitions stood at the first reading, except those that are settled (`cached.rs`): nothing can be read there.
+    /// `None`: the session is gone.
+    fn positions(&self, broker: &Broker) -> Option<Cow<'_, [Position]>> {
+        match self.session(broker) {
+            Some((sessions, id)) => lock(sessions).positions(id).map(Cow::Owned),
+            None => Some(Cow::Borrowed(&self.first.positions)),
+        }
     }
 
     fn is_complete(&self, broker: &Broker) -> bool {
+        let Some(positions) = self.positions(broker) else {
+            return true;
+        };
         let mut readable = 0i64;
-        for position in &self.first.positions {
+        for position in &*positions {
             match progress(broker, &self.params, position) {
                 Progress::Answer => return true,
                 Progress::Bytes(bytes) => readable = readable.saturating_add(bytes),
@@ -75,21 +91,37 @@ impl DelayedFetch {
 
     /// There is nothing to read at any of its positions.
     fn is_without_data(&self, broker: &Broker) -> bool {
-        self.first
-            .positions
-            .iter()
-            .all(|position| matches!(progress(broker, &self.params, position), Progress::Bytes(0)))
+        self.positions(broker).is_none_or(|positions| {
+            let mut all = positions.iter();
+            all.all(|position| matches!(progress(broker, &self.params, position), Progress::Bytes(0)))
+        })
     }
 
     /// Reads again and answers.
     fn response(&self, broker: &Broker) -> FetchResponse {
-        let again = read_partitions(broker, &self.params, &self.partitions);
-        broker.fetch_response(self.params.node, &self.context, again.responses)
+        let latest = self.session(broker).map(|(sessions, id)| lock(sessions).reading(id));
+        let reading = latest.as_ref().unwrap_or(&self.reading);
+        let again = read_partitions(broker, &self.params, &reading.partitions);
+        broker.fetch_response(self.params.node, &self.context, reading, again)
     }
 
-    fn positions(&self) -> impl Iterator<Item = &Position> {
-        self.first.positions.iter()
+    /// What it is told of: changes of its session's partitions, or of the partitions that it lists.
+    fn keys(&self) -> Vec<Key> {
+        match self.context {
+            Context::Incremental(id) => vec![Key::Session(self.params.node, id)],
+            _ => {
+                let tps = self.first.positions.iter().map(|p| p.request.tp.clone());
+                tps.map(Key::Partition).collect()
+            }
+        }
     }
+}
+
+/// What fetches wait for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Key {
+    Partition(TopicPartition),
+    Session(NodeId, i32),
 }
 
 #[derive(Debug)]
@@ -98,7 +130,7 @@ struct Watched {
     fetch: Mutex<Option<DelayedFetch>>,
     answer: Arc<Answer>,
     deadline_ms: i64,
-    tps: Vec<TopicPartition>,
+    keys: Vec<Key>,
 }
 
 impl Watched {
@@ -127,29 +159,29 @@ pub(crate) struct FetchPurgatory {
 #[derive(Debug, Default)]
 struct Waiting {
     by_id: FxHashMap<u64, Arc<Watched>>,
-    by_partition: FxHashMap<TopicPartition, Vec<u64>>,
+    by_key: FxHashMap<Key, Vec<u64>>,
     last_id: u64,
 }
 
 impl FetchPurgatory {
     /// Kafka: `tryCompleteElseWatch`: watched first, then tried, so that no append falls between.
     pub(crate) fn watch(&self, broker: &Broker, fetch: DelayedFetch) -> Arc<Answer> {
-        let tps: Vec<TopicPartition> = fetch.positions().map(|p| p.request.tp.clone()).collect();
+        if let Some((sessions, id)) = fetch.session(broker) {
+            lock(sessions).stood(id, &fetch.first.positions);
+        }
+        let keys = fetch.keys();
         let (id, watched) = {
             let mut waiting = lock(&self.waiting);
             waiting.last_id += 1;
             let id = waiting.last_id;
             let watched = Arc::new(Watched {
                 deadline_ms: fetch.deadline_ms,
-                tps,
+                keys,
                 fetch: Mutex::new(Some(fetch)),
                 answer: Arc::new(Answer::of_fetch(id)),
             });
-            for tp in &watched.tps {
-                match waiting.by_partition.get_mut(tp) {
-                    Some(ids) => ids.push(id),
-                    None => drop(waiting.by_partition.insert(tp.clone(), vec![id])),
-                }
+            for key in &watched.keys {
+                waiting.by_key.entry(key.clone()).or_default().push(id);
             }
             waiting.by_id.insert(id, watched.clone());
             self.count.store(waiting.by_id.len(), Ordering::SeqCst);
@@ -161,18 +193,27 @@ impl FetchPurgatory {
         watched.answer.clone()
     }
 
-    /// Something about `tp` has changed: answers the fetches that were waiting for it. Those whose time was over before
-    /// are answered with what there is.
-    pub(crate) fn check(&self, broker: &Broker, tp: &TopicPartition) {
+    /// Something about `tp` has changed, which is in these sessions of its leader: answers the fetches that were waiting for
+    /// it. Those whose time was over before are answered with what there is.
+    pub(crate) fn check(&self, broker: &Broker, tp: &TopicPartition, node: NodeId, sessions: &[i32]) {
         if self.count.load(Ordering::SeqCst) == 0 {
             return;
         }
+        let sessions = sessions.iter().map(|id| Key::Session(node, *id));
+        self.check_keys(broker, [Key::Partition(tp.clone())].into_iter().chain(sessions));
+    }
+
+    /// A session has gone: its fetch need not wait any longer.
+    pub(crate) fn check_session(&self, broker: &Broker, node: NodeId, id: i32) {
+        self.check_keys(broker, [Key::Session(node, id)]);
+    }
+
+    fn check_keys(&self, broker: &Broker, keys: impl IntoIterator<Item = Key>) {
         let now_ms = broker.clock.monotonic_ms();
         let candidates: Vec<(u64, Arc<Watched>)> = {
             let waiting = lock(&self.waiting);
-            let ids = waiting.by_partition.get(tp).map_or(&[][..], Vec::as_slice);
-            ids.iter()
-                .filter_map(|id| Some((*id, waiting.by_id.get(id)?.clone())))
+            let ids = keys.into_iter().filter_map(|key| waiting.by_key.get(&key)).flatten();
+            ids.filter_map(|id| Some((*id, waiting.by_id.get(id)?.clone())))
                 .collect()
         };
         for (id, watched) in candidates {
@@ -229,10 +270,12 @@ impl FetchPurgatory {
     fn forget(&self, id: u64) {
         let mut waiting = lock(&self.waiting);
         if let Some(watched) = waiting.by_id.remove(&id) {
-            for tp in &watched.tps {
-                // The place stays: the next fetch of the session waits for the same partitions.
-                if let Some(ids) = waiting.by_partition.get_mut(tp) {
+            for key in &watched.keys {
+                if let Some(ids) = waiting.by_key.get_mut(key) {
                     ids.retain(|other| *other != id);
+                    if ids.is_empty() {
+                        waiting.by_key.remove(key);
+                    }
                 }
             }
         }

@@ -27,6 +27,8 @@ pub(crate) struct Position {
     pub(crate) request: FetchPartition,
     pub(crate) segment_base_offset: i64,
     pub(crate) position: u64,
+    /// There was nothing to read, and will not be before the log changes.
+    pub(crate) at_end: bool,
 }
 
 /// Reads the partitions in order under the limits.
@@ -86,8 +88,9 @@ fn read_one(
     // The bounds as they were before the read: what comes in between is for the next fetch.
     let bounds = log.bounds().map_err(|e| code(e.into()))?;
     let bound = fetch_bound(params.isolation);
-    let data = if bounds.is_at_end(request.fetch_offset, bound) {
-        None // Most partitions of a large session most of the time.
+    let at_end = bounds.is_at_end(request.fetch_offset, bound);
+    let data = if at_end {
+        None
     } else {
         let read = log.read(request.fetch_offset, max_bytes.min(limit), min_one, bound);
         Some(read.map_err(|e| code(e.into()))?)
@@ -127,6 +130,7 @@ fn read_one(
             request: request.clone(),
             segment_base_offset,
             position,
+            at_end,
         },
     ))
 }

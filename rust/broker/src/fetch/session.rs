@@ -1,9 +1,11 @@
-//! Fetch sessions, KIP-227 (spec 6.6). Kafka: `FetchSession`, `FetchSessionCache`, `FullFetchContext`,
-//! `IncrementalFetchContext`.
+//! The fetch sessions of a node, KIP-227 (spec 6.6). Kafka: `FetchManager`, `FetchSessionCache`, `FullFetchContext`.
 
-use fletchlog_api::{ErrorCode, FetchPartition, FetchPartitionResponse, FetchResponse};
+use fletchlog_api::{ErrorCode, FetchPartition, FetchRequest, FetchResponse};
 use fletchlog_records::TopicPartition;
 use rustc_hash::FxHashMap;
+
+use super::cached::{CachedPartition, Session, next_epoch};
+use super::read::{Position, ReadResult};
 
 /// Kafka: `FetchSessionCache` evicts a session unused for this long, and lets a larger one push out a smaller one that
 /// is older than this.
@@ -13,8 +15,6 @@ const INITIAL_EPOCH: i32 = 0;
 /// No session, or the end of one.
 const FINAL_EPOCH: i32 = -1;
 const INVALID_SESSION_ID: i32 = 0;
-/// Up to so many listed partitions are searched for one by one: comparing is some ten times cheaper than indexing.
-const SEARCHED: usize = 8;
 
 /// How the answer to a fetch is made.
 #[derive(Debug)]
@@ -23,78 +23,69 @@ pub(crate) enum Context {
     Sessionless,
     /// Every partition is answered, and a session is made of them.
     Full(Vec<FetchPartition>),
-    /// Only what has changed is answered.
+    /// Only what has changed is answered: the session's id.
     Incremental(i32),
 }
 
-/// A context and the partitions to read, in order.
+/// Partitions to read, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Reading {
+    pub(crate) partitions: Vec<FetchPartition>,
+    /// News of the session's partitions up to here is in what is read.
+    pub(super) as_of: u64,
+}
+
+/// A context and what is read for it.
 #[derive(Debug)]
 pub(crate) struct NewContext {
     pub(crate) context: Context,
-    pub(crate) partitions: Vec<FetchPartition>,
+    pub(crate) reading: Reading,
 }
 
-/// A partition in a session, with what was last sent.
-#[derive(Debug, Clone)]
-struct CachedPartition {
-    request: FetchPartition,
-    /// -1: never sent, or last sent with an error; either way the next answer has it.
-    high_watermark: i64,
-    log_start_offset: i64,
-}
-
+/// A response, and the session that had to go for the one it opens.
 #[derive(Debug)]
-struct Session {
-    epoch: i32,
-    partitions: Vec<CachedPartition>,
-    created_ms: i64,
-    last_used_ms: i64,
+pub(crate) struct Made {
+    pub(crate) response: FetchResponse,
+    pub(crate) evicted: Option<i32>,
 }
 
 /// The sessions of one node.
 #[derive(Debug)]
 pub(crate) struct FetchSessionCache {
     slots: usize,
+    /// Whether every change of a partition is told; else every partition is always looked at.
+    told: bool,
     next_id: i32,
     sessions: FxHashMap<i32, Session>,
-}
-
-fn next_epoch(epoch: i32) -> i32 {
-    if epoch < 0 {
-        FINAL_EPOCH
-    } else {
-        epoch.checked_add(1).unwrap_or(1)
-    }
+    /// Sessions that a partition is in.
+    holders: FxHashMap<TopicPartition, Vec<i32>>,
 }
 
 impl FetchSessionCache {
-    /// An empty cache.
-    pub(crate) fn new(slots: usize) -> Self {
+    /// An empty cache. `told`: [`Self::changed`] will be called after every change of a partition.
+    pub(crate) fn new(slots: usize, told: bool) -> Self {
         Self {
             slots,
+            told,
             next_id: 1,
             sessions: FxHashMap::default(),
+            holders: FxHashMap::default(),
         }
     }
 
     /// Kafka: `FetchManager#newContext`.
-    pub(crate) fn new_context(
-        &mut self,
-        id: i32,
-        epoch: i32,
-        partitions: Vec<FetchPartition>,
-        forgotten: &[TopicPartition],
-        now_ms: i64,
-    ) -> Result<NewContext, ErrorCode> {
+    pub(crate) fn new_context(&mut self, request: &FetchRequest, now_ms: i64) -> Result<NewContext, ErrorCode> {
+        let (id, epoch) = (request.session_id, request.session_epoch);
         if epoch == FINAL_EPOCH || epoch == INITIAL_EPOCH {
-            self.sessions.remove(&id);
-            let partitions = without_repeats(partitions);
+            self.remove(id);
+            let partitions = without_repeats(&request.partitions);
             let context = if epoch == FINAL_EPOCH {
                 Context::Sessionless
             } else {
                 Context::Full(partitions.clone())
             };
-            return Ok(NewContext { context, partitions });
+            let reading = Reading { partitions, as_of: 0 };
+            return Ok(NewContext { context, reading });
         }
         let session = self
             .sessions
@@ -103,81 +94,128 @@ impl FetchSessionCache {
         if session.epoch != epoch {
             return Err(ErrorCode::INVALID_FETCH_SESSION_EPOCH);
         }
-        session.update(partitions, forgotten);
+        for partition in &request.partitions {
+            if session.ask(partition) {
+                hold(&mut self.holders, &partition.tp, id);
+            }
+        }
+        for tp in &request.forgotten {
+            if session.forget(tp) {
+                release(&mut self.holders, tp, id);
+            }
+        }
         if session.partitions.is_empty() {
-            self.sessions.remove(&id);
+            self.remove(id);
             return Ok(NewContext {
                 context: Context::Sessionless,
-                partitions: Vec::new(),
+                reading: Reading::default(),
             });
         }
+        session.read_with(request.isolation_level);
         session.epoch = next_epoch(epoch);
         session.last_used_ms = now_ms;
-        let partitions = session.partitions.iter().map(|p| p.request.clone()).collect();
         Ok(NewContext {
             context: Context::Incremental(id),
-            partitions,
+            reading: session.reading(self.told),
         })
     }
 
-    /// Makes the response out of the results of all partitions of the context.
-    pub(crate) fn response(
-        &mut self,
-        context: &Context,
-        results: Vec<FetchPartitionResponse>,
-        now_ms: i64,
-    ) -> FetchResponse {
+    /// Something about a partition has changed, or it is gone: its sessions look at it with their next fetch. Answers them.
+    pub(crate) fn changed(&mut self, tp: &TopicPartition) -> Vec<i32> {
+        let holders = self.holders.get(tp).cloned().unwrap_or_default();
+        for id in &holders {
+            if let Some(session) = self.sessions.get_mut(id) {
+                session.note_news(tp);
+            }
+        }
+        holders
+    }
+
+    /// What a session's fetch has to read now; nothing if the session is gone.
+    pub(crate) fn reading(&self, id: i32) -> Reading {
+        let session = self.sessions.get(&id);
+        session.map(|s| s.reading(self.told)).unwrap_or_default()
+    }
+
+    /// Remembers where the partitions stood that were read.
+    pub(crate) fn stood(&mut self, id: i32, positions: &[Position]) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            for position in positions {
+                session.stood(position);
+            }
+        }
+    }
+
+    /// Where the partitions stood, when last read, at which a waiting fetch of the session can find something; `None` if the
+    /// session is gone.
+    pub(crate) fn positions(&self, id: i32) -> Option<Vec<Position>> {
+        let session = self.sessions.get(&id)?;
+        Some(session.to_look_at(self.told).map(CachedPartition::position).collect())
+    }
+
+    /// Makes the response out of the result of a reading.
+    pub(crate) fn response(&mut self, context: &Context, reading: &Reading, result: ReadResult, now_ms: i64) -> Made {
+        let mut evicted = None;
         let (session_id, partitions) = match context {
-            Context::Sessionless => (INVALID_SESSION_ID, results),
-            Context::Full(requested) => (self.create(requested, &results, now_ms), results),
+            Context::Sessionless => (INVALID_SESSION_ID, result.responses),
+            Context::Full(requested) => {
+                let id = self.create(requested, &result, now_ms, &mut evicted);
+                (id, result.responses)
+            }
             // Its client may have started anew on another connection while the fetch waited.
             Context::Incremental(id) => match self.sessions.get_mut(id) {
                 Some(session) => {
                     session.last_used_ms = now_ms;
-                    (*id, session.select(results))
+                    (*id, session.select(result, reading.as_of))
                 }
-                None => (INVALID_SESSION_ID, results),
+                None => (INVALID_SESSION_ID, result.responses),
             },
         };
-        FetchResponse {
+        let response = FetchResponse {
             error: ErrorCode::NONE,
             session_id,
             partitions,
-        }
+        };
+        Made { response, evicted }
     }
 
     /// A session of these partitions in request order; 0 if there is no room for it.
-    fn create(&mut self, requested: &[FetchPartition], results: &[FetchPartitionResponse], now_ms: i64) -> i32 {
-        if self.sessions.len() >= self.slots && !self.evict_for(requested.len(), now_ms) {
-            return INVALID_SESSION_ID;
+    fn create(
+        &mut self,
+        requested: &[FetchPartition],
+        sent: &ReadResult,
+        now_ms: i64,
+        evicted: &mut Option<i32>,
+    ) -> i32 {
+        if self.sessions.len() >= self.slots {
+            *evicted = self.evict_for(requested.len(), now_ms);
+            if evicted.is_none() {
+                return INVALID_SESSION_ID;
+            }
         }
-        let sent: FxHashMap<&TopicPartition, &FetchPartitionResponse> = results.iter().map(|r| (&r.tp, r)).collect();
-        let partitions = requested
-            .iter()
-            .map(|request| CachedPartition {
-                high_watermark: sent.get(&request.tp).map_or(-1, |r| r.high_watermark),
-                log_start_offset: sent.get(&request.tp).map_or(-1, |r| r.log_start_offset),
-                request: request.clone(),
-            })
-            .collect();
         while self.sessions.contains_key(&self.next_id) {
             self.next_id = self.next_id.checked_add(1).unwrap_or(1);
         }
         let id = self.next_id;
         self.next_id = id.checked_add(1).unwrap_or(1);
-        let session = Session {
-            epoch: next_epoch(INITIAL_EPOCH),
-            partitions,
-            created_ms: now_ms,
-            last_used_ms: now_ms,
-        };
-        self.sessions.insert(id, session);
+        for partition in requested {
+            hold(&mut self.holders, &partition.tp, id);
+        }
+        self.sessions.insert(id, Session::new(requested, sent, now_ms));
         id
+    }
+
+    fn remove(&mut self, id: i32) {
+        if let Some(session) = self.sessions.remove(&id) {
+            for (tp, _) in session.partitions.iter() {
+                release(&mut self.holders, tp, id);
+            }
+        }
     }
 
     /// Kafka: `FetchSessionCache#tryEvict`: the least recently used session if it is stale, else a smaller one that has
     /// been there long enough.
-    fn evict_for(&mut self, size: usize, now_ms: i64) -> bool {
+    fn evict_for(&mut self, size: usize, now_ms: i64) -> Option<i32> {
         let stale = self
             .sessions
             .iter()
@@ -193,99 +231,38 @@ impl FetchSessionCache {
                 .filter(|&(smallest, _)| size > smallest)
                 .map(|(_, id)| id)
         };
-        match stale.map(|(_, id)| id).or_else(smaller) {
-            Some(id) => self.sessions.remove(&id).is_some(),
-            None => false,
-        }
+        let id = stale.map(|(_, id)| id).or_else(smaller)?;
+        self.remove(id);
+        Some(id)
     }
 }
 
-impl Session {
-    /// Listed partitions are updated in place or appended; then the forgotten ones go. Kafka: `FetchSession#update`.
-    fn update(&mut self, listed: Vec<FetchPartition>, forgotten: &[TopicPartition]) {
-        if !listed.is_empty() {
-            let mut index = (listed.len() > SEARCHED).then(|| self.index());
-            for request in listed {
-                let known = match &index {
-                    Some(index) => index.get(&request.tp).copied(),
-                    None => self.partitions.iter().position(|p| p.request.tp == request.tp),
-                };
-                match known {
-                    Some(i) => self.partitions[i].request = request,
-                    None => {
-                        if let Some(index) = &mut index {
-                            index.insert(request.tp.clone(), self.partitions.len());
-                        }
-                        self.partitions.push(CachedPartition {
-                            request,
-                            high_watermark: -1,
-                            log_start_offset: -1,
-                        });
-                    }
-                }
-            }
-        }
-        if !forgotten.is_empty() {
-            self.partitions.retain(|p| !forgotten.contains(&p.request.tp));
-        }
+fn hold(holders: &mut FxHashMap<TopicPartition, Vec<i32>>, tp: &TopicPartition, id: i32) {
+    match holders.get_mut(tp) {
+        Some(ids) => ids.push(id),
+        None => drop(holders.insert(tp.clone(), vec![id])),
     }
+}
 
-    fn index(&self) -> FxHashMap<TopicPartition, usize> {
-        let tps = self.partitions.iter().map(|p| p.request.tp.clone());
-        tps.zip(0..).collect()
-    }
-
-    /// What of `results` is sent; partitions with data go to the end of the session's order.
-    /// Kafka: `IncrementalFetchContext#updateAndGenerateResponseData`, `CachedPartition#maybeUpdateResponseData`.
-    fn select(&mut self, results: Vec<FetchPartitionResponse>) -> Vec<FetchPartitionResponse> {
-        let index = self.index();
-        let mut sent = Vec::with_capacity(results.len());
-        let mut moved = vec![false; self.partitions.len()];
-        let mut at_end = Vec::new();
-        for result in results {
-            let Some(&i) = index.get(&result.tp) else { continue };
-            let cached = &mut self.partitions[i];
-            let changed = !result.records.is_empty()
-                || result.error != ErrorCode::NONE
-                || cached.high_watermark != result.high_watermark
-                || cached.log_start_offset != result.log_start_offset;
-            // After an error the partition is sent once more when the error has gone.
-            cached.high_watermark = if result.error == ErrorCode::NONE {
-                result.high_watermark
-            } else {
-                -1
-            };
-            cached.log_start_offset = result.log_start_offset;
-            if changed {
-                if !result.records.is_empty() {
-                    moved[i] = true;
-                    at_end.push(cached.clone());
-                }
-                sent.push(result);
-            }
+fn release(holders: &mut FxHashMap<TopicPartition, Vec<i32>>, tp: &TopicPartition, id: i32) {
+    if let Some(ids) = holders.get_mut(tp) {
+        ids.retain(|other| *other != id);
+        if ids.is_empty() {
+            holders.remove(tp);
         }
-        if !at_end.is_empty() {
-            let mut i = 0;
-            self.partitions.retain(|_| {
-                i += 1;
-                !moved[i - 1]
-            });
-            self.partitions.append(&mut at_end);
-        }
-        sent
     }
 }
 
 /// A partition named twice is read once, at its first place with its last values (spec 6.1).
-fn without_repeats(partitions: Vec<FetchPartition>) -> Vec<FetchPartition> {
+fn without_repeats(partitions: &[FetchPartition]) -> Vec<FetchPartition> {
     let mut index: FxHashMap<TopicPartition, usize> = FxHashMap::default();
     let mut once: Vec<FetchPartition> = Vec::with_capacity(partitions.len());
     for partition in partitions {
         match index.get(&partition.tp) {
-            Some(&i) => once[i] = partition,
+            Some(&i) => once[i] = partition.clone(),
             None => {
                 index.insert(partition.tp.clone(), once.len());
-                once.push(partition);
+                once.push(partition.clone());
             }
         }
     }

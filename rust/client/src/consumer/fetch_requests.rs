@@ -1,42 +1,55 @@
-//! Which partitions are asked for, of which node, in which order (spec 7.3). Kafka: `AbstractFetch#prepareFetchRequests`,
+//! When a node is asked for records, and what its session is told (spec 7.3). Kafka: `AbstractFetch#prepareFetchRequests`,
 //! `Fetcher#sendFetches`.
 
 use std::collections::BTreeMap;
 
-use fletchlog_api::{Completion, FetchPartition, FetchRequest, NodeId, Request, Response, java_hash};
+use fletchlog_api::{Completion, FetchPartition, FetchRequest, NodeId, Request, Response};
 use fletchlog_records::TopicPartition;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::changed::Changed;
 use super::completed_fetch::CompletedFetch;
-use super::decision_table::RequestOrder;
 use super::fetch_buffer::FetchBuffer;
-use super::fetch_session_handler::FetchSessionHandler;
-use super::metadata::{Leader, Metadata};
+use super::fetch_session_handler::{FetchSessionHandler, SessionRequest};
+use super::fetchable::View;
+use super::metadata::Metadata;
 use super::network_client::{ConsumerNetworkClient, RequestId};
-use super::settings::{FetchOrder, Settings};
+use super::settings::Settings;
 use super::subscription_state::SubscriptionState;
-use super::timestamp_collector::is_at_end;
 use super::trace::{Trace, TraceEvent, TraceKind};
 
 /// State that decides whether there is anything to send; unchanged since a call that sent nothing = nothing to send now.
 type Fingerprint = (u64, u64, u64, u64);
 
+/// Fetches to one node.
+#[derive(Debug, Default)]
+struct NodeFetches {
+    session: FetchSessionHandler,
+    /// At most one is under way.
+    in_flight: Option<RequestId>,
+    /// Partitions of which something else may be wanted than the session was last asked for: it has to be looked at these
+    /// only, so that a request costs nothing for partitions about which there is no news.
+    changed: Changed,
+}
+
 /// Sessions per node, and the one fetch per node that may be under way.
 #[derive(Debug, Default)]
 pub struct FetchRequests {
-    sessions: BTreeMap<NodeId, FetchSessionHandler>,
-    in_flight: BTreeMap<NodeId, RequestId>,
+    nodes: BTreeMap<NodeId, NodeFetches>,
     version: u64,
     nothing_to_send: Option<Fingerprint>,
-    /// Versions of subscription and metadata under which every assigned partition has a known leader.
+    /// Versions of assignment and metadata under which every assigned partition has a known leader.
     all_led: Option<(u64, u64)>,
+    /// Partitions buffered, and version of the metadata, when `changed` of the nodes was last brought up to date.
+    buffered: FxHashSet<TopicPartition>,
+    metadata_version: u64,
 }
 
 impl FetchRequests {
     /// Builds and queues one request per node that has something to fetch and none under way. Answers how many.
     pub fn send(
         &mut self,
-        subs: &SubscriptionState,
+        subs: &mut SubscriptionState,
         buffer: &FetchBuffer,
         metadata: &mut Metadata,
         net: &mut ConsumerNetworkClient,
@@ -47,50 +60,50 @@ impl FetchRequests {
         if self.nothing_to_send == Some(fingerprint) {
             return 0;
         }
-        if !trace.is_on() && self.every_node_is_busy(subs, metadata) {
+        let all_led = self.is_every_partition_led(subs, metadata);
+        if !trace.is_on() && all_led && self.is_every_node_busy(metadata) {
             return 0;
         }
-        let buffered: FxHashSet<&TopicPartition> = buffer.buffered_partitions().collect();
-        let blocked = blocked_nodes(&buffered, subs, metadata, settings);
-        let mut settled = true;
-        let mut wanted: Vec<(NodeId, Vec<FetchPartition>)> = Vec::new();
-        for (tp, offset) in fetchable(subs, &buffered, settings, trace) {
-            let exclude = |trace: &mut Trace, why: &'static str| {
-                trace.push(|| TraceEvent::of(TraceKind::Excluded, tp).because(why))
-            };
-            let Some(Leader { node, epoch }) = metadata.leader(tp) else {
-                exclude(trace, "its leader is not known");
-                metadata.request_update();
-                settled = false;
+        self.note_changes(subs, buffer, metadata);
+        let num_fetchable = subs.num_fetchable();
+        let view = View {
+            subs,
+            buffered: &self.buffered,
+            num_fetchable,
+            metadata,
+            settings,
+        };
+        let blocked = view.blocked_nodes();
+        let mut settled = all_led;
+        if trace.is_on() {
+            self.tell_what_is_left_out(&view, &blocked, net, trace);
+        }
+        let misses_leader = !all_led
+            && view
+                .in_request_order()
+                .iter()
+                .any(|tp| view.metadata.leader(tp).is_none());
+        let busy = view.nodes_that_may_wait(buffer);
+        let mut requests = Vec::new();
+        for (&node, fetches) in &mut self.nodes {
+            if fetches.in_flight.is_some() || blocked.contains(&node) {
                 continue;
-            };
+            }
             if net.is_unavailable(node) {
-                exclude(trace, "the connection to its leader was lost a moment ago");
                 settled = false;
-            } else if self.in_flight.contains_key(&node) {
-                exclude(trace, "a fetch to its leader is under way");
-            } else if blocked.contains(&node) {
-                exclude(trace, "its leader also leads a buffered partition");
-            } else {
-                let partition = FetchPartition {
-                    tp: tp.clone(),
-                    fetch_offset: offset,
-                    current_leader_epoch: epoch,
-                    partition_max_bytes: settings.max_partition_fetch_bytes,
-                };
-                match wanted.iter_mut().find(|(n, _)| *n == node) {
-                    Some((_, list)) => list.push(partition),
-                    None => wanted.push((node, vec![partition])),
-                }
+            } else if !busy.contains(&node) || view.awaits_records_of(node) {
+                requests.extend(fetches.build(node, &view).map(|request| (node, request)));
             }
         }
-        if settings.fetch_order == FetchOrder::Timestamp && buffer.by_time.held_until().is_none() {
-            let busy = nodes_with_buffered(&buffered, subs, metadata);
-            wanted.retain(|(node, list)| !busy.contains(node) || list.iter().any(|p| is_awaited(p, subs, settings)));
+        if requests.len() > 1 {
+            let order = view.nodes_in_request_order(requests.iter().map(|&(node, _)| node).collect());
+            requests.sort_by_key(|(node, _)| order.iter().position(|n| n == node));
         }
-        let requests = wanted.len();
-        for (node, partitions) in wanted {
-            let session = self.sessions.entry(node).or_default().build(partitions);
+        if misses_leader {
+            metadata.request_update();
+        }
+        let sent = requests.len();
+        for (node, session) in requests {
             let request = FetchRequest {
                 max_wait_ms: settings.fetch_max_wait_ms,
                 min_bytes: settings.fetch_min_bytes,
@@ -103,20 +116,22 @@ impl FetchRequests {
             };
             trace.request(node, &request);
             let id = net.send(node, Request::Fetch(request));
-            self.in_flight.insert(node, id);
+            self.nodes.entry(node).or_default().in_flight = Some(id);
             self.version += 1;
         }
-        self.nothing_to_send = (requests == 0 && settled).then_some(fingerprint);
-        requests
+        self.nothing_to_send = (sent == 0 && settled).then_some(fingerprint);
+        sent
     }
 
-    /// A short cut for the usual case, a fetch under way to each node: with many partitions looking at each costs more than
-    /// the poll. Partitions without a leader have to be looked at, they ask for metadata.
-    fn every_node_is_busy(&mut self, subs: &SubscriptionState, metadata: &Metadata) -> bool {
-        if metadata.nodes().iter().any(|node| !self.in_flight.contains_key(node)) {
-            return false;
-        }
-        let versions = (subs.version(), metadata.version());
+    /// A short cut for the usual case, a fetch under way to each node.
+    fn is_every_node_busy(&self, metadata: &Metadata) -> bool {
+        let busy = |node| self.nodes.get(node).is_some_and(|n| n.in_flight.is_some());
+        metadata.nodes().iter().all(busy)
+    }
+
+    /// Partitions without a leader have to be looked at, they ask for metadata.
+    fn is_every_partition_led(&mut self, subs: &SubscriptionState, metadata: &Metadata) -> bool {
+        let versions = (subs.assignments(), metadata.version());
         if self.all_led != Some(versions) {
             self.all_led = subs
                 .iter()
@@ -126,18 +141,79 @@ impl FetchRequests {
         self.all_led.is_some()
     }
 
+    /// Passes what has changed since the last call on to the nodes concerned.
+    fn note_changes(&mut self, subs: &mut SubscriptionState, buffer: &FetchBuffer, metadata: &Metadata) {
+        let mut changed = subs.take_changed();
+        let buffered: FxHashSet<TopicPartition> = buffer.buffered_partitions().cloned().collect();
+        for tp in buffered.symmetric_difference(&self.buffered) {
+            changed.insert(tp);
+        }
+        self.buffered = buffered;
+        if self.metadata_version != metadata.version() {
+            self.metadata_version = metadata.version();
+            changed = Changed::Everything;
+        }
+        match changed {
+            Changed::Partitions(partitions) => {
+                for tp in &partitions {
+                    // One without a leader is not in any session; with its leader, everything changes.
+                    if let Some(leader) = metadata.leader(tp) {
+                        self.nodes.entry(leader.node).or_default().changed.insert(tp);
+                    }
+                }
+            }
+            Changed::Everything => {
+                for leader in subs.iter().filter_map(|(tp, _)| metadata.leader(tp)) {
+                    self.nodes.entry(leader.node).or_default();
+                }
+                for node in self.nodes.values_mut() {
+                    node.changed = Changed::Everything;
+                }
+            }
+        }
+    }
+
+    /// The events of all partitions that no request will list.
+    fn tell_what_is_left_out(
+        &self,
+        view: &View<'_>,
+        blocked: &FxHashSet<NodeId>,
+        net: &ConsumerNetworkClient,
+        trace: &mut Trace,
+    ) {
+        let excluded = |tp: &TopicPartition, why| TraceEvent::of(TraceKind::Excluded, tp).because(why);
+        for (tp, state) in view.subs.iter() {
+            if let Some(why) = view.why_not(tp, state) {
+                trace.push(|| excluded(tp, why));
+            }
+        }
+        for tp in view.in_request_order() {
+            let why = match view.metadata.leader(tp).map(|leader| leader.node) {
+                None => "its leader is not known",
+                Some(node) if net.is_unavailable(node) => "the connection to its leader was lost a moment ago",
+                Some(node) if self.nodes.get(&node).is_some_and(|n| n.in_flight.is_some()) => {
+                    "a fetch to its leader is under way"
+                }
+                Some(node) if blocked.contains(&node) => "its leader also leads a buffered partition",
+                Some(_) => continue,
+            };
+            trace.push(|| excluded(tp, why));
+        }
+    }
+
     /// Whether a completion answers a fetch.
     pub fn is_mine(&self, completion: &Completion) -> bool {
-        self.in_flight.get(&completion.node) == Some(&completion.correlation_id)
+        let in_flight = self.nodes.get(&completion.node).and_then(|node| node.in_flight);
+        in_flight == Some(completion.correlation_id)
     }
 
     /// The callback of a fetch: the node is free again, and every partition of the answer goes to the end of the queue, in
     /// the answer's order.
     pub fn on_completion(&mut self, completion: Completion, buffer: &mut FetchBuffer, trace: &mut Trace) {
         let node = completion.node;
-        self.in_flight.remove(&node);
+        let NodeFetches { session, in_flight, .. } = self.nodes.entry(node).or_default();
+        *in_flight = None;
         self.version += 1;
-        let session = self.sessions.entry(node).or_default();
         let response = match completion.result {
             Ok(Response::Fetch(response)) => response,
             _ => {
@@ -165,66 +241,31 @@ impl FetchRequests {
     }
 }
 
-/// Partitions that may be fetched, with their positions, in request order (column "order of fetchable partitions" of spec 7.8).
-fn fetchable<'a>(
-    subs: &'a SubscriptionState,
-    buffered: &FxHashSet<&TopicPartition>,
-    settings: &Settings,
-    trace: &mut Trace,
-) -> Vec<(&'a TopicPartition, i64)> {
-    let mut list: Vec<(&TopicPartition, i64)> = Vec::new();
-    for (tp, state) in subs.iter() {
-        let why = match state.position() {
-            None => "it has no position yet",
-            Some(_) if state.is_paused() => "it is paused",
-            Some(_) if buffered.contains(tp) => "its last fetch is still buffered",
-            Some(offset) => {
-                list.push((tp, offset));
-                continue;
-            }
+impl NodeFetches {
+    /// The next request of this node's session; `None` if there is nothing that it could fetch.
+    fn build(&mut self, node: NodeId, view: &View<'_>) -> Option<SessionRequest> {
+        let request = if self.session.is_full() {
+            let all = view.in_request_order();
+            let wanted: Vec<FetchPartition> = all.into_iter().filter_map(|tp| view.wanted(tp, node)).collect();
+            (!wanted.is_empty()).then(|| self.session.build_full(wanted))
+        } else {
+            let partitions: Vec<&TopicPartition> = match &self.changed {
+                Changed::Partitions(partitions) => partitions.iter().collect(),
+                Changed::Everything => {
+                    let gone = self.session.partitions().filter(|tp| !view.subs.is_assigned(tp));
+                    view.subs.iter().map(|(tp, _)| tp).chain(gone).collect()
+                }
+            };
+            let partitions = view.sorted(partitions);
+            let now = partitions.into_iter().map(|tp| (tp.clone(), view.wanted(tp, node)));
+            let now = now.collect();
+            self.session.build_incremental(now)
         };
-        trace.push(|| TraceEvent::of(TraceKind::Excluded, tp).because(why));
+        if request.is_some() {
+            self.changed = Changed::default();
+        }
+        request
     }
-    if settings.row.request_order == RequestOrder::HashSet && list.len() > 1 {
-        let hashes: Vec<i32> = list.iter().map(|(tp, _)| java_hash::topic_partition_hash(tp)).collect();
-        let walk = java_hash::walk_order(&hashes, java_hash::hash_set_capacity(list.len()));
-        return walk.into_iter().map(|i| list[i]).collect();
-    }
-    list
-}
-
-/// Nodes that lead a buffered partition which is still fetchable (column "buffered-node rule" of spec 7.8).
-fn blocked_nodes(
-    buffered: &FxHashSet<&TopicPartition>,
-    subs: &SubscriptionState,
-    metadata: &Metadata,
-    settings: &Settings,
-) -> FxHashSet<NodeId> {
-    if !settings.row.buffered_node || settings.fetch_order == FetchOrder::Timestamp {
-        return FxHashSet::default(); // By timestamp, what is buffered may wait for what the same node has yet to send.
-    }
-    nodes_with_buffered(buffered, subs, metadata)
-}
-
-/// Leaders of buffered partitions that are still fetchable.
-fn nodes_with_buffered(
-    buffered: &FxHashSet<&TopicPartition>,
-    subs: &SubscriptionState,
-    metadata: &Metadata,
-) -> FxHashSet<NodeId> {
-    buffered
-        .iter()
-        .filter(|tp| subs.is_fetchable(tp))
-        .filter_map(|tp| metadata.leader(tp))
-        .map(|l| l.node)
-        .collect()
-}
-
-/// Whether records may be there that a merge by timestamp waits for. A node is not asked for the others alone: its answer would be held
-/// back for fetch.max.wait.ms, and with it the next fetch of what is buffered.
-fn is_awaited(partition: &FetchPartition, subs: &SubscriptionState, settings: &Settings) -> bool {
-    subs.state(&partition.tp)
-        .is_some_and(|state| !is_at_end(state, settings))
 }
 
 /// Per-partition ends a user may ask for: how far the position is behind the end of the log, as last heard.

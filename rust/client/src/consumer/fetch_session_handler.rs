@@ -1,8 +1,8 @@
 //! One node's fetch session, client side (spec 7.3). Kafka: `FetchSessionHandler`.
 
-use fletchlog_api::{ErrorCode, FetchPartition, FetchResponse};
+use fletchlog_api::{ErrorCode, FetchPartition, FetchResponse, PartitionStates};
 use fletchlog_records::TopicPartition;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
 /// What a request carries for its session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,59 +22,64 @@ pub struct SessionRequest {
 pub struct FetchSessionHandler {
     id: i32,
     epoch: i32,
-    order: Vec<TopicPartition>,
-    asked: FxHashMap<TopicPartition, FetchPartition>,
+    asked: PartitionStates<FetchPartition>,
 }
 
 impl FetchSessionHandler {
-    /// Turns what is wanted now into a request and remembers it. A full request lists everything in the given order; an
-    /// incremental one the new partitions in the given order, then the altered ones in session order, and takes out those
-    /// that are not wanted. Kafka: `FetchSessionHandler.Builder#build`.
-    pub fn build(&mut self, wanted: Vec<FetchPartition>) -> SessionRequest {
-        let (session_id, session_epoch) = (self.id, self.epoch);
-        if session_epoch == 0 {
-            self.order = wanted.iter().map(|p| p.tp.clone()).collect();
-            self.asked = wanted.iter().map(|p| (p.tp.clone(), p.clone())).collect();
-            return SessionRequest {
-                session_id,
-                session_epoch,
-                partitions: wanted,
-                forgotten: Vec::new(),
-            };
-        }
-        let mut next: FxHashMap<&TopicPartition, &FetchPartition> = wanted.iter().map(|p| (&p.tp, p)).collect();
+    /// A full request for what is wanted now, in this order; remembers it. Kafka: `FetchSessionHandler.Builder#build`.
+    pub fn build_full(&mut self, wanted: Vec<FetchPartition>) -> SessionRequest {
+        self.asked = wanted.iter().map(|p| (p.tp.clone(), p.clone())).collect();
+        self.request(wanted, Vec::new())
+    }
+
+    /// An incremental request, which also remembers what it asks: the new partitions in the given order, then the altered
+    /// ones in session order; those that are not wanted any more are taken out. `now` says what is wanted of every
+    /// partition about which that may differ from what was last asked, and may say it of others. `None` if then nothing at
+    /// all would be wanted; in that case nothing is remembered. Kafka: `FetchSessionHandler.Builder#build`.
+    pub fn build_incremental(&mut self, now: Vec<(TopicPartition, Option<FetchPartition>)>) -> Option<SessionRequest> {
+        let mut added = Vec::new();
         let mut altered = Vec::new();
         let mut forgotten = Vec::new();
-        let asked = &mut self.asked;
-        self.order.retain(|tp| match next.remove(tp) {
-            Some(wanted) => {
-                if asked.get(tp) != Some(wanted) {
-                    asked.insert(tp.clone(), wanted.clone());
-                    altered.push(wanted.clone());
-                }
-                true
+        for (tp, wanted) in now {
+            match (self.asked.place(&tp), wanted) {
+                (None, Some(wanted)) => added.push(wanted),
+                (Some(place), None) => forgotten.push((place, tp)),
+                (Some(place), Some(wanted)) if self.asked.get(&tp) != Some(&wanted) => altered.push((place, wanted)),
+                _ => {}
             }
-            None => {
-                asked.remove(tp);
-                forgotten.push(tp.clone());
-                false
-            }
-        });
-        let mut partitions: Vec<FetchPartition> = wanted.iter().filter(|p| next.contains_key(&p.tp)).cloned().collect();
-        for added in &partitions {
-            self.order.push(added.tp.clone());
-            self.asked.insert(added.tp.clone(), added.clone());
         }
-        partitions.append(&mut altered);
+        if self.asked.len() + added.len() == forgotten.len() {
+            return None;
+        }
+        altered.sort_unstable_by_key(|&(place, _)| place);
+        forgotten.sort_unstable_by_key(|&(place, _)| place);
+        let forgotten: Vec<TopicPartition> = forgotten.into_iter().map(|(_, tp)| tp).collect();
+        for tp in &forgotten {
+            self.asked.remove(tp);
+        }
+        let mut partitions = added;
+        partitions.extend(altered.into_iter().map(|(_, wanted)| wanted));
+        for wanted in &partitions {
+            self.asked.insert(wanted.tp.clone(), wanted.clone());
+        }
+        Some(self.request(partitions, forgotten))
+    }
+
+    fn request(&self, partitions: Vec<FetchPartition>, forgotten: Vec<TopicPartition>) -> SessionRequest {
         SessionRequest {
-            session_id,
-            session_epoch,
+            session_id: self.id,
+            session_epoch: self.epoch,
             partitions,
             forgotten,
         }
     }
 
-    /// Whether the request under way was a full one.
+    /// Partitions of the session, in session order.
+    pub fn partitions(&self) -> impl Iterator<Item = &TopicPartition> {
+        self.asked.iter().map(|(tp, _)| tp)
+    }
+
+    /// Whether the request under way is a full one, or, with none under way, the next one has to be.
     pub fn is_full(&self) -> bool {
         self.epoch == 0
     }
@@ -94,11 +99,11 @@ impl FetchSessionHandler {
             self.epoch = 0;
             return Err(format!("the broker answered {}", response.error));
         }
-        let extra = response.partitions.iter().find(|p| !self.asked.contains_key(&p.tp));
+        let extra = response.partitions.iter().find(|p| !self.asked.contains(&p.tp));
         if self.is_full() {
             let answered: FxHashSet<&TopicPartition> = response.partitions.iter().map(|p| &p.tp).collect();
-            let omitted = self.order.iter().find(|tp| !answered.contains(tp));
-            if let Some(tp) = extra.map(|p| &p.tp).or(omitted) {
+            let omitted = self.partitions().find(|tp| !answered.contains(tp)).cloned();
+            if let Some(tp) = extra.map(|p| p.tp.clone()).or(omitted) {
                 self.id = 0;
                 return Err(format!(
                     "the answer to a full fetch has one partition too many or too few: {tp}"
@@ -142,6 +147,20 @@ mod tests {
             .collect()
     }
 
+    /// As a caller does that knows nothing of what has changed.
+    fn build(h: &mut FetchSessionHandler, wanted: Vec<FetchPartition>) -> SessionRequest {
+        if h.is_full() {
+            return h.build_full(wanted);
+        }
+        let gone: Vec<TopicPartition> = h.partitions().cloned().collect();
+        let gone = gone
+            .into_iter()
+            .filter(|tp| wanted.iter().all(|p| p.tp != *tp))
+            .map(|tp| (tp, None));
+        let now = wanted.iter().map(|p| (p.tp.clone(), Some(p.clone()))).chain(gone);
+        h.build_incremental(now.collect()).unwrap()
+    }
+
     fn names(list: &[FetchPartition]) -> Vec<String> {
         list.iter().map(|p| p.tp.to_string()).collect()
     }
@@ -168,7 +187,7 @@ mod tests {
 
     fn established() -> FetchSessionHandler {
         let mut h = FetchSessionHandler::default();
-        let request = h.build(wanted(&[("foo", 0, 0), ("foo", 1, 10)]));
+        let request = build(&mut h, wanted(&[("foo", 0, 0), ("foo", 1, 10)]));
         assert_eq!((request.session_id, request.session_epoch), (0, 0));
         h.handle_response(&answer(123, ErrorCode::NONE, &[("foo", 0), ("foo", 1)]))
             .unwrap();
@@ -178,7 +197,7 @@ mod tests {
     #[test]
     fn an_incremental_request_lists_new_partitions_then_altered_ones_and_leaves_out_unchanged_ones() {
         let mut h = established();
-        let request = h.build(wanted(&[("foo", 0, 0), ("foo", 1, 12), ("bar", 0, 20)]));
+        let request = build(&mut h, wanted(&[("foo", 0, 0), ("foo", 1, 12), ("bar", 0, 20)]));
         assert_eq!((request.session_id, request.session_epoch), (123, 1));
         assert_eq!(names(&request.partitions), ["bar-0", "foo-1"]);
         assert!(request.forgotten.is_empty());
@@ -187,20 +206,20 @@ mod tests {
     #[test]
     fn altered_partitions_go_in_session_order_whatever_order_is_wanted() {
         let mut h = established();
-        let request = h.build(wanted(&[("foo", 1, 12), ("foo", 0, 1)]));
+        let request = build(&mut h, wanted(&[("foo", 1, 12), ("foo", 0, 1)]));
         assert_eq!(names(&request.partitions), ["foo-0", "foo-1"]);
     }
 
     #[test]
     fn partitions_that_are_not_wanted_are_forgotten_and_come_back_as_new() {
         let mut h = established();
-        let request = h.build(wanted(&[("foo", 1, 10)]));
+        let request = build(&mut h, wanted(&[("foo", 1, 10)]));
         assert_eq!(
             (request.partitions.len(), request.forgotten),
             (0, vec![TopicPartition::new("foo", 0)])
         );
         h.handle_response(&answer(123, ErrorCode::NONE, &[])).unwrap();
-        let request = h.build(wanted(&[("foo", 0, 0), ("foo", 1, 11)]));
+        let request = build(&mut h, wanted(&[("foo", 0, 0), ("foo", 1, 11)]));
         assert_eq!(
             (request.session_epoch, names(&request.partitions)),
             (2, vec!["foo-0".to_owned(), "foo-1".to_owned()])
@@ -209,20 +228,33 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_told_stays_as_it_was_and_nothing_wanted_makes_no_request() {
+        let mut h = established();
+        let none = |p: i32| (TopicPartition::new("foo", p), None);
+        assert_eq!(h.build_incremental(vec![none(0), none(1)]), None);
+        let request = h.build_incremental(vec![none(1)]).unwrap();
+        assert_eq!(
+            (names(&request.partitions).len(), request.forgotten),
+            (0, vec![TopicPartition::new("foo", 1)])
+        );
+        assert_eq!(h.fetch_offset(&TopicPartition::new("foo", 0)), Some(0));
+    }
+
+    #[test]
     fn session_errors_lead_to_a_full_request() {
         let mut h = established();
-        h.build(wanted(&[("foo", 0, 0)]));
+        build(&mut h, wanted(&[("foo", 0, 0)]));
         assert!(
             h.handle_response(&answer(0, ErrorCode::INVALID_FETCH_SESSION_EPOCH, &[]))
                 .is_err()
         );
-        let request = h.build(wanted(&[("foo", 0, 0)]));
+        let request = build(&mut h, wanted(&[("foo", 0, 0)]));
         assert_eq!((request.session_id, request.session_epoch), (123, 0));
         assert!(
             h.handle_response(&answer(0, ErrorCode::FETCH_SESSION_ID_NOT_FOUND, &[]))
                 .is_err()
         );
-        let request = h.build(wanted(&[("foo", 0, 0)]));
+        let request = build(&mut h, wanted(&[("foo", 0, 0)]));
         assert_eq!((request.session_id, request.session_epoch), (0, 0));
     }
 
@@ -230,17 +262,17 @@ mod tests {
     fn a_full_answer_with_a_partition_missing_or_extra_is_rejected() {
         for partitions in [&[("foo", 0)][..], &[("foo", 0), ("foo", 1), ("bar", 0)][..]] {
             let mut h = FetchSessionHandler::default();
-            h.build(wanted(&[("foo", 0, 0), ("foo", 1, 10)]));
+            build(&mut h, wanted(&[("foo", 0, 0), ("foo", 1, 10)]));
             assert!(h.handle_response(&answer(7, ErrorCode::NONE, partitions)).is_err());
-            assert_eq!(h.build(wanted(&[("foo", 0, 0)])).session_epoch, 0);
+            assert_eq!(build(&mut h, wanted(&[("foo", 0, 0)])).session_epoch, 0);
         }
     }
 
     #[test]
     fn a_broker_without_a_free_session_gets_full_requests() {
         let mut h = FetchSessionHandler::default();
-        h.build(wanted(&[("foo", 0, 0)]));
+        build(&mut h, wanted(&[("foo", 0, 0)]));
         h.handle_response(&answer(0, ErrorCode::NONE, &[("foo", 0)])).unwrap();
-        assert_eq!(h.build(wanted(&[("foo", 0, 5)])).session_epoch, 0);
+        assert_eq!(build(&mut h, wanted(&[("foo", 0, 5)])).session_epoch, 0);
     }
 }

@@ -1,5 +1,6 @@
 //! The consumer: which records `poll` returns, in which order. Kafka: `KafkaConsumer` 2.4 .. 4.3 (classic).
 
+mod changed;
 mod completed_fetch;
 #[allow(clippy::module_inception)] // The facade's folder is named after it.
 mod consumer;
@@ -9,13 +10,13 @@ mod fetch_buffer;
 mod fetch_collector;
 mod fetch_requests;
 mod fetch_session_handler;
+mod fetchable;
 mod leader_questions;
 pub mod metadata;
 pub mod network_client;
 mod offset_reset;
 mod offset_validation;
 mod offsets_for_times;
-mod partition_states;
 mod poll;
 mod positions;
 mod settings;

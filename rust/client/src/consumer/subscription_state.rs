@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use fletchlog_api::{Config, OffsetAndMetadata, java_hash};
+use fletchlog_api::{Config, OffsetAndMetadata, PartitionStates, java_hash};
 use fletchlog_records::TopicPartition;
 use rustc_hash::FxHashMap;
 
+use super::changed::Changed;
 use super::decision_table::SubscribeOrder;
 use super::metadata::{Leader, Wanted};
-use super::partition_states::PartitionStates;
 use crate::ClientError;
 
 /// `auto.offset.reset`, and what a seek to an end asks for.
@@ -117,7 +117,10 @@ pub struct SubscriptionState {
     subscribe_order: SubscribeOrder,
     version: u64,
     jumps: u64,
-    all_positions: (u64, bool),
+    assignments: u64,
+    changed: Changed,
+    /// How many partitions have a position, and how many may be fetched, as of a version.
+    counted: (u64, usize, usize),
     /// The topics to ask for changed, and nobody has asked yet.
     needs_metadata: bool,
 }
@@ -139,7 +142,9 @@ impl SubscriptionState {
             subscribe_order,
             version: 1,
             jumps: 0,
-            all_positions: (0, false),
+            assignments: 0,
+            changed: Changed::Everything,
+            counted: (0, 0, 0),
             needs_metadata: false,
         }
     }
@@ -152,6 +157,16 @@ impl SubscriptionState {
     /// Grows when partitions come or go, and when a position is set otherwise than by reading on.
     pub fn jumps(&self) -> u64 {
         self.jumps
+    }
+
+    /// Grows with every other assignment.
+    pub fn assignments(&self) -> u64 {
+        self.assignments
+    }
+
+    /// Takes the partitions that may have come or gone, got another position, or become fetchable or not.
+    pub fn take_changed(&mut self) -> Changed {
+        std::mem::take(&mut self.changed)
     }
 
     // ---------------------------------------------------------------- subscription
@@ -244,9 +259,7 @@ impl SubscriptionState {
         self.subscription = Subscription::None;
         self.topics.clear();
         self.group_topics.clear();
-        self.assignment = PartitionStates::default();
-        self.version += 1;
-        self.jumps += 1;
+        self.set_assignment(PartitionStates::default());
     }
 
     // ---------------------------------------------------------------- assignment (spec 7.2)
@@ -322,10 +335,17 @@ impl SubscriptionState {
 
     fn replace_assignment(&mut self, ordered: Vec<TopicPartition>) {
         let mut old = std::mem::take(&mut self.assignment).into_states();
-        self.assignment = PartitionStates::from_ordered(ordered.into_iter().map(|tp| {
+        let states = ordered.into_iter().map(|tp| {
             let state = old.remove(&tp).unwrap_or_default();
             (tp, state)
-        }));
+        });
+        self.set_assignment(states.collect());
+    }
+
+    fn set_assignment(&mut self, assignment: PartitionStates<PartitionState>) {
+        self.assignment = assignment;
+        self.changed = Changed::Everything;
+        self.assignments += 1;
         self.version += 1;
         self.jumps += 1;
     }
@@ -373,6 +393,26 @@ impl SubscriptionState {
         self.state(tp).is_some_and(PartitionState::is_paused)
     }
 
+    /// A number that grows along the assignment order.
+    pub fn place(&self, tp: &TopicPartition) -> Option<u64> {
+        self.assignment.place(tp)
+    }
+
+    /// Number of partitions that may be fetched.
+    pub fn num_fetchable(&mut self) -> usize {
+        self.count();
+        self.counted.2
+    }
+
+    fn count(&mut self) {
+        if self.counted.0 != self.version {
+            let states = || self.assignment.iter().map(|(_, state)| state);
+            let positions = states().filter(|s| s.fetch_state == FetchState::Fetching).count();
+            let fetchable = states().filter(|s| s.is_fetchable()).count();
+            self.counted = (self.version, positions, fetchable);
+        }
+    }
+
     /// Rotates: behind all others. Kafka: `movePartitionToEnd`.
     pub fn move_partition_to_end(&mut self, tp: &TopicPartition) {
         self.assignment.move_to_end(tp);
@@ -390,6 +430,7 @@ impl SubscriptionState {
         if let Some(state) = self.assignment.get_mut(tp) {
             state.position = offset;
             state.position_epoch = leader_epoch;
+            self.changed.insert(tp);
         }
     }
 
@@ -403,21 +444,14 @@ impl SubscriptionState {
         state.position = offset;
         state.position_epoch = -1;
         state.leader = leader;
-        self.version += 1;
         self.jumps += 1;
         Ok(())
     }
 
     /// Whether every assigned partition has a valid position.
     pub fn has_all_fetch_positions(&mut self) -> bool {
-        if self.all_positions.0 != self.version {
-            let all = self
-                .assignment
-                .iter()
-                .all(|(_, s)| s.fetch_state == FetchState::Fetching);
-            self.all_positions = (self.version, all);
-        }
-        self.all_positions.1
+        self.count();
+        self.counted.1 == self.assignment.len()
     }
 
     /// Partitions that have neither a position nor a lookup to come, in assignment order.
@@ -468,7 +502,6 @@ impl SubscriptionState {
     /// `IllegalState` if the partition is not assigned.
     pub fn pause(&mut self, tp: &TopicPartition) -> Result<(), ClientError> {
         self.assigned_mut(tp)?.paused = true;
-        self.version += 1;
         Ok(())
     }
 
@@ -478,7 +511,6 @@ impl SubscriptionState {
     /// `IllegalState` if the partition is not assigned.
     pub fn resume(&mut self, tp: &TopicPartition) -> Result<(), ClientError> {
         self.assigned_mut(tp)?.paused = false;
-        self.version += 1;
         Ok(())
     }
 
@@ -491,8 +523,22 @@ impl SubscriptionState {
             .collect()
     }
 
+    /// The state of an assigned partition, to make it fetchable, or not, or to give it another position.
     fn assigned_mut(&mut self, tp: &TopicPartition) -> Result<&mut PartitionState, ClientError> {
-        self.assignment.get_mut(tp).ok_or_else(|| not_assigned(tp))
+        let state = self.assignment.get_mut(tp).ok_or_else(|| not_assigned(tp))?;
+        self.changed.insert(tp);
+        self.version += 1;
+        Ok(state)
+    }
+
+    /// As `assigned_mut`, for all of them; `change` answers whether it changed anything.
+    fn change_all(&mut self, mut change: impl FnMut(&TopicPartition, &mut PartitionState) -> bool) {
+        let mut changed = false;
+        self.assignment.for_each_mut(|tp, state| changed |= change(tp, state));
+        if changed {
+            self.changed = Changed::Everything;
+            self.version += 1;
+        }
     }
 }
 

@@ -17,7 +17,6 @@ impl SubscriptionState {
             strategy,
             retry_at_ms: i64::MIN,
         };
-        self.version += 1;
         self.jumps += 1;
         Ok(())
     }
@@ -40,17 +39,16 @@ impl SubscriptionState {
                 Err(ClientError::NoOffsetForPartition(missing))
             };
         };
-        let mut changed = false;
-        self.assignment.for_each_mut(|_, state| {
-            if state.fetch_state == FetchState::Initializing {
+        self.change_all(|_, state| {
+            let initializing = state.fetch_state == FetchState::Initializing;
+            if initializing {
                 state.fetch_state = FetchState::AwaitReset {
                     strategy,
                     retry_at_ms: i64::MIN,
                 };
-                changed = true;
             }
+            initializing
         });
-        self.version += u64::from(changed);
         Ok(())
     }
 

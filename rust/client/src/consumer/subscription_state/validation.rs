@@ -71,27 +71,26 @@ impl SubscriptionState {
         state.position = offset;
         state.position_epoch = leader_epoch;
         state.validate_at(leader);
-        self.version += 1;
         Ok(())
     }
 
     /// Turns positions whose leader has changed to validation. Call after every change of the metadata.
     /// Kafka: `maybeValidatePositionForCurrentLeader`.
     pub fn validate_positions(&mut self, metadata: &Metadata) {
-        let mut changed = false;
-        self.assignment.for_each_mut(|tp, state| {
+        self.change_all(|tp, state| {
             let has_position = matches!(
                 state.fetch_state,
                 FetchState::Fetching | FetchState::AwaitValidation { .. }
             );
-            let Some(leader) = metadata.leader(tp) else { return };
-            if has_position && state.leader != Some(leader) {
-                let before = state.fetch_state;
+            let before = state.fetch_state;
+            if let Some(leader) = metadata.leader(tp)
+                && has_position
+                && state.leader != Some(leader)
+            {
                 state.validate_at(Some(leader));
-                changed |= state.fetch_state != before;
             }
+            state.fetch_state != before
         });
-        self.version += u64::from(changed);
     }
 
     /// Positions that the leader may be asked about now, in assignment order.
@@ -113,7 +112,7 @@ impl SubscriptionState {
         end: &EpochEndOffset,
     ) -> Validated {
         let policy = self.default_reset;
-        let Some(state) = self.assignment.get_mut(tp) else {
+        let Some(state) = self.assignment.get(tp) else {
             return Validated::Kept;
         };
         if !matches!(state.fetch_state, FetchState::AwaitValidation { .. }) || state.fetch_position() != asked {
@@ -125,6 +124,12 @@ impl SubscriptionState {
             None => Validated::Diverged(known.then_some(end.end_offset)),
             Some(_) if known => Validated::Truncated(end.end_offset),
             Some(strategy) => Validated::Reset(strategy),
+        };
+        if let Validated::Diverged(_) = outcome {
+            return outcome;
+        }
+        let Ok(state) = self.assigned_mut(tp) else {
+            return outcome;
         };
         match outcome {
             Validated::Kept => state.fetch_state = FetchState::Fetching,
@@ -139,9 +144,8 @@ impl SubscriptionState {
                     retry_at_ms: i64::MIN,
                 };
             }
-            Validated::Diverged(_) => return outcome,
+            Validated::Diverged(_) => {}
         }
-        self.version += 1;
         outcome
     }
 }

@@ -4,6 +4,7 @@ mod fake_broker;
 mod fetching;
 mod lifecycle;
 mod network;
+mod requests;
 mod timestamps;
 mod traces;
 mod truncation;

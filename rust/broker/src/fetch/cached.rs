@@ -1,0 +1,217 @@
+//! One fetch session, and which of its partitions have to be looked at (spec 6.6). Kafka: `FetchSession`, `CachedPartition`,
+//! `IncrementalFetchContext`.
+//!
+//! A large session has news of few partitions at a time, and a fetch looks at those alone:
+//!
+//! ```text
+//! to look at  asked for or changed since it was last read, or when last read: in error, with records, or short of its end
+//! settled     all others. When last read it stood at its end without error, its bounds were sent, and nothing of it has
+//!             changed since: read now it would be no part of the answer and add no bytes to it
+//! ```
+//! So the answer is the one that reading every partition would give.
+
+use std::collections::BTreeMap;
+
+use fletchlog_api::{ErrorCode, FetchPartition, FetchPartitionResponse, IsolationLevel, PartitionStates};
+use fletchlog_records::TopicPartition;
+use rustc_hash::FxHashMap;
+
+use super::read::{Position, ReadResult};
+use super::session::Reading;
+
+/// A partition in a session, with what was last sent and where it stood when it was last read.
+#[derive(Debug)]
+pub(super) struct CachedPartition {
+    request: FetchPartition,
+    /// -1: never sent, or last sent with an error; either way the next answer has it.
+    high_watermark: i64,
+    log_start_offset: i64,
+    segment_base_offset: i64,
+    position: u64,
+}
+
+impl CachedPartition {
+    fn new(request: FetchPartition) -> Self {
+        Self {
+            request,
+            high_watermark: -1,
+            log_start_offset: -1,
+            segment_base_offset: -1,
+            position: 0,
+        }
+    }
+
+    /// Where it stood.
+    pub(super) fn position(&self) -> Position {
+        Position {
+            request: self.request.clone(),
+            segment_base_offset: self.segment_base_offset,
+            position: self.position,
+            at_end: false,
+        }
+    }
+}
+
+/// A session: its partitions in the order in which they are read.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) epoch: i32,
+    pub(super) partitions: PartitionStates<CachedPartition>,
+    pub(super) created_ms: i64,
+    pub(super) last_used_ms: i64,
+    /// Places of the partitions to look at, with the number of their latest news.
+    to_look_at: BTreeMap<u64, u64>,
+    /// Number of the latest news.
+    news: u64,
+    isolation: Option<IsolationLevel>,
+}
+
+pub(super) fn next_epoch(epoch: i32) -> i32 {
+    epoch.checked_add(1).unwrap_or(1)
+}
+
+impl Session {
+    /// The session that a full fetch opens, after its answer.
+    pub(super) fn new(requested: &[FetchPartition], sent: &ReadResult, now_ms: i64) -> Self {
+        let mut session = Self {
+            epoch: next_epoch(0),
+            partitions: PartitionStates::default(),
+            created_ms: now_ms,
+            last_used_ms: now_ms,
+            to_look_at: BTreeMap::new(),
+            news: 0,
+            isolation: None,
+        };
+        let sent: FxHashMap<&TopicPartition, &FetchPartitionResponse> =
+            sent.responses.iter().map(|r| (&r.tp, r)).collect();
+        for request in requested {
+            let mut cached = CachedPartition::new(request.clone());
+            if let Some(sent) = sent.get(&request.tp) {
+                (cached.high_watermark, cached.log_start_offset) = (sent.high_watermark, sent.log_start_offset);
+            }
+            let place = session.partitions.insert(request.tp.clone(), cached);
+            session.look_at(place);
+        }
+        session
+    }
+
+    fn look_at(&mut self, place: u64) {
+        self.news += 1;
+        self.to_look_at.insert(place, self.news);
+    }
+
+    /// A listed partition is updated in place or appended; true: appended. Kafka: `FetchSession#update`.
+    pub(super) fn ask(&mut self, request: &FetchPartition) -> bool {
+        let known = self.partitions.get_mut(&request.tp);
+        let new = known.is_none();
+        match known {
+            Some(cached) => cached.request = request.clone(),
+            None => {
+                let cached = CachedPartition::new(request.clone());
+                self.partitions.insert(request.tp.clone(), cached);
+            }
+        }
+        self.note_news(&request.tp);
+        new
+    }
+
+    /// Takes a partition out; true: it was there.
+    pub(super) fn forget(&mut self, tp: &TopicPartition) -> bool {
+        let place = self.partitions.remove(tp);
+        if let Some(place) = place {
+            self.to_look_at.remove(&place);
+        }
+        place.is_some()
+    }
+
+    /// There may be something new at a partition.
+    pub(super) fn note_news(&mut self, tp: &TopicPartition) {
+        if let Some(place) = self.partitions.place(tp) {
+            self.look_at(place);
+        }
+    }
+
+    /// How far is read from now on: another isolation level has other ends.
+    pub(super) fn read_with(&mut self, isolation: IsolationLevel) {
+        if self.isolation.replace(isolation) != Some(isolation) {
+            let places: Vec<u64> = self
+                .partitions
+                .iter()
+                .filter_map(|(tp, _)| self.partitions.place(tp))
+                .collect();
+            for place in places {
+                self.look_at(place);
+            }
+        }
+    }
+
+    /// Partitions to look at, in session order; all of them if changes are not `told`.
+    pub(super) fn to_look_at(&self, told: bool) -> impl Iterator<Item = &CachedPartition> {
+        let all = (!told).then(|| self.partitions.iter().map(|(_, cached)| cached));
+        let some = told.then(|| self.to_look_at.keys().filter_map(|place| self.partitions.at(*place)));
+        all.into_iter()
+            .flatten()
+            .chain(some.into_iter().flatten().map(|(_, cached)| cached))
+    }
+
+    /// What has to be read.
+    pub(super) fn reading(&self, told: bool) -> Reading {
+        Reading {
+            partitions: self.to_look_at(told).map(|cached| cached.request.clone()).collect(),
+            as_of: self.news,
+        }
+    }
+
+    /// Remembers where a partition stood when it was read.
+    pub(super) fn stood(&mut self, at: &Position) {
+        if let Some(cached) = self.partitions.get_mut(&at.request.tp) {
+            (cached.segment_base_offset, cached.position) = (at.segment_base_offset, at.position);
+        }
+    }
+
+    /// What of a reading's result is sent; partitions with data go to the end of the session's order, those without news are
+    /// settled. Kafka: `IncrementalFetchContext#updateAndGenerateResponseData`, `CachedPartition#maybeUpdateResponseData`.
+    pub(super) fn select(&mut self, read: ReadResult, as_of: u64) -> Vec<FetchPartitionResponse> {
+        for position in &read.positions {
+            self.stood(position);
+            if position.at_end {
+                self.settle(&position.request.tp, as_of);
+            }
+        }
+        let mut sent = Vec::new();
+        for result in read.responses {
+            let Some(cached) = self.partitions.get_mut(&result.tp) else {
+                continue;
+            };
+            let changed = !result.records.is_empty()
+                || result.error != ErrorCode::NONE
+                || cached.high_watermark != result.high_watermark
+                || cached.log_start_offset != result.log_start_offset;
+            // After an error the partition is sent once more when the error has gone.
+            cached.high_watermark = if result.error == ErrorCode::NONE {
+                result.high_watermark
+            } else {
+                -1
+            };
+            cached.log_start_offset = result.log_start_offset;
+            if !result.records.is_empty()
+                && let Some((old, new)) = self.partitions.move_to_end(&result.tp)
+                && let Some(news) = self.to_look_at.remove(&old)
+            {
+                self.to_look_at.insert(new, news);
+            }
+            if changed {
+                sent.push(result);
+            }
+        }
+        sent
+    }
+
+    fn settle(&mut self, tp: &TopicPartition, as_of: u64) {
+        if let Some(place) = self.partitions.place(tp)
+            && self.to_look_at.get(&place).is_some_and(|&news| news <= as_of)
+        {
+            self.to_look_at.remove(&place);
+        }
+    }
+}

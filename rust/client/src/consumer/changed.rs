@@ -1,0 +1,30 @@
+//! What may be different since somebody last looked.
+
+use fletchlog_records::TopicPartition;
+use rustc_hash::FxHashSet;
+
+/// Partitions that have to be looked at again; one that is not among them is as it was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Changed {
+    /// All of them.
+    Everything,
+    /// These.
+    Partitions(FxHashSet<TopicPartition>),
+}
+
+impl Default for Changed {
+    fn default() -> Self {
+        Self::Partitions(FxHashSet::default())
+    }
+}
+
+impl Changed {
+    /// Adds a partition.
+    pub fn insert(&mut self, tp: &TopicPartition) {
+        if let Self::Partitions(partitions) = self
+            && !partitions.contains(tp)
+        {
+            partitions.insert(tp.clone());
+        }
+    }
+}

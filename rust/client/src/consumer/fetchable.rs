@@ -1,0 +1,143 @@
+//! Which partitions may be fetched of which node, and in which order they are listed (spec 7.3, 7.8).
+//! Kafka: `AbstractFetch#fetchablePartitions`.
+
+use fletchlog_api::{FetchPartition, NodeId, java_hash};
+use fletchlog_records::TopicPartition;
+use rustc_hash::FxHashSet;
+
+use super::decision_table::RequestOrder;
+use super::fetch_buffer::FetchBuffer;
+use super::metadata::Metadata;
+use super::settings::{FetchOrder, Settings};
+use super::subscription_state::{PartitionState, SubscriptionState};
+use super::timestamp_collector::is_at_end;
+
+/// Everything that decides about requests, at one moment.
+#[derive(Debug, Clone, Copy)]
+pub struct View<'a> {
+    pub(super) subs: &'a SubscriptionState,
+    pub(super) buffered: &'a FxHashSet<TopicPartition>,
+    /// Partitions of `subs` that may be fetched, buffered ones included.
+    pub(super) num_fetchable: usize,
+    pub(super) metadata: &'a Metadata,
+    pub(super) settings: &'a Settings,
+}
+
+impl<'a> View<'a> {
+    /// Why an assigned partition is in no request; `None` if it may be in one.
+    pub fn why_not(&self, tp: &TopicPartition, state: &PartitionState) -> Option<&'static str> {
+        match state.position() {
+            None => Some("it has no position yet"),
+            Some(_) if state.is_paused() => Some("it is paused"),
+            Some(_) if self.buffered.contains(tp) => Some("its last fetch is still buffered"),
+            Some(_) => None,
+        }
+    }
+
+    /// What a fetch of `node` asks for of this partition; `None`: nothing.
+    pub fn wanted(&self, tp: &TopicPartition, node: NodeId) -> Option<FetchPartition> {
+        let state = self.subs.state(tp)?;
+        if self.why_not(tp, state).is_some() {
+            return None;
+        }
+        let leader = self.metadata.leader(tp).filter(|leader| leader.node == node)?;
+        Some(FetchPartition {
+            tp: tp.clone(),
+            fetch_offset: state.position()?,
+            current_leader_epoch: leader.epoch,
+            partition_max_bytes: self.settings.max_partition_fetch_bytes,
+        })
+    }
+
+    /// Every partition that may be in a request, in request order.
+    pub fn in_request_order(&self) -> Vec<&'a TopicPartition> {
+        let may = |(tp, state): &(&TopicPartition, &PartitionState)| self.why_not(tp, state).is_none();
+        let list: Vec<&TopicPartition> = self.subs.iter().filter(may).map(|(tp, _)| tp).collect();
+        if self.settings.row.request_order == RequestOrder::List {
+            return list;
+        }
+        let hashes: Vec<i32> = list.iter().map(|tp| java_hash::topic_partition_hash(tp)).collect();
+        let walk = java_hash::walk_order(&hashes, java_hash::hash_set_capacity(list.len()));
+        walk.into_iter().map(|i| list[i]).collect()
+    }
+
+    /// These partitions so that those that may be in a request are in request order, without looking at any other.
+    pub fn sorted<'b>(&self, mut partitions: Vec<&'b TopicPartition>) -> Vec<&'b TopicPartition> {
+        if partitions.len() < 2 {
+            return partitions;
+        }
+        match self.settings.row.request_order {
+            RequestOrder::List => partitions.sort_by_cached_key(|tp| self.subs.place(tp)),
+            RequestOrder::HashSet => {
+                let buffered = self.buffered.iter().filter(|tp| self.subs.is_fetchable(tp)).count();
+                let capacity = java_hash::hash_set_capacity(self.num_fetchable.saturating_sub(buffered));
+                if capacity < java_hash::MIN_TREEIFY_CAPACITY {
+                    // Every partition counts: a crowded bin makes the table grow.
+                    let all = self.in_request_order();
+                    partitions.sort_by_cached_key(|tp| all.iter().position(|other| other == tp));
+                } else {
+                    let bucket = |tp| java_hash::bucket(java_hash::topic_partition_hash(tp), capacity);
+                    partitions.sort_by_cached_key(|tp| (bucket(tp), self.subs.place(tp)));
+                }
+            }
+        }
+        partitions
+    }
+
+    /// These nodes in the order in which the first partition wanted of each stands. By list it is looked no further than to
+    /// the last of them, by hash set at every partition.
+    pub fn nodes_in_request_order(&self, mut nodes: FxHashSet<NodeId>) -> Vec<NodeId> {
+        let mut order = Vec::with_capacity(nodes.len());
+        let mut look = |tp: &TopicPartition| {
+            if let Some(leader) = self.metadata.leader(tp)
+                && nodes.remove(&leader.node)
+            {
+                order.push(leader.node);
+            }
+            nodes.is_empty()
+        };
+        match self.settings.row.request_order {
+            RequestOrder::List => {
+                let may = |(tp, state): &(&TopicPartition, &PartitionState)| self.why_not(tp, state).is_none();
+                let _ = self.subs.iter().filter(may).any(|(tp, _)| look(tp));
+            }
+            RequestOrder::HashSet => {
+                let _ = self.in_request_order().into_iter().any(look);
+            }
+        }
+        order
+    }
+
+    /// Nodes that lead a buffered partition which is still fetchable (column "buffered-node rule" of spec 7.8).
+    pub fn blocked_nodes(&self) -> FxHashSet<NodeId> {
+        if !self.settings.row.buffered_node || self.settings.fetch_order == FetchOrder::Timestamp {
+            return FxHashSet::default(); // By timestamp, what is buffered may wait for what the same node has yet to send.
+        }
+        self.nodes_with_buffered()
+    }
+
+    /// In timestamp order, nodes whose records are not urgent: they lead buffered partitions, and nothing buffered is held back.
+    /// A node is not asked for others alone that are at their end: its answer would be held for fetch.max.wait.ms, and with it
+    /// the next fetch of what is buffered.
+    pub fn nodes_that_may_wait(&self, buffer: &FetchBuffer) -> FxHashSet<NodeId> {
+        if self.settings.fetch_order != FetchOrder::Timestamp || buffer.by_time.held_until().is_some() {
+            return FxHashSet::default();
+        }
+        self.nodes_with_buffered()
+    }
+
+    /// Whether the node may have records that a merge by timestamp waits for.
+    pub fn awaits_records_of(&self, node: NodeId) -> bool {
+        let mut all = self.subs.iter();
+        all.any(|(tp, state)| !is_at_end(state, self.settings) && self.wanted(tp, node).is_some())
+    }
+
+    /// Leaders of buffered partitions that are still fetchable.
+    fn nodes_with_buffered(&self) -> FxHashSet<NodeId> {
+        let fetchable = self.buffered.iter().filter(|tp| self.subs.is_fetchable(tp));
+        fetchable
+            .filter_map(|tp| self.metadata.leader(tp))
+            .map(|leader| leader.node)
+            .collect()
+    }
+}

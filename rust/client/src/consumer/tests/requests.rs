@@ -1,0 +1,439 @@
+//! Requests made of what has changed are those that looking at every partition makes (spec 7.3).
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use bytes::Bytes;
+use fletchlog_api::*;
+use proptest::prelude::*;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::super::fetch_buffer::FetchBuffer;
+use super::super::fetch_requests::FetchRequests;
+use super::super::metadata::{Leader, Metadata};
+use super::super::network_client::ConsumerNetworkClient;
+use super::super::settings::{FetchOrder, Settings};
+use super::super::subscription_state::{ResetStrategy, SubscriptionState};
+use super::super::timestamp_collector::is_at_end;
+use super::super::trace::Trace;
+use super::fake_broker::TestClock;
+use super::*;
+
+const PARTITIONS: i32 = 70; // Enough for a hash set of 128 buckets, and for smaller ones when few may be fetched.
+const BACKOFF_MS: i64 = 1000;
+
+/// What goes over the wires: requests with their ids, and answers to come.
+#[derive(Debug, Default)]
+struct Wires {
+    sent: Vec<(i32, NodeId, FetchRequest)>,
+    answers: BTreeMap<NodeId, VecDeque<Completion>>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct TestTransport(Arc<Mutex<Wires>>);
+
+impl Transport for TestTransport {
+    fn send(&mut self, node: NodeId, id: i32, request: Request) {
+        let Request::Fetch(fetch) = request else { return };
+        self.0.lock().unwrap().sent.push((id, node, fetch));
+    }
+    fn receive(&mut self, node: NodeId) -> Option<Completion> {
+        self.0.lock().unwrap().answers.get_mut(&node)?.pop_front()
+    }
+    fn has_arrived(&mut self, node: NodeId) -> bool {
+        self.0.lock().unwrap().answers.get(&node).is_some_and(|a| !a.is_empty())
+    }
+    fn wait(&mut self, _: Duration) -> bool {
+        false
+    }
+}
+
+/// One node's session as the specification tells it.
+#[derive(Debug, Default)]
+struct Expected {
+    id: i32,
+    epoch: i32,
+    order: Vec<TopicPartition>,
+    asked: FxHashMap<TopicPartition, FetchPartition>,
+    in_flight: Option<i32>,
+}
+
+impl Expected {
+    fn build(&mut self, wanted: Vec<FetchPartition>) -> (Vec<FetchPartition>, Vec<TopicPartition>) {
+        let known: FxHashMap<_, _> = wanted.iter().map(|p| (p.tp.clone(), p.clone())).collect();
+        if self.epoch == 0 {
+            self.order = wanted.iter().map(|p| p.tp.clone()).collect();
+            self.asked = known;
+            return (wanted, Vec::new());
+        }
+        let mut listed: Vec<_> = wanted.iter().filter(|p| !self.order.contains(&p.tp)).cloned().collect();
+        let (kept, gone): (Vec<_>, Vec<_>) = self.order.drain(..).partition(|tp| known.contains_key(tp));
+        let altered = kept.iter().filter(|tp| self.asked.get(tp) != known.get(tp));
+        let altered: Vec<_> = altered.map(|tp| known[tp].clone()).collect();
+        self.order = kept;
+        self.order.extend(listed.iter().map(|p| p.tp.clone()));
+        self.asked = known;
+        listed.extend(altered);
+        (listed, gone)
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Assign(Vec<i32>),
+    Seek(i32, i64),
+    Reset(i32),
+    Pause(Vec<i32>),
+    Resume(Vec<i32>),
+    /// Leader of partition p: (p + shift) % nodes + 1; every such one has none.
+    Leaders {
+        nodes: i32,
+        shift: i32,
+        missing: Option<i32>,
+    },
+    Send,
+    /// Answer of a node: which of the session's partitions are in it, and how it fails.
+    Answer(NodeId, Vec<bool>, Failure),
+    /// So many answers are taken from the queue; the position moves on, the partition goes to the end.
+    Take(usize, bool),
+    Ends(i32, i64),
+    Wait,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Failure {
+    None,
+    NoSession,
+    Session(ErrorCode),
+    Disconnected,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let partition = || 0..PARTITIONS;
+    let some = || prop::collection::vec(0..PARTITIONS, 0..6);
+    let assigned = prop_oneof![
+        prop::collection::vec(partition(), 1..8),
+        Just((0..PARTITIONS).collect()),
+        (1..PARTITIONS).prop_map(|n| (0..n).collect()),
+    ];
+    let failure = prop_oneof![
+        12 => Just(Failure::None),
+        1 => Just(Failure::NoSession),
+        1 => Just(Failure::Session(ErrorCode::FETCH_SESSION_ID_NOT_FOUND)),
+        1 => Just(Failure::Session(ErrorCode::INVALID_FETCH_SESSION_EPOCH)),
+        1 => Just(Failure::Disconnected),
+    ];
+    prop_oneof![
+        1 => assigned.prop_map(Step::Assign),
+        3 => (partition(), 0..3i64).prop_map(|(p, offset)| Step::Seek(p, offset)),
+        1 => partition().prop_map(Step::Reset),
+        2 => some().prop_map(Step::Pause),
+        2 => some().prop_map(Step::Resume),
+        1 => (1..4i32, 0..3i32, prop::option::weighted(0.2, 2..6i32))
+            .prop_map(|(nodes, shift, missing)| Step::Leaders { nodes, shift, missing }),
+        12 => Just(Step::Send),
+        10 => (1..4i32, prop::collection::vec(prop::bool::weighted(0.2), 1..20), failure)
+            .prop_map(|(node, which, failure)| Step::Answer(node, which, failure)),
+        8 => (1..60usize, prop::bool::weighted(0.8)).prop_map(|(n, rotates)| Step::Take(n, rotates)),
+        1 => (partition(), 0..9i64).prop_map(|(p, end)| Step::Ends(p, end)),
+        1 => Just(Step::Wait),
+    ]
+}
+
+struct Client {
+    settings: Settings,
+    subs: SubscriptionState,
+    buffer: FetchBuffer,
+    metadata: Metadata,
+    net: ConsumerNetworkClient,
+    fetches: FetchRequests,
+    trace: Trace,
+    clock: Arc<TestClock>,
+    wires: Arc<Mutex<Wires>>,
+    sessions: BTreeMap<NodeId, Expected>,
+    next_session: i32,
+    asks_for_metadata: bool,
+}
+
+fn t(partition: i32) -> TopicPartition {
+    TopicPartition::new("test", partition)
+}
+
+impl Client {
+    fn new(version: &str, order: &str, trace: bool) -> Self {
+        let properties = [
+            ("fletchlog.consumer.version", version),
+            ("fletchlog.fetch.order", order),
+        ];
+        let config = Config::parse(Scope::Consumer, properties).unwrap();
+        let settings = Settings::of(&config).unwrap();
+        let clock = Arc::new(TestClock::default());
+        let transport = TestTransport::default();
+        let wires = Arc::clone(&transport.0);
+        let mut client = Self {
+            subs: SubscriptionState::new(&config, settings.row.subscribe_order),
+            buffer: FetchBuffer::default(),
+            metadata: Metadata::new(i64::MAX / 4, i64::MAX / 2, false),
+            net: ConsumerNetworkClient::new(Box::new(transport), clock.clone(), i64::MAX / 4, BACKOFF_MS),
+            fetches: FetchRequests::default(),
+            trace: Trace::new(trace),
+            sessions: BTreeMap::new(),
+            next_session: 0,
+            asks_for_metadata: false,
+            clock,
+            wires,
+            settings,
+        };
+        client.take(&Step::Leaders {
+            nodes: 2,
+            shift: 0,
+            missing: None,
+        });
+        client.take(&Step::Assign((0..PARTITIONS).collect()));
+        client
+    }
+
+    fn take(&mut self, step: &Step) {
+        match step {
+            Step::Assign(partitions) => {
+                let partitions: Vec<_> = partitions.iter().copied().map(t).collect();
+                self.subs.assign_from_user(&partitions).unwrap();
+                for tp in &partitions {
+                    if self.subs.position(tp).is_none() {
+                        let _ = self.subs.seek(tp, 0, None);
+                    }
+                }
+                let kept: FxHashSet<_> = partitions.iter().collect();
+                self.buffer
+                    .retain(|tp| kept.contains(tp), &mut self.subs, &mut self.trace);
+            }
+            Step::Seek(p, offset) => drop(self.subs.seek(&t(*p), *offset, None)),
+            Step::Reset(p) => drop(self.subs.request_offset_reset(&t(*p), ResetStrategy::Latest)),
+            Step::Pause(partitions) => partitions.iter().for_each(|p| drop(self.subs.pause(&t(*p)))),
+            Step::Resume(partitions) => partitions.iter().for_each(|p| drop(self.subs.resume(&t(*p)))),
+            Step::Leaders { nodes, shift, missing } => {
+                let of = |p: i32| match missing {
+                    Some(every) if p % every == 0 => -1,
+                    _ => (p + shift) % nodes + 1,
+                };
+                let partitions = (0..PARTITIONS).map(|p| PartitionMetadata {
+                    partition: p,
+                    leader: of(p),
+                    leader_epoch: -1,
+                });
+                let topic = TopicMetadata {
+                    error: ErrorCode::NONE,
+                    name: "test".into(),
+                    topic_id: [0; 16],
+                    is_internal: false,
+                    partitions: partitions.collect(),
+                };
+                let (cluster_id, nodes) = ("test".into(), (1..=*nodes).collect());
+                let response = MetadataResponse {
+                    cluster_id,
+                    nodes,
+                    topics: vec![topic],
+                };
+                self.metadata.on_response(response, self.clock.monotonic_ms());
+                self.asks_for_metadata = false;
+            }
+            Step::Send => self.send(),
+            Step::Answer(node, which, failure) => self.answer(*node, which, *failure),
+            Step::Take(count, rotates) => {
+                for _ in 0..*count {
+                    let Some(mut fetch) = self.buffer.queue.pop_front() else {
+                        break;
+                    };
+                    self.buffer.changed();
+                    fetch.consumed = true;
+                    if fetch.size > 0 {
+                        self.subs.advance(&fetch.tp, fetch.fetch_offset + 1, 0);
+                        if *rotates {
+                            self.subs.move_partition_to_end(&fetch.tp);
+                        }
+                    }
+                    self.buffer.next_in_line = Some(fetch);
+                }
+            }
+            Step::Ends(p, end) => self.subs.update_ends(&t(*p), *end, *end),
+            Step::Wait => self.clock.advance(BACKOFF_MS + 1),
+        }
+    }
+
+    fn send(&mut self) {
+        let expected = self.expected();
+        self.fetches.send(
+            &mut self.subs,
+            &self.buffer,
+            &mut self.metadata,
+            &mut self.net,
+            &self.settings,
+            &mut self.trace,
+        );
+        self.net.try_send(&self.metadata);
+        self.net.net_poll(&mut self.metadata, None).unwrap();
+        let mut sent = std::mem::take(&mut self.wires.lock().unwrap().sent);
+        sent.sort_by_key(|(id, ..)| *id);
+        for (id, node, _) in &sent {
+            self.sessions.entry(*node).or_default().in_flight = Some(*id);
+        }
+        let sent: Vec<_> = sent
+            .into_iter()
+            .map(|(_, node, r)| (node, r.session_id, r.session_epoch, r.partitions, r.forgotten))
+            .collect();
+        assert_eq!(sent, expected);
+        let asks = self.metadata.time_to_next_update(self.clock.monotonic_ms()) < i64::MAX / 3;
+        assert_eq!(asks, self.asks_for_metadata);
+    }
+
+    /// Spec 7.3, looking at every partition.
+    #[allow(clippy::type_complexity)]
+    fn expected(&mut self) -> Vec<(NodeId, i32, i32, Vec<FetchPartition>, Vec<TopicPartition>)> {
+        let (subs, metadata, settings) = (&self.subs, &self.metadata, &self.settings);
+        let buffered: FxHashSet<TopicPartition> = self.buffer.buffered_partitions().cloned().collect();
+        let leading: FxHashSet<NodeId> = buffered
+            .iter()
+            .filter(|tp| subs.is_fetchable(tp))
+            .filter_map(|tp| metadata.leader(tp))
+            .map(|leader| leader.node)
+            .collect();
+        let by_time = settings.fetch_order == FetchOrder::Timestamp;
+        let mut list: Vec<TopicPartition> = subs
+            .iter()
+            .filter(|(tp, state)| state.is_fetchable() && !buffered.contains(tp))
+            .map(|(tp, _)| tp.clone())
+            .collect();
+        if settings.row.request_order == RequestOrder::HashSet {
+            list = java_hash::hash_set_order(&list);
+        }
+        let mut wanted: Vec<(NodeId, Vec<FetchPartition>)> = Vec::new();
+        for tp in list {
+            let Some(Leader { node, epoch }) = metadata.leader(&tp) else {
+                self.asks_for_metadata = true;
+                continue;
+            };
+            let busy = self.sessions.get(&node).is_some_and(|s| s.in_flight.is_some());
+            let blocked = settings.row.buffered_node && !by_time && leading.contains(&node);
+            if busy || blocked || self.net.is_unavailable(node) {
+                continue;
+            }
+            let partition = FetchPartition {
+                fetch_offset: subs.position(&tp).unwrap(),
+                current_leader_epoch: epoch,
+                partition_max_bytes: settings.max_partition_fetch_bytes,
+                tp,
+            };
+            match wanted.iter_mut().find(|(n, _)| *n == node) {
+                Some((_, list)) => list.push(partition),
+                None => wanted.push((node, vec![partition])),
+            }
+        }
+        if by_time {
+            let awaited = |p: &FetchPartition| subs.state(&p.tp).is_some_and(|state| !is_at_end(state, settings));
+            wanted.retain(|(node, list)| !leading.contains(node) || list.iter().any(awaited));
+        }
+        let sessions = &mut self.sessions;
+        let built = wanted.into_iter().map(|(node, wanted)| {
+            let session = sessions.entry(node).or_default();
+            let (listed, forgotten) = session.build(wanted);
+            (node, session.id, session.epoch, listed, forgotten)
+        });
+        built.collect()
+    }
+
+    fn answer(&mut self, node: NodeId, which: &[bool], failure: Failure) {
+        let Some(session) = self.sessions.get_mut(&node) else {
+            return;
+        };
+        let Some(correlation_id) = session.in_flight.take() else {
+            return;
+        };
+        let full = session.epoch == 0;
+        let answered = session
+            .order
+            .iter()
+            .enumerate()
+            .filter(|(i, _)| full || which[i % which.len()]);
+        let partitions = answered.map(|(i, tp)| FetchPartitionResponse {
+            tp: tp.clone(),
+            error: ErrorCode::NONE,
+            high_watermark: 5,
+            last_stable_offset: 5,
+            log_start_offset: 0,
+            aborted_transactions: None,
+            records: if which[i % which.len()] {
+                Bytes::from_static(b"some")
+            } else {
+                Bytes::new()
+            },
+        });
+        let partitions: Vec<_> = partitions.collect();
+        let mut response = FetchResponse {
+            error: ErrorCode::NONE,
+            session_id: session.id,
+            partitions,
+        };
+        match failure {
+            Failure::None if full => {
+                self.next_session += 1;
+                response.session_id = self.next_session;
+                (session.id, session.epoch) = (self.next_session, 1);
+            }
+            Failure::None => session.epoch += 1,
+            Failure::NoSession => {
+                response.session_id = 0;
+                (session.id, session.epoch) = (0, 0);
+            }
+            Failure::Session(error) => {
+                (response.error, response.session_id) = (error, 0);
+                response.partitions.clear();
+                session.epoch = 0;
+                if error == ErrorCode::FETCH_SESSION_ID_NOT_FOUND {
+                    session.id = 0;
+                }
+            }
+            Failure::Disconnected => session.epoch = 0,
+        }
+        let result = if failure == Failure::Disconnected {
+            Err(Disconnected)
+        } else {
+            Ok(Response::Fetch(response))
+        };
+        let completion = Completion {
+            node,
+            correlation_id,
+            result,
+        };
+        self.wires
+            .lock()
+            .unwrap()
+            .answers
+            .entry(node)
+            .or_default()
+            .push_back(completion);
+        self.net.net_poll(&mut self.metadata, None).unwrap();
+        for completion in self.net.take_done() {
+            self.fetches
+                .on_completion(completion, &mut self.buffer, &mut self.trace);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn requests_are_those_of_looking_at_every_partition(
+        version in prop::sample::select(vec!["2.6", "3.9", "4.1", "4.3"]),
+        order in prop_oneof![5 => Just("partition"), 1 => Just("timestamp")],
+        trace in prop::bool::weighted(0.2),
+        steps in prop::collection::vec(step(), 1..80),
+    ) {
+        let mut client = Client::new(version, order, trace);
+        for step in &steps {
+            client.take(step);
+        }
+        client.take(&Step::Send);
+    }
+}
