@@ -289,12 +289,13 @@ impl Idempotence {
             return;
         }
         match failure {
+            // To Java an unknown producer is a kind of sequence out of order, whatever attempts were left.
+            Failure::OutOfOrder | Failure::UnknownProducerId if !transactional => self.request_bump(partition),
             Failure::UnknownProducerId => {
                 if let (Some(entry), Some(current)) = (self.partitions.get_mut(&partition), self.id) {
                     entry.restart(current);
                 }
             }
-            Failure::OutOfOrder if !transactional => self.request_bump(partition),
             _ if !adjust => {}
             _ if transactional => self.adjust_sequences(id, batches),
             _ => self.request_bump(partition),

@@ -109,6 +109,16 @@ fn a_failed_batch_renumbers_those_behind_it() {
 }
 
 #[test]
+fn an_unknown_producer_id_without_retries_renumbers_what_is_in_flight() {
+    let mut f = Fixture::new((4, 3));
+    let (first, second) = (f.drained(1), f.drained(1));
+    f.state
+        .failed(first, Failure::UnknownProducerId, false, &error(), &mut f.batches);
+    assert!(f.turn());
+    assert_eq!(f.numbers(second), (1, 0));
+}
+
+#[test]
 fn an_expired_retry_is_resolved_by_what_follows_or_bumps() {
     let mut f = Fixture::new((2, 6));
     let (first, second) = (f.drained(1), f.drained(1));
