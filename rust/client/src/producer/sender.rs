@@ -31,8 +31,10 @@ pub(crate) struct Sender {
     connections: Connections,
     init_in_flight: bool,
     init_not_before_ms: i64,
-    /// Turns in a row in which a node was ready and the stop rules let nothing go.
+    /// Turns in a row in which a node was ready and the stop rules let nothing go, since anything has changed.
     fruitless_turns: usize,
+    /// When the next back-off or linger ends, so that another partition may go.
+    next_check_at: i64,
 }
 
 impl Sender {
@@ -46,6 +48,7 @@ impl Sender {
             init_in_flight: false,
             init_not_before_ms: 0,
             fruitless_turns: 0,
+            next_check_at: i64::MAX,
         }
     }
 
@@ -189,6 +192,10 @@ impl Sender {
         }
         let due = core.metadata.is_update_due(now);
         let mut wait = check.next_check_ms;
+        if self.next_check_at <= now {
+            self.fruitless_turns = 0;
+        }
+        self.next_check_at = if wait > 0 { now.saturating_add(wait) } else { i64::MAX };
         let (mut sent, mut most_led) = (false, 0);
         for &node in &check.nodes {
             let can_send = !due && self.connections.can_send(node, now);
@@ -208,7 +215,8 @@ impl Sender {
         }
         let expired = self.expire(core, now);
         // Java goes on at once while any node is ready, so it spins while a stop rule holds everything back. The drain
-        // index moves meanwhile, so another partition may go: one round over them tells; after it only an answer helps.
+        // index moves meanwhile, so another partition may go: one round over them tells; after it only an answer or the end
+        // of a back-off helps.
         self.fruitless_turns = if sent || most_led == 0 {
             0
         } else {

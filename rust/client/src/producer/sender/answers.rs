@@ -63,6 +63,7 @@ impl Sender {
             self.lose_connection(&mut guard.core, node, None, code, now);
         }
         if happened {
+            self.fruitless_turns = 0;
             guard.core.signal.notify();
             shared.made_progress(&mut guard);
         }
