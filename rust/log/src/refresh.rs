@@ -297,7 +297,8 @@ impl PartitionLog {
             }
             let end = self.log_end_offset();
             let next = segment_file(&self.dir, end, LOG);
-            if end == active.base_offset || !self.fs.exists(&next) {
+            // A damaged segment may end below its own base: what begins there does not follow it.
+            if end <= active.base_offset || !self.fs.exists(&next) {
                 break;
             }
             let segment = LogSegment::new(
