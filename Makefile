@@ -15,7 +15,7 @@ PYTHON_SOURCES := python tests benches tools docs
 # maturin gets its own target directory: its release build and `cargo test` would otherwise rebuild each other's work
 MATURIN := env -u CONDA_PREFIX VIRTUAL_ENV=$(CURDIR)/.venv CARGO_TARGET_DIR=$(CURDIR)/.build/maturin PIP_QUIET=1 PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/maturin
 
-.PHONY: help demo test build lint lint-rust lint-python test-rust test-python test-binding test-interop test-browser docs bench crash-points fuzz mutants sim tools-rust tools-java tools-browser clean
+.PHONY: help demo test build lint lint-rust lint-python test-rust test-python test-binding test-interop test-browser docs bench crash-points bit-flips kills fuzz mutants sim tools-rust tools-java tools-browser clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -69,6 +69,12 @@ bench: build ## Ratios against the floor and against another client, in one run
 
 crash-points: tools-rust ## Power loss at, and failure of, every storage operation of seeded runs (TIME_LIMIT seconds, SEED)
 	cargo run --locked --release -p fletchlog-sim --example crash_points
+
+bit-flips: tools-rust ## Every bit of a 64 KiB segment and its side files, one at a time (TIME_LIMIT seconds, SEED)
+	cargo run --locked --release -p fletchlog-sim --example bit_flips
+
+kills: build ## kill -9 of a Python process at random system calls, 20,000 times (KILLS, TIME_LIMIT seconds, SEED; needs cc)
+	$(BIN)/python tests/kills/kills.py $${KILLS:-20000} $${TIME_LIMIT:-3600} $${SEED:-0}
 
 # Builds a copy of the sources under .build/mutants; the package never contains a planted bug.
 mutants: tools-rust ## Plant bugs one by one and let the crash and fault suites find each (TIME_LIMIT seconds)

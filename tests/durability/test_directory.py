@@ -82,6 +82,16 @@ def test_a_torn_tail_is_cut_to_the_last_whole_batch(tmp_path: Path, cut: int) ->
         assert broker.append_batches("t", 0, batch_of(7, 180))[0] == 63
 
 
+def test_deleted_records_stay_deleted_after_a_kill(tmp_path: Path) -> None:
+    with fl.Broker(tmp_path / "log") as broker:
+        fill(broker)
+        assert broker.delete_records("t", 0, 14) == 14
+        # What a killed process leaves.
+        shutil.copytree(tmp_path / "log", tmp_path / "killed")
+    with fl.Broker(tmp_path / "killed") as broker:
+        assert offsets(broker)[0] == 14
+
+
 def test_a_second_writer_is_refused_and_a_reader_is_not(tmp_path: Path) -> None:
     with fl.Broker(tmp_path / "log") as broker:
         fill(broker)

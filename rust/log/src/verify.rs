@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use fletchlog_records::TopicPartition;
 use fletchlog_records::control::{ControlType, EndTxnMarker};
 
+use crate::batch_walk::BatchMeta;
 use crate::checkpoint::{read_offset_checkpoint, read_partition_metadata};
 use crate::dump::inspect_segment;
-use crate::file_name::{LOG_START_OFFSET_CHECKPOINT, TXN_INDEX, parse_partition_dir};
+use crate::file_name::{LEADER_EPOCH_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, TXN_INDEX, parse_partition_dir};
 use crate::fs::Fs;
 use crate::leader_epoch::LeaderEpochCache;
 use crate::load_plan::{LoadPlan, PlannedSegment};
@@ -124,12 +125,18 @@ pub fn verify_partition(fs: &dyn Fs, dir: &Path, now_ms: i64) -> Result<Partitio
     };
     let mut verifier = Verifier {
         fs,
+        epochs: LeaderEpochCache::default(),
         report: PartitionReport::default(),
         producers: ProducerStateManager::default(),
         expected: None,
         cut: false,
         index_interval: u64::try_from(LogConfig::default().index_interval_bytes).unwrap_or(0),
     };
+    match LeaderEpochCache::read(fs, dir) {
+        Ok(epochs) => verifier.epochs = epochs,
+        Err(LogError::Damaged { path, position, reason }) => verifier.index_problem(&path, position, reason),
+        Err(e) => return Err(e),
+    }
     for (base, planned) in &plan.segments {
         verifier.segment(*base, planned)?;
     }
@@ -137,11 +144,6 @@ pub fn verify_partition(fs: &dyn Fs, dir: &Path, now_ms: i64) -> Result<Partitio
         if let Err(reason) = producer_snapshot::read(fs, path) {
             verifier.index_problem(path, 0, reason);
         }
-    }
-    match LeaderEpochCache::read(fs, dir) {
-        Ok(_) => {}
-        Err(LogError::Damaged { path, position, reason }) => verifier.index_problem(&path, position, reason),
-        Err(e) => return Err(e),
     }
     verifier.checkpoints(dir)?;
     let Verifier {
@@ -166,6 +168,7 @@ pub fn verify_partition(fs: &dyn Fs, dir: &Path, now_ms: i64) -> Result<Partitio
 
 struct Verifier<'a> {
     fs: &'a dyn Fs,
+    epochs: LeaderEpochCache,
     report: PartitionReport,
     producers: ProducerStateManager,
     /// Offset that the next batch should have.
@@ -191,6 +194,18 @@ impl Verifier<'_> {
             position,
             reason: reason.into(),
         });
+    }
+
+    /// No checksum covers a batch's leader epoch, but its file tells who wrote an offset.
+    fn wrong_epoch(&self, batch: &BatchMeta) -> Option<String> {
+        let found = batch.header.partition_leader_epoch;
+        let expected = self.epochs.epoch_for_offset(batch.header.base_offset)?;
+        (batch.header.magic == 2 && found != expected).then(|| {
+            format!(
+                "leader epoch {found}, but by {LEADER_EPOCH_CHECKPOINT} epoch {expected} wrote offset {}",
+                batch.header.base_offset
+            )
+        })
     }
 
     /// The start of the log, and the files that a broker reads before it opens the log.
@@ -266,22 +281,41 @@ impl Verifier<'_> {
         self.fs.read(path).map_err(|e| LogError::io("read", path, e))
     }
 
+    /// Behind the entries that can be used stand only zeros, of an index that was made larger than it is.
+    fn unused(&mut self, path: &Path, bytes: &[u8], used: usize) {
+        if bytes.iter().skip(used).any(|byte| *byte != 0) {
+            self.index_problem(path, used as u64, "entries from here on do not grow; they are not used");
+        }
+    }
+
     fn segment(&mut self, base: i64, planned: &PlannedSegment) -> Result<(), LogError> {
         let files = &planned.files;
         let log = files.log.as_path();
-        let mut offsets = OffsetCheck::new(OffsetIndex::parse(
-            base,
-            &self.side_file(&files.offset_index, planned.has_offset_index)?,
-        ));
+        let bytes = self.side_file(&files.offset_index, planned.has_offset_index)?;
+        let mut offsets = OffsetCheck::new(OffsetIndex::parse(base, &bytes));
+        self.unused(
+            &files.offset_index,
+            &bytes,
+            offsets.index.len() * crate::offset_index::ENTRY_SIZE,
+        );
+        let bytes = self.side_file(&files.time_index, planned.has_time_index)?;
         let mut times = TimeCheck {
-            index: TimeIndex::parse(base, &self.side_file(&files.time_index, planned.has_time_index)?),
+            index: TimeIndex::parse(base, &bytes),
             next: 0,
         };
-        if planned.has_txn_index
-            && let Err(reason) = TransactionIndex::parse(base, &self.side_file(&files.txn_index, true)?)
-        {
-            self.index_problem(&files.txn_index, 0, format!("{TXN_INDEX}: {reason}"));
+        self.unused(
+            &files.time_index,
+            &bytes,
+            times.index.len() * crate::time_index::ENTRY_SIZE,
+        );
+        let mut listed = TransactionIndex::default();
+        if planned.has_txn_index {
+            match TransactionIndex::parse(base, &self.side_file(&files.txn_index, true)?) {
+                Ok(index) => listed = index,
+                Err(reason) => self.index_problem(&files.txn_index, 0, format!("{TXN_INDEX}: {reason}")),
+            }
         }
+        let mut aborted = Vec::new();
         if let Some(expected) = self.expected.filter(|expected| *expected < base) {
             self.report.holes.push((expected, base));
             self.expected = None;
@@ -303,6 +337,8 @@ impl Verifier<'_> {
                     "offset {} does not belong into a segment that starts at {base}",
                     batch.header.base_offset
                 ));
+            } else if let Some(reason) = self.wrong_epoch(&batch) {
+                bad = bad.or(Some(reason));
             } else if let Some(expected) = self.expected {
                 if batch.header.base_offset < expected {
                     self.damage(
@@ -321,11 +357,12 @@ impl Verifier<'_> {
             report.batches += 1;
             report.records += u64::try_from(description.records_count).unwrap_or(0);
             report.next_offset = batch.header.next_offset();
+            let is_newest = batch.header.max_timestamp > report.max_timestamp;
             report.max_timestamp = report.max_timestamp.max(batch.header.max_timestamp);
             for (position, reason) in offsets.on_batch(batch.position, batch.last_offset()) {
                 self.index_problem(&files.offset_index, position, reason);
             }
-            for (position, reason) in times.on_batch(batch.last_offset(), report.max_timestamp) {
+            for (position, reason) in times.on_batch(batch.last_offset(), report.max_timestamp, is_newest) {
                 self.index_problem(&files.time_index, position, reason);
             }
             if description.crc_valid {
@@ -343,7 +380,7 @@ impl Verifier<'_> {
                     .check(&mut pending, &batch.header, marker, Origin::Replay, false)
                     .is_ok()
                 {
-                    self.producers.commit(pending);
+                    aborted.extend(self.producers.commit(pending));
                 }
             }
         }
@@ -355,6 +392,15 @@ impl Verifier<'_> {
         }
         for (position, reason) in times.rest() {
             self.index_problem(&files.time_index, position, reason);
+        }
+        // Without the start of the log, or with gaps, the markers alone do not say what was aborted.
+        let whole = self.report.holes.is_empty() && self.report.segments.first().map_or(base, |s| s.base_offset) == 0;
+        if whole && listed.entries() != aborted {
+            self.index_problem(
+                &files.txn_index,
+                0,
+                format!("{TXN_INDEX}: not what the markers in the log say"),
+            );
         }
         self.cut(base, planned)?;
         self.report.batches += report.batches;
@@ -411,22 +457,23 @@ impl OffsetCheck {
     }
 }
 
-/// Walks time entries beside the batches: an entry has the largest timestamp up to its offset, which ends a batch.
+/// Walks time entries beside the batches: an entry has the largest timestamp up to its offset, which ends the first batch that
+/// has it.
 struct TimeCheck {
     index: TimeIndex,
     next: usize,
 }
 
 impl TimeCheck {
-    fn on_batch(&mut self, last_offset: i64, max_timestamp: i64) -> Found {
+    fn on_batch(&mut self, last_offset: i64, max_timestamp: i64, is_newest: bool) -> Found {
         let mut found = Found::new();
         while let Some(entry) = self.index.entry(self.next).filter(|entry| entry.offset <= last_offset) {
-            if entry.offset != last_offset || entry.timestamp != max_timestamp {
+            if entry.offset != last_offset || entry.timestamp != max_timestamp || !is_newest {
                 let position = (self.next * crate::time_index::ENTRY_SIZE) as u64;
                 found.push((
                     position,
                     format!(
-                        "entry ({}, {}) is not the largest timestamp up to a batch",
+                        "entry ({}, {}) is not the largest timestamp up to the first batch that has it",
                         entry.timestamp, entry.offset
                     ),
                 ));

@@ -232,9 +232,9 @@ impl Broker {
     /// Moves the log start to `before_offset` (None: the end); returns the new log start.
     #[pyo3(signature = (topic, partition, before_offset=None))]
     fn delete_records(&self, py: Python<'_>, topic: &str, partition: i32, before_offset: Option<i64>) -> PyResult<i64> {
-        self.inner.call(py, |broker, _| {
-            Ok::<_, Failure>(log_of(broker, topic, partition)?.delete_records(before_offset)?)
-        })
+        let tp = TopicPartition::new(topic, partition);
+        self.inner
+            .call(py, |broker, _| broker.delete_records(&tp, before_offset))
     }
 
     /// Applies retention by time and size to every topic now; returns how many segments went.

@@ -1,5 +1,6 @@
 //! Simulation and cross-crate tests.
 
+pub mod bit_flips;
 pub mod broker_crash;
 pub mod broker_workload;
 pub mod checker;

@@ -1,0 +1,174 @@
+//! One flipped bit in a file of a partition that we wrote: `verify` tells of it, or every reader's answer stays the same
+//! (reliability C4-C7).
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use fletchlog_log::fs::{Fs, MemoryFs};
+use fletchlog_log::partition_log::{AppendOrigin, FetchBound, OpenMode, PartitionLog};
+use fletchlog_log::{LogConfig, LogError, verify_partition};
+use fletchlog_records::control::{ControlType, EndTxnMarker, build_marker};
+use fletchlog_records::{BatchBuilder, BatchParams, TopicPartition};
+
+use crate::rng::Rng;
+
+const DIR: &str = "/data/t-0";
+const NOW_MS: i64 = 1_700_000_000_000;
+
+/// A closed partition in memory: one segment of about the size asked for, and a small one behind it.
+pub struct Partition {
+    fs: Arc<dyn Fs>,
+    /// Its files and their sizes.
+    pub files: Vec<(PathBuf, usize)>,
+    answers: Answers,
+    /// First, last batch offsets and timestamps of everything in it.
+    questions: Vec<(i64, i64)>,
+}
+
+/// What readers are told.
+#[derive(Debug, PartialEq)]
+struct Answers {
+    bounds: (i64, i64, i64),
+    epoch: (Option<i32>, (i32, i64)),
+    read: Vec<Vec<u8>>,
+    aborted: Vec<Option<Vec<(i64, i64)>>>,
+    by_time: Vec<(i64, i64, i32)>,
+}
+
+fn config(segment_bytes: usize) -> LogConfig {
+    LogConfig {
+        segment_bytes: i32::try_from(segment_bytes).unwrap_or(i32::MAX),
+        index_interval_bytes: 1024,
+        ..LogConfig::default()
+    }
+}
+
+fn fail(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+impl Partition {
+    /// Writes it, with three producers, one of which has a transaction aborted now and then.
+    ///
+    /// # Errors
+    /// The log's.
+    pub fn new(seed: u64, segment_bytes: usize) -> Result<Self, String> {
+        let fs: Arc<dyn Fs> = Arc::new(MemoryFs::new());
+        let mut rng = Rng::new(seed);
+        let mode = OpenMode::Write {
+            clean_shutdown: true,
+            recovery_point: 0,
+            log_start_offset: 0,
+        };
+        let tp = TopicPartition::new("t", 0);
+        let dir = Path::new(DIR);
+        let log = PartitionLog::open(Arc::clone(&fs), dir, tp, config(segment_bytes), mode, NOW_MS).map_err(fail)?;
+        let mut sequences = [0i32; 3];
+        let mut questions = Vec::new();
+        while log.segments().len() < 2 || log.segments()[1].1 < 2000 {
+            let producer = rng.below(3);
+            let records = 1 + rng.below(6);
+            let timestamp =
+                NOW_MS + i64::try_from(questions.len()).unwrap_or(0) * 10 - i64::from(rng.below(3) == 0) * 25;
+            let mut builder = BatchBuilder::with_capacity(1024);
+            for _ in 0..records {
+                let value: Vec<u8> = (0..rng.below(120)).map(|_| rng.bits().to_be_bytes()[0]).collect();
+                builder.append(timestamp, None, Some(&value), &[]);
+            }
+            let producer_id = 1000 + i64::try_from(producer).unwrap_or(0);
+            let params = BatchParams {
+                producer_id,
+                producer_epoch: 0,
+                base_sequence: sequences[producer],
+                transactional: producer == 2,
+                ..BatchParams::default()
+            };
+            sequences[producer] += i32::try_from(records).unwrap_or(0);
+            let info = log
+                .append_as_leader(builder.build(&params), 3, AppendOrigin::Client, NOW_MS)
+                .map_err(fail)?;
+            questions.push((info.first_offset, timestamp));
+            if producer == 2 {
+                let marker = EndTxnMarker {
+                    control_type: if rng.below(2) == 0 {
+                        ControlType::Abort
+                    } else {
+                        ControlType::Commit
+                    },
+                    coordinator_epoch: 0,
+                };
+                let marker = build_marker(0, producer_id, 0, 3, timestamp, marker);
+                log.append_as_leader(marker, 3, AppendOrigin::Coordinator, NOW_MS)
+                    .map_err(fail)?;
+            }
+        }
+        log.close().map_err(fail)?;
+        let files = fs.read_dir(dir).map_err(fail)?;
+        let files = files
+            .into_iter()
+            .map(|entry| (dir.join(entry.name), usize::try_from(entry.len).unwrap_or(0)))
+            .collect();
+        let report = verify_partition(&*fs, dir, NOW_MS).map_err(fail)?;
+        if !report.is_ok() || !report.holes.is_empty() {
+            return Err(format!("an undamaged partition is called damaged: {report:?}"));
+        }
+        let answers = answers(&fs, &questions).map_err(fail)?;
+        Ok(Self {
+            fs,
+            files,
+            answers,
+            questions,
+        })
+    }
+
+    /// Flips one bit, asks, and flips it back. True if `verify` told of it, false if it makes no difference.
+    ///
+    /// # Errors
+    /// What is wrong: nobody tells of it, and readers are told something else.
+    pub fn flip(&self, path: &Path, bit: usize) -> Result<bool, String> {
+        let file = self.fs.open(path, true, false).map_err(fail)?;
+        let position = (bit / 8) as u64;
+        let byte = file.read_at(position, 1).map_err(fail)?[0];
+        file.write_at(position, &[byte ^ 1 << (bit % 8)]).map_err(fail)?;
+        let verdict = self.verdict();
+        file.write_at(position, &[byte]).map_err(fail)?;
+        verdict.map_err(|what| format!("{}: bit {bit} flipped: {what}", path.display()))
+    }
+
+    fn verdict(&self) -> Result<bool, String> {
+        match verify_partition(&*self.fs, Path::new(DIR), NOW_MS) {
+            // An error names the file.
+            Err(_) => return Ok(true),
+            Ok(report) if !report.is_ok() || !report.holes.is_empty() => return Ok(true),
+            Ok(_) => {}
+        }
+        match answers(&self.fs, &self.questions) {
+            Ok(found) if found == self.answers => Ok(false),
+            Ok(_) => Err("verify says nothing, and readers are told something else".to_owned()),
+            Err(error) => Err(format!("verify says nothing, and reading fails: {error}")),
+        }
+    }
+}
+
+fn answers(fs: &Arc<dyn Fs>, questions: &[(i64, i64)]) -> Result<Answers, LogError> {
+    let mode = OpenMode::ReadOnly { log_start_offset: 0 };
+    let tp = TopicPartition::new("t", 0);
+    let log = PartitionLog::open(Arc::clone(fs), Path::new(DIR), tp, config(1 << 20), mode, NOW_MS)?;
+    let mut answers = Answers {
+        bounds: (log.log_start_offset(), log.log_end_offset(), log.last_stable_offset()),
+        epoch: (log.latest_epoch(), log.end_offset_for_epoch(3)),
+        read: Vec::new(),
+        aborted: Vec::new(),
+        by_time: Vec::new(),
+    };
+    for (offset, timestamp) in questions {
+        let data = log.read(*offset, 1, true, FetchBound::LastStableOffset)?;
+        answers.read.push(data.records.to_vec());
+        answers.aborted.push(data.aborted_transactions);
+        let found = log.fetch_offset_by_timestamp(*timestamp, FetchBound::LogEnd)?;
+        answers
+            .by_time
+            .push((found.timestamp, found.offset, found.leader_epoch));
+    }
+    Ok(answers)
+}
