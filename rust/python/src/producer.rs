@@ -43,7 +43,7 @@ impl Producer {
     }
 
     /// Calls the engine, then waits for the callbacks of what it has decided, as Java does.
-    fn settled(
+    pub fn settled(
         &self,
         py: Python<'_>,
         call: impl FnOnce(&Engine, Stop<'_>) -> Result<(), ClientError> + Send,

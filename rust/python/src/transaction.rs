@@ -5,7 +5,6 @@ use fletchlog_client::ClientError;
 use pyo3::prelude::*;
 
 use crate::convert::unpicklable;
-use crate::errors::Failure;
 use crate::producer::Producer;
 
 /// One transaction of a producer, from `with` to the end of the block.
@@ -39,9 +38,9 @@ impl Transaction {
         exception: Option<&Bound<'_, PyAny>>,
         _traceback: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        let producer = self.producer.get().engine();
+        let producer = self.producer.get();
         let Some(exception) = exception else {
-            return producer.call(py, |producer, stop| {
+            return producer.settled(py, |producer, stop| {
                 // the block has ended it itself
                 if !producer.has_ongoing_transaction() {
                     return Ok(());
@@ -55,11 +54,11 @@ impl Transaction {
                 committed
             });
         };
-        let aborted = producer.call(py, |producer, stop| {
+        let aborted = producer.settled(py, |producer, stop| {
             if producer.has_ongoing_transaction() {
                 producer.abort_transaction(stop)?;
             }
-            Ok::<_, Failure>(())
+            Ok(())
         });
         if let Err(error) = aborted {
             // the block's own exception is the one to raise
