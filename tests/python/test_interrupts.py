@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import signal
 import time
@@ -54,6 +55,15 @@ def interrupt_often(call: Callable[[], object], check: Callable[[], object]) -> 
         delay = interrupted(call, random.Random(seed).uniform(0.0005, LATEST_S))
         assert delay < PROMPT_S, f"round {seed}: ended {delay:.2f} s after the signal"
         check()
+
+
+@pytest.fixture(autouse=True)
+def _no_garbage_collection() -> Iterator[None]:
+    """An exception raised in a finalizer that happens to run (of another test's objects) is swallowed by Python."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
 
 
 @pytest.fixture
