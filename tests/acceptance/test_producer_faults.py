@@ -149,3 +149,26 @@ def test_the_log_and_every_future_are_those_of_the_java_producer(client: str, nu
         [row[:2] + row[3:] for row in rows] for rows in expected["log"]
     ]
     assert ours.futures == [f if isinstance(f, int) else None for f in expected["futures"]]
+
+
+def test_a_partition_whose_back_off_has_ended_goes_past_one_that_must_wait() -> None:
+    """As the Java producer 2.6.3 did when `make test-interop` met this script: its sender goes round the partitions while one must wait.
+
+    Request 14 (partition 1, its epoch bumped) leaves after the answer to 12, although partition 2 has a batch that may not go yet.
+    """
+    scenario = {
+        "partitions": 3,
+        "config": {"enable.idempotence": "true", "retry.backoff.ms": "40", "retry.backoff.max.ms": "40"},
+        "steps": [
+            {"send": [0, 1, 2]}, {"flush": True}, {"send": [0, 0]}, {"flush": True},
+            {"send": [0, 1, 1, 2, 2, 1, 2, 2, 0, 2, 0, 2, 0]}, {"flush": True}, {"send": [0, 1, 0, 0]}, {"flush": True},
+        ],
+        "script": {
+            "2": "lost-ack", "3": "disconnect", "6": "refused:20@1", "8": "appended-refused:20", "11": "appended-refused:7",
+            "12": "refused:10@1", "14": "refused:56",
+        },
+    }
+    ours = run(scenario, "2.6.3")
+    treated_before = {row["request"]: row["after"] for row in ours.requests}
+    assert list(treated_before.values()) == [0, 1, 1, 2, 4, 5, 5, 5, 5, 5, 6, 7, 8, 12, 13, 14, 16, 17, 17, 17]
+    assert ours.futures == [0, 0, 0, 1, 2, 3, None, 1, 1, 2, 2, 3, 4, 4, 5, 5, 6, 6, 7, 3, 8, 9]

@@ -5,9 +5,6 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-pytest.importorskip("typer")
-
 from typer.testing import CliRunner
 
 import fletchlog as fl

@@ -7,15 +7,11 @@ import subprocess
 import sys
 import tarfile
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-pytest.importorskip("pyarrow")
-pytest.importorskip("numpy")
-
-import numpy as np
-import pyarrow as pa
 
 import fletchlog as fl
 from fletchlog.audit import audit, spool
@@ -134,7 +130,6 @@ def test_the_audit_equals_a_plain_model(tmp_path_factory, rows):
 @pytest.mark.spark
 @pytest.mark.timeout(180)
 def test_spark_counts_the_same(tmp_path, spark):
-    pytest.importorskip("pyspark")
     from fletchlog.pipeline import audit as spark_audit
 
     fill(tmp_path / "d", [(i % 3, b"k%d" % (i % 7), b"%d" % (i % 40), 100 * i - (i % 11) * 950) for i in range(500)], partitions=3)

@@ -1,9 +1,6 @@
 import json
 
 import pytest
-
-pytest.importorskip("typer")
-
 from typer.testing import CliRunner
 
 from fletchlog.cli.app import app

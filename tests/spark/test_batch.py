@@ -4,9 +4,6 @@ import datetime as dt
 import json
 
 import pytest
-
-pytest.importorskip("pyspark")
-
 from pyspark.errors import PySparkException
 
 import fletchlog as fl

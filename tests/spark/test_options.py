@@ -2,8 +2,6 @@
 
 import pytest
 
-pytest.importorskip("pyspark")
-
 from fletchlog.spark.errors import OptionError
 from fletchlog.spark.limits import Earliest, GlobalTimestamp, Latest, SpecificOffsets, SpecificTimestamps
 from fletchlog.spark.options import Assign, SourceOptions, Subscribe, SubscribePattern

@@ -1,8 +1,6 @@
 """How offsets become tasks and micro-batches: Spark's own rules, on numbers."""
 
-import pytest
 
-pytest.importorskip("pyspark")
 
 from hypothesis import given
 from hypothesis import strategies as st

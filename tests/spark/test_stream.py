@@ -4,9 +4,6 @@ import json
 import threading
 
 import pytest
-
-pytest.importorskip("pyspark")
-
 from pyspark.errors import PySparkException
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]

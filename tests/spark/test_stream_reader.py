@@ -1,9 +1,6 @@
 """The planner of micro-batches alone, as Spark calls it, over a real directory."""
 
 import pytest
-
-pytest.importorskip("pyspark")
-
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from fletchlog.spark.errors import DataLossError, OptionError
