@@ -33,8 +33,8 @@ pub(crate) struct Sender {
     init_not_before_ms: i64,
     /// Turns in a row in which a node was ready and the stop rules let nothing go, since anything has changed.
     fruitless_turns: usize,
-    /// When the next back-off or linger ends, so that another partition may go.
-    next_check_at: i64,
+    /// When nothing goes: the end of the next back-off, after which another partition may.
+    back_off_ends_at: i64,
 }
 
 impl Sender {
@@ -48,7 +48,7 @@ impl Sender {
             init_in_flight: false,
             init_not_before_ms: 0,
             fruitless_turns: 0,
-            next_check_at: i64::MAX,
+            back_off_ends_at: i64::MAX,
         }
     }
 
@@ -192,10 +192,10 @@ impl Sender {
         }
         let due = core.metadata.is_update_due(now);
         let mut wait = check.next_check_ms;
-        if self.next_check_at <= now {
+        if self.back_off_ends_at <= now {
             self.fruitless_turns = 0;
         }
-        self.next_check_at = if wait > 0 { now.saturating_add(wait) } else { i64::MAX };
+        self.back_off_ends_at = i64::MAX;
         let (mut sent, mut most_led) = (false, 0);
         for &node in &check.nodes {
             let can_send = !due && self.connections.can_send(node, now);
@@ -224,6 +224,11 @@ impl Sender {
         };
         if sent || expired || (1..=most_led).contains(&self.fruitless_turns) {
             return 0;
+        }
+        if self.fruitless_turns > 0 {
+            let left = core.accumulator.next_back_off_end_ms(now);
+            self.back_off_ends_at = now.saturating_add(left);
+            wait = wait.min(left);
         }
         wait.min(self.next_expiry(core).saturating_sub(now)).max(0)
     }

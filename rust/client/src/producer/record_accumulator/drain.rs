@@ -17,6 +17,20 @@ impl RecordAccumulator {
         batch.attempts > 0 && !leader_changed && now.saturating_sub(batch.last_attempt_ms) < batch.backoff_ms
     }
 
+    /// ms until the first back-off of a queue's head ends.
+    pub(crate) fn next_back_off_end_ms(&self, now: i64) -> i64 {
+        let heads = self.queues.iter().filter_map(|queue| queue.batches.front());
+        let waiting = heads
+            .map(|&head| &self.batches[head])
+            .filter(|batch| self.is_backing_off(batch, now));
+        let left = waiting.map(|batch| {
+            batch
+                .backoff_ms
+                .saturating_sub(now.saturating_sub(batch.last_attempt_ms))
+        });
+        left.min().unwrap_or(i64::MAX)
+    }
+
     /// Which nodes have something to send (spec 9.3). `on_ready` is told the head batch of each sendable partition.
     pub(crate) fn ready(
         &mut self,
