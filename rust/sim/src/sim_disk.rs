@@ -396,6 +396,7 @@ impl Fs for SimDisk {
             return self.sync_file(inode, path);
         }
         let temporary = temporary_name(path);
+        self.remove_file(&temporary)?;
         let inode = self.write_new(&temporary, data)?;
         if lie != Some(Lie::ReplaceSync) {
             self.sync_file(inode, &temporary)?;
@@ -405,6 +406,7 @@ impl Fs for SimDisk {
     }
     fn replace_unsynced(&self, path: &Path, data: &[u8]) -> io::Result<()> {
         let temporary = temporary_name(path);
+        self.remove_file(&temporary)?;
         self.write_new(&temporary, data)?;
         self.rename(&temporary, path)
     }

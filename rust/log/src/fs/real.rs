@@ -125,9 +125,13 @@ fn regular(file: fs::File) -> io::Result<fs::File> {
     Err(io::Error::other("it is not a regular file; move it away"))
 }
 
+/// A new file, not the one that a failed attempt has left: after a power loss its bytes could stand under the final name.
 fn write_new(path: &Path, data: &[u8]) -> io::Result<fs::File> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
     let file = open(path, true, true)?;
-    file.set_len(0)?;
     file.write_all_at(data, 0)?;
     Ok(file)
 }
