@@ -12,21 +12,20 @@ over the log.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import sys
 import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 import fletchlog as fl
 from fletchlog.pipeline import audit
+from spark_session import parse, session
 
 PARTITIONS = 4
 ROWS = 65_536
@@ -98,22 +97,8 @@ def processor_seconds() -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--records", type=int, default=10_000_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    arguments = parser.parse_args()
-    records = arguments.records // PARTITIONS * PARTITIONS
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.log.level", "ERROR")
-        .config("spark.driver.memory", "3g")
-        .config("spark.sql.session.timeZone", "UTC")
-        .getOrCreate()
-    )
+    records, rounds = parse(__doc__.splitlines()[0], 3, PARTITIONS)
+    spark = session("3g")
     with tempfile.TemporaryDirectory(prefix="fletchlog-bench-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as directory:
         fill(Path(directory) / "log", records)
         log = spark.read.format("fletchlog").options(path=f"{directory}/log", subscribe="t").load()
@@ -121,7 +106,7 @@ def main() -> None:
         frames = {"log": log, "parquet": spark.read.parquet(f"{directory}/parquet")}
         actions = (count, count_columns, audited)
         best: dict[tuple[str, str], tuple[float, float]] = {}
-        for _ in range(arguments.rounds):
+        for _ in range(rounds):
             for name, frame in frames.items():
                 for action in actions:
                     began, used = time.perf_counter(), processor_seconds()

@@ -10,19 +10,17 @@ turns and the best of the rounds counts, so that a busy machine slows both alike
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
-import sys
 import tempfile
 import time
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 import fletchlog as fl
+from spark_session import parse, session
 
 PARTITIONS = 4
 ROWS = 65_536
@@ -98,22 +96,8 @@ def noop(frame: DataFrame) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--records", type=int, default=10_000_000)
-    parser.add_argument("--rounds", type=int, default=4)
-    arguments = parser.parse_args()
-    records = arguments.records // PARTITIONS * PARTITIONS
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.log.level", "ERROR")
-        .config("spark.driver.memory", "2g")
-        .config("spark.sql.session.timeZone", "UTC")
-        .getOrCreate()
-    )
+    records, rounds = parse(__doc__.splitlines()[0], 4, PARTITIONS)
+    spark = session("2g")
     spark.dataSource.register(ReadyMade)
     with tempfile.TemporaryDirectory(prefix="fletchlog-bench-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as directory:
         fill(Path(directory) / "log", records)
@@ -123,7 +107,7 @@ def main() -> None:
         }
         assert frames["fletchlog"]().count() == frames["ready-made"]().count() == records
         best: dict[tuple[str, str], float] = {}
-        for _ in range(arguments.rounds):
+        for _ in range(rounds):
             for action in (count, noop):
                 for name, load in frames.items():
                     frame = load()
