@@ -8,7 +8,7 @@ use fletchlog_api::{Clock, Config, Scope, Transport};
 use fletchlog_arrow::import::ProducerBatch;
 use fletchlog_broker::LocalTransport;
 use fletchlog_client::faults::FaultTransport;
-use fletchlog_client::producer::{ProducerRecord, RecordColumns, RecordFuture as Future};
+use fletchlog_client::producer::{OnDecided, ProducerRecord, RecordColumns, RecordFuture as Future};
 use fletchlog_client::{ClientError, Producer as Engine};
 use pyo3::prelude::*;
 
@@ -40,6 +40,12 @@ impl Producer {
     /// The engine behind the handle.
     pub fn engine(&self) -> &Shared<Engine> {
         &self.inner
+    }
+
+    /// What the engine is to call for a record with this callback; a handle that cannot be used starts no thread for it.
+    fn on_decided(&self, py: Python<'_>, callback: &Bound<'_, PyAny>) -> PyResult<OnDecided> {
+        self.inner.get().map_err(|failure| failure.into_py(py))?;
+        self.callbacks.on_decided(py, callback)
     }
 
     /// Calls the engine, then waits for the callbacks of what it has decided, as Java does.
@@ -102,10 +108,7 @@ impl Producer {
         headers: Option<&Bound<'_, PyAny>>,
         callback: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<RecordFuture> {
-        self.inner.get().map_err(|failure| failure.into_py(py))?;
-        let on_decided = callback
-            .map(|callback| self.callbacks.on_decided(py, callback))
-            .transpose()?;
+        let on_decided = callback.map(|callback| self.on_decided(py, callback)).transpose()?;
         let value = optional_bytes_from_py("value", value)?;
         let key = optional_bytes_from_py("key", key)?;
         let headers = headers_from_py(headers)?;
