@@ -4,7 +4,7 @@
 //! Between two answers the directory may be as before, as after, or on the way: each partition and each committed offset for
 //! itself.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fletchlog_broker::Broker;
@@ -12,7 +12,7 @@ use fletchlog_log::partition_log::FetchBound;
 use fletchlog_records::{BatchIter, RecordCursor, TopicPartition};
 
 use crate::broker_workload::{BrokerRun, Model, Records, committed, new_producer_id, open, produce, value};
-use crate::crash_points::{Violation, images};
+use crate::crash_points::{CrashPoints, Seen, Violation};
 use crate::disk_state::{DiskState, Left};
 use crate::rng::Rng;
 use crate::sim_disk::SimDisk;
@@ -20,8 +20,6 @@ use crate::sim_disk::SimDisk;
 /// No batch of the workload is larger.
 const MAX_BATCH: usize = 1 << 16;
 
-/// Images that were looked at, and how much was promised then.
-type Seen = HashSet<(u64, usize)>;
 /// Log ends.
 type Ends = BTreeMap<TopicPartition, i64>;
 
@@ -46,44 +44,36 @@ impl BrokerRun {
     }
 
     fn crash_at(&self, states: &[DiskState], random_images: usize) -> Result<usize, Violation> {
-        let violation = |crash_at, what: &str| Violation {
+        let points = CrashPoints {
             seed: self.seed,
-            crash_at,
-            what: what.to_owned(),
+            violation: self.violation(),
+            states,
+            random_images,
         };
-        if let Some(what) = self.violation() {
-            return Err(violation(0, what));
-        }
-        let mut rng = Rng::new(self.seed ^ 0xB0BA_FE77);
-        let mut seen = Seen::new();
-        for state in states {
-            let now = state.operations();
+        let promised = |now| {
             let answered = self.moments.partition_point(|(at, _)| *at <= now) - 1;
             let next = (answered + 1).min(self.moments.len() - 1);
             let crash = Crash {
+                answered,
                 before: &self.moments[answered].1,
                 after: &self.moments[next].1,
             };
-            for image in images(state, &mut rng, random_images) {
-                if seen.insert((image.fingerprint(), answered)) {
-                    crash
-                        .check(image, &mut rng, &mut seen, answered)
-                        .map_err(|what| violation(now, &what))?;
-                }
-            }
-        }
-        Ok(seen.len())
+            (answered, crash)
+        };
+        points.check(Rng::new(self.seed ^ 0xB0BA_FE77), promised, Crash::check)
     }
 }
 
 /// What was answered, and what was being done.
 struct Crash<'a> {
+    /// Requests answered, the first so many.
+    answered: usize,
     before: &'a Model,
     after: &'a Model,
 }
 
 impl Crash<'_> {
-    fn check(&self, image: DiskState, rng: &mut Rng, seen: &mut Seen, answered: usize) -> Result<(), String> {
+    fn check(&self, image: DiskState, rng: &mut Rng, seen: &mut Seen) -> Result<(), String> {
         let disk = SimDisk::from(image);
         disk.record();
         let broker = open(&disk).map_err(|e| format!("cannot be opened: {e}"))?;
@@ -95,7 +85,7 @@ impl Crash<'_> {
         let middle = &recovery[rng.below(recovery.len())];
         for (state, finished) in recovery.last().map(|s| (s, true)).into_iter().chain([(middle, false)]) {
             let image = state.left(Left::Nothing);
-            if !seen.insert((image.fingerprint(), answered)) && !finished {
+            if !seen.insert((image.fingerprint(), self.answered)) && !finished {
                 continue;
             }
             let again = |e: String| format!("second recovery: {e}");

@@ -25,7 +25,7 @@ pub struct Violation {
 }
 
 /// Images that were looked at: a disk can be right after one acknowledgement and wrong after the next.
-type Seen = HashSet<(u64, usize)>;
+pub(crate) type Seen = HashSet<(u64, usize)>;
 
 impl Run {
     /// Crashes at every operation, in several ways each, and checks. Returns how many different images there were, those of
@@ -54,19 +54,14 @@ impl Run {
     }
 
     fn crash_at(&self, states: &[DiskState], random_images: usize) -> Result<usize, Violation> {
-        let violation = |crash_at, what: &str| Violation {
+        let points = CrashPoints {
             seed: self.seed,
-            crash_at,
-            what: what.to_owned(),
+            violation: self.violation(),
+            states,
+            random_images,
         };
-        if let Some(what) = self.violation() {
-            return Err(violation(0, what));
-        }
-        let mut rng = Rng::new(self.seed ^ 0xC0FF_EE00);
-        let mut seen = Seen::new();
         let mut acknowledged = 0;
-        for state in states {
-            let now = state.operations();
+        let promised = |now| {
             while self.sent.get(acknowledged).is_some_and(|s| is_acknowledged(s, now)) {
                 acknowledged += 1;
             }
@@ -75,11 +70,45 @@ impl Run {
                 acknowledged,
                 known: self.known.iter().rfind(|k| k.at <= now).copied().unwrap_or_default(),
             };
-            for image in images(state, &mut rng, random_images) {
-                if seen.insert((image.fingerprint(), acknowledged)) {
-                    crash
-                        .check(image, &mut rng, &mut seen)
-                        .map_err(|what| violation(now, &what))?;
+            (acknowledged, crash)
+        };
+        points.check(Rng::new(self.seed ^ 0xC0FF_EE00), promised, Crash::check)
+    }
+}
+
+/// Where a run is crashed.
+pub(crate) struct CrashPoints<'a> {
+    pub seed: u64,
+    /// What was wrong without a crash.
+    pub violation: Option<&'a str>,
+    pub states: &'a [DiskState],
+    pub random_images: usize,
+}
+
+impl CrashPoints<'_> {
+    /// Checks every image that is new for what was promised. `promised` tells what that is after so many operations, and its
+    /// number; it is asked in order. Returns how many images there were.
+    pub(crate) fn check<C>(
+        &self,
+        mut rng: Rng,
+        mut promised: impl FnMut(u64) -> (usize, C),
+        check: impl Fn(&C, DiskState, &mut Rng, &mut Seen) -> Result<(), String>,
+    ) -> Result<usize, Violation> {
+        let violation = |crash_at, what: &str| Violation {
+            seed: self.seed,
+            crash_at,
+            what: what.to_owned(),
+        };
+        if let Some(what) = self.violation {
+            return Err(violation(0, what));
+        }
+        let mut seen = Seen::new();
+        for state in self.states {
+            let now = state.operations();
+            let (number, crash) = promised(now);
+            for image in images(state, &mut rng, self.random_images) {
+                if seen.insert((image.fingerprint(), number)) {
+                    check(&crash, image, &mut rng, &mut seen).map_err(|what| violation(now, &what))?;
                 }
             }
         }
@@ -93,7 +122,7 @@ fn is_acknowledged(sent: &Sent, operations: u64) -> bool {
 
 /// What may be found next: all of it, still unsynced (the process was killed), nothing that was unsynced, a prefix, and random
 /// parts.
-pub(crate) fn images(state: &DiskState, rng: &mut Rng, random: usize) -> Vec<DiskState> {
+fn images(state: &DiskState, rng: &mut Rng, random: usize) -> Vec<DiskState> {
     let mut images = vec![state.clone(), state.left(Left::Nothing)];
     let pending = state.pending();
     if pending.is_empty() {
