@@ -9,6 +9,15 @@ use fletchlog_log::{AppendOrigin, CleanerOptions, FetchBound, OpenMode};
 use fletchlog_records::Compression;
 use fletchlog_records::crc::crc32;
 
+/// An entry with this offset: length and checksum in front of what is inside.
+fn framed(offset: i64, body: &[u8]) -> Vec<u8> {
+    let mut entry = offset.to_be_bytes().to_vec();
+    entry.extend_from_slice(&i32::try_from(body.len() + 4).unwrap().to_be_bytes());
+    entry.extend_from_slice(&crc32(body).to_be_bytes());
+    entry.extend_from_slice(body);
+    entry
+}
+
 /// One uncompressed entry.
 fn entry(magic: u8, offset: i64, timestamp: i64, value: &[u8]) -> Vec<u8> {
     let mut body = vec![magic, 0];
@@ -18,11 +27,7 @@ fn entry(magic: u8, offset: i64, timestamp: i64, value: &[u8]) -> Vec<u8> {
     body.extend_from_slice(&(-1i32).to_be_bytes());
     body.extend_from_slice(&i32::try_from(value.len()).unwrap().to_be_bytes());
     body.extend_from_slice(value);
-    let mut entry = offset.to_be_bytes().to_vec();
-    entry.extend_from_slice(&i32::try_from(body.len() + 4).unwrap().to_be_bytes());
-    entry.extend_from_slice(&crc32(&body).to_be_bytes());
-    entry.extend_from_slice(&body);
-    entry
+    framed(offset, &body)
 }
 
 #[test]
@@ -77,11 +82,7 @@ fn wrapper(last: i64, entries: &[(i64, u8)]) -> Vec<u8> {
         }
         body.extend_from_slice(&i32::try_from(value.len()).unwrap().to_be_bytes());
         body.extend_from_slice(value);
-        let mut entry = offset.to_be_bytes().to_vec();
-        entry.extend_from_slice(&i32::try_from(body.len() + 4).unwrap().to_be_bytes());
-        entry.extend_from_slice(&crc32(&body).to_be_bytes());
-        entry.extend_from_slice(&body);
-        entry
+        framed(offset, &body)
     };
     let inner: Vec<u8> = entries
         .iter()

@@ -44,17 +44,20 @@ pub fn new_producer_id(broker: &Arc<Broker>) -> i64 {
     given.producer_id
 }
 
-pub fn commit(broker: &Arc<Broker>, group: &str, tp: &TopicPartition, offset: i64) -> OffsetCommitResponse {
-    let mut client = Client::new(broker);
-    let Response::FindCoordinator(found) = client.ask(
-        1,
-        Request::FindCoordinator(FindCoordinatorRequest {
-            key: group.into(),
-            key_type: CoordinatorType::Group,
-        }),
-    ) else {
+fn coordinator_of(client: &mut Client, group: &str) -> NodeId {
+    let request = FindCoordinatorRequest {
+        key: group.into(),
+        key_type: CoordinatorType::Group,
+    };
+    let Response::FindCoordinator(found) = client.ask(1, Request::FindCoordinator(request)) else {
         panic!()
     };
+    found.node
+}
+
+pub fn commit(broker: &Arc<Broker>, group: &str, tp: &TopicPartition, offset: i64) -> OffsetCommitResponse {
+    let mut client = Client::new(broker);
+    let coordinator = coordinator_of(&mut client, group);
     let value = OffsetAndMetadata {
         offset,
         leader_epoch: -1,
@@ -67,7 +70,7 @@ pub fn commit(broker: &Arc<Broker>, group: &str, tp: &TopicPartition, offset: i6
         group_instance_id: None,
         offsets: vec![(tp.clone(), value)],
     };
-    let Response::OffsetCommit(response) = client.ask(found.node, Request::OffsetCommit(request)) else {
+    let Response::OffsetCommit(response) = client.ask(coordinator, Request::OffsetCommit(request)) else {
         panic!()
     };
     response
@@ -75,21 +78,13 @@ pub fn commit(broker: &Arc<Broker>, group: &str, tp: &TopicPartition, offset: i6
 
 pub fn committed(broker: &Arc<Broker>, group: &str) -> Vec<(String, i64, i64)> {
     let mut client = Client::new(broker);
-    let Response::FindCoordinator(found) = client.ask(
-        1,
-        Request::FindCoordinator(FindCoordinatorRequest {
-            key: group.into(),
-            key_type: CoordinatorType::Group,
-        }),
-    ) else {
-        panic!()
-    };
+    let coordinator = coordinator_of(&mut client, group);
     let request = OffsetFetchRequest {
         group_id: group.into(),
         partitions: None,
         require_stable: false,
     };
-    let Response::OffsetFetch(response) = client.ask(found.node, Request::OffsetFetch(request)) else {
+    let Response::OffsetFetch(response) = client.ask(coordinator, Request::OffsetFetch(request)) else {
         panic!()
     };
     assert_eq!(response.error, ErrorCode::NONE);

@@ -9,7 +9,7 @@ use fletchlog_client::producer::SteppedProducer;
 use super::consumers::{COPIERS, consumer, group_id, poll};
 use super::producers::{Sent, close_transactions, end, insist, send, transactional_producer};
 use super::world::Hand;
-use crate::history::{Action, Outcome, Step};
+use crate::history::{Action, Outcome};
 
 const ISOLATION: IsolationLevel = IsolationLevel::ReadCommitted;
 const ID: &str = "copier";
@@ -70,18 +70,7 @@ fn copy(hand: &mut Hand, producer: &mut SteppedProducer, consumer: &mut Consumer
     let mut sent = Vec::new();
     for &(from, offset, source) in &records {
         next.insert(from, offset + 1);
-        let (step, value) = {
-            let mut recorder = hand.world.recorder();
-            let value = recorder.value();
-            let steps = recorder.steps(op);
-            steps.push(Step::Send {
-                partition,
-                value,
-                offset: None,
-                source: Some(source),
-            });
-            (steps.len() - 1, value)
-        };
+        let (step, value) = hand.world.recorder().begin_send(op, partition, Some(source));
         if let Ok(future) = send(hand, producer, partition, value) {
             sent.push(Sent { op, step, future });
         }

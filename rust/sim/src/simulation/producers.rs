@@ -178,18 +178,7 @@ fn transactions(hand: &mut Hand, producer: &mut SteppedProducer) {
         let mut sent = Vec::new();
         for _ in 0..1 + hand.rng.below(4) {
             let partition = u32::try_from(hand.rng.below(hand.world.copies() as usize)).unwrap_or(0);
-            let (step, value) = {
-                let mut recorder = hand.world.recorder();
-                let value = recorder.value();
-                let steps = recorder.steps(op);
-                steps.push(Step::Send {
-                    partition,
-                    value,
-                    offset: None,
-                    source: None,
-                });
-                (steps.len() - 1, value)
-            };
+            let (step, value) = hand.world.recorder().begin_send(op, partition, None);
             match send(hand, producer, partition, value) {
                 Ok(future) => sent.push(Sent { op, step, future }),
                 Err(_) => break, // The end of the transaction tells.

@@ -1,6 +1,6 @@
 //! Writes the history down while the run goes on.
 
-use crate::history::{Action, History, Op, Outcome, Partition, Step};
+use crate::history::{Action, History, Op, Outcome, Partition, Step, Value};
 
 #[derive(Debug, Default)]
 pub(super) struct Recorder {
@@ -67,6 +67,19 @@ impl Recorder {
             Action::Steps { steps, .. } => steps,
             other => panic!("{other:?} has no steps"),
         }
+    }
+
+    /// An operation sends a new value, `source` that of the record it copies. Returns the step and the value.
+    pub fn begin_send(&mut self, op: usize, partition: Partition, source: Option<Value>) -> (usize, Value) {
+        let value = self.value();
+        let steps = self.steps(op);
+        steps.push(Step::Send {
+            partition,
+            value,
+            offset: None,
+            source,
+        });
+        (steps.len() - 1, value)
     }
 
     /// The record of a step was acknowledged at this offset.
