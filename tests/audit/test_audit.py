@@ -242,3 +242,36 @@ def test_lateness_is_that_of_a_sorted_list(chunks, share):
     assert late.at(share) == (every[max(math.ceil(share * len(every) - 1e-9), 1) - 1] if every else None)
     assert late.decades()[:3] == [sum(low <= x < high for x in every) for low, high in ((0, 1), (1, 10), (10, 100))]
     assert sum(late.decades()) == len(every)
+
+
+def test_the_page_names_the_lateness_beyond_its_last_decade_and_topics_without_any(tmp_path):
+    with fl.Broker(tmp_path / "d") as broker:
+        for topic in ("late", "punctual"):
+            broker.create_topic(topic)
+            with fl.Producer(broker) as producer:
+                for ms in (1_700_000_000_000, 0 if topic == "late" else 1_700_000_000_001):
+                    producer.send(topic, value=b"v", timestamp_ms=ms)
+        broker.create_topic("empty")
+    page = audit(tmp_path / "d").html()
+    assert "115.7 d and more" in page
+    assert "1,157" not in page
+    assert "How late records of late are" in page
+    assert "How late records of punctual are" not in page
+    assert "No record is late in empty, punctual." in page
+    # a partition without records has no offsets
+    assert ">-1<" not in page
+
+
+def test_the_table_of_the_command_shows_whole_names_and_counts_what_does_not_fit(tmp_path):
+    from typer.testing import CliRunner
+
+    from fletchlog.cli.app import app
+
+    with fl.Broker(tmp_path / "d") as broker:
+        broker.create_topic("a-topic-with-a-long-name", partitions=12)
+    told = CliRunner().invoke(app, ["audit", str(tmp_path / "d")]).output
+    for name in ("gaps_unexplained", "duplicate_records", "duplicate_sequences", "lateness_p9999_ms"):
+        assert name in told
+    shown = [p for p in range(12) if f"a-topic-with-a-long-name-{p} " in told or f"a-topic-with-a-long-name-{p}\n" in told]
+    assert shown == [0, 1, 2]
+    assert "and 9 more partitions" in told

@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 from typing import TYPE_CHECKING
 
+from fletchlog.audit.order import DECADES
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -30,8 +32,8 @@ SAID = {
 }
 # what should be 0 is marked where it is not
 WRONG = {"gaps_unexplained", "duplicate_sequences"}
+OFFSETS = {"first_offset", "last_offset"}
 KEY_CHARS = 60
-
 
 
 def page(report: AuditReport) -> str:
@@ -45,7 +47,8 @@ def tables(report: AuditReport) -> list[str]:
     return [
         _grid("Completeness and repeats", report.partitions, COMPLETENESS),
         _grid("Order and lateness", report.partitions, LATENESS),
-        *(_bars(topic, counts) for topic, counts in report.lateness.items() if sum(counts)),
+        *(_bars(topic, counts) for topic, counts in report.lateness.items() if sum(counts[1:])),
+        _punctual([topic for topic, counts in report.lateness.items() if not sum(counts[1:])]),
         _keys(report.keys, report.keys_in_several_partitions),
     ]
 
@@ -71,12 +74,18 @@ def _missing(report: AuditReport) -> tuple[str, str]:
 
 
 def _grid(title: str, partitions: Sequence[PartitionAudit], columns: Mapping[str, str]) -> str:
-    rows = [_row(f"{p.topic}-{p.partition}", [_cell(column, getattr(p, column)) for column in columns]) for p in partitions]
+    rows = [_row(f"{p.topic}-{p.partition}", [_cell(column, _value(p, column)) for column in columns]) for p in partitions]
     return f"<h2>{title}</h2><p>{SAID[title]}</p>{_table(['partition', *columns.values()], rows)}"
 
 
+def _value(p: PartitionAudit, column: str) -> float | None:
+    value: float | None = getattr(p, column)
+    # without records there is no first and no last offset
+    return None if column in OFFSETS and not p.records else value
+
+
 def _cell(column: str, value: float | None) -> str:
-    mark = ' class="wrong"' if column in WRONG and value else ' class="none"' if value == 0 else ""
+    mark = ' class="wrong"' if column in WRONG and value else ' class="none"' if value == 0 and column not in OFFSETS else ""
     text = "" if value is None else _span(value) if column.endswith("_ms") else f"{value:.2f}" if isinstance(value, float) else f"{value:,}"
     return f"<td{mark}>{text}</td>"
 
@@ -84,12 +93,17 @@ def _cell(column: str, value: float | None) -> str:
 def _bars(topic: str, counts: Sequence[int]) -> str:
     total, most = sum(counts), max(counts)
     counts = counts[: 1 + max(i for i, count in enumerate(counts) if count)]
-    names = ["not late", *(f"{_span(10 ** (i - 1))} to {_span(10**i)}" for i in range(1, len(counts)))]
+    # the last decade holds everything beyond it
+    names = ["not late", *(f"{_span(10 ** (i - 1))} {f'to {_span(10**i)}' if i < DECADES - 1 else 'and more'}" for i in range(1, len(counts)))]
     rows = [
         _row(name, [f'<td class="bar">{_bar(100 * count / most)}</td><td>{count:,}</td><td>{100 * count / total:.3f} %</td>'])
         for name, count in zip(names, counts, strict=True)
     ]
     return f'<h2>How late records of {html.escape(topic)} are</h2><table class="bars">{"".join(rows)}</table>'
+
+
+def _punctual(topics: Sequence[str]) -> str:
+    return f"<p>No record is late in {html.escape(', '.join(topics))}.</p>" if topics else ""
 
 
 def _bar(percent: float) -> str:

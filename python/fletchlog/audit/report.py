@@ -138,7 +138,7 @@ class AuditReport:
         if untold:
             raise InvalidArgumentError(f"rows alone do not tell {', '.join(untold)}; hold the files to it: fletchlog.audit.audit(directory)")
         return [
-            f"{p.topic}-{p.partition}: {name} is {getattr(p, name):,}, at most {limit:,} are allowed"
+            f"{p.topic}-{p.partition}: {name} is {getattr(p, name):,}, at most {int(limit) if limit == int(limit) else limit:,} are allowed"
             for p in self.partitions
             for name, limit in most.items()
             if (getattr(p, name) or 0) > limit

@@ -153,8 +153,9 @@ def _print(stages: Sequence[tuple[str, Sequence[Ownership]]]) -> None:
         console.print(table)
         for _, found in stages:
             item = found[number]
-            for member, why in item.idle.items():
-                console.print(f"  {member} idles: {why}")
+            for why in dict.fromkeys(item.idle.values()):
+                members = [member for member, reason in item.idle.items() if reason == why]
+                console.print(f"  {', '.join(members)} {'idles' if len(members) == 1 else 'idle'}: {why}")
             if found is not stages[0][1]:
                 rounds = f", in {item.rounds} rebalances" if item.rounds > 1 else ""
                 console.print(f"  {len(item.moved)} of {sum(item.topics.values())} partitions have another owner{rounds}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import accumulate
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
@@ -73,21 +74,28 @@ def _limits(pairs: Sequence[str]) -> dict[str, float]:
     return found
 
 
+def _fitting(widths: Sequence[int], room: int) -> int:
+    """How many columns fit beside each other, two blanks before each; one at least."""
+    ends = accumulate(width + 2 for width in widths)
+    return max(1, sum(end <= room for end in ends))
+
+
 def _print(report: AuditReport) -> None:
     from rich.table import Table
 
     console = out()
-    table = Table("", box=None, pad_edge=False, title=f"{report.source}: every partition", title_justify="left")
-    wide = 10
-    shown = report.partitions[:wide]
-    for p in shown:
-        table.add_column(f"{p.topic}-{p.partition}", justify="right")
-    for name in SHOWN:
-        values = [getattr(p, name) for p in shown]
-        table.add_row(name, *("" if value is None else f"{value:,}" for value in values))
+    columns = [
+        [f"{p.topic}-{p.partition}", *("" if (value := getattr(p, name)) is None else f"{value:,}" for name in SHOWN)] for p in report.partitions
+    ]
+    shown = _fitting([max(map(len, column)) for column in columns], console.width - max(map(len, SHOWN)))
+    table = Table("", box=None, pad_edge=False, title=report.source, title_justify="left")
+    for column in columns[:shown]:
+        table.add_column(column[0], justify="right", no_wrap=True)
+    for number, name in enumerate(SHOWN, 1):
+        table.add_row(name, *(column[number] for column in columns[:shown]))
     console.print(table)
-    if len(report.partitions) > wide:
-        console.print(f"and {len(report.partitions) - wide} more partitions; --json and --html have all")
+    if len(columns) > shown:
+        console.print(f"and {len(columns) - shown:,} more partitions; --json and --html have all")
     for topic, count in report.keys_in_several_partitions.items():
         if count:
             console.print(f"{topic}: {count:,} keys are in more than one partition")
