@@ -57,6 +57,30 @@ def test_what_waits_is_drawn_also_where_a_fetch_ends_with_a_poll(small_broker, o
         assert length == pytest.approx(sum(max(0, min(end, b) - max(start, a)) for start, end, _ in own for a, b in waits))
 
 
+@pytest.mark.parametrize("most", [7, 10, 30])
+def test_nothing_waits_once_it_is_handed_out_although_its_fetch_is_still_in_the_queue(small_broker, most):
+    told = explain(small_broker, ["orders"], {"max.poll.records": most, "fletchlog.fetch.order": "kip-387"}, polls=40)
+    found = picture.spans(told.story)
+    for lane, own in found.runs.items():
+        assert sum(records for _, _, records in own) == 30
+        assert max(end for _, end in found.waits[lane]) == pytest.approx(own[-1][1])
+
+
+def test_a_label_is_not_crossed_by_the_mark_of_a_request(small_broker):
+    with fl.Producer(small_broker, {"linger.ms": 10_000}) as producer:
+        for i in range(90):
+            producer.send("orders", value=b"x", partition=i % 3)
+    told = explain(small_broker, ["orders"], {"max.poll.records": 500, "max.partition.fetch.bytes": 200, "fetch.max.bytes": 200}, polls=60)
+    drawing = picture.draw([told], "t")
+    marks = [shape for shape in drawing.shapes if isinstance(shape, picture.Bar) and shape.w == 1.4]
+    labels = [shape for shape in drawing.shapes if isinstance(shape, picture.Text) and shape.anchor == "middle" and shape.bold]
+    assert labels
+    assert marks
+    for label in labels:
+        half = len(label.text) * label.size * picture.DIGIT / 2
+        assert not [m for m in marks if m.y <= label.y <= m.y + m.h and label.x - half < m.x + 0.7 < label.x + half], label
+
+
 def test_an_svg_names_every_lane_and_is_the_same_every_time(runs):
     text = picture.svg(runs)
     assert text == picture.svg(runs)

@@ -5,7 +5,9 @@ Both are made from the same list of shapes. PNG needs the extra `plot` (matplotl
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from fletchlog.errors import InvalidArgumentError
@@ -127,14 +129,16 @@ class _Panel:
         for start, end in self.spans.waits.get(lane, []):
             self.add(Bar(self.x(start), y, self.x(end) - self.x(start), inner, self.colours[lane], 0.22))
         runs = self.spans.runs.get(lane, [])
+        asks = [self.x(at) for at in self.spans.asks.get(lane, [])]
         for start, end, records in runs:
             left, width = self.x(start), self._width(start, end)
             self.add(Bar(left, y, width, inner, self.colours[lane]))
             number = f"{records:,}"
-            if width > len(number) * self.size * DIGIT + 5:
-                self.add(Text(left + width / 2, middle, number, self.size, PAPER, "middle", bold=True))
-        for at in self.spans.asks.get(lane, []):
-            self.add(Bar(self.x(at) - 0.7, y - 1, 1.4, inner + 2, INK))
+            free, room = _widest(left, left + width, asks)
+            if room > len(number) * self.size * DIGIT + 5:
+                self.add(Text(free + room / 2, middle, number, self.size, PAPER, "middle", bold=True))
+        for at in asks:
+            self.add(Bar(at - 0.7, y - 1, 1.4, inner + 2, INK))
         lengths = sorted(records for _, _, records in runs)
         self.add(Text(WIDTH - RIGHT + 12, middle, f"{len(lengths)} of {lengths[len(lengths) // 2]:,}" if lengths else "none", self.size, QUIET))
 
@@ -163,6 +167,8 @@ def spans(story: Story) -> Spans:
     """Where runs, waiting data and requests lie over the polls. Inside a poll the width of a run is its share of the records."""
     found = Spans()
     since: dict[int, float] = {}
+    # records still to be taken; a fetch of which none is left keeps its place in the queue, but nothing waits in it
+    left_of: dict[int, int] = {}
     for poll, steps in enumerate(story.polls):
         all_of_it = sum(step[4] for step in steps if step[0] == "take")
         left, done = float(max(0, poll - 1)), 0
@@ -174,16 +180,20 @@ def spans(story: Story) -> Spans:
                 done += step[4]
                 end = left + done / all_of_it
                 _extend(found, step[1], x, end, step[4])
+                left_of[step[1]] = left_of.get(step[1], 0) - step[4]
                 if step[1] in gone:
                     gone[step[1]] = (gone[step[1]][0], end)
+                elif step[1] in since and left_of[step[1]] <= 0:
+                    found.waits.setdefault(step[1], []).append((since.pop(step[1]), end))
             elif step[0] == "ask":
                 for lane, _ in step[3]:
                     found.asks.setdefault(lane, []).append(x)
             elif step[0] == "answer":
-                for lane in (part[0] for part in step[3] if part[2]):
+                for lane, records in ((part[0], part[2]) for part in step[3] if part[2]):
                     if lane in gone:
                         found.waits.setdefault(lane, []).append(gone.pop(lane))
                     since[lane] = x
+                    left_of[lane] = records if records > 0 else sys.maxsize
             elif step[0] in {"drained", "drop"} and step[1] in since:
                 gone[step[1]] = (since.pop(step[1]), x)
         for lane, span in gone.items():
@@ -201,6 +211,12 @@ def _extend(found: Spans, lane: int, start: float, end: float, records: int) -> 
         return
     found.ribbon.append((lane, start, end, records))
     found.runs.setdefault(lane, []).append((start, end, records))
+
+
+def _widest(left: float, right: float, marks: Sequence[float]) -> tuple[float, float]:
+    """Where a label meets no mark: start and width of the widest stretch between them."""
+    edges = [left, *(mark for mark in marks if left < mark < right), right]
+    return max(((a, b - a) for a, b in pairwise(edges)), key=lambda stretch: stretch[1])
 
 
 def _nice(least: float) -> int:

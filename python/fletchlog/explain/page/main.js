@@ -8,6 +8,7 @@ let shown = [0];
 let timelines = [];
 let playing = null;
 let frame = 0;
+let producer = null;
 
 const modelOf = (index) => {
   if (!models.has(index)) models.set(index, new Model(story, story.runs[index]));
@@ -17,7 +18,10 @@ const longest = () => Math.max(...shown.map((index) => modelOf(index).polls));
 
 function draw() {
   cancelAnimationFrame(frame);
-  frame = requestAnimationFrame(() => timelines.forEach((timeline) => timeline.draw()));
+  frame = requestAnimationFrame(() => {
+    timelines.forEach((timeline) => timeline.draw());
+    if (producer) producer.draw();
+  });
 }
 
 function setView(from, to) {
@@ -40,7 +44,9 @@ function goTo(poll) {
   $("where").textContent = `poll ${number(view.poll)} of ${number(all)}`;
   const details = $("details");
   details.classList.toggle("two", shown.length > 1);
-  details.replaceChildren(...shown.map((index) => pollPanel(modelOf(index), Math.min(view.poll, modelOf(index).polls))));
+  const polls = shown.map((index) => [modelOf(index), Math.min(view.poll, modelOf(index).polls)]);
+  details.replaceChildren(...polls.map(([model, poll]) => pollPanel(model, poll)));
+  $("spoken").textContent = polls.map(([model, poll]) => spoken(model, poll)).join(" ");
   draw();
 }
 
@@ -94,7 +100,7 @@ function find(text) {
   list.append(item(way.take.poll, `, ${waited ? `after waiting ${plural(waited, "poll")} in the queue, ` : ""}it is handed out with ${number(way.take.first)} to ${number(way.take.last)}.`));
   box.replaceChildren(make("strong", {}, `${name} @ ${number(query.offset)}`), list);
   goTo(way.take.poll);
-  timelines[0].show(query.lane);
+  for (const timeline of timelines) timeline.show(query.lane);
 }
 
 function play(on) {
@@ -120,7 +126,11 @@ function selectTab(name) {
     $(tab).hidden = !on;
     $(`tab-${tab}`).setAttribute("aria-selected", String(on));
     $(`tab-${tab}`).tabIndex = on ? 0 : -1;
+    for (const element of document.querySelectorAll(`.for-${tab}`)) element.hidden = !on;
   }
+  $("title").textContent = name === "producer" ? "What happens to each batch?" : "Which partition does each poll() return?";
+  document.querySelector(".skip").href = name === "producer" ? "#event" : "#step";
+  play(false);
   draw();
 }
 
@@ -148,8 +158,9 @@ document.addEventListener("keydown", (event) => {
   if (at.matches("input[type=search], select")) return;
   // buttons keep the space bar, tabs the arrows
   if ((at.matches("button, summary") && event.key === " ") || (at.matches("[role=tab]") && event.key.startsWith("Arrow"))) return;
-  const action = keys[event.key.length === 1 ? event.key.toLowerCase() : event.key];
-  if (!action || !$("producer").hidden) return;
+  const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+  const action = $("producer").hidden || key === "t" ? keys[key] : producer.keys[key];
+  if (!action) return;
   event.preventDefault();
   action(event);
 });
@@ -194,11 +205,9 @@ function start() {
   });
   if (story.producer) {
     $("tab-producer").hidden = false;
-    producerView($("producer"), story.producer);
+    producer = producerView($("producer"), story.producer);
     if (!story.runs.length) {
       $("tab-consumer").hidden = true;
-      $("search").hidden = true;
-      $("title").textContent = "What happens to each batch?";
       selectTab("producer");
       return;
     }

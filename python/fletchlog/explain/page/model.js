@@ -80,6 +80,8 @@ class Model {
   #read() {
     const state = emptyState();
     const since = new Map();
+    // records still to be taken; a fetch of which none is left keeps its place in the queue, but nothing waits in it
+    const leftOf = new Map();
     this.run.polls.forEach((steps, poll) => {
       if (poll % SNAPSHOT_EVERY === 0) this.snapshots.push(copyState(state));
       const all = steps.reduce((sum, step) => sum + (step[0] === "take" ? step[4] : 0), 0);
@@ -94,7 +96,12 @@ class Model {
           done += step[4];
           this.total += step[4];
           this.#take(step, poll, start, x());
+          leftOf.set(step[1], (leftOf.get(step[1]) ?? 0) - step[4]);
           if (gone.has(step[1])) gone.get(step[1])[1] = x();
+          else if (since.has(step[1]) && leftOf.get(step[1]) <= 0) {
+            this.waitsOf[step[1]].push([since.get(step[1]), x()]);
+            since.delete(step[1]);
+          }
         } else if (step[0] === "ask") {
           this.asks.push({ poll, x: x(), node: step[1], lanes: step[3] });
           for (const [lane] of step[3]) this.asksOf[lane].push(x());
@@ -104,6 +111,7 @@ class Model {
             if (gone.has(lane)) this.waitsOf[lane].push(gone.get(lane));
             gone.delete(lane);
             since.set(lane, x());
+            leftOf.set(lane, records > 0 ? records : Infinity);
           }
         } else if ((step[0] === "drained" || step[0] === "drop") && since.has(step[1])) {
           gone.set(step[1], [since.get(step[1]), x()]);

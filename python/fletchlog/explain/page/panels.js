@@ -39,18 +39,18 @@ function sentence(story, step) {
     case "order":
       return `It is assigned ${plural(step[1].length, "partition")}, asked for in the order ${some(step[1].map(name))}.`;
     case "ask": {
-      const wanted = step[3].length ? some(step[3].map(([lane, offset]) => `${name(lane)} from ${number(offset)}`)) : "nothing new";
+      const wanted = step[3].length ? some(step[3].map(([lane, offset]) => `${name(lane)} from ${number(offset)}`)) : "the same again";
       const forget = step[4].length ? ` The broker may forget ${some(step[4].map(name))}: still buffered, so not wanted now.` : "";
       return `A ${step[2] > 0 ? "full fetch" : "fetch (only what changed)"} goes to node ${step[1]} for ${wanted}.${forget}`;
     }
     case "answer": {
       const parts = step[3].map(([lane, , records]) => name(lane) + (records > 0 ? ` (${number(records)})` : " (empty)"));
-      return `The answer of node ${step[1]} is read${because(step[4])}; to the end of the queue go ${parts.length ? some(parts) : "no partitions"}.`;
+      return `The answer of node ${step[1]} is read${because(step[4])}; ${parts.length ? `to the end of the queue go ${some(parts)}` : "it brings nothing"}.`;
     }
     case "take":
-      return `${plural(step[4], "record")} of ${name(step[1])}, offsets ${number(step[2])} to ${number(step[3])}, are handed out.`;
+      return `${plural(step[4], "record")} of ${name(step[1])}, offsets ${number(step[2])} to ${number(step[3])}, ${step[4] === 1 ? "is" : "are"} handed out.`;
     case "late":
-      return `${plural(step[2], "record")} of ${name(step[1])} late: older than one handed out before.`;
+      return `${plural(step[2], "record")} of ${name(step[1])} ${step[2] === 1 ? "is" : "are"} late: older than one handed out before.`;
     case "drained":
       return `${name(step[1])} is used up${because(step[2])}; the next in the queue has its turn.`;
     case "rotate":
@@ -74,7 +74,9 @@ function told(story, steps) {
   const sentences = steps.map((step) => [step[0], sentence(story, step)]).filter(([, text]) => text);
   // positions of many partitions are looked up at once
   const places = sentences.filter(([kind]) => kind === "place");
-  return places.length > 4 ? [["place", `The positions of ${places.length} partitions are looked up.`], ...sentences.filter(([kind]) => kind !== "place")] : sentences;
+  if (places.length <= 4) return sentences;
+  const together = ["place", `The positions of ${places.length} partitions are looked up.`];
+  return sentences.flatMap((entry) => (entry[0] !== "place" ? [entry] : entry === places[0] ? [together] : []));
 }
 
 function pollPanel(model, poll) {
@@ -90,6 +92,13 @@ function pollPanel(model, poll) {
     make("div", { class: "cols" },
       make("div", {}, make("h3", {}, "What happens"), list, make("h3", {}, "Left out of the request, and why"), leftOut(model, poll)),
       make("div", {}, make("h3", {}, "The queue afterwards"), queue(story, after), make("h3", {}, "Under way"), flight(story, after))));
+}
+
+// The same in one line, for who listens to the page.
+function spoken(model, poll) {
+  const taken = (model.run.polls[poll] || []).filter((step) => step[0] === "take");
+  const parts = taken.slice(0, 3).map((step) => `${plural(step[4], "record")} of ${laneName(model.story, step[1])}`);
+  return `${model.run.title}, poll ${number(poll)} returns ${parts.join(", ") || "nothing"}${taken.length > 3 ? ` and ${plural(taken.length - 3, "partition")} more` : ""}.`;
 }
 
 function leftOut(model, poll) {

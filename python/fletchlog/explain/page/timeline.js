@@ -59,21 +59,6 @@ class Timeline {
     }
   }
 
-  #prepare(canvas, width, height) {
-    const ratio = window.devicePixelRatio || 1;
-    if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
-      canvas.width = Math.round(width * ratio);
-      canvas.height = Math.round(height * ratio);
-      canvas.style.height = `${height}px`;
-      canvas.style.width = `${width}px`;
-    }
-    const pen = canvas.getContext("2d");
-    pen.setTransform(ratio, 0, 0, ratio, 0, 0);
-    pen.clearRect(0, 0, width, height);
-    pen.textBaseline = "middle";
-    return pen;
-  }
-
   draw() {
     const { model, view } = this;
     // without the scroll bar, so that the strip above stands over its lanes
@@ -85,7 +70,7 @@ class Timeline {
     const lanes = model.story.lanes;
     const measure = this.top.getContext("2d");
     measure.font = `12px ${family}`;
-    this.gutter = Math.min(GUTTER_MAX, Math.max(96, 26 + Math.max(...lanes.map((_, lane) => measure.measureText(laneName(model.story, lane)).width))));
+    this.gutter = Math.min(GUTTER_MAX, Math.max(104, 26 + Math.max(...lanes.map((_, lane) => measure.measureText(laneName(model.story, lane)).width))));
     const area = { x: this.gutter, w: width - this.gutter - TAIL };
     const x = (poll) => area.x + ((poll - view.from) / (view.to - view.from)) * area.w;
     const colours = lanes.map((_, lane) => accent(style, model.story, lane));
@@ -96,14 +81,16 @@ class Timeline {
 
   #drawTop({ x, area, width, colours, colour, family }) {
     const { model, view } = this;
-    const pen = this.#prepare(this.top, width, TOP);
+    const pen = prepareCanvas(this.top, width, TOP);
     pen.font = `12px ${family}`;
     pen.fillStyle = colour("--quiet");
     pen.fillText("poll", 14, 10);
     const step = niceStep((view.to - view.from) / Math.max(3, area.w / 90));
     pen.textAlign = "center";
     for (let poll = Math.ceil(view.from / step) * step; poll <= view.to; poll += step) {
-      if (poll >= 1 && poll <= model.polls) pen.fillText(poll.toLocaleString("en"), x(poll - 0.5), 10);
+      if (poll < 1 || poll > model.polls) continue;
+      const text = poll.toLocaleString("en");
+      pen.fillText(text, Math.min(x(poll - 0.5), width - 4 - pen.measureText(text).width / 2), 10);
     }
     pen.textAlign = "left";
     pen.fillStyle = colour("--ink");
@@ -146,9 +133,9 @@ class Timeline {
     const lanes = model.story.lanes;
     this.spacer.style.height = "0px";
     const full = lanes.length * row + 6;
-    const limit = Math.round(window.innerHeight * (document.querySelector(".two #pictures, #pictures.two") ? 0.34 : 0.5));
+    const limit = Math.round(window.innerHeight * (document.querySelector("#pictures.two") ? 0.24 : 0.5));
     const height = Math.min(full, Math.max(limit, 120));
-    const pen = this.#prepare(this.canvas, width, height);
+    const pen = prepareCanvas(this.canvas, width, height);
     this.scroller.style.maxHeight = `${height}px`;
     this.spacer.style.height = `${full - height}px`;
     const offset = this.scroller.scrollTop;
@@ -189,6 +176,7 @@ class Timeline {
       pen.fillRect(x(from), y, Math.max(0.5, x(to) - x(from)), inner);
     }
     pen.globalAlpha = 1;
+    const asks = model.asksOf[lane].filter((at) => at >= view.from && at <= view.to).map(x);
     let drawn = -1;
     for (const run of visible(model.runsOf[lane], view)) {
       const left = x(run.x0);
@@ -200,19 +188,19 @@ class Timeline {
       if (row < 15) continue;
       const text = run.records.toLocaleString("en");
       pen.font = `600 ${size}px ${family}`;
-      const seen = Math.min(right, area.x + area.w) - Math.max(left, area.x);
-      if (seen > pen.measureText(text).width + 8) {
+      const [free, room] = widest(Math.max(left, area.x), Math.min(right, area.x + area.w), asks);
+      if (room > pen.measureText(text).width + 8) {
         pen.fillStyle = colour("--on");
         pen.textAlign = "center";
-        pen.fillText(text, Math.max(left, area.x) + seen / 2, y + inner / 2 + 0.5);
+        pen.fillText(text, free + room / 2, y + inner / 2 + 0.5);
         pen.textAlign = "left";
       }
     }
     pen.fillStyle = colour("--ink");
     let asked = -9;
-    for (const at of model.asksOf[lane]) {
-      if (at < view.from - 1 || at > view.to + 1 || x(at) - asked < 2) continue;
-      asked = x(at);
+    for (const at of asks) {
+      if (at - asked < 2) continue;
+      asked = at;
       pen.fillRect(asked - 0.75, y - 1, 1.5, inner + 2);
     }
     pen.restore();
@@ -239,6 +227,22 @@ class Timeline {
   }
 }
 
+// The pen of a canvas of that size, on an empty sheet.
+function prepareCanvas(canvas, width, height) {
+  const ratio = window.devicePixelRatio || 1;
+  if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
+    canvas.width = Math.round(width * ratio);
+    canvas.height = Math.round(height * ratio);
+    canvas.style.height = `${height}px`;
+    canvas.style.width = `${width}px`;
+  }
+  const pen = canvas.getContext("2d");
+  pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+  pen.clearRect(0, 0, width, height);
+  pen.textBaseline = "middle";
+  return pen;
+}
+
 // The stretches that overlap the view; they are sorted, so the first is found by halving.
 function visible(stretches, view) {
   let low = 0;
@@ -251,6 +255,17 @@ function visible(stretches, view) {
   let end = low;
   while (end < stretches.length && stretches[end].x0 <= view.to) end++;
   return stretches.slice(low, end);
+}
+
+// Where a label meets no mark: start and width of the widest stretch between them.
+function widest(left, right, marks) {
+  let best = [left, -1];
+  let from = left;
+  for (const to of [...marks.filter((mark) => mark > left && mark < right), right]) {
+    if (to - from > best[1]) best = [from, to - from];
+    from = to;
+  }
+  return best;
 }
 
 function niceStep(least) {
