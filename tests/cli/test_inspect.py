@@ -85,10 +85,25 @@ def test_config_prints_every_property_with_default_and_doc(cli):
 
 
 def test_explain_tells_the_order_of_requests_and_every_poll(cli, orders):
-    result = cli("explain", orders, "-t", "orders", "-c", "max.poll.records=300", "--polls", 10)
+    options = ["-t", "orders", "-c", "max.poll.records=300", "--polls", 10]
+    result = cli("explain", orders, *options, "--full")
     assert "bucket" in result.out
     assert "poll 1:" in result.out
     assert "takes 300 records of orders-" in result.out
+    brief = cli("explain", orders, *options)
+    assert "asked" in brief.out
+    assert len(brief.out) < len(result.out)
+    assert "--full" in brief.err
+    both = cli("explain", orders, *options, "--text", "--compare", "kip-387").out
+    assert both.startswith(brief.out)
+    assert "they part at poll" in both
+
+
+def test_a_run_of_any_length_is_told(cli, orders):
+    told = cli("explain", orders, "-t", "orders", "-c", "max.poll.records=5", "--polls", 10_000).out
+    assert len(told.splitlines()) < 50
+    assert "and so on" not in told
+    assert "400 polls returned 2,000 records" in told
 
 
 def test_explain_writes_every_form_of_the_same_run(cli, orders, tmp_path):
@@ -122,7 +137,7 @@ def test_explain_says_at_which_decision_two_saved_runs_part(cli, orders, tmp_pat
     assert "takes 300 records" in said
     assert "takes 200 records" in said
     assert "Jain's index" in said
-    assert "poll 1:" in cli("explain", a).out
+    assert "poll 1:" in cli("explain", a, "--full").out
     assert "fixed" in cli("explain", a, "-t", "orders", code=1).err
 
 

@@ -83,7 +83,7 @@ def test_a_log_that_has_grown_is_refused(small_broker):
         producer.send("orders", value=b"more", partition=1)
     with pytest.raises(fl.errors.ReplayRefusedError, match="the log is not what it was: the runs part at poll 1") as refused:
         fl.replay(trace, small_broker)
-    assert "orders-1 (30 records in 1 batches)" in str(refused.value)
+    assert "orders-1 (30 records in 1 batch)" in str(refused.value)
     assert "orders-1 (31 records in 2 batches)" in str(refused.value)
 
 

@@ -56,7 +56,7 @@ def test_every_record_taken_is_told(broker):
     ]
     assert events == taken
     assert sum(last - first + 1 for _, _, first, last in taken) == 180
-    text = told.text()
+    text = told.text(full=True)
     for number in range(1, len(told.polls) + 1):
         assert f"poll {number}:" in text or "the same" in text
     assert "goes behind all others" in text
@@ -69,9 +69,45 @@ def test_the_order_by_timestamp_is_told_with_its_late_records():
             for i in range(20):
                 producer.send("t", value=b"x", partition=i % 2, timestamp_ms=1_700_000_000_000 + (i if i != 7 else 0))
         told = explain(broker, ["t"], {"fletchlog.fetch.order": "timestamp"}, polls=3)
-        assert "by timestamp" in told.text()
+        assert "by timestamp" in told.text(full=True)
         assert sum(run.count for runs in told.polls for run in runs) == 20
         late = [step for steps in told.story.polls for step in steps if step[0] == "late"]
         assert [told.story.lanes[lane] for _, lane, _ in late] == [("t", 1)]
-        assert "1 records of t-1 are late" in told.text()
+        assert "1 record of t-1 is late" in told.text(full=True)
         assert fl.replay(told.trace, broker).same
+
+
+def test_the_short_story_tells_what_was_asked_what_came_and_why_this_one_is_next(broker):
+    lines = explain(broker, ["orders"], {"max.poll.records": 10}, polls=20, source="memory").text().splitlines()
+    assert lines[0] == "Java client 2.6 (as 2.4 - 3.0) reads 3 partitions of orders (memory)"
+    assert sum(" asked " in line for line in lines) >= 2
+    assert any("to the end of the queue, in this order:" in line for line in lines)
+    runs = [line for line in lines if " returned " in line and line.startswith("  poll")]
+    assert len(runs) == 3
+    first, second, _ = runs
+    assert "30 records of orders-" in first
+    assert first.endswith("first in the queue")
+    assert "is used up, this is next" in second
+    assert "9 polls returned 90 records in 3 runs" in "\n".join(lines[-2:])
+
+
+def test_every_run_has_a_line_of_the_short_story_and_a_long_run_is_cut(broker):
+    told = explain(broker, ["test"], {"max.poll.records": 7, "fletchlog.fetch.order": "kip-387"}, polls=1000)
+    lines = told.text().splitlines()
+    assert len(lines) < 50
+    assert f"  and so on, to poll {len(told.polls)}" in lines
+    assert len(told.text(full=True).splitlines()) > 300
+
+
+def test_the_short_story_tells_what_the_program_did(broker):
+    with fl.Consumer(broker, {"fletchlog.trace": True, "auto.offset.reset": "earliest", "max.poll.records": 5}) as consumer:
+        consumer.assign([("orders", 0), ("orders", 1)])
+        consumer.poll()
+        first = consumer.explain().polls[0][0]
+        consumer.pause([(first.topic, first.partition)])
+        consumer.poll()
+        consumer.seek((first.topic, first.partition), 20)
+        said = consumer.explain().text()
+    assert f"pause(orders-{first.partition}) by the program" in said
+    assert f"seek(orders-{first.partition} at 20) by the program" in said
+    assert f"orders-{first.partition} is paused, this is next" in said

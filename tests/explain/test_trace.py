@@ -82,10 +82,11 @@ def test_properties_are_in_the_metadata(small_broker):
 def test_a_trace_survives_a_file(small_broker, tmp_path):
     told = fl.explain.explain(small_broker, ["orders"], {"max.poll.records": 7}, polls=20)
     fl.save_trace(told.trace, tmp_path / "t.arrow")
-    again = explanation(fl.load_trace(tmp_path / "t.arrow"))
+    again = explanation(fl.load_trace(tmp_path / "t.arrow"), ends=told.ends)
     assert again.story == told.story
     assert again.config == told.config
     assert again.text() == told.text()
+    assert again.text(full=True) == told.text(full=True)
 
 
 def test_what_is_no_trace_is_refused(tmp_path, small_broker):

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 
     from fletchlog.explain import Explanation
 
-# beyond so many polls the story is longer than anyone reads
-TOLD_POLLS = 200
-
 
 @command
 def explain(
@@ -33,7 +30,8 @@ def explain(
     ] = None,
     polls: Annotated[int, typer.Option(help="How many polls to explain.")] = 20,
     subscribe: Annotated[bool, typer.Option(help="Use subscribe() in a group of one instead of assign().")] = False,
-    text: Annotated[bool, typer.Option("--text", help="Tell the story (what happens also without any output option).")] = False,
+    text: Annotated[bool, typer.Option("--text", help="Tell the story in short (what happens also without any output option).")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Tell every decision of every poll.")] = False,
     html: Annotated[Path | None, typer.Option(help="Write a page to step through it: every release and KIP-387 side by side.")] = None,
     png: Annotated[Path | None, typer.Option(help="Draw it as PNG.")] = None,
     svg: Annotated[Path | None, typer.Option(help="Draw it as SVG.")] = None,
@@ -62,9 +60,11 @@ def explain(
         told = _first(Path(source), topics, properties(config), orders, polls, subscribe=subscribe, every=html is not None and not against)
         told += [_from_trace(Path(item)) for item in against if item not in orders]
     view = _producer_view(producer)
+    if view is not None and html is None and as_json is None:
+        raise CommandError("--producer adds the producer's view to a page: give --html FILE or --json FILE")
     wanted = [item for item in (html, png, svg, as_json, save) if item is not None]
-    if text or not wanted:
-        _tell(told)
+    if text or full or not wanted:
+        _tell(told, story=text or full or len(told) == 1, full=full)
     _write(told, view, html=html, png=png, svg=svg, as_json=as_json, save=save)
     for path in wanted:
         err().print(f"wrote {path}")
@@ -112,16 +112,17 @@ def _producer_view(path: Path | None) -> Any:
     return trace
 
 
-def _tell(told: Sequence[Explanation]) -> None:
-    """The story of the first run, or of several where they part and how fair they are."""
+def _tell(told: Sequence[Explanation], *, story: bool, full: bool) -> None:
+    """The story of the first run, and of several where they part and how fair they are."""
     if not told:
         return
     from fletchlog.explain import align, parting, title
 
+    if story:
+        print(told[0].text(full=full))
+        if not full:
+            err().print("--full tells every decision, --html FILE writes a page to step through them")
     if len(told) == 1:
-        if len(told[0].polls) > TOLD_POLLS:
-            raise CommandError(f"{len(told[0].polls):,} polls are too many to tell; give fewer --polls, or --html FILE to step through them")
-        print(told[0].text())
         return
     first, *others = align(told)
     if first.source != others[0].source:

@@ -86,8 +86,13 @@ class Explanation:
         lanes = [(*self.story.lanes[lane], self.story.nodes[lane]) for lane in self.story.order()]
         return places(lanes, self.release, subscribe=self.subscribed)
 
-    def text(self) -> str:
-        """The whole story, for a terminal."""
+    def text(self, *, full: bool = False) -> str:
+        """The story, for a terminal: in short, or with `full` every decision of every poll."""
+        if not full:
+            from fletchlog.explain.compare import title
+            from fletchlog.explain.short import short
+
+            return short(self, title(self))
         rule = {
             "kip-387": "KIP-387: each poll takes from the next partition in turn",
             "timestamp": "by timestamp: each poll takes the oldest record that is buffered",

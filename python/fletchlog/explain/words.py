@@ -16,6 +16,17 @@ if TYPE_CHECKING:
 WIDTH = 116
 
 
+def counted(number: int, what: str) -> str:
+    """`1 record`, `2,000 records`."""
+    return f"{number:,} {what if number == 1 else what + ('es' if what.endswith('ch') else 's')}"
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """The first names, and how many more there are."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
 def request_order(places: Sequence[Place], buckets: int | None, release: str, *, subscribed: bool) -> list[str]:
     """Lines about the order in which partitions are asked for."""
     lines = ["In which order partitions are asked for"]
@@ -89,20 +100,22 @@ def sentence_of(story: Story, step: Step, left_out: dict[str, set[int]]) -> str 
             wanted = ", ".join(f"{name(lane)} from {offset:,}" for lane, offset in asked)
             kind = " (a full fetch)" if full else " (only what changed)"
             out = f"; it may forget {', '.join(map(name, forgotten))}" if forgotten else ""
-            return f"asks node {node}{kind} for {wanted or 'nothing new'}{out}"
+            return f"asks node {node}{kind} {f'for {wanted}' if wanted else 'again for the same'}{out}"
         case ("answer", node, _, parts, error):
             queued = ", ".join(f"{name(part[0])}{_size(part)}" for part in parts)
             failed = f" with {error}" if error else ""
-            return f"reads the answer of node {node}{failed}; to the end of the queue go, in this order: {queued or 'nothing'}"
+            came = f"to the end of the queue go, in this order: {queued}" if queued else "it brings nothing"
+            return f"reads the answer of node {node}{failed}; {came}"
         case ("skip", reason, came, went):
             now = (left_out.get(reason, set()) | set(came)) - set(went)
             left_out[reason] = now
             # without a position there is no question yet; what happens about it is told next
             return None if "no position" in reason else f"asks nothing about {', '.join(map(name, sorted(now)))}: {reason}"
         case ("take", lane, first, last, records):
-            return f"takes {records:,} records of {name(lane)}, offsets {first:,} to {last:,}"
+            return f"takes {counted(records, 'record')} of {name(lane)}, offsets {first:,} to {last:,}"
         case ("late", lane, records):
-            return f"{records:,} records of {name(lane)} are late: older than one returned before them"
+            are, them = ("is", "it") if records == 1 else ("are", "them")
+            return f"{counted(records, 'record')} of {name(lane)} {are} late: older than one returned before {them}"
         case ("drained", lane, why):
             return f"{name(lane)} is used up{because(why)}; the next in the queue has its turn"
         case ("rotate", lane, why):
@@ -125,7 +138,7 @@ def _size(part: Sequence[int]) -> str:
     records, batches = part[2], part[4]
     if records < 0 or batches < 0:
         return ""
-    return f" ({records:,} records in {batches:,} batches)" if records else " (empty)"
+    return f" ({counted(records, 'record')} in {counted(batches, 'batch')})" if records else " (empty)"
 
 
 def _wrap(text: str, first: str = "  ", rest: str = "  ") -> list[str]:

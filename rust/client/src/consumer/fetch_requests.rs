@@ -189,12 +189,12 @@ impl FetchRequests {
         }
         for tp in view.in_request_order() {
             let why = match view.metadata.leader(tp).map(|leader| leader.node) {
-                None => "its leader is not known",
-                Some(node) if net.is_unavailable(node) => "the connection to its leader was lost a moment ago",
+                None => "the leader is not known",
+                Some(node) if net.is_unavailable(node) => "the connection to the leader was lost a moment ago",
                 Some(node) if self.nodes.get(&node).is_some_and(|n| n.in_flight.is_some()) => {
-                    "a fetch to its leader is under way"
+                    "a fetch to the leader is under way"
                 }
-                Some(node) if blocked.contains(&node) => "its leader also leads a buffered partition",
+                Some(node) if blocked.contains(&node) => "the leader also leads a buffered partition",
                 Some(_) => continue,
             };
             trace.push(|| excluded(tp, why));

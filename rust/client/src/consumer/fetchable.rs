@@ -27,9 +27,9 @@ impl<'a> View<'a> {
     /// Why an assigned partition is in no request; `None` if it may be in one.
     pub fn why_not(&self, tp: &TopicPartition, state: &PartitionState) -> Option<&'static str> {
         match state.position() {
-            None => Some("it has no position yet"),
-            Some(_) if state.is_paused() => Some("it is paused"),
-            Some(_) if self.buffered.contains(tp) => Some("its last fetch is still buffered"),
+            None => Some("no position yet"),
+            Some(_) if state.is_paused() => Some("paused"),
+            Some(_) if self.buffered.contains(tp) => Some("the last fetch is still buffered"),
             Some(_) => None,
         }
     }

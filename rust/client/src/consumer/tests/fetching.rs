@@ -539,7 +539,7 @@ fn the_trace_tells_why_a_partition_was_left_out() {
         .rev()
         .find(|e| e.kind == TraceKind::Excluded && e.tp == Some(tp("B")))
         .unwrap();
-    assert_eq!(why.text, "its last fetch is still buffered");
+    assert_eq!(why.text, "the last fetch is still buffered");
     let queued = c.trace().iter().find(|e| e.kind == TraceKind::ResponseQueued).unwrap();
     assert_eq!(
         (queued.batches, queued.records, queued.offset, queued.full),
