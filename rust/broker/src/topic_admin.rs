@@ -7,7 +7,8 @@ use fletchlog_api::{Config, ErrorCode, Scope};
 use fletchlog_records::TopicPartition;
 
 use crate::broker::PartitionDescription;
-use crate::directory::{TopicRecord, deleted_dir_name};
+use crate::directory::{ClusterMetadata, TopicRecord, deleted_dir_name};
+use crate::partition::Partition;
 use crate::sync::lock;
 use crate::topic_config::TopicConfig;
 use crate::topics::{self, CONSUMER_OFFSETS, TRANSACTION_STATE, Topic};
@@ -103,6 +104,7 @@ impl Broker {
                 ),
             ));
         }
+        self.finish_deletions(&mut metadata)?;
         // The k-th topic starts its stripe of leaders on node 1 + k mod nodes; internal topics always on node 1, so that
         // the time of the first commit does not move the leaders of later topics.
         let k = if counted { metadata.topics_created } else { 0 };
@@ -128,7 +130,8 @@ impl Broker {
     }
 
     /// `delete_topic`: gone from the metadata first (with a note that its directories go), then the directories are
-    /// renamed out of the way and removed.
+    /// renamed out of the way and removed. If that fails half-way, the topic is gone all the same; the next topic that is
+    /// made or deleted, or the next start, removes the rest.
     pub(crate) fn remove_topic(&self, name: &str) -> Result<(), BrokerError> {
         self.for_writing("delete topics")?;
         let mut metadata = lock(&self.metadata);
@@ -138,38 +141,70 @@ impl Broker {
                 format!("`{name}` is the broker's own topic and cannot be deleted"),
             ));
         }
+        // Who is told that a topic is unknown relies on its being gone.
+        self.finish_deletions(&mut metadata)?;
         let mut changed = metadata.clone();
         let Some(record) = changed.topics.remove(name) else {
             return Err(BrokerError::unknown_topic(name));
         };
         changed.deleting.push(record.id);
-        let fs = &**self.directory.fs();
-        changed.store(fs, self.directory.root())?;
-        *metadata = changed.clone();
-        let topic = self.table.write().unwrap_or_else(PoisonError::into_inner).remove(name);
-        for partition in topic.iter().flat_map(|t| &t.partitions) {
-            if let Some(log) = partition.opened_log() {
-                // The data goes anyway; only the log's later calls matter, which answer Closed.
-                let _ = log.close();
-            }
-            let dir = partition.dir();
-            if fs.exists(dir) {
-                let io = |e: std::io::Error| BrokerError::directory(fs, dir, format!("cannot be removed: {e}"));
-                let target = dir.with_file_name(deleted_dir_name(partition.tp()));
-                fs.rename(dir, &target).map_err(io)?;
-                fs.remove_dir_all(&target).map_err(io)?;
-            }
+        let (fs, root) = (&**self.directory.fs(), self.directory.root());
+        let stored = changed.store(fs, root);
+        if stored.is_err() && ClusterMetadata::load(fs, root).is_ok_and(|(found, _)| found.topics == metadata.topics) {
+            return stored;
         }
-        self.directory.forget_deleted(&changed);
-        self.write_checkpoints()?;
-        changed.deleting.retain(|id| *id != record.id);
-        changed.store(fs, self.directory.root())?;
+        // Stored, or perhaps: the new file has its name, which may not be durable. No record is taken any more that the next
+        // start might not know.
         *metadata = changed;
+        let topic = self.table.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+        self.directory.forget_deleted(&metadata);
+        let partitions = topic.iter().flat_map(|t| &t.partitions);
+        let removed = stored
+            .and_then(|()| partitions.clone().try_for_each(|p| self.remove_log(p)))
+            .and_then(|()| self.forget_deletion(&mut metadata, &record.id));
         drop(metadata);
         self.forget_offsets_of(name);
         // Waiting fetches of the topic end with its error.
-        self.partitions_changed(topic.iter().flat_map(|t| &t.partitions).map(|p| &**p));
+        self.partitions_changed(partitions.map(|p| &**p));
+        removed
+    }
+
+    /// The directories are gone. No checkpoint may know them when the note goes; writing the checkpoints makes the end of the
+    /// directories durable as well.
+    fn forget_deletion(&self, metadata: &mut ClusterMetadata, topic_id: &[u8; 16]) -> Result<(), BrokerError> {
+        self.write_checkpoints()?;
+        let mut changed = metadata.clone();
+        changed.deleting.retain(|id| id != topic_id);
+        changed.store(&**self.directory.fs(), self.directory.root())?;
+        *metadata = changed;
         Ok(())
+    }
+
+    /// What interrupted deletions have left, directories or offsets in checkpoints, would be taken for a new topic's. The
+    /// metadata first, as it may not have been durable.
+    fn finish_deletions(&self, metadata: &mut ClusterMetadata) -> Result<(), BrokerError> {
+        if !metadata.deleting.is_empty() {
+            metadata.store(&**self.directory.fs(), self.directory.root())?;
+            self.directory.clear_leftovers(metadata)?;
+            self.write_checkpoints()?;
+            metadata.deleting.clear();
+        }
+        Ok(())
+    }
+
+    fn remove_log(&self, partition: &Partition) -> Result<(), BrokerError> {
+        if let Some(log) = partition.opened_log() {
+            // The data goes anyway; only the log's later calls matter, which answer Closed.
+            let _ = log.close();
+        }
+        let (fs, dir) = (&**self.directory.fs(), partition.dir());
+        if !fs.exists(dir) {
+            return Ok(());
+        }
+        let target = dir.with_file_name(deleted_dir_name(partition.tp()));
+        fs.rename(dir, &target)
+            .and_then(|()| fs.remove_dir_all(&target))
+            .map_err(|e| BrokerError::directory(fs, dir, format!("cannot be removed: {e}")))
     }
 
     /// `describe_topic`.

@@ -188,6 +188,11 @@ impl SimDisk {
         self.lock().lie = Some(lie);
     }
 
+    /// Calls so far: the number of the next one.
+    pub fn calls(&self) -> u64 {
+        self.lock().calls
+    }
+
     /// Lets a call fail: the one with this number (from 0), or the first one after it that can fail so.
     pub fn fail(&self, call: u64, fault: Fault) {
         self.lock().fault = Some((call, fault));

@@ -2,7 +2,7 @@
 
 use fletchlog_sim::broker_workload::BrokerRun;
 use fletchlog_sim::nth_fault::every_fault;
-use fletchlog_sim::sim_disk::Lie;
+use fletchlog_sim::sim_disk::{Fault, Lie};
 
 /// Requests in one run.
 const STEPS: usize = 30;
@@ -23,6 +23,16 @@ fn what_a_broker_answered_survives_a_power_loss_at_every_operation() {
 fn whatever_call_fails_what_a_broker_answered_is_there() {
     let faults = every_fault(|fail| BrokerRun::new(3, 8, fail)).unwrap_or_else(|violation| panic!("{violation:?}"));
     assert!(faults.met > 300 && faults.told > 150, "{faults:?}");
+}
+
+/// The removal of a topic's directories fails, a topic of its name is made, and the power goes twice.
+#[test]
+fn a_record_of_a_deleted_topic_does_not_come_back() {
+    for call in 220..270 {
+        BrokerRun::new(0, 12, |disk| disk.fail(call, Fault::Io))
+            .crash_after_failure(0)
+            .unwrap_or_else(|violation| panic!("call {call}: {violation:?}"));
+    }
 }
 
 #[test]

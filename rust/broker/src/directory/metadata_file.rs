@@ -45,7 +45,7 @@ pub(crate) struct ClusterMetadata {
     pub(crate) topics_created: u64,
     /// Topics by name.
     pub(crate) topics: BTreeMap<String, TopicRecord>,
-    /// Topics deleted whose directories may still be there.
+    /// Topics deleted whose directories, or offsets in checkpoints, may still be there; they are off when the next topic is made.
     pub(crate) deleting: Vec<[u8; 16]>,
 }
 

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use fletchlog_log::checkpoint;
 use fletchlog_log::file_name::{CLEANER_CHECKPOINT, META_PROPERTIES};
 use fletchlog_log::fs::{DirLock, Fs, LockError};
+use fletchlog_records::TopicPartition;
 
 use super::log_dir::LogDir;
 use super::metadata_file::{ClusterMetadata, METADATA_FILE, TopicRecord};
@@ -144,7 +145,7 @@ impl Directory {
         refuse_part_of_a_cluster(&*fs, root)?;
         let mut locks = vec![take_lock(&*fs, root)?];
         // Classified again under the lock: another process may have been quicker.
-        let mut metadata = match classify(&*fs, root)? {
+        let metadata = match classify(&*fs, root)? {
             Found::Missing | Found::Empty => {
                 let metadata = ClusterMetadata::new(nodes.unwrap_or(1));
                 metadata.store(&*fs, root)?;
@@ -181,58 +182,68 @@ impl Directory {
         };
         directory.forget_deleted(&metadata);
         directory.clear_leftovers(&metadata)?;
-        // Done; the file forgets them with its next change.
-        metadata.deleting.clear();
         Ok((directory, metadata))
     }
 
     /// Drops what the checkpoints say of partitions that stand in no topic any more.
     pub(crate) fn forget_deleted(&self, metadata: &ClusterMetadata) {
         for dir in &self.log_dirs {
-            dir.retain(|tp| {
-                metadata
-                    .topics
-                    .get(&*tp.topic)
-                    .is_some_and(|t| tp.partition < t.partitions)
-            });
+            dir.retain(|tp| has_partition(metadata, tp));
         }
     }
 
-    /// Removes what an interrupted deletion left, and sets logs aside that belong to no topic (Kafka: stray logs).
-    fn clear_leftovers(&self, metadata: &ClusterMetadata) -> Result<(), BrokerError> {
+    /// Removes what interrupted deletions left, and sets logs aside that belong to no topic (Kafka: stray logs), durably: the
+    /// names may be taken again at once.
+    pub(crate) fn clear_leftovers(&self, metadata: &ClusterMetadata) -> Result<(), BrokerError> {
         for (dir, node) in self.log_dirs.iter().zip(0u32..) {
+            let mut changed = false;
             for (name, parsed) in dir.list(&*self.fs)? {
-                let path = dir.path().join(&name);
-                let io =
-                    |e: std::io::Error| BrokerError::directory(&*self.fs, &path, format!("cannot be removed: {e}"));
-                match parsed {
-                    DirName::Other => {}
-                    DirName::Deleted => self.fs.remove_dir_all(&path).map_err(io)?,
-                    DirName::Partition(tp) => {
-                        let known = metadata.topics.get(&*tp.topic).is_some_and(|t| {
-                            tp.partition < t.partitions
-                                && leader_index(t.first_leader, tp.partition, metadata.nodes) == node
-                        });
-                        let deleting = || {
-                            let id = checkpoint::read_partition_metadata(&*self.fs, &path).ok().flatten();
-                            id.is_some_and(|id| metadata.deleting.contains(&id))
-                        };
-                        if !metadata.deleting.is_empty() && deleting() {
-                            self.fs.remove_dir_all(&path).map_err(io)?;
-                        } else if !known {
-                            log::warn!(
-                                "{} belongs to no topic; it is set aside as a stray log",
-                                self.fs.display(&path).display()
-                            );
-                            self.fs
-                                .rename(&path, &dir.path().join(names::stray_dir_name(&tp)))
-                                .map_err(io)?;
-                        }
-                    }
-                }
+                changed |= self.clear_leftover(&dir.path().join(name), parsed, node, metadata)?;
+            }
+            if changed {
+                sync_names(&*self.fs, dir.path())?;
             }
         }
         Ok(())
+    }
+
+    /// Whether anything was to be done.
+    fn clear_leftover(
+        &self,
+        path: &Path,
+        name: DirName,
+        node: u32,
+        metadata: &ClusterMetadata,
+    ) -> Result<bool, BrokerError> {
+        let io = |e: std::io::Error| BrokerError::directory(&*self.fs, path, format!("cannot be removed: {e}"));
+        let DirName::Partition(tp) = name else {
+            let deleted = name == DirName::Deleted;
+            if deleted {
+                self.fs.remove_dir_all(path).map_err(io)?;
+            }
+            return Ok(deleted);
+        };
+        let known = metadata.topics.get(&*tp.topic).is_some_and(|t| {
+            tp.partition < t.partitions && leader_index(t.first_leader, tp.partition, metadata.nodes) == node
+        });
+        let deleting = || {
+            let id = checkpoint::read_partition_metadata(&*self.fs, path).ok().flatten();
+            id.is_some_and(|id| metadata.deleting.contains(&id))
+        };
+        if !metadata.deleting.is_empty() && deleting() {
+            self.fs.remove_dir_all(path).map_err(io)?;
+        } else if known {
+            return Ok(false);
+        } else {
+            log::warn!(
+                "{} belongs to no topic; it is set aside as a stray log",
+                self.fs.display(path).display()
+            );
+            self.fs
+                .rename(path, &path.with_file_name(names::stray_dir_name(&tp)))
+                .map_err(io)?;
+        }
+        Ok(true)
     }
 
     /// The file system.
@@ -290,6 +301,11 @@ impl Directory {
     pub(crate) fn unlock(&self) {
         lock(&self.locks).clear();
     }
+}
+
+fn has_partition(metadata: &ClusterMetadata, tp: &TopicPartition) -> bool {
+    let topic = metadata.topics.get(&*tp.topic);
+    topic.is_some_and(|t| tp.partition < t.partitions)
 }
 
 /// Index of the leader of partition `p`: the stripe of Kafka's `StripedReplicaPlacer` for one replica, from a start
