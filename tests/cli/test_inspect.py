@@ -99,6 +99,13 @@ def test_explain_tells_the_order_of_requests_and_every_poll(cli, orders):
     assert "they part at poll" in both
 
 
+def test_all_releases_are_compared_on_the_terminal(cli, orders):
+    told = cli("explain", orders, "-t", "orders", "--polls", 3, "--compare", "all").out
+    rows = [line for line in told.split("How fair is it?")[1].splitlines() if line.startswith(("Java client", "KIP-387"))]
+    names = ["2.6 (as 2.4 - 3.0)", "3.1", "3.6 (as 3.2 - 3.6)", "3.9 (as 3.7 - 3.9)", "4.1 (as 4.0 - 4.1)", "4.3 (as 4.2 - 4.3)"]
+    assert [row.split("  ")[0] for row in rows] == [*(f"Java client {name}" for name in names), "KIP-387"]
+
+
 def test_a_run_of_any_length_is_told(cli, orders):
     told = cli("explain", orders, "-t", "orders", "-c", "max.poll.records=5", "--polls", 10_000).out
     assert len(told.splitlines()) < 50

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from fletchlog.explain import Explanation
 
 
+EVERY = "all"
+
+
 @command
 def explain(
     sources: Annotated[
@@ -26,7 +29,7 @@ def explain(
     config: Config = None,
     compare: Annotated[
         list[str] | None,
-        typer.Option("--compare", help="Hold it against another order (kip-387), release or saved trace; may be repeated.", metavar="ORDER|RELEASE|TRACE"),
+        typer.Option("--compare", help="Hold it against another order (kip-387), release or saved trace, or `all` releases and KIP-387; may be repeated.", metavar="ORDER|RELEASE|TRACE|all"),
     ] = None,
     polls: Annotated[int, typer.Option(help="How many polls to explain.")] = 20,
     subscribe: Annotated[bool, typer.Option(help="Use subscribe() in a group of one instead of assign().")] = False,
@@ -57,7 +60,7 @@ def explain(
     orders = [item for item in against if not Path(item).exists()]
     told: list[Explanation] = []
     if source is not None:
-        told = _first(Path(source), topics, properties(config), orders, polls, subscribe=subscribe, every=html is not None and not against)
+        told = _first(Path(source), topics, properties(config), orders, polls, subscribe=subscribe, every=EVERY in orders or (html is not None and not against))
         told += [_from_trace(Path(item)) for item in against if item not in orders]
     view = _producer_view(producer)
     if view is not None and html is None and as_json is None:
@@ -84,10 +87,11 @@ def _first(
     if not names:
         raise CommandError("--topics names no topic")
     for order in orders:
-        compare.order_config(order)
+        if order != EVERY:
+            compare.order_config(order)
     with fl.Broker(source, read_only=True) as broker:
         first = fl.explain.explain(broker, names, given, polls=polls, subscribe=subscribe, source=str(source))
-        rest = compare.every_order(first) if every else list(orders)
+        rest = list(dict.fromkeys([*(compare.every_order(first) if every else []), *(order for order in orders if order != EVERY)]))
         return [first, *compare.against(broker, names, given, rest, polls=polls, subscribe=subscribe, source=str(source))]
 
 
@@ -145,7 +149,8 @@ def _fairness(told: Sequence[Explanation]) -> Any:
 
     from fletchlog.explain import fairness, title
 
-    table = Table("order", title="How fair is it?", title_justify="left", box=None, pad_edge=False)
+    table = Table(title="How fair is it?", title_justify="left", box=None, pad_edge=False)
+    table.add_column("order", no_wrap=True)
     for column in ("polls", "records", "runs", "typical run", "longest run", "Jain's index", "worst wait, polls", "worst wait, records"):
         table.add_column(column, justify="right")
     for item in told:
