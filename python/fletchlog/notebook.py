@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 from typing import TYPE_CHECKING, Any
 
+from fletchlog.explain.words import counted
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -20,7 +22,7 @@ def records(value: Records) -> str:
     """The runs of a poll, and its first rows."""
     runs = value.runs()
     rows = [(f"{run.topic}-{run.partition}", f"{run.first_offset:,}", f"{run.last_offset:,}", f"{run.count:,}") for run in runs[:ROWS]]
-    head = f"{len(value):,} records of {len(value.partitions()):,} partitions, in the order in which poll took them"
+    head = f"{counted(len(value), 'record')} of {counted(len(value.partitions()), 'partition')}, in the order in which poll took them"
     text = grid(head, ("partition", "first offset", "last offset", "records"), rows, more=len(runs) - ROWS)
     if not len(value):
         return text
@@ -36,7 +38,7 @@ def table(value: Table) -> str:
     """The first rows of a table."""
     whole = value.to_pyarrow()
     rows = [tuple("" if cell is None else cell for cell in row.values()) for row in whole.slice(0, ROWS).to_pylist()]
-    return grid(f"{len(value):,} rows", whole.column_names, rows, more=len(value) - ROWS)
+    return grid(counted(len(value), "row"), whole.column_names, rows, more=len(value) - ROWS)
 
 
 def broker(value: Broker) -> str:
@@ -51,7 +53,7 @@ def broker(value: Broker) -> str:
         )
         for topic in described
     ]
-    return grid(f"{len(described):,} topics on {len(value.nodes)} nodes", ("topic", "partitions", "offsets", "bytes"), rows)
+    return grid(f"{counted(len(described), 'topic')} on {counted(len(value.nodes), 'node')}", ("topic", "partitions", "offsets", "bytes"), rows)
 
 
 def topic(value: TopicDescription) -> str:

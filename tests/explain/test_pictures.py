@@ -3,6 +3,7 @@
 import itertools
 import json
 import re
+import sys
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -116,6 +117,16 @@ def test_nothing_to_draw_is_said(small_broker):
         picture.svg([explain(small_broker, ["empty"], polls=1, timeout_ms=10)])
     with pytest.raises(fl.errors.InvalidArgumentError, match="nothing to show"):
         page([])
+
+
+def test_a_notebook_shows_words_where_there_is_no_picture(small_broker, runs, monkeypatch):
+    small_broker.create_topic("empty")
+    nothing = explain(small_broker, ["empty"], polls=1, timeout_ms=10)
+    assert "reads 1 partition of empty" in nothing._repr_html_()
+    assert nothing._repr_png_() is None
+    assert runs[0]._repr_html_() == picture.svg([runs[0]])
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert runs[0]._repr_png_() is None
 
 
 def test_a_page_needs_nothing_from_elsewhere(runs):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -108,12 +109,15 @@ class Explanation:
     def _repr_html_(self) -> str:
         from fletchlog.explain.picture import svg
 
-        return svg([self])
+        return svg([self]) if self.polls else f"<pre>{html.escape(self.text())}</pre>"
 
     def _repr_png_(self) -> bytes | None:
         from fletchlog.explain.picture import png
 
-        return png([self])
+        try:
+            return png([self]) if self.polls else None
+        except ModuleNotFoundError:
+            return None  # without matplotlib a notebook has the HTML
 
 
 def explain(
