@@ -122,7 +122,7 @@ def _panel(
         if width * inches >= NUMBER_INCHES:
             axis.text(
                 stretch.start + width / 2, rows[lane], f"{stretch.records:,}", ha="center", va="center", fontsize=9,
-                color="black" if colours[lane] in {"#F0E442", "#E69F00", "#56B4E9"} else "white", fontweight="bold",
+                color="white" if colours[lane] in {"#0072B2", "#8C564B"} else "black", fontweight="bold",
             )  # fmt: skip
     lengths = run_lengths(stretches)
     for lane, row in rows.items():
