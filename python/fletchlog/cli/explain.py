@@ -29,7 +29,11 @@ def explain(
     config: Config = None,
     compare: Annotated[
         list[str] | None,
-        typer.Option("--compare", help="Hold it against another order (kip-387), release or saved trace, or `all` releases and KIP-387; may be repeated.", metavar="ORDER|RELEASE|TRACE|all"),
+        typer.Option(
+            "--compare",
+            help="Hold it against another order (kip-387), release or saved trace, or `all` releases and KIP-387; may be repeated.",
+            metavar="ORDER|RELEASE|TRACE|all",
+        ),
     ] = None,
     polls: Annotated[int, typer.Option(help="How many polls to explain.")] = 20,
     subscribe: Annotated[bool, typer.Option(help="Use subscribe() in a group of one instead of assign().")] = False,
