@@ -53,7 +53,7 @@ impl PartitionLog {
     /// The first record with the greatest timestamp. Looks below the log start too, as Kafka does.
     fn find_max_timestamp(&self, view: &View) -> Result<Option<TimestampAndOffset>, LogError> {
         let mut best: Option<(&Arc<LogSegment>, i64, i64)> = None;
-        for segment in view.segments.as_slice() {
+        for segment in with_something(view) {
             self.index_cache.touch(segment);
             let max = segment.max_timestamp()?;
             if best.is_none_or(|(_, timestamp, _)| max.timestamp > timestamp) {
@@ -77,7 +77,7 @@ impl PartitionLog {
     /// The lowest offset at or above the log start whose timestamp is at or above the target.
     fn find_timestamp(&self, view: &View, target: i64) -> Result<Option<TimestampAndOffset>, LogError> {
         let segments = view.segments.as_slice();
-        for (i, segment) in segments.iter().enumerate() {
+        for (i, segment) in with_something(view).iter().enumerate() {
             // A segment wholly below the log start has nothing to find (it hides what follows from a Kafka broker).
             if segments
                 .get(i + 1)
@@ -139,5 +139,14 @@ impl PartitionLog {
             }
         }
         Ok(None)
+    }
+}
+
+/// All segments but an empty last one: there is nothing to find in it, and for a reader beside the writer its file
+/// need not exist. Another empty one stays: by its file's time it may hide what follows, as in a Kafka broker.
+fn with_something(view: &View) -> &[Arc<LogSegment>] {
+    match view.segments.as_slice().split_last() {
+        Some((_, rest)) if view.active_size == 0 => rest,
+        _ => view.segments.as_slice(),
     }
 }

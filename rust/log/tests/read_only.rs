@@ -55,6 +55,19 @@ fn a_reader_follows_appends_rolls_and_deletions_of_a_writer() {
 }
 
 #[test]
+fn a_reader_of_a_partition_that_has_no_file_yet_finds_no_time() {
+    const MAX_TIMESTAMP: i64 = -3;
+    let dir = tempfile::tempdir().unwrap();
+    let reader = open(&real(), dir.path(), LogConfig::default(), READ_ONLY);
+    for timestamp in [0, NOW, MAX_TIMESTAMP] {
+        for bound in [FetchBound::HighWatermark, FetchBound::LastStableOffset] {
+            let found = reader.fetch_offset_by_timestamp(timestamp, bound).unwrap();
+            assert_eq!((found.offset, found.timestamp), (-1, -1));
+        }
+    }
+}
+
+#[test]
 fn a_reader_that_was_behind_many_rolls_catches_up() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("t-0");
