@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +22,8 @@ from .kraft import Kraft, cluster_of
 PART = "4 poll order, live"
 SCENARIOS = max(8, CASES // 2)
 RUNS = 3  # a scenario counts when all runs are alike
+# of one whose runs are alike and not ours: a race within a call may well end alike a few times, but ours is then among the many
+MORE_RUNS = 40
 THREADS = 8
 # fetch.max.wait.ms of every client, and the time after a poll in which every answer arrives
 MAX_WAIT, SETTLE = 20, 60
@@ -33,6 +35,8 @@ TRANSACTIONAL = ["txn", "payments-txn", "A"]
 # nobody ends what is open while the test runs
 OPEN_MS = 86_400_000
 Scenario = dict[str, Any]
+# what each poll returned, and the final positions
+Outcome = tuple[list[Any], list[Any]]
 
 
 class Served(NamedTuple):
@@ -157,13 +161,13 @@ def lines_of(name: str, of: Scenario) -> str:
     return "".join(line + "\n" for line in lines)
 
 
-def java(address: str, client: str, scenarios: list[Scenario]) -> list[list[tuple[list[Any], list[Any]]]]:
-    """Per scenario and run: what each poll returned, and the final positions."""
+def java(address: str, client: str, scenarios: list[Scenario], numbers: Sequence[int]) -> list[list[Outcome]]:
+    """Per scenario and run, which have these numbers."""
     settings = [f"bootstrap.servers={address}", "auto.offset.reset=earliest", "enable.auto.commit=false"]
     if client.startswith("4."):
         settings.append("group.protocol=classic")
-    runs: dict[str, tuple[list[Any], list[Any]]] = {}
-    for run in range(RUNS):
+    runs: dict[str, Outcome] = {}
+    for run in numbers:
         stdin = "".join(lines_of(f"{client}-{run}-{number}", of) for number, of in enumerate(scenarios))
         for line in kafka.run("clients", [("kafka-clients", client)], "Poll", str(THREADS), *settings, stdin=stdin).splitlines():
             name, kind, *places = line.split(" ")
@@ -173,23 +177,31 @@ def java(address: str, client: str, scenarios: list[Scenario]) -> list[list[tupl
                 polls.append((fields, False))
             else:
                 positions += sorted(fields)
-    return [[runs[f"{client}-{run}-{number}"] for run in range(RUNS)] for number in range(len(scenarios))]
+    return [[runs[f"{client}-{run}-{number}"] for run in numbers] for number in range(len(scenarios))]
+
+
+def again(address: str, client: str, of: Scenario) -> list[Outcome]:
+    """One scenario many times over, side by side."""
+    return [outcome for (outcome,) in java(address, client, [of] * MORE_RUNS, [RUNS])]
 
 
 @pytest.mark.parametrize("client", kafka.CLIENTS)
 def test_every_poll_is_the_java_clients(client: str, served: Served, count: Callable[..., None]) -> None:
     rng = random.Random(f"{SEED} scenarios {client}")
     scenarios = [scenario(rng, served.topics) for _ in range(SCENARIOS)]
-    different = []
-    for number, (of, runs) in enumerate(zip(scenarios, java(served.broker.address, client, scenarios), strict=True)):
-        if runs.count(runs[0]) < RUNS:
-            count(PART, unstable_scenarios=1)
-            continue
+    different, unstable = [], 0
+    address = served.broker.address
+    for number, (of, runs) in enumerate(zip(scenarios, java(address, client, scenarios, range(RUNS)), strict=True)):
         with fl.Broker(served.copy, read_only=True) as broker:
             ours = replay(broker, of, client)
+        if runs.count(runs[0]) < RUNS or (ours != runs[0] and ours in again(address, client, of)):
+            count(PART, unstable_scenarios=1)
+            unstable += 1
+            continue
         if ours != runs[0]:
             different.append((number, lines_of("x", of), ours[0], runs[0][0]))
             continue
         isolation = of["client"].get("isolation.level", "read_uncommitted")
         count(PART, **{f"equal_scenarios_{isolation}": 1}, equal_polls=len(ours[0]), records=sum(run[4] for polls, _ in ours[0] for run in polls))
     assert not different, f"{len(different)} of {SCENARIOS} scenarios differ, the first: {different[0]}"
+    assert unstable < 0.3 * SCENARIOS, "the machine is too busy to tell what Java does"
