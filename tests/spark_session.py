@@ -6,14 +6,14 @@ import sys
 import pytest
 
 
-@pytest.fixture(scope="session")
-def spark():
+def start(**config):
+    """A local session with our settings, and these besides (dots as `__`)."""
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYTHONWARNINGS", "ignore")
     from pyspark.sql import SparkSession
 
-    session = (
+    builder = (
         SparkSession.builder.master("local[2]")
         .appName("fletchlog tests")
         .config("spark.ui.enabled", "false")
@@ -24,7 +24,14 @@ def spark():
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.catalogImplementation", "in-memory")
         .config("spark.driver.extraJavaOptions", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
-        .getOrCreate()
     )
+    for name, value in config.items():
+        builder = builder.config(name.replace("__", "."), value)
+    return builder.getOrCreate()
+
+
+@pytest.fixture(scope="session")
+def spark():
+    session = start()
     yield session
     session.stop()

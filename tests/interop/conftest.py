@@ -21,7 +21,7 @@ def pytest_report_header() -> str:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     terminalreporter.section(f"interop, SEED={SEED} CASES={CASES}")
-    for part, counts in sorted(COUNTS.items()):
+    for part, counts in sorted(COUNTS.items(), key=lambda part: int(part[0].split()[0])):
         terminalreporter.write_line(f"{part}: " + ", ".join(f"{count:,} {what}" for what, count in counts.items()))
 
 

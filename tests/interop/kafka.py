@@ -18,6 +18,11 @@ DEPENDENCY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
 SERVERS = ["3.9.1", "4.3.1"]
 CLIENTS = ["2.6.3", "3.7.2", "3.9.1", "4.3.1"]
 LOGGING = ("slf4j-simple", "1.7.36")
+# Spark's own source for Kafka: the newest that Maven Central has, which the newer Spark of constraints.txt runs
+SPARK_SOURCE = ("spark-sql-kafka-0-10_2.13", "4.2.0")
+# what that needs and PySpark's own jars have not
+SPARK_SOURCE_PARTS = [f"{SPARK_SOURCE[0]}-{SPARK_SOURCE[1]}", "spark-token-provider-kafka-0-10_2.13-4.2.0", "kafka-clients-3.9.2", "commons-pool2-2.13.1"]
+GROUPS = {LOGGING[0]: "org.slf4j", SPARK_SOURCE[0]: "org.apache.spark"}
 # small and quick to start: hundreds of short runs, not one long one
 JVM = ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Dfile.encoding=UTF-8", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
 
@@ -38,7 +43,7 @@ def jars(artifact: str, version: str) -> Path:
     require_tools()
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
-        group = "org.slf4j" if artifact == LOGGING[0] else "org.apache.kafka"
+        group = GROUPS.get(artifact, "org.apache.kafka")
         arguments = [f"-Dgroup={group}", f"-Dartifact={artifact}", f"-Drelease={version}", f"-DoutputDirectory={scratch}/jars"]
         command = ["mvn", "-q", "-B", "-f", str(JAVA_SOURCES / "pom.xml"), f"{DEPENDENCY_PLUGIN}:copy-dependencies", *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -47,6 +52,12 @@ def jars(artifact: str, version: str) -> Path:
             raise RuntimeError(message)
         (Path(scratch) / "jars").rename(target)
     return target
+
+
+def spark_source() -> str:
+    """`spark.jars` for Spark's kafka source."""
+    directory = jars(*SPARK_SOURCE)
+    return ",".join(str(directory / f"{part}.jar") for part in SPARK_SOURCE_PARTS)
 
 
 def classpath(folder: str, artifacts: list[tuple[str, str]]) -> str:

@@ -163,7 +163,7 @@ def _worst(df: DataFrame, most: int) -> tuple[list[KeyAudit], dict[str, int]]:
     found = audit_keys(df).where("partitions > 1 or timestamp_inversions + duplicate_records > 0").persist()
     try:
         order = [F.desc(name) for name in ("partitions", "timestamp_inversions", "duplicate_records", "records")]
-        worst = [KeyAudit(**row.asDict()) for row in found.orderBy(*order, "key").limit(most).collect()]
+        worst = [KeyAudit(**row.asDict()) for row in found.orderBy(*order, "key", "topic").limit(most).collect()]
         spread = {row.topic: row["count"] for row in found.where("partitions > 1").groupBy("topic").count().collect()}
     finally:
         found.unpersist()
