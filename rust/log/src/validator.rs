@@ -5,7 +5,8 @@ use bytes::{Bytes, BytesMut};
 use fletchlog_records::batch::{rebuild, set_max_timestamp};
 use fletchlog_records::control::{EndTxnMarker, parse_control_record};
 use fletchlog_records::{
-    BatchHeader, BatchIter, DECOMPRESSION_LIMIT, RecordBatch, RecordCursor, RecordError, TimestampType, TopicPartition,
+    BatchHeader, BatchIter, DECOMPRESSION_LIMIT, RecordBatch, RecordCursor, RecordError, RecordsSlice, TimestampType,
+    TopicPartition,
 };
 
 use crate::{AppendError, AppendOrigin, LogConfig};
@@ -231,40 +232,10 @@ fn check_batch(
             format!("unknown compression codec {}", header.attributes & 7),
         ));
     };
-    let slice = batch
-        .records(DECOMPRESSION_LIMIT)
-        .map_err(|e| Invalid::log(INVALID_RECORD, e.to_string()))?;
+    let slice = batch.records(DECOMPRESSION_LIMIT).map_err(|e| malformed(&e))?;
 
-    let mut marker = None;
-    let mut max_timestamp = -1;
-    let mut errors = RecordErrors::default();
-    let mut cursor = RecordCursor::new();
-    let mut expected = header.base_offset;
-    let mut index = 0;
-    while let Some(record) = cursor
-        .next(&slice)
-        .map_err(|e| Invalid::log(INVALID_RECORD, e.to_string()))?
-    {
-        if record.offset != expected {
-            let message = format!(
-                "record {index} has offset delta {}, expected {index}",
-                record.offset - header.base_offset
-            );
-            return Err(Invalid::log(INVALID_RECORD, message));
-        }
-        if config.cleanup_compact && record.key.is_none() && !header.is_control() {
-            errors.null_key(index, tp);
-        } else if let Some(error) = timestamp_error(&header, record.timestamp, index, config, now_ms) {
-            errors.timestamp(index, error);
-        }
-        if header.is_control() && index == 0 {
-            marker = parse_control_record(record.key.unwrap_or_default(), record.value);
-        }
-        max_timestamp = max_timestamp.max(record.timestamp);
-        expected += 1;
-        index += 1;
-    }
-    errors.into_result()?;
+    let marker = if header.is_control() { marker_of(&slice)? } else { None };
+    let max_timestamp = check_records(&header, &slice, config, tp, now_ms)?;
 
     let (timestamp_type, max_timestamp) = match config.message_timestamp_type {
         TimestampType::LogAppendTime => (TimestampType::LogAppendTime, now_ms),
@@ -285,6 +256,55 @@ fn check_batch(
         },
         header,
     ))
+}
+
+/// The marker that a control batch consists of; `None` for a control record of another kind.
+fn marker_of(slice: &RecordsSlice) -> Result<Option<EndTxnMarker>, Invalid> {
+    let record = RecordCursor::new().next(slice).map_err(|e| malformed(&e))?;
+    Ok(record.and_then(|record| parse_control_record(record.key.unwrap_or_default(), record.value)))
+}
+
+fn malformed(error: &RecordError) -> Invalid {
+    Invalid::log(INVALID_RECORD, error.to_string())
+}
+
+/// Checks every record; returns the highest timestamp, -1 without one. Kafka: `LogValidator#validateRecord`.
+fn check_records(
+    header: &BatchHeader,
+    slice: &RecordsSlice,
+    config: &LogConfig,
+    tp: &TopicPartition,
+    now_ms: i64,
+) -> Result<i64, Invalid> {
+    let mut max_timestamp = -1;
+    let mut errors = RecordErrors::default();
+    let mut cursor = RecordCursor::new();
+    let mut index = 0;
+    let mut misplaced = None;
+    let needs_keys = config.cleanup_compact && !header.is_control();
+    while index < slice.count && misplaced.is_none() {
+        let visited = cursor.visit(slice, usize::MAX, |offset, timestamp, has_key| {
+            let delta = offset - header.base_offset;
+            if delta != i64::from(index) {
+                misplaced = Some(delta);
+                return false;
+            }
+            if needs_keys && !has_key {
+                errors.null_key(index, tp);
+            } else if let Some(error) = timestamp_error(header, timestamp, index, config, now_ms) {
+                errors.timestamp(index, error);
+            }
+            max_timestamp = max_timestamp.max(timestamp);
+            index += 1;
+            true
+        });
+        visited.map_err(|e| malformed(&e))?;
+    }
+    if let Some(delta) = misplaced {
+        let message = format!("record {index} has offset delta {delta}, expected {index}");
+        return Err(Invalid::log(INVALID_RECORD, message));
+    }
+    errors.into_result().map(|()| max_timestamp)
 }
 
 /// Kafka: `LogValidator#validateBatch`.

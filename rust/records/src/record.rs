@@ -13,6 +13,9 @@
 
 use crate::varint::{read_varint, read_varlong};
 use crate::{RecordError, RecordsSlice, TimestampType};
+use frame::Frame;
+
+mod frame;
 
 /// Smallest encoding of a record: length, attributes, two deltas, two null lengths, header count.
 pub const MIN_RECORD_SIZE: usize = 7;
@@ -312,11 +315,21 @@ impl RecordCursor {
     /// Parses at the cursor without moving it.
     #[inline(always)]
     fn peek<'a>(&self, slice: &'a RecordsSlice) -> Result<(RawRecord<'a>, usize, i64), &'static str> {
-        let (raw, end) = match parse_small(&slice.payload, self.position) {
+        Self::parse(slice, self.position, self.returned == slice.count - 1)
+    }
+
+    /// The record at `position`, the position after it, its offset.
+    #[inline(always)]
+    fn parse(
+        slice: &RecordsSlice,
+        position: usize,
+        is_last: bool,
+    ) -> Result<(RawRecord<'_>, usize, i64), &'static str> {
+        let (raw, end) = match parse_small(&slice.payload, position) {
             Some(small) => small,
-            None => parse_record(&slice.payload, self.position)?,
+            None => parse_record(&slice.payload, position)?,
         };
-        if self.returned == slice.count - 1 && end != slice.payload.len() {
+        if is_last && end != slice.payload.len() {
             return Err("bytes are left after the declared number of records");
         }
         let offset = slice
@@ -345,9 +358,8 @@ impl RecordCursor {
         }))
     }
 
-    /// Walks at most `max` records without looking at keys and values (but checking framing), for cutting a span that
-    /// is decoded later. Returns (records walked, first offset, last offset), `None` if nothing was left. Stops early,
-    /// without error, before a malformed record if at least one was walked; then the next call returns the error.
+    /// Walks at most `max` records, for cutting a span that is decoded later. Returns (records walked, first offset, last offset),
+    /// `None` if nothing was left. Ends before a malformed record as [`Self::visit`] does.
     pub fn walk(&mut self, slice: &RecordsSlice, max: usize) -> Result<Option<(usize, i64, i64)>, RecordError> {
         self.walk_while(slice, max, |_| true)
     }
@@ -361,37 +373,78 @@ impl RecordCursor {
         max: usize,
         mut wanted: impl FnMut(i64) -> bool,
     ) -> Result<Option<(usize, i64, i64)>, RecordError> {
+        let (mut first, mut last) = (None, 0);
+        let walked = self.visit(slice, max, |offset, timestamp, _| {
+            if !wanted(timestamp) {
+                return false;
+            }
+            first.get_or_insert(offset);
+            last = offset;
+            true
+        })?;
+        Ok(first.map(|first| (walked, first, last)))
+    }
+
+    /// Shows at most `max` records to `visit`: offset, timestamp (ms), whether there is a key. Each was checked as [`Self::next`]
+    /// checks it. One that `visit` refuses ends the call and is not passed. Returns how many were passed; ends early, without error,
+    /// before a malformed record if at least one was passed or refused; then the next call returns the error.
+    ///
+    /// This is the quick way: records that lie like the one before them are not parsed.
+    #[inline(always)]
+    pub fn visit(
+        &mut self,
+        slice: &RecordsSlice,
+        max: usize,
+        mut visit: impl FnMut(i64, i64, bool) -> bool,
+    ) -> Result<usize, RecordError> {
         let left = usize::try_from(slice.count.saturating_sub(self.returned)).unwrap_or(0);
         let most = max.min(left);
-        let mut first = 0;
-        let mut last = 0;
-        let mut at = self.clone(); // a local one: the loop keeps it in registers
-        let mut walked = 0;
+        let payload: &[u8] = &slice.payload;
+        // Only a parse looks whether the sum of base offset and delta overflows.
+        let sums_fit = (0..=i64::MAX - i64::from(i32::MAX)).contains(&slice.base_offset);
+        let mut at = self.position; // local ones: the loop keeps them in registers
+        let mut passed = 0;
+        let mut size = 0;
         let mut failure = None;
-        while walked < most {
-            match at.peek(slice) {
-                Ok((raw, end, offset)) => {
-                    if !wanted(slice.timestamp(raw.timestamp_delta)) {
-                        break;
-                    }
-                    at.position = end;
-                    at.returned += 1;
-                    last = offset;
-                    if walked == 0 {
-                        first = offset;
-                    }
-                    walked += 1;
-                }
+        'records: while passed < most {
+            let (raw, end, offset) = match Self::parse(slice, at, passed + 1 == left) {
+                Ok(record) => record,
                 Err(reason) => {
-                    failure = Some(reason);
+                    failure = Some(reason).filter(|_| passed == 0);
                     break;
                 }
+            };
+            if !visit(offset, slice.timestamp(raw.timestamp_delta), raw.key.is_some()) {
+                break;
+            }
+            let before = std::mem::replace(&mut size, end - at);
+            let frame = if size == before && sums_fit {
+                payload.get(at..end).and_then(Frame::of)
+            } else {
+                None
+            };
+            at = end;
+            passed += 1;
+            let Some(frame) = frame else { continue };
+            while passed < most
+                && let Some((timestamp_delta, offset_delta)) = frame.deltas(payload, at)
+            {
+                if passed + 1 == left && at + frame.size() != payload.len() {
+                    break; // The parse will say what is wrong.
+                }
+                let (offset, timestamp) = (slice.base_offset + offset_delta, slice.timestamp(timestamp_delta));
+                if !visit(offset, timestamp, raw.key.is_some()) {
+                    break 'records;
+                }
+                at += frame.size();
+                passed += 1;
             }
         }
-        *self = at;
+        self.position = at;
+        self.returned += i32::try_from(passed).unwrap_or(i32::MAX);
         match failure {
-            Some(reason) if walked == 0 => Err(slice.invalid(reason)),
-            _ => Ok((walked > 0).then_some((walked, first, last))),
+            Some(reason) => Err(slice.invalid(reason)),
+            None => Ok(passed),
         }
     }
 

@@ -170,4 +170,81 @@ proptest! {
         prop_assert_eq!(walked, read);
         prop_assert_eq!(walker.position(), cursor.position());
     }
+
+    /// Records that lie alike are passed without being parsed: what a walk finds must be what parsing each finds.
+    #[test]
+    fn a_walk_over_records_that_lie_alike_finds_what_parsing_each_finds(
+        kinds in proptest::collection::vec((
+            prop_oneof![Just(None), (0usize..3).prop_map(Some), (60usize..70).prop_map(Some)],
+            prop_oneof![Just(None), Just(Some(10usize)), (60usize..70).prop_map(Some), Just(Some(8200))],
+            prop_oneof![Just(0i64), Just(-70), Just(8000), Just(9000), Just(i64::MIN)],
+            1usize..20,
+        ), 1..4),
+        damage in proptest::option::of((any::<proptest::sample::Index>(), any::<u8>())),
+        base_offset in prop_oneof![Just(0), Just(i64::MAX - 1500), Just(i64::MIN)],
+        cuts in (0i32..3, 1usize..30),
+    ) {
+        let mut payload = Vec::new();
+        let mut count = 0;
+        for (key, value, time, repeat) in kinds {
+            for _ in 0..repeat {
+                let mut body = vec![0];
+                write_varlong(&mut body, time);
+                write_varint(&mut body, count * 130);
+                for length in [key, value] {
+                    write_varint(&mut body, length.map_or(-1, |length| i32::try_from(length).unwrap()));
+                    body.extend(std::iter::repeat_n(b'x', length.unwrap_or(0)));
+                }
+                body.push(0);
+                write_varint(&mut payload, i32::try_from(body.len()).unwrap());
+                payload.extend_from_slice(&body);
+                count += 1;
+            }
+        }
+        if let Some((at, byte)) = damage {
+            let at = at.index(payload.len());
+            payload[at] = byte;
+        }
+        let slice = RecordsSlice { base_offset, ..slice(payload, (count - cuts.0).max(0)) };
+        let (mut cursor, mut walker, mut visitor) = (RecordCursor::new(), RecordCursor::new(), RecordCursor::new());
+        loop {
+            let mut expected: Option<(usize, i64, i64)> = None;
+            let (mut records, mut failure) = (Vec::new(), None);
+            for _ in 0..cuts.1 {
+                match cursor.next(&slice) {
+                    Ok(None) => break,
+                    Ok(Some(record)) => {
+                        records.push((record.offset, record.timestamp, record.key.is_some()));
+                        expected = Some(expected.map_or((1, record.offset, record.offset), |(walked, first, _)| {
+                            (walked + 1, first, record.offset)
+                        }));
+                    }
+                    Err(error) => {
+                        failure = Some(error);
+                        break;
+                    }
+                }
+            }
+            let mut visited = Vec::new();
+            let passed = visitor.visit(&slice, cuts.1, |offset, timestamp, has_key| {
+                visited.push((offset, timestamp, has_key));
+                true
+            });
+            prop_assert_eq!(passed.is_err(), expected.is_none() && failure.is_some());
+            prop_assert_eq!(&visited, &records);
+            prop_assert_eq!((visitor.position(), visitor.returned()), (cursor.position(), cursor.returned()));
+            let walked = walker.walk(&slice, cuts.1);
+            prop_assert_eq!((walker.position(), walker.returned()), (cursor.position(), cursor.returned()));
+            match (expected, failure) {
+                (None, Some(error)) => {
+                    prop_assert_eq!(walked, Err(error));
+                    break;
+                }
+                (expected, _) => prop_assert_eq!(walked, Ok(expected)),
+            }
+            if expected.is_none() {
+                break;
+            }
+        }
+    }
 }

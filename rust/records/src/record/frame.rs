@@ -1,0 +1,125 @@
+//! Where the fields of a record lie. Records of one producer often lie alike: lengths of key and value are the same, and deltas take
+//! as many bytes. Whether the next one does is told by three comparisons; where it ends is then known without reading it, so that a
+//! loop need not wait for one length to find the next.
+
+use crate::varint::read_varint;
+
+/// The layout of a record without headers whose fields up to the key length fit into eight bytes, its deltas into two each.
+#[derive(Debug)]
+pub(super) struct Frame {
+    /// Bytes of the whole record.
+    size: usize,
+    /// The bits of the first eight bytes that fix the layout: lengths, and of deltas which bytes they take.
+    fixed: u64,
+    first: u64,
+    timestamp_delta: Delta,
+    offset_delta: Delta,
+    value_length_at: usize,
+    value_length_fixed: u16,
+    value_length: u16,
+}
+
+/// A varint of one or two bytes among the first eight.
+#[derive(Debug)]
+struct Delta {
+    shift: usize,
+    /// What of its second byte belongs to it.
+    second: u64,
+}
+
+impl Delta {
+    #[inline(always)]
+    #[allow(clippy::cast_possible_wrap, reason = "14 bits")]
+    fn of(&self, first: u64) -> i64 {
+        let bytes = first >> self.shift;
+        let raw = bytes & 0x7f | (bytes >> 8 & self.second) << 7;
+        (raw >> 1) as i64 ^ -((raw & 1) as i64)
+    }
+}
+
+impl Frame {
+    /// The layout of `record`, which was parsed and found good; `None` if it is another kind.
+    pub(super) fn of(record: &[u8]) -> Option<Self> {
+        let bytes = record.first_chunk::<8>()?;
+        let mut fixed = [0u8; 8];
+        let mut at = 0;
+        mark(bytes, &mut fixed, &mut at, 0xff)?; // length
+        at += 1; // attributes
+        let timestamp_delta = delta(bytes, &mut fixed, &mut at)?;
+        let offset_delta = delta(bytes, &mut fixed, &mut at)?;
+        let mut value_length_at = at;
+        mark(bytes, &mut fixed, &mut at, 0xff)?; // key length
+        let key = read_varint(record, &mut value_length_at)?;
+        value_length_at += usize::try_from(key.max(0)).ok()?;
+        let mut value_at = value_length_at;
+        let value = read_varint(record, &mut value_at)?;
+        let value_end = value_at + usize::try_from(value.max(0)).ok()?;
+        let value_length_fixed = match value_at - value_length_at {
+            1 => 0x00ff,
+            2 => 0xffff,
+            _ => return None,
+        };
+        // Behind the value there is the number of headers, one zero byte.
+        if value_end + 1 != record.len() || record.last() != Some(&0) {
+            return None;
+        }
+        let fixed = u64::from_le_bytes(fixed);
+        Some(Self {
+            size: record.len(),
+            fixed,
+            first: u64::from_le_bytes(*bytes) & fixed,
+            timestamp_delta,
+            offset_delta,
+            value_length_at,
+            value_length_fixed,
+            value_length: two_bytes(record, value_length_at)? & value_length_fixed,
+        })
+    }
+
+    /// Bytes of each record.
+    pub(super) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Timestamp and offset delta of the record at `position` if it lies like this: then it is well formed.
+    #[inline(always)]
+    pub(super) fn deltas(&self, payload: &[u8], position: usize) -> Option<(i64, i64)> {
+        let record = payload.get(position..)?.get(..self.size)?;
+        let first = u64::from_le_bytes(*record.first_chunk::<8>()?);
+        let fits = first & self.fixed == self.first
+            && two_bytes(record, self.value_length_at)? & self.value_length_fixed == self.value_length
+            && record.last() == Some(&0);
+        fits.then(|| (self.timestamp_delta.of(first), self.offset_delta.of(first)))
+    }
+}
+
+/// Fixes the varint at `*at` by `bits` and its "more" bits, and goes behind it; `None` if it does not end within the eight bytes.
+fn mark(bytes: &[u8; 8], fixed: &mut [u8; 8], at: &mut usize, bits: u8) -> Option<()> {
+    loop {
+        *fixed.get_mut(*at)? = bits;
+        *at += 1;
+        if bytes[*at - 1] < 0x80 {
+            return Some(());
+        }
+    }
+}
+
+/// Fixes which bytes the delta at `*at` takes, and goes behind it; `None` if they are more than two.
+fn delta(bytes: &[u8; 8], fixed: &mut [u8; 8], at: &mut usize) -> Option<Delta> {
+    let begin = *at;
+    mark(bytes, fixed, at, 0x80)?;
+    let second = match *at - begin {
+        1 => 0,
+        2 => 0x7f,
+        _ => return None,
+    };
+    Some(Delta {
+        shift: 8 * begin,
+        second,
+    })
+}
+
+#[inline(always)]
+fn two_bytes(record: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_le_bytes(*record.get(at..)?.first_chunk::<2>()?))
+}
