@@ -168,3 +168,12 @@ def test_a_megabyte_that_expands_to_ten_gigabytes_is_an_error_within_the_limit(t
     assert errors == ["InvalidRecordError True", *["CorruptRecordError True True"] * 2, "CorruptRecordError True"]
     # The limit of a log is 256 MiB; a buffer that grows has its old half beside it
     assert int(mebibytes) < 2 * 256 + 32
+
+
+def test_rows_that_fill_the_memory_with_one_batch_per_partition_do_not_wait_for_linger(broker: fl.Broker) -> None:
+    broker.create_topic("many", partitions=64)
+    rows = pa.table({"partition": pa.array(list(range(64)) * 4, pa.int32()), "value": pa.array([b"v"] * 256, pa.binary())})
+    # memory for 16 batches; each partition needs one, and none is ever full
+    with fl.Producer(broker, {"buffer.memory": 16 * 16384, "linger.ms": 3_600_000, "delivery.timeout.ms": 7_200_000}) as producer:
+        producer.send_arrow("many", rows)
+    assert {p: len(list(broker.scan("many", partition=p).to_pyarrow().column("offset"))) for p in range(64)} == dict.fromkeys(range(64), 4)

@@ -7,7 +7,7 @@ use crate::batch_header::{
     TRANSACTIONAL_MASK,
 };
 use crate::crc::crc32c;
-use crate::encode::push_small;
+use crate::encode::{Small, push_small};
 use crate::ids::NO_TIMESTAMP;
 use crate::varint::{size_of_varint, size_of_varlong, write_varint, write_varlong};
 use crate::{BatchHeader, Compression, Header, Record, TimestampType};
@@ -97,33 +97,77 @@ impl BatchBuilder {
         value: Option<&[u8]>,
         headers: &[Header<'_>],
     ) {
+        self.append_in(usize::MAX, offset_delta, timestamp, key, value, headers);
+    }
+    /// Appends a record at the next offset delta if the batch, its header included, then has at most `limit` uncompressed bytes, or
+    /// is empty. Returns the bytes that the record took.
+    ///
+    /// # Panics
+    /// As [`Self::append_at`].
+    #[inline]
+    pub fn append_within(
+        &mut self,
+        limit: usize,
+        timestamp: i64,
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+        headers: &[Header<'_>],
+    ) -> Option<usize> {
+        let room = if self.count == 0 {
+            usize::MAX
+        } else {
+            limit.saturating_sub(self.buf.len())
+        };
+        self.append_in(room, self.next_delta, timestamp, key, value, headers)
+    }
+    #[inline(always)]
+    fn append_in(
+        &mut self,
+        room: usize,
+        offset_delta: i32,
+        timestamp: i64,
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+        headers: &[Header<'_>],
+    ) -> Option<usize> {
         let timestamp_delta = self.timestamp_delta(timestamp);
+        let small = if headers.is_empty() {
+            push_small(&mut self.buf, room, timestamp_delta, offset_delta, key, value)
+        } else {
+            Small::Other
+        };
+        let size = match small {
+            Small::Pushed(size) => size,
+            Small::NoRoom => return None,
+            Small::Other => self.push(room, timestamp_delta, offset_delta, key, value, headers)?,
+        };
         if self.count == 0 {
             self.base_timestamp = timestamp;
         }
         self.max_timestamp = self.max_timestamp.max(timestamp);
         self.count += 1;
         self.next_delta = offset_delta.saturating_add(1);
-
-        if headers.is_empty() && push_small(&mut self.buf, timestamp_delta, offset_delta, key, value) {
-            return;
-        }
-        self.push(timestamp_delta, offset_delta, key, value, headers);
+        Some(size)
     }
-    /// Encodes any record.
+    /// Encodes any record of at most `room` bytes; returns its bytes.
     #[inline(never)]
     fn push(
         &mut self,
+        room: usize,
         timestamp_delta: i64,
         offset_delta: i32,
         key: Option<&[u8]>,
         value: Option<&[u8]>,
         headers: &[Header<'_>],
-    ) {
+    ) -> Option<usize> {
         let (key_len, value_len) = (key.map(<[u8]>::len), value.map(<[u8]>::len));
         let body = body_size(offset_delta, timestamp_delta, key_len, value_len, headers);
+        let size = size_of_varint(wire_len(Some(body))) + body;
+        if size > room {
+            return None;
+        }
         let out = &mut self.buf;
-        out.reserve(body + 5);
+        out.reserve(size);
         write_varint(out, wire_len(Some(body)));
         out.push(0);
         write_varlong(out, timestamp_delta);
@@ -139,6 +183,7 @@ impl BatchBuilder {
             write_varint(out, wire_len(header.value.map(<[u8]>::len)));
             out.extend_from_slice(header.value.unwrap_or_default());
         }
+        Some(size)
     }
     /// Encoded size that `append` of this record would add now (exact: length varint included).
     #[inline]
@@ -221,7 +266,14 @@ impl BatchBuilder {
     pub(crate) fn append_deltas(&mut self, timestamp_delta: i64, offset_delta: i32, record: &Record<'_>) {
         let headers: Vec<Header<'_>> = record.headers().collect();
         self.count += 1;
-        self.push(timestamp_delta, offset_delta, record.key, record.value, &headers);
+        self.push(
+            usize::MAX,
+            timestamp_delta,
+            offset_delta,
+            record.key,
+            record.value,
+            &headers,
+        );
     }
     /// Compresses the records and puts the header before them: all its fields but length and CRC count.
     pub(crate) fn finish(&mut self, header: BatchHeader, compression: Compression, level: Option<i32>) -> Bytes {

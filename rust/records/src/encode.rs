@@ -80,27 +80,43 @@ unsafe fn copy(at: *mut u8, bytes: &[u8]) -> *mut u8 {
     }
 }
 
-/// Appends a record without headers if all its varints are short; `false`: nothing was done.
+/// What [`push_small`] did.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Small {
+    /// Appended so many bytes.
+    Pushed(usize),
+    /// Nothing: more than `room`.
+    NoRoom,
+    /// Nothing: another kind of record.
+    Other,
+}
+
+/// Appends a record without headers if all its varints are short and it takes at most `room` bytes.
 #[inline(always)]
 pub(crate) fn push_small(
     out: &mut Vec<u8>,
+    room: usize,
     timestamp_delta: i64,
     offset_delta: i32,
     key: Option<&[u8]>,
     value: Option<&[u8]>,
-) -> bool {
+) -> Small {
     let deltas = (short_delta(timestamp_delta), short_delta(i64::from(offset_delta)));
     let ((Some(timestamp_delta), Some(offset_delta)), (Some(key_len), Some(value_len))) =
         (deltas, (short_len(key), short_len(value)))
     else {
-        return false;
+        return Small::Other;
     };
     let (key, value) = (key.unwrap_or_default(), value.unwrap_or_default());
     let lengths = size(key_len) + size(value_len);
     let body = 2 + size(timestamp_delta) + size(offset_delta) + lengths + key.len() + value.len();
     let Some(raw_body) = u32::try_from(body << 1).ok().filter(|&raw| raw < SHORT) else {
-        return false;
+        return Small::Other;
     };
+    let whole = size(raw_body) + body;
+    if whole > room {
+        return Small::NoRoom;
+    }
     out.reserve(FIELDS + key.len() + value.len());
     let len = out.len();
     // SAFETY: room for the fields, the key and the value was just reserved, and exactly those are written; the length
@@ -114,8 +130,8 @@ pub(crate) fn push_small(
         at = copy(put(at, key_len), key);
         at = copy(put(at, value_len), value);
         at.write(0);
-        debug_assert_eq!(at.add(1).offset_from_unsigned(begin), size(raw_body) + body);
-        out.set_len(len + size(raw_body) + body);
+        debug_assert_eq!(at.add(1).offset_from_unsigned(begin), whole);
+        out.set_len(len + whole);
     }
-    true
+    Small::Pushed(whole)
 }

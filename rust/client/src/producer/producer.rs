@@ -36,6 +36,18 @@ impl Pause for Parked<'_, '_> {
     fn pause(&mut self, shared: &Shared, seen: u64, ms: i64) -> Result<(), ClientError> {
         self.producer.start()?;
         shared.wait_progress(seen, ms);
+        self.check_interrupt()
+    }
+
+    fn rest(&mut self, shared: &Shared, ms: i64) -> Result<(), ClientError> {
+        self.producer.start()?;
+        shared.wait_room(ms);
+        self.check_interrupt()
+    }
+}
+
+impl Parked<'_, '_> {
+    fn check_interrupt(&mut self) -> Result<(), ClientError> {
         if (self.interrupt)() {
             Err(ClientError::Interrupted)
         } else {

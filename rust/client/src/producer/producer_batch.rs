@@ -166,19 +166,21 @@ impl ProducerBatch {
         if self.closed_for_appends {
             return None;
         }
-        let size = builder.size_of_next(timestamp, key.map(<[u8]>::len), value.map(<[u8]>::len), headers);
-        let before = estimated(builder, self.ratio);
-        if self.count > 0 && (self.write_limit <= before || before.saturating_add(size) > self.write_limit) {
-            return None;
-        }
-        builder.append(timestamp, key, value, headers);
+        let (size, grown) = if self.ratio.is_none() {
+            let size = builder.append_within(self.write_limit, timestamp, key, value, headers)?;
+            (size, size)
+        } else {
+            let size = builder.size_of_next(timestamp, key.map(<[u8]>::len), value.map(<[u8]>::len), headers);
+            let before = estimated(builder, self.ratio);
+            if self.count > 0 && (self.write_limit <= before || before.saturating_add(size) > self.write_limit) {
+                return None;
+            }
+            builder.append(timestamp, key, value, headers);
+            (size, estimated(builder, self.ratio) - before)
+        };
         self.count += 1;
         self.max_record_size = self.max_record_size.max(size);
-        Some(if self.ratio.is_none() {
-            size
-        } else {
-            estimated(builder, self.ratio) - before
-        })
+        Some(grown)
     }
 
     /// Notes that the last `count` records belong to a run of `send_columns`.

@@ -18,6 +18,8 @@ use super::producer_batch::{BatchId, BatchTable, ProducerBatch};
 
 /// Builders kept for reuse: enough for the batches between two turns of the sender at full speed (64 x 16 KiB = 1 MiB).
 const SPARE_BUILDERS: usize = 64;
+/// The part of buffer.memory that is room for many batches: of the default 32 MiB, 128 batches.
+const ROOM: usize = 16;
 /// Per failure the estimate rises by this at least, per success it falls by the other at most.
 /// Kafka: `CompressionRatioEstimator`.
 const RATIO_DETERIORATION: f32 = 0.05;
@@ -131,6 +133,11 @@ impl RecordAccumulator {
     /// Room in buffer.memory for a batch of this size? Kafka: `BufferPool#allocate`.
     pub(crate) fn has_memory(&self, size: usize) -> bool {
         self.memory_used.saturating_add(size) <= self.config.buffer_memory
+    }
+
+    /// A good part of buffer.memory is free.
+    pub(crate) fn has_room(&self) -> bool {
+        self.has_memory(self.config.buffer_memory / ROOM)
     }
 
     /// A new open batch at the end of a queue.

@@ -14,6 +14,8 @@ pub(crate) struct Shared {
     work: Condvar,
     /// Users park here: for metadata, memory, decisions.
     progress: Condvar,
+    /// A user parks here until a good part of the memory is free.
+    room: Condvar,
     /// The sender has something new to look at.
     wake: AtomicBool,
 }
@@ -22,6 +24,8 @@ pub(crate) struct Shared {
 pub(crate) struct Guarded {
     pub core: Core,
     progress: u64,
+    /// Somebody waits for room.
+    room_wanted: bool,
 }
 
 /// How a user's call waits for the sender.
@@ -29,14 +33,25 @@ pub(crate) trait Pause {
     /// Lets the sender get on, for at most `ms`; returns early when anything has happened since `seen`.
     /// An error ends the call.
     fn pause(&mut self, shared: &Shared, seen: u64, ms: i64) -> Result<(), ClientError>;
+    /// Lets a sender that runs by itself free the memory of many batches, for at most `ms`: being woken for each would cost both
+    /// sides more than the batch.
+    fn rest(&mut self, shared: &Shared, ms: i64) -> Result<(), ClientError> {
+        let _ = (shared, ms);
+        Ok(())
+    }
 }
 
 impl Shared {
     pub(crate) fn new(core: Core) -> Self {
         Self {
-            core: Mutex::new(Guarded { core, progress: 0 }),
+            core: Mutex::new(Guarded {
+                core,
+                progress: 0,
+                room_wanted: false,
+            }),
             work: Condvar::new(),
             progress: Condvar::new(),
+            room: Condvar::new(),
             wake: AtomicBool::new(false),
         }
     }
@@ -74,6 +89,25 @@ impl Shared {
     pub(crate) fn made_progress(&self, held: &mut Guarded) {
         held.progress = held.progress.wrapping_add(1);
         self.progress.notify_all();
+        if held.room_wanted && held.core.accumulator.has_room() {
+            held.room_wanted = false;
+            self.room.notify_all();
+        }
+    }
+    /// A user sleeps until there is room for many batches, at most one slice.
+    pub(crate) fn wait_room(&self, ms: i64) {
+        let mut guard = self.lock();
+        if guard.core.accumulator.has_room() {
+            return;
+        }
+        guard.room_wanted = true;
+        // A waiter makes everything sendable.
+        guard.core.accumulator.memory_waiters += 1;
+        self.wake_sender_locked(&mut guard);
+        let slice = millis(ms.min(WAIT_SLICE_MS));
+        let waited = self.room.wait_timeout(guard, slice);
+        let (mut guard, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        guard.core.accumulator.memory_waiters -= 1;
     }
     /// A user sleeps until something happened since `seen`, at most one slice.
     pub(crate) fn wait_progress(&self, seen: u64, ms: i64) {

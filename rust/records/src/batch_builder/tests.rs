@@ -57,6 +57,37 @@ fn gaps_are_kept_and_the_next_offset_follows_the_last() {
 }
 
 #[test]
+fn a_limit_lets_in_what_the_size_of_the_next_record_says_and_always_the_first() {
+    let (long, header) = ([b'x'; 9000], [Header { key: "h", value: None }]);
+    let records: [(Option<&[u8]>, &[Header<'_>]); 4] = [
+        (Some(&[b'x'; 10]), &[]),
+        (None, &header),
+        (Some(&long), &[]),
+        (None, &[]),
+    ];
+    for limit in [0, 61, 62, 80, 200, 9100, 9101, 9102, 16384] {
+        let (mut asked, mut told) = (BatchBuilder::with_capacity(0), BatchBuilder::with_capacity(0));
+        for time in 0..1000 {
+            for (value, headers) in records {
+                let size = asked.size_of_next(time, None, value.map(<[u8]>::len), headers);
+                let fits = asked.count() == 0 || RECORD_BATCH_OVERHEAD + asked.records_size() + size <= limit;
+                if fits {
+                    asked.append(time, None, value, headers);
+                }
+                assert_eq!(
+                    told.append_within(limit, time, None, value, headers),
+                    fits.then_some(size)
+                );
+            }
+        }
+        assert_eq!(
+            told.build(&BatchParams::default()),
+            asked.build(&BatchParams::default())
+        );
+    }
+}
+
+#[test]
 fn the_upper_bound_is_kafkas_formula() {
     assert_eq!(estimate_size_upper_bound(None, None, &[]), 61 + 21 + 1 + 1 + 1);
     assert_eq!(
@@ -96,8 +127,12 @@ fn the_quick_way_to_append_gives_the_bytes_of_the_general_one() {
                 (1 << 40, i32::MAX),
             ] {
                 let (mut quick, mut general) = (BatchBuilder::with_capacity(0), BatchBuilder::with_capacity(0));
-                general.push(time, offset, key.as_deref(), value.as_deref(), &[]);
-                let done = push_small(&mut quick.buf, time, offset, key.as_deref(), value.as_deref());
+                general.push(usize::MAX, time, offset, key.as_deref(), value.as_deref(), &[]);
+                let size = general.records_size();
+                let mut quick_way =
+                    |room| push_small(&mut quick.buf, room, time, offset, key.as_deref(), value.as_deref());
+                assert_ne!(quick_way(size - 1), Small::Pushed(size), "no room");
+                let done = quick_way(size) == Small::Pushed(size);
                 assert_eq!(quick.buf == general.buf, done, "{time} {offset} {key:?} {value:?}");
                 let small = general.records_size() <= 8193 && (-8192..8192).contains(&time) && offset < 8192;
                 assert_eq!(done, small, "{time} {offset} {key:?} {value:?}");

@@ -27,7 +27,9 @@ pub(crate) fn send_columns<C: RecordColumns>(
     shared.lock().core.check_ready_for_send()?;
     let topic = topic(shared, pause, name)?;
     let rows = columns.len();
+    let max_block_ms = shared.lock().core.config.max_block_ms;
     let mut row = 0;
+    let mut rested_at = None;
     while row < rows {
         let start = {
             let mut guard = shared.lock();
@@ -54,7 +56,13 @@ pub(crate) fn send_columns<C: RecordColumns>(
             std::thread::yield_now();
             continue;
         };
-        // No memory: wait for it with this one row.
+        // No memory: let the sender free some.
+        if rested_at != Some(row) {
+            rested_at = Some(row);
+            pause.rest(shared, max_block_ms)?;
+            continue;
+        }
+        // Still none: wait for it with this one row.
         let mut buffer = Vec::new();
         columns.headers(row, &mut buffer);
         let headers: Vec<Header<'_>> = buffer.iter().map(|&(key, value)| Header { key, value }).collect();
