@@ -1,5 +1,6 @@
 //! The seam between clients and broker: a request value goes in, a completion comes out.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::messages::{Request, Response};
@@ -38,6 +39,9 @@ pub struct Completion {
     pub result: Result<Response, Disconnected>,
 }
 
+/// Ends the wait of another thread, see [`Transport::waker`].
+pub type Waker = Arc<dyn Fn() + Send + Sync>;
+
 /// One client's connections. Requests of one connection are handled and answered in order.
 ///
 /// In-process, an answer that the broker can give at once is "in the socket" when `send` returns; a waiting request
@@ -52,6 +56,11 @@ pub trait Transport: Send {
     /// Waits until an answer has arrived on any connection, at most `timeout`. The caller states with this call that it
     /// has nothing more to send (the quiescence that scripted faults need, spec 9.5.1). Returns true if something arrived.
     fn wait(&mut self, timeout: Duration) -> bool;
+    /// What another thread calls to end a [`Transport::wait`] that is going on, or the next one, early. A transport without one waits on;
+    /// its clients look every 50 ms.
+    fn waker(&self) -> Option<Waker> {
+        None
+    }
     /// Tells the cluster that this client is alive and processing (stands for the heartbeat thread); cheap.
     fn keep_alive(&mut self) {}
     /// A poll begins. In-process this is when whatever was asked before it has been answered: a fetch that is held only

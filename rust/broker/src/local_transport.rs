@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fletchlog_api::transport::node_of_connection;
+use fletchlog_api::transport::{Waker, node_of_connection};
 use fletchlog_api::{Completion, Disconnected, NodeId, Request, Transport};
 
 use crate::Broker;
@@ -25,6 +26,8 @@ pub struct LocalTransport {
     broker: Arc<Broker>,
     client: Arc<ClientLiveness>,
     connections: BTreeMap<NodeId, Connection>,
+    /// Another thread wants the wait to end.
+    woken: Arc<AtomicBool>,
 }
 
 #[derive(Debug, Default)]
@@ -45,6 +48,7 @@ impl LocalTransport {
             broker,
             client,
             connections: BTreeMap::new(),
+            woken: Arc::default(),
         }
     }
 
@@ -172,7 +176,7 @@ impl Transport for LocalTransport {
             if self.something_arrived() {
                 return true;
             }
-            if remaining.is_zero() {
+            if self.woken.swap(false, Ordering::AcqRel) || remaining.is_zero() {
                 return false;
             }
             let now_ms = self.broker.clock.monotonic_ms();
@@ -190,6 +194,14 @@ impl Transport for LocalTransport {
             let passed = millis(self.broker.clock.monotonic_ms().saturating_sub(start_ms));
             remaining = remaining.min(timeout.saturating_sub(passed));
         }
+    }
+
+    fn waker(&self) -> Option<Waker> {
+        let (woken, broker) = (Arc::clone(&self.woken), Arc::clone(&self.broker));
+        Some(Arc::new(move || {
+            woken.store(true, Ordering::Release);
+            broker.changes.notify();
+        }))
     }
 
     fn begin_poll(&mut self) {

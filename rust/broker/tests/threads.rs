@@ -115,6 +115,19 @@ fn closing_the_broker_frees_every_waiting_thread() {
     });
 }
 
+/// Without a waker the wait would last its ten minutes, whether it began before or after the call.
+#[test]
+fn a_waker_ends_the_wait_of_another_thread() {
+    let broker = broker(1);
+    let mut client = Client::new(&broker);
+    let waker = client.transport.waker().unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(move || client.transport.wait(Duration::from_secs(600)));
+        waker();
+        assert!(!waiting.join().unwrap(), "nothing arrived");
+    });
+}
+
 #[test]
 fn members_in_threads_of_their_own_agree_on_a_generation() {
     const MEMBERS: usize = 4;

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use fletchlog_api::transport::SystemClock;
 use fletchlog_api::{Config, ErrorCode, Scope};
 use fletchlog_broker::LocalTransport;
-use fletchlog_client::consumer::{PolledRecords, RebalanceEvent};
+use fletchlog_client::consumer::{PolledRecords, RebalanceEvent, WakeupHandle};
 use fletchlog_client::{ClientError, Consumer as Engine};
 use fletchlog_records::TopicPartition;
 use pyo3::prelude::*;
@@ -52,7 +51,7 @@ impl Listener {
 #[pyclass(frozen, module = "fletchlog")]
 pub struct Consumer {
     inner: Exclusive<Engine>,
-    wakeup: Arc<AtomicBool>,
+    wakeup: WakeupHandle,
     listener: Mutex<Listener>,
     /// Records of a poll whose rebalance callback raised: handed out by the next poll, so that nothing is lost.
     stashed: Mutex<Option<PolledRecords>>,
@@ -413,7 +412,7 @@ impl Consumer {
 
     /// Ends the blocking call of another thread, or the next one, with `WakeupError`. Thread-safe.
     fn wakeup(&self) {
-        self.wakeup.store(true, Ordering::SeqCst);
+        self.wakeup.wake();
     }
 
     /// Commits if `enable.auto.commit`, leaves the group and closes. Closing twice does nothing.

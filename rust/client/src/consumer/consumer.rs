@@ -19,12 +19,13 @@ use super::positions::CommittedLookup;
 use super::settings::Settings;
 use super::subscription_state::{ResetStrategy, SubscriptionState, not_assigned};
 use super::trace::{Trace, TraceEvent, TraceKind};
+use super::wakeup::WakeupHandle;
 use super::{Interrupt, RebalanceEvent};
 use crate::ClientError;
 use crate::error::broker_closed;
 use crate::group::{ConsumerCoordinator, ConsumerGroupMetadata};
 
-/// One consumer. Not thread-safe (the binding guards it); only `wakeup_handle` may be used from other threads.
+/// One consumer. Not thread-safe (the binding guards it); only its [`WakeupHandle`] may be used from other threads.
 pub struct Consumer {
     pub(super) settings: Settings,
     pub(super) net: ConsumerNetworkClient,
@@ -312,9 +313,12 @@ impl Consumer {
         self.coordinator.as_ref().map(ConsumerCoordinator::group_metadata)
     }
 
-    /// Makes a blocking call of another thread answer `Wakeup` when set to true.
-    pub fn wakeup_handle(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.wakeup)
+    /// Makes a blocking call of another thread answer `Wakeup`.
+    pub fn wakeup_handle(&self) -> WakeupHandle {
+        WakeupHandle {
+            wanted: Arc::clone(&self.wakeup),
+            waker: self.net.waker(),
+        }
     }
 
     /// Partitions gained and lost since the last call of this method: what rebalance listeners are told, in order.

@@ -23,10 +23,12 @@ mod settings;
 pub mod subscription_state;
 mod timestamp_collector;
 mod trace;
+mod wakeup;
 
 pub use consumer::Consumer;
 pub use decision_table::{NetworkRead, RequestOrder, Row, SubscribeOrder, row_of};
 pub use trace::{TraceEvent, TraceKind};
+pub use wakeup::WakeupHandle;
 
 use fletchlog_api::java_hash;
 use fletchlog_records::{RecordSpan, TopicPartition};

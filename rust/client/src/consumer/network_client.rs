@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use fletchlog_api::transport::Waker;
 use fletchlog_api::{Clock, Completion, Disconnected, NodeId, Request, Response, Transport};
 
 use super::Interrupt;
@@ -74,6 +75,11 @@ pub struct ConsumerNetworkClient {
 }
 
 impl ConsumerNetworkClient {
+    /// See [`Transport::waker`].
+    pub fn waker(&self) -> Option<Waker> {
+        self.transport.waker()
+    }
+
     /// No connection yet; they appear as they are used.
     pub fn new(
         transport: Box<dyn Transport>,

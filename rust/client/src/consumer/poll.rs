@@ -27,6 +27,19 @@ impl Consumer {
     /// `IllegalState` without subscription or assignment; `Interrupted`, `Wakeup` (no position has moved); what the table of
     /// spec 7.7 says, when no record was taken before it; what the group refuses.
     pub fn poll(&mut self, timeout_ms: i64, interrupt: Interrupt<'_>) -> Result<PolledRecords, ClientError> {
+        self.poll_at_most(None, timeout_ms, interrupt)
+    }
+
+    /// As [`Self::poll`], with another limit than max.poll.records if one is given.
+    ///
+    /// # Errors
+    /// As [`Self::poll`].
+    pub(crate) fn poll_at_most(
+        &mut self,
+        most: Option<usize>,
+        timeout_ms: i64,
+        interrupt: Interrupt<'_>,
+    ) -> Result<PolledRecords, ClientError> {
         self.ensure_open()?;
         if timeout_ms < 0 {
             return Err(ClientError::IllegalArgument(format!(
@@ -43,7 +56,11 @@ impl Consumer {
             return Err(deferred);
         }
         self.trace.start_poll();
-        let records = self.poll_for_records(timeout_ms, interrupt)?;
+        let configured = self.settings.max_poll_records;
+        self.settings.max_poll_records = most.unwrap_or(configured);
+        let records = self.poll_for_records(timeout_ms, interrupt);
+        self.settings.max_poll_records = configured;
+        let records = records?;
         self.trace
             .push(|| TraceEvent::new(TraceKind::PollReturned).records(records.count()));
         Ok(records)

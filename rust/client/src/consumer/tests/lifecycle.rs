@@ -1,7 +1,5 @@
 //! Spec 11.11 (KafkaConsumerTest), 7.12: positions, seeking, lookups, commits, waking up, misuse.
 
-use std::sync::atomic::Ordering;
-
 use fletchlog_api::{Clock, ErrorCode, OffsetAndMetadata};
 
 use super::fake_broker::{FakeBroker, Net};
@@ -141,11 +139,11 @@ fn assign_runs_the_commit_timer_and_close_commits() {
 fn a_wakeup_leaves_the_next_poll_and_keeps_the_data() {
     let broker = five();
     let mut c = assigned(&broker, &[]);
-    c.wakeup_handle().store(true, Ordering::Release);
+    c.wakeup_handle().wake();
     assert!(matches!(c.poll(1000, &mut || false), Err(ClientError::Wakeup)));
     assert_eq!(position(&mut c, "A"), 0);
     assert_eq!(poll(&mut c).count(), 5);
-    c.wakeup_handle().store(true, Ordering::Release);
+    c.wakeup_handle().wake();
     assert!(matches!(c.poll(1000, &mut || false), Err(ClientError::Wakeup)));
     assert_eq!(poll(&mut c).count(), 0);
 }
