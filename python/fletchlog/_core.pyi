@@ -576,6 +576,10 @@ class LegacyStream:
         """The partitions that this stream reads now; empty while it is idle or the group rebalances."""
     def poll(self, timeout_ms: int = 1000) -> Records:
         """Records of this stream's partitions; waits at most `timeout_ms` when there are none."""
+    def __iter__(self) -> Self:
+        """Record by record, as Kafka's `ConsumerIterator`: only what was handed out is committed. Ends after `shutdown`."""
+    def __next__(self) -> Record:
+        """The next record; `KafkaTimeoutError` when none comes within `consumer.timeout.ms` (the stream can be read on)."""
 
 @final
 class Records:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import re
 import threading
@@ -101,3 +102,35 @@ def test_streams_are_created_once_and_at_least_one(topic: fl.Broker) -> None:
         consumer.create_message_streams({TOPIC: 1})
         with pytest.raises(fl.errors.IllegalStateError):
             consumer.create_message_streams({TOPIC: 1})
+
+
+def test_iterating_a_stream_hands_out_one_record_at_a_time_and_commits_no_more(topic: fl.Broker) -> None:
+    with machine(topic, "a") as first:
+        stream = first.create_message_streams({TOPIC: 1})[TOPIC][0]
+        taken = [int(record.value or b"") for record in itertools.islice(stream, 5)]
+        first.commit_offsets()
+    with machine(topic, "b", consumer_timeout_ms=1000) as second:
+        (stream,) = second.create_message_streams({TOPIC: 1})[TOPIC]
+        rest = []
+        with pytest.raises(fl.errors.KafkaTimeoutError, match=r"no record of my-topic came to g_b-0 within 1000 ms \(consumer.timeout.ms\)"):
+            rest.extend(int(record.value or b"") for record in stream)
+        assert sorted(taken + rest) == list(range(60))
+        with pytest.raises(fl.errors.KafkaTimeoutError):
+            next(stream)
+        with fl.Producer(topic) as producer:
+            producer.send(TOPIC, value=b"60", partition=0)
+        assert next(stream).value == b"60"
+
+
+def test_a_stream_that_waits_for_ever_ends_with_its_consumer(topic: fl.Broker) -> None:
+    consumer = machine(topic, "a")
+    (stream,) = consumer.create_message_streams({TOPIC: 1})[TOPIC]
+    seen: list[int] = []
+    thread = threading.Thread(target=lambda: seen.extend(int(record.value or b"") for record in stream))
+    thread.start()
+    while len(seen) < 60:
+        thread.join(timeout=0.01)
+    consumer.shutdown()
+    thread.join(timeout=30)
+    assert not thread.is_alive()
+    assert sorted(seen) == list(range(60))

@@ -173,6 +173,19 @@ impl LegacyStream {
         Ok(Records::new(polled, Arc::clone(&self.builder)))
     }
 
+    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    /// The next record; waits for it consumer.timeout.ms.
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let taken = self.inner.call(py, |stream, stop| stream.next(stop))?;
+        match taken {
+            Some(polled) => Records::new(polled, Arc::clone(&self.builder)).rows().next(py),
+            None => Ok(None),
+        }
+    }
+
     fn __reduce__(&self) -> PyResult<()> {
         Err(unpicklable(
             "LegacyStream",

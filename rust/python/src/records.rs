@@ -214,6 +214,17 @@ impl Records {
     }
 
     fn __iter__(&self) -> RecordIterator {
+        self.rows()
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(unpicklable("Records", "to_pyarrow()"))
+    }
+}
+
+impl Records {
+    /// The records one by one.
+    pub fn rows(&self) -> RecordIterator {
         RecordIterator {
             polled: Arc::clone(&self.polled),
             order: Arc::clone(&self.order),
@@ -225,12 +236,6 @@ impl Records {
         }
     }
 
-    fn __reduce__(&self) -> PyResult<()> {
-        Err(unpicklable("Records", "to_pyarrow()"))
-    }
-}
-
-impl Records {
     fn partition_count(&self) -> usize {
         let mut partitions: Vec<_> = self.polled.runs.iter().map(|run| &run.tp).collect();
         partitions.sort_unstable();
@@ -280,6 +285,13 @@ impl RecordIterator {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.next(py)
+    }
+}
+
+impl RecordIterator {
+    /// The next record as Python sees it; `None` after the last.
+    pub fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let Ok(mut place) = self.place.try_lock() else {
             return Err(Failure::concurrent("iterator").into());
         };

@@ -85,6 +85,10 @@ impl Connector {
         &self.settings.consumer_id
     }
 
+    pub fn consumer_timeout_ms(&self) -> i64 {
+        self.settings.consumer_timeout_ms
+    }
+
     pub fn now_ms(&self) -> i64 {
         self.clock.monotonic_ms()
     }

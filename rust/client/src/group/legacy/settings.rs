@@ -18,6 +18,8 @@ pub(super) struct Settings {
     pub backoff_ms: i64,
     pub auto_commit_interval_ms: Option<i64>,
     pub timeout_ms: i64,
+    /// How long an iteration waits for a record; `i64::MAX`: for ever.
+    pub consumer_timeout_ms: i64,
 }
 
 impl Settings {
@@ -42,6 +44,10 @@ impl Settings {
                 .boolean("auto.commit.enable")
                 .then(|| i64::from(config.int("auto.commit.interval.ms"))),
             timeout_ms: i64::from(config.int("socket.timeout.ms")),
+            consumer_timeout_ms: match config.int("consumer.timeout.ms") {
+                -1 => i64::MAX,
+                ms => i64::from(ms),
+            },
             group_id,
         })
     }

@@ -76,6 +76,34 @@ impl LegacyStream {
     /// `Closed` after shutdown; `Kafka` with REBALANCE_IN_PROGRESS when other consumers did not release their partitions
     /// within rebalance.max.retries attempts (the next polls go on trying); `Interrupted`; what a consumer's poll answers.
     pub fn poll(&mut self, timeout_ms: i64, interrupt: Interrupt<'_>) -> Result<PolledRecords, ClientError> {
+        self.take(timeout_ms, None, interrupt)
+    }
+
+    /// The next record; `None` after the consumer's shutdown. Only what it has returned counts as consumed.
+    /// Kafka: `ConsumerIterator#next`.
+    ///
+    /// # Errors
+    /// `Timeout` when none came within consumer.timeout.ms: the stream can be read on. Otherwise as [`Self::poll`].
+    pub fn next(&mut self, interrupt: Interrupt<'_>) -> Result<Option<PolledRecords>, ClientError> {
+        let timeout_ms = self.connector.consumer_timeout_ms();
+        match self.take(timeout_ms, Some(1), interrupt) {
+            Ok(records) if records.count() > 0 => Ok(Some(records)),
+            Ok(_) => Err(ClientError::Timeout(format!(
+                "no record of {} came to {} within {timeout_ms} ms (consumer.timeout.ms)",
+                self.cell.topic, self.cell.thread.id
+            ))),
+            Err(ClientError::Closed(_)) if self.is_closed() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// See [`Self::poll`]; at most `most` records instead of max.poll.records.
+    fn take(
+        &mut self,
+        timeout_ms: i64,
+        most: Option<usize>,
+        interrupt: Interrupt<'_>,
+    ) -> Result<PolledRecords, ClientError> {
         let deadline = self.connector.now_ms().saturating_add(timeout_ms.max(0));
         loop {
             if !self.connector.step()? {
@@ -86,7 +114,7 @@ impl LegacyStream {
             {
                 let mut engine = self.cell.engine();
                 if !engine.assignment().is_empty() {
-                    let records = engine.poll(slice, &mut *interrupt)?;
+                    let records = engine.poll_at_most(most, slice, &mut *interrupt)?;
                     if records.count() > 0 {
                         return Ok(records);
                     }
