@@ -33,6 +33,7 @@ const BYTES: usize = 512 * 1024 * 1024;
 const MEMORY: usize = 64 * 1024 * 1024;
 const BATCH: usize = 16 * 1024;
 const PARTITIONS: usize = 10_000;
+const PRODUCER_IDS: i64 = 1_000_000;
 
 const fn write(clean_shutdown: bool) -> OpenMode {
     OpenMode::Write {
@@ -201,6 +202,60 @@ fn synced_producers(fs: &Arc<dyn Fs>, root: &Path, threads: usize, partitions: u
     total as f64 / start.elapsed().as_secs_f64()
 }
 
+/// Resident bytes of this process.
+fn resident() -> f64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    let kib: f64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+    kib * 1024.0
+}
+
+/// The first record of a producer.
+fn of_producer(builder: &mut BatchBuilder, producer_id: i64) -> Bytes {
+    builder.append(NOW, None, Some(b"0123456789"), &[]);
+    builder.build(&BatchParams {
+        producer_id,
+        producer_epoch: 0,
+        base_sequence: 0,
+        ..BatchParams::default()
+    })
+}
+
+/// One record of each of a million producer ids in one log, closed and opened again: (records/s, bytes of memory for an id, bytes of
+/// the snapshot for an id, seconds to close, seconds to open).
+fn many_producers(fs: &Arc<dyn Fs>, root: &Path) -> [f64; 5] {
+    let dir = root.join("producers-0");
+    let log = open(fs, &dir, LogConfig::default(), write(true));
+    let before = resident();
+    let mut builder = BatchBuilder::with_capacity(BATCH);
+    let start = Instant::now();
+    for producer_id in 0..PRODUCER_IDS {
+        append(&log, &of_producer(&mut builder, producer_id));
+    }
+    let ids = PRODUCER_IDS as f64;
+    let rate = ids / start.elapsed().as_secs_f64();
+    let memory = (resident() - before) / ids;
+    let start = Instant::now();
+    log.close().unwrap();
+    let close = start.elapsed().as_secs_f64();
+    drop(log);
+    let snapshot = fs::metadata(dir.join(format!("{PRODUCER_IDS:020}.snapshot")))
+        .unwrap()
+        .len();
+    let start = Instant::now();
+    let log = open(fs, &dir, LogConfig::default(), write(true));
+    let laps = [
+        rate,
+        memory,
+        snapshot as f64 / ids,
+        close,
+        start.elapsed().as_secs_f64(),
+    ];
+    let repeat = log.append_as_leader(of_producer(&mut builder, 7), 0, AppendOrigin::Client, NOW);
+    assert_eq!(repeat.unwrap().first_offset, 7, "known as a repeat");
+    laps
+}
+
 fn main() {
     let mut args = std::env::args().skip(1);
     let root = args.next().map_or_else(std::env::temp_dir, PathBuf::from);
@@ -238,6 +293,16 @@ fn main() {
             ),
             ("group_commit", shared / alone),
         ]);
+    }
+    if wanted("producers") {
+        let names = [
+            "producer_ids_records_s",
+            "producer_id_bytes",
+            "producer_id_snapshot_bytes",
+            "producer_ids_close_s",
+            "producer_ids_open_s",
+        ];
+        figures.extend(names.into_iter().zip(many_producers(&real, &root)));
     }
     let figures: Vec<String> = figures
         .iter()

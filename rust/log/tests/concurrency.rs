@@ -65,3 +65,56 @@ fn reads_beside_appends_rolls_and_deletions_see_whole_batches_in_order() {
     });
     assert!(log.log_start_offset() > 0);
 }
+
+/// Row C10 of docs/reliability.md: files are read, never mapped, so a cut is an error of the read that meets it.
+#[test]
+fn a_segment_that_somebody_cuts_under_a_reader_gives_whole_batches_or_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t-0");
+    let log = open(&real(), &path, LogConfig::default(), CLEAN);
+    for i in 0..200i64 {
+        append(&log, batch(&[(NOW + i, b"0123456789"), (NOW + i, b"abc")]));
+    }
+    log.close().unwrap();
+    let reader = open(&real(), &path, LogConfig::default(), READ_ONLY);
+    let segment = path.join("00000000000000000000.log");
+    let size = std::fs::metadata(&segment).unwrap().len();
+    let read_from = |start: i64| {
+        let info = reader.read(start, 10_000_000, true, FetchBound::HighWatermark)?;
+        let mut next = start;
+        for batch in BatchIter::new(info.records) {
+            let Ok(batch) = batch else { break };
+            let Ok(()) = batch.ensure_valid() else { break };
+            assert_eq!(batch.header().base_offset, next);
+            next = batch.header().next_offset();
+        }
+        Ok::<_, LogError>(next)
+    };
+    assert_eq!(read_from(0).unwrap(), 400);
+    let cut = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                loop {
+                    let is_cut = cut.load(Ordering::Acquire);
+                    for start in [0, 100, 398] {
+                        if let Ok(next) = read_from(start) {
+                            assert!(next <= 400);
+                        }
+                    }
+                    if is_cut {
+                        break;
+                    }
+                }
+            });
+        }
+        let file = std::fs::OpenOptions::new().write(true).open(&segment).unwrap();
+        for left in (0..size).rev().step_by(97) {
+            file.set_len(left).unwrap();
+        }
+        cut.store(true, Ordering::Release);
+    });
+    reader.refresh().unwrap();
+    assert_eq!(reader.log_end_offset(), 0);
+    assert!(matches!(read_from(398), Err(LogError::OffsetOutOfRange { .. })));
+}

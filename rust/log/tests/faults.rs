@@ -445,3 +445,33 @@ fn a_killed_writers_log_is_synced_before_its_recovery_point_moves() {
     assert!(after.contains(&"leader-epoch-checkpoint".to_string()), "{after:?}");
     assert_eq!(log.recovery_point(), 6);
 }
+
+/// Row C17 of docs/reliability.md: only who asked for the fsync waits for it.
+#[test]
+fn a_slow_fsync_holds_up_neither_readers_nor_other_logs() {
+    let (fs, _, log, faults) = faulty(LogConfig {
+        durability: Durability::Fsync,
+        ..LogConfig::default()
+    });
+    try_append(&log, 0).unwrap();
+    let other = open(&fs, Path::new("/data/u-0"), LogConfig::default(), CLEAN);
+    let before = faults.syncs.load(Ordering::Relaxed);
+    let held = faults.disk.lock().unwrap();
+    std::thread::scope(|scope| {
+        let append = scope.spawn(|| try_append(&log, 1));
+        while faults.syncs.load(Ordering::Relaxed) == before {
+            std::thread::yield_now();
+        }
+        assert_eq!(
+            offsets(&log),
+            [0],
+            "what is not on disk is not acknowledged, and not shown"
+        );
+        assert_eq!(try_append(&other, 0).unwrap(), 0);
+        assert_eq!(offsets(&other), [0]);
+        assert!(!append.is_finished());
+        drop(held);
+        assert_eq!(append.join().unwrap().unwrap(), 1);
+    });
+    assert_eq!(offsets(&log), [0, 1]);
+}
