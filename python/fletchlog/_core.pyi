@@ -511,8 +511,8 @@ class Consumer:
         `fletchlog.config.<name>`, so that `fletchlog.replay` can make the run again.
 
         Kinds: `called` (`text`: the method) followed by `called-partition`; `assigned`, once per partition in request order;
-        `poll-started`; `request-sent` followed by `request-partition` and `request-forgotten`; `excluded`, left out of a request,
-        `text` says why; `response-read` followed by `response-queued`; `records-returned` (`offset` to `text`); `late`;
+        `poll-started`; `request-sent` followed by `request-partition` and `request-forgotten`; `excluded`, left out of
+        requests from now on, `text` says why and is empty when it is left out no longer; `response-read` followed by `response-queued`; `records-returned` (`offset` to `text`); `late`;
         `partition-drained`; `moved-to-end`; `paused`; `discarded`; `reset`; `error`; `poll-returned`.
 
         Raises:

@@ -77,7 +77,7 @@ def small_page(small_runs):
         faults = fl.Faults(script={2: "lost-ack", 4: "refused:NOT_ENOUGH_REPLICAS"})
         with fl.Producer(broker, config, faults=faults) as producer:
             with faults.held():
-                for i in range(24):
+                for i in range(40):
                     producer.send("orders", value=b"v", partition=i % 2)
             producer.flush()
             return page(small_runs, producer.trace())

@@ -113,13 +113,57 @@ def test_exclusions_are_told_as_changes_that_add_up(small_broker):
                 assert set(went) <= now
                 left_out[why] = (now | set(came)) - set(went)
                 seen.append((why, frozenset(left_out[why])))
-    rows, expected, group = told.events, [], []
-    for row in [*rows, {"kind": "end"}]:
+    expected, group, now = [], [], {}
+    for row in [*told.events, {"kind": "end"}]:
         if row["kind"] == "excluded":
             group.append(row)
             continue
-        for why in dict.fromkeys(r["text"] for r in group):
-            expected.append((why, frozenset(told.story.lanes.index((r["topic"], r["partition"])) for r in group if r["text"] == why)))
+        touched = {}
+        for told_of in group:
+            lane = told.story.lanes.index((told_of["topic"], told_of["partition"]))
+            touched |= dict.fromkeys(why for why in (now.get(lane), told_of["text"]) if why)
+            now[lane] = told_of["text"]
+        expected += [(why, frozenset(lane for lane, reason in now.items() if reason == why)) for why in touched]
         group = []
-    assert seen == expected
+    assert sorted(seen, key=str) == sorted(expected, key=str)
     assert len(seen) > 5
+
+
+@pytest.mark.parametrize("release", ["2.6", "3.1", "3.6", "3.9", "4.1", "4.3"])
+@pytest.mark.parametrize("order", ["partition", "kip-387"])
+def test_a_partition_is_either_asked_for_or_told_to_be_left_out(small_broker, release, order):
+    config = {"fletchlog.consumer.version": release, "fletchlog.fetch.order": order, "max.poll.records": 7, "max.partition.fetch.bytes": 100}
+    told = fl.explain.explain(small_broker, ["orders", "payments"], config, polls=60)
+    buffered, left_out = set(), {}
+    seen = set()
+    for event in told.events:
+        partition, kind = (event["topic"], event["partition"]), event["kind"]
+        if kind == "excluded":
+            assert left_out.get(partition) != event["text"], "told twice"
+            left_out[partition] = event["text"]
+            seen.add(event["text"])
+        elif kind == "request-partition":
+            assert not left_out.get(partition)
+        elif kind == "response-queued":
+            buffered.add(partition)
+        elif kind in {"partition-drained", "discarded"}:
+            buffered.discard(partition)
+        elif kind == "request-sent":
+            # what is buffered when a request is made was told to be left out
+            assert buffered == {lane for lane, why in left_out.items() if why == "the last fetch is still buffered"}
+    assert {"no position yet", "the last fetch is still buffered", ""} <= seen
+    assert ("the leader also leads a buffered partition" in seen) == (release in {"4.1", "4.3"})
+
+
+def test_idle_partitions_cost_a_trace_nothing(small_broker):
+    small_broker.create_topic("many", partitions=200)
+    with fl.Consumer(small_broker, {"fletchlog.trace": True, "auto.offset.reset": "earliest"}) as consumer, fl.Producer(small_broker) as producer:
+        consumer.assign([("many", p) for p in range(200)])
+        consumer.poll(timeout_ms=10)
+        consumer.poll(timeout_ms=10)
+        before = len(consumer.trace())
+        for number in range(50):
+            producer.send("many", value=b"v", partition=number % 3).result()
+            while not len(consumer.poll(timeout_ms=1000)):
+                pass
+        assert len(consumer.trace()) - before < 50 * 30

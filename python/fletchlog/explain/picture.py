@@ -172,8 +172,6 @@ def spans(story: Story) -> Spans:
     for poll, steps in enumerate(story.polls):
         all_of_it = sum(step[4] for step in steps if step[0] == "take")
         left, done = float(max(0, poll - 1)), 0
-        # fetches used up in this poll: from where, up to where; their last records are told after that, if they had any left
-        gone: dict[int, tuple[float, float]] = {}
         for step in steps:
             x = left + (done / all_of_it if all_of_it else 0.0)
             if step[0] == "take":
@@ -181,23 +179,17 @@ def spans(story: Story) -> Spans:
                 end = left + done / all_of_it
                 _extend(found, step[1], x, end, step[4])
                 left_of[step[1]] = left_of.get(step[1], 0) - step[4]
-                if step[1] in gone:
-                    gone[step[1]] = (gone[step[1]][0], end)
-                elif step[1] in since and left_of[step[1]] <= 0:
+                if step[1] in since and left_of[step[1]] <= 0:
                     found.waits.setdefault(step[1], []).append((since.pop(step[1]), end))
             elif step[0] == "ask":
                 for lane, _ in step[3]:
                     found.asks.setdefault(lane, []).append(x)
             elif step[0] == "answer":
                 for lane, records in ((part[0], part[2]) for part in step[3] if part[2]):
-                    if lane in gone:
-                        found.waits.setdefault(lane, []).append(gone.pop(lane))
                     since[lane] = x
                     left_of[lane] = records if records > 0 else sys.maxsize
             elif step[0] in {"drained", "drop"} and step[1] in since:
-                gone[step[1]] = (since.pop(step[1]), x)
-        for lane, span in gone.items():
-            found.waits.setdefault(lane, []).append(span)
+                found.waits.setdefault(step[1], []).append((since.pop(step[1]), x))
     for lane, start in since.items():
         found.waits.setdefault(lane, []).append((start, float(len(story.polls) - 1)))
     return found

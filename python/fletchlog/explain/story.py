@@ -6,7 +6,7 @@ A step is a tuple that begins with its code; lanes are numbers into `Story.lanes
     ("order", [lane, ..])                                  the assignment, in request order
     ("ask", node, full, [(lane, offset), ..], [lane, ..])  a fetch request: partitions on the wire, partitions forgotten
     ("answer", node, full, [(lane, offset, records, bytes, batches, error), ..], error)   its answer, queued in this order
-    ("skip", reason, [lane, ..], [lane, ..])               left out of the request: who came in, who came out since the last time
+    ("skip", reason, [lane, ..], [lane, ..])               left out of requests from now on, and no longer for this reason
     ("take", lane, first, last, records)                   poll took these from the queue
     ("late", lane, records)                                so many of them were older than a record handed out before (timestamp order)
     ("drained", lane, why)  ("rotate", lane, why)  ("park", lane)  ("drop", lane, why)
@@ -14,8 +14,7 @@ A step is a tuple that begins with its code; lanes are numbers into `Story.lanes
     ("error", lane or -1, node or -1, text)
     ("return", records)                                    poll returned
 
-`park`: buffered data of a paused partition went to the end of the queue. `skip` lists only the change, because a long run leaves
-the same two hundred partitions out of every request.
+`park`: buffered data of a paused partition went to the end of the queue.
 """
 
 from __future__ import annotations
@@ -116,7 +115,7 @@ class _Reader:
     def __init__(self, rows: _Rows) -> None:
         self.rows = rows
         self.nodes = [-1] * len(rows.lanes)
-        self.left_out: dict[str, set[int]] = {}
+        self.left_out: dict[int, str] = {}
 
     def read(self) -> list[list[Step]]:
         rows = self.rows
@@ -198,17 +197,20 @@ class _Reader:
         return row + 1 + len(parts), [("answer", rows.node[row], rows.full[row], parts, _error(rows.why(row)))]
 
     def _skip(self, row: int) -> tuple[int, list[Step]]:
-        now: dict[str, set[int]] = {}
+        came: dict[str, list[int]] = {}
+        went: dict[str, list[int]] = {}
         end = row
         for i in self._follow(row, "excluded"):
-            now.setdefault(self.rows.why(i), set()).add(self.rows.lane(i))
+            lane, why = self.rows.lane(i), self.rows.why(i)
+            before = self.left_out.pop(lane, "")
+            if before:
+                went.setdefault(before, []).append(lane)
+            if why:
+                came.setdefault(why, []).append(lane)
+                self.left_out[lane] = why
             end = i + 1
-        steps: list[Step] = []
-        for reason, lanes in now.items():
-            before = self.left_out.get(reason, set())
-            steps.append(("skip", reason, sorted(lanes - before), sorted(before - lanes)))
-            self.left_out[reason] = lanes
-        return end, steps
+        reasons = dict.fromkeys([*came, *went])
+        return end, [("skip", reason, sorted(came.get(reason, [])), sorted(went.get(reason, []))) for reason in reasons]
 
 
 def _error(text: str) -> str:

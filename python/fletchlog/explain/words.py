@@ -110,7 +110,7 @@ def sentence_of(story: Story, step: Step, left_out: dict[str, set[int]]) -> str 
             now = (left_out.get(reason, set()) | set(came)) - set(went)
             left_out[reason] = now
             # without a position there is no question yet; what happens about it is told next
-            return None if "no position" in reason else f"asks nothing about {', '.join(map(name, sorted(now)))}: {reason}"
+            return None if "no position" in reason or not came else f"asks nothing about {', '.join(map(name, sorted(now)))}: {reason}"
         case ("take", lane, first, last, records):
             return f"takes {counted(records, 'record')} of {name(lane)}, offsets {first:,} to {last:,}"
         case ("late", lane, records):

@@ -88,8 +88,6 @@ class Model {
       let done = 0;
       const left = Math.max(0, poll - 1);
       const x = () => left + (all ? done / all : 0);
-      // fetches used up in this poll: their last records are told after that, if they had any left
-      const gone = new Map();
       for (const step of steps) {
         if (step[0] === "take") {
           const start = x();
@@ -97,8 +95,7 @@ class Model {
           this.total += step[4];
           this.#take(step, poll, start, x());
           leftOf.set(step[1], (leftOf.get(step[1]) ?? 0) - step[4]);
-          if (gone.has(step[1])) gone.get(step[1])[1] = x();
-          else if (since.has(step[1]) && leftOf.get(step[1]) <= 0) {
+          if (since.has(step[1]) && leftOf.get(step[1]) <= 0) {
             this.waitsOf[step[1]].push([since.get(step[1]), x()]);
             since.delete(step[1]);
           }
@@ -108,18 +105,15 @@ class Model {
         } else if (step[0] === "answer") {
           for (const [lane, , records] of step[3]) {
             if (records === 0) continue;
-            if (gone.has(lane)) this.waitsOf[lane].push(gone.get(lane));
-            gone.delete(lane);
             since.set(lane, x());
             leftOf.set(lane, records > 0 ? records : Infinity);
           }
         } else if ((step[0] === "drained" || step[0] === "drop") && since.has(step[1])) {
-          gone.set(step[1], [since.get(step[1]), x()]);
+          this.waitsOf[step[1]].push([since.get(step[1]), x()]);
           since.delete(step[1]);
         }
         applyStep(state, step, poll);
       }
-      for (const [lane, span] of gone) this.waitsOf[lane].push(span);
     });
     for (const [lane, from] of since) this.waitsOf[lane].push([from, this.polls]);
   }
@@ -146,14 +140,16 @@ class Model {
     return state;
   }
 
-  // Who was left out of the requests of this poll: [[reason, [lanes]]].
+  // Who is left out of requests in this poll: [[reason, [lanes]]], those that are no longer at its end included.
   leftOut(poll) {
     const state = this.stateAfter(poll - 1);
     const found = new Map();
+    const sorted = (why) => [...(state.left.get(why) || [])].sort((a, b) => a - b);
     for (const step of this.run.polls[poll] || []) {
       applyStep(state, step, poll);
-      if (step[0] === "skip") found.set(step[1], [...(state.left.get(step[1]) || [])].sort((a, b) => a - b));
+      if (step[0] === "skip" && step[2].length) found.set(step[1], sorted(step[1]));
     }
+    for (const why of state.left.keys()) if (!found.has(why)) found.set(why, sorted(why));
     return [...found];
   }
 

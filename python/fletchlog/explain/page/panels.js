@@ -90,7 +90,7 @@ function pollPanel(model, poll) {
   return make("section", { class: "poll" },
     make("h2", {}, `Poll ${number(poll)} returns ${plural(taken, "record")}`, ...(model.run.title ? [" ", small(model.run.title)] : [])),
     make("div", { class: "cols" },
-      make("div", {}, make("h3", {}, "What happens"), list, make("h3", {}, "Left out of the request, and why"), leftOut(model, poll)),
+      make("div", {}, make("h3", {}, "What happens"), list, make("h3", {}, "Left out of requests, and why"), leftOut(model, poll)),
       make("div", {}, make("h3", {}, "The queue afterwards"), queue(story, after), make("h3", {}, "Under way"), flight(story, after))));
 }
 
@@ -103,7 +103,7 @@ function spoken(model, poll) {
 
 function leftOut(model, poll) {
   const found = model.leftOut(poll).filter(([, lanes]) => lanes.length);
-  if (!found.length) return make("p", { class: "none" }, "No new decision about requests.");
+  if (!found.length) return make("p", { class: "none" }, "Nobody.");
   return make("div", {}, ...found.map(([why, lanes]) => make("div", { class: "why" }, make("p", {}, `${plural(lanes.length, "partition")}: ${why}`), chips(model.story, lanes))));
 }
 

@@ -250,6 +250,16 @@ pub(super) fn fetch_records(
         Some(position) => {
             let mut spans = Vec::new();
             let taken = fetch.take(max, turn, settings, &mut spans)?;
+            let ends = spans.first().zip(spans.last());
+            let ends = ends.map(|(first, last)| (first.first_offset, last.last_offset));
+            if let Some((first_offset, last_offset)) = ends {
+                trace.push(|| {
+                    TraceEvent::of(TraceKind::RecordsReturned, &tp)
+                        .at(first_offset)
+                        .records(taken.records)
+                        .because(last_offset.to_string())
+                });
+            }
             if taken.exhausted {
                 fetch.drain(subs, trace, "nothing is left in it");
             }
@@ -257,14 +267,7 @@ pub(super) fn fetch_records(
                 subs.advance(&tp, fetch.next_fetch_offset, fetch.last_epoch);
                 collected.position_moved = true;
             }
-            if let (Some(first), Some(last)) = (spans.first(), spans.last()) {
-                let (first_offset, last_offset) = (first.first_offset, last.last_offset);
-                trace.push(|| {
-                    TraceEvent::of(TraceKind::RecordsReturned, &tp)
-                        .at(first_offset)
-                        .records(taken.records)
-                        .because(last_offset.to_string())
-                });
+            if let Some((first_offset, last_offset)) = ends {
                 collected.add(PartitionRun {
                     tp,
                     spans,

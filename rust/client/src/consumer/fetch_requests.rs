@@ -12,6 +12,7 @@ use super::completed_fetch::CompletedFetch;
 use super::fetch_buffer::FetchBuffer;
 use super::fetch_session_handler::{FetchSessionHandler, SessionRequest};
 use super::fetchable::View;
+use super::left_out::{LeftOut, Requests};
 use super::metadata::Metadata;
 use super::network_client::{ConsumerNetworkClient, RequestId};
 use super::settings::Settings;
@@ -43,6 +44,8 @@ pub struct FetchRequests {
     /// Partitions buffered, and version of the metadata, when `changed` of the nodes was last brought up to date.
     buffered: FxHashSet<TopicPartition>,
     metadata_version: u64,
+    /// For the trace.
+    left_out: LeftOut,
 }
 
 impl FetchRequests {
@@ -64,7 +67,7 @@ impl FetchRequests {
         if !trace.is_on() && all_led && self.is_every_node_busy(metadata) {
             return 0;
         }
-        self.note_changes(subs, buffer, metadata);
+        let changed = self.note_changes(subs, buffer, metadata);
         let num_fetchable = subs.num_fetchable();
         let view = View {
             subs,
@@ -76,7 +79,12 @@ impl FetchRequests {
         let blocked = view.blocked_nodes();
         let mut settled = all_led;
         if trace.is_on() {
-            self.tell_what_is_left_out(&view, &blocked, net, trace);
+            let requests = Standing {
+                nodes: &self.nodes,
+                blocked: &blocked,
+                net,
+            };
+            self.left_out.tell(&changed, &view, &requests, trace);
         }
         let misses_leader = !all_led
             && view
@@ -141,8 +149,8 @@ impl FetchRequests {
         self.all_led.is_some()
     }
 
-    /// Passes what has changed since the last call on to the nodes concerned.
-    fn note_changes(&mut self, subs: &mut SubscriptionState, buffer: &FetchBuffer, metadata: &Metadata) {
+    /// Passes what has changed since the last call on to the nodes concerned, and answers it.
+    fn note_changes(&mut self, subs: &mut SubscriptionState, buffer: &FetchBuffer, metadata: &Metadata) -> Changed {
         let mut changed = subs.take_changed();
         let buffered: FxHashSet<TopicPartition> = buffer.buffered_partitions().cloned().collect();
         for tp in buffered.symmetric_difference(&self.buffered) {
@@ -153,9 +161,9 @@ impl FetchRequests {
             self.metadata_version = metadata.version();
             changed = Changed::Everything;
         }
-        match changed {
+        match &changed {
             Changed::Partitions(partitions) => {
-                for tp in &partitions {
+                for tp in partitions {
                     // One without a leader is not in any session; with its leader, everything changes.
                     if let Some(leader) = metadata.leader(tp) {
                         self.nodes.entry(leader.node).or_default().changed.insert(tp);
@@ -171,34 +179,7 @@ impl FetchRequests {
                 }
             }
         }
-    }
-
-    /// The events of all partitions that no request will list.
-    fn tell_what_is_left_out(
-        &self,
-        view: &View<'_>,
-        blocked: &FxHashSet<NodeId>,
-        net: &ConsumerNetworkClient,
-        trace: &mut Trace,
-    ) {
-        let excluded = |tp: &TopicPartition, why| TraceEvent::of(TraceKind::Excluded, tp).because(why);
-        for (tp, state) in view.subs.iter() {
-            if let Some(why) = view.why_not(tp, state) {
-                trace.push(|| excluded(tp, why));
-            }
-        }
-        for tp in view.in_request_order() {
-            let why = match view.metadata.leader(tp).map(|leader| leader.node) {
-                None => "the leader is not known",
-                Some(node) if net.is_unavailable(node) => "the connection to the leader was lost a moment ago",
-                Some(node) if self.nodes.get(&node).is_some_and(|n| n.in_flight.is_some()) => {
-                    "a fetch to the leader is under way"
-                }
-                Some(node) if blocked.contains(&node) => "the leader also leads a buffered partition",
-                Some(_) => continue,
-            };
-            trace.push(|| excluded(tp, why));
-        }
+        changed
     }
 
     /// Whether a completion answers a fetch.
@@ -238,6 +219,32 @@ impl FetchRequests {
                 buffer.add(CompletedFetch::new(offset, partition));
             }
         }
+    }
+}
+
+/// How it stands about the requests, for the trace.
+struct Standing<'a> {
+    nodes: &'a BTreeMap<NodeId, NodeFetches>,
+    blocked: &'a FxHashSet<NodeId>,
+    net: &'a ConsumerNetworkClient,
+}
+
+impl Requests for Standing<'_> {
+    fn hindrance(&self, node: NodeId) -> Option<&'static str> {
+        if self.net.is_unavailable(node) {
+            return Some("the connection to the leader was lost a moment ago");
+        }
+        let blocked = self.blocked.contains(&node);
+        blocked.then_some("the leader also leads a buffered partition")
+    }
+
+    fn is_under_way(&self, node: NodeId) -> bool {
+        self.nodes.get(&node).is_some_and(|n| n.in_flight.is_some())
+    }
+
+    fn asked(&self, node: NodeId, tp: &TopicPartition, offset: i64) -> bool {
+        let session = self.nodes.get(&node).map(|n| &n.session);
+        session.is_some_and(|session| session.fetch_offset(tp) == Some(offset))
     }
 }
 

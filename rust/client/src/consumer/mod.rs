@@ -12,6 +12,7 @@ mod fetch_requests;
 mod fetch_session_handler;
 mod fetchable;
 mod leader_questions;
+mod left_out;
 pub mod metadata;
 pub mod network_client;
 mod offset_reset;

@@ -87,7 +87,8 @@ impl Consumer {
             if self.stops_for_rebalance && self.coordinator.as_ref().is_some_and(ConsumerCoordinator::has_events) {
                 return Ok(PolledRecords::default());
             }
-            self.trace.assignment(|| self.subs.assigned_partitions());
+            self.trace
+                .assignment(self.subs.assignments(), || self.subs.assigned_partitions());
             self.resolve_positions(deadline, &mut *interrupt)?;
             let mut got = self.collect()?;
             if !self.ends_poll(&got) {

@@ -28,7 +28,7 @@ pub enum TraceKind {
     ResponseRead,
     /// A partition of that answer, in wire order, put at the end of the queue; `offset` = fetch offset.
     ResponseQueued,
-    /// Left out of the request; `text` says why.
+    /// From now on left out of requests, or for another reason than before; `text` says why, and is empty when it is left out no longer.
     Excluded,
     /// Its records were taken from the queue; `offset` = first offset, `text` = last offset.
     RecordsReturned,
@@ -155,6 +155,8 @@ pub struct Trace {
     on: bool,
     poll: u64,
     events: Vec<TraceEvent>,
+    /// Version of the assignment looked at last.
+    assignment: Option<u64>,
     /// Of the last `Assigned` events, sorted: rotation is no new assignment.
     assigned: Vec<TopicPartition>,
 }
@@ -166,8 +168,9 @@ impl Trace {
     }
 
     /// Whether events are kept.
+    #[inline]
     pub fn is_on(&self) -> bool {
-        self.on
+        cfg!(not(feature = "without-trace")) && self.on
     }
 
     /// The next poll begins.
@@ -178,7 +181,7 @@ impl Trace {
 
     /// Keeps an event; `event` is not called when off.
     pub fn push(&mut self, event: impl FnOnce() -> TraceEvent) {
-        if self.on {
+        if self.is_on() {
             let poll = self.poll;
             self.events.push(TraceEvent { poll, ..event() });
         }
@@ -190,7 +193,7 @@ impl Trace {
         method: impl Into<Cow<'static, str>>,
         given: impl IntoIterator<Item = (&'a TopicPartition, i64)>,
     ) {
-        if !self.on {
+        if !self.is_on() {
             return;
         }
         let given: Vec<_> = given.into_iter().collect();
@@ -200,11 +203,12 @@ impl Trace {
         }
     }
 
-    /// Events of the assignment, if it is not the one told last.
-    pub fn assignment(&mut self, current: impl FnOnce() -> Vec<TopicPartition>) {
-        if !self.on {
+    /// Events of the assignment, if it is not the one told last; under the same `version` it is.
+    pub fn assignment(&mut self, version: u64, current: impl FnOnce() -> Vec<TopicPartition>) {
+        if !self.is_on() || self.assignment == Some(version) {
             return;
         }
+        self.assignment = Some(version);
         let current = current();
         let mut sorted = current.clone();
         sorted.sort();
@@ -219,7 +223,7 @@ impl Trace {
 
     /// Events of a fetch request.
     pub fn request(&mut self, node: NodeId, request: &FetchRequest) {
-        if !self.on {
+        if !self.is_on() {
             return;
         }
         let full = Some(request.session_epoch <= 0);
@@ -253,7 +257,7 @@ impl Trace {
         response: &FetchResponse,
         fetch_offset: impl Fn(&TopicPartition) -> i64,
     ) {
-        if !self.on {
+        if !self.is_on() {
             return;
         }
         let full = Some(full);

@@ -95,7 +95,7 @@ pub(crate) struct Trace {
 impl Trace {
     pub(crate) fn new(on: bool) -> Self {
         Self {
-            events: on.then(Vec::new),
+            events: (on && cfg!(not(feature = "without-trace"))).then(Vec::new),
         }
     }
     /// Builds and keeps an event when tracing is on.
@@ -106,7 +106,7 @@ impl Trace {
         }
     }
     pub(crate) fn is_on(&self) -> bool {
-        self.events.is_some()
+        cfg!(not(feature = "without-trace")) && self.events.is_some()
     }
     pub(crate) fn events(&self) -> Vec<TraceEvent> {
         self.events.clone().unwrap_or_default()
