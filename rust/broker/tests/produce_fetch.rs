@@ -9,6 +9,7 @@ use bytes::Bytes;
 use common::*;
 use fletchlog_api::*;
 use fletchlog_broker::{Broker, BrokerError};
+use fletchlog_log::FetchBound;
 use fletchlog_records::BatchParams;
 
 const ONE_MIB: i32 = 1 << 20;
@@ -491,4 +492,53 @@ fn the_end_of_a_leader_epoch_is_answered_by_the_leader_only() {
     assert_eq!(ask(1, tp("t", 0), 1, 0), (75, -1, -1));
     assert_eq!(ask(2, tp("t", 0), 0, 0), (6, -1, -1));
     assert_eq!(ask(1, tp("u", 0), 0, 0), (3, -1, -1));
+}
+
+/// Row P10 of docs/reliability.md. Ten years ahead, then twenty back.
+#[test]
+fn a_wall_clock_that_jumps_moves_no_offset_ends_no_wait_and_forgets_no_sequence() {
+    const YEAR: i64 = 365 * 24 * 3_600_000;
+    let clock = ManualClock::new();
+    let broker = Broker::in_memory(options(None, false, &[]), clock.clone()).unwrap();
+    let by_log = [("message.timestamp.type".to_owned(), "LogAppendTime".to_owned())];
+    broker.create_topic("t", 1, &by_log).unwrap();
+    broker.create_topic("quiet", 1, &[]).unwrap();
+    let (t, quiet) = (tp("t", 0), tp("quiet", 0));
+    let (mut producer, mut reader) = (Client::new(&broker), Client::new(&broker));
+    let sent = |base_sequence| {
+        let params = BatchParams {
+            producer_id: 1,
+            producer_epoch: 0,
+            base_sequence,
+            ..BatchParams::default()
+        };
+        batch_with(1, 10, &params)
+    };
+    let waiting = FetchRequest {
+        max_wait_ms: 1000,
+        ..fetch_of(&[(&quiet, 0, 1000)])
+    };
+    reader.send(1, Request::Fetch(waiting));
+    for (sequence, jump) in [(0, 10 * YEAR), (1, -20 * YEAR), (2, 0)] {
+        clock.jump(jump);
+        for repeat in [false, true] {
+            let answer = producer.produce(1, &t, sent(sequence), -1);
+            assert_eq!(
+                (answer.error, answer.base_offset),
+                (ErrorCode::NONE, i64::from(sequence)),
+                "a repeat: {repeat}"
+            );
+        }
+        assert!(reader.take(1).is_none(), "no time has passed");
+    }
+    let log = broker.partition_log(&t).unwrap();
+    assert_eq!(log.log_end_offset(), 3);
+    // Lookups go by the highest timestamp so far, as a time index does.
+    let found = log.fetch_offset_by_timestamp(START, FetchBound::LogEnd).unwrap();
+    assert_eq!((found.offset, found.timestamp), (0, START + 10 * YEAR));
+    clock.advance(1000);
+    let Some(Response::Fetch(response)) = reader.take(1) else {
+        panic!()
+    };
+    assert!(response.partitions.iter().all(|p| p.records.is_empty()));
 }

@@ -15,6 +15,8 @@ use fletchlog_records::{BatchBuilder, BatchParams, TopicPartition};
 #[derive(Debug)]
 pub struct ManualClock {
     now: AtomicI64,
+    /// What somebody has added to the wall clock.
+    jumped: AtomicI64,
 }
 
 pub const START: i64 = 1_700_000_000_000;
@@ -23,16 +25,21 @@ impl ManualClock {
     pub fn new() -> Arc<Self> {
         Arc::new(Self {
             now: AtomicI64::new(START),
+            jumped: AtomicI64::new(0),
         })
     }
     pub fn advance(&self, ms: i64) {
         self.now.fetch_add(ms, Ordering::SeqCst);
     }
+    /// Sets the wall clock ahead or back; no time passes.
+    pub fn jump(&self, ms: i64) {
+        self.jumped.fetch_add(ms, Ordering::SeqCst);
+    }
 }
 
 impl Clock for ManualClock {
     fn now_ms(&self) -> i64 {
-        self.now.load(Ordering::SeqCst)
+        self.now.load(Ordering::SeqCst) + self.jumped.load(Ordering::SeqCst)
     }
     fn monotonic_ms(&self) -> i64 {
         self.now.load(Ordering::SeqCst) - START
