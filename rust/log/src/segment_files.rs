@@ -1,6 +1,7 @@
 //! Where the files of one segment are. Usually the canonical names; a read-only log beside an unfinished replacement of
 //! segments reads the `.swap` files.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crate::file_name::{LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, segment_file};
@@ -19,7 +20,13 @@ impl SegmentFiles {
     }
 
     pub fn with_suffix(dir: &Path, base_offset: i64, suffix: &str) -> Self {
-        let name = |kind: &str| segment_file(dir, base_offset, &format!("{kind}{suffix}"));
+        // Formatted once: a start makes these for every segment.
+        let stem = segment_file(dir, base_offset, "").into_os_string();
+        let name = |kind: &str| {
+            let mut path = OsString::with_capacity(stem.len() + kind.len() + suffix.len());
+            path.extend([stem.as_os_str(), kind.as_ref(), suffix.as_ref()]);
+            PathBuf::from(path)
+        };
         Self {
             log: name(LOG),
             offset_index: name(OFFSET_INDEX),

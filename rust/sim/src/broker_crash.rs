@@ -12,7 +12,7 @@ use fletchlog_log::partition_log::FetchBound;
 use fletchlog_records::{BatchIter, RecordCursor, TopicPartition};
 
 use crate::broker_workload::{BrokerRun, Model, Records, committed, new_producer_id, open, produce, value};
-use crate::crash_points::{CrashPoints, Seen, Violation};
+use crate::crash_points::{CrashPoints, Given, Seen, Violation};
 use crate::disk_state::{DiskState, Left};
 use crate::rng::Rng;
 use crate::sim_disk::SimDisk;
@@ -73,35 +73,46 @@ struct Crash<'a> {
 }
 
 impl Crash<'_> {
-    fn check(&self, image: DiskState, rng: &mut Rng, seen: &mut Seen) -> Result<(), String> {
+    fn check(&self, image: DiskState, rng: &mut Rng, seen: &mut Seen<Ends>) -> Result<(), String> {
+        let (fingerprint, clean) = (image.fingerprint(), image.is_clean());
+        if seen.meet(&image, self.given()).is_some() {
+            return Ok(());
+        }
         let disk = SimDisk::from(image);
-        disk.record();
+        disk.record_one(rng.fork());
         let broker = open(&disk).map_err(|e| format!("cannot be opened: {e}"))?;
-        let recovery = disk.history();
         let ends = self.contents(&broker)?;
+        let (middle, end) = (disk.crash_point(), disk.state());
         self.goes_on(&broker, &ends)?;
         drop(broker);
-        // What a reader may have seen after the first recovery must survive a second power loss (R8).
-        let middle = &recovery[rng.below(recovery.len())];
-        for (state, finished) in recovery.last().map(|s| (s, true)).into_iter().chain([(middle, false)]) {
-            let image = state.left(Left::Nothing);
-            if !seen.insert((image.fingerprint(), self.answered)) && !finished {
-                continue;
-            }
-            let again = |e: String| format!("second recovery: {e}");
-            let broker = open(&image.into()).map_err(|e| again(format!("cannot be opened: {e}")))?;
-            let ends_again = self.contents(&broker).map_err(again)?;
-            if let Some((tp, end)) = ends
-                .iter()
-                .find(|(tp, end)| finished && ends_again.get(tp) != Some(end))
-            {
-                return Err(format!(
-                    "{tp} ended at {end} after the first recovery, {:?} after a second power loss",
-                    ends_again.get(tp)
-                ));
-            }
+        if clean {
+            seen.remember(fingerprint, self.given(), ends.clone());
         }
-        Ok(())
+        // What a reader may have seen after the first recovery must survive a second power loss (R8).
+        let again = self.recover_again(&end, seen)?;
+        if let Some((tp, end)) = ends.iter().find(|(tp, end)| again.get(tp) != Some(end)) {
+            return Err(format!(
+                "{tp} ended at {end} after the first recovery, {:?} after a second power loss",
+                again.get(tp)
+            ));
+        }
+        middle.map_or(Ok(()), |state| self.recover_again(&state, seen).map(drop))
+    }
+
+    /// The power goes during a recovery or after it. Returns where the logs end.
+    fn recover_again(&self, state: &DiskState, seen: &mut Seen<Ends>) -> Result<Ends, String> {
+        let again = |e: String| format!("second recovery: {e}");
+        let image = state.left(Left::Nothing);
+        if let Some(ends) = seen.meet(&image, self.given()) {
+            return Ok(ends.clone());
+        }
+        let broker = open(&image.into()).map_err(|e| again(format!("cannot be opened: {e}")))?;
+        self.contents(&broker).map_err(again)
+    }
+
+    /// What is right depends on what was answered.
+    fn given(&self) -> Given {
+        (i64::try_from(self.answered).unwrap_or(i64::MAX), 0)
     }
 
     /// Holds everything against what was promised; returns where the logs end.

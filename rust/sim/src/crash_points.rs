@@ -3,10 +3,9 @@
 //! A [`Run`] keeps the disk's state in front of every operation. From each of those states the disk comes up in several ways; the
 //! log is opened on it, and what was promised must be there. The recovery is crashed as well.
 
-use std::collections::HashSet;
-
 use fletchlog_log::partition_log::{FetchBound, PartitionLog};
 use fletchlog_records::BatchIter;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::disk_state::{DiskState, Left};
 use crate::rng::Rng;
@@ -24,8 +23,41 @@ pub struct Violation {
     pub what: String,
 }
 
-/// Images that were looked at: a disk can be right after one acknowledgement and wrong after the next.
-pub(crate) type Seen = HashSet<(u64, usize)>;
+/// What was looked at already. `F` is what a recovery was found to leave.
+pub(crate) struct Seen<F> {
+    /// Images, those of crashed recoveries included.
+    images: FxHashSet<u64>,
+    /// Images that were checked for the promise of this number: a disk can be right after one acknowledgement and wrong after
+    /// the next.
+    checked: FxHashSet<(u64, usize)>,
+    /// What came of images that held nothing unsynced, by fingerprint and what else the recovery depends on.
+    recovered: FxHashMap<(u64, Given), F>,
+}
+
+/// What a recovery depends on besides the disk.
+pub(crate) type Given = (i64, i64);
+
+impl<F> Seen<F> {
+    fn new() -> Self {
+        Self {
+            images: FxHashSet::default(),
+            checked: FxHashSet::default(),
+            recovered: FxHashMap::default(),
+        }
+    }
+
+    /// Counts an image that is recovered from. What is known to come of it, if it holds nothing unsynced.
+    pub(crate) fn meet(&mut self, image: &DiskState, given: Given) -> Option<&F> {
+        let fingerprint = image.fingerprint();
+        self.images.insert(fingerprint);
+        self.recovered.get(&(fingerprint, given)).filter(|_| image.is_clean())
+    }
+
+    /// Everything about the recovery of an image was right.
+    pub(crate) fn remember(&mut self, image: u64, given: Given, found: F) {
+        self.recovered.insert((image, given), found);
+    }
+}
 
 impl Run {
     /// Crashes at every operation, in several ways each, and checks. Returns how many different images there were, those of
@@ -88,11 +120,11 @@ pub(crate) struct CrashPoints<'a> {
 impl CrashPoints<'_> {
     /// Checks every image that is new for what was promised. `promised` tells what that is after so many operations, and its
     /// number; it is asked in order. Returns how many images there were.
-    pub(crate) fn check<C>(
+    pub(crate) fn check<C, F>(
         &self,
         mut rng: Rng,
         mut promised: impl FnMut(u64) -> (usize, C),
-        check: impl Fn(&C, DiskState, &mut Rng, &mut Seen) -> Result<(), String>,
+        check: impl Fn(&C, DiskState, &mut Rng, &mut Seen<F>) -> Result<(), String>,
     ) -> Result<usize, Violation> {
         let violation = |crash_at, what: &str| Violation {
             seed: self.seed,
@@ -107,12 +139,12 @@ impl CrashPoints<'_> {
             let now = state.operations();
             let (number, crash) = promised(now);
             for image in images(state, &mut rng, self.random_images) {
-                if seen.insert((image.fingerprint(), number)) {
+                if seen.checked.insert((image.fingerprint(), number)) {
                     check(&crash, image, &mut rng, &mut seen).map_err(|what| violation(now, &what))?;
                 }
             }
         }
-        Ok(seen.len())
+        Ok(seen.images.len())
     }
 }
 
@@ -139,6 +171,14 @@ fn images(state: &DiskState, rng: &mut Rng, random: usize) -> Vec<DiskState> {
     images
 }
 
+/// A log after a recovery.
+struct Found {
+    /// Batches, the first so many.
+    kept: usize,
+    /// Its end.
+    end: i64,
+}
+
 /// A moment of a run, and what was promised by then.
 struct Crash<'a> {
     run: &'a Run,
@@ -149,41 +189,55 @@ struct Crash<'a> {
 
 impl Crash<'_> {
     /// Opens the log on a disk that came up again and holds it against what was promised.
-    fn check(&self, image: DiskState, rng: &mut Rng, seen: &mut Seen) -> Result<(), String> {
-        let disk = SimDisk::from(image);
-        disk.record();
-        let log = self.open(&disk).map_err(|e| format!("cannot be opened: {e}"))?;
-        let recovery = disk.history();
-        let kept = self.check_contents(&log)?;
-        self.check_producers(&log, kept)?;
-        drop(log);
-        // What a reader may have seen after the first recovery must survive a second power loss (R8).
-        let end = recovery.last().map_or(0, DiskState::operations);
-        for state in crash_in_recovery(&recovery, rng) {
-            let image = state.left(Left::Nothing);
-            let finished = state.operations() == end;
-            if !seen.insert((image.fingerprint(), self.acknowledged)) && !finished {
-                continue;
-            }
-            let again = |e: String| format!("second recovery: {e}");
-            let log = self.open(&image.into()).map_err(|e| again(e.to_string()))?;
-            let kept_again = self.check_contents(&log).map_err(again)?;
-            if finished && kept_again < kept {
-                return Err(format!(
-                    "{kept} batches after the first recovery, {kept_again} after a second power loss"
-                ));
-            }
+    fn check(&self, image: DiskState, rng: &mut Rng, seen: &mut Seen<Found>) -> Result<(), String> {
+        let (fingerprint, clean) = (image.fingerprint(), image.is_clean());
+        if let Some(found) = seen.meet(&image, self.given()) {
+            return self.check_promises(found);
         }
-        Ok(())
+        let disk = SimDisk::from(image);
+        disk.record_one(rng.fork());
+        let log = self.open(&disk).map_err(|e| format!("cannot be opened: {e}"))?;
+        let (middle, end) = (disk.crash_point(), disk.state());
+        let found = self.contents(&log)?;
+        self.check_promises(&found)?;
+        self.check_producers(&log, found.kept)?;
+        drop(log);
+        let kept = found.kept;
+        if clean {
+            seen.remember(fingerprint, self.given(), found);
+        }
+        // What a reader may have seen after the first recovery must survive a second power loss (R8).
+        let kept_again = self.recover_again(&end, seen)?;
+        if kept_again < kept {
+            return Err(format!(
+                "{kept} batches after the first recovery, {kept_again} after a second power loss"
+            ));
+        }
+        middle.map_or(Ok(()), |state| self.recover_again(&state, seen).map(drop))
+    }
+
+    /// The power goes during a recovery or after it. Returns how many batches are there.
+    fn recover_again(&self, state: &DiskState, seen: &mut Seen<Found>) -> Result<usize, String> {
+        let again = |e: String| format!("second recovery: {e}");
+        let image = state.left(Left::Nothing);
+        if let Some(found) = seen.meet(&image, self.given()) {
+            return self.check_promises(found).map(|()| found.kept).map_err(again);
+        }
+        let log = self.open(&image.into()).map_err(|e| again(e.to_string()))?;
+        let found = self.contents(&log).map_err(again)?;
+        self.check_promises(&found).map(|()| found.kept).map_err(again)
+    }
+
+    fn given(&self) -> Given {
+        (self.known.recovery_point, self.known.log_start)
     }
 
     fn open(&self, disk: &SimDisk) -> Result<PartitionLog, fletchlog_log::LogError> {
         open(disk, &self.run.config, self.known, false)
     }
 
-    /// How many of the sent batches the log holds: the first so many, whole, each at its offset, no acknowledged one and none
-    /// that a reader has seen missing.
-    fn check_contents(&self, log: &PartitionLog) -> Result<usize, String> {
+    /// Which of the sent batches the log holds: the first so many, whole, each at its offset.
+    fn contents(&self, log: &PartitionLog) -> Result<Found, String> {
         let sent = &self.run.sent;
         let start = log.log_start_offset();
         let from = sent.iter().position(|s| s.offsets.1 >= start).unwrap_or(sent.len());
@@ -205,21 +259,22 @@ impl Crash<'_> {
                 offset = header.last_offset() + 1;
             }
         }
+        let end = log.log_end_offset();
+        Ok(Found { kept, end })
+    }
+
+    /// No acknowledged batch and none that a reader has seen is missing.
+    fn check_promises(&self, found: &Found) -> Result<(), String> {
+        let Found { kept, end } = *found;
         if kept < self.acknowledged {
-            return Err(format!(
-                "acknowledged {:?} is lost; the log ends at {}",
-                sent[kept].offsets,
-                log.log_end_offset()
-            ));
+            let lost = self.run.sent[kept].offsets;
+            return Err(format!("acknowledged {lost:?} is lost; the log ends at {end}"));
         }
-        if log.log_end_offset() < self.known.seen {
-            return Err(format!(
-                "readers saw everything below {}; the log ends at {}",
-                self.known.seen,
-                log.log_end_offset()
-            ));
+        if end < self.known.seen {
+            let seen = self.known.seen;
+            return Err(format!("readers saw everything below {seen}; the log ends at {end}"));
         }
-        Ok(kept)
+        Ok(())
     }
 
     /// Each producer's newest surviving batch is known as a repeat, and each can go on.
@@ -245,10 +300,4 @@ impl Crash<'_> {
         }
         Ok(())
     }
-}
-
-/// Two moments of a recovery, one of them its end.
-fn crash_in_recovery<'a>(recovery: &'a [DiskState], rng: &mut Rng) -> Vec<&'a DiskState> {
-    let middle = &recovery[rng.below(recovery.len())];
-    recovery.last().into_iter().chain([middle]).collect()
 }

@@ -216,6 +216,12 @@ impl DiskState {
         all
     }
 
+    /// Whether programs see what is durable, so that nothing is left to lose.
+    pub(crate) fn is_clean(&self) -> bool {
+        let same = |inode: &Arc<Inode>| inode.pending.is_empty() && Arc::ptr_eq(&inode.live, &inode.durable);
+        self.pending_names.is_empty() && self.inodes.iter().all(same)
+    }
+
     /// Operations before this moment.
     pub fn operations(&self) -> u64 {
         self.operations

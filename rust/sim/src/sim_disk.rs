@@ -10,6 +10,7 @@ use bytes::Bytes;
 use fletchlog_log::fs::{DirEntry, DirLock, File, Fs, LockError};
 
 use crate::disk_state::{DataChange, DiskState, NameChange, Node, name};
+use crate::rng::Rng;
 
 /// A promise that a disk, or a program on it, does not keep: for proving that a suite notices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,8 +119,37 @@ struct Disk {
     fault: Option<(u64, Fault)>,
     /// The call that failed, and how many operations there had been.
     failed: Option<(u64, u64)>,
-    /// The state before every operation and at the end, if recording.
-    history: Option<Vec<DiskState>>,
+    kept: Kept,
+}
+
+/// Which crash points are kept.
+#[derive(Default)]
+enum Kept {
+    #[default]
+    None,
+    /// The state before every operation.
+    Every(Vec<DiskState>),
+    /// The state before one of the operations so far, each as likely as the others: a copy is dear.
+    One {
+        rng: Rng,
+        passed: usize,
+        state: Option<DiskState>,
+    },
+}
+
+impl Kept {
+    fn crash_point(&mut self, now: &DiskState) {
+        match self {
+            Self::None => {}
+            Self::Every(states) => states.push(now.clone()),
+            Self::One { rng, passed, state } => {
+                *passed += 1;
+                if rng.below(*passed) == 0 {
+                    *state = Some(now.clone());
+                }
+            }
+        }
+    }
 }
 
 impl Disk {
@@ -139,9 +169,7 @@ impl Disk {
 
     /// One operation: a crash point in front of it.
     fn change<T>(&mut self, operation: impl FnOnce(&mut DiskState) -> T) -> T {
-        if let Some(history) = &mut self.history {
-            history.push(self.state.clone());
-        }
+        self.kept.crash_point(&self.state);
         let done = operation(&mut self.state);
         self.state.operations += 1;
         done
@@ -205,13 +233,30 @@ impl SimDisk {
 
     /// Keeps the state at every crash point from now on.
     pub fn record(&self) {
-        self.lock().history = Some(Vec::new());
+        self.lock().kept = Kept::Every(Vec::new());
+    }
+
+    /// Keeps the state at one crash point from now on, a random one.
+    pub fn record_one(&self, rng: Rng) {
+        let (passed, state) = (0, None);
+        self.lock().kept = Kept::One { rng, passed, state };
+    }
+
+    /// The state of the crash point that [`SimDisk::record_one`] has kept, if there was one, and no more from now on.
+    pub fn crash_point(&self) -> Option<DiskState> {
+        match std::mem::take(&mut self.lock().kept) {
+            Kept::One { state, .. } => state,
+            _ => None,
+        }
     }
 
     /// The states kept, the present one last.
     pub fn history(&self) -> Vec<DiskState> {
         let mut disk = self.lock();
-        let mut history = disk.history.take().unwrap_or_default();
+        let mut history = match std::mem::take(&mut disk.kept) {
+            Kept::Every(states) => states,
+            _ => Vec::new(),
+        };
         history.push(disk.state.clone());
         history
     }
