@@ -1,5 +1,6 @@
 //! When a new segment starts, and how (spec 1.10). Kafka: `LogSegment#shouldRoll`, `LocalLog#roll`.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::file_name::{SNAPSHOT, segment_file};
@@ -80,7 +81,7 @@ impl PartitionLog {
     }
 
     /// Starts a segment at max(expected first offset, log end). The new files come first: if they cannot be made, the
-    /// old segment stays active and usable.
+    /// old segment stays active and usable. (Kafka takes its log directory offline: `LogDirFailureChannel`.)
     pub(crate) fn roll_to(
         &self,
         writer: &mut Writer,
@@ -102,8 +103,14 @@ impl PartitionLog {
             created_ms: now_ms,
             index_interval: u64::try_from(config.index_interval_bytes).unwrap_or(0),
         };
-        let segment = LogSegment::create(Arc::clone(&self.fs), params, preallocation(config))?;
+        let path = params.files.log.clone();
+        let is_new = !self.fs.exists(&path);
+        let created = LogSegment::create(Arc::clone(&self.fs), params, preallocation(config));
         self.mark_directory_changed();
+        if is_new && created.is_err() {
+            self.take_back(&path);
+        }
+        let segment = created?;
         // Side files only lag: what could not be written is kept in memory and written on flush or close.
         if let Err(e) = old.seal() {
             log::warn!(
@@ -121,6 +128,14 @@ impl PartitionLog {
         // Memory does not grow with the log: readers load a sealed segment's indexes when they need them.
         old.evict();
         Ok(base_offset)
+    }
+
+    /// Removes the file of a segment that could not be made. The old segment goes on with its offsets; after the next start an
+    /// empty segment would stand in front of them.
+    fn take_back(&self, path: &Path) {
+        if let Err(e) = self.fs.remove_file(path) {
+            self.fence(&LogError::io("remove", path, e));
+        }
     }
 
     /// Writes the producer state as of `offset`, if the log has grown since the last snapshot. Kafka:

@@ -344,6 +344,31 @@ fn side_files_that_cannot_be_written_fail_no_append() {
     assert_eq!(offsets(&log).len(), 300);
 }
 
+/// A roll that fails leaves no segment behind: it would stand in front of what the old segment takes afterwards.
+#[test]
+fn what_follows_a_roll_that_failed_is_found() {
+    let (fs, dir, log, faults) = faulty(LogConfig {
+        segment_bytes: 250,
+        ..LogConfig::default()
+    });
+    try_append(&log, 0).unwrap();
+    try_append(&log, 1).unwrap();
+    *faults.side_files_fail.lock().unwrap() = true;
+    let large = || log.append_as_leader(idempotent(7, 0, 2, 20), 0, AppendOrigin::Client, NOW);
+    assert!(matches!(large(), Err(AppendError::Log(LogError::Io { .. }))));
+    *faults.side_files_fail.lock().unwrap() = false;
+    assert!(!fs.exists(&dir.join("00000000000000000002.log")));
+    // A smaller batch needs no new segment, the next one does.
+    for sequence in 2..5 {
+        try_append(&log, sequence).unwrap();
+    }
+    assert_eq!(log.segments().len(), 2);
+    assert_eq!(offsets(&log), [0, 1, 2, 3, 4]);
+    drop(log);
+    let log = open(&fs, &dir, LogConfig::default(), UNCLEAN);
+    assert_eq!(offsets(&log), [0, 1, 2, 3, 4]);
+}
+
 #[test]
 fn one_writer_per_directory() {
     let dir = tempfile::tempdir().unwrap();

@@ -21,6 +21,7 @@ fn seeds_have_no_anomaly() {
         "committed offsets",
         "committed transaction",
         "copy",
+        "disk fault",
         "group poll",
         "killed",
         "moved leaders",
@@ -37,6 +38,7 @@ fn kinds(report: &Report) -> BTreeSet<&'static str> {
     let mut kinds = BTreeSet::new();
     for op in &report.history.ops {
         match &op.action {
+            Action::Note(text) if text.contains("had failed") => drop(kinds.insert("disk fault")),
             Action::Note(text) if text.contains("killed") => drop(kinds.insert("killed")),
             Action::Note(text) if text.contains("power") => drop(kinds.insert("power loss")),
             Action::Note(text) if text.contains("roles") => drop(kinds.insert("moved leaders")),
@@ -76,8 +78,13 @@ fn a_seed_gives_the_same_history_every_time() {
 
 /// The simulation notices what it is there for.
 #[test]
-fn a_disk_that_skips_a_sync_is_found_out() {
-    for lie in [Lie::DirectorySync, Lie::FileSync(".log")] {
+fn a_disk_that_skips_a_sync_or_hides_an_error_is_found_out() {
+    for lie in [
+        Lie::DirectorySync,
+        Lie::FileSync(".log"),
+        Lie::SyncErrorHidden,
+        Lie::WriteErrorHidden,
+    ] {
         let found = (0..100).any(|seed| !simulation::run_on(seed, Some(lie)).is_clean());
         assert!(found, "{lie:?} went unnoticed");
     }

@@ -10,7 +10,7 @@ use super::network::{SharedNet, lock};
 use super::plan::Plan;
 use crate::disk_state::Left;
 use crate::rng::Rng;
-use crate::sim_disk::{Lie, SimDisk};
+use crate::sim_disk::{Fault, Lie, SimDisk};
 use crate::virtual_clock::VirtualClock;
 
 const ROOT: &str = "/data";
@@ -74,9 +74,17 @@ impl Cluster {
         if let Some(lie) = self.lie {
             self.disk.lie(lie);
         }
-        let clock: Arc<dyn Clock> = self.clock.clone();
-        let broker = Broker::open_in(Arc::new(self.disk.clone()), Path::new(ROOT), options, clock)
-            .unwrap_or_else(|e| panic!("the broker does not open on what a crash left: {e}"));
+        let open = || {
+            let clock: Arc<dyn Clock> = self.clock.clone();
+            Broker::open_in(Arc::new(self.disk.clone()), Path::new(ROOT), options.clone(), clock)
+        };
+        let before = self.disk.failed();
+        let opened = match open() {
+            // The call that was to fail has failed.
+            Err(_) if self.disk.failed() != before => open(),
+            other => other,
+        };
+        let broker = opened.unwrap_or_else(|e| panic!("the broker does not open on what a crash left: {e}"));
         lock(net).broker_up(broker.clone());
         self.broker = Some(broker.clone());
         broker
@@ -106,10 +114,31 @@ impl Cluster {
     pub fn stop(&mut self, net: &SharedNet) {
         lock(net).broker_down();
         if let Some(broker) = self.broker.take() {
-            broker
-                .close()
-                .unwrap_or_else(|e| panic!("the broker does not close: {e}"));
+            match broker.close() {
+                Err(e) if !self.disk_has_failed() => panic!("the broker does not close: {e}"),
+                _ => {}
+            }
         }
+    }
+
+    /// Lets one of the next calls of the disk fail.
+    pub fn fail_disk(&self, rng: &mut Rng) -> Fault {
+        /// The broker makes so many calls in less than a second.
+        const SOON: usize = 200;
+        let fault = Fault::ALL[rng.below(Fault::ALL.len())];
+        self.disk.fail(self.disk.calls() + rng.below(SOON) as u64, fault);
+        fault
+    }
+
+    /// A call has failed since the disk was mounted: a log may be fenced.
+    pub fn disk_has_failed(&self) -> bool {
+        self.disk.failed().is_some()
+    }
+
+    /// No call fails any more. Returns whether one has.
+    pub fn mend_disk(&self) -> bool {
+        self.disk.fail(u64::MAX, Fault::Io);
+        self.disk_has_failed()
     }
 
     /// The running broker.

@@ -1,4 +1,4 @@
-//! The actor that breaks things: the broker is killed, stopped or loses power, nodes pause, leaders move.
+//! The actor that breaks things: the broker is killed, stopped or loses power, calls of the disk fail, nodes pause, leaders move.
 
 use super::network::lock;
 use super::world::Hand;
@@ -16,6 +16,16 @@ pub(super) fn run(hand: &mut Hand) {
         if hand.strikes(plan.crash_every_ms, step) {
             restart(hand, process);
         }
+        if hand.strikes(plan.disk_fault_every_ms, step) {
+            let mut rng = hand.rng.fork();
+            let fault = hand.world.cluster().fail_disk(&mut rng);
+            note(hand, process, format!("a call of the disk is going to fail: {fault:?}"));
+        }
+        let broken = hand.world.cluster().disk_has_failed();
+        // Somebody notices, sooner or later.
+        if broken && hand.rng.chance(100) {
+            restart(hand, process);
+        }
         let nodes = plan.nodes as usize;
         if hand.strikes(plan.pause_every_ms, step) {
             let node = 1 + i32::try_from(hand.rng.below(nodes)).unwrap_or(0);
@@ -30,6 +40,9 @@ pub(super) fn run(hand: &mut Hand) {
             note(hand, process, format!("nodes {} and {} change roles", a + 1, b + 1));
         }
     }
+    if hand.world.cluster().mend_disk() {
+        restart(hand, process);
+    }
     lock(&hand.world.net).heal();
     note(hand, process, "the faults are over".to_owned());
 }
@@ -40,13 +53,15 @@ fn note(hand: &Hand, process: u32, text: String) {
 
 fn restart(hand: &mut Hand, process: u32) {
     let power = hand.world.plan.power_loss && hand.rng.chance(700);
-    let clean = !power && hand.rng.chance(200);
+    let broken = hand.world.cluster().disk_has_failed();
+    let clean = !power && hand.rng.chance(200) && !broken;
     let text = match (power, clean) {
         (true, _) => "the machine loses power",
         (_, true) => "the broker is stopped",
         _ => "the broker is killed",
     };
-    note(hand, process, text.to_owned());
+    let why = if broken { ", a call of the disk had failed" } else { "" };
+    note(hand, process, format!("{text}{why}"));
     let mut rng = hand.rng.fork();
     {
         let mut cluster = hand.world.cluster();
@@ -57,6 +72,10 @@ fn restart(hand: &mut Hand, process: u32) {
         }
     }
     hand.sleep_some(3_000);
+    if hand.strikes(hand.world.plan.disk_fault_every_ms, 1_000) {
+        let mut rng = hand.rng.fork();
+        hand.world.cluster().fail_disk(&mut rng);
+    }
     hand.world.cluster().open(&hand.world.net);
     note(hand, process, "the broker is up again".to_owned());
 }

@@ -60,6 +60,8 @@ pub(super) struct Plan {
     pub move_every_ms: usize,
     /// Clients end without a word, on average every so many ms.
     pub client_crash_every_ms: usize,
+    /// A call of the disk fails, on average every so many ms. Only with fsync: what the page cache holds would be lost.
+    pub disk_fault_every_ms: usize,
 }
 
 fn pick<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
@@ -91,7 +93,7 @@ impl Plan {
         let nodes = 1 + rng.below(3);
         // With one request in flight nothing is forgotten: then there is no excuse for a duplicate.
         let most_in_flight = if rng.chance(400) { 1 } else { 5 };
-        Self {
+        let mut plan = Self {
             seed,
             nodes: u32::try_from(nodes).unwrap_or(1),
             partitions: 1 + i32::try_from(rng.below(4)).unwrap_or(0),
@@ -123,7 +125,12 @@ impl Plan {
             pause_every_ms: every(rng, 300, 4_000),
             move_every_ms: if nodes > 1 { every(rng, 500, 3_000) } else { 0 },
             client_crash_every_ms: every(rng, 400, 6_000),
+            disk_fault_every_ms: every(rng, 700, 2_000),
+        };
+        if !plan.fsync {
+            plan.disk_fault_every_ms = 0;
         }
+        plan
     }
 
     /// The machine loses power, and what is acknowledged is only in the page cache.
