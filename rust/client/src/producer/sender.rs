@@ -317,7 +317,8 @@ impl Sender {
         !batches.is_empty()
     }
 
-    /// Sends a Metadata request when one is due. Returns ms until the next may be. Kafka: `maybeUpdate`.
+    /// Sends a Metadata request when one is due. Returns ms until the next may be; 0 when it has sent one, for a poll in Java
+    /// ends with what it has written, and nodes are ready again. Kafka: `DefaultMetadataUpdater#maybeUpdate`, `Selector#poll`.
     fn maybe_send_metadata(&mut self, core: &mut Core) -> i64 {
         let now = core.now();
         if core.metadata.is_in_flight() {
@@ -341,7 +342,7 @@ impl Sender {
                 allow_auto_topic_creation: true,
             }),
         );
-        i64::MAX
+        0
     }
 
     fn reconnect_delay(&self, core: &Core, now: i64) -> i64 {

@@ -392,6 +392,17 @@ fn a_metadata_update_that_is_due_goes_before_records() {
 }
 
 #[test]
+fn records_follow_a_metadata_request_at_once() {
+    let mut f = Fixture::new(&[("metadata.max.age.ms", "100")]);
+    let now = f.wire.time.0.fetch_add(100, Ordering::SeqCst) + 100;
+    f.send(1);
+    (0..2).for_each(|_| f.producer.run_once(i64::MAX));
+    let sent: Vec<_> = f.unanswered().into_iter().map(|(_, kind)| kind).collect();
+    assert_eq!(sent, ["metadata", "produce"], "neither is answered");
+    assert_eq!(f.wire.time.0.load(Ordering::SeqCst), now, "nothing was waited for");
+}
+
+#[test]
 fn acks_0_is_decided_when_sent_and_survives_a_closed_connection() {
     let mut f = Fixture::new(&[("acks", "0")]);
     let future = f.send(1);
