@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -40,8 +41,10 @@ def judge(directory: Path, scratch: Path, acked: list[Acked], count: Callable[..
         if record.topic not in cleaned:
             row = by_place[record.topic, record.partition, record.offset]
             assert (row.timestamp, row.key, row.value, row.headers) == (record.timestamp, record.key, record.value, record.headers), record
-    for release in dump.TOOL:
-        for partition, kafkas in dump.dump(release, directory, scratch, compacted=cleaned).items():
+    with ThreadPoolExecutor() as pool:
+        dumps = pool.map(lambda release: dump.dump(release, directory, scratch, compacted=cleaned), dump.TOOL)
+    for release, found in zip(dump.TOOL, dumps, strict=True):
+        for partition, kafkas in found.items():
             rows = ours[partition]
             assert kafkas.complaints == [], f"{release} about {partition}"
             assert [record.offset for record in kafkas.records] == [row.offset for row in rows], f"{release}, {partition}"

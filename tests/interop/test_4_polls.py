@@ -24,7 +24,8 @@ SCENARIOS = max(8, CASES // 2)
 RUNS = 3  # a scenario counts when all runs are alike
 # of one whose runs are alike and not ours: a race within a call may well end alike a few times, but ours is then among the many
 MORE_RUNS = 40
-THREADS = 8
+# they sleep most of the time
+THREADS = 12
 # fetch.max.wait.ms of every client, and the time after a poll in which every answer arrives
 MAX_WAIT, SETTLE = 20, 60
 # a group's heartbeat thread looks at the network as often as this: between any two polls, where its default of 100 ms is a race
@@ -161,23 +162,22 @@ def lines_of(name: str, of: Scenario) -> str:
     return "".join(line + "\n" for line in lines)
 
 
-def java(address: str, client: str, scenarios: list[Scenario], numbers: Sequence[int]) -> list[list[Outcome]]:
+def java(address: str, client: str, scenarios: list[Scenario], which: Sequence[int]) -> list[list[Outcome]]:
     """Per scenario and run, which have these numbers."""
     settings = [f"bootstrap.servers={address}", "auto.offset.reset=earliest", "enable.auto.commit=false"]
     if client.startswith("4."):
         settings.append("group.protocol=classic")
     runs: dict[str, Outcome] = {}
-    for run in numbers:
-        stdin = "".join(lines_of(f"{client}-{run}-{number}", of) for number, of in enumerate(scenarios))
-        for line in kafka.run("clients", [("kafka-clients", client)], "Poll", str(THREADS), *settings, stdin=stdin).splitlines():
-            name, kind, *places = line.split(" ")
-            polls, positions = runs.setdefault(name, ([], []))
-            fields = [[topic, *map(int, numbers)] for topic, *numbers in (place.split(":") for place in places)]
-            if kind == "poll":
-                polls.append((fields, False))
-            else:
-                positions += sorted(fields)
-    return [[runs[f"{client}-{run}-{number}"] for run in numbers] for number in range(len(scenarios))]
+    stdin = "".join(lines_of(f"{client}-{run}-{number}", of) for run in which for number, of in enumerate(scenarios))
+    for line in kafka.run("clients", [("kafka-clients", client)], "Poll", str(THREADS), *settings, stdin=stdin).splitlines():
+        name, kind, *places = line.split(" ")
+        polls, positions = runs.setdefault(name, ([], []))
+        fields = [[topic, *map(int, numbers)] for topic, *numbers in (place.split(":") for place in places)]
+        if kind == "poll":
+            polls.append((fields, False))
+        else:
+            positions += sorted(fields)
+    return [[runs[f"{client}-{run}-{number}"] for run in which] for number in range(len(scenarios))]
 
 
 def again(address: str, client: str, of: Scenario) -> list[Outcome]:

@@ -8,8 +8,11 @@ import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
+import java.util.stream.Collectors;
+import java.util.stream.IntStream;
 import org.apache.kafka.clients.admin.AdminClient;
 import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
@@ -46,6 +49,10 @@ public final class Write {
                 if (words[0].equals("topic")) {
                     NewTopic topic = new NewTopic(words[1], Integer.parseInt(words[2]), (short) 1).configs(map(words, 3));
                     admin.createTopics(List.of(topic)).all().get();
+                    // answers once the broker leads it: a first batch that it refuses before may be sent in vain for two minutes
+                    admin.listOffsets(IntStream.range(0, topic.numPartitions()).boxed()
+                        .collect(Collectors.toMap(partition -> new TopicPartition(topic.name(), partition), partition -> OffsetSpec.latest())))
+                        .all().get();
                 } else {
                     carryOut(words);
                 }
