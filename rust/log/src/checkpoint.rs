@@ -57,7 +57,11 @@ pub fn read_checkpoint(fs: &dyn Fs, path: &Path) -> Result<Vec<String>, LogError
             format!("entry count is {count:?}, expected a number; delete the file to rebuild it"),
         )
     })?;
-    let entries: Vec<String> = lines.filter(|line| !line.is_empty()).map(str::to_string).collect();
+    let entries: Vec<String> = lines
+        .map(|line| line.trim_end_matches('\r'))
+        .filter(|line| !line.is_empty())
+        .map(str::to_string)
+        .collect();
     if entries.len() != expected {
         let found = entries.len();
         return Err(damaged(

@@ -28,6 +28,17 @@ impl Decision {
     }
 }
 
+/// Row C8 of docs/reliability.md. Appending behind it would give offsets that its name, and so every lookup, denies.
+fn foreign(planned: &PlannedSegment, base: i64, next_offset: i64) -> LogError {
+    LogError::Damaged {
+        path: planned.files.log.clone(),
+        position: 0,
+        reason: format!(
+            "its records end below offset {next_offset}, which does not belong into a segment that starts at {base}; nothing was changed, restore the file"
+        ),
+    }
+}
+
 impl Loader<'_> {
     /// Looks at every segment that must be looked at; also returns the bases of those that go because one before them
     /// was cut.
@@ -38,6 +49,9 @@ impl Loader<'_> {
     /// | clean | active | headers behind the last index entry; completely if they do not reach the end of the file |
     /// | unclean | ends below the recovery point | no |
     /// | unclean | others | yes |
+    ///
+    /// # Errors
+    /// `Damaged` for a segment that ends below the offset in its name.
     pub fn decide(&self, plan: &LoadPlan) -> Result<(Vec<Decision>, Vec<i64>), LogError> {
         let mut decisions = Vec::new();
         let bases: Vec<i64> = plan.segments.keys().copied().collect();
@@ -69,6 +83,9 @@ impl Loader<'_> {
                 decision.recovered = Some(recovered);
             } else if active {
                 self.look_at_active(&mut decision)?;
+            }
+            if decision.next_offset < *base {
+                return Err(foreign(planned, *base, decision.next_offset));
             }
             decisions.push(decision);
         }

@@ -4,7 +4,8 @@
 mod common;
 
 use common::*;
-use fletchlog_log::{inspect_segment, verify_partition};
+use fletchlog_log::{LogConfig, LogError, PartitionLog, inspect_segment, verify_partition};
+use fletchlog_records::TopicPartition;
 
 #[test]
 fn every_golden_directory_after_a_clean_stop_is_in_order() {
@@ -197,4 +198,44 @@ fn the_start_of_the_log_is_the_checkpointed_one() {
     assert!(start > 0);
     assert_eq!(report.log_start_offset, start);
     assert!(report.log_end_offset > start);
+}
+
+/// Row C8 of docs/reliability.md: the name of a segment says where it begins.
+#[test]
+fn a_segment_under_a_later_name_is_told_and_not_appended_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t-0");
+    let log = open(&real(), &path, LogConfig::default(), CLEAN);
+    append(&log, idempotent(7, 0, 0, 1));
+    log.close().unwrap();
+    let (segment, later) = (
+        path.join("00000000000000000000.log"),
+        path.join("00000000000000000099.log"),
+    );
+    std::fs::copy(segment, &later).unwrap();
+    let before = files(&path);
+    let report = verify_partition(&*real(), &path, NOW).unwrap();
+    assert!(report.damaged.iter().any(|problem| problem.path == later), "{report:?}");
+    for mode in [CLEAN, UNCLEAN] {
+        let refused = PartitionLog::open(
+            real(),
+            &path,
+            TopicPartition::new("t", 0),
+            LogConfig::default(),
+            mode,
+            NOW,
+        );
+        let Err(LogError::Damaged {
+            path: named, reason, ..
+        }) = refused
+        else {
+            panic!("opened");
+        };
+        assert_eq!(named, later);
+        assert!(
+            reason.contains("does not belong into a segment that starts at 99"),
+            "{reason}"
+        );
+        assert_eq!(files(&path), before, "nothing is changed");
+    }
 }

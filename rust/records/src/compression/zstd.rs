@@ -52,6 +52,27 @@ pub(super) fn decompress(input: &[u8], limit: usize) -> Result<Vec<u8>, DecodeEr
     })
 }
 
+/// The output is full to the limit: only frames without content may follow.
+fn ends_here(context: &mut DCtx<'static>, mut source: InBuffer<'_>, end: usize) -> Result<(), DecodeError> {
+    loop {
+        let read = source.pos();
+        let mut spare = [0u8; 1];
+        let mut sink = OutBuffer::around(&mut spare[..]);
+        let hint = context
+            .decompress_stream(&mut sink, &mut source)
+            .map_err(|code| DecodeError::Malformed(get_error_name(code).to_owned()))?;
+        if sink.pos() > 0 {
+            return Err(DecodeError::Limit);
+        }
+        if hint == 0 && source.pos() == end {
+            return Ok(());
+        }
+        if source.pos() == read {
+            return Err("the frame is cut off".into());
+        }
+    }
+}
+
 fn decompress_with(context: &mut DCtx<'static>, input: &[u8], limit: usize) -> Result<Vec<u8>, DecodeError> {
     let malformed = |code: usize| DecodeError::Malformed(get_error_name(code).to_owned());
     context.reset(ResetDirective::SessionOnly).map_err(malformed)?;
@@ -75,16 +96,7 @@ fn decompress_with(context: &mut DCtx<'static>, input: &[u8], limit: usize) -> R
         }
         if out.len() == out.capacity() {
             if out.len() == limit {
-                // Full to the limit: whatever else comes out is too much.
-                let mut spare = [0u8; 1];
-                let mut sink = OutBuffer::around(&mut spare[..]);
-                let hint = context.decompress_stream(&mut sink, &mut source).map_err(malformed)?;
-                let done = sink.pos() == 0 && source.pos() == input.len();
-                return match (done, hint) {
-                    (true, 0) => Ok(out),
-                    (true, _) => Err("the frame is cut off".into()),
-                    (false, _) => Err(DecodeError::Limit),
-                };
+                return ends_here(context, source, input.len()).map(|()| out);
             }
             let more = (limit - out.len()).min(4096);
             make_room(&mut out, more, limit);

@@ -97,9 +97,9 @@ fn walks_alike(slice: &RecordsSlice, records: &[Owned], fails: bool, step: usize
 
 /// What the validator asks of the offsets of a sent batch.
 fn is_appendable(header: &BatchHeader, records: &[Owned]) -> bool {
-    let one_apart = (header.base_offset..)
+    let one_apart = (0..)
         .zip(records)
-        .all(|(offset, record)| record.offset == offset);
+        .all(|(delta, record)| header.base_offset.checked_add(delta) == Some(record.offset));
     header.magic == 2
         && one_apart
         && !records.is_empty()
