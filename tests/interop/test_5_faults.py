@@ -26,6 +26,8 @@ SCENARIOS = max(10, CASES)
 # of a scenario, by number: it counts as soon as Java has done the same in two of them
 RUNS = [(0, 1), (2,), (3,), (4,)]
 AT_A_TIME = 24
+# of a scenario in which ours differs from what Java did twice
+MORE_RUNS = 24
 # a round trip for metadata must not outlast the back-off, nor the back-off our own silence of 60 ms; a real client that is
 # silent for so long has nothing to send
 BACKOFF_MS, SILENCE_MS = 40, 250
@@ -175,21 +177,43 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, Kraf
         yield port, running
 
 
+def observed(client: str, port: int, running: Kraft, scenarios: dict[str, Scenario]) -> dict[str, Java]:
+    """Runs all of them once, and reads what is in their topics."""
+    if not scenarios:
+        return {}
+    done = java(client, port, running, scenarios)
+    with fl.Broker(running.directory, read_only=True) as reader:
+        for name, of in scenarios.items():
+            ids: dict[int, int] = {}
+            done[name] = done[name]._replace(log=[log_of(reader, name, p, ids) for p in range(of["partitions"])])
+    return done
+
+
 def stable(client: str, port: int, running: Kraft, scenarios: list[Scenario]) -> dict[int, Java]:
     """Per scenario what Java did twice in the same way: a busy machine can break the silence too early."""
     seen: dict[int, list[Java]] = {number: [] for number in range(len(scenarios))}
     found: dict[int, Java] = {}
-    with fl.Broker(running.directory, read_only=True) as reader:
-        for attempts in RUNS:
-            names = {name_of(client, attempt, number): number for attempt in attempts for number in seen if number not in found}
-            done = java(client, port, running, {name: scenarios[number] for name, number in names.items()}) if names else {}
-            for name, number in names.items():
-                ids: dict[int, int] = {}
-                result = done[name]._replace(log=[log_of(reader, name, p, ids) for p in range(scenarios[number]["partitions"])])
-                if result in seen[number]:
-                    found[number] = result
-                seen[number].append(result)
+    for attempts in RUNS:
+        names = {name_of(client, attempt, number): number for attempt in attempts for number in seen if number not in found}
+        done = observed(client, port, running, {name: scenarios[number] for name, number in names.items()})
+        for name, number in names.items():
+            if done[name] in seen[number]:
+                found[number] = done[name]
+            seen[number].append(done[name])
     return found
+
+
+def again(client: str, port: int, running: Kraft, number: int, of: Scenario) -> list[Java]:
+    """One scenario many times over: a race within Java may end alike twice."""
+    first = RUNS[-1][-1] + 1
+    names = [name_of(client, attempt, number) for attempt in range(first, first + MORE_RUNS)]
+    return list(observed(client, port, running, dict.fromkeys(names, of)).values())
+
+
+def is_same(ours: Outcome, theirs: Java) -> bool:
+    """The same log and futures, and the same requests unless time decided: what is sent again until sends expire, and in which order."""
+    same = ours.log == theirs.log and ours.futures == theirs.futures
+    return same and ("KafkaTimeoutError" in ours.errors or requests_of(ours) == theirs.requests)
 
 
 @pytest.mark.parametrize("client", CLIENTS)
@@ -199,20 +223,20 @@ def test_a_producer_under_faults_does_what_javas_does(client: str, broker: tuple
     recorded = stable(client, *broker, scenarios)
     with ThreadPoolExecutor(8) as pool:
         replayed = list(pool.map(lambda number: run(scenarios[number], client), recorded))
-    different = []
+    different, raced = [], 0
     for (number, theirs), ours in zip(recorded.items(), replayed, strict=True):
-        expired = "KafkaTimeoutError" in ours.errors
-        same = ours.log == theirs.log and ours.futures == theirs.futures
-        if not expired:  # what is sent again until then, and in which order all of it expires, is a matter of time
-            same = same and requests_of(ours) == theirs.requests
-        if same:
-            count(PART, equal_scenarios=1, equal_requests=len(theirs.requests), with_expiry=int(expired))
+        if is_same(ours, theirs):
+            count(PART, equal_scenarios=1, equal_requests=len(theirs.requests), with_expiry=int("KafkaTimeoutError" in ours.errors))
+            continue
+        if any(is_same(ours, other) for other in again(client, *broker, number, scenarios[number])):
+            raced += 1
             continue
         different.append(
             f"--- {client} scenario {number}: {scenarios[number]}\n"
             f"ours   {requests_of(ours)}\ntheirs {theirs.requests}\n"
             f"ours   {ours.log} {ours.futures}\ntheirs {theirs.log} {theirs.futures}\n"
         )
-    count(PART, unstable_in_java=SCENARIOS - len(recorded))
+    count(PART, unstable_in_java=SCENARIOS - len(recorded) + raced)
     assert not different, f"{len(different)} of {SCENARIOS} scenarios differ:\n" + "".join(different)
+    assert raced < 0.05 * SCENARIOS, f"{raced} of {SCENARIOS} scenarios met what Java does only at times"
     assert len(recorded) > 0.5 * SCENARIOS, "the machine is too busy to tell what Java does"

@@ -197,10 +197,13 @@ impl Transport for LocalTransport {
     }
 
     fn waker(&self) -> Option<Waker> {
-        let (woken, broker) = (Arc::clone(&self.woken), Arc::clone(&self.broker));
+        // Whoever keeps it does not keep the broker.
+        let (woken, broker) = (Arc::clone(&self.woken), Arc::downgrade(&self.broker));
         Some(Arc::new(move || {
             woken.store(true, Ordering::Release);
-            broker.changes.notify();
+            if let Some(broker) = broker.upgrade() {
+                broker.changes.notify();
+            }
         }))
     }
 

@@ -41,8 +41,9 @@ pub struct FetchRequests {
     nothing_to_send: Option<Fingerprint>,
     /// Versions of assignment and metadata under which every assigned partition has a known leader.
     all_led: Option<(u64, u64)>,
-    /// Partitions buffered, and version of the metadata, when `changed` of the nodes was last brought up to date.
+    /// Partitions buffered, and versions of the buffer and of the metadata, when `changed` of the nodes was last brought up to date.
     buffered: FxHashSet<TopicPartition>,
+    buffer_version: u64,
     metadata_version: u64,
     /// For the trace.
     left_out: LeftOut,
@@ -64,7 +65,8 @@ impl FetchRequests {
             return 0;
         }
         let all_led = self.is_every_partition_led(subs, metadata);
-        if !trace.is_on() && all_led && self.is_every_node_busy(metadata) {
+        let all_busy = all_led && self.is_every_node_busy(metadata);
+        if all_busy && !trace.is_on() {
             return 0;
         }
         let changed = self.note_changes(subs, buffer, metadata);
@@ -76,15 +78,23 @@ impl FetchRequests {
             metadata,
             settings,
         };
-        let blocked = view.blocked_nodes();
+        let blocked = if all_busy {
+            FxHashSet::default() // Nobody is asked anyway.
+        } else {
+            view.blocked_nodes()
+        };
         let mut settled = all_led;
         if trace.is_on() {
             let requests = Standing {
+                version: self.version,
                 nodes: &self.nodes,
                 blocked: &blocked,
                 net,
             };
             self.left_out.tell(&changed, &view, &requests, trace);
+        }
+        if all_busy {
+            return 0;
         }
         let misses_leader = !all_led
             && view
@@ -152,11 +162,14 @@ impl FetchRequests {
     /// Passes what has changed since the last call on to the nodes concerned, and answers it.
     fn note_changes(&mut self, subs: &mut SubscriptionState, buffer: &FetchBuffer, metadata: &Metadata) -> Changed {
         let mut changed = subs.take_changed();
-        let buffered: FxHashSet<TopicPartition> = buffer.buffered_partitions().cloned().collect();
-        for tp in buffered.symmetric_difference(&self.buffered) {
-            changed.insert(tp);
+        if self.buffer_version != buffer.version() {
+            self.buffer_version = buffer.version();
+            let buffered: FxHashSet<TopicPartition> = buffer.buffered_partitions().cloned().collect();
+            for tp in buffered.symmetric_difference(&self.buffered) {
+                changed.insert(tp);
+            }
+            self.buffered = buffered;
         }
-        self.buffered = buffered;
         if self.metadata_version != metadata.version() {
             self.metadata_version = metadata.version();
             changed = Changed::Everything;
@@ -224,13 +237,21 @@ impl FetchRequests {
 
 /// How it stands about the requests, for the trace.
 struct Standing<'a> {
+    version: u64,
     nodes: &'a BTreeMap<NodeId, NodeFetches>,
     blocked: &'a FxHashSet<NodeId>,
     net: &'a ConsumerNetworkClient,
 }
 
 impl Requests for Standing<'_> {
+    fn version(&self) -> u64 {
+        self.version
+    }
+
     fn hindrance(&self, node: NodeId) -> Option<&'static str> {
+        if self.is_under_way(node) {
+            return None;
+        }
         if self.net.is_unavailable(node) {
             return Some("the connection to the leader was lost a moment ago");
         }

@@ -13,7 +13,9 @@ const UNDER_WAY: &str = "a fetch to the leader is under way";
 
 /// How it stands about the requests to nodes.
 pub trait Requests {
-    /// Why this node is not asked for anything.
+    /// Grows when a request is sent or answered.
+    fn version(&self) -> u64;
+    /// Why this node, to which none is under way, is not asked for anything.
     fn hindrance(&self, node: NodeId) -> Option<&'static str>;
     /// Whether a fetch to this node is under way.
     fn is_under_way(&self, node: NodeId) -> bool;
@@ -27,6 +29,8 @@ pub struct LeftOut {
     told: FxHashMap<TopicPartition, &'static str>,
     /// Hindrances of the nodes, in the order of the metadata.
     hindrances: Vec<Option<&'static str>>,
+    /// Of the requests.
+    version: u64,
 }
 
 impl LeftOut {
@@ -38,7 +42,8 @@ impl LeftOut {
         let told = self.told.iter();
         let looked_at: Vec<TopicPartition> = match changed {
             Changed::Partitions(partitions) if hindrances == self.hindrances => {
-                let waiting = told.filter(|(tp, why)| **why == UNDER_WAY && !partitions.contains(tp));
+                let news = requests.version() != self.version;
+                let waiting = told.filter(|(tp, why)| news && **why == UNDER_WAY && !partitions.contains(tp));
                 let both = partitions.iter().chain(waiting.map(|(tp, _)| tp)).collect();
                 view.sorted(both).into_iter().cloned().collect()
             }
@@ -49,6 +54,7 @@ impl LeftOut {
             }
         };
         self.hindrances = hindrances;
+        self.version = requests.version();
         for tp in looked_at {
             let why = view.subs.state(&tp).and_then(|state| {
                 let own = view.why_not(&tp, state);
