@@ -19,6 +19,11 @@ impl Default for Changed {
 }
 
 impl Changed {
+    /// Nothing.
+    pub fn is_empty(&self) -> bool {
+        matches!(self, Self::Partitions(partitions) if partitions.is_empty())
+    }
+
     /// Adds a partition.
     pub fn insert(&mut self, tp: &TopicPartition) {
         if let Self::Partitions(partitions) = self

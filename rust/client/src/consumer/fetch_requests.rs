@@ -70,6 +70,9 @@ impl FetchRequests {
             return 0;
         }
         let changed = self.note_changes(subs, buffer, metadata);
+        if all_busy && changed.is_empty() && self.left_out.has_told(self.version) {
+            return 0;
+        }
         let num_fetchable = subs.num_fetchable();
         let view = View {
             subs,

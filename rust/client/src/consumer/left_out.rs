@@ -34,6 +34,11 @@ pub struct LeftOut {
 }
 
 impl LeftOut {
+    /// No request was sent or answered since something was told: only a change of a partition is news.
+    pub fn has_told(&self, version: u64) -> bool {
+        self.version == version
+    }
+
     /// Events about partitions for which something else holds than was told last; `changed` are those that may be concerned
     /// by themselves.
     pub fn tell(&mut self, changed: &Changed, view: &View<'_>, requests: &impl Requests, trace: &mut Trace) {
