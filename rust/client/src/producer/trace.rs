@@ -95,13 +95,15 @@ pub(crate) struct Trace {
 impl Trace {
     pub(crate) fn new(on: bool) -> Self {
         Self {
-            events: (on && cfg!(not(feature = "without-trace"))).then(Vec::new),
+            events: on.then(Vec::new),
         }
     }
     /// Builds and keeps an event when tracing is on.
     #[inline]
     pub(crate) fn add(&mut self, event: impl FnOnce() -> TraceEvent) {
-        if let Some(events) = &mut self.events {
+        if self.is_on()
+            && let Some(events) = &mut self.events
+        {
             events.push(event());
         }
     }
