@@ -1,17 +1,26 @@
-//! Random 16-byte ids. Kafka: `Uuid`. (Their text form is the log crate's.)
+//! Random 16-byte ids (Kafka: `Uuid`; their text form is the log crate's), and random numbers.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 
 use fletchlog_log::checkpoint::encode_uuid;
 
+/// Each `RandomState` has fresh keys, so its empty hash is a random number.
+fn random_bits() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+/// A random number above 0.
+pub(crate) fn random_positive() -> i32 {
+    i32::try_from(random_bits() >> 33).map_or(1, |n| n.max(1))
+}
+
 /// A new random id. Like Kafka's, its text does not begin with `-`, so that it can be an argument on a command line.
 pub(crate) fn random() -> [u8; 16] {
     loop {
         let mut id = [0; 16];
         for half in id.chunks_exact_mut(8) {
-            // Each RandomState has fresh keys, so its empty hash is a random number.
-            half.copy_from_slice(&RandomState::new().build_hasher().finish().to_be_bytes());
+            half.copy_from_slice(&random_bits().to_be_bytes());
         }
         if !encode_uuid(&id).starts_with('-') && id != [0; 16] {
             return id;

@@ -214,3 +214,20 @@ fn a_waiting_incremental_fetch_rotates_when_it_is_answered() {
     broker.append_batches(&tp("b", 0), batch(1, 10)).unwrap();
     assert_eq!(names(&client.fetch(1, incremental(id, 2, &[], &[]))), ["b", "a"]);
 }
+
+#[test]
+fn a_session_is_unknown_to_a_broker_that_did_not_open_it() {
+    // Kafka: FetchSessionCache#newSessionId, a random id; a client that outlives the broker must not meet another's session.
+    let opened = || {
+        let broker = broker_with(&[("a", 1)]);
+        let mut client = Client::new(&broker);
+        let ids: Vec<i32> = (0..20).map(|_| client.fetch(1, full(&[("a", 0)])).session_id).collect();
+        assert!(ids.iter().all(|&id| id > 0), "{ids:?}");
+        (broker, ids)
+    };
+    let (_, before) = opened();
+    let (broker, after) = opened();
+    assert!(before.iter().all(|id| !after.contains(id)), "{before:?} {after:?}");
+    let answer = Client::new(&broker).fetch(1, incremental(before[0], 1, &[], &[]));
+    assert_eq!(answer.error, ErrorCode::FETCH_SESSION_ID_NOT_FOUND);
+}

@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::cached::{CachedPartition, Session, next_epoch};
 use super::read::{Position, ReadResult};
+use crate::uuid;
 
 /// Kafka: `FetchSessionCache` evicts a session unused for this long, and lets a larger one push out a smaller one that
 /// is older than this.
@@ -55,7 +56,6 @@ pub(crate) struct FetchSessionCache {
     slots: usize,
     /// Whether every change of a partition is told; else every partition is always looked at.
     told: bool,
-    next_id: i32,
     sessions: FxHashMap<i32, Session>,
     /// Sessions that a partition is in.
     holders: FxHashMap<TopicPartition, Vec<i32>>,
@@ -67,7 +67,6 @@ impl FetchSessionCache {
         Self {
             slots,
             told,
-            next_id: 1,
             sessions: FxHashMap::default(),
             holders: FxHashMap::default(),
         }
@@ -193,16 +192,23 @@ impl FetchSessionCache {
                 return INVALID_SESSION_ID;
             }
         }
-        while self.sessions.contains_key(&self.next_id) {
-            self.next_id = self.next_id.checked_add(1).unwrap_or(1);
-        }
-        let id = self.next_id;
-        self.next_id = id.checked_add(1).unwrap_or(1);
+        let id = self.new_id();
         for partition in requested {
             hold(&mut self.holders, &partition.tp, id);
         }
         self.sessions.insert(id, Session::new(requested, sent, now_ms));
         id
+    }
+
+    /// Random, so that a client that outlives this broker does not meet another's session in the next one.
+    /// Kafka: `FetchSessionCache#newSessionId`.
+    fn new_id(&self) -> i32 {
+        loop {
+            let id = uuid::random_positive();
+            if !self.sessions.contains_key(&id) {
+                return id;
+            }
+        }
     }
 
     fn remove(&mut self, id: i32) {

@@ -10,13 +10,15 @@ use super::network_client::Wait;
 use super::subscription_state::not_assigned;
 use super::trace::{TraceEvent, TraceKind};
 use crate::ClientError;
-use crate::group::OperationId;
+use crate::group::{Generation, OperationId};
 
-/// A lookup of committed offsets for partitions without position; it outlives the poll that began it.
+/// A lookup of committed offsets for partitions without position; it outlives the poll that began it, but not the generation:
+/// in another one, somebody else may have committed since. Kafka: `PendingCommittedOffsetRequest`.
 #[derive(Debug)]
 pub(super) struct CommittedLookup {
     id: OperationId,
     partitions: Vec<TopicPartition>,
+    generation: Option<Generation>,
 }
 
 impl Consumer {
@@ -53,13 +55,16 @@ impl Consumer {
             else {
                 return Ok(true);
             };
-            if self.committed_lookup.as_ref().is_some_and(|l| l.partitions != missing) {
+            let generation = coordinator.generation_if_stable();
+            let other = |l: &CommittedLookup| l.partitions != missing || l.generation != generation;
+            if self.committed_lookup.as_ref().is_some_and(other) {
                 self.cancel_committed_lookup();
                 continue;
             }
             let lookup = self.committed_lookup.get_or_insert_with(|| CommittedLookup {
                 id: coordinator.start_fetch_committed(missing.clone()),
                 partitions: missing.clone(),
+                generation,
             });
             let now = net.now_ms();
             coordinator.drive(net, subs, now)?;

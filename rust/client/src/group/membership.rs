@@ -104,7 +104,7 @@ impl Default for Membership {
 }
 
 impl Membership {
-    /// In a generation with an assignment: commits may carry it. Kafka: `generationIfStable`.
+    /// In a generation with an assignment: commits may carry it.
     pub fn is_stable(&self) -> bool {
         matches!(self.state, State::Stable | State::Committing { .. })
     }

@@ -30,7 +30,7 @@ pub mod protocol;
 pub use coordinator::ConsumerCoordinator;
 pub(crate) use coordinator::session_timeout_ms;
 pub use legacy::{LegacyConsumer, LegacyStream};
-pub use offsets::{CommittedOffsets, OperationId};
+pub use offsets::{CommittedOffsets, Generation, OperationId};
 
 /// Who consumed the offsets that a transaction commits: what the group coordinator compares with the group.
 /// Kafka: `ConsumerGroupMetadata`.

@@ -22,6 +22,9 @@ pub type OperationId = u64;
 /// Committed offsets by partition; `None` = nothing committed.
 pub type CommittedOffsets = Vec<(TopicPartition, Option<OffsetAndMetadata>)>;
 
+/// A generation of the group, and who this is in it.
+pub type Generation = (i32, Arc<str>);
+
 #[derive(Debug)]
 enum Kind {
     Commit {
@@ -238,14 +241,23 @@ impl ConsumerCoordinator {
         }))
     }
 
+    /// Which generation this is a member of; `None` while it joins, or if no group assigns partitions.
+    /// Kafka: `AbstractCoordinator#generationIfStable`.
+    pub fn generation_if_stable(&self) -> Option<Generation> {
+        let member = &self.membership;
+        member
+            .is_stable()
+            .then(|| (member.generation, Arc::clone(&member.member_id)))
+    }
+
     /// Kafka: `sendOffsetCommitRequest`.
-    fn generation_for_commit(&self, subs: &SubscriptionState) -> Result<(i32, Arc<str>), ClientError> {
+    fn generation_for_commit(&self, subs: &SubscriptionState) -> Result<Generation, ClientError> {
         let member = &self.membership;
         if !subs.has_auto_assigned_partitions() {
             return Ok((NO_GENERATION, "".into()));
         }
-        if member.is_stable() {
-            return Ok((member.generation, Arc::clone(&member.member_id)));
+        if let Some(generation) = self.generation_if_stable() {
+            return Ok(generation);
         }
         if member.state == State::Unjoined {
             return Err(ClientError::CommitFailed(format!(

@@ -3,10 +3,6 @@
 
 use fletchlog_api::{NodeId, Request, Response};
 
-/// A session's number says which node of the broker gave it: as in Kafka, no two nodes give the same.
-const MOST_NODES: i32 = 8;
-const UNKNOWN_SESSION: i32 = i32::MAX;
-
 pub(super) struct Leaders {
     /// The clients' name of each of the broker's nodes, node 1 first.
     names: Vec<NodeId>,
@@ -50,9 +46,8 @@ impl Leaders {
     }
 
     /// Tells clients the names that hold now.
-    pub fn to_client(&self, real: NodeId, mut response: Response) -> Response {
+    pub fn to_client(&self, mut response: Response) -> Response {
         match &mut response {
-            Response::Fetch(fetch) if fetch.session_id > 0 => fetch.session_id = fetch.session_id * MOST_NODES + real,
             Response::Metadata(metadata) => {
                 for partition in metadata.topics.iter_mut().flat_map(|topic| &mut topic.partitions) {
                     partition.leader_epoch += self.of(partition.leader).map_or(0, |at| self.moves[at]);
@@ -75,20 +70,10 @@ impl Leaders {
             }
         };
         match &mut request {
-            Request::Fetch(fetch) => {
-                fetch
-                    .partitions
-                    .iter_mut()
-                    .for_each(|p| turn(&mut p.current_leader_epoch));
-                if fetch.session_id > 0 {
-                    let own = fetch.session_id % MOST_NODES == real;
-                    fetch.session_id = if own {
-                        fetch.session_id / MOST_NODES
-                    } else {
-                        UNKNOWN_SESSION
-                    };
-                }
-            }
+            Request::Fetch(fetch) => fetch
+                .partitions
+                .iter_mut()
+                .for_each(|p| turn(&mut p.current_leader_epoch)),
             Request::ListOffsets(list) => list.partitions.iter_mut().for_each(|p| turn(&mut p.1)),
             Request::OffsetForLeaderEpoch(ask) => ask.partitions.iter_mut().for_each(|p| turn(&mut p.1)),
             _ => {}

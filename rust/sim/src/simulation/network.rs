@@ -321,13 +321,13 @@ impl Net {
         for real in self.leaders.nodes() {
             for server_id in [real, coordinator_connection(real)] {
                 while let Some(completion) = self.ports[port].server.as_mut().and_then(|s| s.receive(server_id)) {
-                    self.answered(port, real, completion);
+                    self.answered(port, completion);
                 }
             }
         }
     }
 
-    fn answered(&mut self, port: usize, real: NodeId, completion: Completion) {
+    fn answered(&mut self, port: usize, completion: Completion) {
         let id = completion.correlation_id;
         let Some(asked) = self.ports[port].asked.remove(&id) else {
             return;
@@ -359,7 +359,7 @@ impl Net {
         }
         let at = connection.last_answer_ms.max(now + latency);
         connection.last_answer_ms = at;
-        let response = self.leaders.to_client(real, self.members.rename(response));
+        let response = self.leaders.to_client(self.members.rename(response));
         self.later(at, move |net| net.deliver(port, node, epoch, id, response));
     }
 

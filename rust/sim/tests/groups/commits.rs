@@ -1,6 +1,9 @@
 //! Commits, their timing and their refusals (spec 7.12).
 
-use fletchlog_api::ErrorCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use fletchlog_api::{Completion, ErrorCode, NodeId, Request, Transport};
 
 use super::*;
 
@@ -208,4 +211,84 @@ fn a_member_that_was_removed_learns_it_from_its_commit_and_rejoins() {
     c.settle(&mut [&mut a, &mut b]);
     assert_shared(&[&a, &b], 2);
     assert_eq!(events(&mut a).first(), Some(&RebalanceEvent::Lost(tps(&[("t", 0)]))));
+}
+
+/// A connection on which the answer to the first lookup of committed offsets takes long.
+struct LateFirstLookup {
+    inner: LocalTransport,
+    first: Option<i32>,
+    held: Option<Completion>,
+    released: Arc<AtomicBool>,
+}
+
+impl Transport for LateFirstLookup {
+    fn send(&mut self, node: NodeId, correlation_id: i32, request: Request) {
+        if matches!(request, Request::OffsetFetch(_)) && self.first.is_none() {
+            self.first = Some(correlation_id);
+        }
+        self.inner.send(node, correlation_id, request);
+    }
+
+    fn receive(&mut self, node: NodeId) -> Option<Completion> {
+        if self.released.load(Ordering::SeqCst)
+            && let Some(held) = self.held.take_if(|held| held.node == node)
+        {
+            return Some(held);
+        }
+        let completion = self.inner.receive(node)?;
+        if Some(completion.correlation_id) != self.first || self.released.load(Ordering::SeqCst) {
+            return Some(completion);
+        }
+        self.held = Some(completion);
+        self.inner.receive(node)
+    }
+
+    fn has_arrived(&mut self, node: NodeId) -> bool {
+        let held = self.released.load(Ordering::SeqCst) && self.held.as_ref().is_some_and(|held| held.node == node);
+        held || self.inner.has_arrived(node)
+    }
+
+    fn wait(&mut self, timeout: Duration) -> bool {
+        self.inner.wait(timeout)
+    }
+
+    fn keep_alive(&mut self) {
+        self.inner.keep_alive();
+    }
+}
+
+#[test]
+fn committed_offsets_that_were_asked_for_in_an_earlier_generation_are_no_position() {
+    let c = cluster(&[("t", 1)]);
+    let tp = TopicPartition::new("t", 0);
+    c.produce("t", 0, 20);
+    let released = Arc::new(AtomicBool::new(false));
+    let connection = LateFirstLookup {
+        inner: LocalTransport::new(Arc::clone(&c.broker)),
+        first: None,
+        held: None,
+        released: Arc::clone(&released),
+    };
+    let mut late = c.consumer_over(Box::new(connection), &[("client.id", "z")]);
+    late.subscribe(&["t".into()]).unwrap();
+    c.settle(&mut [&mut late]);
+    assert_eq!(
+        (assigned(&late).len(), generation(&late)),
+        (1, 1),
+        "its position is asked for"
+    );
+
+    // Its answer is under way while another member has the partition, reads on, and commits.
+    let mut other = c.member(&["t"], &[("client.id", "a"), ("max.poll.records", "7")]);
+    c.settle(&mut [&mut late, &mut other]);
+    assert_eq!((assigned(&late).len(), assigned(&other).len()), (0, 1));
+    commit(&mut other).unwrap();
+    other.close(1000, &mut || false).unwrap();
+    let read = group_position(&c, &tp).unwrap();
+    assert_eq!(read, 20);
+
+    c.produce("t", 0, 1);
+    released.store(true, Ordering::SeqCst);
+    assert_eq!(poll_some(&mut late), [(tp.clone(), 20, 20)]);
+    assert_eq!(generation(&late), 3);
 }

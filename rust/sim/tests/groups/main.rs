@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fletchlog_api::{Clock, Config, OffsetAndMetadata, Scope};
+use fletchlog_api::{Clock, Config, OffsetAndMetadata, Scope, Transport};
 use fletchlog_broker::{Broker, LocalTransport, OpenOptions};
 use fletchlog_client::consumer::{PolledRecords, RebalanceEvent};
 use fletchlog_client::{ClientError, Consumer};
@@ -37,18 +37,17 @@ fn cluster(topics: &[(&str, i32)]) -> Cluster {
 
 impl Cluster {
     fn consumer(&self, config: &[(&str, &str)]) -> Consumer {
+        self.consumer_over(Box::new(LocalTransport::new(Arc::clone(&self.broker))), config)
+    }
+
+    fn consumer_over(&self, transport: Box<dyn Transport>, config: &[(&str, &str)]) -> Consumer {
         let given = [
             ("group.id", "g"),
             ("auto.offset.reset", "earliest"),
             ("enable.auto.commit", "false"),
         ];
         let config = Config::parse(Scope::Consumer, given.into_iter().chain(config.iter().copied())).unwrap();
-        Consumer::new(
-            config,
-            Box::new(LocalTransport::new(Arc::clone(&self.broker))),
-            Arc::clone(&self.clock) as Arc<dyn Clock>,
-        )
-        .unwrap()
+        Consumer::new(config, transport, Arc::clone(&self.clock) as Arc<dyn Clock>).unwrap()
     }
 
     fn member(&self, topics: &[&str], config: &[(&str, &str)]) -> Consumer {
