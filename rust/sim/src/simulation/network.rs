@@ -42,10 +42,20 @@ enum Fate {
     CloseAfter,
 }
 
+/// A request on its way.
+struct Underway {
+    epoch: u64,
+    id: i32,
+    fate: Fate,
+    request: Request,
+}
+
 #[derive(Default)]
 struct Connection {
     /// Times it was opened: what belongs to an earlier one reaches nobody.
     epoch: u64,
+    /// Sent and not arrived, oldest first: a node that pauses does not change their order.
+    underway: VecDeque<Underway>,
     /// Sent and not answered, oldest first.
     outstanding: Vec<i32>,
     /// For the client to read.
@@ -225,16 +235,27 @@ impl Net {
         let at = connection.last_request_ms.max(now + latency);
         connection.last_request_ms = at;
         let epoch = connection.epoch;
-        self.later(at, move |net| net.arrive(port, node, epoch, id, fate, request));
+        connection.underway.push_back(Underway {
+            epoch,
+            id,
+            fate,
+            request,
+        });
+        self.later(at, move |net| net.arrive(port, node, epoch));
     }
 
-    /// A request has come through.
-    fn arrive(&mut self, port: usize, node: NodeId, epoch: u64, id: i32, fate: Fate, request: Request) {
+    /// The oldest request of a connection has come through.
+    fn arrive(&mut self, port: usize, node: NodeId, epoch: u64) {
         let real = self.leaders.real(node_of_connection(node));
         let now = self.scheduler.now();
         if let Some(&until) = self.paused.get(&real).filter(|&&until| until > now) {
-            return self.later(until, move |net| net.arrive(port, node, epoch, id, fate, request));
+            return self.later(until, move |net| net.arrive(port, node, epoch));
         }
+        let underway = &mut self.ports[port].connections.entry(node).or_default().underway;
+        let oldest = underway.iter().position(|u| u.epoch == epoch);
+        let Some(Underway { id, fate, request, .. }) = oldest.and_then(|at| underway.remove(at)) else {
+            return;
+        };
         let request = self.leaders.to_broker(real, self.members.to_broker(request));
         let Port {
             connections, closed, ..
