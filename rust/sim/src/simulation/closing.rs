@@ -10,7 +10,12 @@ use crate::history::Partition;
 /// How long a quiet cluster may take for anything, ms.
 const PATIENCE_MS: i64 = 60_000;
 
+/// Longer than any message takes and any pause lasts, ms: afterwards nothing is under way any more, not even from connections that
+/// are gone. Both readers must find the same.
+const STRAGGLERS_MS: i64 = 10_000;
+
 pub(super) fn run(hand: &mut Hand) {
+    hand.sleep(STRAGGLERS_MS);
     if !nothing_is_open(hand) {
         return;
     }
