@@ -79,6 +79,8 @@ pub struct Broker {
     /// Waiting clients sleep on it.
     pub(crate) changes: Changes,
     pub(crate) next_retention_ms: AtomicI64,
+    /// Who writes checkpoints writes what holds when it is written.
+    pub(crate) checkpointing: Mutex<()>,
     /// One log is cleaned at a time: their keys share the memory.
     pub(crate) cleaning: Mutex<()>,
     /// Logs that the background cleaner could not clean; it leaves them alone. Kafka: `uncleanablePartitions`.
@@ -152,6 +154,7 @@ impl Broker {
             purgatory: FetchPurgatory::default(),
             changes: Changes::default(),
             next_retention_ms: AtomicI64::new(i64::MIN),
+            checkpointing: Mutex::default(),
             cleaning: Mutex::default(),
             uncleanable: Mutex::default(),
             cleaner: OnceLock::new(),

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use fletchlog_log::{PartitionLog, checkpoint};
+use fletchlog_log::{LogError, PartitionLog, checkpoint};
+use fletchlog_records::TopicPartition;
 
 use crate::directory::LogOffsets;
 use crate::partition::Partition;
+use crate::sync::lock;
 use crate::{Broker, BrokerError};
 
 impl Broker {
@@ -102,12 +104,33 @@ impl Broker {
 
     /// The three checkpoints of every log directory, as the logs are now.
     pub(crate) fn write_checkpoints(&self) -> Result<(), BrokerError> {
-        let offsets: Vec<(usize, LogOffsets)> = self
-            .open_partitions()
+        let _one_at_a_time = lock(&self.checkpointing);
+        self.store_checkpoints(&self.checkpoint_offsets())
+    }
+
+    /// The checkpoints with a log start that does not hold yet; then `make_hold` makes it so, before others write
+    /// checkpoints without it.
+    pub(crate) fn write_checkpoints_for<T>(
+        &self,
+        tp: &TopicPartition,
+        log_start_offset: i64,
+        make_hold: impl FnOnce() -> Result<T, LogError>,
+    ) -> Result<T, BrokerError> {
+        let _one_at_a_time = lock(&self.checkpointing);
+        let mut offsets = self.checkpoint_offsets();
+        for (_, of_log) in offsets.iter_mut().filter(|(_, of_log)| of_log.tp == *tp) {
+            of_log.log_start_offset = of_log.log_start_offset.max(log_start_offset);
+        }
+        self.store_checkpoints(&offsets)?;
+        Ok(make_hold()?)
+    }
+
+    fn checkpoint_offsets(&self) -> Vec<(usize, LogOffsets)> {
+        let partitions = self.open_partitions();
+        let of_open = partitions
             .iter()
-            .filter_map(|p| Some((node_index(p), offsets(p, p.opened_log()?))))
-            .collect();
-        self.store_checkpoints(&offsets)
+            .filter_map(|p| Some((node_index(p), offsets(p, p.opened_log()?))));
+        of_open.collect()
     }
 
     fn store_checkpoints(&self, offsets: &[(usize, LogOffsets)]) -> Result<(), BrokerError> {

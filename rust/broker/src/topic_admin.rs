@@ -258,9 +258,10 @@ impl Broker {
                 format!("records of {tp} cannot be deleted: the topic's cleanup.policy lacks `delete`"),
             ));
         }
-        let start = self.log_of(&partition)?.delete_records(before_offset)?;
-        // Kafka does this once a minute; a start that is lost with a crash would show deleted records again.
-        self.write_checkpoints()?;
+        let log = self.log_of(&partition)?;
+        let start = log.log_start_after_deleting(before_offset)?;
+        // Kafka does this once a minute; a start that clients have seen and a crash takes back would show deleted records again.
+        let start = self.write_checkpoints_for(tp, start, || log.delete_records(Some(start)))?;
         self.partition_changed(&partition);
         Ok(start)
     }

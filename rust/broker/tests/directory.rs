@@ -235,6 +235,25 @@ fn deleted_records_stay_deleted_after_a_restart() {
     );
 }
 
+/// What clients have seen deleted, a crash must not bring back.
+#[test]
+fn a_log_start_that_cannot_be_stored_is_not_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let t = tp("t", 0);
+    let broker = open(dir.path()).unwrap();
+    broker.create_topic("t", 1, &[]).unwrap();
+    broker.append_batches(&t, batch(5, 10)).unwrap();
+    let start = || broker.partition_log(&t).unwrap().log_start_offset();
+    // In the way of the file that is written.
+    let in_the_way = dir.path().join("log-start-offset-checkpoint.tmp");
+    std::fs::create_dir(&in_the_way).unwrap();
+    broker.delete_records(&t, Some(3)).unwrap_err();
+    assert_eq!(start(), 0);
+    std::fs::remove_dir(&in_the_way).unwrap();
+    assert_eq!(broker.delete_records(&t, Some(3)).unwrap(), 3);
+    assert_eq!(start(), 3);
+}
+
 #[test]
 fn after_a_crash_only_what_was_not_flushed_is_checked_again() {
     let dir = tempfile::tempdir().unwrap();

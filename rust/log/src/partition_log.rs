@@ -288,6 +288,10 @@ impl PartitionLog {
     pub fn delete_old_segments(&self, now_ms: i64) -> Result<usize, LogError> {
         self.apply_retention(now_ms)
     }
+    /// The log start offset that [`PartitionLog::delete_records`] would return now, with the same errors.
+    pub fn log_start_after_deleting(&self, before_offset: Option<i64>) -> Result<i64, LogError> {
+        self.future_log_start(before_offset)
+    }
     /// DeleteRecords (spec 4.2): `None` = up to the high watermark. Returns the new log start offset.
     pub fn delete_records(&self, before_offset: Option<i64>) -> Result<i64, LogError> {
         self.raise_log_start(before_offset)

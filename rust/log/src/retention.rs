@@ -141,9 +141,10 @@ impl PartitionLog {
         Ok(())
     }
 
-    pub(crate) fn raise_log_start(&self, before_offset: Option<i64>) -> Result<i64, LogError> {
+    /// Where the log is going to start if records below this offset are deleted; [`PartitionLog::delete_records`] would fail
+    /// where this does.
+    pub(crate) fn future_log_start(&self, before_offset: Option<i64>) -> Result<i64, LogError> {
         self.check_writable("delete records")?;
-        let _writer = lock(&self.writer);
         let view = self.view()?;
         let offset = before_offset.unwrap_or(view.high_watermark);
         if offset < 0 || offset > view.high_watermark {
@@ -154,7 +155,13 @@ impl PartitionLog {
                 end: view.high_watermark,
             });
         }
-        if offset > view.log_start_offset {
+        Ok(offset.max(view.log_start_offset))
+    }
+
+    pub(crate) fn raise_log_start(&self, before_offset: Option<i64>) -> Result<i64, LogError> {
+        let _writer = lock(&self.writer);
+        let offset = self.future_log_start(before_offset)?;
+        if offset > self.log_start_offset() {
             self.trim_epochs_from_start(offset)?;
             write(&self.view).log_start_offset = offset;
         }

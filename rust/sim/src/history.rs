@@ -66,6 +66,14 @@ pub enum Action {
         /// Its offsets.
         offsets: Vec<(Partition, i64)>,
     },
+    /// The partition's log was made to start here (DeleteRecords), or was found to. An outcome that is unknown: it may do so, for
+    /// the time being or for good.
+    LogStart {
+        /// Which log.
+        partition: Partition,
+        /// Its first readable offset.
+        offset: i64,
+    },
     /// What happened besides: crashes, faults.
     Note(String),
 }
@@ -73,7 +81,7 @@ pub enum Action {
 /// One operation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Op {
-    /// The client that did it. A client that is started anew is a new process.
+    /// The client that did it. A client that is started anew is a new process; a process that reads begins with its first operation.
     pub process: u32,
     /// Place of its begin in the order of all begins and ends.
     pub begin: u64,
@@ -195,6 +203,7 @@ impl fmt::Display for Op {
                     .iter()
                     .try_for_each(|(partition, offset)| write!(f, " p{partition}: {offset}"))
             }
+            Action::LogStart { partition, offset } => write!(f, "p{partition} starts at {offset}"),
             Action::Note(text) => f.write_str(text),
         }
     }

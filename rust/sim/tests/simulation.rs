@@ -21,6 +21,7 @@ fn seeds_have_no_anomaly() {
         "committed offsets",
         "committed transaction",
         "copy",
+        "deleted records",
         "disk fault",
         "group poll",
         "killed",
@@ -45,6 +46,7 @@ fn kinds(report: &Report) -> BTreeSet<&'static str> {
             Action::Moved(to) if to.iter().any(|(_, offset)| offset.is_some_and(|o| o > 0)) => {
                 kinds.insert("seek");
             }
+            Action::LogStart { offset, .. } if *offset > 0 => drop(kinds.insert("deleted records")),
             Action::Committed { offsets, .. } if !offsets.is_empty() => drop(kinds.insert("committed offsets")),
             _ => {}
         }

@@ -88,7 +88,8 @@ fn committed(
     // Nothing returned yet: it may have gone past what was aborted.
     let isolation = group.isolation.unwrap_or(IsolationLevel::ReadCommitted);
     let Some(log) = index.logs.get(&partition) else { return };
-    let passed = log.visible[super::index::place(isolation)].range(..offset);
+    let start = start_when(index, partition, op);
+    let passed = log.visible[super::index::place(isolation)].range(start..offset.max(start));
     if let Some((at, value)) = passed.into_iter().find(|(_, value)| !group.returned.contains(value)) {
         let what = format!("the group has committed {offset}, but no poll of it has returned {value} at offset {at}");
         let mut ops = index.told_by(partition, *value);
@@ -97,13 +98,19 @@ fn committed(
     }
 }
 
+/// A group reads on behind what was deleted before an operation ended.
+fn start_when(index: &Index<'_>, partition: Partition, op: usize) -> i64 {
+    index.may_start_at(partition, index.history.ops[op].end)
+}
+
 /// Every record below what the group has committed at the end has a committed copy.
 fn not_copied(index: &Index<'_>, group: &Group, found: &mut Vec<Anomaly>) {
     for (&partition, &(offset, op)) in &group.committed {
         let Some(log) = index.logs.get(&partition) else {
             continue;
         };
-        for (at, value) in log.visible[1].range(..offset) {
+        let start = start_when(index, partition, op);
+        for (at, value) in log.visible[1].range(start..offset.max(start)) {
             if !group.copies.contains_key(value) {
                 let what =
                     format!("the group has committed {offset}, but {value} at offset {at} has no committed copy");

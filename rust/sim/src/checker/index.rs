@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fletchlog_api::IsolationLevel;
 
-use crate::history::{History, Outcome, Partition, Step, Value};
+use crate::history::{Action, History, Op, Outcome, Partition, Step, Value};
 
 pub(super) const ISOLATIONS: [IsolationLevel; 2] = [IsolationLevel::ReadUncommitted, IsolationLevel::ReadCommitted];
 
@@ -32,6 +32,31 @@ pub(super) struct Index<'h> {
     pub is_read: [bool; 2],
     /// Per operation: its records are committed, as far as is known.
     pub committed: Vec<bool>,
+    /// From when on records may be gone.
+    may_start: BTreeMap<Partition, Starts>,
+    /// From when on they are gone for good.
+    starts: BTreeMap<Partition, Starts>,
+}
+
+/// Where a log starts: (moment, offset), moments in order, each offset the highest so far.
+#[derive(Debug, Default)]
+struct Starts(Vec<(u64, i64)>);
+
+impl Starts {
+    fn of(mut moments: Vec<(u64, i64)>) -> Self {
+        moments.sort_unstable();
+        let mut highest = 0;
+        for (_, offset) in &mut moments {
+            highest = highest.max(*offset);
+            *offset = highest;
+        }
+        Self(moments)
+    }
+
+    fn before(&self, moment: u64) -> i64 {
+        let earlier = self.0.partition_point(|&(at, _)| at < moment);
+        earlier.checked_sub(1).map_or(0, |last| self.0[last].1)
+    }
 }
 
 pub(super) fn place(isolation: IsolationLevel) -> usize {
@@ -49,6 +74,8 @@ impl<'h> Index<'h> {
             logs: BTreeMap::new(),
             is_read: [false; 2],
             committed: Vec::new(),
+            may_start: starts(history, |op| (op.outcome != Outcome::Failed).then_some(op.begin)),
+            starts: starts(history, |op| (op.outcome == Outcome::Ok).then_some(op.end)),
         };
         for (number, op) in history.ops.iter().enumerate() {
             for step in op.steps() {
@@ -118,6 +145,16 @@ impl<'h> Index<'h> {
         }
     }
 
+    /// Below this offset records may have been deleted at that moment.
+    pub fn may_start_at(&self, partition: Partition, moment: u64) -> i64 {
+        self.may_start.get(&partition).map_or(0, |s| s.before(moment))
+    }
+
+    /// Below this offset records were deleted for good at that moment.
+    pub fn starts_at(&self, partition: Partition, moment: u64) -> i64 {
+        self.starts.get(&partition).map_or(0, |s| s.before(moment))
+    }
+
     /// Operations that tell of a value.
     pub fn told_by(&self, partition: Partition, value: Value) -> Vec<usize> {
         let writer = self.writer.get(&value).copied();
@@ -142,4 +179,15 @@ impl<'h> Index<'h> {
         let visible = &self.logs.get(&partition)?.visible[place(isolation)];
         visible.range(from..to).next().map(|(&offset, &value)| (offset, value))
     }
+}
+
+/// Where logs start, from the moment on that `from` names.
+fn starts(history: &History, from: impl Fn(&Op) -> Option<u64>) -> BTreeMap<Partition, Starts> {
+    let mut found: BTreeMap<Partition, Vec<(u64, i64)>> = BTreeMap::new();
+    for op in &history.ops {
+        if let (&Action::LogStart { partition, offset }, Some(moment)) = (&op.action, from(op)) {
+            found.entry(partition).or_default().push((moment, offset));
+        }
+    }
+    found.into_iter().map(|(p, moments)| (p, Starts::of(moments))).collect()
 }

@@ -1,11 +1,12 @@
-//! Finds in a history what a log must not do: the anomaly classes of Jepsen's Kafka workload, and what a group's commits and a
-//! transaction that copies promise. Nothing here knows how the log works; it judges what clients saw.
+//! Finds in a history what a log must not do: the anomaly classes of Jepsen's Kafka workload, and what a group's commits, a
+//! transaction that copies and deletions promise. Nothing here knows how the log works; it judges what clients saw.
 
 mod commits;
 mod cycles;
 mod index;
 mod polls;
 mod sends;
+mod starts;
 mod visibility;
 
 use std::fmt;
@@ -62,11 +63,15 @@ pub enum Class {
     CopiedTwice,
     /// A value was committed beyond, in a transaction that copies, without a copy.
     NotCopied,
+    /// A log starts below an offset up to which it had been deleted for good.
+    StartRegress,
+    /// A value was returned to a reader that began after it had been deleted for good.
+    DeletedRead,
 }
 
 impl Class {
     /// All, in the order of their declaration.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 25] = [
         Self::InconsistentOffsets,
         Self::Duplicate,
         Self::LostWrite,
@@ -90,6 +95,8 @@ impl Class {
         Self::CommitRegress,
         Self::CopiedTwice,
         Self::NotCopied,
+        Self::StartRegress,
+        Self::DeletedRead,
     ];
 
     /// Jepsen's name.
@@ -118,6 +125,8 @@ impl Class {
             Self::CommitRegress => "commit-regress",
             Self::CopiedTwice => "copied-twice",
             Self::NotCopied => "not-copied",
+            Self::StartRegress => "start-regress",
+            Self::DeletedRead => "deleted-read",
         }
     }
 }
@@ -169,5 +178,6 @@ pub fn check(history: &History) -> Vec<Anomaly> {
     sends::check(&index, &mut found);
     cycles::check(&index, &mut found);
     commits::check(&index, &mut found);
+    starts::check(&index, &mut found);
     found
 }

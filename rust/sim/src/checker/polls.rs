@@ -53,9 +53,12 @@ pub(super) fn check(index: &Index<'_>, found: &mut Vec<Anomaly>) {
                         before.next
                     );
                     found.push(Anomaly::new(class, partition, vec![before.op, number], what));
-                } else if let Some((skipped, left_out)) =
-                    index.visible_between(partition, *isolation, before.next, offset)
-                {
+                } else if let Some((skipped, left_out)) = index.visible_between(
+                    partition,
+                    *isolation,
+                    before.next.max(index.may_start_at(partition, op.end)),
+                    offset,
+                ) {
                     let class = if internal { Class::IntPollSkip } else { Class::PollSkip };
                     let what =
                         format!("{value} at offset {offset} was returned, due was {left_out} at offset {skipped}");

@@ -41,7 +41,8 @@ pub(super) fn check(index: &Index<'_>, found: &mut Vec<Anomaly>) {
 fn missing(index: &Index<'_>, partition: Partition, log: &Log, found: &mut Vec<Anomaly>) {
     for isolation in ISOLATIONS.into_iter().filter(|&i| index.is_read[place(i)]) {
         let place = place(isolation);
-        for (&offset, &value) in &log.visible[place] {
+        let start = index.may_start_at(partition, u64::MAX);
+        for (&offset, &value) in log.visible[place].range(start..) {
             let writer = index.writer[&value];
             if log.read[place].contains(&value) || index.history.ops[writer].outcome == Outcome::Failed {
                 continue;

@@ -2,6 +2,7 @@
 
 use fletchlog_api::IsolationLevel;
 
+use super::admin;
 use super::cluster::{COPIES, TOPIC};
 use super::consumers::{assign_all, consumer, looker, poll_once};
 use super::world::Hand;
@@ -23,6 +24,8 @@ pub(super) fn run(hand: &mut Hand) {
         read_all(hand, isolation);
     }
     looker(hand, true);
+    let process = hand.world.recorder().process();
+    admin::look(hand, process);
 }
 
 /// (partition, last stable offset, high watermark).

@@ -149,6 +149,9 @@ pub(super) fn member(hand: &mut Hand, index: usize) {
         lives += 1;
         let process = hand.world.recorder().process();
         let (id, group) = (format!("member-{index}-{lives}"), group_id(GROUP));
+        hand.world
+            .recorder()
+            .note(process, Action::Note(format!("{id} begins")));
         let mut consumer = consumer(
             hand,
             isolation,

@@ -3,7 +3,8 @@
 //! It remembers the last five batches of a producer; a client that goes on while one is sent again can let more pass it (spec 3.4,
 //! 9.6). After a restart it knows the last batch before the newest snapshot and those behind it: a snapshot holds one batch of a
 //! producer (Kafka: `ProducerStateManager#writeSnapshot`). A batch that it has and does not know any more is refused as out of order,
-//! and a client that sends it under a new epoch writes it twice.
+//! and a client that sends it under a new epoch writes it twice. What lay below the log start when it began is not remembered either
+//! (spec 3.7).
 
 use std::collections::BTreeMap;
 
@@ -21,14 +22,31 @@ pub(super) struct Batch {
     sequence: i32,
 }
 
+/// A batch in the log.
+#[derive(Debug, Clone, Copy)]
+struct Appended {
+    sequence: i32,
+    /// `None`: the disk failed, it may be in the log or not.
+    offset: Option<i64>,
+    /// Restarts before, and where the log started.
+    restarts: u32,
+    start: i64,
+}
+
+/// Its producer is known, but not the batch before it; or its producer is not.
+const REFUSED: [ErrorCode; 2] = [ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode::UNKNOWN_PRODUCER_ID];
+
 /// A partition's producer, with its epoch.
 type Producer = (TopicPartition, (i64, i16));
 
 #[derive(Debug, Default)]
 pub(super) struct Memory {
-    /// Per partition and producer: sequence numbers of the batches in the log, oldest first, and the restarts before.
-    appended: BTreeMap<Producer, Vec<(i32, u32)>>,
+    /// Per partition and producer: the batches in the log, oldest first.
+    appended: BTreeMap<Producer, Vec<Appended>>,
     restarts: u32,
+    /// Where logs start, and where they did when the broker began.
+    starts: BTreeMap<TopicPartition, i64>,
+    starts_at_restart: BTreeMap<TopicPartition, i64>,
     /// Batches that the broker had forgotten, and was allowed to.
     pub forgotten: usize,
     /// Those that it should have known.
@@ -52,31 +70,64 @@ pub(super) fn batches_of(request: &ProduceRequest) -> Vec<Batch> {
 impl Memory {
     pub fn restarted(&mut self) {
         self.restarts += 1;
+        self.starts_at_restart = self.starts.clone();
+    }
+
+    /// Records below this offset are deleted.
+    pub fn starts_at(&mut self, tp: &TopicPartition, offset: i64) {
+        self.starts.insert(tp.clone(), offset);
     }
 
     /// The broker has answered a request with these batches.
     pub fn answered(&mut self, sent: &[Batch], answers: &[ProducePartitionResponse]) {
         for batch in sent {
-            let Some(answer) = answers.iter().find(|a| a.tp == batch.tp) else {
-                continue;
-            };
-            let known = self.appended.entry((batch.tp.clone(), batch.producer)).or_default();
-            let at = known.iter().rposition(|(sequence, _)| *sequence == batch.sequence);
-            match (answer.error, at) {
-                (ErrorCode::NONE, None) => known.push((batch.sequence, self.restarts)),
-                (ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER, Some(at)) => {
-                    let later = known.len() - 1 - at;
-                    let restarted = known[at].1 < self.restarts;
-                    if later >= WINDOW || (restarted && later > 0) {
-                        self.forgotten += 1;
-                    } else {
-                        self.wrongly_forgotten.push(format!(
-                            "{batch:?} is in the log, {later} batches of its producer behind it, and was refused as out of order"
-                        ));
-                    }
-                }
-                _ => {}
+            if let Some(answer) = answers.iter().find(|a| a.tp == batch.tp) {
+                self.answer(batch, answer);
             }
+        }
+    }
+
+    fn answer(&mut self, batch: &Batch, answer: &ProducePartitionResponse) {
+        let of = |starts: &BTreeMap<TopicPartition, i64>| starts.get(&batch.tp).copied().unwrap_or(0);
+        let start = of(&self.starts_at_restart);
+        let new = |offset| Appended {
+            sequence: batch.sequence,
+            offset,
+            restarts: self.restarts,
+            start: of(&self.starts),
+        };
+        let before_restart = |a: &Appended| a.restarts < self.restarts;
+        let deleted = |a: &Appended| before_restart(a) && a.offset.map_or(a.start < start, |offset| offset < start);
+        let known = self.appended.entry((batch.tp.clone(), batch.producer)).or_default();
+        let at = known.iter().rposition(|a| a.sequence == batch.sequence);
+        let was = at.map(|at| known[at]);
+        let later = at.map_or(0, |at| known.len() - 1 - at);
+        let refused = REFUSED.contains(&answer.error);
+        if answer.error == ErrorCode::NONE {
+            match at {
+                Some(at) if known[at].offset.is_none() => known[at].offset = Some(answer.base_offset),
+                Some(at) if known[at].offset == Some(answer.base_offset) => return,
+                _ => known.push(new(Some(answer.base_offset))),
+            }
+        } else if answer.error == ErrorCode::KAFKA_STORAGE_ERROR && at.is_none() {
+            known.push(new(None));
+        }
+        let wrong = match was {
+            _ if !refused && answer.error != ErrorCode::NONE => return,
+            // The next one of a producer of whom nothing is left.
+            None if refused && known.last().is_some_and(deleted) => None,
+            None => return,
+            Some(was) if deleted(&was) => None,
+            Some(was) if was.offset.is_none() => return,
+            Some(_) if !refused => Some("was appended once more"),
+            Some(was) if later >= WINDOW || (before_restart(&was) && later > 0) => None,
+            Some(_) => Some("was refused as out of order"),
+        };
+        match wrong {
+            None => self.forgotten += 1,
+            Some(wrong) => self.wrongly_forgotten.push(format!(
+                "{batch:?} is in the log and {wrong}; its producer's batches: {known:?}"
+            )),
         }
     }
 }

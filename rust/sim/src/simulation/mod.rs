@@ -4,6 +4,7 @@
 //! Every run of a seed is the same. Client processes are threads that take turns ([`scheduler`]): what runs next depends only on
 //! virtual time. A crash is the disk's image, opened again; a leader move is a change of names ([`leaders`]).
 
+mod admin;
 mod closing;
 mod cluster;
 mod consumers;
@@ -109,6 +110,9 @@ fn parts(plan: &Plan) -> Vec<Part> {
     }
     if plan.copier || plan.group.is_some() {
         parts.push(Box::new(|hand| consumers::looker(hand, false)));
+    }
+    if plan.delete_every_ms > 0 {
+        parts.push(Box::new(admin::run));
     }
     parts
 }

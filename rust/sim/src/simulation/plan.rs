@@ -62,6 +62,8 @@ pub(super) struct Plan {
     pub client_crash_every_ms: usize,
     /// A call of the disk fails, on average every so many ms. Only with fsync: what the page cache holds would be lost.
     pub disk_fault_every_ms: usize,
+    /// Records are deleted, on average every so many ms; 0 = never.
+    pub delete_every_ms: usize,
 }
 
 fn pick<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
@@ -126,6 +128,7 @@ impl Plan {
             move_every_ms: if nodes > 1 { every(rng, 500, 3_000) } else { 0 },
             client_crash_every_ms: every(rng, 400, 6_000),
             disk_fault_every_ms: every(rng, 700, 2_000),
+            delete_every_ms: if rng.chance(400) { 500 + rng.below(3_000) } else { 0 },
         };
         if !plan.fsync {
             plan.disk_fault_every_ms = 0;
@@ -174,6 +177,9 @@ impl Plan {
                 InconsistentOffsets,
                 LostWrite,
                 Unseen,
+                PollSkip,
+                IntPollSkip,
+                CommitSkip,
                 IntNonmonotonicSend,
                 IntSendSkip,
                 NotCopied,

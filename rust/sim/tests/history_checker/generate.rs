@@ -10,6 +10,8 @@ const PLAIN: u32 = 2;
 const TRANSACTIONAL: [u32; 2] = [2, 3];
 const COPIES: u32 = 4;
 const PARTITIONS: usize = 5;
+/// Where records are deleted.
+const DELETED: [u32; 2] = [1, 3];
 const STEPS: usize = 400;
 
 /// The processes.
@@ -20,6 +22,9 @@ pub const READERS: [(u32, IsolationLevel); 2] = [
 pub const MEMBER: u32 = 20;
 pub const COPIER: u32 = 21;
 pub const LOOKER: u32 = 22;
+pub const ADMIN: u32 = 23;
+/// The readers at the end.
+const LAST_READERS: [u32; 2] = [30, 31];
 
 #[derive(Clone, Copy, PartialEq)]
 enum Slot {
@@ -35,6 +40,8 @@ struct World {
     values: u64,
     /// Next offset of (process, partition).
     positions: std::collections::BTreeMap<(u32, u32), usize>,
+    /// Where the logs start.
+    starts: [usize; PARTITIONS],
 }
 
 fn offset(at: usize) -> i64 {
@@ -108,7 +115,8 @@ impl World {
     ) -> Vec<(u32, i64, u64)> {
         let mut records = Vec::new();
         for &partition in partitions {
-            let mut at = self.positions.get(&(process, partition)).copied().unwrap_or(0);
+            let at = self.positions.get(&(process, partition)).copied().unwrap_or(0);
+            let mut at = at.max(self.starts[partition as usize]);
             let mut left = most;
             while left > 0 && at < self.logs[partition as usize].len() {
                 if let Slot::Value { value, op, transaction } = self.logs[partition as usize][at] {
@@ -261,6 +269,25 @@ fn look_up(world: &mut World, group: u32, process: u32, partitions: &[u32]) {
     world.end(op, Outcome::Ok);
 }
 
+/// Deletes up to somewhere; now and then it remains unknown whether it did.
+fn delete(world: &mut World, rng: &mut Rng) {
+    let partition = DELETED[rng.below(2)];
+    let (start, end) = (world.starts[partition as usize], world.logs[partition as usize].len());
+    let to = start + rng.below(end - start + 1);
+    let op = world.begin(
+        ADMIN,
+        Action::LogStart {
+            partition,
+            offset: offset(to),
+        },
+    );
+    let unknown = rng.chance(200);
+    if !unknown || rng.chance(500) {
+        world.starts[partition as usize] = to;
+    }
+    world.end(op, if unknown { Outcome::Unknown } else { Outcome::Ok });
+}
+
 fn all() -> Vec<u32> {
     (0..u32::try_from(PARTITIONS).unwrap()).collect()
 }
@@ -271,6 +298,9 @@ pub fn history(seed: u64) -> History {
     let mut producers = [Plain::Idle, Plain::Idle, Plain::Idle];
     let mut open = None;
     for _ in 0..STEPS {
+        if rng.chance(15) {
+            delete(&mut world, &mut rng);
+        }
         match rng.below(12) {
             0..5 => {
                 let which = rng.below(producers.len());
@@ -306,7 +336,7 @@ pub fn history(seed: u64) -> History {
     while open.is_some() {
         open = transactional(&mut world, &mut rng, open);
     }
-    for (process, isolation) in READERS {
+    for (process, (_, isolation)) in LAST_READERS.into_iter().zip(READERS) {
         let moved = world.begin(
             process,
             Action::Moved(all().into_iter().map(|p| (p, Some(0))).collect()),

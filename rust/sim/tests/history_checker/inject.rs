@@ -3,7 +3,7 @@
 use fletchlog_api::IsolationLevel;
 use fletchlog_sim::rng::Rng;
 
-use super::generate::{COPIER, LOOKER, MEMBER};
+use super::generate::{ADMIN, COPIER, LOOKER, MEMBER};
 use crate::{Action, Class, History, Op, Outcome, Step};
 
 /// Puts it in; false if the history has no place for it.
@@ -49,6 +49,8 @@ pub fn inject(class: Class, history: &mut History, seed: u64) -> bool {
         Class::CommitRegress => go_back_in_commits(history),
         Class::CopiedTwice => copy_again(history),
         Class::NotCopied => lose_copy(history),
+        Class::StartRegress => take_back_start(history),
+        Class::DeletedRead => read_deleted(history),
     }
 }
 
@@ -134,7 +136,14 @@ fn steps(history: &mut History, op: usize) -> &mut Vec<Step> {
     }
 }
 
-/// (operation, step, partition, offset, value) of the acknowledged sends of operations that succeeded.
+/// What lies at or above where its log starts in the end must be there, whatever was deleted.
+fn stays(history: &History, partition: u32, offset: i64) -> bool {
+    history.ops.iter().all(
+        |op| !matches!(op.action, Action::LogStart { partition: p, offset: start } if p == partition && start > offset),
+    )
+}
+
+/// (operation, step, partition, offset, value) of the acknowledged sends of operations that succeeded, of what was not deleted.
 fn sends(history: &History) -> Vec<(usize, usize, u32, i64, u64)> {
     let ok = history
         .ops
@@ -148,7 +157,7 @@ fn sends(history: &History) -> Vec<(usize, usize, u32, i64, u64)> {
                 value,
                 offset: Some(offset),
                 ..
-            } => Some((number, step, partition, offset, value)),
+            } if stays(history, partition, offset) => Some((number, step, partition, offset, value)),
             _ => None,
         })
     })
@@ -245,7 +254,10 @@ fn polls(history: &History, least: usize, goes_on: bool) -> Vec<(usize, usize)> 
         let [Step::Poll { records, .. }] = op.steps() else {
             continue;
         };
-        for (i, &(partition, ..)) in records.iter().enumerate() {
+        for (i, &(partition, offset, _)) in records.iter().enumerate() {
+            if !stays(history, partition, offset) {
+                continue;
+            }
             let first = i == 0 || records[i - 1].0 != partition;
             let count = records.iter().filter(|r| r.0 == partition).count();
             if first && count >= least && (!goes_on || read_before.contains(&(op.process, partition))) {
@@ -341,7 +353,7 @@ fn send_between(history: &mut History, rng: &mut Rng) -> bool {
                     *offset = offset.map(|o| if o > at { o + 1 } else { o });
                 }
             }
-            Action::Committed { .. } | Action::Note(_) => {}
+            Action::Committed { .. } | Action::LogStart { .. } | Action::Note(_) => {}
         }
     }
     history
@@ -446,5 +458,62 @@ fn lose_copy(history: &mut History) -> bool {
         return false;
     };
     steps(history, number).remove(1);
+    true
+}
+
+/// (partition, offset) of the deletions that are known to have happened and that deleted something.
+fn deletions(history: &History) -> Vec<(u32, i64)> {
+    let deletes = |op: &Op| match op.action {
+        Action::LogStart { partition, offset } if op.outcome == Outcome::Ok && offset > 0 => Some((partition, offset)),
+        _ => None,
+    };
+    history.ops.iter().filter_map(deletes).collect()
+}
+
+fn take_back_start(history: &mut History) -> bool {
+    let Some(&(partition, offset)) = deletions(history).last() else {
+        return false;
+    };
+    let from = after(history);
+    history.ops.push(Op {
+        process: ADMIN,
+        begin: from,
+        end: from + 1,
+        outcome: Outcome::Ok,
+        action: Action::LogStart {
+            partition,
+            offset: offset - 1,
+        },
+    });
+    true
+}
+
+/// A new reader gets the last record that a deletion took, and that was acknowledged or read.
+fn read_deleted(history: &mut History) -> bool {
+    let known = |partition: u32, below: i64| {
+        let sent = history.ops.iter().flat_map(Op::steps).filter_map(|step| match *step {
+            Step::Send {
+                partition: p,
+                value,
+                offset: Some(offset),
+                ..
+            } if p == partition && offset < below => Some((offset, value)),
+            _ => None,
+        });
+        sent.max()
+    };
+    let Some((partition, (offset, value))) = deletions(history)
+        .into_iter()
+        .find_map(|(partition, below)| Some((partition, known(partition, below)?)))
+    else {
+        return false;
+    };
+    let from = after(history);
+    let poll = Step::Poll {
+        isolation: IsolationLevel::ReadUncommitted,
+        group: None,
+        records: vec![(partition, offset, value)],
+    };
+    history.ops.push(op(60, (from, from + 1), false, vec![poll]));
     true
 }

@@ -1,0 +1,86 @@
+//! The actor that deletes records, and looks where logs start.
+
+use fletchlog_broker::{Broker, BrokerError};
+use fletchlog_records::TopicPartition;
+
+use super::network::lock;
+use super::world::Hand;
+use crate::history::{Action, Outcome, Partition};
+
+pub(super) fn run(hand: &mut Hand) {
+    let process = hand.world.recorder().process();
+    let pause = 2 * hand.world.plan.delete_every_ms;
+    while hand.in_chaos() {
+        hand.sleep_some(pause);
+        let partition = u32::try_from(hand.rng.below(hand.world.partitions().len())).unwrap_or(0);
+        delete_records(hand, process, partition);
+        look(hand, process);
+    }
+}
+
+/// (log start, high watermark) of a partition.
+fn bounds(broker: &Broker, tp: &TopicPartition) -> Option<(i64, i64)> {
+    let described = broker.describe_topic(&tp.topic).ok()?;
+    let of = described.partitions.iter().find(|p| p.partition == tp.partition)?;
+    Some((of.log_start_offset, of.high_watermark))
+}
+
+/// DeleteRecords up to the end, to somewhere before it, to where the log starts already, or beyond the end.
+fn delete_records(hand: &mut Hand, process: u32, partition: Partition) {
+    let (tp, cluster) = (hand.world.tp(partition), hand.world.cluster());
+    let Some(broker) = cluster.broker() else { return };
+    let Some((start, end)) = bounds(broker, &tp) else {
+        return;
+    };
+    let (asked, due) = match hand.rng.below(10) {
+        0 => (Some(end + 1), None),
+        1..3 => (None, Some(end)),
+        3 => (Some(start / 2), Some(start)),
+        _ => {
+            let left = usize::try_from(end - start).unwrap_or(0);
+            let before = start + i64::try_from(hand.rng.below(left + 1)).unwrap_or(0);
+            (Some(before), Some(before))
+        }
+    };
+    let deleted = broker.delete_records(&tp, asked);
+    let Some((now, _)) = bounds(broker, &tp) else { return };
+    let outcome = match (&deleted, due) {
+        (Ok(low), Some(due)) if *low == due && now == due => Outcome::Ok,
+        (Err(error), None) if is_out_of_range(error) && now == start => Outcome::Ok,
+        (Err(_), _) if cluster.disk_has_failed() => Outcome::Unknown,
+        // Of a log whose files are lost only a checkpoint knows the start.
+        _ if hand.world.plan.loses_acknowledged() => Outcome::Unknown,
+        _ => {
+            let what = format!(
+                "{tp} from {start} to {end}: DeleteRecords before {asked:?} gave {deleted:?}, then it starts at {now}"
+            );
+            return hand.surprise(what);
+        }
+    };
+    // What failed may be on the disk all the same.
+    let offset = if outcome == Outcome::Unknown {
+        now.max(due.unwrap_or(now))
+    } else {
+        now
+    };
+    lock(&hand.world.net).memory.starts_at(&tp, offset);
+    let mut recorder = hand.world.recorder();
+    let op = recorder.begin(process, Action::LogStart { partition, offset });
+    recorder.end(op, outcome);
+}
+
+fn is_out_of_range(error: &BrokerError) -> bool {
+    error.code() == fletchlog_api::ErrorCode::OFFSET_OUT_OF_RANGE
+}
+
+/// Writes down where every log starts.
+pub(super) fn look(hand: &Hand, process: u32) {
+    let cluster = hand.world.cluster();
+    let Some(broker) = cluster.broker() else { return };
+    for partition in hand.world.partitions() {
+        if let Some((offset, _)) = bounds(broker, &hand.world.tp(partition)) {
+            let start = Action::LogStart { partition, offset };
+            hand.world.recorder().note(process, start);
+        }
+    }
+}
