@@ -90,7 +90,7 @@ pub fn consumer_table(events: &[ConsumerEvent]) -> Result<Table, Failure> {
         ("full", column::<BooleanArray, _>(events.iter().map(|e| e.full))),
         (
             "text",
-            column::<StringArray, _>(events.iter().map(|e| Some(e.text.as_ref()))),
+            column::<StringArray, _>(events.iter().map(|e| Some(e.text.to_text()))),
         ),
     ])
 }

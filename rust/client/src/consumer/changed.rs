@@ -19,9 +19,13 @@ impl Default for Changed {
 }
 
 impl Changed {
-    /// Nothing.
-    pub fn is_empty(&self) -> bool {
-        matches!(self, Self::Partitions(partitions) if partitions.is_empty())
+    /// Adds all of another.
+    pub fn extend(&mut self, other: Self) {
+        match (&mut *self, other) {
+            (Self::Partitions(partitions), Self::Partitions(others)) => partitions.extend(others),
+            (_, Self::Everything) => *self = Self::Everything,
+            (Self::Everything, _) => {}
+        }
     }
 
     /// Adds a partition.

@@ -393,7 +393,7 @@ impl Consumer {
     }
 
     /// Events since the last `take_trace`, when `fletchlog.trace` is on.
-    pub fn trace(&self) -> &[TraceEvent] {
+    pub fn trace(&self) -> Vec<TraceEvent> {
         self.trace.events()
     }
 

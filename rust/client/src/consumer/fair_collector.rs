@@ -27,14 +27,13 @@ impl Collector<'_> {
                     continue;
                 };
                 match initialize(head, self.subs, self.metadata, self.trace) {
-                    Ok(usable) => {
+                    Ok(false) => self.buffer.throw_away_head(),
+                    Ok(true) => {
+                        // A new answer has its turn before all older data; then the round begins at the oldest.
+                        self.buffer.parsed.extend(self.buffer.queue.pop_front());
+                        self.buffer.turn = Some(self.buffer.parsed.len() - 1);
+                        self.buffer.parsed_index = 0;
                         self.buffer.changed();
-                        if let Some(fetch) = self.buffer.queue.pop_front().filter(|_| usable) {
-                            // A new answer has its turn before all older data; then the round begins at the oldest.
-                            self.buffer.parsed.push(fetch);
-                            self.buffer.turn = Some(self.buffer.parsed.len() - 1);
-                            self.buffer.parsed_index = 0;
-                        }
                     }
                     Err(error) => {
                         let empty = head.size == 0;
@@ -45,8 +44,7 @@ impl Collector<'_> {
                             continue;
                         }
                         if collected.runs.is_empty() && empty {
-                            self.buffer.queue.pop_front();
-                            self.buffer.changed();
+                            self.buffer.throw_away_head();
                         }
                         return Err(error);
                     }
@@ -58,8 +56,8 @@ impl Collector<'_> {
                 continue; // Its turn is over.
             }
             let outcome = fetch_records(fetch, remaining, collected, self.subs, None, self.settings, self.trace);
-            if fetch.consumed {
-                self.buffer.changed();
+            if let Some(tp) = fetch.consumed.then(|| fetch.tp.clone()) {
+                self.buffer.finished(&tp);
             }
             match outcome {
                 Ok(taken) => remaining -= taken,
@@ -81,10 +79,7 @@ fn next_parsed(buffer: &mut FetchBuffer, subs: &SubscriptionState) -> Option<usi
         !f.consumed && !subs.is_paused(&f.tp)
     });
     let found = found.map(|i| i - buffer.parsed[..i].iter().filter(|f| f.consumed).count());
-    if buffer.parsed.iter().any(|f| f.consumed) {
-        buffer.parsed.retain(|f| !f.consumed);
-        buffer.changed();
-    }
+    buffer.parsed.retain(|f| !f.consumed);
     buffer.parsed_index = found.map_or(0, |i| (i + 1) % buffer.parsed.len());
     found
 }

@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 
 use fletchlog_records::TopicPartition;
+use rustc_hash::FxHashMap;
 
+use super::changed::Changed;
 use super::completed_fetch::CompletedFetch;
 use super::subscription_state::SubscriptionState;
 use super::timestamp_collector::TimestampOrder;
@@ -24,22 +26,51 @@ pub struct FetchBuffer {
     pub(super) turn: Option<usize>,
     /// What the merge by timestamp remembers.
     pub(super) by_time: TimestampOrder,
+    /// How many unfinished fetches there are of each partition: mostly one.
+    buffered: FxHashMap<TopicPartition, usize>,
+    changed: Changed,
     version: u64,
 }
 
 impl FetchBuffer {
     /// Appends an answer for one partition.
     pub fn add(&mut self, fetch: CompletedFetch) {
+        *self.buffered.entry(fetch.tp.clone()).or_default() += 1;
+        self.changed.insert(&fetch.tp);
         self.queue.push_back(fetch);
         self.changed();
     }
 
-    /// Grows whenever the set of buffered partitions can have changed.
+    /// States that a fetch of this partition is finished, or was taken out of the queue and thrown away.
+    pub(super) fn finished(&mut self, tp: &TopicPartition) {
+        if let Some(left) = self.buffered.get_mut(tp) {
+            *left -= 1;
+            if *left == 0 {
+                self.buffered.remove(tp);
+            }
+        }
+        self.changed.insert(tp);
+        self.changed();
+    }
+
+    /// Takes the head of the queue and throws it away.
+    pub(super) fn throw_away_head(&mut self) {
+        if let Some(head) = self.queue.pop_front() {
+            self.finished(&head.tp);
+        }
+    }
+
+    /// Takes the partitions of which a fetch may have come or been finished since the last call.
+    pub fn take_changed(&mut self) -> Changed {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// Grows whenever what is buffered, or how long it is held back, can have changed.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// States that the set of buffered partitions can have changed.
+    /// States that something else has changed than which partitions are buffered.
     pub(super) fn changed(&mut self) {
         self.version += 1;
     }
@@ -47,8 +78,27 @@ impl FetchBuffer {
     /// Partitions that are left out of the next request (spec 7.3): every queue entry, empty ones too, and what is not
     /// finished. A fetch that ended exactly at max.poll.records is not finished: nobody has looked behind its end yet.
     pub fn buffered_partitions(&self) -> impl Iterator<Item = &TopicPartition> {
+        self.buffered.keys()
+    }
+
+    /// Whether a partition is among them.
+    pub fn is_buffered(&self, tp: &TopicPartition) -> bool {
+        self.buffered.contains_key(tp)
+    }
+
+    /// Whether every fetch that came or was finished was counted.
+    pub fn is_counted_right(&self) -> bool {
+        self.counted() == self.buffered
+    }
+
+    /// `buffered`, found by looking at every fetch.
+    pub(super) fn counted(&self) -> FxHashMap<TopicPartition, usize> {
         let unfinished = self.next_in_line.iter().chain(&self.parsed).filter(|f| !f.consumed);
-        self.queue.iter().chain(unfinished).map(|f| &f.tp)
+        let mut counted = FxHashMap::default();
+        for fetch in self.queue.iter().chain(unfinished) {
+            *counted.entry(fetch.tp.clone()).or_default() += 1;
+        }
+        counted
     }
 
     /// Whether a queued fetch may be handed out, so that poll must not wait. Kafka: `hasAvailableFetches`.
@@ -82,6 +132,8 @@ impl FetchBuffer {
             }
         }
         self.parsed = kept;
+        self.buffered = self.counted();
+        self.changed = Changed::Everything;
         self.changed();
     }
 }

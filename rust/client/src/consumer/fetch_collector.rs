@@ -97,16 +97,18 @@ impl Collector<'_> {
                             Ok(usable) => usable,
                             Err(error) => {
                                 if collected.runs.is_empty() && head.size == 0 {
-                                    self.buffer.queue.pop_front();
-                                    self.buffer.changed();
+                                    self.buffer.throw_away_head();
                                 }
                                 return Err(error);
                             }
                         }
                     };
-                    let head = self.buffer.queue.pop_front();
-                    self.buffer.changed();
-                    self.buffer.next_in_line = head.filter(|_| usable);
+                    if usable {
+                        self.buffer.next_in_line = self.buffer.queue.pop_front();
+                        self.buffer.changed();
+                    } else {
+                        self.buffer.throw_away_head();
+                    }
                 }
                 Some(next) if self.subs.is_paused(&next.tp) => {
                     self.trace.push(|| TraceEvent::of(TraceKind::Paused, &next.tp));
@@ -124,7 +126,7 @@ impl Collector<'_> {
                         self.trace,
                     );
                     if next.consumed {
-                        self.buffer.changed();
+                        self.buffer.finished(&next.tp);
                     }
                     self.buffer.next_in_line = Some(next);
                     remaining -= taken?;
@@ -257,7 +259,7 @@ pub(super) fn fetch_records(
                     TraceEvent::of(TraceKind::RecordsReturned, &tp)
                         .at(first_offset)
                         .records(taken.records)
-                        .because(last_offset.to_string())
+                        .because(last_offset)
                 });
             }
             if taken.exhausted {

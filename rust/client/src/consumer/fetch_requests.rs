@@ -19,7 +19,8 @@ use super::settings::Settings;
 use super::subscription_state::SubscriptionState;
 use super::trace::{Trace, TraceEvent, TraceKind};
 
-/// State that decides whether there is anything to send; unchanged since a call that sent nothing = nothing to send now.
+/// State that decides whether there is anything to send, and who is left out; unchanged since a call that sent nothing = nothing to
+/// send now.
 type Fingerprint = (u64, u64, u64, u64);
 
 /// Fetches to one node.
@@ -41,12 +42,12 @@ pub struct FetchRequests {
     nothing_to_send: Option<Fingerprint>,
     /// Versions of assignment and metadata under which every assigned partition has a known leader.
     all_led: Option<(u64, u64)>,
-    /// Partitions buffered, and versions of the buffer and of the metadata, when `changed` of the nodes was last brought up to date.
-    buffered: FxHashSet<TopicPartition>,
-    buffer_version: u64,
+    /// Version of the metadata when `changed` of the nodes was last brought up to date.
     metadata_version: u64,
-    /// For the trace.
+    /// For the trace: who is left out, and the state as of which that was last told. What is read on of a buffered partition changes
+    /// nothing of it.
     left_out: LeftOut,
+    told: Option<Fingerprint>,
 }
 
 impl FetchRequests {
@@ -54,7 +55,7 @@ impl FetchRequests {
     pub fn send(
         &mut self,
         subs: &mut SubscriptionState,
-        buffer: &FetchBuffer,
+        buffer: &mut FetchBuffer,
         metadata: &mut Metadata,
         net: &mut ConsumerNetworkClient,
         settings: &Settings,
@@ -66,17 +67,14 @@ impl FetchRequests {
         }
         let all_led = self.is_every_partition_led(subs, metadata);
         let all_busy = all_led && self.is_every_node_busy(metadata);
-        if all_busy && !trace.is_on() {
+        if all_busy && (!trace.is_on() || self.told == Some(fingerprint)) {
             return 0;
         }
         let changed = self.note_changes(subs, buffer, metadata);
-        if all_busy && changed.is_empty() && self.left_out.has_told(self.version) {
-            return 0;
-        }
         let num_fetchable = subs.num_fetchable();
         let view = View {
             subs,
-            buffered: &self.buffered,
+            buffer,
             num_fetchable,
             metadata,
             settings,
@@ -95,6 +93,7 @@ impl FetchRequests {
                 net,
             };
             self.left_out.tell(&changed, &view, &requests, trace);
+            self.told = Some(fingerprint);
         }
         if all_busy {
             return 0;
@@ -104,7 +103,7 @@ impl FetchRequests {
                 .in_request_order()
                 .iter()
                 .any(|tp| view.metadata.leader(tp).is_none());
-        let busy = view.nodes_that_may_wait(buffer);
+        let busy = view.nodes_that_may_wait();
         let mut requests = Vec::new();
         for (&node, fetches) in &mut self.nodes {
             if fetches.in_flight.is_some() || blocked.contains(&node) {
@@ -163,16 +162,10 @@ impl FetchRequests {
     }
 
     /// Passes what has changed since the last call on to the nodes concerned, and answers it.
-    fn note_changes(&mut self, subs: &mut SubscriptionState, buffer: &FetchBuffer, metadata: &Metadata) -> Changed {
+    fn note_changes(&mut self, subs: &mut SubscriptionState, buffer: &mut FetchBuffer, metadata: &Metadata) -> Changed {
+        debug_assert!(buffer.is_counted_right());
         let mut changed = subs.take_changed();
-        if self.buffer_version != buffer.version() {
-            self.buffer_version = buffer.version();
-            let buffered: FxHashSet<TopicPartition> = buffer.buffered_partitions().cloned().collect();
-            for tp in buffered.symmetric_difference(&self.buffered) {
-                changed.insert(tp);
-            }
-            self.buffered = buffered;
-        }
+        changed.extend(buffer.take_changed());
         if self.metadata_version != metadata.version() {
             self.metadata_version = metadata.version();
             changed = Changed::Everything;

@@ -16,7 +16,7 @@ use super::timestamp_collector::is_at_end;
 #[derive(Debug, Clone, Copy)]
 pub struct View<'a> {
     pub(super) subs: &'a SubscriptionState,
-    pub(super) buffered: &'a FxHashSet<TopicPartition>,
+    pub(super) buffer: &'a FetchBuffer,
     /// Partitions of `subs` that may be fetched, buffered ones included.
     pub(super) num_fetchable: usize,
     pub(super) metadata: &'a Metadata,
@@ -29,7 +29,7 @@ impl<'a> View<'a> {
         match state.position() {
             None => Some("no position yet"),
             Some(_) if state.is_paused() => Some("paused"),
-            Some(_) if self.buffered.contains(tp) => Some("the last fetch is still buffered"),
+            Some(_) if self.buffer.is_buffered(tp) => Some("the last fetch is still buffered"),
             Some(_) => None,
         }
     }
@@ -69,7 +69,11 @@ impl<'a> View<'a> {
         match self.settings.row.request_order {
             RequestOrder::List => partitions.sort_by_cached_key(|tp| self.subs.place(tp)),
             RequestOrder::HashSet => {
-                let buffered = self.buffered.iter().filter(|tp| self.subs.is_fetchable(tp)).count();
+                let buffered = self
+                    .buffer
+                    .buffered_partitions()
+                    .filter(|tp| self.subs.is_fetchable(tp))
+                    .count();
                 let capacity = java_hash::hash_set_capacity(self.num_fetchable.saturating_sub(buffered));
                 if capacity < java_hash::MIN_TREEIFY_CAPACITY {
                     // Every partition counts: a crowded bin makes the table grow.
@@ -119,8 +123,8 @@ impl<'a> View<'a> {
     /// In timestamp order, nodes whose records are not urgent: they lead buffered partitions, and nothing buffered is held back.
     /// A node is not asked for others alone that are at their end: its answer would be held for fetch.max.wait.ms, and with it
     /// the next fetch of what is buffered.
-    pub fn nodes_that_may_wait(&self, buffer: &FetchBuffer) -> FxHashSet<NodeId> {
-        if self.settings.fetch_order != FetchOrder::Timestamp || buffer.by_time.held_until().is_some() {
+    pub fn nodes_that_may_wait(&self) -> FxHashSet<NodeId> {
+        if self.settings.fetch_order != FetchOrder::Timestamp || self.buffer.by_time.held_until().is_some() {
             return FxHashSet::default();
         }
         self.nodes_with_buffered()
@@ -134,7 +138,10 @@ impl<'a> View<'a> {
 
     /// Leaders of buffered partitions that are still fetchable.
     fn nodes_with_buffered(&self) -> FxHashSet<NodeId> {
-        let fetchable = self.buffered.iter().filter(|tp| self.subs.is_fetchable(tp));
+        let fetchable = self
+            .buffer
+            .buffered_partitions()
+            .filter(|tp| self.subs.is_fetchable(tp));
         fetchable
             .filter_map(|tp| self.metadata.leader(tp))
             .map(|leader| leader.node)

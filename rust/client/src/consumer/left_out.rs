@@ -3,7 +3,7 @@
 
 use fletchlog_api::NodeId;
 use fletchlog_records::TopicPartition;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::changed::Changed;
 use super::fetchable::View;
@@ -27,6 +27,8 @@ pub trait Requests {
 #[derive(Debug, Default)]
 pub struct LeftOut {
     told: FxHashMap<TopicPartition, &'static str>,
+    /// Of them, those about which a request or an answer may be news.
+    waiting: FxHashSet<TopicPartition>,
     /// Hindrances of the nodes, in the order of the metadata.
     hindrances: Vec<Option<&'static str>>,
     /// Of the requests.
@@ -34,26 +36,20 @@ pub struct LeftOut {
 }
 
 impl LeftOut {
-    /// No request was sent or answered since something was told: only a change of a partition is news.
-    pub fn has_told(&self, version: u64) -> bool {
-        self.version == version
-    }
-
     /// Events about partitions for which something else holds than was told last; `changed` are those that may be concerned
     /// by themselves.
     pub fn tell(&mut self, changed: &Changed, view: &View<'_>, requests: &impl Requests, trace: &mut Trace) {
         let nodes = view.metadata.nodes().iter();
         let hindrances: Vec<_> = nodes.map(|&node| requests.hindrance(node)).collect();
-        let told = self.told.iter();
         let looked_at: Vec<TopicPartition> = match changed {
             Changed::Partitions(partitions) if hindrances == self.hindrances => {
                 let news = requests.version() != self.version;
-                let waiting = told.filter(|(tp, why)| news && **why == UNDER_WAY && !partitions.contains(tp));
-                let both = partitions.iter().chain(waiting.map(|(tp, _)| tp)).collect();
+                let waiting = self.waiting.iter().filter(|tp| news && !partitions.contains(tp));
+                let both = partitions.iter().chain(waiting).collect();
                 view.sorted(both).into_iter().cloned().collect()
             }
             _ => {
-                let gone = told.map(|(tp, _)| tp).filter(|tp| !view.subs.is_assigned(tp)).collect();
+                let gone = self.told.keys().filter(|tp| !view.subs.is_assigned(tp)).collect();
                 let assigned = view.subs.iter().map(|(tp, _)| tp);
                 view.sorted(gone).into_iter().chain(assigned).cloned().collect()
             }
@@ -72,6 +68,11 @@ impl LeftOut {
     fn tell_one(&mut self, tp: &TopicPartition, why: Option<&'static str>, trace: &mut Trace) {
         if self.told.get(tp).copied() == why {
             return;
+        }
+        if why == Some(UNDER_WAY) {
+            self.waiting.insert(tp.clone());
+        } else {
+            self.waiting.remove(tp);
         }
         match why {
             Some(why) => self.told.insert(tp.clone(), why),

@@ -24,11 +24,12 @@ mod settings;
 pub mod subscription_state;
 mod timestamp_collector;
 mod trace;
+mod trace_events;
 mod wakeup;
 
 pub use consumer::Consumer;
 pub use decision_table::{NetworkRead, RequestOrder, Row, SubscribeOrder, row_of};
-pub use trace::{TraceEvent, TraceKind};
+pub use trace::{TraceEvent, TraceKind, TraceText};
 pub use wakeup::WakeupHandle;
 
 use fletchlog_api::java_hash;

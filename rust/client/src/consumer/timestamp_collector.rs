@@ -116,10 +116,16 @@ impl Collector<'_> {
         let merged = self
             .heads(collected, &mut holds)
             .and_then(|heads| self.merge(heads, &mut holds, collected));
-        let before = self.buffer.parsed.len();
-        self.buffer.parsed.retain(|fetch| !fetch.consumed);
+        for finished in self
+            .buffer
+            .parsed
+            .extract_if(.., |fetch| fetch.consumed)
+            .collect::<Vec<_>>()
+        {
+            self.buffer.finished(&finished.tp);
+        }
         let held_until = merged.as_ref().ok().copied().flatten();
-        if before != self.buffer.parsed.len() || self.buffer.by_time.held_until != held_until {
+        if self.buffer.by_time.held_until != held_until {
             self.buffer.changed();
         }
         self.buffer.by_time.held_until = held_until;
@@ -134,14 +140,15 @@ impl Collector<'_> {
             if outcome.is_err() && !empty {
                 return outcome.map(|_| ());
             }
-            self.buffer.changed();
-            let fetch = self.buffer.queue.pop_front().filter(|_| matches!(outcome, Ok(true)));
-            if let Some(fetch) = fetch {
+            if !matches!(outcome, Ok(true)) {
+                self.buffer.throw_away_head();
+            } else if let Some(fetch) = self.buffer.queue.pop_front() {
                 if let Some(newest) = fetch.newest_timestamp() {
                     self.buffer.by_time.newest_seen = self.buffer.by_time.newest_seen.max(newest);
                 }
                 let place = self.buffer.parsed.partition_point(|other| other.tp < fetch.tp);
                 self.buffer.parsed.insert(place, fetch);
+                self.buffer.changed();
             }
             outcome?;
         }

@@ -6,6 +6,8 @@ use std::borrow::Cow;
 use fletchlog_api::{FetchRequest, FetchResponse, NodeId};
 use fletchlog_records::{BatchIter, TopicPartition};
 
+use super::trace_events::TraceEvents;
+
 /// What happened. The name is the value of the `kind` column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TraceKind {
@@ -51,6 +53,29 @@ pub enum TraceKind {
 }
 
 impl TraceKind {
+    /// All of them, each at its number.
+    pub const ALL: [Self; 19] = [
+        Self::Called,
+        Self::CalledPartition,
+        Self::Assigned,
+        Self::PollStarted,
+        Self::RequestSent,
+        Self::RequestPartition,
+        Self::RequestForgotten,
+        Self::ResponseRead,
+        Self::ResponseQueued,
+        Self::Excluded,
+        Self::RecordsReturned,
+        Self::Late,
+        Self::PartitionDrained,
+        Self::MovedToEnd,
+        Self::Paused,
+        Self::Discarded,
+        Self::Reset,
+        Self::Error,
+        Self::PollReturned,
+    ];
+
     /// Text of the `kind` column.
     pub fn name(self) -> &'static str {
         match self {
@@ -77,6 +102,46 @@ impl TraceKind {
     }
 }
 
+/// Why, or more. A number is not written out before somebody reads it: a poll that is traced does not allocate for it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum TraceText {
+    /// Written in the program.
+    Fixed(&'static str),
+    /// Written for this event.
+    Own(Box<str>),
+    /// A number.
+    Number(i64),
+}
+
+impl TraceText {
+    /// As the `text` column has it.
+    pub fn to_text(&self) -> Cow<'_, str> {
+        match self {
+            Self::Fixed(text) => Cow::Borrowed(text),
+            Self::Own(text) => Cow::Borrowed(text),
+            Self::Number(number) => Cow::Owned(number.to_string()),
+        }
+    }
+}
+
+impl From<&'static str> for TraceText {
+    fn from(text: &'static str) -> Self {
+        Self::Fixed(text)
+    }
+}
+
+impl From<String> for TraceText {
+    fn from(text: String) -> Self {
+        Self::Own(text.into())
+    }
+}
+
+impl From<i64> for TraceText {
+    fn from(number: i64) -> Self {
+        Self::Number(number)
+    }
+}
+
 /// One event. Fields that do not apply are `None`, -1 or empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceEvent {
@@ -99,11 +164,12 @@ pub struct TraceEvent {
     /// Of requests and answers: a full fetch (else incremental).
     pub full: Option<bool>,
     /// Why, or more.
-    pub text: Cow<'static, str>,
+    pub text: TraceText,
 }
 
 impl TraceEvent {
     /// An event about nothing in particular.
+    #[inline]
     pub fn new(kind: TraceKind) -> Self {
         Self {
             poll: 0,
@@ -115,10 +181,11 @@ impl TraceEvent {
             batches: -1,
             records: -1,
             full: None,
-            text: Cow::Borrowed(""),
+            text: TraceText::Fixed(""),
         }
     }
     /// About a partition.
+    #[inline]
     pub fn of(kind: TraceKind, tp: &TopicPartition) -> Self {
         Self {
             tp: Some(tp.clone()),
@@ -126,10 +193,12 @@ impl TraceEvent {
         }
     }
     /// With an offset.
+    #[inline]
     pub fn at(self, offset: i64) -> Self {
         Self { offset, ..self }
     }
     /// With a count of records.
+    #[inline]
     pub fn records(self, records: usize) -> Self {
         Self {
             records: count(records),
@@ -137,13 +206,15 @@ impl TraceEvent {
         }
     }
     /// With a text.
-    pub fn because(self, text: impl Into<Cow<'static, str>>) -> Self {
+    #[inline]
+    pub fn because(self, text: impl Into<TraceText>) -> Self {
         Self {
             text: text.into(),
             ..self
         }
     }
     /// With a node.
+    #[inline]
     pub fn node(self, node: NodeId) -> Self {
         Self { node, ..self }
     }
@@ -154,7 +225,7 @@ impl TraceEvent {
 pub struct Trace {
     on: bool,
     poll: u64,
-    events: Vec<TraceEvent>,
+    events: TraceEvents,
     /// Version of the assignment looked at last.
     assignment: Option<u64>,
     /// Of the last `Assigned` events, sorted: rotation is no new assignment.
@@ -180,17 +251,18 @@ impl Trace {
     }
 
     /// Keeps an event; `event` is not called when off.
+    #[inline]
     pub fn push(&mut self, event: impl FnOnce() -> TraceEvent) {
         if self.is_on() {
             let poll = self.poll;
-            self.events.push(TraceEvent { poll, ..event() });
+            self.events.push(&TraceEvent { poll, ..event() });
         }
     }
 
     /// Events of a call of the program's; offsets below 0 stand for none.
     pub fn called<'a>(
         &mut self,
-        method: impl Into<Cow<'static, str>>,
+        method: impl Into<TraceText>,
         given: impl IntoIterator<Item = (&'a TopicPartition, i64)>,
     ) {
         if !self.is_on() {
@@ -283,13 +355,13 @@ impl Trace {
     }
 
     /// Events so far.
-    pub fn events(&self) -> &[TraceEvent] {
-        &self.events
+    pub fn events(&self) -> Vec<TraceEvent> {
+        self.events.iter().collect()
     }
 
     /// Takes the events so far.
     pub fn take(&mut self) -> Vec<TraceEvent> {
-        std::mem::take(&mut self.events)
+        std::mem::take(&mut self.events).iter().collect()
     }
 }
 

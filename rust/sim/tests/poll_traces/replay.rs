@@ -360,7 +360,7 @@ pub fn replay(scenario: &Scenario, properties: &[(&str, &str)]) -> Outcome {
             (tp, at)
         })
         .collect();
-    let traced_requests = traced_requests(consumer.trace());
+    let traced_requests = traced_requests(&consumer.trace());
     Outcome {
         polls,
         total,

@@ -535,12 +535,16 @@ fn the_trace_tells_why_a_partition_was_left_out() {
     }
     let why = c
         .trace()
-        .iter()
-        .rev()
-        .find(|e| e.kind == TraceKind::Excluded && e.tp == Some(tp("B")))
+        .into_iter()
+        .filter(|e| e.kind == TraceKind::Excluded && e.tp == Some(tp("B")))
+        .last()
         .unwrap();
-    assert_eq!(why.text, "the last fetch is still buffered");
-    let queued = c.trace().iter().find(|e| e.kind == TraceKind::ResponseQueued).unwrap();
+    assert_eq!(why.text.to_text(), "the last fetch is still buffered");
+    let queued = c
+        .trace()
+        .into_iter()
+        .find(|e| e.kind == TraceKind::ResponseQueued)
+        .unwrap();
     assert_eq!(
         (queued.batches, queued.records, queued.offset, queued.full),
         (1, 3, 0, Some(true))

@@ -14,9 +14,9 @@ use super::super::fetch_requests::FetchRequests;
 use super::super::metadata::{Leader, Metadata};
 use super::super::network_client::ConsumerNetworkClient;
 use super::super::settings::{FetchOrder, Settings};
-use super::super::subscription_state::{ResetStrategy, SubscriptionState};
+use super::super::subscription_state::{PartitionState, ResetStrategy, SubscriptionState};
 use super::super::timestamp_collector::is_at_end;
-use super::super::trace::Trace;
+use super::super::trace::{Trace, TraceKind};
 use super::fake_broker::TestClock;
 use super::*;
 
@@ -149,6 +149,8 @@ struct Client {
     net: ConsumerNetworkClient,
     fetches: FetchRequests,
     trace: Trace,
+    /// Who is left out, and why, as the trace tells it.
+    left_out: BTreeMap<TopicPartition, String>,
     clock: Arc<TestClock>,
     wires: Arc<Mutex<Wires>>,
     sessions: BTreeMap<NodeId, Expected>,
@@ -178,6 +180,7 @@ impl Client {
             net: ConsumerNetworkClient::new(Box::new(transport), clock.clone(), i64::MAX / 4, BACKOFF_MS),
             fetches: FetchRequests::default(),
             trace: Trace::new(trace),
+            left_out: BTreeMap::new(),
             sessions: BTreeMap::new(),
             next_session: 0,
             asks_for_metadata: false,
@@ -245,7 +248,6 @@ impl Client {
                     let Some(mut fetch) = self.buffer.queue.pop_front() else {
                         break;
                     };
-                    self.buffer.changed();
                     fetch.consumed = true;
                     if fetch.size > 0 {
                         self.subs.advance(&fetch.tp, fetch.fetch_offset + 1, 0);
@@ -253,6 +255,7 @@ impl Client {
                             self.subs.move_partition_to_end(&fetch.tp);
                         }
                     }
+                    self.buffer.finished(&fetch.tp);
                     self.buffer.next_in_line = Some(fetch);
                 }
             }
@@ -262,15 +265,27 @@ impl Client {
     }
 
     fn send(&mut self) {
+        let left_out = self.expected_left_out();
         let expected = self.expected();
         self.fetches.send(
             &mut self.subs,
-            &self.buffer,
+            &mut self.buffer,
             &mut self.metadata,
             &mut self.net,
             &self.settings,
             &mut self.trace,
         );
+        if self.trace.is_on() {
+            for event in self.trace.take().into_iter().filter(|e| e.kind == TraceKind::Excluded) {
+                let (tp, why) = (event.tp.unwrap(), event.text.to_text().into_owned());
+                let before = self.left_out.remove(&tp);
+                assert_ne!(before.as_deref().unwrap_or_default(), why, "{tp}: told again");
+                if !why.is_empty() {
+                    self.left_out.insert(tp, why);
+                }
+            }
+            assert_eq!(self.left_out, left_out);
+        }
         self.net.try_send(&self.metadata);
         self.net.net_poll(&mut self.metadata, None).unwrap();
         let mut sent = std::mem::take(&mut self.wires.lock().unwrap().sent);
@@ -287,11 +302,46 @@ impl Client {
         assert_eq!(asks, self.asks_for_metadata);
     }
 
+    /// Why each partition that the next request will not list is left out, looking at every partition.
+    fn expected_left_out(&self) -> BTreeMap<TopicPartition, String> {
+        let buffered = self.buffer.counted();
+        let blocking = |tp: &&TopicPartition| self.subs.is_fetchable(tp);
+        let leader = |tp: &TopicPartition| self.metadata.leader(tp).map(|leader| leader.node);
+        let leading: FxHashSet<NodeId> = buffered.keys().filter(blocking).filter_map(leader).collect();
+        let by_time = self.settings.fetch_order == FetchOrder::Timestamp;
+        let why = |tp: &TopicPartition, state: &PartitionState| {
+            let Some(position) = state.position() else {
+                return Some("no position yet");
+            };
+            if state.is_paused() {
+                return Some("paused");
+            }
+            if buffered.contains_key(tp) {
+                return Some("the last fetch is still buffered");
+            }
+            let Some(node) = leader(tp) else {
+                return Some("the leader is not known");
+            };
+            if let Some(session) = self.sessions.get(&node).filter(|s| s.in_flight.is_some()) {
+                let asked = session.asked.get(tp).is_some_and(|p| p.fetch_offset == position);
+                return (!asked).then_some("a fetch to the leader is under way");
+            }
+            if self.net.is_unavailable(node) {
+                return Some("the connection to the leader was lost a moment ago");
+            }
+            let blocked = self.settings.row.buffered_node && !by_time && leading.contains(&node);
+            blocked.then_some("the leader also leads a buffered partition")
+        };
+        let all = self.subs.iter();
+        all.filter_map(|(tp, state)| Some((tp.clone(), why(tp, state)?.to_owned())))
+            .collect()
+    }
+
     /// Spec 7.3, looking at every partition.
     #[allow(clippy::type_complexity)]
     fn expected(&mut self) -> Vec<(NodeId, i32, i32, Vec<FetchPartition>, Vec<TopicPartition>)> {
         let (subs, metadata, settings) = (&self.subs, &self.metadata, &self.settings);
-        let buffered: FxHashSet<TopicPartition> = self.buffer.buffered_partitions().cloned().collect();
+        let buffered: FxHashSet<TopicPartition> = self.buffer.counted().into_keys().collect();
         let leading: FxHashSet<NodeId> = buffered
             .iter()
             .filter(|tp| subs.is_fetchable(tp))
@@ -427,7 +477,7 @@ proptest! {
     fn requests_are_those_of_looking_at_every_partition(
         version in prop::sample::select(vec!["2.6", "3.9", "4.1", "4.3"]),
         order in prop_oneof![5 => Just("partition"), 1 => Just("timestamp")],
-        trace in prop::bool::weighted(0.2),
+        trace in prop::bool::weighted(0.5),
         steps in prop::collection::vec(step(), 1..80),
     ) {
         let mut client = Client::new(version, order, trace);
