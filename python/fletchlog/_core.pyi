@@ -170,6 +170,8 @@ class Broker:
 
         At least one whole batch; after that the last one may be cut off at `max_bytes`. Empty at the end of the log.
         """
+    def _control_batches(self, topic: str, partition: int, start_offset: int, end_offset: int) -> list[tuple[int, int]]:
+        """For `fletchlog.explain`: first and last offset of every control batch with an offset in the range (end exclusive)."""
     def delete_records(self, topic: str, partition: int, before_offset: int | None = None) -> int:
         """Moves the log start to `before_offset` (None: the end); returns the new log start."""
     def run_retention(self) -> int:

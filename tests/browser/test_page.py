@@ -150,10 +150,45 @@ def test_an_offset_is_found_with_its_way(shown, small_runs):
     said = text(shown, "#found")
     assert f"handed out with {step[2]} to {step[3]}" in said
     assert "is asked for payments-2 from 0" in said
-    for query, answer in (("payments-9 @ 1", "no partition payments-9"), ("payments-2 @ 99999", "No poll returned"), ("huh", "Write a partition"), ("12", "Which partition")):
+    for query, answer in (("payments-9 @ 1", "no partition payments-9"), ("payments-2 @ 99999", "no record at this offset yet: the next one to be written is 100"), ("huh", "Write a partition"), ("12", "Which partition")):
         field.clear()
         field.send_keys(query, Keys.ENTER)
         assert answer in text(shown, "#found")
+
+
+def test_an_offset_without_a_record_is_told_with_its_reason(opened, tmp_path):
+    with fl.Broker.in_memory() as broker:
+        broker.create_topic("t", config={"cleanup.policy": "compact,delete", "retention.ms": -1, "segment.ms": 1})
+        with fl.Producer(broker, {"transactional.id": "tx"}) as producer:
+            producer.init_transactions()
+            for keys in ("abc", "abcd", "e"):  # 0 .. 2, marker 3, 4 .. 7, marker 8, 9, marker 10
+                producer.begin_transaction()
+                for key in keys:
+                    producer.send("t", value=b"v", key=key.encode(), partition=0)
+                producer.commit_transaction()
+                until(lambda: broker.transactions()[0].state == "CompleteCommit")
+        broker.delete_records("t", 0, 1)
+        broker.clean_topic("t", force=True)
+        told = fl.explain.explain(broker, ["t"], {"max.poll.records": 2}, polls=4)
+    assert [run for runs in told.polls for run in runs][:2] == [("t", 0, 4, 5, 2), ("t", 0, 6, 7, 2)]
+    for source, expected in (
+        (told, {
+            "0": "no record at this offset any more: the log starts at 1",
+            "2": "compaction has removed it",
+            "5": "it is handed out with 4 to 5",
+            "8": "a control record",
+            "11": "no record at this offset yet: the next one to be written is 11",
+        }),
+        (fl.explain.explanation(told.trace), {"5": "it is handed out with 4 to 5", "8": "a saved trace does not tell"}),
+    ):  # fmt: skip
+        browser = opened(tmp_path / "page.html", page([source]))
+        field = browser.find_element(By.ID, "query")
+        for offset, answer in expected.items():
+            field.clear()
+            field.send_keys(f"t-0 @ {offset}", Keys.ENTER)
+            assert answer in text(browser, "#found")
+            if offset == "8":
+                assert "poll 2 handed out t-0 up to 7, poll 3 went on at 9." in text(browser, "#found")
 
 
 def test_zoom_theme_and_play(shown):

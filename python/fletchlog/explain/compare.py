@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from fletchlog.errors import InvalidArgumentError
 from fletchlog.explain.order import version
-from fletchlog.explain.run import ORDER, VERSION, Explanation, explain
+from fletchlog.explain.run import ORDER, VERSION, explain
 from fletchlog.explain.story import tell
 from fletchlog.explain.words import sentence_of
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from fletchlog._core import Broker
+    from fletchlog.explain.run import Explanation
     from fletchlog.explain.story import Step, Story
 
 ROWS = {"2.6": "2.4 - 3.0", "3.1": "3.1", "3.6": "3.2 - 3.6", "3.9": "3.7 - 3.9", "4.1": "4.0 - 4.1", "4.3": "4.2 - 4.3"}
@@ -120,7 +121,7 @@ def align(explanations: Sequence[Explanation]) -> list[Explanation]:
     lanes = sorted({lane for item in explanations for lane in item.story.lanes})
     ends = {lane: end for item in explanations for lane, end in item.ends.items()}
     return [
-        item if item.story.lanes == lanes else Explanation(item.trace, tell(item.trace, lanes), item.ends or ends, item.source) for item in explanations
+        item if item.story.lanes == lanes else replace(item, story=tell(item.trace, lanes), ends=item.ends or ends) for item in explanations
     ]
 
 

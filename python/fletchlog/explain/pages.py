@@ -64,6 +64,7 @@ def story(explanations: Sequence[Explanation], producer: Any = None) -> dict[str
         "topics": topics,
         "lanes": [list(lane) for lane in lanes],
         "ends": [list(runs[0].ends.get(lane, ())) for lane in lanes],
+        "gaps": [_gaps(runs, lane) for lane in lanes],
         "runs": [_run(run) for run in runs],
         "parts": _parts(runs),
         "producer": _producer(producer) if producer is not None else None,
@@ -88,6 +89,12 @@ def _run(told: Explanation) -> dict[str, Any]:
         "polls": told.story.polls,
         "fairness": measured,
     }
+
+
+def _gaps(runs: Sequence[Explanation], lane: tuple[str, int]) -> list[Any] | None:
+    """Gaps as far as the run that came farthest; None where only traces are known."""
+    known = [run.gaps[lane] for run in runs if lane in run.gaps]
+    return [list(gap) for gap in sorted({gap for found in known for gap in found})] if known else None
 
 
 def _parts(runs: Sequence[Explanation]) -> dict[str, Any]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import html
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from fletchlog._core import Broker, Consumer, config_table
 from fletchlog.errors import InvalidArgumentError
 from fletchlog.explain import words
+from fletchlog.explain.gaps import Gap, gaps
 from fletchlog.explain.order import Place, places
 from fletchlog.explain.story import Story, tell
 from fletchlog.types import Run, TopicPartition
@@ -31,12 +32,14 @@ class Explanation:
         story: The trace, step by step.
         ends: First and next offset of each lane's log; empty where only the trace is known.
         source: Where the records are, for headlines.
+        gaps: Offsets without a record, of each lane; empty where only the trace is known.
     """
 
     trace: pa.Table
     story: Story
     ends: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     source: str = ""
+    gaps: dict[tuple[str, int], list[Gap]] = field(default_factory=dict)
 
     @property
     def config(self) -> dict[str, str]:
@@ -167,7 +170,10 @@ def explain(
             left -= len(records)
             if not len(records) or left <= 0:
                 break
-        return explanation(consumer.trace(), ends=ends, source=source)
+        told = explanation(consumer.trace(), ends=ends, source=source)
+    committed = told.config.get("isolation.level") == "read_committed"
+    stable = {(t, p.partition): p.last_stable_offset for t, d in described.items() for p in d.partitions} if committed else None
+    return replace(told, gaps=gaps(broker, told.story, ends, stable))
 
 
 def explanation(

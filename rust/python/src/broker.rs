@@ -8,7 +8,7 @@ use fletchlog_api::Scope;
 use fletchlog_api::transport::SystemClock;
 use fletchlog_broker::{Broker as Engine, BrokerError, OpenOptions, TopicDescription};
 use fletchlog_log::{FetchBound, PartitionLog};
-use fletchlog_records::TopicPartition;
+use fletchlog_records::{BatchIter, TopicPartition};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyList};
@@ -20,7 +20,7 @@ use crate::convert::{
 use crate::errors::Failure;
 use crate::fork::Shared;
 use crate::gate::gate;
-use crate::scan::Scan;
+use crate::scan::{READ_BYTES, Scan};
 
 /// An embedded broker over a directory or memory: Kafka's log and its rules, without a cluster.
 ///
@@ -227,6 +227,37 @@ impl Broker {
             Ok::<_, Failure>(log.read(offset, max_bytes, true, FetchBound::HighWatermark)?.records)
         })?;
         Ok(PyBytes::new(py, &records))
+    }
+
+    /// For `fletchlog.explain`: first and last offset of every control batch with an offset in the range (end exclusive).
+    fn _control_batches(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        partition: i32,
+        start_offset: i64,
+        end_offset: i64,
+    ) -> PyResult<Vec<(i64, i64)>> {
+        self.inner.call(py, |broker, _| {
+            let log = log_of(broker, topic, partition)?;
+            let mut found = Vec::new();
+            let mut from = start_offset;
+            while from < end_offset {
+                let mut next = from;
+                for batch in BatchIter::new(log.read(from, READ_BYTES, true, FetchBound::HighWatermark)?.records) {
+                    let header = *batch?.header();
+                    if header.is_control() && header.base_offset < end_offset {
+                        found.push((header.base_offset, header.last_offset()));
+                    }
+                    next = next.max(header.next_offset());
+                }
+                if next == from {
+                    break; // The end of the log.
+                }
+                from = next;
+            }
+            Ok::<_, Failure>(found)
+        })
     }
 
     /// Moves the log start to `before_offset` (None: the end); returns the new log start.

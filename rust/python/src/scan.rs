@@ -29,7 +29,7 @@ use merge::Merge;
 /// the hand-over.
 const BATCH_PAYLOAD: usize = 8 << 20;
 /// Bytes read from a segment at a time: several of them fit into a core's second-level cache with the columns they become.
-const READ_BYTES: usize = 1 << 20;
+pub const READ_BYTES: usize = 1 << 20;
 
 /// The arguments of `scan`.
 pub struct Wanted<'a> {

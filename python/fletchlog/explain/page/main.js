@@ -81,14 +81,20 @@ function find(text) {
     return;
   }
   const model = modelOf(shown[0]);
-  const way = model.way(query.lane, query.offset);
   const name = laneName(story, query.lane);
-  if (!way) {
-    box.replaceChildren(`No poll returned offset ${number(query.offset)} of ${name}.`);
+  const link = (poll) => make("button", { type: "button", onclick: () => goTo(poll) }, `poll ${number(poll)}`);
+  box.style.setProperty("--c", topicColour(story, query.lane));
+  const why = whyNone(story, query.lane, query.offset);
+  const around = model.around(query.lane, query.offset);
+  const dense = around.over && around.over.records === around.over.last - around.over.first + 1;
+  if (!around.over || (why && !dense)) {
+    box.replaceChildren(make("strong", {}, `${name} @ ${number(query.offset)}`), make("p", {}, noRecord(story, query, why, around)), make("p", {}, ...passed(around, name, link)));
+    const at = around.over || around.behind || around.before;
+    if (at) goTo(at.poll);
+    for (const timeline of timelines) timeline.show(query.lane);
     return;
   }
-  box.style.setProperty("--c", topicColour(story, query.lane));
-  const link = (poll) => make("button", { type: "button", onclick: () => goTo(poll) }, `poll ${number(poll)}`);
+  const way = model.way(query.lane, query.offset);
   const item = (poll, text) => make("li", {}, "In ", link(poll), text);
   const list = make("ol", {});
   if (way.ask) list.append(item(way.ask.poll, `, node ${way.ask.node} is asked for ${name} from ${number(way.ask.offset)}.`));

@@ -177,6 +177,41 @@ class Model {
     }
     return null;
   }
+
+  // What the polls did around an offset: the stretch that went over it, or the last before it and the first behind it.
+  around(lane, offset) {
+    let over = null;
+    let before = null;
+    let behind = null;
+    this.run.polls.forEach((steps, poll) => {
+      for (const [kind, l, first, last, records] of steps) {
+        if (kind !== "take" || l !== lane) continue;
+        const take = { poll, first, last, records };
+        if (first <= offset && offset <= last) over ??= take;
+        else if (last < offset) before = take;
+        else behind ??= take;
+      }
+    });
+    return { over, before, behind };
+  }
+}
+
+// Whether the log has a record at an offset: null if it has one, "unknown" where only a trace tells, else why not.
+function whyNone(story, lane, offset) {
+  const [start, end] = story.ends[lane];
+  if (start === undefined) return "unknown";
+  if (offset < start) return "deleted";
+  if (offset >= end) return "unwritten";
+  const gaps = story.gaps[lane];
+  if (!gaps) return "unknown";
+  let low = 0;
+  let high = gaps.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (gaps[middle][1] < offset) low = middle + 1;
+    else high = middle;
+  }
+  return low < gaps.length && gaps[low][0] <= offset ? gaps[low][2] : null;
 }
 
 // "orders-2 @ 1234", "orders-2 1234", "orders-2:1234", or an offset alone where there is one lane.

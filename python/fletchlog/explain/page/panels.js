@@ -129,6 +129,39 @@ function flight(story, state) {
     make("p", {}, `To node ${node}, sent in poll ${number(ask.poll)}${ask.lanes.length ? "" : ": nothing new on the wire"}`), chips(story, ask.lanes.map(([lane]) => lane)))));
 }
 
+// Why there is no record at an offset that was searched for, or why no poll returned it.
+function noRecord(story, { lane, offset }, why, { over, behind }) {
+  const [start, end] = story.ends[lane];
+  switch (why) {
+    case "deleted":
+      return `There is no record at this offset any more: the log starts at ${number(start)}.`;
+    case "unwritten":
+      return `There is no record at this offset yet: the next one to be written is ${number(end)}.`;
+    case "compacted":
+      return "There is no record at this offset: compaction has removed it.";
+    case "control":
+      return "There is no record at this offset: it is the marker with which a transaction ended, a control record. No consumer is given one.";
+    case "aborted":
+      return "The record at this offset belongs to a transaction that was aborted: read_committed passes over it.";
+    case "open":
+      return "A transaction was open at this offset or before it: read_committed reads no further.";
+    case "unknown":
+      if (over) return "Not every offset in between has a record. Which ones have, a saved trace does not tell: explain the directory to know.";
+      return "No poll returned this offset. Whether there is a record, a saved trace does not tell: explain the directory to know.";
+    default:
+      return behind ? "No poll returned this offset: the position was set behind it." : "These polls did not come to this offset.";
+  }
+}
+
+// The polls that passed an offset without returning it.
+function passed({ over, before, behind }, name, link) {
+  if (over) return [link(over.poll), ` went over it: it handed out ${plural(over.records, "record")} of ${name}, offsets ${number(over.first)} to ${number(over.last)}.`];
+  const last = before ? [link(before.poll), ` handed out ${name} up to ${number(before.last)}`] : [];
+  const next = behind ? [link(behind.poll), ` ${before ? "went on" : "began"} at ${number(behind.first)}`] : [];
+  if (!before && !behind) return [`No poll returned a record of ${name}.`];
+  return [...last, ...(before && behind ? [", "] : []), ...next, behind ? "." : "; no record of it came after that."];
+}
+
 function orderPanel(story, run) {
   const rows = run.places.map(([lane, bucket], i) => make("tr", {}, make("td", {}, `${i + 1}.  ${laneName(story, lane)}`), make("td", {}, run.nodes[lane] < 0 ? "" : `node ${run.nodes[lane]}`), make("td", {}, bucket === null ? "" : String(bucket))));
   const head = make("tr", {}, make("th", {}, "Partition"), make("th", {}, "Leader"), make("th", {}, run.buckets === null ? "" : `Bucket of ${run.buckets}`));
