@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crate::config::Durability;
 use crate::file_name::{DELETED, SNAPSHOT, segment_file, with_suffix};
 use crate::partition_log::{PartitionLog, Writer};
 use crate::segment::LogSegment;
@@ -68,6 +69,8 @@ impl PartitionLog {
         }
         let view = if count == segments.len() {
             self.roll_to(writer, &view, config, view.log_end_offset, now_ms)?;
+            // Without a segment the log would begin anew.
+            self.sync_deletion(config)?;
             self.view()?
         } else {
             view
@@ -87,13 +90,8 @@ impl PartitionLog {
         let (gone, kept) = view.segments.as_slice().split_at(count);
         let kept: Vec<Arc<LogSegment>> = kept.to_vec();
         let start = kept.first().map_or(view.log_end_offset, |first| first.base_offset);
-        // First no new reader can find the segments, then their files get another name.
-        {
-            let mut published = write(&self.view);
-            published.segments = Segments::new(kept);
-            published.log_start_offset = published.log_start_offset.max(start);
-        }
-        for segment in gone {
+        // The files first: a start that readers have seen must not go back with a crash.
+        let renamed = gone.iter().try_for_each(|segment| {
             // Readers that hold the segment keep reading: the file is open from here on.
             if let Err(e) = segment
                 .file()
@@ -101,24 +99,47 @@ impl PartitionLog {
             {
                 log::warn!("readers of a deleted segment may fail: {e}");
             }
-            let snapshot = segment_file(&self.dir, segment.base_offset, SNAPSHOT);
-            for path in segment.files.all().into_iter().chain([snapshot.as_path()]) {
-                if !self.fs.exists(path) {
-                    continue;
-                }
-                let deleted = with_suffix(path, DELETED);
-                self.fs
-                    .rename(path, &deleted)
-                    .map_err(|e| LogError::io("rename", path, e))?;
-                writer
-                    .deleted
-                    .push((deleted, now_ms.saturating_add(config.file_delete_delay_ms)));
-            }
+            self.rename_deleted(writer, segment, config, now_ms)
+        });
+        if let Err(e) = renamed {
+            self.fence(&e);
+            return Err(e);
         }
-        self.mark_directory_changed();
+        self.sync_deletion(config)?;
+        {
+            let mut published = write(&self.view);
+            published.segments = Segments::new(kept);
+            published.log_start_offset = published.log_start_offset.max(start);
+        }
         self.trim_epochs_from_start(start)?;
         self.remove_deleted_files(writer, now_ms);
         Ok(())
+    }
+
+    fn rename_deleted(
+        &self,
+        writer: &mut Writer,
+        segment: &LogSegment,
+        config: &LogConfig,
+        now_ms: i64,
+    ) -> Result<(), LogError> {
+        let snapshot = segment_file(&self.dir, segment.base_offset, SNAPSHOT);
+        for path in segment.files.all().into_iter().chain([snapshot.as_path()]) {
+            if let Some(deleted) = self.rename_if_there(path, &with_suffix(path, DELETED))? {
+                let delete_at = now_ms.saturating_add(config.file_delete_delay_ms);
+                writer.deleted.push((deleted, delete_at));
+            }
+        }
+        Ok(())
+    }
+
+    /// With durability fsync: which files there are survives a power loss.
+    fn sync_deletion(&self, config: &LogConfig) -> Result<(), LogError> {
+        if config.durability != Durability::Fsync {
+            self.mark_directory_changed();
+            return Ok(());
+        }
+        self.sync_names().inspect_err(|e| self.fence(e))
     }
 
     /// Removes files whose delay is over; what cannot be removed is removed when the log is opened next.

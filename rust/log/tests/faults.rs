@@ -26,6 +26,7 @@ struct Faults {
     disk: Mutex<()>,
     synced: Mutex<Vec<PathBuf>>,
     side_files_fail: Mutex<bool>,
+    dir_sync_fails: Mutex<bool>,
 }
 
 #[derive(Debug)]
@@ -142,6 +143,9 @@ impl Fs for FaultyFs {
     }
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         self.faults.synced.lock().unwrap().push(path.to_path_buf());
+        if *self.faults.dir_sync_fails.lock().unwrap() {
+            return Err(io::ErrorKind::Other.into());
+        }
         self.inner.sync_dir(path)
     }
     fn sync_all(&self, dir: &Path) -> io::Result<()> {
@@ -323,6 +327,32 @@ fn a_failed_fsync_acknowledges_nobody_who_waited_for_it() {
     // It is not asked again.
     assert_eq!(faults.syncs.load(Ordering::Relaxed), syncs + 1);
     assert_eq!(log.high_watermark(), 0);
+}
+
+/// A start that readers have seen must not go back with a crash, nor the end of a log that loses every segment.
+#[test]
+fn under_fsync_retention_is_seen_after_the_disk_and_not_before() {
+    // Nothing is kept, or one batch of 70 bytes.
+    for (retention_bytes, first_stays) in [(0, true), (70, false)] {
+        let (fs, dir, log, faults) = faulty(LogConfig {
+            durability: Durability::Fsync,
+            segment_bytes: 100,
+            retention_bytes,
+            ..LogConfig::default()
+        });
+        for sequence in 0..3 {
+            try_append(&log, sequence).unwrap();
+        }
+        *faults.dir_sync_fails.lock().unwrap() = true;
+        assert!(matches!(log.delete_old_segments(NOW), Err(LogError::Io { .. })));
+        assert_eq!((log.log_start_offset(), offsets(&log)), (0, vec![0, 1, 2]));
+        // Without a segment the log would begin at 0 again: first the new one is on disk.
+        assert_eq!(fs.exists(&dir.join("00000000000000000000.log")), first_stays);
+        assert!(matches!(
+            try_append(&log, 3).unwrap_err(),
+            AppendError::Log(LogError::Fenced { .. })
+        ));
+    }
 }
 
 #[test]

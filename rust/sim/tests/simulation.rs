@@ -27,6 +27,7 @@ fn seeds_have_no_anomaly() {
         "killed",
         "moved leaders",
         "power loss",
+        "retention",
         "seek",
         "send",
         "unknown send",
@@ -42,6 +43,7 @@ fn kinds(report: &Report) -> BTreeSet<&'static str> {
             Action::Note(text) if text.contains("had failed") => drop(kinds.insert("disk fault")),
             Action::Note(text) if text.contains("killed") => drop(kinds.insert("killed")),
             Action::Note(text) if text.contains("power") => drop(kinds.insert("power loss")),
+            Action::Note(text) if text.contains("retention") => drop(kinds.insert("retention")),
             Action::Note(text) if text.contains("roles") => drop(kinds.insert("moved leaders")),
             Action::Moved(to) if to.iter().any(|(_, offset)| offset.is_some_and(|o| o > 0)) => {
                 kinds.insert("seek");

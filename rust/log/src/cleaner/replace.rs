@@ -110,7 +110,7 @@ impl PartitionLog {
         Ok(())
     }
 
-    fn rename_if_there(&self, from: &Path, to: &Path) -> Result<Option<PathBuf>, LogError> {
+    pub(crate) fn rename_if_there(&self, from: &Path, to: &Path) -> Result<Option<PathBuf>, LogError> {
         if !self.fs.exists(from) {
             return Ok(None);
         }
@@ -118,7 +118,7 @@ impl PartitionLog {
         Ok(Some(to.to_path_buf()))
     }
 
-    fn sync_names(&self) -> Result<(), LogError> {
+    pub(crate) fn sync_names(&self) -> Result<(), LogError> {
         self.fs
             .sync_dir(&self.dir)
             .map_err(|e| LogError::io("sync", &self.dir, e))

@@ -1,4 +1,4 @@
-//! The actor that deletes records, and looks where logs start.
+//! The actors that delete records and run retention, and look where logs start.
 
 use fletchlog_broker::{Broker, BrokerError};
 use fletchlog_records::TopicPartition;
@@ -7,7 +7,7 @@ use super::network::lock;
 use super::world::Hand;
 use crate::history::{Action, Outcome, Partition};
 
-pub(super) fn run(hand: &mut Hand) {
+pub(super) fn delete(hand: &mut Hand) {
     let process = hand.world.recorder().process();
     let pause = 2 * hand.world.plan.delete_every_ms;
     while hand.in_chaos() {
@@ -18,11 +18,53 @@ pub(super) fn run(hand: &mut Hand) {
     }
 }
 
+pub(super) fn retain(hand: &mut Hand) {
+    let process = hand.world.recorder().process();
+    let pause = 2 * hand.world.plan.retention_every_ms;
+    while hand.in_chaos() {
+        hand.sleep_some(pause);
+        run_retention(hand, process);
+        look(hand, process);
+    }
+}
+
 /// (log start, high watermark) of a partition.
 fn bounds(broker: &Broker, tp: &TopicPartition) -> Option<(i64, i64)> {
     let described = broker.describe_topic(&tp.topic).ok()?;
     let of = described.partitions.iter().find(|p| p.partition == tp.partition)?;
     Some((of.log_start_offset, of.high_watermark))
+}
+
+/// Retention of all partitions; the logs that it makes start later are written down.
+fn run_retention(hand: &Hand, process: u32) {
+    let cluster = hand.world.cluster();
+    let Some(broker) = cluster.broker() else { return };
+    let all = |p: Partition| (p, bounds(broker, &hand.world.tp(p)));
+    let before: Vec<_> = hand.world.partitions().into_iter().map(all).collect();
+    let outcome = match broker.run_retention() {
+        Ok(0) => return,
+        Ok(segments) => {
+            let text = format!("retention has deleted {segments} segments");
+            hand.world.recorder().note(process, Action::Note(text));
+            Outcome::Ok
+        }
+        Err(_) if cluster.disk_has_failed() => Outcome::Unknown,
+        Err(error) => return hand.surprise(format!("retention: {error}")),
+    };
+    for (partition, was) in before {
+        let tp = hand.world.tp(partition);
+        let (Some((start, end)), Some((now, _))) = (was, bounds(broker, &tp)) else {
+            continue;
+        };
+        // What failed may be on the disk all the same.
+        let offset = if outcome == Outcome::Unknown { end } else { now };
+        if offset > start {
+            lock(&hand.world.net).memory.starts_at(&tp, offset);
+            let mut recorder = hand.world.recorder();
+            let op = recorder.begin(process, Action::LogStart { partition, offset });
+            recorder.end(op, outcome);
+        }
+    }
 }
 
 /// DeleteRecords up to the end, to somewhere before it, to where the log starts already, or beyond the end.

@@ -57,8 +57,12 @@ impl Cluster {
             lie,
         };
         let broker = cluster.open(net);
+        let config = [
+            ("retention.ms".to_owned(), plan.retention_ms.to_string()),
+            ("retention.bytes".to_owned(), plan.retention_bytes.to_string()),
+        ];
         for (topic, partitions) in [(TOPIC, plan.partitions), (COPIES, 1)] {
-            let made = broker.create_topic(topic, partitions, &[]);
+            let made = broker.create_topic(topic, partitions, &config);
             made.unwrap_or_else(|e| panic!("topic {topic}: {e}"));
         }
         cluster

@@ -112,7 +112,10 @@ fn parts(plan: &Plan) -> Vec<Part> {
         parts.push(Box::new(|hand| consumers::looker(hand, false)));
     }
     if plan.delete_every_ms > 0 {
-        parts.push(Box::new(admin::run));
+        parts.push(Box::new(admin::delete));
+    }
+    if plan.retention_every_ms > 0 {
+        parts.push(Box::new(admin::retain));
     }
     parts
 }

@@ -64,6 +64,11 @@ pub(super) struct Plan {
     pub disk_fault_every_ms: usize,
     /// Records are deleted, on average every so many ms; 0 = never.
     pub delete_every_ms: usize,
+    /// Retention runs, on average every so many ms; 0 = never.
+    pub retention_every_ms: usize,
+    /// retention.ms and retention.bytes; -1 = without limit.
+    pub retention_ms: i64,
+    pub retention_bytes: i64,
 }
 
 fn pick<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
@@ -129,6 +134,9 @@ impl Plan {
             client_crash_every_ms: every(rng, 400, 6_000),
             disk_fault_every_ms: every(rng, 700, 2_000),
             delete_every_ms: if rng.chance(400) { 500 + rng.below(3_000) } else { 0 },
+            retention_every_ms: if rng.chance(300) { 500 + rng.below(3_000) } else { 0 },
+            retention_ms: pick(rng, &[-1, 1_000, 5_000]),
+            retention_bytes: pick(rng, &[-1, 0, 3_000]),
         };
         if !plan.fsync {
             plan.disk_fault_every_ms = 0;
