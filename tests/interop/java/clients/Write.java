@@ -1,6 +1,9 @@
 import java.io.BufferedReader;
+import java.io.IOException;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -10,6 +13,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
+import java.util.stream.Stream;
 import org.apache.kafka.clients.admin.AdminClient;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.OffsetSpec;
@@ -20,6 +24,7 @@ import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.RetriableException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
@@ -27,8 +32,8 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  * Carries out the lines of standard input on the broker of the argument, in order:
  * "topic NAME PARTITIONS k=v..", "producer ID k=v..", "send ID TOPIC PARTITION TIMESTAMP KEY VALUE NAME=VALUE..",
  * "flush ID", "close ID", "begin|commit|abort ID", "offset GROUP TOPIC PARTITION OFFSET METADATA",
- * "txnoffset ID GROUP TOPIC PARTITION OFFSET", "sleep MS", "signal NAME PID", "inflight ID" (waits until a request of the producer
- * is on its way). A partition or timestamp of -1 is left to the producer.
+ * "txnoffset ID GROUP TOPIC PARTITION OFFSET", "sleep MS", "signal NAME PID" (after STOP, waits until the process stands still),
+ * "inflight ID" (waits until a request of the producer is on its way). A partition or timestamp of -1 is left to the producer.
  * Prints, for each record in order of the sends, "TOPIC PARTITION OFFSET" or why it failed, at the end.
  */
 public final class Write {
@@ -49,10 +54,7 @@ public final class Write {
                 if (words[0].equals("topic")) {
                     NewTopic topic = new NewTopic(words[1], Integer.parseInt(words[2]), (short) 1).configs(map(words, 3));
                     admin.createTopics(List.of(topic)).all().get();
-                    // answers once the broker leads it: a first batch that it refuses before may be sent in vain for two minutes
-                    admin.listOffsets(IntStream.range(0, topic.numPartitions()).boxed()
-                        .collect(Collectors.toMap(partition -> new TopicPartition(topic.name(), partition), partition -> OffsetSpec.latest())))
-                        .all().get();
+                    awaitLeaders(admin, topic);
                 } else {
                     carryOut(words);
                 }
@@ -70,6 +72,24 @@ public final class Write {
             }
         }
         System.out.print(out);
+    }
+
+    /** Returns once the broker leads the topic: a first batch that it refuses before may be sent in vain for two minutes. */
+    private static void awaitLeaders(AdminClient admin, NewTopic topic) throws Exception {
+        Map<TopicPartition, OffsetSpec> ends = IntStream.range(0, topic.numPartitions()).boxed()
+            .collect(Collectors.toMap(partition -> new TopicPartition(topic.name(), partition), partition -> OffsetSpec.latest()));
+        while (true) {
+            try {
+                admin.listOffsets(ends).all().get();
+                return;
+            } catch (ExecutionException failure) {
+                // a broker that has not heard of the new topic yet
+                if (!(failure.getCause() instanceof RetriableException)) {
+                    throw failure;
+                }
+                Thread.sleep(50);
+            }
+        }
     }
 
     private void carryOut(String[] words) throws Exception {
@@ -97,7 +117,7 @@ public final class Write {
                     new OffsetAndMetadata(Long.parseLong(words[5]))), new ConsumerGroupMetadata(words[2]));
                 break;
             case "offset": commit(words); break;
-            case "signal": new ProcessBuilder("kill", "-" + words[1], words[2]).start().waitFor(); break;
+            case "signal": signal(words[1], words[2]); break;
             case "inflight":
                 while (inFlight(producer) == 0) {
                     Thread.sleep(1);
@@ -105,6 +125,30 @@ public final class Write {
                 break;
             case "sleep": Thread.sleep(Long.parseLong(words[1])); break;
             default: throw new IllegalArgumentException(String.join(" ", words));
+        }
+    }
+
+    private static void signal(String name, String pid) throws Exception {
+        new ProcessBuilder("kill", "-" + name, pid).start().waitFor();
+        // a thread may go on for a moment and answer a request
+        while (name.equals("STOP") && !standsStill(pid)) {
+            Thread.sleep(1);
+        }
+    }
+
+    private static boolean standsStill(String pid) throws IOException {
+        try (Stream<Path> threads = Files.list(Path.of("/proc", pid, "task"))) {
+            return threads.allMatch(Write::isStopped);
+        }
+    }
+
+    private static boolean isStopped(Path thread) {
+        try {
+            String stat = Files.readString(thread.resolve("stat"));
+            // the state follows the name, which is in brackets
+            return stat.charAt(stat.lastIndexOf(')') + 2) == 'T';
+        } catch (IOException ended) {
+            return false;
         }
     }
 
