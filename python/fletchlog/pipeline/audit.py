@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from pyspark import cloudpickle
-from pyspark.sql import Window
+from pyspark.sql import Row, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from fletchlog.audit import order, repeats
@@ -18,7 +18,7 @@ from fletchlog.pipeline import partials
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pyspark.sql import Column, DataFrame, Row, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 # the workers get these functions by value: they need not have fletchlog
 for _module in (order, repeats, partials):
@@ -186,10 +186,10 @@ def _found(df: DataFrame, same: Sequence[str | Column], keep: float) -> list[Row
     places = (F.when(topic != name, topic).alias("topic"), F.when(topic.isNull(), none).otherwise(F.col("partition")).alias("partition"))
     one, two = _hashes(same)
     packed = df.select(*places, "offset", F.unix_millis("timestamp").alias("ms"), one, two).mapInArrow(partials.pack, partials.PACKED)
-    in_order = packed.repartition("topic", "partition").sortWithinPartitions("topic", "partition", "lane", "block")
+    lanes = packed.repartition("topic", "partition", "lane").sortWithinPartitions("topic", "partition", "lane", "block")
     with _batches_by_rows(df.sparkSession):
-        rows = in_order.mapInArrow(partials.find(keep), partials.FOUND).withColumn("topic", F.coalesce("topic", F.lit(name))).collect()
-    return sorted(rows, key=lambda row: (row.topic, row.partition))
+        found = lanes.mapInArrow(partials.find(keep), partials.FOUND).withColumn("topic", F.coalesce("topic", F.lit(name))).collect()
+    return [Row(**row) for row in partials.merged(row.asDict() for row in found)]
 
 
 @contextmanager

@@ -1,8 +1,9 @@
 """The audit's two passes over Arrow batches: rows are packed into few large cells, and these are looked at in order.
 
     map      (topic, partition, offset, ms, one, two)  ->  cells: (topic, partition, lane, block, number, base, left, right)
-    shuffle  by topic, partition; sorted by lane, block
-    reduce                                             ->  one row of findings per topic, partition
+    shuffle  by topic, partition, lane; each task's cells sorted by topic, partition, lane, block
+    reduce                                             ->  findings: one row per task and topic, partition, with what its lanes say
+    merged                                             ->  one row per topic, partition
 
 | lane    | what                          | block         | number  | base         | left                       | right       |
 |---------|-------------------------------|---------------|---------|--------------|----------------------------|-------------|
@@ -151,6 +152,8 @@ def _hashes(one: Any, two: Any) -> Iterator[tuple[Any, ...]]:
 def find(keep: float) -> Any:
     """The reduce side, for batches of what `pack` made, sorted by topic, partition, lane and block.
 
+    A row has the columns that its task's lanes tell; `merged` puts rows together.
+
     Args:
         keep: The share of the records that `watermark_delay_ms` keeps.
     """
@@ -166,6 +169,16 @@ def find(keep: float) -> Any:
             yield pa.RecordBatch.from_pylist([row], schema=pa.schema(FOUND_SCHEMA))
 
     return run
+
+
+def merged(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What the tasks found, one row per topic and partition, sorted."""
+    whole: dict[tuple[str, int], dict[str, Any]] = {}
+    for row in rows:
+        mine = whole.setdefault((row["topic"], row["partition"]), {"duplicate_records": 0})
+        repeats = mine["duplicate_records"] + row["duplicate_records"]
+        mine |= {name: value for name, value in row.items() if value is not None} | {"duplicate_records": repeats}
+    return [dict.fromkeys(name for name, _ in FOUND_SCHEMA) | whole[place] for place in sorted(whole)]
 
 
 def _cells(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
