@@ -8,13 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from fletchlog.explain.shapes import STRIPE, STRIPE_OPACITY, STRIPES
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from os import PathLike
 
     from fletchlog.types import Run
 
-# Okabe and Ito's palette: told apart with any kind of colour vision. More partitions start again.
+# Okabe and Ito's palette: told apart with any kind of colour vision. More partitions start again, with stripes.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#F0E442", "#8C564B")
 GREY = "#5f6670"
 # a bar gets its number when it is at least this wide (inches), so that numbers never overlap
@@ -85,13 +87,14 @@ def poll_order(path: str | PathLike[str], orders: Sequence[PollOrder], *, title:
         raise ValueError("nothing to draw: no poll returned a record")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     drawn = [(order, order.stretches()) for order in orders]
     lanes = list(lanes) or sorted({(s.topic, s.partition) for _, stretches in drawn for s in stretches})
     colours = {lane: COLOURS[i % len(COLOURS)] for i, lane in enumerate(lanes)}
     polls = max(len(order.polls) for order in orders)
     panel = 1.25 + 0.36 * len(lanes)
-    figure = Figure(figsize=(14, 1.15 + panel * len(orders)), dpi=110, facecolor="white", layout="constrained")
+    figure = Figure(figsize=(14, 1.15 + panel * len(orders)), dpi=110, facecolor="white", layout=ConstrainedLayoutEngine(h_pad=0.09))
     FigureCanvasAgg(figure)
     figure.suptitle(title, fontsize=16, fontweight="bold", x=0.01, ha="left")
     axes = figure.subplots(len(orders), 1, sharex=True, squeeze=False)[:, 0]
@@ -117,8 +120,10 @@ def _panel(
         if lane not in rows:
             continue
         width = stretch.end - stretch.start
-        axis.broken_barh([(stretch.start, width)], (-0.42, 0.84), facecolors=colours[lane], edgecolors="white", linewidth=0.3)
-        axis.broken_barh([(stretch.start, width)], (rows[lane] - 0.38, 0.76), facecolors=colours[lane], edgecolors="white", linewidth=0.3)
+        for top, height in ((-0.42, 0.84), (rows[lane] - 0.38, 0.76)):
+            axis.broken_barh([(stretch.start, width)], (top, height), facecolors=colours[lane], edgecolors="white", linewidth=0.3)
+            for edge in STRIPES[lanes.index(lane) // len(COLOURS) % len(STRIPES)]:
+                axis.broken_barh([(stretch.start, width)], (top + edge * height, STRIPE * height), facecolors="black", alpha=STRIPE_OPACITY)
         if width * inches >= NUMBER_INCHES:
             axis.text(
                 stretch.start + width / 2, rows[lane], f"{stretch.records:,}", ha="center", va="center", fontsize=9,

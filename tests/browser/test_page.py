@@ -1,14 +1,16 @@
 """The page does with clicks and keys what it says."""
 
+import io
 import time
 
 import pytest
+from matplotlib.image import imread
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 import fletchlog as fl
-from fletchlog.explain import page
+from fletchlog.explain import page, picture
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -189,6 +191,17 @@ def test_an_offset_without_a_record_is_told_with_its_reason(opened, tmp_path):
             assert answer in text(browser, "#found")
             if offset == "8":
                 assert "poll 2 handed out t-0 up to 7, poll 3 went on at 9." in text(browser, "#found")
+
+
+@pytest.mark.parametrize(("scheme", "bright"), [("light", True), ("dark", False)])
+def test_an_svg_is_as_bright_as_the_page_that_shows_it(browser, small_runs, tmp_path, scheme, bright):
+    (tmp_path / "order.svg").write_text(picture.svg(small_runs[:1]), encoding="utf-8")
+    (tmp_path / "page.html").write_text(f'<body style="color-scheme:{scheme};margin:0"><img src="order.svg" width="1200">', encoding="utf-8")
+    browser.get((tmp_path / "page.html").as_uri())
+    pixels = imread(io.BytesIO(browser.get_screenshot_as_png()))[:200, :1200, :3]
+    assert (pixels[5, 5].mean() > 0.5) == bright
+    # the headline's ink
+    assert (pixels.min() < 0.2) if bright else (pixels.max() > 0.8)
 
 
 def test_zoom_theme_and_play(shown):

@@ -5,11 +5,12 @@ import json
 import re
 import sys
 import xml.etree.ElementTree as ET
+from importlib.resources import files
 
 import pytest
 
 import fletchlog as fl
-from fletchlog.explain import against, explain, page, picture, story
+from fletchlog.explain import against, explain, page, picture, shapes, story
 
 
 @pytest.fixture
@@ -124,7 +125,7 @@ def test_a_notebook_shows_words_where_there_is_no_picture(small_broker, runs, mo
     nothing = explain(small_broker, ["empty"], polls=1, timeout_ms=10)
     assert "reads 1 partition of empty" in nothing._repr_html_()
     assert nothing._repr_png_() is None
-    assert runs[0]._repr_html_() == picture.svg([runs[0]])
+    assert runs[0]._repr_html_() == picture.svg([runs[0]], dark=False)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert runs[0]._repr_png_() is None
 
@@ -182,3 +183,49 @@ def test_notebooks_show_pictures_and_tables(small_broker):
         assert "assign" in consumer.trace()._repr_html_()
     assert "payments" in small_broker._repr_html_()
     assert "high watermark" in small_broker.describe_topic("orders")._repr_html_()
+
+
+def test_as_many_topics_as_accents_and_stripes_look_different():
+    looks = [tuple(shapes.topic_bars(number, 0, 0, 10, 10)) for number in range(len(shapes.ACCENTS) * len(shapes.STRIPES))]
+    assert len(set(looks)) == len(looks) == 24
+
+
+def test_a_picture_of_many_topics_tells_them_apart():
+    names = [f"t{number:02}" for number in range(9)]
+    with fl.Broker.in_memory() as broker:
+        for name in names:
+            broker.create_topic(name)
+            with fl.Producer(broker) as producer:
+                producer.send(name, value=b"v")
+        drawing = picture.draw([explain(broker, names)], "headline")
+    # the legend: what stands left of each name
+    look = {}
+    for place, shape in enumerate(drawing.shapes):
+        if isinstance(shape, shapes.Text) and shape.text in names:
+            before = itertools.takewhile(lambda s: isinstance(s, shapes.Bar), reversed(drawing.shapes[:place]))
+            look[shape.text] = {(bar.fill, round(bar.y - (shape.y - 5.5), 2), round(bar.h, 2)) for bar in before}
+            assert shape.x < shapes.WIDTH
+    assert sorted(look) == names
+    assert len({frozenset(bars) for bars in look.values()}) == len(names)
+
+
+def test_the_page_and_the_pictures_have_the_same_looks():
+    folder = files("fletchlog.explain") / "page"
+    script, style = ((folder / name).read_text(encoding="utf-8") for name in ("timeline.js", "page.css"))
+    told = dict(re.findall(r"^const (ACCENTS|STRIPES|STRIPE|STRIPE_ALPHA) = (.*);$", script, re.MULTILINE))
+    assert json.loads(told["STRIPES"]) == [list(stripes) for stripes in shapes.STRIPES]
+    assert (int(told["ACCENTS"]), float(told["STRIPE"]), float(told["STRIPE_ALPHA"])) == (len(shapes.ACCENTS), shapes.STRIPE, shapes.STRIPE_OPACITY)
+    light, dark = (dict(re.findall(r"--([\w-]+): (#\w+)", block)) for block in re.findall(r":root[^{]*\{(.*?)\}", style, re.DOTALL)[:2])
+    for number, colour in enumerate(shapes.ACCENTS):
+        assert (colour, shapes.DARK[colour]) == (light[f"t{number}"], dark[f"t{number}"])
+    assert dark["on"] == shapes.ON_DARK
+
+
+def test_an_svg_follows_its_viewer_to_the_dark_and_a_notebook_stays_light(runs):
+    drawn = picture.svg(runs)
+    rules = dict(re.findall(r'\[fill="(#\w+)"\]\{fill:(#\w+)\}', ET.fromstring(drawn).find("{*}style").text))
+    fills = {element.get("fill") for element in ET.fromstring(drawn).iter() if element.get("fill")}
+    assert fills <= set(rules)
+    assert not any(rules[fill] == fill for fill in fills)
+    assert "<style" not in runs[0]._repr_html_()
+    assert "<style" not in picture.svg(runs, dark=False)

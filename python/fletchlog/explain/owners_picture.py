@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fletchlog.explain.shapes import ACCENTS, INK, LEFT, PAPER, QUIET, SOFT, WIDTH, Bar, Drawing, Text
+from fletchlog.explain.shapes import ACCENTS, INK, LEFT, PAPER, QUIET, SOFT, WIDTH, Bar, Drawing, Text, topic_bars
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,7 +57,8 @@ def _panel(drawing: Drawing, found: Ownership, title: str, x: float, y: float, w
         for place, (topic, p) in enumerate(columns):
             left = x + NAMES + place * cell
             mine = p in found.owners[member].get(topic, [])
-            add(Bar(left, y, cell - 2, ROW - 4, ACCENTS[topics.index(topic) % len(ACCENTS)] if mine else SOFT))
+            box = (left, y, cell - 2, ROW - 4)
+            drawing.shapes += topic_bars(topics.index(topic), *box) if mine else [Bar(*box, SOFT)]
             if mine and cell > 13:  # noqa: PLR2004 - two digits fit
                 add(Text(left + (cell - 2) / 2, y + ROW / 2 - 2, str(p), 11, PAPER, "middle", bold=True))
             if mine and (topic, p) in moved:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from fletchlog.errors import InvalidArgumentError
 from fletchlog.explain.compare import align, title
-from fletchlog.explain.shapes import ACCENTS, DIGIT, INK, LEFT, PAPER, QUIET, SOFT, WIDTH, Bar, Drawing, Text, to_png, to_svg
+from fletchlog.explain.shapes import ACCENTS, DIGIT, INK, LEFT, PAPER, QUIET, SOFT, WIDTH, Bar, Drawing, Text, to_png, to_svg, topic_bars
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,13 +34,18 @@ class Spans:
     asks: dict[int, list[float]] = field(default_factory=dict)
 
 
-def svg(explanations: Sequence[Explanation], headline: str = "Which partition does each poll() return?") -> str:
+def svg(explanations: Sequence[Explanation], headline: str = "Which partition does each poll() return?", *, dark: bool = True) -> str:
     """The picture as SVG text, one panel per run, all with the same lanes and scale.
+
+    Args:
+        explanations: The runs.
+        headline: Headline.
+        dark: Light or dark as its viewer prefers; else light.
 
     Raises:
         fletchlog.errors.InvalidArgumentError: Nothing to draw.
     """
-    return to_svg(draw(explanations, headline))
+    return to_svg(draw(explanations, headline), dark=dark)
 
 
 def png(explanations: Sequence[Explanation], headline: str = "Which partition does each poll() return?") -> bytes:
@@ -77,13 +82,14 @@ def draw(explanations: Sequence[Explanation], headline: str) -> Drawing:
 class _Panel:
     def __init__(self, drawing: Drawing, item: Explanation, polls: int, gutter: float, row: float, size: float, topics: Sequence[str]) -> None:
         self.add = drawing.shapes.append
+        self.add_all = drawing.shapes.extend
         self.item = item
         self.lanes = item.story.lanes
         self.polls = polls
         self.gutter = gutter
         self.row = row
         self.size = size
-        self.colours = [ACCENTS[topics.index(lane.topic) % len(ACCENTS)] for lane in self.lanes]
+        self.topic_of = [topics.index(lane.topic) for lane in self.lanes]
         self.spans = spans(item.story)
 
     def x(self, poll: float) -> float:
@@ -111,7 +117,7 @@ class _Panel:
         self.add(Text(WIDTH - RIGHT + 12, y + 10, "runs of typical", 11, QUIET))
         for lane, start, end, _ in self.spans.ribbon:
             left, width = self.x(start), self._width(start, end)
-            self.add(Bar(left, y, width, 20, self.colours[lane]))
+            self.add_all(topic_bars(self.topic_of[lane], left, y, width, 20))
             if self.lanes[lane].partition % 2:
                 # partitions of one topic share its colour; every other one a shade further, so that turns are seen
                 self.add(Bar(left, y, width, 20, INK, 0.22))
@@ -123,16 +129,16 @@ class _Panel:
     def _lane(self, lane: int, y: float) -> None:
         inner = self.row - (5 if self.row > 15 else 2.5)  # noqa: PLR2004
         middle = y + inner / 2
-        self.add(Bar(LEFT, y + 1, 3, inner - 2, self.colours[lane]))
+        self.add_all(topic_bars(self.topic_of[lane], LEFT, y, 5, inner))
         self.add(Text(LEFT + 12, middle, str(self.lanes[lane]), self.size))
         self.add(Bar(self.gutter, middle - 0.5, WIDTH - RIGHT - self.gutter, 1, SOFT))
         for start, end in self.spans.waits.get(lane, []):
-            self.add(Bar(self.x(start), y, self.x(end) - self.x(start), inner, self.colours[lane], 0.22))
+            self.add(Bar(self.x(start), y, self.x(end) - self.x(start), inner, ACCENTS[self.topic_of[lane] % len(ACCENTS)], 0.22))
         runs = self.spans.runs.get(lane, [])
         asks = [self.x(at) for at in self.spans.asks.get(lane, [])]
         for start, end, records in runs:
             left, width = self.x(start), self._width(start, end)
-            self.add(Bar(left, y, width, inner, self.colours[lane]))
+            self.add_all(topic_bars(self.topic_of[lane], left, y, width, inner))
             number = f"{records:,}"
             free, room = _widest(left, left + width, asks)
             if room > len(number) * self.size * DIGIT + 5:
@@ -156,10 +162,13 @@ def _legend(drawing: Drawing, y: float, topics: Sequence[str]) -> float:
         )
         drawing.shapes.append(Text(x + 27, y + 5.5, text, 11, QUIET))
         x += 52 + len(text) * 6.1
-    for number, topic in enumerate(topics[:6] if len(topics) > 1 else []):
-        drawing.shapes.append(Bar(x, y, 11, 11, ACCENTS[number % len(ACCENTS)]))
+    for number, topic in enumerate(topics if len(topics) > 1 else []):
+        wide = 38 + len(topic) * 6.1
+        if x + wide > WIDTH:
+            x, y = LEFT, y + 18
+        drawing.shapes += topic_bars(number, x, y, 11, 11)
         drawing.shapes.append(Text(x + 17, y + 5.5, topic, 11, QUIET))
-        x += 38 + len(topic) * 6.1
+        x += wide
     return y + 30
 
 

@@ -112,7 +112,7 @@ class Explanation:
     def _repr_html_(self) -> str:
         from fletchlog.explain.picture import svg
 
-        return svg([self]) if self.polls else f"<pre>{html.escape(self.text())}</pre>"
+        return svg([self], dark=False) if self.polls else f"<pre>{html.escape(self.text())}</pre>"
 
     def _repr_png_(self) -> bytes | None:
         from fletchlog.explain.picture import png

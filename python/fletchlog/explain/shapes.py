@@ -10,6 +10,13 @@ from typing import Any
 # one accent per topic, told apart with any kind of colour vision, each readable under white text
 ACCENTS = ("#0069a8", "#c24a06", "#007a5b", "#a3417f", "#846400", "#5a55c9")
 INK, QUIET, LINE, SOFT, PAPER = "#1d2126", "#5a626b", "#dfe2e5", "#eff1f2", "#ffffff"
+# what a viewer that prefers dark pages shows instead; text on a bar is dark there
+DARK_ACCENTS = ("#58b2ee", "#ff9850", "#43cf9f", "#ee8fc9", "#dcbd4c", "#a9a5ff")
+DARK = dict(zip(ACCENTS, DARK_ACCENTS, strict=True)) | {INK: "#e8eaec", QUIET: "#a2aab3", LINE: "#343a41", SOFT: "#23282d", PAPER: "#1b1f23"}
+ON_DARK = "#101316"
+# of more topics than there are accents: no stripe, one along the lower edge of each bar, the upper one, or both; narrow bars show it too
+STRIPES: tuple[tuple[float, ...], ...] = ((), (0.74,), (0.0,), (0.0, 0.74))
+STRIPE, STRIPE_OPACITY = 0.26, 0.7
 WIDTH, LEFT = 1200.0, 24.0
 # what a digit needs at one pixel of font size, to know whether a number fits into its bar
 DIGIT = 0.62
@@ -26,6 +33,12 @@ class Bar:
     h: float
     fill: str
     opacity: float = 1.0
+
+
+def topic_bars(number: int, x: float, y: float, w: float, h: float) -> list[Bar]:
+    """A bar of the topic with this number, from 0. As many topics as `ACCENTS` times `STRIPES` look different."""
+    stripes = STRIPES[number // len(ACCENTS) % len(STRIPES)]
+    return [Bar(x, y, w, h, ACCENTS[number % len(ACCENTS)]), *(Bar(x, y + h * top, w, h * STRIPE, INK, STRIPE_OPACITY) for top in stripes)]
 
 
 @dataclass(frozen=True)
@@ -50,11 +63,17 @@ class Drawing:
     headline: str = ""
 
 
-def to_svg(drawing: Drawing) -> str:
-    """As SVG text. The same drawing gives the same bytes."""
+def to_svg(drawing: Drawing, *, dark: bool = True) -> str:
+    """As SVG text. The same drawing gives the same bytes.
+
+    Args:
+        drawing: What to draw.
+        dark: Light or dark as its viewer prefers; else light, for a page that may be neither.
+    """
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH:g} {drawing.height:g}" width="{WIDTH:g}" height="{drawing.height:g}" '
-        f'role="img" font-family="{FONT}" style="max-width:100%;height:auto"><title>{html.escape(drawing.headline)}</title>'
+        f'role="img" class="fletchlog" font-family="{FONT}" style="max-width:100%;height:auto"><title>{html.escape(drawing.headline)}</title>'
+        f"{_dark_style() if dark else ''}"
         f'<rect width="100%" height="100%" fill="{PAPER}"/>'
     )
     parts = [head]
@@ -70,6 +89,11 @@ def to_svg(drawing: Drawing) -> str:
                 f"{html.escape(shape.text)}</text>"
             )
     return "\n".join([*parts, "</svg>\n"])
+
+
+def _dark_style() -> str:
+    rules = [f'.fletchlog [fill="{light}"]{{fill:{dark}}}' for light, dark in DARK.items()]
+    return f'<style>@media (prefers-color-scheme:dark){{{"".join(rules)}.fletchlog text[fill="{PAPER}"]{{fill:{ON_DARK}}}}}</style>'
 
 
 def to_png(drawing: Drawing) -> bytes:

@@ -4,9 +4,33 @@ const GUTTER_MAX = 190;
 const TAIL = 14;
 const TOP = 46;
 
+// As in shapes.py: of more topics than there are accents, stripes along the edges of each bar tell them apart.
+const ACCENTS = 6;
+const STRIPES = [[], [0.74], [0], [0, 0.74]];
+const STRIPE = 0.26;
+const STRIPE_ALPHA = 0.7;
+
+function topicOf(story, lane) {
+  return story.topics.indexOf(story.lanes[lane][0]);
+}
+
 function accent(style, story, lane) {
-  const topic = story.topics.indexOf(story.lanes[lane][0]);
-  return style.getPropertyValue(`--t${topic % 6}`).trim();
+  return style.getPropertyValue(`--t${topicOf(story, lane) % ACCENTS}`).trim();
+}
+
+function stripesOf(topic) {
+  return STRIPES[Math.floor(topic / ACCENTS) % STRIPES.length];
+}
+
+// A bar in its topic's colour, and with its stripes.
+function topicBar(pen, { fill, ink, stripes }, x, y, width, height) {
+  pen.fillStyle = fill;
+  pen.fillRect(x, y, width, height);
+  if (!stripes.length) return;
+  pen.fillStyle = ink;
+  pen.globalAlpha = STRIPE_ALPHA;
+  for (const top of stripes) pen.fillRect(x, y + height * top, width, height * STRIPE);
+  pen.globalAlpha = 1;
 }
 
 class Timeline {
@@ -73,13 +97,14 @@ class Timeline {
     this.gutter = Math.min(GUTTER_MAX, Math.max(104, 26 + Math.max(...lanes.map((_, lane) => measure.measureText(laneName(model.story, lane)).width))));
     const area = { x: this.gutter, w: width - this.gutter - TAIL };
     const x = (poll) => area.x + ((poll - view.from) / (view.to - view.from)) * area.w;
-    const colours = lanes.map((_, lane) => accent(style, model.story, lane));
-    const paint = { x, area, width, colours, colour, family };
+    const ink = colour("--ink");
+    const fills = lanes.map((_, lane) => ({ fill: accent(style, model.story, lane), ink, stripes: stripesOf(topicOf(model.story, lane)) }));
+    const paint = { x, area, width, fills, colour, family };
     this.#drawTop(paint);
     this.#drawLanes(paint);
   }
 
-  #drawTop({ x, area, width, colours, colour, family }) {
+  #drawTop({ x, area, width, fills, colour, family }) {
     const { model, view } = this;
     const pen = prepareCanvas(this.top, width, TOP);
     pen.font = `12px ${family}`;
@@ -106,9 +131,8 @@ class Timeline {
       const right = x(run.x1);
       if (right - drawn < 0.6) continue;
       drawn = right;
-      pen.fillStyle = colours[run.lane];
       const wide = Math.max(0.7, right - left - (right - left > 4 ? 1 : 0));
-      pen.fillRect(left, 22, wide, 20);
+      topicBar(pen, fills[run.lane], left, 22, wide, 20);
       // partitions of one topic have its colour; every other one a shade further, so that turns are seen
       if (model.story.lanes[run.lane][1] % 2) {
         pen.globalAlpha = 0.2;
@@ -128,7 +152,7 @@ class Timeline {
     this.#now(pen, x, colour, 18, TOP);
   }
 
-  #drawLanes({ x, area, width, colours, colour, family }) {
+  #drawLanes({ x, area, width, fills, colour, family }) {
     const { model, view, row } = this;
     const lanes = model.story.lanes;
     this.spacer.style.height = "0px";
@@ -143,7 +167,7 @@ class Timeline {
     const last = Math.min(lanes.length - 1, Math.ceil((offset + height) / row));
     for (let lane = first; lane <= last; lane++) {
       const y = lane * row - offset + 2;
-      this.#drawLane(pen, lane, y, { x, area, colours, colour, family });
+      this.#drawLane(pen, lane, y, { x, area, fills, colour, family });
       const topic = lanes[lane][0];
       if (lane > 0 && lanes[lane - 1][0] !== topic) {
         pen.fillStyle = colour("--line");
@@ -153,14 +177,13 @@ class Timeline {
     this.#now(pen, x, colour, 0, height);
   }
 
-  #drawLane(pen, lane, y, { x, area, colours, colour, family }) {
+  #drawLane(pen, lane, y, { x, area, fills, colour, family }) {
     const { model, view, row } = this;
     const inner = row >= 15 ? row - 5 : row - 3;
     const size = row >= 22 ? 12 : row >= 15 ? 11 : 9.5;
     pen.font = `${size}px ${family}`;
     pen.textAlign = "left";
-    pen.fillStyle = colours[lane];
-    pen.fillRect(6, y + 1, 3, inner - 2);
+    topicBar(pen, fills[lane], 5, y, 5, inner);
     pen.fillStyle = colour("--ink");
     pen.fillText(fit(pen, laneName(model.story, lane), this.gutter - 22), 14, y + inner / 2 + 0.5);
     pen.save();
@@ -169,7 +192,7 @@ class Timeline {
     pen.clip();
     pen.fillStyle = colour("--soft");
     pen.fillRect(area.x, y + inner / 2 - 0.5, area.w, 1);
-    pen.fillStyle = colours[lane];
+    pen.fillStyle = fills[lane].fill;
     pen.globalAlpha = 0.22;
     for (const [from, to] of model.waitsOf[lane]) {
       if (to < view.from || from > view.to) continue;
@@ -183,8 +206,7 @@ class Timeline {
       const right = x(run.x1);
       if (right - drawn < 0.4) continue;
       drawn = right;
-      pen.fillStyle = colours[lane];
-      pen.fillRect(left, y, Math.max(0.8, right - left - (right - left > 5 ? 1 : 0)), inner);
+      topicBar(pen, fills[lane], left, y, Math.max(0.8, right - left - (right - left > 5 ? 1 : 0)), inner);
       if (row < 15) continue;
       const text = run.records.toLocaleString("en");
       pen.font = `600 ${size}px ${family}`;
