@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fletchlog.explain.shapes import ACCENTS, INK, LEFT, PAPER, QUIET, SOFT, WIDTH, Bar, Drawing, Text, topic_bars
+from fletchlog.explain.shapes import ACCENTS, INK, LEFT, PAPER, QUIET, SOFT, WIDTH, Bar, Drawing, Text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from fletchlog.explain.owners import Ownership
 
 ROW, GAP = 22.0, 40.0
-NAMES = 150.0
+NAMES, IDLE = 150.0, 36.0
 
 
 def draw(stages: Sequence[tuple[str, Sequence[Ownership]]]) -> Drawing:
@@ -39,7 +39,7 @@ def _panel(drawing: Drawing, found: Ownership, title: str, x: float, y: float, w
     add = drawing.shapes.append
     columns = [(topic, p) for topic in sorted(found.topics) for p in range(found.topics[topic])]
     topics = sorted(found.topics)
-    cell = min(34.0, (width - NAMES) / max(1, len(columns)))
+    cell = min(34.0, (width - NAMES - IDLE) / max(1, len(columns)))
     moved = set(found.moved)
     add(Text(x, y + 8, title, 14, bold=True))
     said = f"{len(moved)} of {len(columns)} partitions moved" if moved else ""
@@ -57,8 +57,8 @@ def _panel(drawing: Drawing, found: Ownership, title: str, x: float, y: float, w
         for place, (topic, p) in enumerate(columns):
             left = x + NAMES + place * cell
             mine = p in found.owners[member].get(topic, [])
-            box = (left, y, cell - 2, ROW - 4)
-            drawing.shapes += topic_bars(topics.index(topic), *box) if mine else [Bar(*box, SOFT)]
+            # no stripes for further topics: columns stand under their topic's name, and what moved has a line of its own
+            add(Bar(left, y, cell - 2, ROW - 4, ACCENTS[topics.index(topic) % len(ACCENTS)] if mine else SOFT))
             if mine and cell > 13:  # noqa: PLR2004 - two digits fit
                 add(Text(left + (cell - 2) / 2, y + ROW / 2 - 2, str(p), 11, PAPER, "middle", bold=True))
             if mine and (topic, p) in moved:
