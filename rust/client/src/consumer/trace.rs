@@ -254,9 +254,15 @@ impl Trace {
     #[inline]
     pub fn push(&mut self, event: impl FnOnce() -> TraceEvent) {
         if self.is_on() {
-            let poll = self.poll;
-            self.events.push(&TraceEvent { poll, ..event() });
+            self.keep(event);
         }
+    }
+
+    /// Out of the way of polls that are not traced.
+    #[inline(never)]
+    fn keep(&mut self, event: impl FnOnce() -> TraceEvent) {
+        let poll = self.poll;
+        self.events.push(&TraceEvent { poll, ..event() });
     }
 
     /// Events of a call of the program's; offsets below 0 stand for none.
