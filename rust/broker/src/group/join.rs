@@ -103,8 +103,8 @@ impl Broker {
         }
         match &request.group_instance_id {
             Some(instance) if group.static_member(instance).is_some() => {
-                self.replace_static(group, instance, new_id, request, client, answer, now_ms);
-                Ok(())
+                let replaced = self.replace_static(group, instance, new_id, request, client, answer, now_ms);
+                replaced.map_err(|error| (error, None))
             }
             Some(_) => {
                 self.add_and_rebalance(group, new_id, request, client, answer, now_ms);
@@ -181,7 +181,8 @@ impl Broker {
     }
 
     /// A static member comes back under a new id; the old id is fenced from now on. In a stable group whose choice of
-    /// protocol stays the same nobody else notices. Kafka: `updateStaticMemberAndRebalance`.
+    /// protocol stays the same nobody else notices, whatever its metadata says. If the new id cannot be stored, the old one stays.
+    /// Kafka: `updateStaticMemberAndRebalance`.
     #[allow(clippy::too_many_arguments)] // A join is all of this; a struct for it would be used here alone.
     fn replace_static(
         &self,
@@ -192,40 +193,50 @@ impl Broker {
         client: &Arc<ClientLiveness>,
         answer: &Arc<Answer>,
         now_ms: i64,
-    ) {
+    ) -> Result<(), ErrorCode> {
         let Some(old_id) = group.static_member(instance).map(|m| m.id.clone()) else {
-            return;
+            return Err(ErrorCode::UNKNOWN_MEMBER_ID);
         };
         let was_leader = group.is_leader(&old_id);
-        let mut unchanged = false;
-        if let Some(member) = group.member_mut(&old_id) {
-            member.answer_join(join_error(ErrorCode::FENCED_INSTANCE_ID, old_id.clone()), &self.changes);
-            member.answer_sync(sync_error(ErrorCode::FENCED_INSTANCE_ID), &self.changes);
-            unchanged = member.matches(&request.protocols);
-            member.id = new_id.clone();
-            member.update(request, client);
-        }
+        let Some(member) = group.member_mut(&old_id) else {
+            return Err(ErrorCode::UNKNOWN_MEMBER_ID);
+        };
+        member.answer_join(join_error(ErrorCode::FENCED_INSTANCE_ID, old_id.clone()), &self.changes);
+        member.answer_sync(sync_error(ErrorCode::FENCED_INSTANCE_ID), &self.changes);
+        let before = member.clone();
+        member.id = new_id.clone();
+        member.update(request, client);
         if was_leader {
             group.leader = Some(new_id.clone());
         }
-        let same_protocol = group.select_protocol() == group.protocol;
-        if group.state == GroupState::Stable && unchanged && same_protocol {
+        if group.state == GroupState::Stable && group.select_protocol() == group.protocol {
+            if let Err(error) = self.store_group(group) {
+                log::error!(
+                    "group {}: the return of static member {instance} could not be stored: {error}",
+                    group.id
+                );
+                if let Some(member) = group.member_mut(&new_id) {
+                    *member = before;
+                }
+                if was_leader {
+                    group.leader = Some(old_id);
+                }
+                return Err(ErrorCode::COORDINATOR_NOT_AVAILABLE);
+            }
             // The leader's return does not make it compute an assignment again: it is told of itself as a follower.
             let mut response = join_response(group, &new_id);
             if was_leader {
                 response.members = Vec::new();
                 response.leader = old_id;
             }
-            if let Err(error) = self.store_group(group) {
-                log::error!("group {} could not be stored: {error}", group.id);
-            }
             answer.complete(Response::JoinGroup(response), &self.changes);
-            return;
+            return Ok(());
         }
         if let Some(member) = group.member_mut(&new_id) {
             member.joining = Some(answer.clone());
         }
         self.rebalance(group, now_ms);
+        Ok(())
     }
 }
 

@@ -48,7 +48,7 @@ impl ClientLiveness {
 }
 
 /// A member.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Member {
     pub(crate) id: Arc<str>,
     pub(crate) instance_id: Option<Arc<str>>,
