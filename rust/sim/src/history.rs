@@ -66,6 +66,26 @@ pub enum Action {
         /// Its offsets.
         offsets: Vec<(Partition, i64)>,
     },
+    /// A member with a group.instance.id has its partitions of a generation.
+    Joined {
+        /// Number of the group.
+        group: u32,
+        /// Its group.instance.id.
+        instance: u32,
+        /// The generation.
+        generation: i32,
+        /// Its partitions, sorted.
+        partitions: Vec<Partition>,
+        /// It was away for less than its session lasts, and nothing else happened to the group since it had joined before.
+        in_time: bool,
+    },
+    /// A member with a group.instance.id committed offsets.
+    InstanceCommit {
+        /// Number of the group.
+        group: u32,
+        /// Its group.instance.id.
+        instance: u32,
+    },
     /// The partition's log was made to start here (DeleteRecords), or was found to. An outcome that is unknown: it may do so, for
     /// the time being or for good.
     LogStart {
@@ -204,6 +224,20 @@ impl fmt::Display for Op {
                     .try_for_each(|(partition, offset)| write!(f, " p{partition}: {offset}"))
             }
             Action::LogStart { partition, offset } => write!(f, "p{partition} starts at {offset}"),
+            Action::Joined {
+                group,
+                instance,
+                generation,
+                partitions,
+                in_time,
+            } => {
+                let back = if *in_time { ", back in time," } else { "" };
+                write!(
+                    f,
+                    "instance {instance} of group {group}{back} has {partitions:?} in generation {generation}"
+                )
+            }
+            Action::InstanceCommit { group, instance } => write!(f, "instance {instance} of group {group} commits"),
             Action::Note(text) => f.write_str(text),
         }
     }

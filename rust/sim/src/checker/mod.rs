@@ -4,6 +4,7 @@
 mod commits;
 mod cycles;
 mod index;
+mod members;
 mod polls;
 mod sends;
 mod starts;
@@ -67,11 +68,15 @@ pub enum Class {
     StartRegress,
     /// A value was returned to a reader that began after it had been deleted for good.
     DeletedRead,
+    /// A commit of a member counted whose group.instance.id another one had taken over.
+    FencedCommit,
+    /// A static member was back in time and did not get its partitions in the same generation.
+    StaticRebalance,
 }
 
 impl Class {
     /// All, in the order of their declaration.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 27] = [
         Self::InconsistentOffsets,
         Self::Duplicate,
         Self::LostWrite,
@@ -97,6 +102,8 @@ impl Class {
         Self::NotCopied,
         Self::StartRegress,
         Self::DeletedRead,
+        Self::FencedCommit,
+        Self::StaticRebalance,
     ];
 
     /// Jepsen's name.
@@ -127,6 +134,8 @@ impl Class {
             Self::NotCopied => "not-copied",
             Self::StartRegress => "start-regress",
             Self::DeletedRead => "deleted-read",
+            Self::FencedCommit => "fenced-commit",
+            Self::StaticRebalance => "static-rebalance",
         }
     }
 }
@@ -179,5 +188,6 @@ pub fn check(history: &History) -> Vec<Anomaly> {
     cycles::check(&index, &mut found);
     commits::check(&index, &mut found);
     starts::check(&index, &mut found);
+    members::check(&index, &mut found);
     found
 }

@@ -5,6 +5,7 @@ use fletchlog_api::IsolationLevel;
 use super::admin;
 use super::cluster::{COPIES, TOPIC};
 use super::consumers::{assign_all, consumer, looker, poll_once};
+use super::quiet_group;
 use super::world::Hand;
 use crate::history::Partition;
 
@@ -19,6 +20,9 @@ pub(super) fn run(hand: &mut Hand) {
     hand.sleep(STRAGGLERS_MS);
     if !nothing_is_open(hand) {
         return;
+    }
+    if hand.world.plan.group.is_some_and(|group| group.static_members) {
+        quiet_group::run(hand);
     }
     for isolation in [IsolationLevel::ReadUncommitted, IsolationLevel::ReadCommitted] {
         read_all(hand, isolation);

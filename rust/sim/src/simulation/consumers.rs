@@ -1,14 +1,10 @@
 //! Actors that read: consumers that assign partitions to themselves, members of a group, and who looks up what groups have
 //! committed.
 
-use std::sync::Arc;
-
 use fletchlog_api::IsolationLevel;
-use fletchlog_client::consumer::RebalanceEvent;
 use fletchlog_client::{ClientError, Consumer};
 use fletchlog_records::TopicPartition;
 
-use super::cluster::TOPIC;
 use super::world::{Hand, values_of};
 use crate::history::{Action, Outcome, Partition, Step, Value};
 
@@ -133,104 +129,6 @@ fn seek(hand: &mut Hand, consumer: &mut Consumer, process: u32) {
             hand.world.recorder().note(process, moved);
         }
         Err(error) => hand.surprise(format!("seek: {error}")),
-    }
-}
-
-/// Lives of one member of the group; it is killed, paused, or leaves.
-pub(super) fn member(hand: &mut Hand, index: usize) {
-    let Some(plan) = hand.world.plan.group else { return };
-    let isolation = if plan.read_committed {
-        IsolationLevel::ReadCommitted
-    } else {
-        IsolationLevel::ReadUncommitted
-    };
-    let mut lives = 0;
-    while hand.in_chaos() {
-        lives += 1;
-        let process = hand.world.recorder().process();
-        let (id, group) = (format!("member-{index}-{lives}"), group_id(GROUP));
-        hand.world
-            .recorder()
-            .note(process, Action::Note(format!("{id} begins")));
-        let mut consumer = consumer(
-            hand,
-            isolation,
-            &[
-                ("group.id", &group),
-                ("client.id", &id),
-                ("partition.assignment.strategy", plan.assignor),
-                ("enable.auto.commit", if plan.auto_commit { "true" } else { "false" }),
-                ("auto.commit.interval.ms", "700"),
-                ("session.timeout.ms", "6000"),
-                ("heartbeat.interval.ms", "500"),
-                ("max.poll.interval.ms", "8000"),
-            ],
-        );
-        let topics: [Arc<str>; 1] = [TOPIC.into()];
-        if let Err(error) = consumer.subscribe(&topics) {
-            return hand.surprise(format!("subscribe: {error}"));
-        }
-        while hand.in_chaos() {
-            member_poll(hand, &mut consumer, process, isolation);
-            if !plan.auto_commit && hand.rng.chance(400) {
-                let committed = consumer.commit(None, 3_000, &mut || false);
-                committed.unwrap_or_else(|error| expect_moved_on(hand, &error));
-            }
-            if hand.strikes(hand.world.plan.client_crash_every_ms, 100) {
-                match hand.rng.below(3) {
-                    0 => break,
-                    1 => hand.sleep_some(12_000), // Beyond max.poll.interval.ms, perhaps.
-                    _ => {
-                        let closed = consumer.close(3_000, &mut || false);
-                        closed.unwrap_or_else(|error| hand.surprise(format!("close: {error}")));
-                        break;
-                    }
-                }
-            }
-            hand.sleep_some(150);
-        }
-    }
-}
-
-fn member_poll(hand: &mut Hand, consumer: &mut Consumer, process: u32, isolation: IsolationLevel) {
-    let timeout = i64::try_from(hand.rng.below(150)).unwrap_or(0);
-    let (before, op, after) = {
-        let mut recorder = hand.world.recorder();
-        let before = recorder.begin(process, Action::Moved(Vec::new()));
-        (
-            before,
-            recorder.begin_steps(process, false, Vec::new()),
-            recorder.begin(process, Action::Moved(Vec::new())),
-        )
-    };
-    let polled = poll(hand, consumer, op, isolation, Some(GROUP), timeout);
-    // A rebalance within the poll comes before its records, or after them.
-    let moved: Vec<Partition> = consumer
-        .take_rebalance_events()
-        .iter()
-        .flat_map(|event| match event {
-            RebalanceEvent::Assigned(tps) | RebalanceEvent::Revoked(tps) | RebalanceEvent::Lost(tps) => tps,
-        })
-        .map(|tp| hand.world.number(tp))
-        .collect();
-    let mut recorder = hand.world.recorder();
-    for op in [before, after] {
-        recorder.moved(op, moved.iter().copied());
-        recorder.end(op, Outcome::Ok);
-    }
-    recorder.end(op, Outcome::Ok);
-    drop(recorder);
-    if let Err(error) = polled {
-        expect_moved_on(hand, &error);
-    }
-}
-
-/// The group goes on without a member that was away; retriable errors are for the member to try again.
-fn expect_moved_on(hand: &Hand, error: &ClientError) {
-    match error {
-        ClientError::CommitFailed(_) | ClientError::Timeout(_) => {}
-        ClientError::Kafka { code, .. } if code.is_retriable() || code.name() == "REBALANCE_IN_PROGRESS" => {}
-        error => hand.surprise(format!("member: {error}")),
     }
 }
 

@@ -9,6 +9,7 @@ mod closing;
 mod cluster;
 mod consumers;
 mod copier;
+mod group_members;
 mod leaders;
 mod members;
 mod memory;
@@ -16,6 +17,7 @@ mod nemesis;
 mod network;
 mod plan;
 mod producers;
+mod quiet_group;
 mod recorder;
 mod scheduler;
 mod world;
@@ -103,7 +105,7 @@ fn parts(plan: &Plan) -> Vec<Part> {
         parts.push(Box::new(move |hand| consumers::manual(hand, isolation)));
     }
     for index in 0..plan.group.map_or(0, |group| group.members) {
-        parts.push(Box::new(move |hand| consumers::member(hand, index)));
+        parts.push(Box::new(move |hand| group_members::member(hand, index)));
     }
     if plan.copier {
         parts.push(Box::new(copier::run));

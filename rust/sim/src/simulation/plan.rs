@@ -30,6 +30,8 @@ pub(super) struct GroupPlan {
     pub assignor: &'static str,
     pub auto_commit: bool,
     pub read_committed: bool,
+    /// With a group.instance.id.
+    pub static_members: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -116,6 +118,7 @@ impl Plan {
                 assignor: pick(rng, &ASSIGNORS),
                 auto_commit: rng.chance(500),
                 read_committed: rng.chance(500),
+                static_members: rng.chance(500),
             }),
             copier: rng.chance(300),
             faults: Faults {

@@ -23,6 +23,10 @@ pub const MEMBER: u32 = 20;
 pub const COPIER: u32 = 21;
 pub const LOOKER: u32 = 22;
 pub const ADMIN: u32 = 23;
+/// The lives of a static member begin here.
+pub const INSTANCE: u32 = 100;
+/// Its group and instance.
+pub const STATIC: (u32, u32) = (5, 7);
 /// The readers at the end.
 const LAST_READERS: [u32; 2] = [30, 31];
 
@@ -288,6 +292,46 @@ fn delete(world: &mut World, rng: &mut Rng) {
     world.end(op, if unknown { Outcome::Unknown } else { Outcome::Ok });
 }
 
+/// A static member: the life it is in, and what it has.
+#[derive(Default)]
+struct Static {
+    lives: u32,
+    generation: i32,
+    partitions: Vec<u32>,
+}
+
+/// It commits, comes back in time under the same generation, or late under another one; who lived before it is refused.
+fn static_member(world: &mut World, rng: &mut Rng, member: &mut Static) {
+    let (group, instance) = STATIC;
+    let commit = |world: &mut World, life: u32, outcome| {
+        let op = world.begin(INSTANCE + life, Action::InstanceCommit { group, instance });
+        world.end(op, outcome);
+    };
+    if member.lives > 0 && rng.chance(600) {
+        return commit(world, member.lives, Outcome::Ok);
+    }
+    let in_time = member.lives > 0 && rng.chance(500);
+    if !in_time {
+        member.generation += 1;
+        member.partitions = all().into_iter().filter(|_| rng.chance(500)).collect();
+    }
+    member.lives += 1;
+    let joined = world.begin(
+        INSTANCE + member.lives,
+        Action::Joined {
+            group,
+            instance,
+            generation: member.generation,
+            partitions: member.partitions.clone(),
+            in_time,
+        },
+    );
+    world.end(joined, Outcome::Ok);
+    if member.lives > 1 && rng.chance(500) {
+        commit(world, member.lives - 1, Outcome::Unknown);
+    }
+}
+
 fn all() -> Vec<u32> {
     (0..u32::try_from(PARTITIONS).unwrap()).collect()
 }
@@ -297,9 +341,13 @@ pub fn history(seed: u64) -> History {
     let (mut world, mut rng) = (World::default(), Rng::new(seed));
     let mut producers = [Plain::Idle, Plain::Idle, Plain::Idle];
     let mut open = None;
+    let mut member = Static::default();
     for _ in 0..STEPS {
         if rng.chance(15) {
             delete(&mut world, &mut rng);
+        }
+        if rng.chance(30) {
+            static_member(&mut world, &mut rng, &mut member);
         }
         match rng.below(12) {
             0..5 => {

@@ -51,6 +51,8 @@ pub fn inject(class: Class, history: &mut History, seed: u64) -> bool {
         Class::NotCopied => lose_copy(history),
         Class::StartRegress => take_back_start(history),
         Class::DeletedRead => read_deleted(history),
+        Class::FencedCommit => let_fenced_commit(history),
+        Class::StaticRebalance => rebalance(history, rng),
     }
 }
 
@@ -353,7 +355,11 @@ fn send_between(history: &mut History, rng: &mut Rng) -> bool {
                     *offset = offset.map(|o| if o > at { o + 1 } else { o });
                 }
             }
-            Action::Committed { .. } | Action::LogStart { .. } | Action::Note(_) => {}
+            Action::Committed { .. }
+            | Action::LogStart { .. }
+            | Action::Joined { .. }
+            | Action::InstanceCommit { .. }
+            | Action::Note(_) => {}
         }
     }
     history
@@ -515,5 +521,37 @@ fn read_deleted(history: &mut History) -> bool {
         records: vec![(partition, offset, value)],
     };
     history.ops.push(op(60, (from, from + 1), false, vec![poll]));
+    true
+}
+
+/// A refused commit of a member that was taken over counts.
+fn let_fenced_commit(history: &mut History) -> bool {
+    let refused = |op: &&mut Op| matches!(op.action, Action::InstanceCommit { .. }) && op.outcome == Outcome::Unknown;
+    let Some(op) = history.ops.iter_mut().find(refused) else {
+        return false;
+    };
+    (op.outcome, op.end) = (Outcome::Ok, op.begin + 1);
+    true
+}
+
+/// Who was back in time is in the next generation, or has other partitions.
+fn rebalance(history: &mut History, rng: &mut Rng) -> bool {
+    let back = history.ops.iter_mut().find_map(|op| match &mut op.action {
+        Action::Joined {
+            generation,
+            partitions,
+            in_time: true,
+            ..
+        } => Some((generation, partitions)),
+        _ => None,
+    });
+    let Some((generation, partitions)) = back else {
+        return false;
+    };
+    if rng.chance(500) {
+        *generation += 1;
+    } else {
+        partitions.push(9);
+    }
     true
 }

@@ -1,0 +1,269 @@
+//! Members of a group: they are killed, paused, leave and, with a group.instance.id, come back while the one before them still lives.
+
+use std::sync::Arc;
+
+use fletchlog_api::{ErrorCode, IsolationLevel, OffsetAndMetadata};
+use fletchlog_client::consumer::RebalanceEvent;
+use fletchlog_client::{ClientError, Consumer};
+
+use super::cluster::TOPIC;
+use super::consumers::{GROUP, consumer, group_id, poll};
+use super::world::Hand;
+use crate::history::{Action, Outcome, Partition};
+
+/// How long a member may be away, ms.
+pub(super) const SESSION_MS: i64 = 6_000;
+
+/// One life of a member.
+pub(super) struct Member {
+    pub consumer: Consumer,
+    process: u32,
+    group: u32,
+    /// Its group.instance.id, if it has one.
+    instance: Option<u32>,
+    isolation: IsolationLevel,
+    /// The generation and member id that were written down last.
+    joined: (i32, Arc<str>),
+}
+
+impl Member {
+    pub fn start(hand: &mut Hand, group: u32, instance: Option<u32>, client_id: &str) -> Self {
+        let plan = hand.world.plan.group;
+        let isolation = if plan.is_some_and(|plan| plan.read_committed) {
+            IsolationLevel::ReadCommitted
+        } else {
+            IsolationLevel::ReadUncommitted
+        };
+        let process = hand.world.recorder().process();
+        let begins = Action::Note(format!("{client_id} begins"));
+        hand.world.recorder().note(process, begins);
+        let (id, session) = (group_id(group), SESSION_MS.to_string());
+        let auto_commit = group == GROUP && plan.is_some_and(|plan| plan.auto_commit);
+        let name = instance.map(|i| format!("instance-{i}"));
+        let mut properties = vec![
+            ("group.id", id.as_str()),
+            ("client.id", client_id),
+            (
+                "partition.assignment.strategy",
+                plan.map_or("range", |plan| plan.assignor),
+            ),
+            ("enable.auto.commit", if auto_commit { "true" } else { "false" }),
+            ("auto.commit.interval.ms", "700"),
+            ("session.timeout.ms", &session),
+            ("heartbeat.interval.ms", "500"),
+            ("max.poll.interval.ms", "8000"),
+        ];
+        properties.extend(name.as_deref().map(|name| ("group.instance.id", name)));
+        let mut consumer = consumer(hand, isolation, &properties);
+        let topics: [Arc<str>; 1] = [TOPIC.into()];
+        if let Err(error) = consumer.subscribe(&topics) {
+            hand.surprise(format!("subscribe: {error}"));
+        }
+        Self {
+            consumer,
+            process,
+            group,
+            instance,
+            isolation,
+            joined: (-1, "".into()),
+        }
+    }
+
+    /// One poll. False if another one has taken its group.instance.id over.
+    pub fn poll(&mut self, hand: &mut Hand) -> bool {
+        let polled = member_poll(hand, self);
+        self.note_join(hand);
+        polled.map_or_else(|error| !is_fenced(hand, &error), |()| true)
+    }
+
+    pub fn generation(&self) -> i32 {
+        self.consumer.group_metadata().map_or(-1, |m| m.generation_id)
+    }
+
+    pub fn partitions(&self, hand: &Hand) -> Vec<Partition> {
+        let mut partitions: Vec<_> = self
+            .consumer
+            .assignment()
+            .iter()
+            .map(|tp| hand.world.number(tp))
+            .collect();
+        partitions.sort_unstable();
+        partitions
+    }
+
+    /// Writes down what a static member has, when everybody has heard of it.
+    pub fn note_settled(&self, hand: &Hand) {
+        if let Some(instance) = self.instance {
+            self.write_join(hand, instance, false);
+        }
+    }
+
+    /// The same of one that was back in time.
+    pub fn note_back_in_time(&self, hand: &Hand) {
+        if let Some(instance) = self.instance {
+            self.write_join(hand, instance, true);
+        }
+    }
+
+    /// Writes down that a static member has joined, if it has since it was asked last.
+    fn note_join(&mut self, hand: &Hand) {
+        let (Some(instance), Some(now)) = (self.instance, self.consumer.group_metadata()) else {
+            return;
+        };
+        let now = (now.generation_id, now.member_id);
+        if now.0 >= 0 && now != self.joined {
+            self.joined = now;
+            self.write_join(hand, instance, false);
+        }
+    }
+
+    fn write_join(&self, hand: &Hand, instance: u32, in_time: bool) {
+        let joined = Action::Joined {
+            group: self.group,
+            instance,
+            generation: self.generation(),
+            partitions: self.partitions(hand),
+            in_time,
+        };
+        hand.world.recorder().note(self.process, joined);
+    }
+
+    /// Commits where it is. False if another one has taken its group.instance.id over.
+    pub fn commit(&mut self, hand: &Hand) -> bool {
+        let mut offsets = Vec::new();
+        for tp in self.consumer.assignment() {
+            if let Ok(offset) = self.consumer.position(&tp, 0, &mut || false) {
+                let at = OffsetAndMetadata {
+                    offset,
+                    leader_epoch: -1,
+                    metadata: "".into(),
+                };
+                offsets.push((tp, at));
+            }
+        }
+        if offsets.is_empty() {
+            return true;
+        }
+        let op = self.instance.map(|instance| {
+            let commits = Action::InstanceCommit {
+                group: self.group,
+                instance,
+            };
+            hand.world.recorder().begin(self.process, commits)
+        });
+        let committed = self.consumer.commit(Some(&offsets), 3_000, &mut || false);
+        if let Some(op) = op {
+            let outcome = if committed.is_ok() {
+                Outcome::Ok
+            } else {
+                Outcome::Unknown
+            };
+            hand.world.recorder().end(op, outcome);
+        }
+        committed.map_or_else(|error| !is_fenced(hand, &error), |()| true)
+    }
+}
+
+/// Lives of one member of the group; it is killed, paused, or leaves. A static one may be gone for some time, or come back beside
+/// the one before it.
+pub(super) fn member(hand: &mut Hand, index: usize) {
+    let Some(plan) = hand.world.plan.group else { return };
+    let instance = u32::try_from(index).ok().filter(|_| plan.static_members);
+    let mut lives = 0;
+    let mut rival: Option<Member> = None;
+    while hand.in_chaos() {
+        lives += 1;
+        let mut member = Member::start(hand, GROUP, instance, &format!("member-{index}-{lives}"));
+        // Of two with one name, each may fence the other: who was given up by the broker joins again.
+        let alone = rival.is_none();
+        while hand.in_chaos() {
+            if !live_on(hand, &mut member) {
+                if alone {
+                    hand.surprise(format!("member-{index}-{lives} is fenced by nobody"));
+                }
+                break;
+            }
+            if rival.as_mut().is_some_and(|rival| !live_on(hand, rival)) {
+                rival = None;
+            }
+            if hand.strikes(hand.world.plan.client_crash_every_ms, 100) {
+                match hand.rng.below(if instance.is_some() { 4 } else { 3 }) {
+                    0 => break,
+                    1 => hand.sleep_some(12_000), // Beyond max.poll.interval.ms, perhaps.
+                    2 => {
+                        let closed = member.consumer.close(3_000, &mut || false);
+                        closed.unwrap_or_else(|error| {
+                            is_fenced(hand, &error);
+                        });
+                        break;
+                    }
+                    _ => {
+                        rival = Some(member);
+                        break;
+                    }
+                }
+            }
+            hand.sleep_some(150);
+        }
+        if instance.is_some() && rival.is_none() {
+            hand.sleep_some(8_000); // In time, perhaps.
+        }
+    }
+}
+
+/// A poll, and now and then a commit. False if the member is fenced.
+fn live_on(hand: &mut Hand, member: &mut Member) -> bool {
+    let auto_commit = hand.world.plan.group.is_some_and(|plan| plan.auto_commit);
+    member.poll(hand) && (auto_commit || !hand.rng.chance(400) || member.commit(hand))
+}
+
+fn member_poll(hand: &mut Hand, member: &mut Member) -> Result<(), ClientError> {
+    let Member {
+        consumer,
+        process,
+        group,
+        isolation,
+        ..
+    } = member;
+    let (process, isolation) = (*process, *isolation);
+    let timeout = i64::try_from(hand.rng.below(150)).unwrap_or(0);
+    let (before, op, after) = {
+        let mut recorder = hand.world.recorder();
+        let before = recorder.begin(process, Action::Moved(Vec::new()));
+        (
+            before,
+            recorder.begin_steps(process, false, Vec::new()),
+            recorder.begin(process, Action::Moved(Vec::new())),
+        )
+    };
+    let polled = poll(hand, consumer, op, isolation, Some(*group), timeout);
+    // A rebalance within the poll comes before its records, or after them.
+    let moved: Vec<Partition> = consumer
+        .take_rebalance_events()
+        .iter()
+        .flat_map(|event| match event {
+            RebalanceEvent::Assigned(tps) | RebalanceEvent::Revoked(tps) | RebalanceEvent::Lost(tps) => tps,
+        })
+        .map(|tp| hand.world.number(tp))
+        .collect();
+    let mut recorder = hand.world.recorder();
+    for op in [before, after] {
+        recorder.moved(op, moved.iter().copied());
+        recorder.end(op, Outcome::Ok);
+    }
+    recorder.end(op, Outcome::Ok);
+    drop(recorder);
+    polled.map(drop)
+}
+
+/// Whether another one has taken a static member's place. The group goes on without a member that was away; retriable errors are
+/// for the member to try again.
+fn is_fenced(hand: &Hand, error: &ClientError) -> bool {
+    match error {
+        ClientError::Kafka { code, .. } if *code == ErrorCode::FENCED_INSTANCE_ID => return true,
+        ClientError::CommitFailed(_) | ClientError::Timeout(_) => {}
+        ClientError::Kafka { code, .. } if code.is_retriable() || code.name() == "REBALANCE_IN_PROGRESS" => {}
+        error => hand.surprise(format!("member: {error}")),
+    }
+    false
+}
