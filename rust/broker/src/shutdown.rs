@@ -151,7 +151,7 @@ impl Broker {
     /// Closes every log, then checkpoints, then says so. Kafka: `LogManager#shutdown`.
     pub(crate) fn shut_down(&self) -> Result<(), BrokerError> {
         let partitions = self.open_partitions();
-        let mut closed = Vec::new();
+        let mut offsets_at_close = Vec::new();
         let mut failure = None;
         if !self.directory.read_only() {
             for log in partitions.iter().filter_map(|p| p.opened_log()) {
@@ -164,21 +164,20 @@ impl Broker {
             let Some(log) = partition.opened_log() else { continue };
             let mut at_close = offsets(partition, log);
             match log.close() {
-                Ok(()) => {
-                    // Closing has flushed everything.
-                    at_close.recovery_point = at_close.high_watermark;
-                    closed.push((node_index(partition), at_close));
-                }
+                // Closing has flushed everything.
+                Ok(()) => at_close.recovery_point = at_close.high_watermark,
                 Err(error) => {
                     log::error!("{} could not be closed cleanly: {error}", partition.tp());
                     failure.get_or_insert(error);
                 }
             }
+            // Of one that failed, too: what stands in the checkpoints else is as old as the last start.
+            offsets_at_close.push((node_index(partition), at_close));
         }
         if self.directory.read_only() {
             return Ok(());
         }
-        self.store_checkpoints(&closed)?;
+        self.store_checkpoints(&offsets_at_close)?;
         if let Some(error) = failure {
             return Err(error.into());
         }
