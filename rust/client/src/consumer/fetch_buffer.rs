@@ -87,7 +87,7 @@ impl FetchBuffer {
     }
 
     /// Whether every fetch that came or was finished was counted.
-    pub fn is_counted_right(&self) -> bool {
+    pub(super) fn is_counted_right(&self) -> bool {
         self.counted() == self.buffered
     }
 

@@ -116,13 +116,10 @@ impl TraceEvents {
         *at += 2;
         let kind = TraceKind::ALL[usize::from(head & ((1 << FULL_SHIFT) - 1))];
         let mut fields = [None; FIELDS];
-        for (place, field) in fields
-            .iter_mut()
-            .enumerate()
-            .filter(|(place, _)| mask >> place & 1 == 1)
-        {
-            *field = Some(read_varlong(&self.packed, at)?);
-            debug_assert!(place < FIELDS);
+        for (place, field) in fields.iter_mut().enumerate() {
+            if mask >> place & 1 == 1 {
+                *field = Some(read_varlong(&self.packed, at)?);
+            }
         }
         let [node, partition, offset, bytes, batches, records, text, number] = fields;
         let text = text.and_then(|number| self.texts.value(number).cloned());
