@@ -101,21 +101,17 @@ impl Broker {
         if !group.supports(&request.protocol_type, &request.protocols) {
             return Err((ErrorCode::INCONSISTENT_GROUP_PROTOCOL, None));
         }
-        match &request.group_instance_id {
-            Some(instance) if group.static_member(instance).is_some() => {
-                let replaced = self.replace_static(group, instance, new_id, request, client, answer, now_ms);
-                replaced.map_err(|error| (error, None))
-            }
-            Some(_) => {
-                self.add_and_rebalance(group, new_id, request, client, answer, now_ms);
-                Ok(())
-            }
-            None => {
-                let give_up_ms = now_ms.saturating_add(i64::from(request.session_timeout_ms));
-                group.pending_members.insert(new_id.clone(), give_up_ms);
-                Err((ErrorCode::MEMBER_ID_REQUIRED, Some(new_id)))
-            }
+        let Some(instance) = &request.group_instance_id else {
+            let give_up_ms = now_ms.saturating_add(i64::from(request.session_timeout_ms));
+            group.pending_members.insert(new_id.clone(), give_up_ms);
+            return Err((ErrorCode::MEMBER_ID_REQUIRED, Some(new_id)));
+        };
+        if let Some(old_id) = group.static_member(instance).map(|m| m.id.clone()) {
+            let replaced = self.replace_static(group, old_id, new_id, request, client, answer, now_ms);
+            return replaced.map_err(|error| (error, None));
         }
+        self.add_and_rebalance(group, new_id, request, client, answer, now_ms);
+        Ok(())
     }
 
     /// Kafka: `doJoinGroup`.
@@ -187,16 +183,13 @@ impl Broker {
     fn replace_static(
         &self,
         group: &mut Group,
-        instance: &str,
+        old_id: Arc<str>,
         new_id: Arc<str>,
         request: &JoinGroupRequest,
         client: &Arc<ClientLiveness>,
         answer: &Arc<Answer>,
         now_ms: i64,
     ) -> Result<(), ErrorCode> {
-        let Some(old_id) = group.static_member(instance).map(|m| m.id.clone()) else {
-            return Err(ErrorCode::UNKNOWN_MEMBER_ID);
-        };
         let was_leader = group.is_leader(&old_id);
         let Some(member) = group.member_mut(&old_id) else {
             return Err(ErrorCode::UNKNOWN_MEMBER_ID);
@@ -212,7 +205,7 @@ impl Broker {
         if group.state == GroupState::Stable && group.select_protocol() == group.protocol {
             if let Err(error) = self.store_group(group) {
                 log::error!(
-                    "group {}: the return of static member {instance} could not be stored: {error}",
+                    "group {}: the return of static member {old_id} could not be stored: {error}",
                     group.id
                 );
                 if let Some(member) = group.member_mut(&new_id) {
