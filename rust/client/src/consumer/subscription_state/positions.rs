@@ -1,0 +1,86 @@
+//! Positions: reading on, seeking, and what is known of them (spec 7.12). Kafka: `SubscriptionState#position`, `#seek`, `#allConsumed`.
+
+use std::sync::Arc;
+
+use fletchlog_api::OffsetAndMetadata;
+use fletchlog_records::TopicPartition;
+
+use super::{FetchState, PartitionState, SubscriptionState};
+use crate::ClientError;
+use crate::consumer::metadata::Leader;
+
+impl SubscriptionState {
+    /// Position of an assigned partition that has one.
+    pub fn position(&self, tp: &TopicPartition) -> Option<i64> {
+        self.state(tp).and_then(PartitionState::position)
+    }
+
+    /// Moves on after records were taken, or skipped.
+    pub fn advance(&mut self, tp: &TopicPartition, offset: i64, leader_epoch: i32) {
+        if let Some(state) = self.assignment.get_mut(tp) {
+            state.position = offset;
+            state.position_epoch = leader_epoch;
+            self.changed.insert(tp);
+        }
+    }
+
+    /// Sets a position, by hand or by a lookup; `leader` is the partition's as last heard. There is nothing to validate.
+    ///
+    /// # Errors
+    /// `IllegalState` if the partition is not assigned.
+    pub fn seek(&mut self, tp: &TopicPartition, offset: i64, leader: Option<Leader>) -> Result<(), ClientError> {
+        let state = self.assigned_mut(tp)?;
+        state.fetch_state = FetchState::Fetching;
+        state.position = offset;
+        state.position_epoch = -1;
+        state.leader = leader;
+        self.jumps += 1;
+        Ok(())
+    }
+
+    /// Whether every assigned partition has a valid position.
+    pub fn has_all_fetch_positions(&mut self) -> bool {
+        self.count();
+        self.counted.1 == self.assignment.len()
+    }
+
+    /// Partitions that have neither a position nor a lookup to come, in assignment order.
+    pub fn initializing_partitions(&self) -> Vec<TopicPartition> {
+        self.assignment
+            .iter()
+            .filter(|(_, s)| s.fetch_state == FetchState::Initializing)
+            .map(|(tp, _)| tp.clone())
+            .collect()
+    }
+
+    /// Positions of all partitions that have one: what a commit without offsets commits. Kafka: `allConsumed`.
+    pub fn all_consumed(&self) -> Vec<(TopicPartition, OffsetAndMetadata)> {
+        let none: Arc<str> = Arc::from("");
+        self.assignment
+            .iter()
+            .filter_map(|(tp, s)| {
+                let offset = s.position()?;
+                Some((
+                    tp.clone(),
+                    OffsetAndMetadata {
+                        offset,
+                        leader_epoch: s.position_epoch,
+                        metadata: none.clone(),
+                    },
+                ))
+            })
+            .collect()
+    }
+
+    /// Ends as the last answer told them.
+    pub fn update_ends(&mut self, tp: &TopicPartition, high_watermark: i64, last_stable_offset: i64) {
+        if let Some(state) = self.assignment.get_mut(tp) {
+            if high_watermark >= 0 {
+                state.high_watermark = Some(high_watermark);
+            }
+            if last_stable_offset >= 0 {
+                state.last_stable_offset = Some(last_stable_offset);
+            }
+        }
+    }
+}
