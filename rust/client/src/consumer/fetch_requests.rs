@@ -3,18 +3,18 @@
 
 use std::collections::BTreeMap;
 
-use fletchlog_api::{Completion, FetchPartition, FetchRequest, NodeId, Request, Response};
+use fletchlog_api::{Completion, FetchRequest, NodeId, Request, Response};
 use fletchlog_records::TopicPartition;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::changed::Changed;
 use super::completed_fetch::CompletedFetch;
 use super::fetch_buffer::FetchBuffer;
-use super::fetch_session_handler::{FetchSessionHandler, SessionRequest};
 use super::fetchable::View;
 use super::left_out::{LeftOut, Requests};
 use super::metadata::Metadata;
-use super::network_client::{ConsumerNetworkClient, RequestId};
+use super::network_client::ConsumerNetworkClient;
+use super::node_fetches::NodeFetches;
 use super::settings::Settings;
 use super::subscription_state::SubscriptionState;
 use super::trace::{Trace, TraceEvent, TraceKind};
@@ -22,17 +22,6 @@ use super::trace::{Trace, TraceEvent, TraceKind};
 /// State that decides whether there is anything to send, and who is left out; unchanged since a call that sent nothing = nothing to
 /// send now.
 type Fingerprint = (u64, u64, u64, u64);
-
-/// Fetches to one node.
-#[derive(Debug, Default)]
-struct NodeFetches {
-    session: FetchSessionHandler,
-    /// At most one is under way.
-    in_flight: Option<RequestId>,
-    /// Partitions of which something else may be wanted than the session was last asked for: it has to be looked at these
-    /// only, so that a request costs nothing for partitions about which there is no news.
-    changed: Changed,
-}
 
 /// Sessions per node, and the one fetch per node that may be under way.
 #[derive(Debug, Default)]
@@ -86,7 +75,7 @@ impl FetchRequests {
         };
         let mut settled = all_led;
         if trace.is_on() {
-            let requests = Standing {
+            let requests = Requests {
                 version: self.version,
                 nodes: &self.nodes,
                 blocked: &blocked,
@@ -228,67 +217,6 @@ impl FetchRequests {
                 buffer.add(CompletedFetch::new(offset, partition));
             }
         }
-    }
-}
-
-/// How it stands about the requests, for the trace.
-struct Standing<'a> {
-    version: u64,
-    nodes: &'a BTreeMap<NodeId, NodeFetches>,
-    blocked: &'a FxHashSet<NodeId>,
-    net: &'a ConsumerNetworkClient,
-}
-
-impl Requests for Standing<'_> {
-    fn version(&self) -> u64 {
-        self.version
-    }
-
-    fn hindrance(&self, node: NodeId) -> Option<&'static str> {
-        if self.is_under_way(node) {
-            return None;
-        }
-        if self.net.is_unavailable(node) {
-            return Some("the connection to the leader was lost a moment ago");
-        }
-        let blocked = self.blocked.contains(&node);
-        blocked.then_some("the leader also leads a buffered partition")
-    }
-
-    fn is_under_way(&self, node: NodeId) -> bool {
-        self.nodes.get(&node).is_some_and(|n| n.in_flight.is_some())
-    }
-
-    fn asked(&self, node: NodeId, tp: &TopicPartition, offset: i64) -> bool {
-        let session = self.nodes.get(&node).map(|n| &n.session);
-        session.is_some_and(|session| session.fetch_offset(tp) == Some(offset))
-    }
-}
-
-impl NodeFetches {
-    /// The next request of this node's session; `None` if there is nothing that it could fetch.
-    fn build(&mut self, node: NodeId, view: &View<'_>) -> Option<SessionRequest> {
-        let request = if self.session.is_full() {
-            let all = view.in_request_order();
-            let wanted: Vec<FetchPartition> = all.into_iter().filter_map(|tp| view.wanted(tp, node)).collect();
-            (!wanted.is_empty()).then(|| self.session.build_full(wanted))
-        } else {
-            let partitions: Vec<&TopicPartition> = match &self.changed {
-                Changed::Partitions(partitions) => partitions.iter().collect(),
-                Changed::Everything => {
-                    let gone = self.session.partitions().filter(|tp| !view.subs.is_assigned(tp));
-                    view.subs.iter().map(|(tp, _)| tp).chain(gone).collect()
-                }
-            };
-            let partitions = view.sorted(partitions);
-            let now = partitions.into_iter().map(|tp| (tp.clone(), view.wanted(tp, node)));
-            let now = now.collect();
-            self.session.build_incremental(now)
-        };
-        if request.is_some() {
-            self.changed = Changed::default();
-        }
-        request
     }
 }
 

@@ -1,26 +1,53 @@
 //! Which partitions no request lists, and why, for the trace: told when it changes, so that a traced poll too costs nothing for
 //! partitions about which there is no news.
 
+use std::collections::BTreeMap;
+
 use fletchlog_api::NodeId;
 use fletchlog_records::TopicPartition;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::changed::Changed;
 use super::fetchable::View;
+use super::network_client::ConsumerNetworkClient;
+use super::node_fetches::NodeFetches;
 use super::trace::{Trace, TraceEvent, TraceKind};
 
 const UNDER_WAY: &str = "a fetch to the leader is under way";
 
 /// How it stands about the requests to nodes.
-pub trait Requests {
+pub struct Requests<'a> {
     /// Grows when a request is sent or answered.
-    fn version(&self) -> u64;
-    /// Why this node, to which none is under way, is not asked for anything.
-    fn hindrance(&self, node: NodeId) -> Option<&'static str>;
+    pub(super) version: u64,
+    pub(super) nodes: &'a BTreeMap<NodeId, NodeFetches>,
+    /// Nodes that are not asked because they lead a buffered partition.
+    pub(super) blocked: &'a FxHashSet<NodeId>,
+    pub(super) net: &'a ConsumerNetworkClient,
+}
+
+impl Requests<'_> {
+    /// Why this node is not asked for anything, if not because a fetch to it is under way.
+    fn hindrance(&self, node: NodeId) -> Option<&'static str> {
+        if self.is_under_way(node) {
+            return None;
+        }
+        if self.net.is_unavailable(node) {
+            return Some("the connection to the leader was lost a moment ago");
+        }
+        let blocked = self.blocked.contains(&node);
+        blocked.then_some("the leader also leads a buffered partition")
+    }
+
     /// Whether a fetch to this node is under way.
-    fn is_under_way(&self, node: NodeId) -> bool;
+    fn is_under_way(&self, node: NodeId) -> bool {
+        self.nodes.get(&node).is_some_and(|n| n.in_flight.is_some())
+    }
+
     /// Whether the last fetch to this node asked for the partition from this offset.
-    fn asked(&self, node: NodeId, tp: &TopicPartition, offset: i64) -> bool;
+    fn asked(&self, node: NodeId, tp: &TopicPartition, offset: i64) -> bool {
+        let session = self.nodes.get(&node).map(|n| &n.session);
+        session.is_some_and(|session| session.fetch_offset(tp) == Some(offset))
+    }
 }
 
 /// What was told last.
@@ -38,12 +65,12 @@ pub struct LeftOut {
 impl LeftOut {
     /// Events about partitions for which something else holds than was told last; `changed` are those that may be concerned
     /// by themselves.
-    pub fn tell(&mut self, changed: &Changed, view: &View<'_>, requests: &impl Requests, trace: &mut Trace) {
+    pub fn tell(&mut self, changed: &Changed, view: &View<'_>, requests: &Requests<'_>, trace: &mut Trace) {
         let nodes = view.metadata.nodes().iter();
         let hindrances: Vec<_> = nodes.map(|&node| requests.hindrance(node)).collect();
         let looked_at: Vec<TopicPartition> = match changed {
             Changed::Partitions(partitions) if hindrances == self.hindrances => {
-                let news = requests.version() != self.version;
+                let news = requests.version != self.version;
                 let waiting = self.waiting.iter().filter(|tp| news && !partitions.contains(tp));
                 let both = partitions.iter().chain(waiting).collect();
                 view.sorted(both).into_iter().cloned().collect()
@@ -55,7 +82,7 @@ impl LeftOut {
             }
         };
         self.hindrances = hindrances;
-        self.version = requests.version();
+        self.version = requests.version;
         for tp in looked_at {
             let why = view.subs.state(&tp).and_then(|state| {
                 let own = view.why_not(&tp, state);
@@ -85,7 +112,7 @@ impl LeftOut {
 /// Why a partition that may be fetched is in no request, the one under way included.
 fn why_not_asked(
     view: &View<'_>,
-    requests: &impl Requests,
+    requests: &Requests<'_>,
     tp: &TopicPartition,
     position: Option<i64>,
 ) -> Option<&'static str> {

@@ -15,6 +15,7 @@ mod leader_questions;
 mod left_out;
 pub mod metadata;
 pub mod network_client;
+mod node_fetches;
 mod offset_reset;
 mod offset_validation;
 mod offsets_for_times;

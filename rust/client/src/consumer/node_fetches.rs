@@ -1,0 +1,48 @@
+//! The fetch session with one node and its next request (spec 7.3). Kafka: `FetchSessionHandler.Builder`, as
+//! `AbstractFetch#prepareFetchRequests` fills it.
+
+use fletchlog_api::{FetchPartition, NodeId};
+use fletchlog_records::TopicPartition;
+
+use super::changed::Changed;
+use super::fetch_session_handler::{FetchSessionHandler, SessionRequest};
+use super::fetchable::View;
+use super::network_client::RequestId;
+
+/// Fetches to one node.
+#[derive(Debug, Default)]
+pub(super) struct NodeFetches {
+    pub(super) session: FetchSessionHandler,
+    /// At most one is under way.
+    pub(super) in_flight: Option<RequestId>,
+    /// Partitions of which something else may be wanted than the session was last asked for: it has to be looked at these
+    /// only, so that a request costs nothing for partitions about which there is no news.
+    pub(super) changed: Changed,
+}
+
+impl NodeFetches {
+    /// The next request of this node's session; `None` if there is nothing that it could fetch.
+    pub(super) fn build(&mut self, node: NodeId, view: &View<'_>) -> Option<SessionRequest> {
+        let request = if self.session.is_full() {
+            let all = view.in_request_order();
+            let wanted: Vec<FetchPartition> = all.into_iter().filter_map(|tp| view.wanted(tp, node)).collect();
+            (!wanted.is_empty()).then(|| self.session.build_full(wanted))
+        } else {
+            let partitions: Vec<&TopicPartition> = match &self.changed {
+                Changed::Partitions(partitions) => partitions.iter().collect(),
+                Changed::Everything => {
+                    let gone = self.session.partitions().filter(|tp| !view.subs.is_assigned(tp));
+                    view.subs.iter().map(|(tp, _)| tp).chain(gone).collect()
+                }
+            };
+            let partitions = view.sorted(partitions);
+            let now = partitions.into_iter().map(|tp| (tp.clone(), view.wanted(tp, node)));
+            let now = now.collect();
+            self.session.build_incremental(now)
+        };
+        if request.is_some() {
+            self.changed = Changed::default();
+        }
+        request
+    }
+}
