@@ -1,0 +1,85 @@
+//! Groups of a cluster, after a restart, and of a read-only broker.
+
+use fletchlog_api::*;
+use fletchlog_broker::Broker;
+
+use crate::common::*;
+use crate::member::*;
+
+#[test]
+fn the_coordinator_is_the_leader_of_the_groups_partition_and_others_say_so() {
+    let clock = ManualClock::new();
+    let broker = Broker::in_memory(options(Some(3), false, &[]), clock).unwrap();
+    broker.create_topic("t", 1, &[]).unwrap();
+    let mut client = Client::new(&broker);
+    // Java's hash of "my-group" is -1906497762, so partition 12 of 50, which leads on node 1 + 12 mod 3.
+    let find = Request::FindCoordinator(FindCoordinatorRequest {
+        key: "my-group".into(),
+        key_type: CoordinatorType::Group,
+    });
+    let Response::FindCoordinator(found) = client.ask(2, find) else {
+        panic!()
+    };
+    assert_eq!((found.error, found.node), (ErrorCode::NONE, 1));
+    let fetch = |client: &mut Client, node: i32| {
+        let request = OffsetFetchRequest {
+            group_id: "my-group".into(),
+            partitions: None,
+            require_stable: false,
+        };
+        match client.ask(node, Request::OffsetFetch(request)) {
+            Response::OffsetFetch(response) => response.error,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(fetch(&mut client, 1), ErrorCode::NONE);
+    assert_eq!(fetch(&mut client, 3), ErrorCode::NOT_COORDINATOR);
+}
+
+#[test]
+fn a_generation_goes_on_after_a_restart_without_the_members_of_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = || {
+        let clock = ManualClock::new();
+        World {
+            broker: Broker::open(dir.path(), options(None, false, &[]), clock.clone()).unwrap(),
+            clock,
+        }
+    };
+    let world = open();
+    world.broker.create_topic("t", 4, &[]).unwrap();
+    {
+        let (mut a, _b) = two(&world);
+        let (id, generation) = (a.id.clone(), a.generation);
+        assert_eq!(a.commit_as(generation, &id, 3), ErrorCode::NONE);
+    }
+    drop(world);
+    let world = open();
+    let mut a = world.member();
+    assert_eq!(a.committed(), Some(3));
+    let response = a.join();
+    assert_eq!((response.generation_id, response.members.len()), (3, 1));
+}
+
+#[test]
+fn groups_of_a_read_only_broker_work_in_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let writer = open(dir.path()).unwrap();
+    writer.create_topic("t", 4, &[]).unwrap();
+    let clock = ManualClock::new();
+    let world = World {
+        broker: Broker::open(dir.path(), options(None, true, &[]), clock.clone()).unwrap(),
+        clock,
+    };
+    let (mut a, _b) = two(&world);
+    let (id, generation) = (a.id.clone(), a.generation);
+    assert_eq!(a.commit_as(generation, &id, 3), ErrorCode::POLICY_VIOLATION);
+    assert_eq!(a.leave(), ErrorCode::NONE);
+    assert!(
+        !writer
+            .topics(true)
+            .unwrap()
+            .iter()
+            .any(|t| &**t == "__consumer_offsets")
+    );
+}

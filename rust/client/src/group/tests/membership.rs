@@ -1,0 +1,119 @@
+//! Being a member: heartbeats, rebalances, leaving.
+
+use fletchlog_api::transport::coordinator_connection;
+use fletchlog_api::*;
+
+use super::script::*;
+use crate::consumer::RebalanceEvent;
+
+#[test]
+fn heartbeats_go_out_every_interval_and_a_moved_coordinator_is_found_again_without_a_rejoin() {
+    let mut member = Member::stable(&[]);
+    member.advance(2_999);
+    assert_eq!(member.coordinator.next_deadline_ms(member.now()), 3_000);
+    assert!(member.turn().unwrap().is_empty());
+    member.advance(1);
+    member
+        .answer(Response::Heartbeat(ErrorCode::NOT_COORDINATOR))
+        .answer(found())
+        .answer(Response::Heartbeat(ErrorCode::NONE));
+    assert_eq!(member.turn().unwrap(), ["Heartbeat"]);
+    member.advance(3_000);
+    assert_eq!(member.turn().unwrap(), ["FindCoordinator", "Heartbeat"]);
+    assert_eq!(member.subs.assigned_partitions(), [tp()]);
+}
+
+#[test]
+fn a_rebalance_revokes_commits_first_and_rejoins_with_the_same_id() {
+    let mut member = Member::stable(&[("enable.auto.commit", "true"), ("auto.commit.interval.ms", "60000")]);
+    member.coordinator.take_events();
+    member.subs.seek(&tp(), 5, None).unwrap();
+    member.advance(3_000);
+    member
+        .answer(Response::Heartbeat(ErrorCode::REBALANCE_IN_PROGRESS))
+        .answer(commit_answer(ErrorCode::NONE))
+        .answer(joined(2))
+        .answer(synced());
+    assert_eq!(
+        member.turn().unwrap(),
+        ["Heartbeat", "OffsetCommit 1", "JoinGroup \"m\"", "SyncGroup"]
+    );
+    assert_eq!(
+        member.coordinator.take_events(),
+        [
+            RebalanceEvent::Revoked(vec![tp()]),
+            RebalanceEvent::Assigned(vec![tp()])
+        ]
+    );
+    assert_eq!(member.subs.position(&tp()), None, "an eager rebalance drops positions");
+}
+
+#[test]
+fn an_unknown_member_loses_its_partitions_without_a_commit_and_joins_as_a_new_one() {
+    for error in [ErrorCode::UNKNOWN_MEMBER_ID, ErrorCode::ILLEGAL_GENERATION] {
+        let mut member = Member::stable(&[("enable.auto.commit", "true"), ("auto.commit.interval.ms", "60000")]);
+        member.coordinator.take_events();
+        member.subs.seek(&tp(), 5, None).unwrap();
+        member.advance(3_000);
+        member
+            .answer(Response::Heartbeat(error))
+            .answer(joined(9))
+            .answer(synced());
+        assert_eq!(
+            member.turn().unwrap(),
+            ["Heartbeat", "JoinGroup \"\"", "SyncGroup"],
+            "{error}"
+        );
+        assert_eq!(
+            member.coordinator.take_events(),
+            [RebalanceEvent::Lost(vec![tp()]), RebalanceEvent::Assigned(vec![tp()])]
+        );
+    }
+}
+
+#[test]
+fn an_answer_to_a_join_that_was_given_up_changes_nothing() {
+    let mut member = Member::new(&[]);
+    member.answer(found());
+    assert_eq!(member.turn().unwrap().len(), 2, "the join is not answered");
+    let now = member.now();
+    member.coordinator.leave(&mut member.net, &mut member.subs, now);
+    let late = Completion {
+        node: coordinator_connection(3),
+        correlation_id: 2,
+        result: Ok(joined(1)),
+    };
+    assert!(member.coordinator.on_completion(late, &mut member.subs, now).unwrap());
+    assert_eq!(member.coordinator.group_metadata().generation_id, -1);
+    let strange = Completion {
+        node: 1,
+        correlation_id: 77,
+        result: Ok(found()),
+    };
+    assert!(
+        !member
+            .coordinator
+            .on_completion(strange, &mut member.subs, now)
+            .unwrap()
+    );
+}
+
+#[test]
+fn leaving_tells_the_group_once_and_static_members_stay() {
+    let mut member = Member::stable(&[]);
+    member.answer(Response::LeaveGroup(ErrorCode::NONE));
+    let now = member.now();
+    member.coordinator.leave(&mut member.net, &mut member.subs, now);
+    assert!(member.coordinator.leave_pending());
+    member.network().unwrap(); // Writes it.
+    member.network().unwrap(); // Reads the answer.
+    assert!(!member.coordinator.leave_pending());
+    assert_eq!(kind(&member.last_sent().1), "LeaveGroup");
+    assert_eq!(
+        member.coordinator.take_events().last(),
+        Some(&RebalanceEvent::Revoked(vec![tp()]))
+    );
+    let mut member = Member::stable(&[("group.instance.id", "i")]);
+    member.coordinator.leave(&mut member.net, &mut member.subs, now);
+    assert!(!member.coordinator.leave_pending());
+}

@@ -1,0 +1,98 @@
+//! Commits, and looking up what is committed.
+
+use fletchlog_api::*;
+
+use super::script::*;
+use crate::ClientError;
+use crate::group::ConsumerCoordinator;
+
+#[test]
+fn a_commit_is_repeated_after_the_backoff_only_if_the_caller_wants_that() {
+    let mut member = Member::stable(&[]);
+    let patient = member.coordinator.start_commit(offsets(), true);
+    member
+        .answer(commit_answer(ErrorCode::COORDINATOR_LOAD_IN_PROGRESS))
+        .answer(commit_answer(ErrorCode::NONE));
+    assert_eq!(member.turn().unwrap(), ["OffsetCommit 1"]);
+    assert!(member.coordinator.commit_result(patient).is_none());
+    assert_eq!(member.coordinator.next_deadline_ms(member.now()), 100);
+    member.advance(100);
+    assert_eq!(member.turn().unwrap(), ["OffsetCommit 1"]);
+    assert!(matches!(member.coordinator.commit_result(patient), Some(Ok(()))));
+    assert!(
+        member.coordinator.commit_result(patient).is_none(),
+        "a result is given once"
+    );
+    let once = member.coordinator.start_commit(offsets(), false);
+    member.lose_connection();
+    member.turn().unwrap();
+    assert!(matches!(
+        member.coordinator.commit_result(once),
+        Some(Err(ClientError::Kafka {
+            code: ErrorCode::NETWORK_EXCEPTION,
+            ..
+        }))
+    ));
+}
+
+#[test]
+fn an_auto_commit_that_fails_for_a_moment_is_repeated_after_the_backoff_with_the_positions_of_then() {
+    let mut member = Member::stable(&[("enable.auto.commit", "true"), ("auto.commit.interval.ms", "1000")]);
+    member.subs.seek(&tp(), 5, None).unwrap();
+    member.advance(1_000);
+    member
+        .answer(commit_answer(ErrorCode::COORDINATOR_LOAD_IN_PROGRESS))
+        .answer(commit_answer(ErrorCode::NONE));
+    assert_eq!(member.turn().unwrap(), ["OffsetCommit 1"]);
+    member.subs.seek(&tp(), 6, None).unwrap();
+    member.advance(100);
+    assert_eq!(member.turn().unwrap(), ["OffsetCommit 1"]);
+    let Request::OffsetCommit(commit) = member.last_sent().1 else {
+        panic!()
+    };
+    assert_eq!(commit.offsets[0].1.offset, 6);
+    member.advance(999);
+    assert!(member.turn().unwrap().is_empty());
+}
+
+#[test]
+fn committed_offsets_are_asked_for_again_while_a_transaction_commits_them() {
+    let mut member = Member::stable(&[]);
+    let answer = |error, partitions| Response::OffsetFetch(OffsetFetchResponse { error, partitions });
+    let lookup = member.coordinator.start_fetch_committed(vec![tp()]);
+    member
+        .answer(answer(ErrorCode::UNSTABLE_OFFSET_COMMIT, vec![]))
+        .answer(answer(ErrorCode::NONE, vec![(tp(), None)]));
+    member.turn().unwrap();
+    assert!(member.coordinator.committed_result(lookup).is_none());
+    member.advance(100);
+    member.turn().unwrap();
+    assert_eq!(
+        member.coordinator.committed_result(lookup).unwrap().unwrap(),
+        [(tp(), None)]
+    );
+    let refused = member.coordinator.start_fetch_committed(vec![tp()]);
+    member.answer(answer(ErrorCode::INVALID_GROUP_ID, vec![]));
+    member.turn().unwrap();
+    assert!(matches!(
+        member.coordinator.committed_result(refused),
+        Some(Err(ClientError::Kafka {
+            code: ErrorCode::INVALID_GROUP_ID,
+            ..
+        }))
+    ));
+}
+
+#[test]
+fn without_group_id_there_is_no_coordinator_and_assign_needs_no_membership() {
+    assert!(ConsumerCoordinator::new(&Config::parse(Scope::Consumer, []).unwrap()).is_none());
+    let mut member = Member::new(&[]);
+    member.subs.unsubscribe();
+    member.subs.assign_from_user(&[tp()]).unwrap();
+    assert!(member.turn().unwrap().is_empty());
+    assert!(!member.coordinator.rejoin_needed_or_pending());
+    assert_eq!(member.coordinator.next_deadline_ms(0), i64::MAX);
+    member.coordinator.start_commit(offsets(), true);
+    member.answer(found()).answer(commit_answer(ErrorCode::NONE));
+    assert_eq!(member.turn().unwrap(), ["FindCoordinator", "OffsetCommit -1"]);
+}

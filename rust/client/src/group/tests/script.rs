@@ -1,0 +1,257 @@
+//! A member whose coordinator answers what the test has written down.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use fletchlog_api::*;
+use fletchlog_records::TopicPartition;
+
+use crate::ClientError;
+use crate::consumer::SubscribeOrder;
+use crate::consumer::metadata::Metadata;
+use crate::consumer::network_client::ConsumerNetworkClient;
+use crate::consumer::subscription_state::SubscriptionState;
+use crate::group::{ConsumerCoordinator, protocol};
+
+type Answers = Arc<Mutex<VecDeque<Option<Response>>>>;
+type Sent = Arc<Mutex<Vec<(NodeId, Request)>>>;
+
+/// Answers the requests in order with what the test has queued: a response, or `None` for a lost connection. Without a queued
+/// answer a request stays unanswered.
+struct Script {
+    answers: Answers,
+    sent: Sent,
+    arrived: VecDeque<Completion>,
+}
+
+impl Transport for Script {
+    fn send(&mut self, node: NodeId, correlation_id: i32, request: Request) {
+        self.sent.lock().unwrap().push((node, request));
+        if let Some(answer) = self.answers.lock().unwrap().pop_front() {
+            let result = answer.ok_or(Disconnected);
+            self.arrived.push_back(Completion {
+                node,
+                correlation_id,
+                result,
+            });
+        }
+    }
+    fn receive(&mut self, node: NodeId) -> Option<Completion> {
+        let at = self.arrived.iter().position(|c| c.node == node)?;
+        self.arrived.remove(at)
+    }
+    fn has_arrived(&mut self, node: NodeId) -> bool {
+        self.arrived.iter().any(|c| c.node == node)
+    }
+    fn wait(&mut self, _: Duration) -> bool {
+        !self.arrived.is_empty()
+    }
+}
+
+struct Time(AtomicI64);
+
+impl Clock for Time {
+    fn now_ms(&self) -> i64 {
+        self.0.load(Ordering::SeqCst)
+    }
+    fn monotonic_ms(&self) -> i64 {
+        self.now_ms()
+    }
+}
+
+pub struct Member {
+    pub coordinator: ConsumerCoordinator,
+    pub net: ConsumerNetworkClient,
+    pub subs: SubscriptionState,
+    metadata: Metadata,
+    time: Arc<Time>,
+    answers: Answers,
+    sent: Sent,
+}
+
+pub fn tp() -> TopicPartition {
+    TopicPartition::new("t", 0)
+}
+
+impl Member {
+    pub fn new(config: &[(&str, &str)]) -> Self {
+        let given = [
+            ("group.id", "g"),
+            ("client.id", "c"),
+            ("auto.offset.reset", "earliest"),
+            ("enable.auto.commit", "false"),
+        ];
+        let config = Config::parse(Scope::Consumer, given.into_iter().chain(config.iter().copied())).unwrap();
+        let (answers, sent) = (Answers::default(), Sent::default());
+        let time = Arc::new(Time(AtomicI64::new(0)));
+        let script = Script {
+            answers: Arc::clone(&answers),
+            sent: Arc::clone(&sent),
+            arrived: VecDeque::new(),
+        };
+        let mut subs = SubscriptionState::new(&config, SubscribeOrder::Sorted);
+        subs.subscribe(&["t".into()]).unwrap();
+        Self {
+            coordinator: ConsumerCoordinator::new(&config).unwrap(),
+            net: ConsumerNetworkClient::new(Box::new(script), Arc::clone(&time) as Arc<dyn Clock>, 30_000, 0),
+            subs,
+            metadata: Metadata::new(100, 300_000, true),
+            time,
+            answers,
+            sent,
+        }
+    }
+
+    pub fn answer(&self, response: Response) -> &Self {
+        self.answers.lock().unwrap().push_back(Some(response));
+        self
+    }
+
+    pub fn lose_connection(&self) {
+        self.answers.lock().unwrap().push_back(None);
+    }
+
+    pub fn advance(&self, ms: i64) {
+        self.time.0.fetch_add(ms, Ordering::SeqCst);
+    }
+
+    pub fn now(&self) -> i64 {
+        self.time.now_ms()
+    }
+
+    /// Turns until nothing more is sent; the kinds of the requests that were.
+    pub fn turn(&mut self) -> Result<Vec<String>, ClientError> {
+        self.sent.lock().unwrap().clear();
+        for _ in 0..10 {
+            let now = self.now();
+            self.coordinator
+                .poll(&mut self.net, &mut self.subs, &|t| (t == "t").then_some(1), &[], now)?;
+            self.network()?;
+        }
+        Ok(self
+            .sent
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|(_, request)| kind(request))
+            .collect())
+    }
+
+    pub fn network(&mut self) -> Result<(), ClientError> {
+        let now = self.now();
+        self.net.try_send(&self.metadata);
+        self.net.net_poll(&mut self.metadata, None)?;
+        for completion in self.net.take_done() {
+            assert!(self.coordinator.on_completion(completion, &mut self.subs, now)?);
+        }
+        Ok(())
+    }
+
+    pub fn last_sent(&self) -> (NodeId, Request) {
+        self.sent.lock().unwrap().last().unwrap().clone()
+    }
+
+    /// A member with an assignment.
+    pub fn stable(config: &[(&str, &str)]) -> Self {
+        let mut member = Self::new(config);
+        member.answer(found()).answer(joined(1)).answer(synced());
+        assert_eq!(
+            member.turn().unwrap(),
+            ["FindCoordinator", "JoinGroup \"\"", "SyncGroup"]
+        );
+        assert_eq!(member.subs.assigned_partitions(), [tp()]);
+        member
+    }
+}
+
+pub fn kind(request: &Request) -> String {
+    match request {
+        Request::FindCoordinator(_) => "FindCoordinator".into(),
+        Request::JoinGroup(r) => format!("JoinGroup {:?}", r.member_id),
+        Request::SyncGroup(_) => "SyncGroup".into(),
+        Request::Heartbeat(_) => "Heartbeat".into(),
+        Request::LeaveGroup(_) => "LeaveGroup".into(),
+        Request::OffsetCommit(r) => format!("OffsetCommit {}", r.generation_id),
+        Request::OffsetFetch(_) => "OffsetFetch".into(),
+        other => format!("{other:?}"),
+    }
+}
+
+pub fn found() -> Response {
+    Response::FindCoordinator(FindCoordinatorResponse {
+        error: ErrorCode::NONE,
+        node: 3,
+    })
+}
+
+pub fn join_answer(error: ErrorCode, generation_id: i32, members: Vec<JoinGroupMember>) -> Response {
+    let (member_id, leader): (Arc<str>, Arc<str>) = ("m".into(), "m".into());
+    Response::JoinGroup(JoinGroupResponse {
+        error,
+        generation_id,
+        protocol_name: "range".into(),
+        leader,
+        member_id,
+        members,
+    })
+}
+
+/// Leader of a group of its own.
+pub fn joined(generation: i32) -> Response {
+    let metadata = protocol::Subscription {
+        topics: vec!["t".into()],
+        ..Default::default()
+    }
+    .encode(1)
+    .unwrap();
+    join_answer(
+        ErrorCode::NONE,
+        generation,
+        vec![JoinGroupMember {
+            member_id: "m".into(),
+            group_instance_id: None,
+            metadata,
+        }],
+    )
+}
+
+pub fn synced() -> Response {
+    let assignment = protocol::Assignment {
+        partitions: vec![tp()],
+        user_data: None,
+    }
+    .encode(1)
+    .unwrap();
+    Response::SyncGroup(SyncGroupResponse {
+        error: ErrorCode::NONE,
+        assignment,
+    })
+}
+
+pub fn sync_error(error: ErrorCode) -> Response {
+    Response::SyncGroup(SyncGroupResponse {
+        error,
+        assignment: Bytes::new(),
+    })
+}
+
+pub fn commit_answer(error: ErrorCode) -> Response {
+    Response::OffsetCommit(OffsetCommitResponse {
+        partitions: vec![(tp(), error)],
+        error_message: None,
+    })
+}
+
+pub fn offsets() -> Vec<(TopicPartition, OffsetAndMetadata)> {
+    vec![(
+        tp(),
+        OffsetAndMetadata {
+            offset: 7,
+            leader_epoch: -1,
+            metadata: "".into(),
+        },
+    )]
+}
