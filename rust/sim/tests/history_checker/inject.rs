@@ -31,16 +31,16 @@ pub fn inject(class: Class, history: &mut History, seed: u64) -> bool {
         Class::NonmonotonicSend => swap_ops(history, rng),
         Class::G0 => with_new(history, |v, end, ends| {
             vec![
-                op(50, v, true, vec![send(0, 1, end), send(1, 2, ends + 1)]),
-                op(51, v, true, vec![send(0, 3, end + 1), send(1, 4, ends)]),
+                op(50, v, transaction(vec![send(0, 1, end), send(1, 2, ends + 1)])),
+                op(51, v, transaction(vec![send(0, 3, end + 1), send(1, 4, ends)])),
             ]
         }),
         Class::G0Process => one_after_the_other(history, 50, 50, |end| (send(0, 1, end + 1), send(0, 2, end))),
         Class::G0Realtime => one_after_the_other(history, 50, 51, |end| (send(0, 1, end + 1), send(0, 2, end))),
         Class::G1c => with_new(history, |v, end, ends| {
             vec![
-                op(50, v, true, vec![send(0, 1, end), poll(1, 2, ends)]),
-                op(51, v, true, vec![send(1, 2, ends), poll(0, 1, end)]),
+                op(50, v, transaction(vec![send(0, 1, end), poll(1, 2, ends)])),
+                op(51, v, transaction(vec![send(1, 2, ends), poll(0, 1, end)])),
             ]
         }),
         Class::G1cProcess => one_after_the_other(history, 50, 50, |end| (poll(0, 1, end), send(0, 1, end))),
@@ -76,14 +76,30 @@ fn poll(partition: u32, value: u64, offset: i64) -> Step {
     }
 }
 
-fn op(process: u32, (begin, end): (u64, u64), transaction: bool, steps: Vec<Step>) -> Op {
+fn op(process: u32, (begin, end): (u64, u64), action: Action) -> Op {
     Op {
         process,
         begin,
         end,
         outcome: Outcome::Ok,
-        action: Action::Steps { steps, transaction },
+        action,
     }
+}
+
+fn plain(steps: Vec<Step>) -> Action {
+    let transaction = false;
+    Action::Steps { steps, transaction }
+}
+
+fn transaction(steps: Vec<Step>) -> Action {
+    let transaction = true;
+    Action::Steps { steps, transaction }
+}
+
+/// Puts an operation at the end, behind all others.
+fn add(history: &mut History, process: u32, action: Action) {
+    let begin = after(history);
+    history.ops.push(op(process, (begin, begin + 1), action));
 }
 
 /// A moment after all others.
@@ -119,10 +135,9 @@ fn with_new(history: &mut History, make: impl Fn((u64, u64), i64, i64) -> Vec<Op
 
 /// Two operations at the end, the second begins after the first has ended.
 fn one_after_the_other(history: &mut History, first: u32, second: u32, make: impl Fn(i64) -> (Step, Step)) -> bool {
-    let from = after(history);
     let (one, other) = make(end_of(history, 0));
-    history.ops.push(op(first, (from, from + 1), false, vec![one]));
-    history.ops.push(op(second, (from + 2, from + 3), false, vec![other]));
+    add(history, first, plain(vec![one]));
+    add(history, second, plain(vec![other]));
     true
 }
 
@@ -329,7 +344,6 @@ fn send_between(history: &mut History, rng: &mut Rng) -> bool {
     let Some((.., partition, at)) = any(rng, pairs(history)) else {
         return false;
     };
-    let from = after(history);
     for op in &mut history.ops {
         match &mut op.action {
             Action::Steps { steps, .. } => {
@@ -362,9 +376,7 @@ fn send_between(history: &mut History, rng: &mut Rng) -> bool {
             | Action::Note(_) => {}
         }
     }
-    history
-        .ops
-        .push(op(50, (from, from + 1), false, vec![send(partition, 1, at + 1)]));
+    add(history, 50, plain(vec![send(partition, 1, at + 1)]));
     true
 }
 
@@ -418,17 +430,8 @@ fn go_back_in_commits(history: &mut History) -> bool {
     if first == last {
         return false;
     }
-    let from = after(history);
-    history.ops.push(Op {
-        process: LOOKER,
-        begin: from,
-        end: from + 1,
-        outcome: Outcome::Ok,
-        action: Action::Committed {
-            group: 0,
-            offsets: first.clone(),
-        },
-    });
+    let offsets = first.clone();
+    add(history, LOOKER, Action::Committed { group: 0, offsets });
     true
 }
 
@@ -446,16 +449,14 @@ fn copy_again(history: &mut History) -> bool {
     let Step::Send { partition, source, .. } = copied[1] else {
         return false;
     };
-    let (from, offset) = (after(history), Some(end_of(history, partition)));
+    let offset = Some(end_of(history, partition));
     let again = Step::Send {
         partition,
         value: NEW,
         offset,
         source,
     };
-    history
-        .ops
-        .push(op(COPIER, (from, from + 1), true, vec![copied[0].clone(), again]));
+    add(history, COPIER, transaction(vec![copied[0].clone(), again]));
     true
 }
 
@@ -480,17 +481,8 @@ fn take_back_start(history: &mut History) -> bool {
     let Some(&(partition, offset)) = deletions(history).last() else {
         return false;
     };
-    let from = after(history);
-    history.ops.push(Op {
-        process: ADMIN,
-        begin: from,
-        end: from + 1,
-        outcome: Outcome::Ok,
-        action: Action::LogStart {
-            partition,
-            offset: offset - 1,
-        },
-    });
+    let offset = offset - 1;
+    add(history, ADMIN, Action::LogStart { partition, offset });
     true
 }
 
@@ -514,13 +506,12 @@ fn read_deleted(history: &mut History) -> bool {
     else {
         return false;
     };
-    let from = after(history);
     let poll = Step::Poll {
         isolation: IsolationLevel::ReadUncommitted,
         group: None,
         records: vec![(partition, offset, value)],
     };
-    history.ops.push(op(60, (from, from + 1), false, vec![poll]));
+    add(history, 60, plain(vec![poll]));
     true
 }
 
