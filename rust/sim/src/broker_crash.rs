@@ -29,7 +29,7 @@ impl BrokerRun {
     /// # Errors
     /// The first promise that was not kept.
     pub fn crash_everywhere(&self, random_images: usize) -> Result<usize, Violation> {
-        self.crash_at(&self.history, random_images)
+        self.crash_at(self.course.history(), random_images)
     }
 
     /// As [`BrokerRun::crash_everywhere`], right after the call that failed and at the end.
@@ -37,16 +37,13 @@ impl BrokerRun {
     /// # Errors
     /// The first promise that was not kept.
     pub fn crash_after_failure(&self, random_images: usize) -> Result<usize, Violation> {
-        let failed = self.failed().map_or(0, |(_, operations)| operations);
-        let from = self.history.partition_point(|state| state.operations() < failed);
-        let states = self.history[from..].iter().take(2).chain(self.history.last());
-        self.crash_at(&states.cloned().collect::<Vec<_>>(), random_images)
+        self.crash_at(&self.course.after_failure(2), random_images)
     }
 
     fn crash_at(&self, states: &[DiskState], random_images: usize) -> Result<usize, Violation> {
         let points = CrashPoints {
             seed: self.seed,
-            violation: self.violation(),
+            violation: self.course.violation(),
             states,
             random_images,
         };

@@ -4,6 +4,7 @@
 //! When a call of the disk fails, the workload repeats what failed, and reopens the broker if that fails again.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use fletchlog_api::{
 use fletchlog_broker::{Broker, BrokerError, LocalTransport, OpenOptions};
 use fletchlog_records::{BatchBuilder, BatchParams, TopicPartition};
 
-use crate::disk_state::DiskState;
+use crate::course::Course;
 use crate::rng::Rng;
 use crate::sim_disk::SimDisk;
 use crate::virtual_clock::VirtualClock;
@@ -54,10 +55,7 @@ pub struct BrokerRun {
     pub(crate) seed: u64,
     /// What held from so many operations on.
     pub(crate) moments: Vec<(u64, Model)>,
-    pub(crate) history: Vec<DiskState>,
-    failed: Option<(u64, u64)>,
-    told: usize,
-    violation: Option<String>,
+    pub(crate) course: Course,
     incarnations: usize,
 }
 
@@ -184,31 +182,12 @@ impl BrokerRun {
         let mut run = Self {
             seed,
             moments: vec![(0, model)],
-            history: Vec::new(),
-            failed: None,
-            told: 0,
-            violation: None,
+            course: Course::default(),
             incarnations: 0,
         };
-        run.violation = run.work(&disk, &mut Rng::new(seed), steps).err();
-        run.failed = disk.failed();
-        run.history = disk.history();
+        let result = run.work(&disk, &mut Rng::new(seed), steps);
+        run.course.end(&disk, result);
         run
-    }
-
-    /// What went wrong that no fault explains.
-    pub fn violation(&self) -> Option<&str> {
-        self.violation.as_deref()
-    }
-
-    /// The number of the call that failed, and how many operations there had been.
-    pub fn failed(&self) -> Option<(u64, u64)> {
-        self.failed
-    }
-
-    /// Errors that the broker told of.
-    pub fn told(&self) -> usize {
-        self.told
     }
 
     fn work(&mut self, disk: &SimDisk, rng: &mut Rng, steps: usize) -> Result<(), String> {
@@ -257,7 +236,7 @@ impl BrokerRun {
             3 => self.insist(disk, broker, |b| b.run_retention().map(drop).map_err(text))?,
             4 => {
                 if let Err(error) = broker.close() {
-                    self.excuse(disk, &error.to_string())?;
+                    self.excuse(disk, &error)?;
                 }
                 *broker = self.reopen(disk)?;
             }
@@ -310,13 +289,8 @@ impl BrokerRun {
         Ok(())
     }
 
-    /// An error is right only if the disk has failed.
-    fn excuse(&mut self, disk: &SimDisk, error: &str) -> Result<(), String> {
-        self.told += 1;
-        match disk.failed() {
-            Some(_) if self.told <= ATTEMPTS => Ok(()),
-            _ => Err(error.to_owned()),
-        }
+    fn excuse(&mut self, disk: &SimDisk, error: &dyn Display) -> Result<(), String> {
+        self.course.excuse(disk, error, ATTEMPTS)
     }
 
     /// Does it until it is done: again on the same broker, then on a reopened one.

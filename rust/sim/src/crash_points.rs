@@ -66,7 +66,7 @@ impl Run {
     /// # Errors
     /// The first promise that was not kept.
     pub fn crash_everywhere(&self, random_images: usize) -> Result<usize, Violation> {
-        self.crash_at(&self.history, random_images)
+        self.crash_at(self.course.history(), random_images)
     }
 
     /// As [`Run::crash_everywhere`], right after the call that failed, a few operations later, and at the end.
@@ -74,21 +74,13 @@ impl Run {
     /// # Errors
     /// The first promise that was not kept.
     pub fn crash_after_failure(&self, random_images: usize) -> Result<usize, Violation> {
-        let failed = self.failed().map_or(0, |(_, operations)| operations);
-        let from = self.history.partition_point(|state| state.operations() < failed);
-        let states: Vec<DiskState> = self.history[from..]
-            .iter()
-            .take(4)
-            .chain(self.history.last())
-            .cloned()
-            .collect();
-        self.crash_at(&states, random_images)
+        self.crash_at(&self.course.after_failure(4), random_images)
     }
 
     fn crash_at(&self, states: &[DiskState], random_images: usize) -> Result<usize, Violation> {
         let points = CrashPoints {
             seed: self.seed,
-            violation: self.violation(),
+            violation: self.course.violation(),
             states,
             random_images,
         };

@@ -2,6 +2,7 @@
 //! (reliability C12-C15, C18).
 
 use crate::broker_workload::BrokerRun;
+use crate::course::Course;
 use crate::crash_points::Violation;
 use crate::sim_disk::{Fault, SimDisk};
 use crate::workload::Run;
@@ -17,10 +18,8 @@ pub struct Faults {
 
 /// A workload that goes on after a fault.
 pub trait Survivor {
-    /// The number of the call that failed.
-    fn failed_call(&self) -> Option<u64>;
-    /// Errors that the engine told of.
-    fn told(&self) -> usize;
+    /// How it went.
+    fn course(&self) -> &Course;
     /// Power loss after it.
     ///
     /// # Errors
@@ -29,11 +28,8 @@ pub trait Survivor {
 }
 
 impl Survivor for Run {
-    fn failed_call(&self) -> Option<u64> {
-        self.failed().map(|(call, _)| call)
-    }
-    fn told(&self) -> usize {
-        self.told()
+    fn course(&self) -> &Course {
+        &self.course
     }
     fn lose_power(&self) -> Result<(), Violation> {
         self.crash_after_failure(1).map(drop)
@@ -41,11 +37,8 @@ impl Survivor for Run {
 }
 
 impl Survivor for BrokerRun {
-    fn failed_call(&self) -> Option<u64> {
-        self.failed().map(|(call, _)| call)
-    }
-    fn told(&self) -> usize {
-        self.told()
+    fn course(&self) -> &Course {
+        &self.course
     }
     fn lose_power(&self) -> Result<(), Violation> {
         self.crash_after_failure(0).map(drop)
@@ -66,9 +59,11 @@ pub fn every_fault<S: Survivor>(run: impl Fn(&dyn Fn(&SimDisk)) -> S) -> Result<
                 what: format!("call {call} failed with {fault:?}: {}", violation.what),
                 ..violation
             })?;
-            let Some(failed) = run.failed_call() else { break };
+            let Some(failed) = run.course().failed_call() else {
+                break;
+            };
             faults.met += 1;
-            faults.told += usize::from(run.told() > 0);
+            faults.told += usize::from(run.course().told() > 0);
             call = failed + 1;
         }
     }

@@ -3,6 +3,7 @@
 //! When a call of the disk fails, the workload goes on as a careful client does: it repeats the batch, and reopens a log that
 //! was fenced.
 
+use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use fletchlog_log::partition_log::{AppendInfo, AppendOrigin, OpenMode, Partition
 use fletchlog_log::{AppendError, LogConfig, LogError};
 use fletchlog_records::{BatchBuilder, BatchParams, TopicPartition};
 
-use crate::disk_state::DiskState;
+use crate::course::Course;
 use crate::rng::Rng;
 use crate::sim_disk::SimDisk;
 
@@ -53,10 +54,7 @@ pub struct Run {
     pub(crate) config: LogConfig,
     pub(crate) sent: Vec<Sent>,
     pub(crate) known: Vec<Known>,
-    pub(crate) history: Vec<DiskState>,
-    failed: Option<(u64, u64)>,
-    told: usize,
-    violation: Option<String>,
+    pub(crate) course: Course,
 }
 
 fn config(rng: &mut Rng) -> LogConfig {
@@ -102,30 +100,11 @@ impl Run {
             config: config(&mut rng),
             sent: Vec::new(),
             known: vec![Known::default()],
-            history: Vec::new(),
-            failed: None,
-            told: 0,
-            violation: None,
+            course: Course::default(),
         };
-        run.violation = run.work(&disk, &mut rng, steps).err();
-        run.failed = disk.failed();
-        run.history = disk.history();
+        let result = run.work(&disk, &mut rng, steps);
+        run.course.end(&disk, result);
         run
-    }
-
-    /// What went wrong that no fault explains.
-    pub fn violation(&self) -> Option<&str> {
-        self.violation.as_deref()
-    }
-
-    /// The number of the call that failed, and how many operations there had been.
-    pub fn failed(&self) -> Option<(u64, u64)> {
-        self.failed
-    }
-
-    /// Errors that the log told of.
-    pub fn told(&self) -> usize {
-        self.told
     }
 
     fn work(&mut self, disk: &SimDisk, rng: &mut Rng, steps: usize) -> Result<(), String> {
@@ -169,13 +148,8 @@ impl Run {
         Ok(())
     }
 
-    /// An error is right only if the disk has failed.
-    fn excuse(&mut self, disk: &SimDisk, error: &dyn std::fmt::Display) -> Result<(), String> {
-        self.told += 1;
-        match disk.failed() {
-            Some(_) if self.told <= ATTEMPTS => Ok(()),
-            _ => Err(error.to_string()),
-        }
+    fn excuse(&mut self, disk: &SimDisk, error: &dyn Display) -> Result<(), String> {
+        self.course.excuse(disk, error, ATTEMPTS)
     }
 
     fn reopen(&mut self, disk: &SimDisk, clean_shutdown: bool) -> Result<PartitionLog, String> {
