@@ -13,29 +13,29 @@
 
 `deserialize` takes what `poll` and `scan` return, and any other Arrow data with the columns `key` and `value`. Deserializers:
 
-======================================= ================================================= ==========================
-`String()`                              UTF-8                                             string
-`Short()`, `Integer()`, `Long()`        2, 4, 8 bytes, big-endian                         int16, int32, int64
-`Float()`, `Double()`                   4, 8 bytes, IEEE 754, big-endian                  float, double
-`Json(schema)`, `Json()`                one JSON value, type given or inferred            as given, or as found
-`Avro(schema, reader_schema)`           Avro's binary encoding of one value               from the (reader) schema
-`Confluent(schemas, reader_schema)`     magic byte, schema id, then Avro or what is given the same
-======================================= ================================================= ==========================
+| deserializer | bytes | Arrow type |
+|---|---|---|
+| `String()` | UTF-8 | string |
+| `Short()`, `Integer()`, `Long()` | 2, 4, 8 bytes, big-endian | int16, int32, int64 |
+| `Float()`, `Double()` | 4, 8 bytes, IEEE 754, big-endian | float, double |
+| `Json(schema)`, `Json()` | one JSON value, type given or inferred | as given, or as found |
+| `Avro(schema, reader_schema)` | Avro's binary encoding of one value | from the (reader) schema |
+| `Confluent(schemas, reader_schema)` | magic byte, schema id, then Avro or what is given | the same |
 
 Nulls stay null. For a value that cannot be decoded, `on_error` decides: "raise" (default) an exception that names topic, partition and
 offset, "null" a null, "collect" a null and what was wrong with it in a column of its own.
 
 In Spark the same call goes into `mapInArrow`; give the type, so that every batch has the same one:
 
-.. code-block:: python
+```python
+orders = serde.Json(pa.schema({"amount": pa.int64()}))
 
-    orders = serde.Json(pa.schema({"amount": pa.int64()}))
+def decode(batches):
+    for batch in batches:
+        yield serde.deserialize(batch, value=orders).select(["offset", "value"])
 
-    def decode(batches):
-        for batch in batches:
-            yield serde.deserialize(batch, value=orders).select(["offset", "value"])
-
-    df.mapInArrow(decode, "offset bigint, value struct<amount: bigint>")
+df.mapInArrow(decode, "offset bigint, value struct<amount: bigint>")
+```
 
 Deserializers can be pickled and used from several threads. Needs pyarrow, `Avro` and `Confluent` also fastavro: the extra `serde`.
 """
