@@ -173,7 +173,7 @@ class PartitionDescription(NamedTuple):
         partition: Number.
         leader: Node that leads it.
         log_start_offset: First readable offset.
-        high_watermark: Next offset to be written: the end for read_uncommitted.
+        high_watermark: The end for read_uncommitted: the next offset to be written, or with fsync the end of what is on disk.
         last_stable_offset: The end for read_committed.
         size_bytes: Bytes of its segments.
         segments: Number of segments.

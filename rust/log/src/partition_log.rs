@@ -256,7 +256,7 @@ impl PartitionLog {
     pub fn log_end_offset(&self) -> i64 {
         read(&self.view).log_end_offset
     }
-    /// End for read_uncommitted (= log end with one replica, spec 6.7).
+    /// End for read_uncommitted: the log end with one replica (spec 6.7), with durability fsync what of it is on disk.
     pub fn high_watermark(&self) -> i64 {
         read(&self.view).high_watermark
     }
