@@ -180,6 +180,35 @@ fn an_open_transaction_and_the_compaction_lag_hold_the_cleaner_back() {
     drop(fs);
 }
 
+/// DeleteRecords into a segment that may not be cleaned yet: what is dirty begins above the bound.
+#[test]
+fn a_log_start_within_a_segment_does_not_expose_the_segment_to_the_cleaner() {
+    let (fs, dir) = memory();
+    let log = open(&fs, &dir, config(), CLEAN);
+    put(&log, &[("a", Some("0")), ("b", Some("1"))]);
+    append(&log, transactional(1, 0, 1));
+    log.append_as_leader(marker(1, 0, false), 0, AppendOrigin::Coordinator, NOW)
+        .unwrap();
+    log.roll(NOW).unwrap();
+    let lagging = LogConfig {
+        min_compaction_lag_ms: 100,
+        cleanup_delete: true,
+        ..config()
+    };
+    log.update_config(lagging);
+    log.delete_records(Some(1)).unwrap();
+    let before = keys(&log);
+    assert_eq!(before, expected(&[(1, "b"), (2, "k")]));
+    let cleanable = log.cleanable(None, NOW).unwrap();
+    assert_eq!(
+        (cleanable.first_dirty_offset, cleanable.first_uncleanable_offset),
+        (1, 0)
+    );
+    let stats = log.clean(&cleanable, &CleanerOptions::default(), NOW, &mut || false);
+    assert_eq!(stats.unwrap().segments_read, 0);
+    assert_eq!(keys(&log), before);
+}
+
 #[test]
 fn a_log_is_due_by_its_dirty_share_or_by_the_age_of_its_dirt() {
     let (_, dir) = memory();

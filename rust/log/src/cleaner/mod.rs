@@ -103,7 +103,9 @@ impl PartitionLog {
         };
         let mut transactions = CleanedTransactions::default();
         let segments = round.view.segments.as_slice();
-        let end = segments.partition_point(|segment| segment.base_offset < stats.end_offset);
+        // A log start in the middle of a segment that must not be cleaned yet lies above the bound.
+        let end = stats.end_offset.min(cleanable.first_uncleanable_offset);
+        let end = segments.partition_point(|segment| segment.base_offset < end);
         for group in plan::group_segments(segments, end, &self.config(), cleanable.first_uncleanable_offset)? {
             let cleaned = round.clean_group(group.clone(), &mut transactions, &mut stats, &mut pace);
             let cleaned = cleaned.inspect_err(|_| {
