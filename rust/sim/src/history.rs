@@ -11,6 +11,15 @@ pub type Value = u64;
 /// Number of a partition, unique over all topics.
 pub type Partition = u32;
 
+/// What a record of a compacted partition goes by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Keyed {
+    /// The key.
+    pub key: u32,
+    /// Without a value: the key is to be forgotten.
+    pub tombstone: bool,
+}
+
 /// What is known about an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Outcome {
@@ -35,6 +44,8 @@ pub enum Step {
         offset: Option<i64>,
         /// The value that it is the copy of, in a transaction that copies.
         source: Option<Value>,
+        /// Its key; `None` where nothing is compacted.
+        keyed: Option<Keyed>,
     },
     /// Records were returned by one poll.
     Poll {
@@ -94,6 +105,24 @@ pub enum Action {
         /// Its first readable offset.
         offset: i64,
     },
+    /// The process has read everything below these offsets that there was to read.
+    Reached {
+        /// How it read.
+        isolation: IsolationLevel,
+        /// Its positions.
+        offsets: Vec<(Partition, i64)>,
+    },
+    /// The cleaner went over a partition. An outcome that is unknown: over a part of it, perhaps.
+    Cleaned {
+        /// Which one.
+        partition: Partition,
+        /// From here on nothing was to be cleaned: open transactions, the active segment.
+        below: i64,
+        /// Nor what was sent at this moment or later: min.compaction.lag.ms.
+        sent_before: u64,
+        /// A tombstone may go that a cleaning had seen which began before this moment: delete.retention.ms.
+        seen_before: u64,
+    },
     /// What happened besides: crashes, faults.
     Note(String),
 }
@@ -127,11 +156,26 @@ impl Op {
     }
 }
 
+/// Records that a fetch has brought to a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Fetch {
+    /// Whose.
+    pub process: u32,
+    /// Of which partition.
+    pub partition: Partition,
+    /// A moment before which nothing was read for it: the request had not reached the broker yet.
+    pub arrived: u64,
+    /// The first and the last offset of its batches.
+    pub offsets: (i64, i64),
+}
+
 /// Operations in the order in which they began.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct History {
     /// The operations.
     pub ops: Vec<Op>,
+    /// What consumers have fetched.
+    pub fetches: Vec<Fetch>,
 }
 
 impl History {
@@ -156,8 +200,13 @@ impl fmt::Display for Step {
                 value,
                 offset,
                 source,
+                keyed,
             } => {
                 write!(f, "send {value} to p{partition}")?;
+                if let Some(Keyed { key, tombstone }) = keyed {
+                    let what = if *tombstone { "tombstone of key" } else { "key" };
+                    write!(f, " ({what} {key})")?;
+                }
                 if let Some(source) = source {
                     write!(f, " (copy of {source})")?;
                 }
@@ -224,6 +273,21 @@ impl fmt::Display for Op {
                     .try_for_each(|(partition, offset)| write!(f, " p{partition}: {offset}"))
             }
             Action::LogStart { partition, offset } => write!(f, "p{partition} starts at {offset}"),
+            Action::Reached { isolation, offsets } => {
+                write!(f, "has read {isolation:?} up to")?;
+                offsets
+                    .iter()
+                    .try_for_each(|(partition, offset)| write!(f, " p{partition}: {offset}"))
+            }
+            Action::Cleaned {
+                partition,
+                below,
+                sent_before,
+                seen_before,
+            } => write!(
+                f,
+                "p{partition} is cleaned below {below}, of what was sent before [{sent_before}], tombstones seen before [{seen_before}]"
+            ),
             Action::Joined {
                 group,
                 instance,

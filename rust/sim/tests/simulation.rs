@@ -18,11 +18,16 @@ fn seeds_have_no_anomaly() {
     // A run in which nothing happens has no anomaly either.
     let all = [
         "aborted",
+        "cleaned",
+        "cleaned consumer offsets",
+        "cleaned transaction state",
         "committed offsets",
         "committed transaction",
         "copy",
         "deleted records",
         "disk fault",
+        "failed cleaning",
+        "fenced member",
         "group poll",
         "killed",
         "moved leaders",
@@ -30,6 +35,7 @@ fn seeds_have_no_anomaly() {
         "retention",
         "seek",
         "send",
+        "tombstone",
         "unknown send",
     ];
     assert_eq!(done, all.into_iter().collect());
@@ -44,6 +50,15 @@ fn kinds(report: &Report) -> BTreeSet<&'static str> {
             Action::Note(text) if text.contains("killed") => drop(kinds.insert("killed")),
             Action::Note(text) if text.contains("power") => drop(kinds.insert("power loss")),
             Action::Note(text) if text.contains("retention") => drop(kinds.insert("retention")),
+            Action::Note(text) if text.contains("consumer_offsets is cleaned") => {
+                kinds.insert("cleaned consumer offsets");
+            }
+            Action::Note(text) if text.contains("transaction_state is cleaned") => {
+                kinds.insert("cleaned transaction state");
+            }
+            Action::Cleaned { .. } if op.outcome == Outcome::Ok => drop(kinds.insert("cleaned")),
+            Action::Cleaned { .. } if op.outcome == Outcome::Unknown => drop(kinds.insert("failed cleaning")),
+            Action::Note(text) if text.contains("fenced") => drop(kinds.insert("fenced member")),
             Action::Note(text) if text.contains("roles") => drop(kinds.insert("moved leaders")),
             Action::Moved(to) if to.iter().any(|(_, offset)| offset.is_some_and(|o| o > 0)) => {
                 kinds.insert("seek");
@@ -53,6 +68,11 @@ fn kinds(report: &Report) -> BTreeSet<&'static str> {
             _ => {}
         }
         for step in op.steps() {
+            if let Step::Send { keyed: Some(keyed), .. } = step
+                && keyed.tombstone
+            {
+                kinds.insert("tombstone");
+            }
             kinds.extend(match (step, op.outcome, op.is_transaction()) {
                 (Step::Send { source: Some(_), .. }, Outcome::Ok, _) => Some("copy"),
                 (Step::Send { .. }, Outcome::Ok, true) => Some("committed transaction"),

@@ -89,8 +89,11 @@ fn committed(
     let isolation = group.isolation.unwrap_or(IsolationLevel::ReadCommitted);
     let Some(log) = index.logs.get(&partition) else { return };
     let start = start_when(index, partition, op);
-    let passed = log.visible[super::index::place(isolation)].range(start..offset.max(start));
-    if let Some((at, value)) = passed.into_iter().find(|(_, value)| !group.returned.contains(value)) {
+    let end = index.history.ops[op].end;
+    let mut passed = log.visible[super::index::place(isolation)].range(start..offset.max(start));
+    let left_out =
+        |&(at, value): &(&i64, &Value)| !group.returned.contains(value) && !index.may_be_compacted(partition, *at, end);
+    if let Some((at, value)) = passed.find(left_out) {
         let what = format!("the group has committed {offset}, but no poll of it has returned {value} at offset {at}");
         let mut ops = index.told_by(partition, *value);
         ops.push(op);
@@ -111,7 +114,7 @@ fn not_copied(index: &Index<'_>, group: &Group, found: &mut Vec<Anomaly>) {
         };
         let start = start_when(index, partition, op);
         for (at, value) in log.visible[1].range(start..offset.max(start)) {
-            if !group.copies.contains_key(value) {
+            if !group.copies.contains_key(value) && !index.may_be_compacted(partition, *at, index.history.ops[op].end) {
                 let what =
                     format!("the group has committed {offset}, but {value} at offset {at} has no committed copy");
                 let mut ops = index.told_by(partition, *value);

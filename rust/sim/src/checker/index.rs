@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fletchlog_api::IsolationLevel;
 
+use super::compaction::Compacted;
+use super::fetches::Fetched;
 use crate::history::{Action, History, Op, Outcome, Partition, Step, Value};
 
 pub(super) const ISOLATIONS: [IsolationLevel; 2] = [IsolationLevel::ReadUncommitted, IsolationLevel::ReadCommitted];
@@ -36,6 +38,9 @@ pub(super) struct Index<'h> {
     may_start: BTreeMap<Partition, Starts>,
     /// From when on they are gone for good.
     starts: BTreeMap<Partition, Starts>,
+    /// What compaction may have removed, and from when on.
+    compacted: Compacted,
+    fetched: Fetched,
 }
 
 /// Where a log starts: (moment, offset), moments in order, each offset the highest so far.
@@ -76,6 +81,8 @@ impl<'h> Index<'h> {
             committed: Vec::new(),
             may_start: starts(history, |op| (op.outcome != Outcome::Failed).then_some(op.begin)),
             starts: starts(history, |op| (op.outcome == Outcome::Ok).then_some(op.end)),
+            compacted: Compacted::default(),
+            fetched: Fetched::of(history),
         };
         for (number, op) in history.ops.iter().enumerate() {
             for step in op.steps() {
@@ -84,6 +91,7 @@ impl<'h> Index<'h> {
         }
         index.committed = (0..history.ops.len()).map(|op| index.is_committed(op)).collect();
         index.make_visible();
+        index.compacted = Compacted::of(&index);
         index
     }
 
@@ -155,6 +163,21 @@ impl<'h> Index<'h> {
         self.starts.get(&partition).map_or(0, |s| s.before(moment))
     }
 
+    /// Whether compaction may have removed a record by that moment.
+    pub fn may_be_compacted(&self, partition: Partition, offset: i64, moment: u64) -> bool {
+        self.compacted.may_be_gone(partition, offset, moment)
+    }
+
+    /// Whether the cleaner may have been there by that moment.
+    pub fn may_be_cleaned(&self, partition: Partition, moment: u64) -> bool {
+        self.compacted.has_begun(partition, moment)
+    }
+
+    /// A moment before which a record had not been read from the log that a poll returned.
+    pub fn fetched_at(&self, poll: usize, partition: Partition, offset: i64) -> u64 {
+        self.fetched.at(&self.history.ops[poll], partition, offset)
+    }
+
     /// Operations that tell of a value.
     pub fn told_by(&self, partition: Partition, value: Value) -> Vec<usize> {
         let writer = self.writer.get(&value).copied();
@@ -165,19 +188,19 @@ impl<'h> Index<'h> {
         writer.into_iter().chain(reader).collect()
     }
 
-    /// The first value that a reader of this isolation has to see from `from` on and below `to`.
+    /// What a reader of this isolation has to see from `from` on and below `to`, unless it was compacted.
     pub fn visible_between(
         &self,
         partition: Partition,
         isolation: IsolationLevel,
         from: i64,
         to: i64,
-    ) -> Option<(i64, Value)> {
-        if from >= to {
-            return None;
-        }
-        let visible = &self.logs.get(&partition)?.visible[place(isolation)];
-        visible.range(from..to).next().map(|(&offset, &value)| (offset, value))
+    ) -> impl Iterator<Item = (i64, Value)> {
+        let visible = self.logs.get(&partition).map(|log| &log.visible[place(isolation)]);
+        let between = visible
+            .into_iter()
+            .flat_map(move |visible| visible.range(from..to.max(from)));
+        between.map(|(&offset, &value)| (offset, value))
     }
 }
 

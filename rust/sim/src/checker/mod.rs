@@ -1,8 +1,10 @@
 //! Finds in a history what a log must not do: the anomaly classes of Jepsen's Kafka workload, and what a group's commits, a
-//! transaction that copies and deletions promise. Nothing here knows how the log works; it judges what clients saw.
+//! transaction that copies, deletions and compaction promise. Nothing here knows how the log works; it judges what clients saw.
 
 mod commits;
+mod compaction;
 mod cycles;
+mod fetches;
 mod index;
 mod members;
 mod polls;
@@ -66,8 +68,12 @@ pub enum Class {
     NotCopied,
     /// A log starts below an offset up to which it had been deleted for good.
     StartRegress,
-    /// A value was returned to a reader that began after it had been deleted for good.
+    /// A value was returned from a fetch that was made after it had been deleted for good.
     DeletedRead,
+    /// A reader went past a record that compaction has to keep, in a log that was cleaned.
+    CompactedAway,
+    /// A value was returned from a fetch that was made after a reader had found it compacted.
+    CompactedRead,
     /// A commit of a member counted whose group.instance.id another one had taken over.
     FencedCommit,
     /// A static member was back in time and did not get its partitions in the same generation.
@@ -76,7 +82,7 @@ pub enum Class {
 
 impl Class {
     /// All, in the order of their declaration.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 29] = [
         Self::InconsistentOffsets,
         Self::Duplicate,
         Self::LostWrite,
@@ -102,6 +108,8 @@ impl Class {
         Self::NotCopied,
         Self::StartRegress,
         Self::DeletedRead,
+        Self::CompactedAway,
+        Self::CompactedRead,
         Self::FencedCommit,
         Self::StaticRebalance,
     ];
@@ -134,6 +142,8 @@ impl Class {
             Self::NotCopied => "not-copied",
             Self::StartRegress => "start-regress",
             Self::DeletedRead => "deleted-read",
+            Self::CompactedAway => "compacted-away",
+            Self::CompactedRead => "compacted-read",
             Self::FencedCommit => "fenced-commit",
             Self::StaticRebalance => "static-rebalance",
         }
@@ -183,7 +193,8 @@ pub fn check(history: &History) -> Vec<Anomaly> {
     let index = Index::of(history);
     let mut found = Vec::new();
     visibility::check(&index, &mut found);
-    polls::check(&index, &mut found);
+    let gone = polls::check(&index, &mut found);
+    compaction::check(&index, &gone, &mut found);
     sends::check(&index, &mut found);
     cycles::check(&index, &mut found);
     commits::check(&index, &mut found);

@@ -1,13 +1,10 @@
 //! start-regress, deleted-read.
 
-use std::collections::BTreeMap;
-
 use super::index::Index;
 use super::{Anomaly, Class};
 use crate::history::{Action, Outcome, Partition, Step};
 
 pub(super) fn check(index: &Index<'_>, found: &mut Vec<Anomaly>) {
-    let mut begins: BTreeMap<u32, u64> = BTreeMap::new();
     for (number, op) in index.history.ops.iter().enumerate() {
         if let Action::LogStart { partition, offset } = op.action
             && op.outcome == Outcome::Ok
@@ -23,15 +20,15 @@ pub(super) fn check(index: &Index<'_>, found: &mut Vec<Anomaly>) {
                 ));
             }
         }
-        // What a reader has fetched before a deletion it may return later.
-        let began = *begins.entry(op.process).or_insert(op.begin);
         for step in op.steps() {
             let Step::Poll { records, .. } = step else { continue };
             for &(partition, offset, value) in records {
-                let start = index.starts_at(partition, began);
+                // What a reader has fetched before a deletion it may return later.
+                let fetched = index.fetched_at(number, partition, offset);
+                let start = index.starts_at(partition, fetched);
                 if offset < start {
                     let what = format!(
-                        "{value} at offset {offset} was returned to a reader that began when the log started at {start}"
+                        "{value} at offset {offset} was returned from a fetch made at [{fetched}], when the log started at {start}"
                     );
                     let ops = deletions(index, partition, number);
                     found.push(Anomaly::new(Class::DeletedRead, partition, ops, what));

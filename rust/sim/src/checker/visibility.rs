@@ -44,7 +44,10 @@ fn missing(index: &Index<'_>, partition: Partition, log: &Log, found: &mut Vec<A
         let start = index.may_start_at(partition, u64::MAX);
         for (&offset, &value) in log.visible[place].range(start..) {
             let writer = index.writer[&value];
-            if log.read[place].contains(&value) || index.history.ops[writer].outcome == Outcome::Failed {
+            if log.read[place].contains(&value)
+                || index.history.ops[writer].outcome == Outcome::Failed
+                || index.may_be_compacted(partition, offset, u64::MAX)
+            {
                 continue;
             }
             let (class, whereabouts) = match log.highest_read[place] {

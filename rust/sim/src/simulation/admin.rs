@@ -1,5 +1,6 @@
 //! The actors that delete records and run retention, and look where logs start.
 
+use fletchlog_api::ErrorCode;
 use fletchlog_broker::{Broker, BrokerError};
 use fletchlog_records::TopicPartition;
 
@@ -86,8 +87,10 @@ fn delete_records(hand: &mut Hand, process: u32, partition: Partition) {
     };
     let deleted = broker.delete_records(&tp, asked);
     let Some((now, _)) = bounds(broker, &tp) else { return };
+    let refused = partition != hand.world.copies() && hand.world.plan.compaction.is_some_and(|plan| !plan.and_delete);
     let outcome = match (&deleted, due) {
-        (Ok(low), Some(due)) if *low == due && now == due => Outcome::Ok,
+        (Err(error), _) if refused && error.code() == ErrorCode::POLICY_VIOLATION && now == start => Outcome::Ok,
+        (Ok(low), Some(due)) if !refused && *low == due && now == due => Outcome::Ok,
         (Err(error), None) if is_out_of_range(error) && now == start => Outcome::Ok,
         (Err(_), _) if cluster.disk_has_failed() => Outcome::Unknown,
         // Of a log whose files are lost only a checkpoint knows the start.
@@ -112,7 +115,7 @@ fn delete_records(hand: &mut Hand, process: u32, partition: Partition) {
 }
 
 fn is_out_of_range(error: &BrokerError) -> bool {
-    error.code() == fletchlog_api::ErrorCode::OFFSET_OUT_OF_RANGE
+    error.code() == ErrorCode::OFFSET_OUT_OF_RANGE
 }
 
 /// Writes down where every log starts.

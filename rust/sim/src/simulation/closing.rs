@@ -7,7 +7,7 @@ use super::cluster::{COPIES, TOPIC};
 use super::consumers::{assign_all, consumer, looker, poll_once};
 use super::quiet_group;
 use super::world::Hand;
-use crate::history::Partition;
+use crate::history::{Action, Partition};
 
 /// How long a quiet cluster may take for anything, ms.
 const PATIENCE_MS: i64 = 60_000;
@@ -72,7 +72,7 @@ fn nothing_is_open(hand: &Hand) -> bool {
 
 fn read_all(hand: &mut Hand, isolation: IsolationLevel) {
     let process = hand.world.recorder().process();
-    let mut consumer = consumer(hand, isolation, &[]);
+    let mut consumer = consumer(hand, process, isolation, &[]);
     if let Err(error) = assign_all(hand, &mut consumer, process) {
         return hand.surprise(format!("assign: {error}"));
     }
@@ -82,7 +82,7 @@ fn read_all(hand: &mut Hand, isolation: IsolationLevel) {
         if poll_once(hand, &mut consumer, process, isolation) > 0 {
             heard_ms = hand.now();
         }
-        let mut left = Vec::new();
+        let (mut left, mut reached) = (Vec::new(), Vec::new());
         for &(partition, stable, high) in &ends {
             let end = if isolation == IsolationLevel::ReadCommitted {
                 stable
@@ -92,12 +92,15 @@ fn read_all(hand: &mut Hand, isolation: IsolationLevel) {
             let position = consumer
                 .position(&hand.world.tp(partition), 0, &mut || false)
                 .unwrap_or(-1);
+            reached.push((partition, position));
             if position < end {
                 left.push((partition, position, end));
             }
         }
         if left.is_empty() {
-            return;
+            let offsets = reached;
+            let reached = Action::Reached { isolation, offsets };
+            return hand.world.recorder().note(process, reached);
         }
         if hand.now() > heard_ms + PATIENCE_MS {
             if hand.world.plan.loses_acknowledged() {

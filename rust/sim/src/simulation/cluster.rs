@@ -7,7 +7,7 @@ use fletchlog_api::{Clock, Config, Scope};
 use fletchlog_broker::{Broker, OpenOptions};
 
 use super::network::{SharedNet, lock};
-use super::plan::Plan;
+use super::plan::{CompactionPlan, Plan};
 use crate::disk_state::Left;
 use crate::rng::Rng;
 use crate::sim_disk::{Fault, Lie, SimDisk};
@@ -37,6 +37,8 @@ fn config(plan: &Plan) -> Config {
         ("log.segment.bytes", segment.as_str()),
         ("log.index.interval.bytes", "200"),
         ("offsets.topic.num.partitions", "3"),
+        ("offsets.topic.segment.bytes", segment.as_str()),
+        ("transaction.state.log.segment.bytes", segment.as_str()),
         ("transaction.state.log.num.partitions", "3"),
         ("transaction.abort.timed.out.transaction.cleanup.interval.ms", "1000"),
         ("fletchlog.strict.first.sequence", "true"),
@@ -57,11 +59,13 @@ impl Cluster {
             lie,
         };
         let broker = cluster.open(net);
-        let config = [
+        let retention = vec![
             ("retention.ms".to_owned(), plan.retention_ms.to_string()),
             ("retention.bytes".to_owned(), plan.retention_bytes.to_string()),
         ];
-        for (topic, partitions) in [(TOPIC, plan.partitions), (COPIES, 1)] {
+        let mut config = retention.clone();
+        config.extend(plan.compaction.iter().flat_map(CompactionPlan::config));
+        for (topic, partitions, config) in [(TOPIC, plan.partitions, config), (COPIES, 1, retention)] {
             let made = broker.create_topic(topic, partitions, &config);
             made.unwrap_or_else(|e| panic!("topic {topic}: {e}"));
         }

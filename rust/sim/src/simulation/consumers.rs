@@ -24,7 +24,12 @@ fn text(isolation: IsolationLevel) -> &'static str {
 }
 
 /// A consumer with what all have.
-pub(super) fn consumer(hand: &mut Hand, isolation: IsolationLevel, properties: &[(&str, &str)]) -> Consumer {
+pub(super) fn consumer(
+    hand: &mut Hand,
+    process: u32,
+    isolation: IsolationLevel,
+    properties: &[(&str, &str)],
+) -> Consumer {
     let most = (1 + hand.rng.below(30)).to_string();
     let bytes = [100, 500, 1_048_576][hand.rng.below(3)].to_string();
     let mut all = vec![
@@ -38,7 +43,7 @@ pub(super) fn consumer(hand: &mut Hand, isolation: IsolationLevel, properties: &
         ("fetch.max.wait.ms", "100"),
     ];
     all.extend_from_slice(properties);
-    hand.consumer(&all)
+    hand.consumer(process, &all)
 }
 
 /// One poll; what it returned is written down under its operation.
@@ -74,7 +79,7 @@ pub(super) fn poll(
 pub(super) fn manual(hand: &mut Hand, isolation: IsolationLevel) {
     while hand.in_chaos() {
         let process = hand.world.recorder().process();
-        let mut consumer = consumer(hand, isolation, &[]);
+        let mut consumer = consumer(hand, process, isolation, &[]);
         if let Err(error) = assign_all(hand, &mut consumer, process) {
             return hand.surprise(format!("assign: {error}"));
         }
@@ -140,7 +145,7 @@ pub(super) fn looker(hand: &mut Hand, once: bool) {
     for group in members.into_iter().chain(copiers) {
         let id = group_id(group);
         let properties = [("group.id", id.as_str()), ("client.id", "looker")];
-        let mut consumer = consumer(hand, IsolationLevel::ReadUncommitted, &properties);
+        let mut consumer = consumer(hand, process, IsolationLevel::ReadUncommitted, &properties);
         if once {
             look_up(hand, &mut consumer, process, group);
         }

@@ -34,7 +34,7 @@ fn live(hand: &mut Hand, producer: &mut SteppedProducer) {
         ("client.id", ID),
         ("enable.auto.commit", "false"),
     ];
-    let mut consumer = consumer(hand, ISOLATION, &properties);
+    let mut consumer = consumer(hand, process, ISOLATION, &properties);
     if let Err(error) = consumer.assign(&[hand.world.tp(0)]) {
         return hand.surprise(format!("assign: {error}"));
     }
@@ -70,8 +70,8 @@ fn copy(hand: &mut Hand, producer: &mut SteppedProducer, consumer: &mut Consumer
     let mut sent = Vec::new();
     for &(from, offset, source) in &records {
         next.insert(from, offset + 1);
-        let (step, value) = hand.world.recorder().begin_send(op, partition, Some(source));
-        if let Ok(future) = send(hand, producer, partition, value) {
+        let (step, value) = hand.world.recorder().begin_send(op, partition, Some(source), None);
+        if let Ok(future) = send(hand, producer, partition, value, None) {
             sent.push(Sent { op, step, future });
         }
     }

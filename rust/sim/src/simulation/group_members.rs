@@ -54,7 +54,7 @@ impl Member {
             ("max.poll.interval.ms", "8000"),
         ];
         properties.extend(name.as_deref().map(|name| ("group.instance.id", name)));
-        let mut consumer = consumer(hand, isolation, &properties);
+        let mut consumer = consumer(hand, process, isolation, &properties);
         let topics: [Arc<str>; 1] = [TOPIC.into()];
         if let Err(error) = consumer.subscribe(&topics) {
             hand.surprise(format!("subscribe: {error}"));
@@ -214,7 +214,12 @@ pub(super) fn member(hand: &mut Hand, index: usize) {
 /// A poll, and now and then a commit. False if the member is fenced.
 fn live_on(hand: &mut Hand, member: &mut Member) -> bool {
     let auto_commit = hand.world.plan.group.is_some_and(|plan| plan.auto_commit);
-    member.poll(hand) && (auto_commit || !hand.rng.chance(400) || member.commit(hand))
+    let lives = member.poll(hand) && (auto_commit || !hand.rng.chance(400) || member.commit(hand));
+    if !lives {
+        let fenced = Action::Note("is fenced".to_owned());
+        hand.world.recorder().note(member.process, fenced);
+    }
+    lives
 }
 
 fn member_poll(hand: &mut Hand, member: &mut Member) -> Result<(), ClientError> {

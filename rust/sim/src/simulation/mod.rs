@@ -5,6 +5,7 @@
 //! virtual time. A crash is the disk's image, opened again; a leader move is a change of names ([`leaders`]).
 
 mod admin;
+mod cleaner;
 mod closing;
 mod cluster;
 mod consumers;
@@ -29,13 +30,14 @@ use std::thread::{self, JoinHandle};
 use fletchlog_api::IsolationLevel;
 
 use crate::checker::{self, Anomaly};
-use crate::history::History;
+use crate::history::{Fetch, History};
 use crate::rng::Rng;
 use crate::sim_disk::Lie;
 use crate::virtual_clock::VirtualClock;
 use cluster::Cluster;
 use network::{Net, lock};
 use plan::Plan;
+use recorder::Moment;
 use scheduler::{Scheduler, Stopped};
 use world::{Hand, World};
 
@@ -119,6 +121,9 @@ fn parts(plan: &Plan) -> Vec<Part> {
     if plan.retention_every_ms > 0 {
         parts.push(Box::new(admin::retain));
     }
+    if plan.compaction.is_some() {
+        parts.push(Box::new(cleaner::run));
+    }
     parts
 }
 
@@ -132,11 +137,12 @@ pub fn run_on(seed: u64, lie: Option<Lie>) -> Report {
     let plan = Plan::of(seed);
     let rng = &mut Rng::new(seed ^ 0x5EED);
     let clock = Arc::new(VirtualClock::at(START_MS));
+    let moment = Moment::default();
     let parts = parts(&plan);
     let scheduler = Arc::new(Scheduler::new(parts.len() + 1, clock.clone()));
-    let net = Net::new(scheduler.clone(), rng.fork(), plan.faults, plan.nodes);
+    let net = Net::new(scheduler.clone(), rng.fork(), &plan, moment.clone());
     let cluster = Cluster::new(&plan, &clock, &net, lie);
-    let world = Arc::new(World::new(plan, clock, scheduler.clone(), net, cluster));
+    let world = Arc::new(World::new(plan, clock, scheduler.clone(), net, cluster, moment));
     let threads: Vec<JoinHandle<()>> = parts
         .into_iter()
         .enumerate()
@@ -210,10 +216,17 @@ fn close(hand: &mut Hand) {
 }
 
 fn report(world: &World) -> Report {
-    let history = world.recorder().history();
+    let mut history = world.recorder().history();
     let (forgotten, wrongly_forgotten, requests) = {
         let net = &mut *lock(&world.net);
         let wrongly = std::mem::take(&mut net.memory.wrongly_forgotten);
+        let fetches = net.fetches.iter().map(|(process, tp, arrived, offsets)| Fetch {
+            process: *process,
+            partition: world.number(tp),
+            arrived: *arrived,
+            offsets: *offsets,
+        });
+        history.fetches = fetches.collect();
         (net.memory.forgotten, wrongly, net.requests)
     };
     let mut surprises = std::mem::take(&mut *world.surprises());

@@ -6,12 +6,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use fletchlog_api::transport::{coordinator_connection, node_of_connection};
-use fletchlog_api::{Completion, Disconnected, NodeId, Request, Response, Transport};
+use fletchlog_api::{Completion, Disconnected, FetchResponse, NodeId, Request, Response, Transport};
 use fletchlog_broker::{Broker, LocalTransport};
+use fletchlog_records::{BatchIter, TopicPartition};
 
 use super::leaders::Leaders;
 use super::members::Members;
 use super::memory::{Batch, Memory, batches_of};
+use super::plan::Plan;
+use super::recorder::Moment;
 use super::scheduler::{ActorId, Scheduler};
 use crate::rng::Rng;
 
@@ -71,11 +74,14 @@ struct Asked {
     epoch: u64,
     fate: Fate,
     batches: Vec<Batch>,
+    /// When.
+    moment: u64,
 }
 
 /// A client's end.
 struct Port {
     actor: ActorId,
+    process: u32,
     /// The broker's end; `None` while it is down.
     server: Option<LocalTransport>,
     connections: BTreeMap<NodeId, Connection>,
@@ -98,10 +104,26 @@ pub(super) struct Net {
     /// Delivers what comes from connections that are no more.
     late: Option<LocalTransport>,
     looking: bool,
+    moment: Moment,
+    /// What has reached consumers.
+    pub fetches: Vec<Fetched>,
     /// What the broker has to know of batches.
     pub memory: Memory,
     /// Requests that reached the broker.
     pub requests: u64,
+}
+
+/// A partition's records that reached a process, asked for at a moment: their first and last offset.
+pub(super) type Fetched = (u32, TopicPartition, u64, (i64, i64));
+
+fn fetched(process: u32, moment: u64, response: &FetchResponse) -> impl Iterator<Item = Fetched> {
+    response.partitions.iter().filter_map(move |answer| {
+        let mut batches = BatchIter::new(answer.records.clone()).map_while(Result::ok);
+        let first = batches.next()?;
+        let last = batches.last().unwrap_or_else(|| first.clone());
+        let offsets = (first.header().base_offset, last.header().last_offset());
+        Some((process, answer.tp.clone(), moment, offsets))
+    })
 }
 
 fn sequenced(request: &Request) -> Vec<Batch> {
@@ -118,31 +140,34 @@ pub(super) fn lock(net: &Mutex<Net>) -> MutexGuard<'_, Net> {
 }
 
 impl Net {
-    pub fn new(scheduler: Arc<Scheduler>, rng: Rng, faults: Faults, nodes: u32) -> SharedNet {
+    pub fn new(scheduler: Arc<Scheduler>, rng: Rng, plan: &Plan, moment: Moment) -> SharedNet {
         Arc::new_cyclic(|me| {
             Mutex::new(Self {
                 me: me.clone(),
                 scheduler,
                 rng,
-                faults,
-                leaders: Leaders::new(nodes),
+                faults: plan.faults,
+                leaders: Leaders::new(plan.nodes),
                 members: Members::default(),
                 broker: None,
                 ports: Vec::new(),
                 paused: BTreeMap::new(),
                 late: None,
                 looking: false,
+                moment,
+                fetches: Vec::new(),
                 memory: Memory::default(),
                 requests: 0,
             })
         })
     }
 
-    /// A client's connections.
-    pub fn connect(net: &SharedNet, actor: ActorId) -> Box<dyn Transport> {
+    /// The connections of a client, which is this process of the history.
+    pub fn connect(net: &SharedNet, actor: ActorId, process: u32) -> Box<dyn Transport> {
         let mut this = lock(net);
         this.ports.push(Port {
             actor,
+            process,
             server: None,
             connections: BTreeMap::new(),
             asked: BTreeMap::new(),
@@ -286,6 +311,7 @@ impl Net {
             epoch,
             fate,
             batches,
+            moment: self.moment.next(),
         };
         self.ports[port].asked.insert(id, asked);
         if let Some(server) = self.server(port) {
@@ -358,6 +384,7 @@ impl Net {
             epoch,
             fate,
             batches,
+            moment,
         } = asked;
         if let Ok(Response::Produce(response)) = &completion.result {
             self.memory.answered(&batches, &response.partitions);
@@ -381,16 +408,21 @@ impl Net {
         let at = connection.last_answer_ms.max(now + latency);
         connection.last_answer_ms = at;
         let response = self.leaders.to_client(self.members.rename(response));
-        self.later(at, move |net| net.deliver(port, node, epoch, id, response));
+        self.later(at, move |net| net.deliver(port, node, epoch, (id, moment), response));
     }
 
-    fn deliver(&mut self, port: usize, node: NodeId, epoch: u64, id: i32, response: Response) {
+    /// An answer arrives, to the request of this number that reached the broker at this moment.
+    fn deliver(&mut self, port: usize, node: NodeId, epoch: u64, (id, moment): (i32, u64), response: Response) {
         let actor = self.ports[port].actor;
         let connection = self.ports[port].connections.entry(node).or_default();
         if connection.epoch != epoch || connection.silent {
             return;
         }
         connection.outstanding.retain(|&other| other != id);
+        if let Response::Fetch(fetch) = &response {
+            self.fetches.extend(fetched(self.ports[port].process, moment, fetch));
+        }
+        let connection = self.ports[port].connections.entry(node).or_default();
         connection.arrived.push_back(Completion {
             node,
             correlation_id: id,

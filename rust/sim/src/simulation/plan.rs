@@ -34,6 +34,34 @@ pub(super) struct GroupPlan {
     pub static_members: bool,
 }
 
+/// The topic is compacted.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct CompactionPlan {
+    /// The cleaner runs, on average every so many ms.
+    pub every_ms: usize,
+    /// cleanup.policy=compact,delete.
+    pub and_delete: bool,
+    pub min_cleanable_dirty_ratio: f64,
+    pub min_compaction_lag_ms: i64,
+    pub delete_retention_ms: i64,
+    /// Keys of each partition.
+    pub keys: usize,
+}
+
+impl CompactionPlan {
+    /// The topic's properties.
+    pub fn config(&self) -> [(String, String); 4] {
+        let policy = if self.and_delete { "compact,delete" } else { "compact" };
+        let properties = [
+            ("cleanup.policy", policy.to_owned()),
+            ("min.cleanable.dirty.ratio", self.min_cleanable_dirty_ratio.to_string()),
+            ("min.compaction.lag.ms", self.min_compaction_lag_ms.to_string()),
+            ("delete.retention.ms", self.delete_retention_ms.to_string()),
+        ];
+        properties.map(|(name, value)| (name.to_owned(), value))
+    }
+}
+
 #[derive(Debug, Clone)]
 pub(super) struct Plan {
     pub seed: u64,
@@ -71,6 +99,7 @@ pub(super) struct Plan {
     /// retention.ms and retention.bytes; -1 = without limit.
     pub retention_ms: i64,
     pub retention_bytes: i64,
+    pub compaction: Option<CompactionPlan>,
 }
 
 fn pick<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
@@ -140,6 +169,14 @@ impl Plan {
             retention_every_ms: if rng.chance(300) { 500 + rng.below(3_000) } else { 0 },
             retention_ms: pick(rng, &[-1, 1_000, 5_000]),
             retention_bytes: pick(rng, &[-1, 0, 3_000]),
+            compaction: rng.chance(400).then(|| CompactionPlan {
+                every_ms: 300 + rng.below(2_000),
+                and_delete: rng.chance(300),
+                min_cleanable_dirty_ratio: pick(rng, &[0.0, 0.0, 0.3, 0.8]),
+                min_compaction_lag_ms: pick(rng, &[0, 0, 1_000, 5_000]),
+                delete_retention_ms: pick(rng, &[0, 500, 3_000, 86_400_000]),
+                keys: 1 + rng.below(8),
+            }),
         };
         if !plan.fsync {
             plan.disk_fault_every_ms = 0;
@@ -173,6 +210,13 @@ impl Plan {
                 "a retry without idempotence overtakes, or is acknowledged at its second place",
             );
         }
+        let repeats = forgotten > 0 || self.producers.iter().any(|p| p.idempotence == Idempotence::Off);
+        if repeats && self.compaction.is_some() {
+            allow(
+                &[CompactedAway, LostWrite, Unseen, CommitSkip, NotCopied],
+                "a record that was written again, unseen, has replaced later ones of its key",
+            );
+        }
         if forgotten > 0 {
             // Kafka: `TransactionManager#canRetry`.
             allow(
@@ -190,6 +234,7 @@ impl Plan {
                 Unseen,
                 PollSkip,
                 IntPollSkip,
+                CompactedAway,
                 CommitSkip,
                 IntNonmonotonicSend,
                 IntSendSkip,

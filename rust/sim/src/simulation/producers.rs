@@ -1,12 +1,12 @@
 //! Actors that send: producers of single records, and producers of transactions.
 
-use fletchlog_api::ErrorCode;
+use fletchlog_api::{Clock, ErrorCode};
 use fletchlog_client::ClientError;
 use fletchlog_client::producer::{ProducerRecord, RecordFuture, SteppedProducer};
 
 use super::plan::{Idempotence, ProducerPlan};
-use super::world::{Hand, bytes_of};
-use crate::history::{Action, Outcome, Partition, Step, Value};
+use super::world::{Hand, TOMBSTONE, key_bytes, text_of};
+use crate::history::{Action, Keyed, Outcome, Partition, Value};
 
 /// A step of an operation whose record is on its way.
 pub(super) struct Sent {
@@ -23,16 +23,22 @@ pub(super) fn send(
     producer: &mut SteppedProducer,
     partition: Partition,
     value: Value,
+    keyed: Option<Keyed>,
 ) -> Result<RecordFuture, ClientError> {
     let tp = hand.world.tp(partition);
-    let bytes = bytes_of(value, hand.rng.below(60));
+    let (key, timestamp) = (keyed.map(key_bytes), hand.world.clock.now_ms());
+    let mut text = text_of(value, timestamp, key.as_deref());
+    text.push_str(&"-".repeat(hand.rng.below(60)));
+    let text = Some(text.as_bytes());
+    let header = [(TOMBSTONE, text)];
+    let is_tombstone = keyed.is_some_and(|keyed| keyed.tombstone);
     producer.send(&ProducerRecord {
         topic: &tp.topic,
         partition: Some(tp.partition),
-        timestamp: None,
-        key: None,
-        value: Some(&bytes),
-        headers: &[],
+        timestamp: Some(timestamp),
+        key: key.as_deref(),
+        value: text.filter(|_| !is_tombstone),
+        headers: if is_tombstone { &header } else { &[] },
     })
 }
 
@@ -82,19 +88,15 @@ fn live(hand: &mut Hand, plan: &ProducerPlan) {
     while hand.in_chaos() {
         for _ in 0..1 + hand.rng.below(4) {
             let partition = u32::try_from(hand.rng.below(hand.world.copies() as usize)).unwrap_or(0);
-            let (op, value) = {
+            let keyed = hand.keyed(partition);
+            let (op, step, value) = {
                 let mut recorder = hand.world.recorder();
-                let value = recorder.value();
-                let step = Step::Send {
-                    partition,
-                    value,
-                    offset: None,
-                    source: None,
-                };
-                (recorder.begin_steps(process, false, vec![step]), value)
+                let op = recorder.begin_steps(process, false, Vec::new());
+                let (step, value) = recorder.begin_send(op, partition, None, keyed);
+                (op, step, value)
             };
-            match send(hand, &mut producer, partition, value) {
-                Ok(future) => open.push(Sent { op, step: 0, future }),
+            match send(hand, &mut producer, partition, value, keyed) {
+                Ok(future) => open.push(Sent { op, step, future }),
                 Err(error) => {
                     hand.world.recorder().end(op, Outcome::Failed);
                     hand.surprise(format!("send: {error}"));
@@ -178,8 +180,9 @@ fn transactions(hand: &mut Hand, producer: &mut SteppedProducer) {
         let mut sent = Vec::new();
         for _ in 0..1 + hand.rng.below(4) {
             let partition = u32::try_from(hand.rng.below(hand.world.copies() as usize)).unwrap_or(0);
-            let (step, value) = hand.world.recorder().begin_send(op, partition, None);
-            match send(hand, producer, partition, value) {
+            let keyed = hand.keyed(partition);
+            let (step, value) = hand.world.recorder().begin_send(op, partition, None, keyed);
+            match send(hand, producer, partition, value, keyed) {
                 Ok(future) => sent.push(Sent { op, step, future }),
                 Err(_) => break, // The end of the transaction tells.
             }

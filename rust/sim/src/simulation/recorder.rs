@@ -1,19 +1,59 @@
 //! Writes the history down while the run goes on.
 
-use crate::history::{Action, History, Op, Outcome, Partition, Step, Value};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-#[derive(Debug, Default)]
+use fletchlog_api::Clock;
+
+use crate::history::{Action, History, Keyed, Op, Outcome, Partition, Step, Value};
+use crate::virtual_clock::VirtualClock;
+
+/// The latest moment of a history.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Moment(Arc<AtomicU64>);
+
+impl Moment {
+    fn tick(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// The one that comes next.
+    pub fn next(&self) -> u64 {
+        self.0.load(Ordering::Relaxed) + 1
+    }
+}
+
+#[derive(Debug)]
 pub(super) struct Recorder {
     ops: Vec<Op>,
-    moment: u64,
+    moment: Moment,
+    clock: Arc<VirtualClock>,
+    /// The wall clock at each moment, ms.
+    times: Vec<i64>,
     processes: u32,
     values: u64,
 }
 
 impl Recorder {
+    pub fn new(clock: Arc<VirtualClock>, moment: Moment) -> Self {
+        Self {
+            ops: Vec::new(),
+            moment,
+            clock,
+            times: Vec::new(),
+            processes: 0,
+            values: 0,
+        }
+    }
+
     fn tick(&mut self) -> u64 {
-        self.moment += 1;
-        self.moment
+        self.times.push(self.clock.now_ms());
+        self.moment.tick()
+    }
+
+    /// The first moment after that time of the wall clock.
+    pub fn first_after(&self, ms: i64) -> u64 {
+        self.times.partition_point(|&time| time <= ms) as u64 + 1
     }
 
     /// A new client.
@@ -30,7 +70,13 @@ impl Recorder {
 
     /// An operation begins. Until it ends nothing is known of it.
     pub fn begin(&mut self, process: u32, action: Action) -> usize {
+        self.begin_with(process, |_| action)
+    }
+
+    /// The same; what it does depends on what has been.
+    pub fn begin_with(&mut self, process: u32, action: impl FnOnce(&Self) -> Action) -> usize {
         let begin = self.tick();
+        let action = action(self);
         self.ops.push(Op {
             process,
             begin,
@@ -70,7 +116,13 @@ impl Recorder {
     }
 
     /// An operation sends a new value, `source` that of the record it copies. Returns the step and the value.
-    pub fn begin_send(&mut self, op: usize, partition: Partition, source: Option<Value>) -> (usize, Value) {
+    pub fn begin_send(
+        &mut self,
+        op: usize,
+        partition: Partition,
+        source: Option<Value>,
+        keyed: Option<Keyed>,
+    ) -> (usize, Value) {
         let value = self.value();
         let steps = self.steps(op);
         steps.push(Step::Send {
@@ -78,6 +130,7 @@ impl Recorder {
             value,
             offset: None,
             source,
+            keyed,
         });
         (steps.len() - 1, value)
     }
@@ -107,6 +160,7 @@ impl Recorder {
         };
         History {
             ops: self.ops.iter().filter(says_something).cloned().collect(),
+            fetches: Vec::new(),
         }
     }
 }

@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use fletchlog_api::{Clock, Config, Scope, Transport};
 use fletchlog_client::Consumer;
 use fletchlog_client::producer::SteppedProducer;
-use fletchlog_records::{RecordCursor, RecordSpan, TopicPartition};
+use fletchlog_records::{Record, RecordCursor, RecordSpan, TopicPartition};
 
 use super::cluster::{COPIES, Cluster, TOPIC};
 use super::network::{Net, SharedNet};
 use super::plan::Plan;
-use super::recorder::Recorder;
+use super::recorder::{Moment, Recorder};
 use super::scheduler::{ActorId, Scheduler};
-use crate::history::{Partition, Value};
+use crate::history::{Keyed, Partition, Value};
 use crate::rng::Rng;
 use crate::virtual_clock::VirtualClock;
 
@@ -40,13 +40,14 @@ impl World {
         scheduler: Arc<Scheduler>,
         net: SharedNet,
         cluster: Cluster,
+        moment: Moment,
     ) -> Self {
         Self {
             plan,
+            recorder: Mutex::new(Recorder::new(clock.clone(), moment)),
             clock,
             scheduler,
             net,
-            recorder: Mutex::default(),
             cluster: Mutex::new(cluster),
             surprises: Mutex::default(),
             done: Mutex::default(),
@@ -92,6 +93,9 @@ impl World {
     }
 }
 
+/// No process: it fetches nothing.
+const NOBODY: u32 = 0;
+
 /// What an actor acts with.
 pub(super) struct Hand {
     pub world: Arc<World>,
@@ -127,8 +131,21 @@ impl Hand {
         self.world.surprises().push(what);
     }
 
-    fn connect(&self) -> Box<dyn Transport> {
-        Net::connect(&self.world.net, self.me)
+    fn connect(&self, process: u32) -> Box<dyn Transport> {
+        Net::connect(&self.world.net, self.me, process)
+    }
+
+    /// What a record for this partition goes by.
+    pub fn keyed(&mut self, partition: Partition) -> Option<Keyed> {
+        let plan = self
+            .world
+            .plan
+            .compaction
+            .filter(|_| partition != self.world.copies())?;
+        Some(Keyed {
+            key: u32::try_from(self.rng.below(plan.keys)).unwrap_or(0),
+            tombstone: self.rng.chance(150),
+        })
     }
 
     fn clock(&self) -> Arc<dyn Clock> {
@@ -139,15 +156,15 @@ impl Hand {
         let config = Config::parse(Scope::Producer, properties.iter().copied());
         let made = config
             .map_err(Into::into)
-            .and_then(|config| SteppedProducer::new(config, self.connect(), self.clock()));
+            .and_then(|config| SteppedProducer::new(config, self.connect(NOBODY), self.clock()));
         made.unwrap_or_else(|e| panic!("the producer's properties: {e}"))
     }
 
-    pub fn consumer(&self, properties: &[(&str, &str)]) -> Consumer {
+    pub fn consumer(&self, process: u32, properties: &[(&str, &str)]) -> Consumer {
         let config = Config::parse(Scope::Consumer, properties.iter().copied());
         let made = config
             .map_err(Into::into)
-            .and_then(|config| Consumer::new(config, self.connect(), self.clock()));
+            .and_then(|config| Consumer::new(config, self.connect(process), self.clock()));
         made.unwrap_or_else(|e| panic!("the consumer's properties: {e}"))
     }
 }
@@ -158,22 +175,38 @@ pub(super) fn values_of(span: &RecordSpan) -> Vec<(i64, Value)> {
     let mut found = Vec::with_capacity(span.count);
     while found.len() < span.count {
         match cursor.next(&span.slice) {
-            Ok(Some(record)) => found.push((record.offset, value_of(record.value))),
+            Ok(Some(record)) => found.push((record.offset, value_of(&record))),
             other => panic!("a span of {} records ends after {}: {other:?}", span.count, found.len()),
         }
     }
     found
 }
 
-/// Values travel as decimal digits, then a dot and padding.
-pub(super) fn bytes_of(value: Value, padding: usize) -> Vec<u8> {
-    format!("{value}.{:-<padding$}", "").into_bytes()
+/// The header in which a tombstone says what others say in their value.
+pub(super) const TOMBSTONE: &str = "tombstone";
+
+pub(super) fn key_bytes(keyed: Keyed) -> Vec<u8> {
+    format!("key-{}", keyed.key).into_bytes()
 }
 
-fn value_of(bytes: Option<&[u8]>) -> Value {
-    let text = String::from_utf8_lossy(bytes.unwrap_or_default());
-    let digits = text.split('.').next().unwrap_or_default();
-    digits
-        .parse()
-        .unwrap_or_else(|_| panic!("a record holds {text:?}, which nobody has sent"))
+/// A record says of itself which one it is, when it was sent and under which key.
+pub(super) fn text_of(value: Value, timestamp: i64, key: Option<&[u8]>) -> String {
+    let key = String::from_utf8_lossy(key.unwrap_or_default());
+    format!("{value} {timestamp} {key}.")
+}
+
+/// The value of a record that is as it was sent.
+fn value_of(record: &Record<'_>) -> Value {
+    let tombstone = record.headers().find(|header| header.key == TOMBSTONE);
+    let bytes = match (record.value, tombstone) {
+        (Some(value), None) => value,
+        (None, Some(header)) => header.value.unwrap_or_default(),
+        _ => panic!("{record:?} is neither a value nor a tombstone"),
+    };
+    let text = String::from_utf8_lossy(bytes);
+    let value = text.split(' ').next().and_then(|digits| digits.parse().ok());
+    let value = value.unwrap_or_else(|| panic!("a record holds {text:?}, which nobody has sent"));
+    let sent = text_of(value, record.timestamp, record.key);
+    assert!(text.starts_with(&sent), "{record:?} is not what was sent: {text:?}");
+    value
 }

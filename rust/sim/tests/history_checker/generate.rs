@@ -3,13 +3,16 @@
 use fletchlog_api::IsolationLevel;
 use fletchlog_sim::rng::Rng;
 
-use crate::{Action, History, Op, Outcome, Step};
+use crate::{Action, Fetch, History, Keyed, Op, Outcome, Step};
 
 /// Partitions of the plain producers, of the transactional one, of the copies.
 const PLAIN: u32 = 2;
 const TRANSACTIONAL: [u32; 2] = [2, 3];
 const COPIES: u32 = 4;
-const PARTITIONS: usize = 5;
+/// The compacted one, and its keys.
+pub const KEYED: u32 = 5;
+const KEYS: usize = 6;
+const PARTITIONS: usize = 6;
 /// Where records are deleted.
 const DELETED: [u32; 2] = [1, 3];
 const STEPS: usize = 400;
@@ -23,17 +26,20 @@ pub const MEMBER: u32 = 20;
 pub const COPIER: u32 = 21;
 pub const LOOKER: u32 = 22;
 pub const ADMIN: u32 = 23;
+pub const CLEANER: u32 = 24;
+const KEYED_PRODUCER: u32 = 25;
 /// The lives of a static member begin here.
 pub const INSTANCE: u32 = 100;
 /// Its group and instance.
 pub const STATIC: (u32, u32) = (5, 7);
 /// The readers at the end.
-const LAST_READERS: [u32; 2] = [30, 31];
+pub const LAST_READERS: [u32; 2] = [30, 31];
 
 #[derive(Clone, Copy, PartialEq)]
 enum Slot {
     Value { value: u64, op: usize, transaction: bool },
     Control,
+    Compacted,
 }
 
 #[derive(Default)]
@@ -46,6 +52,11 @@ struct World {
     positions: std::collections::BTreeMap<(u32, u32), usize>,
     /// Where the logs start.
     starts: [usize; PARTITIONS],
+    /// What the records of the compacted partition go by.
+    keyed: std::collections::BTreeMap<u64, Keyed>,
+    /// When cleanings began, and up to where they went.
+    cleanings: Vec<(u64, usize)>,
+    fetches: Vec<Fetch>,
 }
 
 fn offset(at: usize) -> i64 {
@@ -88,11 +99,13 @@ impl World {
     fn send(&mut self, op: usize, partition: u32, transaction: bool, source: Option<u64>) -> usize {
         self.values += 1;
         let value = self.values;
+        let keyed = self.keyed.get(&value).copied();
         self.steps(op).push(Step::Send {
             partition,
             value,
             offset: None,
             source,
+            keyed,
         });
         let log = &mut self.logs[partition as usize];
         log.push(Slot::Value { value, op, transaction });
@@ -140,6 +153,17 @@ impl World {
         records
     }
 
+    /// What a poll returns was fetched just before.
+    fn fetch(&mut self, process: u32, records: &[(u32, i64, u64)]) {
+        let fetch = |&(partition, offset, _): &(u32, i64, u64)| Fetch {
+            process,
+            partition,
+            arrived: self.moment,
+            offsets: (offset, offset),
+        };
+        self.fetches.extend(records.iter().map(fetch));
+    }
+
     fn poll(&mut self, process: u32, isolation: IsolationLevel, group: Option<u32>, partitions: &[u32], most: usize) {
         let op = self.begin(
             process,
@@ -149,6 +173,7 @@ impl World {
             },
         );
         let records = self.read(process, isolation, partitions, most);
+        self.fetch(process, &records);
         self.steps(op).push(Step::Poll {
             isolation,
             group,
@@ -187,6 +212,7 @@ fn plain(world: &mut World, rng: &mut Rng, process: u32, state: Plain) -> Plain 
                 value,
                 offset: None,
                 source: None,
+                keyed: None,
             });
             let outcome = if rng.chance(500) {
                 Outcome::Failed
@@ -245,6 +271,7 @@ fn copy(world: &mut World, rng: &mut Rng) {
     );
     let isolation = IsolationLevel::ReadCommitted;
     let records = world.read(COPIER, isolation, &[0], 1 + rng.below(3));
+    world.fetch(COPIER, &records);
     let sources: Vec<u64> = records.iter().map(|&(_, _, value)| value).collect();
     world.steps(op).push(Step::Poll {
         isolation,
@@ -289,6 +316,58 @@ fn delete(world: &mut World, rng: &mut Rng) {
     if !unknown || rng.chance(500) {
         world.starts[partition as usize] = to;
     }
+    world.end(op, if unknown { Outcome::Unknown } else { Outcome::Ok });
+}
+
+/// A value or a tombstone for the compacted partition.
+fn send_keyed(world: &mut World, rng: &mut Rng) {
+    let keyed = Keyed {
+        key: u32::try_from(rng.below(KEYS)).unwrap(),
+        tombstone: rng.chance(250),
+    };
+    world.keyed.insert(world.values + 1, keyed);
+    let steps = Vec::new();
+    let op = world.begin(
+        KEYED_PRODUCER,
+        Action::Steps {
+            steps,
+            transaction: false,
+        },
+    );
+    let at = world.send(op, KEYED, false, None);
+    if rng.chance(970) {
+        world.acknowledge(op, 0, at);
+        world.end(op, Outcome::Ok);
+    } else {
+        world.end(op, Outcome::Unknown);
+    }
+}
+
+/// Removes what it may, or a part of it; tombstones that a cleaning has seen before the last ten moments.
+fn clean(world: &mut World, rng: &mut Rng) {
+    const RETENTION: u64 = 10;
+    let below = rng.below(world.logs[KEYED as usize].len() + 1);
+    let seen_before = world.moment.saturating_sub(RETENTION);
+    let cleaned = Action::Cleaned {
+        partition: KEYED,
+        below: offset(below),
+        sent_before: world.moment + 1,
+        seen_before,
+    };
+    let op = world.begin(CLEANER, cleaned);
+    let unknown = rng.chance(200);
+    let log = &mut world.logs[KEYED as usize];
+    let mut newest = std::collections::BTreeSet::new();
+    for at in (0..below).rev() {
+        let Slot::Value { value, .. } = log[at] else { continue };
+        let Keyed { key, tombstone } = world.keyed[&value];
+        let seen = |&(begin, end): &(u64, usize)| begin < seen_before && at < end;
+        let may_go = !newest.insert(key) || tombstone && world.cleanings.iter().any(seen);
+        if may_go && !(unknown && rng.chance(500)) {
+            log[at] = Slot::Compacted;
+        }
+    }
+    world.cleanings.push((world.ops[op].begin, below));
     world.end(op, if unknown { Outcome::Unknown } else { Outcome::Ok });
 }
 
@@ -346,6 +425,12 @@ pub fn history(seed: u64) -> History {
         if rng.chance(15) {
             delete(&mut world, &mut rng);
         }
+        if rng.chance(150) {
+            send_keyed(&mut world, &mut rng);
+        }
+        if rng.chance(25) {
+            clean(&mut world, &mut rng);
+        }
         if rng.chance(30) {
             static_member(&mut world, &mut rng, &mut member);
         }
@@ -394,6 +479,13 @@ pub fn history(seed: u64) -> History {
             world.positions.insert((process, partition), 0);
         }
         world.poll(process, isolation, None, &all(), usize::MAX);
+        let ends = all().into_iter().map(|p| (p, offset(world.logs[p as usize].len())));
+        let offsets = ends.collect();
+        let reached = world.begin(process, Action::Reached { isolation, offsets });
+        world.end(reached, Outcome::Ok);
     }
-    History { ops: world.ops }
+    History {
+        ops: world.ops,
+        fetches: world.fetches,
+    }
 }

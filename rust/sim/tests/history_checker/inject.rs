@@ -3,8 +3,9 @@
 use fletchlog_api::IsolationLevel;
 use fletchlog_sim::rng::Rng;
 
-use super::generate::{ADMIN, COPIER, LOOKER, MEMBER};
-use crate::{Action, Class, History, Op, Outcome, Step};
+use super::compacted;
+use super::generate::{ADMIN, COPIER, KEYED, LOOKER, MEMBER, READERS};
+use crate::{Action, Class, Fetch, History, Op, Outcome, Step};
 
 /// Puts it in; false if the history has no place for it.
 pub fn inject(class: Class, history: &mut History, seed: u64) -> bool {
@@ -50,7 +51,9 @@ pub fn inject(class: Class, history: &mut History, seed: u64) -> bool {
         Class::CopiedTwice => copy_again(history),
         Class::NotCopied => lose_copy(history),
         Class::StartRegress => take_back_start(history),
-        Class::DeletedRead => read_deleted(history),
+        Class::DeletedRead => read_deleted(history, rng),
+        Class::CompactedAway => compacted::take_away(history, rng),
+        Class::CompactedRead => compacted::bring_back(history, rng),
         Class::FencedCommit => let_fenced_commit(history),
         Class::StaticRebalance => rebalance(history, rng),
     }
@@ -65,6 +68,7 @@ fn send(partition: u32, value: u64, offset: i64) -> Step {
         value: NEW + value,
         offset: Some(offset),
         source: None,
+        keyed: None,
     }
 }
 
@@ -141,21 +145,21 @@ fn one_after_the_other(history: &mut History, first: u32, second: u32, make: imp
     true
 }
 
-fn any<T>(rng: &mut Rng, of: Vec<T>) -> Option<T> {
+pub fn any<T>(rng: &mut Rng, of: Vec<T>) -> Option<T> {
     let n = of.len();
     (n > 0).then(|| of.into_iter().nth(rng.below(n)).unwrap())
 }
 
-fn steps(history: &mut History, op: usize) -> &mut Vec<Step> {
+pub fn steps(history: &mut History, op: usize) -> &mut Vec<Step> {
     match &mut history.ops[op].action {
         Action::Steps { steps, .. } => steps,
         _ => unreachable!(),
     }
 }
 
-/// What lies at or above where its log starts in the end must be there, whatever was deleted.
+/// What lies at or above where its log starts in the end must be there, whatever was deleted. Compaction is another matter.
 fn stays(history: &History, partition: u32, offset: i64) -> bool {
-    history.ops.iter().all(
+    partition != KEYED && history.ops.iter().all(
         |op| !matches!(op.action, Action::LogStart { partition: p, offset: start } if p == partition && start > offset),
     )
 }
@@ -369,7 +373,9 @@ fn send_between(history: &mut History, rng: &mut Rng) -> bool {
                     *offset = offset.map(|o| if o > at { o + 1 } else { o });
                 }
             }
+            Action::Reached { offsets, .. } => offsets.iter_mut().filter(|t| t.0 == partition).for_each(|t| t.1 += 1),
             Action::Committed { .. }
+            | Action::Cleaned { .. }
             | Action::LogStart { .. }
             | Action::Joined { .. }
             | Action::InstanceCommit { .. }
@@ -455,6 +461,7 @@ fn copy_again(history: &mut History) -> bool {
         value: NEW,
         offset,
         source,
+        keyed: None,
     };
     add(history, COPIER, transaction(vec![copied[0].clone(), again]));
     true
@@ -486,8 +493,32 @@ fn take_back_start(history: &mut History) -> bool {
     true
 }
 
-/// A new reader gets the last record that a deletion took, and that was acknowledged or read.
-fn read_deleted(history: &mut History) -> bool {
+/// A reader fetches, after everything else, what it should not find any more: a new one, or one that goes back to it.
+pub fn read_late(history: &mut History, rng: &mut Rng, record: (u32, i64, u64)) {
+    let (partition, offset, _) = record;
+    let process = if rng.chance(500) {
+        60
+    } else {
+        let process = READERS[0].0;
+        add(history, process, Action::Moved(vec![(partition, Some(offset))]));
+        history.fetches.push(Fetch {
+            process,
+            partition,
+            arrived: after(history),
+            offsets: (offset, offset),
+        });
+        process
+    };
+    let poll = Step::Poll {
+        isolation: IsolationLevel::ReadUncommitted,
+        group: None,
+        records: vec![record],
+    };
+    add(history, process, plain(vec![poll]));
+}
+
+/// The last record that a deletion took, and that was acknowledged or read.
+fn read_deleted(history: &mut History, rng: &mut Rng) -> bool {
     let known = |partition: u32, below: i64| {
         let sent = history.ops.iter().flat_map(Op::steps).filter_map(|step| match *step {
             Step::Send {
@@ -506,12 +537,7 @@ fn read_deleted(history: &mut History) -> bool {
     else {
         return false;
     };
-    let poll = Step::Poll {
-        isolation: IsolationLevel::ReadUncommitted,
-        group: None,
-        records: vec![(partition, offset, value)],
-    };
-    add(history, 60, plain(vec![poll]));
+    read_late(history, rng, (partition, offset, value));
     true
 }
 

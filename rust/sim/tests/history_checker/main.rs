@@ -4,9 +4,10 @@
 use std::collections::BTreeSet;
 
 use fletchlog_sim::checker::{self, Class};
-use fletchlog_sim::history::{Action, History, Op, Outcome, Step};
+use fletchlog_sim::history::{Action, Fetch, History, Keyed, Op, Outcome, Step};
 use proptest::prelude::*;
 
+mod compacted;
 mod generate;
 mod inject;
 
