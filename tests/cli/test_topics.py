@@ -1,5 +1,8 @@
 """`fletchlog topics`."""
 
+import subprocess
+import sys
+
 
 def test_a_topic_is_created_listed_described_and_deleted(cli, data):
     cli("topics", "create", data, "orders", "-p", 3, "-c", "retention.ms=1000", "--nodes", 2)
@@ -41,3 +44,14 @@ def test_every_command_teaches_with_examples(cli):
         text = cli(*words, "--help").out
         assert f"fletchlog {' '.join(words)}" in text.replace("\n", " ")
     assert "fletchlog" in cli("--version").out
+
+
+def test_the_package_runs_as_a_module(data):
+    words = [sys.executable, "-m", "fletchlog", "topics", "create", str(data), "orders", "-x"]
+    refused = subprocess.run(words, capture_output=True, text=True)
+    assert refused.returncode == 2
+    assert "python -m fletchlog" in refused.stderr
+    assert "__main__" not in refused.stderr
+    subprocess.run(words[:-1], check=True)
+    listed = subprocess.run([*words[:4], "list", str(data), "--json"], capture_output=True, text=True, check=True)
+    assert '"orders"' in listed.stdout
