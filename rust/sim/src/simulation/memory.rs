@@ -20,12 +20,15 @@ pub(super) struct Batch {
     tp: TopicPartition,
     producer: (i64, i16),
     sequence: i32,
+    /// A batch that is sent again is the same to the byte; when it is refused, another one may get its sequence number.
+    crc: u32,
 }
 
 /// A batch in the log.
 #[derive(Debug, Clone, Copy)]
 struct Appended {
     sequence: i32,
+    crc: u32,
     /// `None`: the disk failed, it may be in the log or not.
     offset: Option<i64>,
     /// Restarts before, and where the log started.
@@ -62,6 +65,7 @@ pub(super) fn batches_of(request: &ProduceRequest) -> Vec<Batch> {
             tp: tp.clone(),
             producer: (header.producer_id, header.producer_epoch),
             sequence: header.base_sequence,
+            crc: header.crc,
         })
     };
     request.partitions.iter().filter_map(of).collect()
@@ -92,6 +96,7 @@ impl Memory {
         let start = of(&self.starts_at_restart);
         let new = |offset| Appended {
             sequence: batch.sequence,
+            crc: batch.crc,
             offset,
             restarts: self.restarts,
             start: of(&self.starts),
@@ -99,7 +104,9 @@ impl Memory {
         let before_restart = |a: &Appended| a.restarts < self.restarts;
         let deleted = |a: &Appended| before_restart(a) && a.offset.map_or(a.start < start, |offset| offset < start);
         let known = self.appended.entry((batch.tp.clone(), batch.producer)).or_default();
-        let at = known.iter().rposition(|a| a.sequence == batch.sequence);
+        let at = known
+            .iter()
+            .rposition(|a| (a.sequence, a.crc) == (batch.sequence, batch.crc));
         let was = at.map(|at| known[at]);
         let later = at.map_or(0, |at| known.len() - 1 - at);
         let refused = REFUSED.contains(&answer.error);
