@@ -78,18 +78,7 @@ pub enum Action {
         offsets: Vec<(Partition, i64)>,
     },
     /// A member with a group.instance.id has its partitions of a generation.
-    Joined {
-        /// Number of the group.
-        group: u32,
-        /// Its group.instance.id.
-        instance: u32,
-        /// The generation.
-        generation: i32,
-        /// Its partitions, sorted.
-        partitions: Vec<Partition>,
-        /// It was away for less than its session lasts, and nothing else happened to the group since it had joined before.
-        in_time: bool,
-    },
+    Joined(Joined),
     /// A member with a group.instance.id committed offsets.
     InstanceCommit {
         /// Number of the group.
@@ -125,6 +114,21 @@ pub enum Action {
     },
     /// What happened besides: crashes, faults.
     Note(String),
+}
+
+/// What a member with a group.instance.id got when it joined.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Joined {
+    /// Number of the group.
+    pub group: u32,
+    /// Its group.instance.id.
+    pub instance: u32,
+    /// The generation.
+    pub generation: i32,
+    /// Its partitions, sorted.
+    pub partitions: Vec<Partition>,
+    /// It was away for less than its session lasts, and nothing else happened to the group since it had joined before.
+    pub in_time: bool,
 }
 
 /// One operation.
@@ -235,6 +239,12 @@ impl fmt::Display for Step {
     }
 }
 
+impl fmt::Display for Joined {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} in generation {}", self.partitions, self.generation)
+    }
+}
+
 impl fmt::Display for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
@@ -288,18 +298,10 @@ impl fmt::Display for Op {
                 f,
                 "p{partition} is cleaned below {below}, of what was sent before [{sent_before}], tombstones seen before [{seen_before}]"
             ),
-            Action::Joined {
-                group,
-                instance,
-                generation,
-                partitions,
-                in_time,
-            } => {
-                let back = if *in_time { ", back in time," } else { "" };
-                write!(
-                    f,
-                    "instance {instance} of group {group}{back} has {partitions:?} in generation {generation}"
-                )
+            Action::Joined(joined) => {
+                let back = if joined.in_time { ", back in time," } else { "" };
+                let (instance, group) = (joined.instance, joined.group);
+                write!(f, "instance {instance} of group {group}{back} has {joined}")
             }
             Action::InstanceCommit { group, instance } => write!(f, "instance {instance} of group {group} commits"),
             Action::Note(text) => f.write_str(text),

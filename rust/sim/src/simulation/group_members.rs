@@ -9,7 +9,7 @@ use fletchlog_client::{ClientError, Consumer};
 use super::cluster::TOPIC;
 use super::consumers::{GROUP, consumer, group_id, poll};
 use super::world::Hand;
-use crate::history::{Action, Outcome, Partition};
+use crate::history::{Action, Joined, Outcome, Partition};
 
 /// How long a member may be away, ms.
 pub(super) const SESSION_MS: i64 = 6_000;
@@ -118,13 +118,13 @@ impl Member {
     }
 
     fn write_join(&self, hand: &Hand, instance: u32, in_time: bool) {
-        let joined = Action::Joined {
+        let joined = Action::Joined(Joined {
             group: self.group,
             instance,
             generation: self.generation(),
             partitions: self.partitions(hand),
             in_time,
-        };
+        });
         hand.world.recorder().note(self.process, joined);
     }
 

@@ -3,7 +3,7 @@
 use fletchlog_api::IsolationLevel;
 use fletchlog_sim::rng::Rng;
 
-use crate::{Action, Fetch, History, Keyed, Op, Outcome, Step};
+use crate::{Action, Fetch, History, Joined, Keyed, Op, Outcome, Step};
 
 /// Partitions of the plain producers, of the transactional one, of the copies.
 const PLAIN: u32 = 2;
@@ -397,13 +397,13 @@ fn static_member(world: &mut World, rng: &mut Rng, member: &mut Static) {
     member.lives += 1;
     let joined = world.begin(
         INSTANCE + member.lives,
-        Action::Joined {
+        Action::Joined(Joined {
             group,
             instance,
             generation: member.generation,
             partitions: member.partitions.clone(),
             in_time,
-        },
+        }),
     );
     world.end(joined, Outcome::Ok);
     if member.lives > 1 && rng.chance(500) {

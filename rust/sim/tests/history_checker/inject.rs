@@ -5,7 +5,7 @@ use fletchlog_sim::rng::Rng;
 
 use super::compacted;
 use super::generate::{ADMIN, COPIER, KEYED, LOOKER, MEMBER, READERS};
-use crate::{Action, Class, Fetch, History, Op, Outcome, Step};
+use crate::{Action, Class, Fetch, History, Joined, Op, Outcome, Step};
 
 /// Puts it in; false if the history has no place for it.
 pub fn inject(class: Class, history: &mut History, seed: u64) -> bool {
@@ -377,7 +377,7 @@ fn send_between(history: &mut History, rng: &mut Rng) -> bool {
             Action::Committed { .. }
             | Action::Cleaned { .. }
             | Action::LogStart { .. }
-            | Action::Joined { .. }
+            | Action::Joined(_)
             | Action::InstanceCommit { .. }
             | Action::Note(_) => {}
         }
@@ -554,15 +554,13 @@ fn let_fenced_commit(history: &mut History) -> bool {
 /// Who was back in time is in the next generation, or has other partitions.
 fn rebalance(history: &mut History, rng: &mut Rng) -> bool {
     let back = history.ops.iter_mut().find_map(|op| match &mut op.action {
-        Action::Joined {
-            generation,
-            partitions,
-            in_time: true,
-            ..
-        } => Some((generation, partitions)),
+        Action::Joined(joined) if joined.in_time => Some(joined),
         _ => None,
     });
-    let Some((generation, partitions)) = back else {
+    let Some(Joined {
+        generation, partitions, ..
+    }) = back
+    else {
         return false;
     };
     if rng.chance(500) {

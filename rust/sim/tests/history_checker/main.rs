@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use fletchlog_sim::checker::{self, Class};
-use fletchlog_sim::history::{Action, Fetch, History, Keyed, Op, Outcome, Step};
+use fletchlog_sim::history::{Action, Fetch, History, Joined, Keyed, Op, Outcome, Step};
 use proptest::prelude::*;
 
 mod compacted;
