@@ -180,7 +180,7 @@ impl Broker {
         for topic in self.topic_table().iter() {
             for partition in &topic.partitions {
                 let dir = &self.directory.log_dirs()[usize::try_from(partition.leader() - 1).unwrap_or(0)];
-                if !dir.clean_shutdown() && partition.has_log(&self.directory) {
+                if !dir.clean_shutdown() && partition.has_log(&self.directory)? {
                     partition.log(&self.directory, now_ms)?;
                 }
             }

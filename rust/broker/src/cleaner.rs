@@ -60,7 +60,7 @@ impl Broker {
                     format!("topic {name} is not compacted: its cleanup.policy lacks `compact`"),
                 ));
             }
-            if partition.opened_log().is_some() || partition.has_log(&self.directory) {
+            if partition.opened_log().is_some() || partition.has_log(&self.directory)? {
                 cleaned.push(self.clean_partition(partition, force, cancelled)?);
             }
         }
@@ -142,7 +142,7 @@ impl Broker {
         for partition in topics.iter().flat_map(|topic| &topic.partitions) {
             if !partition.config().log.cleanup_compact
                 || lock(&self.uncleanable).contains(partition.tp())
-                || (partition.opened_log().is_none() && !partition.has_log(&self.directory))
+                || (partition.opened_log().is_none() && !partition.has_log(&self.directory)?)
             {
                 continue;
             }

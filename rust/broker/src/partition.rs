@@ -1,12 +1,13 @@
 //! One partition as the broker sees it: its leader, its directory, its log (opened when first needed).
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use bytes::Bytes;
 use fletchlog_api::NodeId;
-use fletchlog_log::{AppendError, AppendInfo, AppendOrigin, OpenMode, PartitionLog};
+use fletchlog_log::{AppendError, AppendInfo, AppendOrigin, LogError, OpenMode, PartitionLog};
 use fletchlog_log::{checkpoint, file_name};
 use fletchlog_records::TopicPartition;
 
@@ -146,10 +147,18 @@ impl Partition {
         })
     }
 
-    /// Whether its directory holds anything of a log.
-    pub(crate) fn has_log(&self, directory: &Directory) -> bool {
-        let entries = directory.fs().read_dir(&self.dir).unwrap_or_default();
-        entries.iter().any(|e| e.name.ends_with(file_name::LOG))
+    /// Whether its directory holds anything of a log. One that cannot be listed is an error: taken for empty, what stands in it
+    /// would be forgotten.
+    pub(crate) fn has_log(&self, directory: &Directory) -> Result<bool, BrokerError> {
+        match directory.fs().read_dir(&self.dir) {
+            Ok(entries) => Ok(entries.iter().any(|e| e.name.ends_with(file_name::LOG))),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(source) => Err(BrokerError::Log(LogError::Io {
+                action: "list",
+                path: self.dir.clone(),
+                source,
+            })),
+        }
     }
 
     /// The leader epoch: stamped into appended batches, told to clients and checked when they send it back. It is what

@@ -30,7 +30,7 @@ impl Broker {
         let topics: Vec<_> = self.topic_table().iter().cloned().collect();
         let mut deleted = 0;
         for partition in topics.iter().flat_map(|t| &t.partitions) {
-            if partition.opened_log().is_none() && !partition.has_log(&self.directory) {
+            if partition.opened_log().is_none() && !partition.has_log(&self.directory)? {
                 continue;
             }
             let segments = self.log_of(partition)?.delete_old_segments(now_ms)?;

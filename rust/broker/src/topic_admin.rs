@@ -226,7 +226,7 @@ impl Broker {
                 segments: 0,
             };
             // Telling of a partition that nobody has used does not make its log.
-            if partition.opened_log().is_some() || partition.has_log(&self.directory) {
+            if partition.opened_log().is_some() || partition.has_log(&self.directory)? {
                 let log = self.log_of(partition)?;
                 description.log_start_offset = log.log_start_offset();
                 description.high_watermark = log.high_watermark();

@@ -61,7 +61,7 @@ impl Broker {
         let mut transactions = Transactions::new();
         let topic = self.topic(TRANSACTION_STATE).ok();
         for partition in topic.iter().flat_map(|t| &t.partitions) {
-            if partition.has_log(&self.directory) {
+            if partition.has_log(&self.directory)? {
                 self.read_records(partition, 0, |batch| apply(&mut transactions, batch))?;
             }
         }

@@ -1,0 +1,97 @@
+//! A broker whose disk fails a call while it is opened, or when a log is looked at first (reliability C14, C18): it says so, or it knows
+//! everything.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use fletchlog_api::{Config, InitProducerIdRequest, InitProducerIdResponse, Request, Response, Scope, Transport};
+use fletchlog_broker::{Broker, BrokerError, LocalTransport, OpenOptions};
+use fletchlog_records::{BatchBuilder, BatchParams, TopicPartition};
+use fletchlog_sim::sim_disk::{Fault, SimDisk};
+use fletchlog_sim::virtual_clock::VirtualClock;
+
+const NOW_MS: i64 = 1_700_000_000_000;
+
+fn open(disk: &SimDisk) -> Result<Arc<Broker>, BrokerError> {
+    let options = OpenOptions {
+        nodes: Some(1),
+        read_only: false,
+        config: Config::parse(Scope::Broker, [("transaction.state.log.num.partitions", "3")]).unwrap(),
+    };
+    let clock = Arc::new(VirtualClock::at(NOW_MS));
+    Broker::open_in(Arc::new(disk.clone()), Path::new("/data"), options, clock)
+}
+
+fn init_producer(broker: &Arc<Broker>) -> InitProducerIdResponse {
+    let mut transport = LocalTransport::new(broker.clone());
+    let request = InitProducerIdRequest {
+        transactional_id: Some("id".into()),
+        transaction_timeout_ms: 60_000,
+        producer_id: -1,
+        producer_epoch: -1,
+    };
+    transport.send(1, 0, Request::InitProducerId(request));
+    match transport.receive(1).unwrap().result {
+        Ok(Response::InitProducerId(response)) => response,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A disk with one record, and what a transactional id has; its broker was stopped, or killed.
+fn prepare(clean: bool) -> (SimDisk, InitProducerIdResponse) {
+    let disk = SimDisk::with_dirs(&[Path::new("/data")]);
+    let broker = open(&disk).unwrap();
+    broker.create_topic("t", 1, &[]).unwrap();
+    let mut builder = BatchBuilder::with_capacity(128);
+    builder.append(NOW_MS, None, Some(b"value"), &[]);
+    let batch = builder.build(&BatchParams::default());
+    broker.append_batches(&TopicPartition::new("t", 0), batch).unwrap();
+    let producer = init_producer(&broker);
+    if clean {
+        broker.close().unwrap();
+    }
+    drop(broker);
+    (SimDisk::from(disk.state()), producer)
+}
+
+/// For every fault at every call of `what`, until it meets none.
+fn at_every_call(clean: bool, what: impl Fn(&SimDisk, &dyn Fn(), &InitProducerIdResponse)) {
+    for fault in Fault::ALL {
+        for call in 0.. {
+            let (disk, producer) = prepare(clean);
+            what(&disk, &|| disk.fail(disk.calls() + call, fault), &producer);
+            if disk.failed().is_none() {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_broker_that_opens_knows_its_transactional_ids() {
+    for clean in [true, false] {
+        at_every_call(clean, |disk, fail, before| {
+            fail();
+            let Ok(broker) = open(disk) else { return };
+            disk.fail(u64::MAX, Fault::Io);
+            let after = init_producer(&broker);
+            // What is fenced is an error until it is opened again.
+            if after.producer_id >= 0 {
+                let bumped = (before.producer_id, before.producer_epoch + 1);
+                assert_eq!((after.producer_id, after.producer_epoch), bumped, "{:?}", disk.failed());
+            }
+        });
+    }
+}
+
+#[test]
+fn a_topic_that_cannot_be_looked_at_is_not_empty() {
+    at_every_call(true, |disk, fail, _| {
+        let broker = open(disk).unwrap();
+        fail();
+        if let Ok(described) = broker.describe_topic("t") {
+            assert_eq!(described.partitions[0].high_watermark, 1, "{:?}", disk.failed());
+        }
+    });
+}
