@@ -103,7 +103,7 @@ class Broker:
     def read_only(self) -> bool:
         """Whether it was opened for reading only."""
     def create_topic(self, topic: str, partitions: int = 1, config: _Properties | None = None) -> None:
-        """Creates a topic.
+        """Creates a topic. When it returns, the topic is on disk; after an error, of the disk too, nothing was made.
 
         Raises:
             fletchlog.errors.InvalidTopicError: Not a name that Kafka allows.

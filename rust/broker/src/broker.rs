@@ -193,10 +193,12 @@ impl Broker {
         (1..).take(self.directory.log_dirs().len()).collect()
     }
 
-    /// Creates a topic; `config` by `Scope::Topic`.
+    /// Creates a topic; `config` by `Scope::Topic`. When it returns, the topic is on disk at every durability level. A
+    /// directory of a partition that cannot be made is a warning, and made when the partition is first used.
     ///
     /// # Errors
-    /// INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, a bad property, `ReadOnly`, `Closed`.
+    /// INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, a bad property, `ReadOnly`, `Closed`, storage
+    /// errors. After an error nothing was made, unless storage fails twice in a row: then the next start may find the topic.
     pub fn create_topic(&self, name: &str, partitions: i32, config: &[(String, String)]) -> Result<(), BrokerError> {
         let _open = self.enter()?;
         self.create_user_topic(name, partitions, config)

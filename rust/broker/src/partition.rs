@@ -27,7 +27,8 @@ pub(crate) struct Partition {
     config: Arc<TopicConfig>,
     log: OnceLock<Arc<PartitionLog>>,
     leader_epoch: OnceLock<i32>,
-    opening: Mutex<()>,
+    /// Held while its directory is made; true once the topic is deleted.
+    deleted: Mutex<bool>,
     last_flush_ms: AtomicI64,
 }
 
@@ -51,7 +52,7 @@ impl Partition {
             config,
             log: OnceLock::new(),
             leader_epoch: OnceLock::new(),
-            opening: Mutex::default(),
+            deleted: Mutex::default(),
             last_flush_ms: AtomicI64::new(i64::MAX),
         }
     }
@@ -89,7 +90,7 @@ impl Partition {
             }
             return Ok(log);
         }
-        let _opening = lock(&self.opening);
+        let deleted = lock(&self.deleted);
         if let Some(log) = self.log.get() {
             return Ok(log);
         }
@@ -101,7 +102,7 @@ impl Partition {
                 return Err(BrokerError::unknown_partition(&self.tp));
             }
         } else {
-            self.stamp_topic_id(directory)?;
+            self.stamp(*deleted, directory)?;
         }
         let log = PartitionLog::open(
             fs.clone(),
@@ -116,7 +117,23 @@ impl Partition {
     }
 
     /// Makes the directory with its `partition.metadata`; the log follows when it is first needed.
+    ///
+    /// # Errors
+    /// UNKNOWN_TOPIC_OR_PARTITION once the topic is deleted, a directory of another topic id, storage errors.
     pub(crate) fn stamp_topic_id(&self, directory: &Directory) -> Result<(), BrokerError> {
+        let deleted = lock(&self.deleted);
+        self.stamp(*deleted, directory)
+    }
+
+    /// The topic is deleted: who still holds this makes no directory any more, which a new topic of the name would find.
+    pub(crate) fn set_deleted(&self) {
+        *lock(&self.deleted) = true;
+    }
+
+    fn stamp(&self, deleted: bool, directory: &Directory) -> Result<(), BrokerError> {
+        if deleted {
+            return Err(BrokerError::unknown_partition(&self.tp));
+        }
         let fs = directory.fs();
         let found = match checkpoint::read_partition_metadata(&**fs, &self.dir) {
             // Our metadata file knows the id.

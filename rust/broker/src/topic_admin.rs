@@ -42,8 +42,16 @@ impl Broker {
         Config::parse(Scope::Topic, config.iter().map(|(k, v)| (k.as_str(), v.as_str())))?;
         let config = config.iter().map(|(k, v)| (k.clone(), v.trim().to_owned())).collect();
         let topic = self.add_topic(name, partitions, config, true)?;
-        for partition in &topic.partitions {
-            partition.stamp_topic_id(&self.directory)?;
+        // It stands in the metadata, so it is made. Kafka, too, answers when the topic is in its metadata log; a directory that
+        // cannot be made then fails who uses the partition.
+        let stamped = topic
+            .partitions
+            .iter()
+            .try_for_each(|p| p.stamp_topic_id(&self.directory));
+        if let Err(error) = stamped {
+            log::warn!(
+                "topic `{name}` is made, but not yet its directories, which are made when they are first used: {error}"
+            );
         }
         // Fetches wait for topics, too.
         self.changes.notify();
@@ -120,13 +128,24 @@ impl Broker {
         changed.topics.insert(name.to_owned(), record);
         changed.topics_created += u64::from(counted);
         // The metadata first: directories of a topic that stands in it are made again when they are missing.
-        changed.store(&**self.directory.fs(), self.directory.root())?;
+        self.store_topic(&changed, &metadata)?;
         *metadata = changed;
         self.table
             .write()
             .unwrap_or_else(PoisonError::into_inner)
             .insert(topic.clone());
         Ok(topic)
+    }
+
+    /// Stores the metadata with a new topic. If that fails, the file may have its name all the same: the next start would find
+    /// a topic whose creation has failed.
+    fn store_topic(&self, changed: &ClusterMetadata, before: &ClusterMetadata) -> Result<(), BrokerError> {
+        let (fs, root) = (&**self.directory.fs(), self.directory.root());
+        changed.store(fs, root).inspect_err(|_| {
+            if let Err(error) = before.store(fs, root) {
+                log::warn!("the next start may find a topic whose creation has failed: {error}");
+            }
+        })
     }
 
     /// `delete_topic`: gone from the metadata first (with a note that its directories go), then the directories are
@@ -159,6 +178,7 @@ impl Broker {
         let topic = self.table.write().unwrap_or_else(PoisonError::into_inner).remove(name);
         self.directory.forget_deleted(&metadata);
         let partitions = topic.iter().flat_map(|t| &t.partitions);
+        partitions.clone().for_each(|p| p.set_deleted());
         let removed = stored
             .and_then(|()| partitions.clone().try_for_each(|p| self.remove_log(p)))
             .and_then(|()| self.forget_deletion(&mut metadata, &record.id));
@@ -264,5 +284,33 @@ impl Broker {
         let start = self.write_checkpoints_for(tp, start, || log.delete_records(Some(start)))?;
         self.partition_changed(&partition);
         Ok(start)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fletchlog_api::transport::SystemClock;
+
+    use super::*;
+    use crate::OpenOptions;
+
+    #[test]
+    fn who_still_holds_a_partition_of_a_deleted_topic_makes_nothing_that_a_new_one_would_find() {
+        let options = OpenOptions {
+            nodes: None,
+            read_only: false,
+            config: Config::parse(Scope::Broker, []).unwrap(),
+        };
+        let broker = Broker::in_memory(options, Arc::new(SystemClock::default())).unwrap();
+        broker.create_topic("t", 1, &[]).unwrap();
+        // As an append or a creation that is under way.
+        let held = broker.partition(&TopicPartition::new("t", 0)).unwrap();
+        broker.delete_topic("t").unwrap();
+        for refused in [held.stamp_topic_id(&broker.directory), broker.log_of(&held).map(drop)] {
+            assert_eq!(refused.unwrap_err().code(), ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+        }
+        assert!(!broker.directory.fs().exists(held.dir()));
+        broker.create_topic("t", 1, &[]).unwrap();
+        broker.partition_log(held.tp()).unwrap();
     }
 }

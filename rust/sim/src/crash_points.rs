@@ -146,7 +146,7 @@ fn is_acknowledged(sent: &Sent, operations: u64) -> bool {
 
 /// What may be found next: all of it, still unsynced (the process was killed), nothing that was unsynced, a prefix, and random
 /// parts.
-fn images(state: &DiskState, rng: &mut Rng, random: usize) -> Vec<DiskState> {
+pub fn images(state: &DiskState, rng: &mut Rng, random: usize) -> Vec<DiskState> {
     let mut images = vec![state.clone(), state.left(Left::Nothing)];
     let pending = state.pending();
     if pending.is_empty() {

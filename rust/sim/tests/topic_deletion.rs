@@ -2,64 +2,33 @@
 //! new one holds what was sent to it and nothing else.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod topic_disk;
+
 use std::path::Path;
 use std::sync::Arc;
 
-use fletchlog_api::{Config, ErrorCode, Scope};
-use fletchlog_broker::{Broker, BrokerError, OpenOptions};
+use fletchlog_api::ErrorCode;
+use fletchlog_broker::{Broker, BrokerError};
 use fletchlog_log::fs::Fs;
 use fletchlog_log::partition_log::FetchBound;
-use fletchlog_records::{BatchBuilder, BatchParams, TopicPartition};
 use fletchlog_sim::disk_state::Left;
 use fletchlog_sim::sim_disk::{Fault, SimDisk};
-use fletchlog_sim::virtual_clock::VirtualClock;
 
-const NOW_MS: i64 = 1_700_000_000_000;
-const TOPIC: &str = "t";
-const OTHER: &str = "other";
+use topic_disk::{FSYNC, OTHER, TOPIC, new_disk, open, partitions, send};
+
 /// One on each node.
 const PARTITIONS: i32 = 2;
 
-fn open(disk: &SimDisk) -> Result<Arc<Broker>, BrokerError> {
-    let properties = [("fletchlog.durability", "fsync")];
-    let options = OpenOptions {
-        nodes: Some(2),
-        read_only: false,
-        config: Config::parse(Scope::Broker, properties)?,
-    };
-    let clock = Arc::new(VirtualClock::at(NOW_MS));
-    Broker::open_in(Arc::new(disk.clone()), Path::new("/data"), options, clock)
-}
-
-fn partitions(topic: &str) -> impl Iterator<Item = TopicPartition> {
-    (0..PARTITIONS).map(move |partition| TopicPartition::new(topic, partition))
-}
-
-/// Sends a record to each partition; returns the offset, which is the same in all of them.
-fn send(broker: &Broker, topic: &str, value: &str) -> i64 {
-    let offsets = partitions(topic).map(|tp| {
-        let mut builder = BatchBuilder::with_capacity(128);
-        builder.append(NOW_MS, None, Some(value.as_bytes()), &[]);
-        broker
-            .append_batches(&tp, builder.build(&BatchParams::default()))
-            .unwrap()
-            .0
-    });
-    let offsets: Vec<i64> = offsets.collect();
-    assert!(offsets.iter().all(|offset| *offset == offsets[0]), "{offsets:?}");
-    offsets[0]
-}
-
 /// A directory with two topics of three records; the first of one topic is deleted.
 fn prepare(disk: &SimDisk) -> Arc<Broker> {
-    let broker = open(disk).unwrap();
+    let broker = open(disk, FSYNC).unwrap();
     broker.create_topic(TOPIC, PARTITIONS, &[]).unwrap();
     broker.create_topic(OTHER, PARTITIONS, &[]).unwrap();
     for value in ["old-0", "old-1", "old-2"] {
-        send(&broker, TOPIC, value);
-        send(&broker, OTHER, value);
+        send(&broker, TOPIC, PARTITIONS, value);
+        send(&broker, OTHER, PARTITIONS, value);
     }
-    for tp in partitions(TOPIC) {
+    for tp in partitions(TOPIC, PARTITIONS) {
         broker.delete_records(&tp, Some(1)).unwrap();
     }
     broker
@@ -67,8 +36,8 @@ fn prepare(disk: &SimDisk) -> Arc<Broker> {
 
 /// A broker that starts on the disk finds a new topic, with so many records.
 fn check(disk: &SimDisk, records: i64, what: &str) {
-    let broker = open(disk).unwrap_or_else(|e| panic!("{what}: {e}"));
-    for tp in partitions(TOPIC) {
+    let broker = open(disk, FSYNC).unwrap_or_else(|e| panic!("{what}: {e}"));
+    for tp in partitions(TOPIC, PARTITIONS) {
         let log = broker
             .partition_log(&tp)
             .unwrap_or_else(|e| panic!("{what}: {tp}: {e}"));
@@ -85,7 +54,7 @@ fn check(disk: &SimDisk, records: i64, what: &str) {
 /// Whether anything failed.
 fn delete_with_fault(fault: Fault, call: u64, reopen: bool) -> bool {
     let what = format!("call {call} of the deletion, {fault:?}, reopened: {reopen}");
-    let disk = SimDisk::with_dirs(&[Path::new("/data")]);
+    let disk = new_disk();
     let mut broker = prepare(&disk);
     disk.fail(disk.calls() + call, fault);
     let failed = broker.delete_topic(TOPIC).is_err();
@@ -95,9 +64,9 @@ fn delete_with_fault(fault: Fault, call: u64, reopen: bool) -> bool {
         // Killed, and the power goes before anything else is done.
         drop(broker);
         let image: SimDisk = disk.state().left(Left::Nothing).into();
-        drop(open(&image).unwrap_or_else(|e| panic!("{what}: {e}")));
-        create_and_check(&image, &open(&image).unwrap(), &what);
-        broker = open(&disk).unwrap_or_else(|e| panic!("{what}: {e}"));
+        drop(open(&image, FSYNC).unwrap_or_else(|e| panic!("{what}: {e}")));
+        create_and_check(&image, &open(&image, FSYNC).unwrap(), &what);
+        broker = open(&disk, FSYNC).unwrap_or_else(|e| panic!("{what}: {e}"));
     }
     create_and_check(&disk, &broker, &what);
     assert!(met || !failed, "{what}");
@@ -117,7 +86,7 @@ fn create_and_check(disk: &SimDisk, broker: &Broker, what: &str) {
         .create_topic(TOPIC, PARTITIONS, &[])
         .unwrap_or_else(|e| panic!("{what}: made again: {e}"));
     check_images(disk, 0, what);
-    assert_eq!(send(broker, TOPIC, "new"), 0, "{what}");
+    assert_eq!(send(broker, TOPIC, PARTITIONS, "new"), 0, "{what}");
     check_images(disk, 1, what);
 }
 
@@ -145,7 +114,7 @@ fn records_that_a_topic_took_after_its_deletion_had_failed_stay() {
     let mut taken = 0;
     for fault in Fault::ALL {
         for call in 0.. {
-            let disk = SimDisk::with_dirs(&[Path::new("/data")]);
+            let disk = new_disk();
             let broker = prepare(&disk);
             disk.fail(disk.calls() + call, fault);
             let failed = broker.delete_topic(TOPIC).is_err();
@@ -157,11 +126,11 @@ fn records_that_a_topic_took_after_its_deletion_had_failed_stay() {
                 continue;
             }
             taken += 1;
-            assert_eq!(send(&broker, TOPIC, "new"), 3);
+            assert_eq!(send(&broker, TOPIC, PARTITIONS, "new"), 3);
             drop(broker);
             for image in [disk.state(), disk.state().left(Left::Nothing)] {
-                let broker = open(&image.into()).unwrap();
-                for tp in partitions(TOPIC) {
+                let broker = open(&image.into(), FSYNC).unwrap();
+                for tp in partitions(TOPIC, PARTITIONS) {
                     let log = broker.partition_log(&tp);
                     let log = log.unwrap_or_else(|e| panic!("call {call}, {fault:?}: {tp}: {e}"));
                     assert_eq!(
@@ -178,7 +147,7 @@ fn records_that_a_topic_took_after_its_deletion_had_failed_stay() {
 
 #[test]
 fn a_log_that_was_set_aside_does_not_come_back_under_a_new_topic() {
-    let disk = SimDisk::with_dirs(&[Path::new("/data")]);
+    let disk = new_disk();
     let broker = prepare(&disk);
     broker.delete_topic(TOPIC).unwrap();
     broker.close().unwrap();
@@ -186,6 +155,6 @@ fn a_log_that_was_set_aside_does_not_come_back_under_a_new_topic() {
     let node = Path::new("/data/node-1");
     disk.rename(&node.join("other-1"), &node.join("t-0")).unwrap();
     disk.sync_dir(node).unwrap();
-    let broker = open(&disk).unwrap();
+    let broker = open(&disk, FSYNC).unwrap();
     create_and_check(&disk, &broker, "beside a stray log");
 }

@@ -1,0 +1,53 @@
+//! A broker of two nodes on a simulated disk, whose topics are made and deleted under faults.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use fletchlog_api::{Config, Scope};
+use fletchlog_broker::{Broker, BrokerError, OpenOptions};
+use fletchlog_records::{BatchBuilder, BatchParams, TopicPartition};
+use fletchlog_sim::sim_disk::SimDisk;
+use fletchlog_sim::virtual_clock::VirtualClock;
+
+const NOW_MS: i64 = 1_700_000_000_000;
+/// The topic in question.
+pub const TOPIC: &str = "t";
+/// One that stays as it is.
+pub const OTHER: &str = "other";
+/// The level at which what is acknowledged is on disk.
+pub const FSYNC: &str = "fsync";
+
+pub fn new_disk() -> SimDisk {
+    SimDisk::with_dirs(&[Path::new("/data")])
+}
+
+pub fn open(disk: &SimDisk, durability: &str) -> Result<Arc<Broker>, BrokerError> {
+    let properties = [("fletchlog.durability", durability)];
+    let options = OpenOptions {
+        nodes: Some(2),
+        read_only: false,
+        config: Config::parse(Scope::Broker, properties)?,
+    };
+    let clock = Arc::new(VirtualClock::at(NOW_MS));
+    Broker::open_in(Arc::new(disk.clone()), Path::new("/data"), options, clock)
+}
+
+pub fn partitions(topic: &str, count: i32) -> impl Iterator<Item = TopicPartition> {
+    (0..count).map(move |partition| TopicPartition::new(topic, partition))
+}
+
+/// Sends a record to each partition; returns the offset, which is the same in all of them.
+pub fn send(broker: &Broker, topic: &str, count: i32, value: &str) -> i64 {
+    let offsets = partitions(topic, count).map(|tp| {
+        let mut builder = BatchBuilder::with_capacity(128);
+        builder.append(NOW_MS, None, Some(value.as_bytes()), &[]);
+        broker
+            .append_batches(&tp, builder.build(&BatchParams::default()))
+            .unwrap()
+            .0
+    });
+    let offsets: Vec<i64> = offsets.collect();
+    assert!(offsets.iter().all(|offset| *offset == offsets[0]), "{offsets:?}");
+    offsets[0]
+}
