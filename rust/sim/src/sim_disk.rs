@@ -446,13 +446,17 @@ impl Fs for SimDisk {
             return self.sync_file(inode, path);
         }
         let temporary = temporary_name(path);
-        self.remove_file(&temporary)?;
+        let sync_parent = || path.parent().map_or(Ok(()), |parent| self.sync_dir(parent));
+        if self.exists(&temporary) {
+            self.remove_file(&temporary)?;
+            sync_parent()?;
+        }
         let inode = self.write_new(&temporary, data)?;
         if lie != Some(Lie::ReplaceSync) {
             self.sync_file(inode, &temporary)?;
         }
         self.rename(&temporary, path)?;
-        path.parent().map_or(Ok(()), |parent| self.sync_dir(parent))
+        sync_parent()
     }
     fn replace_unsynced(&self, path: &Path, data: &[u8]) -> io::Result<()> {
         let temporary = temporary_name(path);

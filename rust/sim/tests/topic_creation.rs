@@ -306,7 +306,7 @@ fn power_that_goes_while_a_creation_fails_leaves_all_of_the_topic_or_nothing() {
         let failed_at = disk.failed().unwrap().1;
         for state in disk.history().iter().filter(|state| state.operations() >= failed_at) {
             let what = format!("call {call} failed, after {} operations", state.operations());
-            for image in images(state, &mut rng, 1) {
+            for image in images(state, &mut rng, 10) {
                 whole_or_absent(image, FSYNC, &mut rng, &what);
             }
         }

@@ -168,11 +168,17 @@ impl Fs for RealFs {
 
     fn replace(&self, path: &Path, data: &[u8]) -> io::Result<()> {
         let temporary = temporary_name(path);
+        let sync_parent = || path.parent().map_or(Ok(()), |parent| self.sync_dir(parent));
+        if self.exists(&temporary) {
+            // Left by a replacement that failed, perhaps empty: a crash must not bring it back and keep the rename below.
+            self.remove_file(&temporary)?;
+            sync_parent()?;
+        }
         let file = write_new(&temporary, data)?;
         // Without this fsync a crash can leave an empty file under the final name.
         file.sync_all()?;
         fs::rename(&temporary, path)?;
-        path.parent().map_or(Ok(()), |parent| self.sync_dir(parent))
+        sync_parent()
     }
 
     fn replace_unsynced(&self, path: &Path, data: &[u8]) -> io::Result<()> {
