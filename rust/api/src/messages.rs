@@ -284,7 +284,7 @@ pub struct PartitionMetadata {
     pub partition: i32,
     /// Leader node.
     pub leader: NodeId,
-    /// Leader epoch.
+    /// Leader epoch; -1 if it is not known now.
     pub leader_epoch: i32,
 }
 

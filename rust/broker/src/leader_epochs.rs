@@ -48,7 +48,8 @@ impl Broker {
         if partition.leader() != node {
             return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER);
         }
-        check_leader_epoch(current_leader_epoch, partition.leader_epoch(&self.directory))?;
+        let current = partition.leader_epoch(&self.directory).map_err(|e| code(e.into()))?;
+        check_leader_epoch(current_leader_epoch, current)?;
         let log = self.log_of(&partition).map_err(code)?;
         Ok(log.end_offset_for_epoch(leader_epoch))
     }

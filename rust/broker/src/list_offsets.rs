@@ -66,7 +66,8 @@ impl Broker {
             return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER);
         }
         let log = self.log_of(&partition).map_err(code)?;
-        check_leader_epoch(leader_epoch, partition.leader_epoch(&self.directory))?;
+        let current = partition.leader_epoch(&self.directory).map_err(|e| code(e.into()))?;
+        check_leader_epoch(leader_epoch, current)?;
         let bound = fetch_bound(isolation);
         match timestamp {
             // Nothing is tiered here.
@@ -77,7 +78,7 @@ impl Broker {
                     .fetch_offset_by_timestamp(timestamp, bound)
                     .map_err(|e| code(e.into()))?;
                 if timestamp == LATEST_TIMESTAMP {
-                    found.leader_epoch = partition.leader_epoch(&self.directory);
+                    found.leader_epoch = current;
                 }
                 Ok(found)
             }

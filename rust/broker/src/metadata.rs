@@ -73,7 +73,10 @@ impl Broker {
             .map(|p| PartitionMetadata {
                 partition: p.tp().partition,
                 leader: p.leader(),
-                leader_epoch: p.leader_epoch(&self.directory),
+                leader_epoch: p.leader_epoch(&self.directory).unwrap_or_else(|error| {
+                    log::warn!("the leader epoch of {} cannot be told now: {error}", p.tp());
+                    -1
+                }),
             })
             .collect();
         TopicMetadata {

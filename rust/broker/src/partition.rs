@@ -179,17 +179,21 @@ impl Partition {
     }
 
     /// The leader epoch: stamped into appended batches, told to clients and checked when they send it back. It is what
-    /// the log was left with (0 for a new one) and stays so, as there is never another leader; it is read without opening
-    /// the log.
-    pub(crate) fn leader_epoch(&self, directory: &Directory) -> i32 {
-        *self.leader_epoch.get_or_init(|| {
-            let path = self.dir.join(file_name::LEADER_EPOCH_CHECKPOINT);
-            let entries = checkpoint::read_checkpoint(&**directory.fs(), &path).unwrap_or_default();
-            let newest = entries
-                .last()
-                .and_then(|line| line.split_whitespace().next()?.parse().ok());
-            newest.unwrap_or(0).max(0)
-        })
+    /// the log was left with (0 for a new one, and where the checkpoint is damaged) and stays so, as there is never another
+    /// leader; it is read without opening the log. A file that cannot be read is an error: taken for 0, an epoch would go back.
+    pub(crate) fn leader_epoch(&self, directory: &Directory) -> Result<i32, LogError> {
+        if let Some(epoch) = self.leader_epoch.get() {
+            return Ok(*epoch);
+        }
+        let path = self.dir.join(file_name::LEADER_EPOCH_CHECKPOINT);
+        let entries = match checkpoint::read_checkpoint(&**directory.fs(), &path) {
+            Err(error @ LogError::Io { .. }) => return Err(error),
+            read => read.unwrap_or_default(),
+        };
+        let newest = entries
+            .last()
+            .and_then(|line| line.split_whitespace().next()?.parse().ok());
+        Ok(*self.leader_epoch.get_or_init(|| newest.unwrap_or(0).max(0)))
     }
 
     /// Appends as the leader and flushes as flush.messages and flush.ms ask.
@@ -201,7 +205,7 @@ impl Partition {
         origin: AppendOrigin,
         now_ms: i64,
     ) -> Result<AppendInfo, AppendError> {
-        let info = log.append_as_leader(records, self.leader_epoch(directory), origin, now_ms)?;
+        let info = log.append_as_leader(records, self.leader_epoch(directory)?, origin, now_ms)?;
         let unflushed = log.log_end_offset().saturating_sub(log.recovery_point());
         let waited = now_ms.saturating_sub(self.last_flush_ms.load(Ordering::Relaxed));
         if unflushed > 0 && (unflushed >= self.config.flush_messages || waited >= self.config.flush_ms) {

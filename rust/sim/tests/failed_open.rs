@@ -5,8 +5,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use fletchlog_api::{Config, InitProducerIdRequest, InitProducerIdResponse, Request, Response, Scope, Transport};
+use fletchlog_api::{
+    Config, InitProducerIdRequest, InitProducerIdResponse, MetadataRequest, Request, Response, Scope, Transport,
+};
 use fletchlog_broker::{Broker, BrokerError, LocalTransport, OpenOptions};
+use fletchlog_log::fs::Fs;
 use fletchlog_records::{BatchBuilder, BatchParams, TopicPartition};
 use fletchlog_sim::sim_disk::{Fault, SimDisk};
 use fletchlog_sim::virtual_clock::VirtualClock;
@@ -93,5 +96,34 @@ fn a_topic_that_cannot_be_looked_at_is_not_empty() {
         if let Ok(described) = broker.describe_topic("t") {
             assert_eq!(described.partitions[0].high_watermark, 1, "{:?}", disk.failed());
         }
+    });
+}
+
+/// What a client is told, -1 for none.
+fn leader_epoch(broker: &Arc<Broker>) -> i32 {
+    let mut transport = LocalTransport::new(broker.clone());
+    let request = MetadataRequest {
+        topics: Some(vec!["t".into()]),
+        allow_auto_topic_creation: false,
+    };
+    transport.send(1, 0, Request::Metadata(request));
+    match transport.receive(1).unwrap().result {
+        Ok(Response::Metadata(response)) => response.topics[0].partitions[0].leader_epoch,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_leader_epoch_that_cannot_be_read_does_not_go_back() {
+    at_every_call(true, |disk, fail, _| {
+        let path = Path::new("/data/t-0/leader-epoch-checkpoint");
+        let file = disk.open(path, true, true).unwrap();
+        file.set_len(0).unwrap();
+        file.write_at(0, b"0\n1\n5 0\n").unwrap();
+        let broker = open(disk).unwrap();
+        fail();
+        assert!([-1, 5].contains(&leader_epoch(&broker)), "{:?}", disk.failed());
+        disk.fail(u64::MAX, Fault::Io);
+        assert_eq!(leader_epoch(&broker), 5, "{:?}", disk.failed());
     });
 }

@@ -84,7 +84,8 @@ fn read_one(
     }
     let max_bytes = usize::try_from(request.partition_max_bytes).map_err(|_| ErrorCode::INVALID_REQUEST)?;
     let log = broker.log_of(&partition).map_err(code)?;
-    check_leader_epoch(request.current_leader_epoch, partition.leader_epoch(&broker.directory))?;
+    let current = partition.leader_epoch(&broker.directory).map_err(|e| code(e.into()))?;
+    check_leader_epoch(request.current_leader_epoch, current)?;
     // The bounds as they were before the read: what comes in between is for the next fetch.
     let bounds = log.bounds().map_err(|e| code(e.into()))?;
     let bound = fetch_bound(params.isolation);
@@ -153,13 +154,13 @@ pub(crate) fn progress(broker: &Broker, params: &FetchParams, at: &Position) -> 
     let Ok(log) = broker.log_of(&partition) else {
         return Progress::Answer;
     };
-    let Ok(bounds) = log.bounds() else {
+    let (Ok(bounds), Ok(current)) = (log.bounds(), partition.leader_epoch(&broker.directory)) else {
         return Progress::Answer;
     };
     let bound = bounds.of(fetch_bound(params.isolation));
     if request.fetch_offset > bounds.log_end_offset
         || request.fetch_offset < bounds.log_start_offset
-        || check_leader_epoch(request.current_leader_epoch, partition.leader_epoch(&broker.directory)).is_err()
+        || check_leader_epoch(request.current_leader_epoch, current).is_err()
     {
         return Progress::Answer;
     }

@@ -18,7 +18,15 @@ impl Broker {
             return;
         };
         let partitions: Vec<TopicPartition> = metadata.partitions.iter().cloned().collect();
-        let coordinator_epoch = self.coordinator_epoch(transactional_id);
+        let coordinator_epoch = match self.coordinator_epoch(transactional_id) {
+            Ok(epoch) => epoch,
+            Err(error) => {
+                log::error!(
+                    "the markers of transaction {transactional_id} cannot be written now, and will be: {error}"
+                );
+                return;
+            }
+        };
         for tp in partitions {
             if self.write_txn_marker(metadata, &tp, coordinator_epoch) {
                 metadata.partitions.remove(&tp);

@@ -2,6 +2,7 @@
 //! `#loadTransactionMetadata`.
 
 use fletchlog_api::ErrorCode;
+use fletchlog_log::LogError;
 use fletchlog_records::{BatchParams, DECOMPRESSION_LIMIT, RecordBatch, RecordCursor, RecordError};
 
 use super::coordinator::Transactions;
@@ -47,13 +48,11 @@ impl Broker {
     }
 
     /// The epoch of the coordinator, that markers carry: the leader epoch of the id's partition.
-    pub(super) fn coordinator_epoch(&self, transactional_id: &str) -> i32 {
+    pub(super) fn coordinator_epoch(&self, transactional_id: &str) -> Result<i32, LogError> {
         let number = self.transaction_partition(transactional_id);
         let topic = self.topic(TRANSACTION_STATE).ok();
-        topic
-            .as_ref()
-            .and_then(|t| t.partition(number))
-            .map_or(0, |partition| partition.leader_epoch(&self.directory))
+        let partition = topic.as_ref().and_then(|t| t.partition(number));
+        partition.map_or(Ok(0), |partition| partition.leader_epoch(&self.directory))
     }
 
     /// What the log holds: the last value of every id.
