@@ -81,6 +81,11 @@ impl LeaderEpochCache {
         self.entries.last().map(|entry| entry.epoch)
     }
 
+    /// Where the first known epoch starts.
+    pub fn start_offset(&self) -> Option<i64> {
+        self.entries.first().map(|entry| entry.start_offset)
+    }
+
     /// The epoch that wrote an offset.
     pub fn epoch_for_offset(&self, offset: i64) -> Option<i32> {
         self.entries

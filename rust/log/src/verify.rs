@@ -1,14 +1,14 @@
 //! Checking a whole partition directory: every batch, every index entry, every side file. Changes nothing.
 
+mod checkpoints;
+
 use std::path::{Path, PathBuf};
 
-use fletchlog_records::TopicPartition;
 use fletchlog_records::control::{ControlType, EndTxnMarker};
 
 use crate::batch_walk::BatchMeta;
-use crate::checkpoint::{read_offset_checkpoint, read_partition_metadata};
 use crate::dump::inspect_segment;
-use crate::file_name::{LEADER_EPOCH_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, TXN_INDEX, parse_partition_dir};
+use crate::file_name::{LEADER_EPOCH_CHECKPOINT, TXN_INDEX};
 use crate::fs::Fs;
 use crate::leader_epoch::LeaderEpochCache;
 use crate::load_plan::{LoadPlan, PlannedSegment};
@@ -129,6 +129,7 @@ pub fn verify_partition(fs: &dyn Fs, dir: &Path, now_ms: i64) -> Result<Partitio
         report: PartitionReport::default(),
         producers: ProducerStateManager::default(),
         expected: None,
+        without_epoch: 0,
         cut: false,
         index_interval: u64::try_from(LogConfig::default().index_interval_bytes).unwrap_or(0),
     };
@@ -173,6 +174,8 @@ struct Verifier<'a> {
     producers: ProducerStateManager,
     /// Offset that the next batch should have.
     expected: Option<i64>,
+    /// Behind the last batch that was written without a leader epoch.
+    without_epoch: i64,
     /// An earlier segment would be cut, so later ones would go.
     cut: bool,
     /// index.interval.bytes: where recovery would make index entries, and notice that offsets go backwards.
@@ -206,33 +209,6 @@ impl Verifier<'_> {
                 batch.header.base_offset
             )
         })
-    }
-
-    /// The start of the log, and the files that a broker reads before it opens the log.
-    fn checkpoints(&mut self, dir: &Path) -> Result<(), LogError> {
-        let segments = &self.report.segments;
-        let first = segments.first().map_or(0, |segment| segment.base_offset);
-        let end = segments.last().map_or(0, |segment| segment.next_offset);
-        self.report.log_start_offset = first;
-        self.report.log_end_offset = end;
-        match read_partition_metadata(self.fs, dir) {
-            Ok(_) => {}
-            Err(LogError::Damaged { path, position, reason }) => self.index_problem(&path, position, reason),
-            Err(e) => return Err(e),
-        }
-        let name = dir.file_name().and_then(|name| name.to_str());
-        let (Some(log_dir), Some((topic, partition))) = (dir.parent(), name.and_then(parse_partition_dir)) else {
-            return Ok(());
-        };
-        match read_offset_checkpoint(self.fs, &log_dir.join(LOG_START_OFFSET_CHECKPOINT)) {
-            Ok(starts) => {
-                let start = starts.get(&TopicPartition::new(topic, partition)).copied();
-                self.report.log_start_offset = start.unwrap_or(first).max(first);
-            }
-            Err(LogError::Damaged { path, position, reason }) => self.index_problem(&path, position, reason),
-            Err(e) => return Err(e),
-        }
-        Ok(())
     }
 
     /// What recovery would make of a segment: asked of recovery itself.
@@ -354,6 +330,9 @@ impl Verifier<'_> {
                 self.damage(log, batch.position, reason);
             }
             self.expected = Some(batch.header.next_offset());
+            if batch.header.partition_leader_epoch < 0 {
+                self.without_epoch = batch.header.next_offset();
+            }
             report.batches += 1;
             report.records += u64::try_from(description.records_count).unwrap_or(0);
             report.next_offset = batch.header.next_offset();

@@ -200,6 +200,47 @@ fn the_start_of_the_log_is_the_checkpointed_one() {
     assert!(report.log_end_offset > start);
 }
 
+#[test]
+fn checkpoints_that_do_not_fit_the_log_are_told() {
+    let problems = |checkpoint: &str, right: &str, wrong: &str, stopped: bool| {
+        let dir = tempfile::tempdir().unwrap();
+        untar("directories/kafka-4.3.1-clean.tar.gz", dir.path());
+        let path = dir.path().join(checkpoint);
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.contains(right), "{text}");
+        std::fs::write(&path, text.replace(right, wrong)).unwrap();
+        if !stopped {
+            std::fs::remove_file(dir.path().join(".kafka_cleanshutdown")).unwrap();
+        }
+        let report = verify_partition(&*real(), &dir.path().join("g-delrec-0"), NOW).unwrap();
+        assert!(report.damaged.is_empty());
+        assert!(report.index_problems.iter().all(|problem| problem.path == path));
+        report.index_problems.len()
+    };
+    for (checkpoint, right, wrong, after_a_stop, after_a_kill) in [
+        (
+            "recovery-point-offset-checkpoint",
+            "g-delrec 0 400",
+            "g-delrec 0 401",
+            1,
+            1,
+        ),
+        (
+            "recovery-point-offset-checkpoint",
+            "g-delrec 0 400",
+            "g-delrec 0 300",
+            1,
+            0,
+        ),
+        ("log-start-offset-checkpoint", "g-delrec 0 234", "g-delrec 0 334", 1, 0),
+        ("log-start-offset-checkpoint", "g-delrec 0 234", "g-delrec 0 134", 1, 0),
+        ("log-start-offset-checkpoint", "g-delrec 0 234", "g-delrec 0 634", 1, 1),
+    ] {
+        assert_eq!(problems(checkpoint, right, wrong, true), after_a_stop, "{wrong}");
+        assert_eq!(problems(checkpoint, right, wrong, false), after_a_kill, "{wrong}");
+    }
+}
+
 /// Row C8 of docs/reliability.md: the name of a segment says where it begins.
 #[test]
 fn a_segment_under_a_later_name_is_told_and_not_appended_to() {

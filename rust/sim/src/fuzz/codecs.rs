@@ -68,7 +68,11 @@ pub(super) fn snappy(data: &[u8]) {
 
 pub(super) fn lz4(data: &[u8]) {
     codec(Compression::Lz4, data, |payload, limit| {
-        read_all(lz4_flex::frame::FrameDecoder::new(payload), limit)
+        let mut decoder = lz4_flex::frame::FrameDecoder::new(payload);
+        let out = read_all(&mut decoder, limit)?;
+        // A block that holds nothing looks like the end there, though more may follow.
+        let goes_on = payload.iter().any(|_| matches!(decoder.read(&mut [0]), Ok(1)));
+        (!goes_on).then_some(out)
     });
 }
 

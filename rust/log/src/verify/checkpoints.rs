@@ -1,0 +1,86 @@
+//! The checkpoints of the log directory, held against the log of a partition: no checksum covers them.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use fletchlog_records::TopicPartition;
+
+use super::Verifier;
+use crate::LogError;
+use crate::checkpoint::{has_clean_shutdown, read_offset_checkpoint, read_partition_metadata};
+use crate::file_name::{
+    LEADER_EPOCH_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, parse_partition_dir,
+};
+
+impl Verifier<'_> {
+    /// The start of the log, and the files that a broker reads before it opens the log.
+    pub(super) fn checkpoints(&mut self, dir: &Path) -> Result<(), LogError> {
+        let segments = &self.report.segments;
+        let first = segments.first().map_or(0, |segment| segment.base_offset);
+        self.report.log_start_offset = first;
+        self.report.log_end_offset = segments.last().map_or(0, |segment| segment.next_offset);
+        match read_partition_metadata(self.fs, dir) {
+            Ok(_) => {}
+            Err(LogError::Damaged { path, position, reason }) => self.index_problem(&path, position, reason),
+            Err(e) => return Err(e),
+        }
+        let name = dir.file_name().and_then(|name| name.to_str());
+        let (Some(log_dir), Some((topic, partition))) = (dir.parent(), name.and_then(parse_partition_dir)) else {
+            return Ok(());
+        };
+        let tp = TopicPartition::new(topic, partition);
+        // A broker that stops leaves its files in step; one that was killed may have moved one of them only.
+        let stopped = has_clean_shutdown(self.fs, log_dir);
+        let path = log_dir.join(LOG_START_OFFSET_CHECKPOINT);
+        if let Some(starts) = self.offsets(&path)? {
+            let start = starts.get(&tp).map_or(first, |start| first.max(*start));
+            self.report.log_start_offset = start;
+            self.log_start(&path, &tp, stopped);
+        }
+        let path = log_dir.join(RECOVERY_POINT_CHECKPOINT);
+        if let Some(points) = self.offsets(&path)?
+            && let Some(point) = points.get(&tp)
+        {
+            self.recovery_point(&path, &tp, *point, stopped);
+        }
+        Ok(())
+    }
+
+    fn offsets(&mut self, path: &Path) -> Result<Option<BTreeMap<TopicPartition, i64>>, LogError> {
+        match read_offset_checkpoint(self.fs, path) {
+            Ok(offsets) => Ok(Some(offsets)),
+            Err(LogError::Damaged { path, position, reason }) => {
+                self.index_problem(&path, position, reason);
+                Ok(None)
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    /// The first leader epoch begins where the log does, unless older records without one are before it. Kafka:
+    /// `LeaderEpochFileCache#truncateFromStart`, whenever the log start moves.
+    fn log_start(&mut self, path: &Path, tp: &TopicPartition, stopped: bool) {
+        let (start, end) = (self.report.log_start_offset, self.report.log_end_offset);
+        if start > end {
+            return self.index_problem(path, 0, format!("{tp} starts at {start}, but its log ends at {end}"));
+        }
+        let Some(first_epoch) = self.epochs.start_offset().filter(|_| stopped) else {
+            return;
+        };
+        if first_epoch < start || first_epoch > start && self.without_epoch <= start {
+            let reason = format!(
+                "{tp} starts at {start}, but by {LEADER_EPOCH_CHECKPOINT} its first epoch starts at {first_epoch}"
+            );
+            self.index_problem(path, 0, reason);
+        }
+    }
+
+    /// What is below it is not looked at after an unclean stop. Whoever stops cleanly has flushed everything.
+    fn recovery_point(&mut self, path: &Path, tp: &TopicPartition, point: i64, stopped: bool) {
+        let end = self.report.log_end_offset;
+        if point > end || stopped && point != end {
+            let reason = format!("the recovery point of {tp} is {point}, but its log ends at {end}");
+            self.index_problem(path, 0, reason);
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! A flipped bit in a checkpoint of a whole log directory, which has no checksum: `verify` tells of it, or a broker that opens the
+//! directory for writing has the same logs (reliability C5).
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use fletchlog_api::{Config, Scope};
+use fletchlog_broker::{Broker, BrokerError, OpenOptions};
+use fletchlog_log::fs::Fs;
+use fletchlog_log::partition_log::FetchBound;
+use fletchlog_log::verify_partition;
+use fletchlog_records::{BatchBuilder, BatchParams, TopicPartition};
+use fletchlog_sim::disk_state::DiskState;
+use fletchlog_sim::sim_disk::SimDisk;
+use fletchlog_sim::virtual_clock::VirtualClock;
+
+const NOW_MS: i64 = 1_700_000_000_000;
+const ROOT: &str = "/data";
+const LOG_START: &str = "log-start-offset-checkpoint";
+
+fn partitions() -> impl Iterator<Item = TopicPartition> {
+    (0..4).map(|partition| TopicPartition::new("t", partition))
+}
+
+fn open(disk: &SimDisk) -> Result<Arc<Broker>, BrokerError> {
+    let options = OpenOptions {
+        nodes: Some(1),
+        read_only: false,
+        config: Config::parse(Scope::Broker, [])?,
+    };
+    let clock = Arc::new(VirtualClock::at(NOW_MS));
+    Broker::open_in(Arc::new(disk.clone()), Path::new(ROOT), options, clock)
+}
+
+/// Four logs of several segments; three start behind their first record, one of them at its end.
+fn disk(stopped: bool) -> DiskState {
+    let disk = SimDisk::with_dirs(&[Path::new(ROOT)]);
+    let broker = open(&disk).unwrap();
+    let small = [("segment.bytes".to_owned(), "1024".to_owned())];
+    broker.create_topic("t", 4, &small).unwrap();
+    for (number, tp) in partitions().enumerate() {
+        for _ in 0..40 + number {
+            let mut builder = BatchBuilder::with_capacity(128);
+            builder.append(NOW_MS, None, Some(b"value"), &[]);
+            let batch = builder.build(&BatchParams::default());
+            broker.append_batches(&tp, batch).unwrap();
+        }
+    }
+    for (partition, before) in [(0, Some(17)), (2, None), (3, Some(1))] {
+        broker
+            .delete_records(&TopicPartition::new("t", partition), before)
+            .unwrap();
+    }
+    broker.flush().unwrap();
+    if stopped {
+        broker.close().unwrap();
+    }
+    // The process ends, and what it has written stays.
+    disk.state()
+}
+
+fn checkpoints(disk: &SimDisk) -> Vec<PathBuf> {
+    let entries = disk.read_dir(Path::new(ROOT)).unwrap();
+    let names = entries.into_iter().map(|entry| entry.name);
+    names
+        .filter(|name| name.ends_with("-checkpoint"))
+        .map(|name| Path::new(ROOT).join(name))
+        .collect()
+}
+
+fn is_told(disk: &SimDisk) -> bool {
+    partitions().any(|tp| {
+        let dir = Path::new(ROOT).join(format!("{}-{}", tp.topic, tp.partition));
+        verify_partition(disk, &dir, NOW_MS).map_or(true, |report| !report.is_ok())
+    })
+}
+
+/// Start, end and all batches of every log. Opened for writing: here a recovery point has its effect.
+fn logs(disk: &SimDisk) -> Result<Vec<(i64, i64, Vec<u8>)>, BrokerError> {
+    let broker = open(disk)?;
+    let read = |tp| {
+        let log = broker.partition_log(&tp)?;
+        let (start, end) = (log.log_start_offset(), log.log_end_offset());
+        let mut bytes = Vec::new();
+        for offset in start..end {
+            bytes.extend_from_slice(&log.read(offset, 1, true, FetchBound::LogEnd)?.records);
+        }
+        Ok((start, end, bytes))
+    };
+    partitions().map(read).collect()
+}
+
+/// (told, harmless) over every bit of these files.
+fn flip_all(state: &DiskState, wanted: impl Fn(&Path) -> bool) -> (usize, usize) {
+    let whole = SimDisk::from(state.clone());
+    let files = checkpoints(&whole);
+    assert!(files.len() >= 3, "{files:?}");
+    assert!(!is_told(&whole));
+    let expected = logs(&whole).unwrap();
+    let (mut told, mut harmless) = (0, 0);
+    for path in files.iter().filter(|path| wanted(path)) {
+        let bytes = SimDisk::from(state.clone()).read(path).unwrap();
+        for bit in 0..bytes.len() * 8 {
+            let disk = SimDisk::from(state.clone());
+            let file = disk.open(path, true, false).unwrap();
+            let flipped = bytes[bit / 8] ^ 1 << (bit % 8);
+            file.write_at((bit / 8) as u64, &[flipped]).unwrap();
+            if is_told(&disk) {
+                told += 1;
+                continue;
+            }
+            // An error names the file, too.
+            let Ok(found) = logs(&disk) else {
+                told += 1;
+                continue;
+            };
+            let text = disk
+                .read(path)
+                .map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+            assert!(found == expected, "{}: bit {bit}: {text:?}", path.display());
+            harmless += 1;
+        }
+    }
+    (told, harmless)
+}
+
+#[test]
+fn after_a_clean_stop_each_is_told_of_or_makes_no_difference() {
+    let (told, harmless) = flip_all(&disk(true), |_| true);
+    assert!(told > 300, "{told} told, {harmless} harmless");
+}
+
+#[test]
+fn after_a_kill_so_is_each_but_those_of_the_log_starts() {
+    let (told, harmless) = flip_all(&disk(false), |path| !path.ends_with(LOG_START));
+    assert!(told + harmless > 500, "{told} told, {harmless} harmless");
+}
