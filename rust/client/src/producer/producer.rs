@@ -137,7 +137,8 @@ impl Producer {
     }
 
     /// Makes everything queued ready and waits until it is decided. Answers the first failure of a `send_columns` row
-    /// since the last flush, if any.
+    /// since the last flush, if any. What a batch is split into is waited for in every release, as Java does since 4.2; before,
+    /// its flush returned at the split (KAFKA-19479).
     ///
     /// # Errors
     /// That failure; `Interrupted` (nothing is lost, flush again).
