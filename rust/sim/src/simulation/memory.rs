@@ -4,11 +4,13 @@
 //! 9.6). After a restart it knows the last batch before the newest snapshot and those behind it: a snapshot holds one batch of a
 //! producer (Kafka: `ProducerStateManager#writeSnapshot`). A batch that it has and does not know any more is refused as out of order,
 //! and a client that sends it under a new epoch writes it twice. What lay below the log start when it began is not remembered either
-//! (spec 3.7).
+//! (spec 3.7). A client whose batch fails because no segment holds it also goes on under a new epoch, and writes again what it sent before
+//! and has no answer for: to the broker that is another batch (spec 9.6; Kafka: `TransactionManager#handleFailedBatch`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fletchlog_api::{ErrorCode, ProducePartitionResponse, ProduceRequest};
+use fletchlog_records::batch_header::RECORD_BATCH_OVERHEAD;
 use fletchlog_records::{BatchIter, TopicPartition};
 
 /// Batches of a producer that the broker remembers.
@@ -22,13 +24,16 @@ pub(super) struct Batch {
     sequence: i32,
     /// A batch that is sent again is the same to the byte; when it is refused, another one may get its sequence number.
     crc: u32,
+    /// What stays the same under a new epoch.
+    records: bytes::Bytes,
 }
 
 /// A batch in the log.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Appended {
     sequence: i32,
     crc: u32,
+    records: bytes::Bytes,
     /// `None`: the disk failed, it may be in the log or not.
     offset: Option<i64>,
     /// Restarts before, and where the log started.
@@ -50,8 +55,12 @@ pub(super) struct Memory {
     /// Where logs start, and where they did when the broker began.
     starts: BTreeMap<TopicPartition, i64>,
     starts_at_restart: BTreeMap<TopicPartition, i64>,
+    /// Who had a batch that no segment holds.
+    too_large: BTreeSet<Producer>,
     /// Batches that the broker had forgotten, and was allowed to.
     pub forgotten: usize,
+    /// Batches that were written again under a new epoch because another one was too large.
+    pub rewritten: usize,
     /// Those that it should have known.
     pub wrongly_forgotten: Vec<String>,
 }
@@ -66,6 +75,7 @@ pub(super) fn batches_of(request: &ProduceRequest) -> Vec<Batch> {
             producer: (header.producer_id, header.producer_epoch),
             sequence: header.base_sequence,
             crc: header.crc,
+            records: batch.bytes().slice(RECORD_BATCH_OVERHEAD..),
         })
     };
     request.partitions.iter().filter_map(of).collect()
@@ -97,17 +107,22 @@ impl Memory {
         let new = |offset| Appended {
             sequence: batch.sequence,
             crc: batch.crc,
+            records: batch.records.clone(),
             offset,
             restarts: self.restarts,
             start: of(&self.starts),
         };
+        if answer.error == ErrorCode::RECORD_LIST_TOO_LARGE {
+            self.too_large.insert((batch.tp.clone(), batch.producer));
+        }
+        self.rewritten += usize::from(answer.error == ErrorCode::NONE && self.is_rewritten(batch));
         let before_restart = |a: &Appended| a.restarts < self.restarts;
         let deleted = |a: &Appended| before_restart(a) && a.offset.map_or(a.start < start, |offset| offset < start);
         let known = self.appended.entry((batch.tp.clone(), batch.producer)).or_default();
         let at = known
             .iter()
             .rposition(|a| (a.sequence, a.crc) == (batch.sequence, batch.crc));
-        let was = at.map(|at| known[at]);
+        let was = at.map(|at| known[at].clone());
         let later = at.map_or(0, |at| known.len() - 1 - at);
         let refused = REFUSED.contains(&answer.error);
         if answer.error == ErrorCode::NONE {
@@ -136,5 +151,15 @@ impl Memory {
                 "{batch:?} is in the log and {wrong}; its producer's batches: {known:?}"
             )),
         }
+    }
+
+    /// Whether the same records are in the log under an earlier epoch, which ended because a batch was too large.
+    fn is_rewritten(&self, batch: &Batch) -> bool {
+        let (id, epoch) = batch.producer;
+        let earlier = (batch.tp.clone(), (id, i16::MIN))..(batch.tp.clone(), (id, epoch));
+        self.too_large.range(earlier).any(|producer| {
+            let known = self.appended.get(producer);
+            known.is_some_and(|known| known.iter().any(|a| a.records == batch.records))
+        })
     }
 }

@@ -217,7 +217,7 @@ fn close(hand: &mut Hand) {
 
 fn report(world: &World) -> Report {
     let mut history = world.recorder().history();
-    let (forgotten, wrongly_forgotten, requests) = {
+    let (forgotten, rewritten, wrongly_forgotten, requests) = {
         let net = &mut *lock(&world.net);
         let wrongly = std::mem::take(&mut net.memory.wrongly_forgotten);
         let fetches = net.fetches.iter().map(|(process, tp, arrived, offsets)| Fetch {
@@ -227,13 +227,13 @@ fn report(world: &World) -> Report {
             offsets: *offsets,
         });
         history.fetches = fetches.collect();
-        (net.memory.forgotten, wrongly, net.requests)
+        (net.memory.forgotten, net.memory.rewritten, wrongly, net.requests)
     };
     let mut surprises = std::mem::take(&mut *world.surprises());
     if !world.plan.loses_acknowledged() {
         surprises.extend(wrongly_forgotten);
     }
-    let rules = world.plan.allowed(forgotten);
+    let rules = world.plan.allowed(forgotten, rewritten);
     let mut anomalies = Vec::new();
     let mut allowed = Vec::new();
     for anomaly in checker::check(&history) {

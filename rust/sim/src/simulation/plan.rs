@@ -189,9 +189,9 @@ impl Plan {
         !self.fsync && self.power_loss && self.crash_every_ms > 0
     }
 
-    /// What Kafka allows here, and why. `forgotten`: batches that the broker could not know any more when they came again
-    /// ([`super::memory`]).
-    pub fn allowed(&self, forgotten: usize) -> Vec<(Class, &'static str)> {
+    /// What Kafka allows here, and why. `forgotten`: batches that the broker could not know any more when they came again;
+    /// `rewritten`: those that came again under a new epoch because another one was too large ([`super::memory`]).
+    pub fn allowed(&self, forgotten: usize, rewritten: usize) -> Vec<(Class, &'static str)> {
         use Class::*;
         let mut allowed = Vec::new();
         let mut allow =
@@ -210,12 +210,18 @@ impl Plan {
                 "a retry without idempotence overtakes, or is acknowledged at its second place",
             );
         }
-        let repeats = forgotten > 0 || self.producers.iter().any(|p| p.idempotence == Idempotence::Off);
+        let repeats =
+            forgotten > 0 || rewritten > 0 || self.producers.iter().any(|p| p.idempotence == Idempotence::Off);
         if repeats && self.compaction.is_some() {
             allow(
                 &[CompactedAway, LostWrite, Unseen, CommitSkip, NotCopied],
                 "a record that was written again, unseen, has replaced later ones of its key",
             );
+        }
+        if rewritten > 0 {
+            let why = "a batch was too large, and one before it, which is in the log and not answered, is sent again under the next epoch";
+            allow(&twice, why);
+            allow(&[NonmonotonicSend], why);
         }
         if forgotten > 0 {
             // Kafka: `TransactionManager#canRetry`.
