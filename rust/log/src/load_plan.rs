@@ -178,6 +178,10 @@ impl LoadPlan {
         for path in self.remove.drain(..) {
             fs.remove_file(&path).map_err(|e| LogError::io("remove", &path, e))?;
         }
+        if !self.rename.is_empty() {
+            // What is replaced is gone for good before the `.swap` files that tell so.
+            fs.sync_dir(dir).map_err(|e| LogError::io("sync", dir, e))?;
+        }
         for (from, to) in self.rename.drain(..) {
             fs.rename(&from, &to).map_err(|e| LogError::io("rename", &from, e))?;
         }

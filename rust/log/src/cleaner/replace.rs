@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | 1 | new ones written as `.cleaned`, synced | new ones are removed when the log is opened |
 //! | 2 | `.cleaned` -> `.swap` | while a `.cleaned` is left: as 1 |
-//! | 3 | old ones -> `.deleted` | the `.swap` files take their place, what is left of the old ones is removed |
+//! | 3 | old ones -> `.deleted`, and the names synced | the `.swap` files take their place, what is left of the old ones is removed |
 //! | 4 | `.swap` -> final names | the rest is renamed |
 
 use std::path::{Path, PathBuf};
@@ -87,6 +87,8 @@ impl PartitionLog {
                 }
             }
         }
+        // An old segment that came back beside the new one would overlap it, with no `.swap` left to tell.
+        self.sync_names()?;
         let files = name("");
         self.rename_files(&name(SWAP), &files)?;
         self.sync_names()?;
