@@ -22,31 +22,17 @@ fn a_session_timeout_outside_the_limits_is_refused() {
 #[test]
 fn unknown_members_empty_groups_and_foreign_protocols_are_refused() {
     let world = World::new(&[]);
-    assert_eq!(
-        join_code(&world, |r| r.member_id = "nobody".into()),
-        ErrorCode::UNKNOWN_MEMBER_ID
-    );
-    assert_eq!(
-        join_code(&world, |r| r.group_id = "".into()),
-        ErrorCode::INVALID_GROUP_ID
-    );
+    let code = |change: fn(&mut JoinGroupRequest)| join_code(&world, change);
+    assert_eq!(code(|r| r.member_id = "nobody".into()), ErrorCode::UNKNOWN_MEMBER_ID);
+    assert_eq!(code(|r| r.group_id = "".into()), ErrorCode::INVALID_GROUP_ID);
     let (_a, _b) = two(&world);
-    assert_eq!(
-        join_code(&world, |r| r.member_id = "nobody".into()),
-        ErrorCode::UNKNOWN_MEMBER_ID
-    );
-    assert_eq!(
-        join_code(&world, |r| r.protocol_type = "connect".into()),
-        ErrorCode::INCONSISTENT_GROUP_PROTOCOL
-    );
-    assert_eq!(
-        join_code(&world, |r| r.protocols = vec![("sticky".into(), Bytes::new())]),
-        ErrorCode::INCONSISTENT_GROUP_PROTOCOL
-    );
-    assert_eq!(
-        join_code(&world, |r| r.protocols.clear()),
-        ErrorCode::INCONSISTENT_GROUP_PROTOCOL
-    );
+    assert_eq!(code(|r| r.member_id = "nobody".into()), ErrorCode::UNKNOWN_MEMBER_ID);
+    let changes: [fn(&mut JoinGroupRequest); 3] = [
+        |r| r.protocol_type = "connect".into(),
+        |r| r.protocols = vec![("sticky".into(), Bytes::new())],
+        |r| r.protocols.clear(),
+    ];
+    assert_eq!(changes.map(code), [ErrorCode::INCONSISTENT_GROUP_PROTOCOL; 3]);
 }
 
 #[test]

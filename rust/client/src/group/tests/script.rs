@@ -1,6 +1,7 @@
 //! A member whose coordinator answers what the test has written down.
 
 use std::collections::VecDeque;
+use std::fmt::Debug;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -164,6 +165,14 @@ impl Member {
         );
         assert_eq!(member.subs.assigned_partitions(), [tp()]);
         member
+    }
+}
+
+/// The code of a result that is an error of Kafka's.
+pub fn code_of<T: Debug>(result: Result<T, ClientError>) -> ErrorCode {
+    match result {
+        Err(ClientError::Kafka { code, .. }) => code,
+        other => panic!("{other:?}"),
     }
 }
 
