@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use fletchlog_api::{Config, PartitionStates, java_hash};
+use fletchlog_api::{Config, PartitionStates};
 use fletchlog_records::TopicPartition;
-use rustc_hash::FxHashMap;
 
 use super::changed::Changed;
 use super::decision_table::SubscribeOrder;
 use super::metadata::{Leader, Wanted};
 use crate::ClientError;
+use order::distinct;
 
 /// `auto.offset.reset`, and what a seek to an end asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -285,10 +285,7 @@ impl SubscriptionState {
         {
             return Ok(false);
         }
-        // HashSet(collection) is sized by the collection, repetitions included.
-        let set = java_hash::hash_map_order(&distinct_partitions, java_hash::hash_set_capacity(partitions.len()));
-        let walked = java_hash::hash_map_order(&set, java_hash::DEFAULT_CAPACITY);
-        self.replace_assignment(by_topic(walked));
+        self.replace_assignment(order::of_user(partitions.len(), &distinct_partitions));
         let topics: Vec<Arc<str>> = self.assignment.iter().map(|(tp, _)| tp.topic.clone()).collect();
         Ok(self.change_topics(distinct(&topics)))
     }
@@ -296,41 +293,8 @@ impl SubscriptionState {
     /// What the group assigned; any order of `partitions` gives the same result. States of partitions assigned before are
     /// kept (an eager rebalance assigns nothing in between, so it keeps none). Kafka: `assignFromSubscribed`.
     pub fn assign_from_subscribed(&mut self, partitions: &[TopicPartition]) {
-        let mut list = distinct(partitions);
-        list.sort();
-        let capacity = java_hash::table_size_for(list.len());
-        let ordered = match self.subscribe_order {
-            SubscribeOrder::Sorted => list,
-            SubscribeOrder::SortedThenMap => by_topic(java_hash::hash_map_order(&list, capacity)),
-            SubscribeOrder::HashSetThenMap => {
-                let list = self.as_deserialized(&list);
-                by_topic(java_hash::hash_map_order(&java_hash::hash_set_order(&list), capacity))
-            }
-        };
+        let ordered = order::of_group(self.subscribe_order, &self.topics, partitions);
         self.replace_assignment(ordered);
-    }
-
-    /// Kafka's list L: topics as two hash tables over the subscribed names leave them, partitions ascending.
-    fn as_deserialized(&self, sorted: &[TopicPartition]) -> Vec<TopicPartition> {
-        let mut names = self.topics.clone();
-        for tp in sorted {
-            if !names.contains(&tp.topic) {
-                names.push(tp.topic.clone());
-            }
-        }
-        let walk = |names: &[Arc<str>], capacity: usize| -> Vec<Arc<str>> {
-            let hashes: Vec<i32> = names.iter().map(|n| java_hash::string_hash(n)).collect();
-            java_hash::walk_order(&hashes, capacity)
-                .into_iter()
-                .map(|i| names[i].clone())
-                .collect()
-        };
-        let names = walk(&names, java_hash::hash_set_capacity(names.len()));
-        let names = walk(&names, java_hash::DEFAULT_CAPACITY);
-        names
-            .iter()
-            .flat_map(|name| sorted.iter().filter(move |tp| tp.topic == *name).cloned())
-            .collect()
     }
 
     fn replace_assignment(&mut self, ordered: Vec<TopicPartition>) {
@@ -480,29 +444,7 @@ fn exclusive() -> ClientError {
     )
 }
 
-fn distinct<T: Clone + std::hash::Hash + Eq>(items: &[T]) -> Vec<T> {
-    let mut seen = rustc_hash::FxHashSet::default();
-    items
-        .iter()
-        .filter(|item| seen.insert((*item).clone()))
-        .cloned()
-        .collect()
-}
-
-/// Topic by topic in the order in which the topics appear. Kafka: `PartitionStates#set`.
-fn by_topic(walked: Vec<TopicPartition>) -> Vec<TopicPartition> {
-    let mut groups: Vec<Vec<TopicPartition>> = Vec::new();
-    let mut group_of: FxHashMap<Arc<str>, usize> = FxHashMap::default();
-    for tp in walked {
-        let group = *group_of.entry(tp.topic.clone()).or_insert_with(|| {
-            groups.push(Vec::new());
-            groups.len() - 1
-        });
-        groups[group].push(tp);
-    }
-    groups.into_iter().flatten().collect()
-}
-
+mod order;
 mod positions;
 mod reset;
 mod validation;

@@ -1,0 +1,83 @@
+//! In which order partitions are assigned (spec 7.2): that of the hash tables they pass through in Java. Kafka:
+//! `SubscriptionState`, `PartitionStates#set`.
+
+use std::sync::Arc;
+
+use fletchlog_api::java_hash;
+use fletchlog_records::TopicPartition;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::consumer::decision_table::SubscribeOrder;
+
+/// Of what a user assigned: `given` partitions, some perhaps repeated, are these.
+pub(super) fn of_user(given: usize, distinct: &[TopicPartition]) -> Vec<TopicPartition> {
+    // HashSet(collection) is sized by the collection, repetitions included.
+    let set = java_hash::hash_map_order(distinct, java_hash::hash_set_capacity(given));
+    by_topic(java_hash::hash_map_order(&set, java_hash::DEFAULT_CAPACITY))
+}
+
+/// Of what a group assigned to a consumer that subscribed to these topics.
+pub(super) fn of_group(
+    order: SubscribeOrder,
+    topics: &[Arc<str>],
+    partitions: &[TopicPartition],
+) -> Vec<TopicPartition> {
+    let mut list = distinct(partitions);
+    list.sort();
+    let capacity = java_hash::table_size_for(list.len());
+    match order {
+        SubscribeOrder::Sorted => list,
+        SubscribeOrder::SortedThenMap => by_topic(java_hash::hash_map_order(&list, capacity)),
+        SubscribeOrder::HashSetThenMap => {
+            let list = as_deserialized(topics, &list);
+            by_topic(java_hash::hash_map_order(&java_hash::hash_set_order(&list), capacity))
+        }
+    }
+}
+
+/// Kafka's list L: topics as two hash tables over the subscribed names leave them, partitions ascending.
+fn as_deserialized(topics: &[Arc<str>], sorted: &[TopicPartition]) -> Vec<TopicPartition> {
+    let mut names = topics.to_vec();
+    for tp in sorted {
+        if !names.contains(&tp.topic) {
+            names.push(tp.topic.clone());
+        }
+    }
+    let walk = |names: &[Arc<str>], capacity: usize| -> Vec<Arc<str>> {
+        let hashes: Vec<i32> = names.iter().map(|n| java_hash::string_hash(n)).collect();
+        java_hash::walk_order(&hashes, capacity)
+            .into_iter()
+            .map(|i| names[i].clone())
+            .collect()
+    };
+    let names = walk(&names, java_hash::hash_set_capacity(names.len()));
+    let names = walk(&names, java_hash::DEFAULT_CAPACITY);
+    names
+        .iter()
+        .flat_map(|name| sorted.iter().filter(move |tp| tp.topic == *name).cloned())
+        .collect()
+}
+
+/// Topic by topic in the order in which the topics appear. Kafka: `PartitionStates#set`.
+fn by_topic(walked: Vec<TopicPartition>) -> Vec<TopicPartition> {
+    let mut groups: Vec<Vec<TopicPartition>> = Vec::new();
+    let mut group_of: FxHashMap<Arc<str>, usize> = FxHashMap::default();
+    for tp in walked {
+        let group = *group_of.entry(tp.topic.clone()).or_insert_with(|| {
+            groups.push(Vec::new());
+            groups.len() - 1
+        });
+        groups[group].push(tp);
+    }
+    groups.into_iter().flatten().collect()
+}
+
+/// Each once, where it came first.
+pub(super) fn distinct<T: Clone + std::hash::Hash + Eq>(items: &[T]) -> Vec<T> {
+    let mut seen = FxHashSet::default();
+    items
+        .iter()
+        .filter(|item| seen.insert((*item).clone()))
+        .cloned()
+        .collect()
+}
