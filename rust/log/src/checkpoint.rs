@@ -1,13 +1,23 @@
 //! Small text files of a log directory (spec 1.9). Kafka: `CheckpointFile`, `OffsetCheckpointFile`,
 //! `PartitionMetadataFile`, `MetaProperties`.
 //!
-//! A checkpoint is `0` (version), the number of entries, then one entry a line.
+//! A checkpoint is `0` (version), the number of entries, then one entry a line. Where the log starts stands in
+//! `log-start-offset-checkpoint` alone, so ours ends with a checksum:
+//!
+//! | bytes | |
+//! |---|---|
+//! | ... | the checkpoint without its last line feed |
+//! | 32 | CRC-32C of these bytes, the highest bit first: a space is 0, a tab 1 |
+//! | 1 | line feed |
+//!
+//! Kafka takes blanks behind an entry for nothing, and writes none: such a checkpoint is not checked.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
 use fletchlog_records::TopicPartition;
+use fletchlog_records::crc::crc32c;
 
 use crate::LogError;
 use crate::file_name::{CLEAN_SHUTDOWN, META_PROPERTIES, PARTITION_METADATA};
@@ -33,14 +43,20 @@ pub(crate) fn read_text(fs: &dyn Fs, path: &Path) -> Result<Option<String>, LogE
         .map_err(|_| damaged(path, "not UTF-8 text; restore or delete the file"))
 }
 
-/// The entry lines of a checkpoint. A missing or empty file has none; a wrong version, a wrong count or a malformed head
-/// is an error.
+/// The entry lines of a checkpoint. A missing or empty file has none; a wrong version, a wrong count, a malformed head or
+/// a wrong checksum is an error.
 pub fn read_checkpoint(fs: &dyn Fs, path: &Path) -> Result<Vec<String>, LogError> {
     let Some(text) = read_text(fs, path)? else {
         return Ok(Vec::new());
     };
     if text.is_empty() {
         return Ok(Vec::new());
+    }
+    if !is_checksum_right(&text) {
+        return Err(damaged(
+            path,
+            "its checksum is wrong, so something has changed it; restore it, or delete it to do without what it says",
+        ));
     }
     let mut lines = text.lines();
     let version = lines.next().unwrap_or_default().trim();
@@ -119,11 +135,43 @@ pub fn write_offset_checkpoint(
     path: &Path,
     offsets: &BTreeMap<TopicPartition, i64>,
 ) -> Result<(), LogError> {
-    let lines: Vec<String> = offsets
-        .iter()
-        .map(|(tp, offset)| format!("{} {} {offset}", tp.topic, tp.partition))
-        .collect();
-    write_checkpoint(fs, path, &lines)
+    write_checkpoint(fs, path, &offset_lines(offsets))
+}
+
+fn offset_lines(offsets: &BTreeMap<TopicPartition, i64>) -> Vec<String> {
+    let line = |(tp, offset): (&TopicPartition, &i64)| format!("{} {} {offset}", tp.topic, tp.partition);
+    offsets.iter().map(line).collect()
+}
+
+/// As [`write_offset_checkpoint`], with a checksum if there is anything to protect.
+pub fn write_log_start_checkpoint(
+    fs: &dyn Fs,
+    path: &Path,
+    offsets: &BTreeMap<TopicPartition, i64>,
+) -> Result<(), LogError> {
+    let text = checkpoint_text(&offset_lines(offsets));
+    let content = text.trim_end_matches('\n');
+    let text = if offsets.is_empty() {
+        text
+    } else {
+        format!("{content}{}\n", checksum(content))
+    };
+    fs.replace(path, text.as_bytes())
+        .map_err(|e| LogError::io("write", path, e))
+}
+
+/// CRC-32C in blanks.
+fn checksum(content: &str) -> String {
+    let crc = crc32c(content.as_bytes());
+    let bit = |n: u32| if crc >> n & 1 == 1 { '\t' } else { ' ' };
+    (0..u32::BITS).rev().map(bit).collect()
+}
+
+/// Also of a checkpoint that has none.
+fn is_checksum_right(text: &str) -> bool {
+    let text = text.strip_suffix('\n').unwrap_or(text);
+    let content = text.trim_end_matches([' ', '\t']);
+    content.len() == text.len() || text[content.len()..] == checksum(content)
 }
 
 /// Topic id in `partition.metadata` of a partition directory; `None` when the file is not there.
@@ -305,6 +353,52 @@ mod tests {
         write_offset_checkpoint(&fs, path, &offsets).unwrap();
         assert_eq!(fs.read(path).unwrap(), b"0\n2\na 0 5\nb-c 11 9223372036854775807\n");
         assert_eq!(read_offset_checkpoint(&fs, path).unwrap(), offsets);
+    }
+
+    #[test]
+    fn every_flipped_bit_of_a_log_start_checkpoint_is_told_or_changes_no_offset() {
+        let offsets = BTreeMap::from([
+            (TopicPartition::new("t", 0), 230),
+            (TopicPartition::new("t", 1), 1),
+            (TopicPartition::new("u", 0), 10),
+        ]);
+        for offsets in [BTreeMap::new(), offsets] {
+            let (fs, path) = fs_with("");
+            write_log_start_checkpoint(&fs, path, &offsets).unwrap();
+            assert_eq!(read_offset_checkpoint(&fs, path).unwrap(), offsets);
+            let written = fs.read(path).unwrap();
+            for bit in 0..written.len() * 8 {
+                let mut flipped = written.clone();
+                flipped[bit / 8] ^= 1 << (bit % 8);
+                fs.replace(path, &flipped).unwrap();
+                if let Ok(read) = read_offset_checkpoint(&fs, path) {
+                    assert_eq!(read, offsets, "{:?}", String::from_utf8_lossy(&flipped));
+                }
+            }
+        }
+    }
+
+    /// As Kafka reads a line: split at blanks, those at the end are nothing.
+    #[test]
+    fn the_checksum_of_a_checkpoint_stands_behind_its_last_entry_in_blanks() {
+        let (fs, path) = fs_with("");
+        let write = |offsets: &[(TopicPartition, i64)]| {
+            write_log_start_checkpoint(&fs, path, &offsets.iter().cloned().collect()).unwrap();
+            String::from_utf8(fs.read(path).unwrap()).unwrap()
+        };
+        let text = write(&[(TopicPartition::new("t", 0), 5), (TopicPartition::new("t", 1), 7)]);
+        let blanks = text
+            .strip_prefix("0\n2\nt 0 5\nt 1 7")
+            .unwrap()
+            .strip_suffix('\n')
+            .unwrap();
+        let bit = |sum: u32, blank| sum << 1 | u32::from(blank == '\t');
+        assert_eq!(
+            (blanks.len(), blanks.chars().fold(0, bit)),
+            (32, crc32c(b"0\n2\nt 0 5\nt 1 7"))
+        );
+        assert!(blanks.chars().all(|c| c == ' ' || c == '\t'));
+        assert_eq!(write(&[]), "0\n0\n");
     }
 
     #[test]

@@ -133,11 +133,8 @@ pub fn verify_partition(fs: &dyn Fs, dir: &Path, now_ms: i64) -> Result<Partitio
         cut: false,
         index_interval: u64::try_from(LogConfig::default().index_interval_bytes).unwrap_or(0),
     };
-    match LeaderEpochCache::read(fs, dir) {
-        Ok(epochs) => verifier.epochs = epochs,
-        Err(LogError::Damaged { path, position, reason }) => verifier.index_problem(&path, position, reason),
-        Err(e) => return Err(e),
-    }
+    let epochs = LeaderEpochCache::read(fs, dir);
+    verifier.epochs = verifier.unless_damaged(epochs)?.unwrap_or_default();
     for (base, planned) in &plan.segments {
         verifier.segment(*base, planned)?;
     }
@@ -183,6 +180,18 @@ struct Verifier<'a> {
 }
 
 impl Verifier<'_> {
+    /// What a side file holds; `None`, and a problem, if it is damaged.
+    fn unless_damaged<T>(&mut self, read: Result<T, LogError>) -> Result<Option<T>, LogError> {
+        match read {
+            Ok(held) => Ok(Some(held)),
+            Err(LogError::Damaged { path, position, reason }) => {
+                self.index_problem(&path, position, reason);
+                Ok(None)
+            }
+            Err(e) => Err(e),
+        }
+    }
+
     fn index_problem(&mut self, path: &Path, position: u64, reason: impl Into<String>) {
         self.report.index_problems.push(Problem {
             path: path.to_path_buf(),

@@ -184,14 +184,12 @@ impl LogDir {
                 starts.remove(&log.tp);
             }
         }
-        for (name, mut offsets) in [
-            (RECOVERY_POINT_CHECKPOINT, recovery),
-            (LOG_START_OFFSET_CHECKPOINT, starts),
-            (HIGH_WATERMARK_CHECKPOINT, marks),
-        ] {
+        for offsets in [&mut recovery, &mut starts, &mut marks] {
             offsets.retain(|tp, _| exists(tp));
-            checkpoint::write_offset_checkpoint(fs, &self.path.join(name), &offsets)?;
         }
+        checkpoint::write_offset_checkpoint(fs, &self.path.join(RECOVERY_POINT_CHECKPOINT), &recovery)?;
+        checkpoint::write_log_start_checkpoint(fs, &self.path.join(LOG_START_OFFSET_CHECKPOINT), &starts)?;
+        checkpoint::write_offset_checkpoint(fs, &high_watermarks, &marks)?;
         Ok(())
     }
 

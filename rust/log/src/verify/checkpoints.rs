@@ -1,6 +1,5 @@
-//! The checkpoints of the log directory, held against the log of a partition: no checksum covers them.
+//! The checkpoints of the log directory, held against the log of a partition: Kafka's have no checksum.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use fletchlog_records::TopicPartition;
@@ -19,11 +18,7 @@ impl Verifier<'_> {
         let first = segments.first().map_or(0, |segment| segment.base_offset);
         self.report.log_start_offset = first;
         self.report.log_end_offset = segments.last().map_or(0, |segment| segment.next_offset);
-        match read_partition_metadata(self.fs, dir) {
-            Ok(_) => {}
-            Err(LogError::Damaged { path, position, reason }) => self.index_problem(&path, position, reason),
-            Err(e) => return Err(e),
-        }
+        self.unless_damaged(read_partition_metadata(self.fs, dir))?;
         let name = dir.file_name().and_then(|name| name.to_str());
         let (Some(log_dir), Some((topic, partition))) = (dir.parent(), name.and_then(parse_partition_dir)) else {
             return Ok(());
@@ -32,29 +27,18 @@ impl Verifier<'_> {
         // A broker that stops leaves its files in step; one that was killed may have moved one of them only.
         let stopped = has_clean_shutdown(self.fs, log_dir);
         let path = log_dir.join(LOG_START_OFFSET_CHECKPOINT);
-        if let Some(starts) = self.offsets(&path)? {
+        if let Some(starts) = self.unless_damaged(read_offset_checkpoint(self.fs, &path))? {
             let start = starts.get(&tp).map_or(first, |start| first.max(*start));
             self.report.log_start_offset = start;
             self.log_start(&path, &tp, stopped);
         }
         let path = log_dir.join(RECOVERY_POINT_CHECKPOINT);
-        if let Some(points) = self.offsets(&path)?
+        if let Some(points) = self.unless_damaged(read_offset_checkpoint(self.fs, &path))?
             && let Some(point) = points.get(&tp)
         {
             self.recovery_point(&path, &tp, *point, stopped);
         }
         Ok(())
-    }
-
-    fn offsets(&mut self, path: &Path) -> Result<Option<BTreeMap<TopicPartition, i64>>, LogError> {
-        match read_offset_checkpoint(self.fs, path) {
-            Ok(offsets) => Ok(Some(offsets)),
-            Err(LogError::Damaged { path, position, reason }) => {
-                self.index_problem(&path, position, reason);
-                Ok(None)
-            }
-            Err(e) => Err(e),
-        }
     }
 
     /// The first leader epoch begins where the log does, unless older records without one are before it. Kafka:
