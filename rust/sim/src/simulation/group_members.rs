@@ -91,33 +91,21 @@ impl Member {
         partitions
     }
 
-    /// Writes down what a static member has, when everybody has heard of it.
-    pub fn note_settled(&self, hand: &Hand) {
-        if let Some(instance) = self.instance {
-            self.write_join(hand, instance, false);
-        }
-    }
-
-    /// The same of one that was back in time.
-    pub fn note_back_in_time(&self, hand: &Hand) {
-        if let Some(instance) = self.instance {
-            self.write_join(hand, instance, true);
-        }
-    }
-
     /// Writes down that a static member has joined, if it has since it was asked last.
     fn note_join(&mut self, hand: &Hand) {
-        let (Some(instance), Some(now)) = (self.instance, self.consumer.group_metadata()) else {
+        let Some(now) = self.consumer.group_metadata() else {
             return;
         };
         let now = (now.generation_id, now.member_id);
         if now.0 >= 0 && now != self.joined {
             self.joined = now;
-            self.write_join(hand, instance, false);
+            self.note_joined(hand, false);
         }
     }
 
-    fn write_join(&self, hand: &Hand, instance: u32, in_time: bool) {
+    /// Writes down what a static member has, and whether it was back before its session ended.
+    pub fn note_joined(&self, hand: &Hand, in_time: bool) {
+        let Some(instance) = self.instance else { return };
         let joined = Action::Joined(Joined {
             group: self.group,
             instance,

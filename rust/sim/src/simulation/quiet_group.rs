@@ -22,7 +22,7 @@ pub(super) fn run(hand: &mut Hand) {
     if !poll_until(hand, &mut members, settled) || !poll_for(hand, &mut members, A_WHILE_MS) {
         return hand.surprise("a quiet group does not settle".to_owned());
     }
-    members.iter().for_each(|member| member.note_settled(hand));
+    members.iter().for_each(|member| member.note_joined(hand, false));
     let which = hand.rng.below(members.len());
     let instance = u32::try_from(which).unwrap_or(0);
     drop(members.remove(which));
@@ -34,7 +34,7 @@ pub(super) fn run(hand: &mut Hand) {
         return hand.surprise(format!("instance {instance} does not come back"));
     }
     let Some(mut first) = members.pop() else { return };
-    first.note_back_in_time(hand);
+    first.note_joined(hand, true);
     members.push(start(hand, instance, "second"));
     if !poll_until(hand, &mut members, is_back) {
         return hand.surprise(format!("instance {instance} cannot be taken over"));
