@@ -17,6 +17,7 @@ mod memory;
 mod nemesis;
 mod network;
 mod plan;
+mod port;
 mod producers;
 mod quiet_group;
 mod recorder;

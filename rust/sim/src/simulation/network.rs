@@ -1,7 +1,7 @@
 //! The network between clients and broker: requests and answers take their time, get lost with their connection, come twice, and
 //! reach nodes that are paused or down. Within one connection order holds, as in TCP.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use super::leaders::Leaders;
 use super::members::Members;
 use super::memory::{Batch, Memory, batches_of};
 use super::plan::Plan;
+use super::port::{Asked, Connection, Fate, Port, Underway, at_server};
 use super::recorder::Moment;
 use super::scheduler::{ActorId, Scheduler};
 use crate::rng::Rng;
@@ -36,58 +37,6 @@ pub(super) struct Faults {
     pub slow: usize,
     /// Most ms that a message usually takes.
     pub latency_ms: usize,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
-    Arrives,
-    CloseBefore,
-    CloseAfter,
-}
-
-/// A request on its way.
-struct Underway {
-    epoch: u64,
-    id: i32,
-    fate: Fate,
-    request: Request,
-}
-
-#[derive(Default)]
-struct Connection {
-    /// Times it was opened: what belongs to an earlier one reaches nobody.
-    epoch: u64,
-    /// Sent and not arrived, oldest first: a node that pauses does not change their order.
-    underway: VecDeque<Underway>,
-    /// Sent and not answered, oldest first.
-    outstanding: Vec<i32>,
-    /// For the client to read.
-    arrived: VecDeque<Completion>,
-    silent: bool,
-    last_request_ms: i64,
-    last_answer_ms: i64,
-}
-
-/// A request that the broker has to answer.
-struct Asked {
-    node: NodeId,
-    epoch: u64,
-    fate: Fate,
-    batches: Vec<Batch>,
-    /// When.
-    moment: u64,
-}
-
-/// A client's end.
-struct Port {
-    actor: ActorId,
-    process: u32,
-    /// The broker's end; `None` while it is down.
-    server: Option<LocalTransport>,
-    connections: BTreeMap<NodeId, Connection>,
-    /// What the broker has to answer.
-    asked: BTreeMap<i32, Asked>,
-    closed: bool,
 }
 
 pub(super) struct Net {
@@ -165,14 +114,7 @@ impl Net {
     /// The connections of a client, which is this process of the history.
     pub fn connect(net: &SharedNet, actor: ActorId, process: u32) -> Box<dyn Transport> {
         let mut this = lock(net);
-        this.ports.push(Port {
-            actor,
-            process,
-            server: None,
-            connections: BTreeMap::new(),
-            asked: BTreeMap::new(),
-            closed: false,
-        });
+        this.ports.push(Port::new(actor, process));
         let port = this.ports.len() - 1;
         Box::new(SimTransport {
             net: net.clone(),
@@ -251,7 +193,7 @@ impl Net {
             Fate::Arrives
         };
         let silence = self.rng.chance(self.faults.silence);
-        let connection = self.ports[port].connections.entry(node).or_default();
+        let connection = self.ports[port].connection(node);
         connection.outstanding.push(id);
         connection.silent |= silence;
         if connection.silent {
@@ -276,47 +218,36 @@ impl Net {
         if let Some(&until) = self.paused.get(&real).filter(|&&until| until > now) {
             return self.later(until, move |net| net.arrive(port, node, epoch));
         }
-        let underway = &mut self.ports[port].connections.entry(node).or_default().underway;
-        let oldest = underway.iter().position(|u| u.epoch == epoch);
-        let Some(Underway { id, fate, request, .. }) = oldest.and_then(|at| underway.remove(at)) else {
+        let Some(Underway { id, fate, request, .. }) = self.ports[port].connection(node).take_oldest(epoch) else {
             return;
         };
         let request = self.leaders.to_broker(real, self.members.to_broker(request));
-        let Port {
-            connections, closed, ..
-        } = &mut self.ports[port];
-        let connection = connections.entry(node).or_default();
-        if *closed || connection.epoch != epoch {
+        let closed = self.ports[port].closed;
+        let connection = self.ports[port].connection(node);
+        if closed || connection.epoch != epoch {
             return self.arrive_late(real, request);
         }
         if connection.silent {
             return;
         }
-        if fate == Fate::CloseBefore || self.broker.is_none() {
+        let Some(broker) = self.broker.clone().filter(|_| fate != Fate::CloseBefore) else {
             return self.close(port, node);
-        }
+        };
         if matches!(request, Request::Produce(_)) && self.rng.chance(self.faults.twice) {
             let (at, again) = (now + self.latency(), request.clone());
             self.later(at, move |net| net.arrive_late(real, again));
         }
         self.requests += 1;
-        let server_id = if node == node_of_connection(node) {
-            real
-        } else {
-            coordinator_connection(real)
-        };
-        let batches = sequenced(&request);
         let asked = Asked {
             node,
             epoch,
             fate,
-            batches,
+            batches: sequenced(&request),
             moment: self.moment.next(),
         };
-        self.ports[port].asked.insert(id, asked);
-        if let Some(server) = self.server(port) {
-            server.send(server_id, id, request);
-        }
+        let port = &mut self.ports[port];
+        port.asked.insert(id, asked);
+        port.server(broker).send(at_server(node, real), id, request);
         self.collect_all();
     }
 
@@ -335,15 +266,6 @@ impl Net {
             }
         }
         self.collect_all();
-    }
-
-    fn server(&mut self, port: usize) -> Option<&mut LocalTransport> {
-        let broker = self.broker.clone()?;
-        Some(
-            self.ports[port]
-                .server
-                .get_or_insert_with(|| LocalTransport::new(broker)),
-        )
     }
 
     /// Sends on what the broker has answered.
@@ -379,26 +301,20 @@ impl Net {
         let Some(asked) = self.ports[port].asked.remove(&id) else {
             return;
         };
-        let Asked {
-            node,
-            epoch,
-            fate,
-            batches,
-            moment,
-        } = asked;
+        let (node, epoch) = (asked.node, asked.epoch);
         if let Ok(Response::Produce(response)) = &completion.result {
-            self.memory.answered(&batches, &response.partitions);
+            self.memory.answered(&asked.batches, &response.partitions);
         }
         let (now, latency) = (self.scheduler.now(), self.latency());
         let silence = self.rng.chance(self.faults.silence);
-        let connection = self.ports[port].connections.entry(node).or_default();
+        let connection = self.ports[port].connection(node);
         if connection.epoch != epoch || connection.silent {
             return;
         }
         let Ok(response) = completion.result else {
             return self.close(port, node);
         };
-        if fate == Fate::CloseAfter {
+        if asked.fate == Fate::CloseAfter {
             return self.close(port, node);
         }
         if silence {
@@ -408,61 +324,38 @@ impl Net {
         let at = connection.last_answer_ms.max(now + latency);
         connection.last_answer_ms = at;
         let response = self.leaders.to_client(self.members.rename(response));
-        self.later(at, move |net| net.deliver(port, node, epoch, (id, moment), response));
+        self.later(at, move |net| net.deliver(port, &asked, id, response));
     }
 
-    /// An answer arrives, to the request of this number that reached the broker at this moment.
-    fn deliver(&mut self, port: usize, node: NodeId, epoch: u64, (id, moment): (i32, u64), response: Response) {
-        let actor = self.ports[port].actor;
-        let connection = self.ports[port].connections.entry(node).or_default();
-        if connection.epoch != epoch || connection.silent {
+    /// The answer to a request arrives.
+    fn deliver(&mut self, port: usize, asked: &Asked, id: i32, response: Response) {
+        let port = &mut self.ports[port];
+        let (actor, process) = (port.actor, port.process);
+        let connection = port.connection(asked.node);
+        if connection.epoch != asked.epoch || connection.silent {
             return;
         }
         connection.outstanding.retain(|&other| other != id);
         if let Response::Fetch(fetch) = &response {
-            self.fetches.extend(fetched(self.ports[port].process, moment, fetch));
+            self.fetches.extend(fetched(process, asked.moment, fetch));
         }
-        let connection = self.ports[port].connections.entry(node).or_default();
-        connection.arrived.push_back(Completion {
-            node,
-            correlation_id: id,
-            result: Ok(response),
-        });
+        connection.arrive(asked.node, id, Ok(response));
         self.scheduler.notify(actor);
     }
 
     /// The connection is lost; the client learns it now.
     fn close(&mut self, port: usize, node: NodeId) {
         let lost = self.reopen(port, node);
-        let actor = self.ports[port].actor;
-        let connection = self.ports[port].connections.entry(node).or_default();
-        for correlation_id in lost {
-            connection.arrived.push_back(Completion {
-                node,
-                correlation_id,
-                result: Err(Disconnected),
-            });
-        }
-        self.scheduler.notify(actor);
+        let port = &mut self.ports[port];
+        let connection = port.connection(node);
+        lost.into_iter()
+            .for_each(|id| connection.arrive(node, id, Err(Disconnected)));
+        self.scheduler.notify(port.actor);
     }
 
-    /// Forgets what is under way on a connection; returns what was not answered.
     fn reopen(&mut self, port: usize, node: NodeId) -> Vec<i32> {
         let real = self.leaders.real(node_of_connection(node));
-        let server_id = if node == node_of_connection(node) {
-            real
-        } else {
-            coordinator_connection(real)
-        };
-        let port = &mut self.ports[port];
-        port.asked.retain(|_, asked| asked.node != node);
-        if let Some(server) = &mut port.server {
-            server.disconnect(server_id);
-        }
-        let connection = port.connections.entry(node).or_default();
-        connection.epoch += 1;
-        connection.silent = false;
-        std::mem::take(&mut connection.outstanding)
+        self.ports[port].reopen(node, real)
     }
 }
 
@@ -495,12 +388,7 @@ impl Transport for SimTransport {
     }
 
     fn wait(&mut self, timeout: Duration) -> bool {
-        let arrived = || {
-            lock(&self.net).ports[self.port]
-                .connections
-                .values()
-                .any(|c| !c.arrived.is_empty())
-        };
+        let arrived = || lock(&self.net).ports[self.port].has_arrived();
         if arrived() {
             return true;
         }
@@ -527,9 +415,6 @@ impl Transport for SimTransport {
 
 impl Drop for SimTransport {
     fn drop(&mut self) {
-        let port = &mut lock(&self.net).ports[self.port];
-        port.closed = true;
-        port.server = None;
-        port.asked.clear();
+        lock(&self.net).ports[self.port].close();
     }
 }

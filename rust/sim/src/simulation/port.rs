@@ -1,0 +1,132 @@
+//! A client's end of the network: its connections, and what the broker has to answer it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use fletchlog_api::transport::{coordinator_connection, node_of_connection};
+use fletchlog_api::{Completion, Disconnected, NodeId, Request, Response, Transport};
+use fletchlog_broker::{Broker, LocalTransport};
+
+use super::memory::Batch;
+use super::scheduler::ActorId;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    Arrives,
+    CloseBefore,
+    CloseAfter,
+}
+
+/// A request on its way.
+pub(super) struct Underway {
+    pub epoch: u64,
+    pub id: i32,
+    pub fate: Fate,
+    pub request: Request,
+}
+
+#[derive(Default)]
+pub(super) struct Connection {
+    /// Times it was opened: what belongs to an earlier one reaches nobody.
+    pub epoch: u64,
+    /// Sent and not arrived, oldest first: a node that pauses does not change their order.
+    pub underway: VecDeque<Underway>,
+    /// Sent and not answered, oldest first.
+    pub outstanding: Vec<i32>,
+    /// For the client to read.
+    pub arrived: VecDeque<Completion>,
+    pub silent: bool,
+    pub last_request_ms: i64,
+    pub last_answer_ms: i64,
+}
+
+impl Connection {
+    /// Takes the oldest request since it was opened this time.
+    pub fn take_oldest(&mut self, epoch: u64) -> Option<Underway> {
+        let oldest = self.underway.iter().position(|u| u.epoch == epoch)?;
+        self.underway.remove(oldest)
+    }
+
+    /// The client gets this answer.
+    pub fn arrive(&mut self, node: NodeId, correlation_id: i32, result: Result<Response, Disconnected>) {
+        self.arrived.push_back(Completion {
+            node,
+            correlation_id,
+            result,
+        });
+    }
+}
+
+/// A request that the broker has to answer.
+pub(super) struct Asked {
+    pub node: NodeId,
+    pub epoch: u64,
+    pub fate: Fate,
+    pub batches: Vec<Batch>,
+    /// When.
+    pub moment: u64,
+}
+
+pub(super) struct Port {
+    pub actor: ActorId,
+    pub process: u32,
+    /// The broker's end; `None` while it is down.
+    pub server: Option<LocalTransport>,
+    pub connections: BTreeMap<NodeId, Connection>,
+    /// What the broker has to answer.
+    pub asked: BTreeMap<i32, Asked>,
+    pub closed: bool,
+}
+
+impl Port {
+    pub fn new(actor: ActorId, process: u32) -> Self {
+        Self {
+            actor,
+            process,
+            server: None,
+            connections: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            closed: false,
+        }
+    }
+
+    pub fn connection(&mut self, node: NodeId) -> &mut Connection {
+        self.connections.entry(node).or_default()
+    }
+
+    pub fn server(&mut self, broker: Arc<Broker>) -> &mut LocalTransport {
+        self.server.get_or_insert_with(|| LocalTransport::new(broker))
+    }
+
+    /// Forgets what is under way on a connection, whose node is the broker's `real`; returns what was not answered.
+    pub fn reopen(&mut self, node: NodeId, real: NodeId) -> Vec<i32> {
+        self.asked.retain(|_, asked| asked.node != node);
+        if let Some(server) = &mut self.server {
+            server.disconnect(at_server(node, real));
+        }
+        let connection = self.connection(node);
+        connection.epoch += 1;
+        connection.silent = false;
+        std::mem::take(&mut connection.outstanding)
+    }
+
+    pub fn has_arrived(&self) -> bool {
+        self.connections.values().any(|c| !c.arrived.is_empty())
+    }
+
+    /// The client is gone.
+    pub fn close(&mut self) {
+        self.closed = true;
+        self.server = None;
+        self.asked.clear();
+    }
+}
+
+/// The broker's name of a connection, whose node is its `real`.
+pub(super) fn at_server(connection: NodeId, real: NodeId) -> NodeId {
+    if connection == node_of_connection(connection) {
+        real
+    } else {
+        coordinator_connection(real)
+    }
+}
