@@ -6,6 +6,7 @@ pub mod broker_workload;
 pub mod checker;
 pub mod course;
 pub mod crash_points;
+mod disk_fault;
 pub mod disk_state;
 pub mod exact_batch;
 pub mod fuzz;
