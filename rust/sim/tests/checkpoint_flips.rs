@@ -2,53 +2,42 @@
 //! directory for writing has the same logs (reliability C5).
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod broker_disk;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fletchlog_api::{Config, Scope};
-use fletchlog_broker::{Broker, BrokerError, OpenOptions};
+use broker_disk::{NOW_MS, ROOT, TOPIC, append, new_disk, open_with};
+use fletchlog_broker::{Broker, BrokerError};
 use fletchlog_log::fs::Fs;
 use fletchlog_log::partition_log::FetchBound;
 use fletchlog_log::verify_partition;
-use fletchlog_records::{BatchBuilder, BatchParams, TopicPartition};
+use fletchlog_records::TopicPartition;
 use fletchlog_sim::disk_state::DiskState;
 use fletchlog_sim::sim_disk::SimDisk;
-use fletchlog_sim::virtual_clock::VirtualClock;
-
-const NOW_MS: i64 = 1_700_000_000_000;
-const ROOT: &str = "/data";
 
 fn partitions() -> impl Iterator<Item = TopicPartition> {
-    (0..4).map(|partition| TopicPartition::new("t", partition))
+    broker_disk::partitions(TOPIC, 4)
 }
 
 fn open(disk: &SimDisk) -> Result<Arc<Broker>, BrokerError> {
-    let options = OpenOptions {
-        nodes: Some(1),
-        read_only: false,
-        config: Config::parse(Scope::Broker, [])?,
-    };
-    let clock = Arc::new(VirtualClock::at(NOW_MS));
-    Broker::open_in(Arc::new(disk.clone()), Path::new(ROOT), options, clock)
+    open_with(disk, 1, &[])
 }
 
 /// Four logs of several segments; three start behind their first record, one of them at its end.
 fn disk(stopped: bool) -> DiskState {
-    let disk = SimDisk::with_dirs(&[Path::new(ROOT)]);
+    let disk = new_disk();
     let broker = open(&disk).unwrap();
     let small = [("segment.bytes".to_owned(), "1024".to_owned())];
-    broker.create_topic("t", 4, &small).unwrap();
+    broker.create_topic(TOPIC, 4, &small).unwrap();
     for (number, tp) in partitions().enumerate() {
         for _ in 0..40 + number {
-            let mut builder = BatchBuilder::with_capacity(128);
-            builder.append(NOW_MS, None, Some(b"value"), &[]);
-            let batch = builder.build(&BatchParams::default());
-            broker.append_batches(&tp, batch).unwrap();
+            append(&broker, &tp, b"value").unwrap();
         }
     }
     for (partition, before) in [(0, Some(17)), (2, None), (3, Some(1))] {
         broker
-            .delete_records(&TopicPartition::new("t", partition), before)
+            .delete_records(&TopicPartition::new(TOPIC, partition), before)
             .unwrap();
     }
     broker.flush().unwrap();

@@ -2,28 +2,20 @@
 //! everything.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod broker_disk;
+
 use std::path::Path;
 use std::sync::Arc;
 
-use fletchlog_api::{
-    Config, InitProducerIdRequest, InitProducerIdResponse, MetadataRequest, Request, Response, Scope, Transport,
-};
-use fletchlog_broker::{Broker, BrokerError, LocalTransport, OpenOptions};
+use broker_disk::{TOPIC, append, new_disk, open_with};
+use fletchlog_api::{InitProducerIdRequest, InitProducerIdResponse, MetadataRequest, Request, Response, Transport};
+use fletchlog_broker::{Broker, BrokerError, LocalTransport};
 use fletchlog_log::fs::Fs;
-use fletchlog_records::{BatchBuilder, BatchParams, TopicPartition};
+use fletchlog_records::TopicPartition;
 use fletchlog_sim::sim_disk::{Fault, SimDisk};
-use fletchlog_sim::virtual_clock::VirtualClock;
-
-const NOW_MS: i64 = 1_700_000_000_000;
 
 fn open(disk: &SimDisk) -> Result<Arc<Broker>, BrokerError> {
-    let options = OpenOptions {
-        nodes: Some(1),
-        read_only: false,
-        config: Config::parse(Scope::Broker, [("transaction.state.log.num.partitions", "3")]).unwrap(),
-    };
-    let clock = Arc::new(VirtualClock::at(NOW_MS));
-    Broker::open_in(Arc::new(disk.clone()), Path::new("/data"), options, clock)
+    open_with(disk, 1, &[("transaction.state.log.num.partitions", "3")])
 }
 
 fn init_producer(broker: &Arc<Broker>) -> InitProducerIdResponse {
@@ -43,13 +35,10 @@ fn init_producer(broker: &Arc<Broker>) -> InitProducerIdResponse {
 
 /// A disk with one record, and what a transactional id has; its broker was stopped, or killed.
 fn prepare(clean: bool) -> (SimDisk, InitProducerIdResponse) {
-    let disk = SimDisk::with_dirs(&[Path::new("/data")]);
+    let disk = new_disk();
     let broker = open(&disk).unwrap();
-    broker.create_topic("t", 1, &[]).unwrap();
-    let mut builder = BatchBuilder::with_capacity(128);
-    builder.append(NOW_MS, None, Some(b"value"), &[]);
-    let batch = builder.build(&BatchParams::default());
-    broker.append_batches(&TopicPartition::new("t", 0), batch).unwrap();
+    broker.create_topic(TOPIC, 1, &[]).unwrap();
+    append(&broker, &TopicPartition::new(TOPIC, 0), b"value").unwrap();
     let producer = init_producer(&broker);
     if clean {
         broker.close().unwrap();
@@ -93,7 +82,7 @@ fn a_topic_that_cannot_be_looked_at_is_not_empty() {
     at_every_call(true, |disk, fail, _| {
         let broker = open(disk).unwrap();
         fail();
-        if let Ok(described) = broker.describe_topic("t") {
+        if let Ok(described) = broker.describe_topic(TOPIC) {
             assert_eq!(described.partitions[0].high_watermark, 1, "{:?}", disk.failed());
         }
     });
@@ -103,7 +92,7 @@ fn a_topic_that_cannot_be_looked_at_is_not_empty() {
 fn leader_epoch(broker: &Arc<Broker>) -> i32 {
     let mut transport = LocalTransport::new(broker.clone());
     let request = MetadataRequest {
-        topics: Some(vec!["t".into()]),
+        topics: Some(vec![TOPIC.into()]),
         allow_auto_topic_creation: false,
     };
     transport.send(1, 0, Request::Metadata(request));

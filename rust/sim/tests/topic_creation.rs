@@ -5,7 +5,7 @@
 //! between leaves one or the other.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod topic_disk;
+mod broker_disk;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,7 +20,7 @@ use fletchlog_sim::disk_state::{DiskState, Left};
 use fletchlog_sim::rng::Rng;
 use fletchlog_sim::sim_disk::{Fault, SimDisk};
 
-use topic_disk::{FSYNC, OTHER, TOPIC, new_disk, open, partitions, send};
+use broker_disk::{FSYNC, OTHER, TOPIC, new_disk, open, partitions, send};
 
 /// What a topic is made with.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 //! new one holds what was sent to it and nothing else.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod topic_disk;
+mod broker_disk;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use fletchlog_log::partition_log::FetchBound;
 use fletchlog_sim::disk_state::Left;
 use fletchlog_sim::sim_disk::{Fault, SimDisk};
 
-use topic_disk::{FSYNC, OTHER, TOPIC, new_disk, open, partitions, send};
+use broker_disk::{FSYNC, OTHER, TOPIC, new_disk, open, partitions, send};
 
 /// One on each node.
 const PARTITIONS: i32 = 2;

@@ -1,4 +1,4 @@
-//! A broker of two nodes on a simulated disk, whose topics are made and deleted under faults.
+//! A broker on a simulated disk, which fails or loses power.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::path::Path;
@@ -10,7 +10,9 @@ use fletchlog_records::{BatchBuilder, BatchParams, TopicPartition};
 use fletchlog_sim::sim_disk::SimDisk;
 use fletchlog_sim::virtual_clock::VirtualClock;
 
-const NOW_MS: i64 = 1_700_000_000_000;
+pub const NOW_MS: i64 = 1_700_000_000_000;
+/// The directory of the broker.
+pub const ROOT: &str = "/data";
 /// The topic in question.
 pub const TOPIC: &str = "t";
 /// One that stays as it is.
@@ -19,35 +21,41 @@ pub const OTHER: &str = "other";
 pub const FSYNC: &str = "fsync";
 
 pub fn new_disk() -> SimDisk {
-    SimDisk::with_dirs(&[Path::new("/data")])
+    SimDisk::with_dirs(&[Path::new(ROOT)])
 }
 
+/// Two nodes.
 pub fn open(disk: &SimDisk, durability: &str) -> Result<Arc<Broker>, BrokerError> {
-    let properties = [("fletchlog.durability", durability)];
+    open_with(disk, 2, &[("fletchlog.durability", durability)])
+}
+
+pub fn open_with(disk: &SimDisk, nodes: u32, properties: &[(&str, &str)]) -> Result<Arc<Broker>, BrokerError> {
     let options = OpenOptions {
-        nodes: Some(2),
+        nodes: Some(nodes),
         read_only: false,
-        config: Config::parse(Scope::Broker, properties)?,
+        config: Config::parse(Scope::Broker, properties.iter().copied())?,
     };
     let clock = Arc::new(VirtualClock::at(NOW_MS));
-    Broker::open_in(Arc::new(disk.clone()), Path::new("/data"), options, clock)
+    Broker::open_in(Arc::new(disk.clone()), Path::new(ROOT), options, clock)
 }
 
 pub fn partitions(topic: &str, count: i32) -> impl Iterator<Item = TopicPartition> {
     (0..count).map(move |partition| TopicPartition::new(topic, partition))
 }
 
+/// Appends a record; returns its offset.
+pub fn append(broker: &Broker, tp: &TopicPartition, value: &[u8]) -> Result<i64, BrokerError> {
+    let mut builder = BatchBuilder::with_capacity(128);
+    builder.append(NOW_MS, None, Some(value), &[]);
+    let (offset, ..) = broker.append_batches(tp, builder.build(&BatchParams::default()))?;
+    Ok(offset)
+}
+
 /// Sends a record to each partition; returns the offset, which is the same in all of them.
 pub fn send(broker: &Broker, topic: &str, count: i32, value: &str) -> i64 {
-    let offsets = partitions(topic, count).map(|tp| {
-        let mut builder = BatchBuilder::with_capacity(128);
-        builder.append(NOW_MS, None, Some(value.as_bytes()), &[]);
-        broker
-            .append_batches(&tp, builder.build(&BatchParams::default()))
-            .unwrap()
-            .0
-    });
-    let offsets: Vec<i64> = offsets.collect();
+    let offsets: Vec<i64> = partitions(topic, count)
+        .map(|tp| append(broker, &tp, value.as_bytes()).unwrap())
+        .collect();
     assert!(offsets.iter().all(|offset| *offset == offsets[0]), "{offsets:?}");
     offsets[0]
 }
