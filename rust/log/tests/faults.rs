@@ -399,39 +399,6 @@ fn what_follows_a_roll_that_failed_is_found() {
     assert_eq!(offsets(&log), [0, 1, 2, 3, 4]);
 }
 
-#[test]
-fn one_writer_per_directory() {
-    let dir = tempfile::tempdir().unwrap();
-    let fs = real();
-    let held = fs.lock_dir(dir.path()).unwrap();
-    match fs.lock_dir(dir.path()) {
-        Err(LockError::Held { pid }) => assert_eq!(pid, Some(std::process::id())),
-        other => panic!("{other:?}"),
-    }
-    drop(held);
-    drop(fs.lock_dir(dir.path()).unwrap());
-    let memory = MemoryFs::new();
-    memory.create_dir_all(Path::new("/d")).unwrap();
-    let held = memory.lock_dir(Path::new("/d")).unwrap();
-    assert!(memory.lock_dir(Path::new("/d")).is_err());
-    drop(held);
-    assert!(memory.lock_dir(Path::new("/d")).is_ok());
-}
-
-#[test]
-fn real_files_are_not_for_everyone_and_links_are_not_followed() {
-    use std::os::unix::fs::PermissionsExt;
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("t-0");
-    let log = open(&real(), &path, LogConfig::default(), CLEAN);
-    append(&log, batch(&[(NOW, b"x")]));
-    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    assert_eq!(mode(&path) & !0o750, 0);
-    assert_eq!(mode(&path.join("00000000000000000000.log")) & !0o640, 0);
-    std::os::unix::fs::symlink("/etc/hostname", path.join("link")).unwrap();
-    assert!(real().open(&path.join("link"), false, false).is_err());
-}
-
 /// Files and directories that were synced since the last call, sorted.
 fn synced(faults: &Faults) -> Vec<String> {
     let mut names: Vec<String> = std::mem::take(&mut *faults.synced.lock().unwrap())

@@ -1,0 +1,94 @@
+//! Files of the operating system, `RealFs`.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+
+use common::*;
+use fletchlog_log::LogConfig;
+use fletchlog_log::fs::{Fs, LockError, MemoryFs, RealFs};
+
+#[test]
+fn one_writer_per_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let fs = real();
+    let held = fs.lock_dir(dir.path()).unwrap();
+    match fs.lock_dir(dir.path()) {
+        Err(LockError::Held { pid }) => assert_eq!(pid, Some(std::process::id())),
+        other => panic!("{other:?}"),
+    }
+    drop(held);
+    drop(fs.lock_dir(dir.path()).unwrap());
+    let memory = MemoryFs::new();
+    memory.create_dir_all(Path::new("/d")).unwrap();
+    let held = memory.lock_dir(Path::new("/d")).unwrap();
+    assert!(memory.lock_dir(Path::new("/d")).is_err());
+    drop(held);
+    assert!(memory.lock_dir(Path::new("/d")).is_ok());
+}
+
+#[test]
+fn real_files_are_not_for_everyone_and_links_are_not_followed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t-0");
+    let log = open(&real(), &path, LogConfig::default(), CLEAN);
+    append(&log, batch(&[(NOW, b"x")]));
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&path) & !0o750, 0);
+    assert_eq!(mode(&path.join("00000000000000000000.log")) & !0o640, 0);
+    symlink("/etc/hostname", path.join("link")).unwrap();
+    assert!(real().open(&path.join("link"), false, false).is_err());
+}
+
+type Replace = fn(&RealFs, &Path, &[u8]) -> io::Result<()>;
+/// Leaves something under the temporary name; the second path is that of another file.
+type Leave = fn(&Path, &Path);
+
+const REPLACE: [(&str, Replace); 2] = [
+    ("replace", RealFs::replace),
+    ("replace_unsynced", RealFs::replace_unsynced),
+];
+
+#[test]
+fn a_replacement_takes_nothing_over_from_one_that_failed() {
+    let leave: [(&str, Leave); 4] = [
+        ("nothing", |_, _| {}),
+        ("an empty file", |temporary, _| fs::write(temporary, b"").unwrap()),
+        ("a longer file", |temporary, other| {
+            fs::hard_link(other, temporary).unwrap()
+        }),
+        ("a link", |temporary, other| symlink(other, temporary).unwrap()),
+    ];
+    for ((how, replace), (what, leave)) in REPLACE.into_iter().flat_map(|r| leave.map(|l| (r, l))) {
+        let dir = tempfile::tempdir().unwrap();
+        let [path, temporary, other] = ["file", "file.tmp", "other"].map(|name| dir.path().join(name));
+        fs::write(&path, b"old").unwrap();
+        fs::write(&other, b"longer than the new one").unwrap();
+        leave(&temporary, &other);
+        replace(&RealFs::new(), &path, b"new").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new", "{how}, {what} was left");
+        assert!(path.symlink_metadata().unwrap().is_file(), "{how}, {what} was left");
+        assert!(temporary.symlink_metadata().is_err(), "{how}, {what} was left");
+        let kept = fs::read(&other).unwrap();
+        assert_eq!(kept, b"longer than the new one", "{how}, {what} was left");
+    }
+}
+
+#[test]
+fn a_replacement_that_cannot_remove_what_was_left_keeps_the_old_file() {
+    for (how, replace) in REPLACE {
+        let dir = tempfile::tempdir().unwrap();
+        let [path, temporary] = ["file", "file.tmp"].map(|name| dir.path().join(name));
+        fs::write(&path, b"old").unwrap();
+        fs::create_dir(&temporary).unwrap();
+        replace(&RealFs::new(), &path, b"new").unwrap_err();
+        assert_eq!(fs::read(&path).unwrap(), b"old", "{how}");
+        fs::remove_dir(&temporary).unwrap();
+        replace(&RealFs::new(), &path, b"new").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new", "{how}");
+    }
+}
