@@ -1,6 +1,6 @@
 //! The broker's facade: what the Python `Broker` and the transports call.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
@@ -83,8 +83,6 @@ pub struct Broker {
     pub(crate) checkpointing: Mutex<()>,
     /// One log is cleaned at a time: their keys share the memory.
     pub(crate) cleaning: Mutex<()>,
-    /// Logs that the background cleaner could not clean; it leaves them alone. Kafka: `uncleanablePartitions`.
-    pub(crate) uncleanable: Mutex<HashSet<TopicPartition>>,
     cleaner: OnceLock<CleanerThread>,
     /// Every call holds it for reading, `close` for writing: nothing runs while the logs are closed.
     gate: RwLock<()>,
@@ -156,7 +154,6 @@ impl Broker {
             next_retention_ms: AtomicI64::new(i64::MIN),
             checkpointing: Mutex::default(),
             cleaning: Mutex::default(),
-            uncleanable: Mutex::default(),
             cleaner: OnceLock::new(),
             gate: RwLock::default(),
             closed: AtomicBool::new(false),

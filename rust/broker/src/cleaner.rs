@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use fletchlog_api::ErrorCode;
 use fletchlog_log::{Cleanable, CleanerOptions, CleanerStats, LogError, PartitionLog};
+use fletchlog_records::TopicPartition;
 
 use crate::partition::Partition;
 use crate::shutdown::node_index;
@@ -62,6 +63,7 @@ impl Broker {
             }
             if partition.opened_log().is_some() || partition.has_log(&self.directory)? {
                 cleaned.push(self.clean_partition(partition, force, cancelled)?);
+                partition.set_uncleanable(false);
             }
         }
         Ok(cleaned)
@@ -134,37 +136,57 @@ impl Broker {
         Ok(stats)
     }
 
-    /// Cleans the log with the largest share of dirty bytes, if one is due. Kafka:
-    /// `LogCleanerManager#grabFilthiestCompactedLog`.
-    pub(crate) fn clean_filthiest(&self) -> Result<bool, BrokerError> {
-        let topics: Vec<_> = self.topic_table().iter().cloned().collect();
-        let mut filthiest: Option<(f64, Arc<Partition>)> = None;
-        for partition in topics.iter().flat_map(|topic| &topic.partitions) {
-            if !partition.config().log.cleanup_compact
-                || lock(&self.uncleanable).contains(partition.tp())
-                || (partition.opened_log().is_none() && !partition.has_log(&self.directory)?)
-            {
-                continue;
-            }
-            let cleanable = self.cleanable(partition, self.log_of(partition)?)?;
-            let ratio = cleanable.ratio();
-            if cleanable.is_due() && filthiest.as_ref().is_none_or(|(most, _)| ratio > *most) {
-                filthiest = Some((ratio, partition.clone()));
-            }
-        }
-        let Some((_, partition)) = filthiest else {
-            return Ok(false);
+    /// One step of the thread of log.cleaner.enable: retention if its time has come, then the log with the largest share of dirty
+    /// bytes, if one is due. `None`: none is, or cleaning it was cut short.
+    ///
+    /// # Errors
+    /// `ReadOnly`, `Closed`; or a log cannot be looked at or cleaned. That one is left out from then on, so that the others do not
+    /// wait for it, until [`Broker::clean_topic`] has cleaned it or the broker is opened again.
+    ///
+    /// Kafka: `CleanerThread#tryCleanFilthiestLog`, `LogCleanerManager#grabFilthiestCompactedLog`.
+    #[doc(hidden)] // For tests, in which no thread runs.
+    pub fn clean_filthiest(&self) -> Result<Option<(TopicPartition, CleanedPartition)>, BrokerError> {
+        let _open = self.enter()?;
+        self.for_writing("clean topics")?;
+        self.maybe_delete_old_segments(self.clock.now_ms());
+        let Some(partition) = self.filthiest()? else {
+            return Ok(None);
         };
         match self.clean_partition(&partition, false, &mut || false) {
-            Ok(done) => Ok(done.rounds > 0),
+            Ok(done) => Ok((done.rounds > 0).then(|| (partition.tp().clone(), done))),
             // Retention was quicker, or the broker is closing: nothing is wrong with the log.
-            Err(BrokerError::Log(LogError::Replaced { .. } | LogError::Cancelled { .. })) => Ok(false),
+            Err(BrokerError::Log(LogError::Replaced { .. } | LogError::Cancelled { .. })) => Ok(None),
             Err(error) => {
-                // The others shall not wait for it.
-                lock(&self.uncleanable).insert(partition.tp().clone());
+                partition.set_uncleanable(true);
                 Err(error)
             }
         }
+    }
+
+    /// Of the logs that are due, the one with the largest share of dirty bytes.
+    fn filthiest(&self) -> Result<Option<Arc<Partition>>, BrokerError> {
+        let topics: Vec<_> = self.topic_table().iter().cloned().collect();
+        let mut filthiest: Option<(f64, &Arc<Partition>)> = None;
+        for partition in topics.iter().flat_map(|topic| &topic.partitions) {
+            if !partition.config().log.cleanup_compact || partition.is_uncleanable() {
+                continue;
+            }
+            let due = self.due(partition).inspect_err(|_| partition.set_uncleanable(true))?;
+            let Some(ratio) = due else { continue };
+            if filthiest.is_none_or(|(most, _)| ratio > most) {
+                filthiest = Some((ratio, partition));
+            }
+        }
+        Ok(filthiest.map(|(_, partition)| partition.clone()))
+    }
+
+    /// The share of dirty bytes of a log that is due.
+    fn due(&self, partition: &Partition) -> Result<Option<f64>, BrokerError> {
+        if partition.opened_log().is_none() && !partition.has_log(&self.directory)? {
+            return Ok(None);
+        }
+        let cleanable = self.cleanable(partition, self.log_of(partition)?)?;
+        Ok(cleanable.is_due().then(|| cleanable.ratio()))
     }
 }
 
@@ -235,15 +257,14 @@ impl Drop for CleanerThread {
     }
 }
 
-/// One turn: retention if it is time, then whatever is due. False: the broker is gone.
+/// Cleans whatever is due. False: the broker is gone.
 fn work(broker: &Weak<Broker>) -> bool {
     loop {
         let Some(broker) = broker.upgrade() else { return false };
-        let Ok(_open) = broker.enter() else { return false };
-        broker.maybe_delete_old_segments(broker.clock.now_ms());
         match broker.clean_filthiest() {
-            Ok(true) => {}
-            Ok(false) => return true,
+            Ok(Some(_)) => {}
+            Ok(None) => return true,
+            Err(BrokerError::Closed) => return false,
             Err(error) => {
                 log::error!("cleaning failed, clean_topic() tries again: {error}");
                 return true;

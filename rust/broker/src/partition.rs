@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use bytes::Bytes;
@@ -30,6 +30,7 @@ pub(crate) struct Partition {
     /// Held while its directory is made; true once the topic is deleted.
     deleted: Mutex<bool>,
     last_flush_ms: AtomicI64,
+    uncleanable: AtomicBool,
 }
 
 impl Partition {
@@ -54,6 +55,7 @@ impl Partition {
             leader_epoch: OnceLock::new(),
             deleted: Mutex::default(),
             last_flush_ms: AtomicI64::new(i64::MAX),
+            uncleanable: AtomicBool::new(false),
         }
     }
 
@@ -75,6 +77,15 @@ impl Partition {
     /// Its settings.
     pub(crate) fn config(&self) -> &TopicConfig {
         &self.config
+    }
+
+    /// Whether the background cleaner leaves it alone because it could not clean it. Kafka: `uncleanablePartitions`.
+    pub(crate) fn is_uncleanable(&self) -> bool {
+        self.uncleanable.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_uncleanable(&self, uncleanable: bool) {
+        self.uncleanable.store(uncleanable, Ordering::Relaxed);
     }
 
     /// The log if it has been opened.

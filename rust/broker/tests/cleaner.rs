@@ -156,3 +156,54 @@ fn a_log_that_cannot_be_cleaned_does_not_hold_up_the_others() {
     broker.close().unwrap();
     assert_eq!(std::fs::read(&path).unwrap(), bytes);
 }
+
+/// One that cannot be opened holds up nobody either; it is left out until `clean_topic` has cleaned it, and a new topic of its
+/// name is not.
+#[test]
+fn the_background_leaves_out_what_failed_until_it_was_cleaned() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = || Broker::open(dir.path(), options(None, false, &[]), ManualClock::new()).unwrap();
+    let broker = open();
+    filled(&broker, "bad", 9);
+    filled(&broker, "good", 9);
+    broker.close().unwrap();
+    let path = dir.path().join("bad-0/partition.metadata");
+    let metadata = std::fs::read(&path).unwrap();
+    std::fs::write(&path, "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n").unwrap();
+    let broker = open();
+    let cleaned = || broker.clean_filthiest().unwrap().map(|(tp, _)| tp);
+    assert!(broker.clean_filthiest().unwrap_err().to_string().contains("bad-0"));
+    assert_eq!(cleaned(), Some(tp("good", 0)));
+    std::fs::write(&path, metadata).unwrap();
+    assert_eq!(cleaned(), None);
+    let append = || {
+        for i in 0..9 {
+            broker.append_batches(&tp("bad", 0), keyed(["a", "b"][i % 2])).unwrap();
+        }
+    };
+    append();
+    assert_eq!(cleaned(), None);
+    assert_eq!(clean(&broker, "bad", false)[0].rounds, 1);
+    append();
+    assert_eq!(cleaned(), Some(tp("bad", 0)));
+    broker.close().unwrap();
+    assert!(matches!(broker.clean_filthiest(), Err(BrokerError::Closed)));
+}
+
+#[test]
+fn the_background_cleans_a_new_topic_under_the_name_of_one_that_failed() {
+    let dir = tempfile::tempdir().unwrap();
+    let broker = Broker::open(dir.path(), options(None, false, &[]), ManualClock::new()).unwrap();
+    filled(&broker, "t", 9);
+    let path = dir.path().join("t-0/00000000000000000000.log");
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[65] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    assert!(broker.clean_filthiest().is_err());
+    assert_eq!(broker.clean_filthiest().unwrap(), None);
+    broker.delete_topic("t").unwrap();
+    filled(&broker, "t", 9);
+    let (cleaned, _) = broker.clean_filthiest().unwrap().unwrap();
+    assert_eq!(cleaned, tp("t", 0));
+    broker.close().unwrap();
+}
