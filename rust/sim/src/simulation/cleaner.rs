@@ -1,7 +1,11 @@
 //! The actor that lets the broker clean compacted topics: the one of the producers, and those of the coordinators.
 
+use std::collections::BTreeSet;
+
 use fletchlog_api::{Clock, ErrorCode};
 use fletchlog_broker::{Broker, BrokerError, CleanedPartition};
+use fletchlog_log::{FetchBound, LogError, PartitionLog};
+use fletchlog_records::{BatchIter, DECOMPRESSION_LIMIT, RecordBatch, RecordCursor, TopicPartition};
 
 use super::cluster::TOPIC;
 use super::plan::CompactionPlan;
@@ -10,74 +14,143 @@ use crate::history::{Action, Outcome, Partition};
 
 /// Kafka's own topics are compacted, too; what is lost there shows in what groups have committed and transactions have become.
 const COORDINATORS: [&str; 2] = ["__consumer_offsets", "__transaction_state"];
+/// In a row, so that one removes what another has seen.
+const MOST_IN_A_ROW: usize = 4;
+
+/// What the broker is asked for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Call {
+    Topic {
+        name: &'static str,
+        force: bool,
+    },
+    /// The step of the thread of log.cleaner.enable.
+    Filthiest,
+}
+
+impl Call {
+    fn forces(self) -> bool {
+        matches!(self, Self::Topic { force: true, .. })
+    }
+
+    fn may_clean(self, topic: &str) -> bool {
+        match self {
+            Self::Topic { name, .. } => name == topic,
+            Self::Filthiest => true,
+        }
+    }
+
+    fn make(self, broker: &Broker) -> Result<Vec<(TopicPartition, CleanedPartition)>, BrokerError> {
+        let (name, force) = match self {
+            Self::Topic { name, force } => (name, force),
+            Self::Filthiest => return Ok(broker.clean_filthiest()?.into_iter().collect()),
+        };
+        let named = |done: CleanedPartition| (TopicPartition::new(name, done.partition), done);
+        let cleaned = broker.clean_topic(name, force, &mut || false)?;
+        Ok(cleaned
+            .into_iter()
+            .map(named)
+            .filter(|(_, done)| done.rounds > 0)
+            .collect())
+    }
+}
 
 pub(super) fn run(hand: &mut Hand) {
     let Some(plan) = hand.world.plan.compaction else { return };
     let process = hand.world.recorder().process();
     while hand.in_chaos() {
         hand.sleep_some(2 * plan.every_ms);
-        let force = hand.rng.chance(400);
-        if hand.rng.chance(300) {
-            let topic = COORDINATORS[hand.rng.below(COORDINATORS.len())];
-            let outcome = clean_topic(hand, topic, force);
-            let cleaned = outcome.iter().flatten().any(|partition| partition.rounds > 0);
-            if cleaned {
-                let note = Action::Note(format!("{topic} is cleaned"));
-                hand.world.recorder().note(process, note);
+        let in_a_row = if hand.rng.chance(200) { MOST_IN_A_ROW } else { 1 };
+        for _ in 0..in_a_row {
+            let call = call(hand, &plan);
+            // The thread goes on until nothing is due.
+            while clean(hand, process, &plan, call) && call == Call::Filthiest {}
+            if in_a_row > 1 {
+                hand.sleep_some(1_000);
             }
-        } else {
-            clean(hand, process, &plan, force);
         }
     }
 }
 
-/// `None`: it failed, and was allowed to.
-fn clean_topic(hand: &Hand, topic: &str, force: bool) -> Option<Vec<CleanedPartition>> {
-    let cluster = hand.world.cluster();
-    match cluster.broker()?.clean_topic(topic, force, &mut || false) {
-        Ok(cleaned) => return Some(cleaned),
-        // The coordinators' topics are made when they are needed.
-        Err(BrokerError::Kafka { code, .. }) if topic != TOPIC && code == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => {}
-        Err(_) if cluster.disk_has_failed() || hand.world.plan.loses_acknowledged() => {}
-        Err(error) => hand.surprise(format!("the cleaner, in {topic}: {error}")),
+fn call(hand: &mut Hand, plan: &CompactionPlan) -> Call {
+    let force = hand.rng.chance(400);
+    if plan.background && hand.rng.chance(600) {
+        return Call::Filthiest;
     }
-    None
+    let name = if hand.rng.chance(300) {
+        COORDINATORS[hand.rng.below(COORDINATORS.len())]
+    } else {
+        TOPIC
+    };
+    Call::Topic { name, force }
 }
 
-/// Cleans the producers' topic, and writes down what that may have removed.
-fn clean(hand: &Hand, process: u32, plan: &CompactionPlan, force: bool) {
-    let now = hand.world.clock.now_ms();
-    let bounds: Option<Vec<(Partition, i64)>> = {
-        let cluster = hand.world.cluster();
-        let Some(broker) = cluster.broker() else { return };
-        let partitions = (0..hand.world.copies()).map(|p| Some((p, bound(hand, broker, p, force)?)));
-        partitions.collect()
+/// Lets the broker clean, and writes down what that may have removed. True: something was cleaned.
+fn clean(hand: &Hand, process: u32, plan: &CompactionPlan, call: Call) -> bool {
+    let Some(ops) = begin(hand, process, plan, call) else {
+        return false;
     };
-    // A log that does not open now, for want of a disk that works, might do so for the cleaner.
-    let Some(bounds) = bounds else { return };
-    let begin = |&(partition, below): &(Partition, i64)| {
-        hand.world.recorder().begin_with(process, |recorder| Action::Cleaned {
-            partition,
-            below,
-            sent_before: recorder.first_after(now - plan.min_compaction_lag_ms),
-            seen_before: recorder.first_after(now - plan.delete_retention_ms),
-        })
-    };
-    let ops: Vec<usize> = bounds.iter().map(begin).collect();
-    let cleaned = clean_topic(hand, TOPIC, force);
-    for (op, (partition, _)) in ops.into_iter().zip(bounds) {
-        let done = cleaned.as_ref().map(|all| {
-            let number = hand.world.tp(partition).partition;
-            all.iter()
-                .any(|cleaned| cleaned.partition == number && cleaned.rounds > 0)
-        });
-        let outcome = match done {
-            Some(true) => Outcome::Ok,
-            Some(false) => Outcome::Failed,
+    let cleaned = make(hand, call);
+    for (op, partition) in ops {
+        let tp = hand.world.tp(partition);
+        let outcome = match &cleaned {
+            Some(all) if all.iter().any(|(cleaned, _)| *cleaned == tp) => Outcome::Ok,
+            Some(_) => Outcome::Failed,
             None => Outcome::Unknown,
         };
         hand.world.recorder().end(op, outcome);
     }
+    let cleaned = cleaned.unwrap_or_default();
+    for (tp, done) in &cleaned {
+        let mut text = format!("{tp} is cleaned in {} rounds", done.rounds);
+        if call == Call::Filthiest {
+            text.push_str(", in the background");
+        }
+        if &*tp.topic == TOPIC && plan.only_lag_counts() && !call.forces() {
+            text.push_str(", because of max.compaction.lag.ms");
+        }
+        hand.world.recorder().note(process, Action::Note(text));
+    }
+    !cleaned.is_empty()
+}
+
+/// `None`: it failed, and was allowed to.
+fn make(hand: &Hand, call: Call) -> Option<Vec<(TopicPartition, CleanedPartition)>> {
+    let cluster = hand.world.cluster();
+    match call.make(cluster.broker()?) {
+        Ok(cleaned) => return Some(cleaned),
+        // The coordinators' topics are made when they are needed.
+        Err(BrokerError::Kafka { code, .. })
+            if !call.may_clean(TOPIC) && code == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => {}
+        Err(_) if cluster.disk_has_failed() || hand.world.plan.loses_acknowledged() => {}
+        Err(error) => hand.surprise(format!("the cleaner, {call:?}: {error}")),
+    }
+    None
+}
+
+/// Every partition of the producers' topic that may be cleaned now, with its operation. `None`: nothing can be cleaned.
+fn begin(hand: &Hand, process: u32, plan: &CompactionPlan, call: Call) -> Option<Vec<(usize, Partition)>> {
+    if !call.may_clean(TOPIC) {
+        return Some(Vec::new());
+    }
+    let now = hand.world.clock.now_ms();
+    let bounds: Vec<(Partition, i64)> = {
+        let cluster = hand.world.cluster();
+        let broker = cluster.broker()?;
+        let partitions = (0..hand.world.copies()).map(|p| Some((p, bound(hand, broker, p, call.forces())?)));
+        // A log that does not open now, for want of a disk that works, might do so for the cleaner.
+        partitions.collect::<Option<_>>()?
+    };
+    let begin = |(partition, below): (Partition, i64)| {
+        let op = hand.world.recorder().begin_with(process, |recorder| Action::Cleaned {
+            partition,
+            below,
+            sent_before: recorder.first_after(now - plan.min_compaction_lag_ms),
+            seen_before: recorder.first_after(now - plan.delete_retention_ms),
+        });
+        (op, partition)
+    };
+    Some(bounds.into_iter().map(begin).collect())
 }
 
 /// Nothing from here on may be cleaned now: it is open, or in the active segment.
@@ -93,4 +166,83 @@ fn bound(hand: &Hand, broker: &Broker, partition: Partition, force: bool) -> Opt
     let (active, _) = segments.last()?;
     // Forced, the active segment is closed before.
     Some(if force { stable } else { stable.min(*active) })
+}
+
+/// The quiet end: nothing is open and no disk fails. Cleans everything, and looks whether of each key one record is left, and of
+/// the tombstones none, if their time is over.
+pub(super) fn clean_whole(hand: &mut Hand) {
+    /// Longer ones are not waited for.
+    const MOST_RETENTION_MS: i64 = 10_000;
+    let Some(plan) = hand.world.plan.compaction.filter(|plan| plan.whole_at_end) else {
+        return;
+    };
+    hand.sleep(plan.min_compaction_lag_ms + 1);
+    let process = hand.world.recorder().process();
+    let (name, force) = (TOPIC, true);
+    let mut cleaned = clean(hand, process, &plan, Call::Topic { name, force });
+    let waits = plan.delete_retention_ms <= MOST_RETENTION_MS;
+    if waits {
+        hand.sleep(plan.delete_retention_ms);
+        cleaned &= clean(hand, process, &plan, Call::Topic { name, force });
+    }
+    if !cleaned || hand.world.plan.loses_acknowledged() {
+        // Of a transaction that the coordinator has lost nobody ever tells how it ends.
+        return;
+    }
+    let cluster = hand.world.cluster();
+    let Some(broker) = cluster.broker() else { return };
+    for partition in 0..hand.world.copies() {
+        let tp = hand.world.tp(partition);
+        let left = broker.partition_log(&tp).and_then(|log| Ok(Left::of(&log)?));
+        match left {
+            Ok(left) if left.twice.is_empty() && !(waits && left.tombstones) => {}
+            found => hand.surprise(format!("everything in {tp} was cleaned, and left is {found:?}")),
+        }
+    }
+}
+
+/// What a log holds that a cleaning of everything removes.
+#[derive(Debug, Default)]
+struct Left {
+    keys: BTreeSet<Vec<u8>>,
+    twice: BTreeSet<Vec<u8>>,
+    tombstones: bool,
+}
+
+impl Left {
+    fn of(log: &PartitionLog) -> Result<Self, LogError> {
+        const MOST_BYTES: usize = 1 << 20;
+        let (mut left, mut offset) = (Self::default(), log.log_start_offset());
+        while offset < log.log_end_offset() {
+            let read = log.read(offset, MOST_BYTES, true, FetchBound::HighWatermark)?;
+            if read.records.is_empty() {
+                break;
+            }
+            for batch in BatchIter::new(read.records) {
+                let batch = batch?;
+                offset = batch.header().next_offset();
+                left.add(&batch, log.log_start_offset())?;
+            }
+        }
+        Ok(left)
+    }
+
+    fn add(&mut self, batch: &RecordBatch, start: i64) -> Result<(), LogError> {
+        if batch.header().is_control() {
+            return Ok(());
+        }
+        let records = batch.records(DECOMPRESSION_LIMIT)?;
+        let mut cursor = RecordCursor::new();
+        while let Some(record) = cursor.next(&records)? {
+            if record.offset < start {
+                continue;
+            }
+            let key = record.key.unwrap_or_default().to_vec();
+            self.tombstones |= record.value.is_none();
+            if !self.keys.insert(key.clone()) {
+                self.twice.insert(key);
+            }
+        }
+        Ok(())
+    }
 }

@@ -32,9 +32,12 @@ pub(super) struct Cluster {
 fn config(plan: &Plan) -> Config {
     let durability = if plan.fsync { "fsync" } else { "page-cache" };
     let segment = plan.segment_bytes.to_string();
-    let properties = [
+    let roll_ms = plan.roll_ms.to_string();
+    let dedupe_buffer = plan.compaction.map(|compaction| compaction.dedupe_buffer.to_string());
+    let mut properties = vec![
         ("fletchlog.durability", durability),
         ("log.segment.bytes", segment.as_str()),
+        ("log.roll.ms", roll_ms.as_str()),
         ("log.index.interval.bytes", "200"),
         ("offsets.topic.num.partitions", "3"),
         ("offsets.topic.segment.bytes", segment.as_str()),
@@ -43,6 +46,11 @@ fn config(plan: &Plan) -> Config {
         ("transaction.abort.timed.out.transaction.cleanup.interval.ms", "1000"),
         ("fletchlog.strict.first.sequence", "true"),
     ];
+    properties.extend(
+        dedupe_buffer
+            .as_deref()
+            .map(|size| ("log.cleaner.dedupe.buffer.size", size)),
+    );
     Config::parse(Scope::Broker, properties).unwrap_or_else(|e| panic!("the broker's properties: {e}"))
 }
 

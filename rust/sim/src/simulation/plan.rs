@@ -46,16 +46,54 @@ pub(super) struct CompactionPlan {
     pub delete_retention_ms: i64,
     /// Keys of each partition.
     pub keys: usize,
+    /// What the thread of log.cleaner.enable does in a step is done now and then, too.
+    pub background: bool,
+    pub max_compaction_lag_ms: i64,
+    /// log.cleaner.dedupe.buffer.size: too little for all keys makes several rounds.
+    pub dedupe_buffer: usize,
+    /// At the end everything is cleaned, before the last readers come.
+    pub whole_at_end: bool,
 }
 
+/// Of the properties that have one: nothing happens.
+const NO_LIMIT: i64 = i64::MAX;
+/// Memory for the key of one record, for a few, for all.
+const DEDUPE_BUFFERS: [usize; 4] = [1, 110, 300, 134_217_728];
+
 impl CompactionPlan {
+    fn of(rng: &mut Rng) -> Self {
+        let mut plan = Self {
+            every_ms: 300 + rng.below(2_000),
+            and_delete: rng.chance(300),
+            min_cleanable_dirty_ratio: pick(rng, &[0.0, 0.0, 0.3, 0.8]),
+            min_compaction_lag_ms: pick(rng, &[0, 0, 1_000, 5_000]),
+            delete_retention_ms: pick(rng, &[0, 500, 3_000, 86_400_000]),
+            keys: 1 + rng.below(8),
+            background: rng.chance(600),
+            max_compaction_lag_ms: pick(rng, &[NO_LIMIT, NO_LIMIT, 1_000, 5_000]),
+            dedupe_buffer: pick(rng, &DEDUPE_BUFFERS),
+            whole_at_end: rng.chance(300),
+        };
+        plan.max_compaction_lag_ms = plan.max_compaction_lag_ms.max(plan.min_compaction_lag_ms);
+        if plan.max_compaction_lag_ms < NO_LIMIT && rng.chance(500) {
+            plan.min_cleanable_dirty_ratio = 1.0;
+        }
+        plan
+    }
+
+    /// No share of dirty bytes makes a log due.
+    pub fn only_lag_counts(&self) -> bool {
+        self.min_cleanable_dirty_ratio >= 1.0
+    }
+
     /// The topic's properties.
-    pub fn config(&self) -> [(String, String); 4] {
+    pub fn config(&self) -> [(String, String); 5] {
         let policy = if self.and_delete { "compact,delete" } else { "compact" };
         let properties = [
             ("cleanup.policy", policy.to_owned()),
             ("min.cleanable.dirty.ratio", self.min_cleanable_dirty_ratio.to_string()),
             ("min.compaction.lag.ms", self.min_compaction_lag_ms.to_string()),
+            ("max.compaction.lag.ms", self.max_compaction_lag_ms.to_string()),
             ("delete.retention.ms", self.delete_retention_ms.to_string()),
         ];
         properties.map(|(name, value)| (name.to_owned(), value))
@@ -100,6 +138,8 @@ pub(super) struct Plan {
     pub retention_ms: i64,
     pub retention_bytes: i64,
     pub compaction: Option<CompactionPlan>,
+    /// log.roll.ms.
+    pub roll_ms: i64,
 }
 
 fn pick<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
@@ -169,14 +209,8 @@ impl Plan {
             retention_every_ms: if rng.chance(300) { 500 + rng.below(3_000) } else { 0 },
             retention_ms: pick(rng, &[-1, 1_000, 5_000]),
             retention_bytes: pick(rng, &[-1, 0, 3_000]),
-            compaction: rng.chance(400).then(|| CompactionPlan {
-                every_ms: 300 + rng.below(2_000),
-                and_delete: rng.chance(300),
-                min_cleanable_dirty_ratio: pick(rng, &[0.0, 0.0, 0.3, 0.8]),
-                min_compaction_lag_ms: pick(rng, &[0, 0, 1_000, 5_000]),
-                delete_retention_ms: pick(rng, &[0, 500, 3_000, 86_400_000]),
-                keys: 1 + rng.below(8),
-            }),
+            compaction: rng.chance(400).then(|| CompactionPlan::of(rng)),
+            roll_ms: pick(rng, &[NO_LIMIT, NO_LIMIT, 500, 3_000]),
         };
         if !plan.fsync {
             plan.disk_fault_every_ms = 0;
