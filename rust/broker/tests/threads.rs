@@ -4,7 +4,7 @@
 mod common;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use common::*;
@@ -113,6 +113,49 @@ fn closing_the_broker_frees_every_waiting_thread() {
             assert_eq!(thread.join().unwrap(), Disconnected);
         }
     });
+}
+
+/// Fetches, with ten minutes to wait, until the answer has this error code.
+fn fetch_until(broker: &Arc<Broker>, offset: i64, wanted: ErrorCode) {
+    let mut client = Client::new(broker);
+    loop {
+        let request = FetchRequest {
+            max_wait_ms: 600_000,
+            ..fetch_of(&[(&tp("t", 0), offset, 4000)])
+        };
+        client.send(1, Request::Fetch(request));
+        let (begun, most) = (Instant::now(), Duration::from_secs(60));
+        client.transport.wait(most);
+        assert!(begun.elapsed() < most, "it was not woken");
+        let Some(Response::Fetch(response)) = client.take(1) else {
+            panic!()
+        };
+        if response.partitions[0].error == wanted {
+            return;
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_topic_that_comes_and_goes_is_noticed_by_the_long_polls_of_another_thread() {
+    let broker = broker(1);
+    for round in 0..60 {
+        // So that the other thread sleeps already, or not.
+        let head_start = || std::thread::sleep(Duration::from_millis(round % 3));
+        std::thread::scope(|scope| {
+            scope.spawn(|| fetch_until(&broker, 0, ErrorCode::NONE));
+            broker.create_topic("t", 0, &[]).unwrap_err();
+            broker.create_topic("t", 1, &[]).unwrap();
+            head_start();
+            broker.append_batches(&tp("t", 0), batch(1, 10)).unwrap();
+        });
+        std::thread::scope(|scope| {
+            scope.spawn(|| fetch_until(&broker, 1, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION));
+            head_start();
+            broker.delete_topic("t").unwrap();
+        });
+    }
 }
 
 /// Without a waker the wait would last its ten minutes, whether it began before or after the call.

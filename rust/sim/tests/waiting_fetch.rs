@@ -1,0 +1,150 @@
+//! A fetch that would wait ten minutes for records, of a topic that is made or deleted on a disk that fails: it is told at once.
+//! Nobody waits for a topic to be made: a partition in error is answered at once, in a session as well (Kafka:
+//! `ReplicaManager#fetchMessages`). Who waits for records of a topic that goes is told so (Kafka: `DelayedFetch#tryComplete`).
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod broker_disk;
+
+use std::sync::Arc;
+
+use broker_disk::{FSYNC, OTHER, TOPIC, append, new_disk, open_with};
+use fletchlog_api::{ErrorCode, FetchPartition, FetchRequest, IsolationLevel, Request, Response, Transport};
+use fletchlog_broker::{Broker, LocalTransport};
+use fletchlog_records::TopicPartition;
+use fletchlog_sim::sim_disk::{Fault, SimDisk};
+
+const PATIENCE_MS: i32 = 600_000;
+
+/// A client of a broker whose clock stands still.
+struct Client {
+    transport: LocalTransport,
+    in_session: bool,
+    session_id: i32,
+    session_epoch: i32,
+}
+
+impl Client {
+    fn new(broker: &Arc<Broker>, in_session: bool) -> Self {
+        Self {
+            transport: LocalTransport::new(broker.clone()),
+            in_session,
+            session_id: 0,
+            session_epoch: if in_session { 0 } else { -1 },
+        }
+    }
+
+    /// Asks for records of both topics.
+    fn fetch(&mut self, max_wait_ms: i32) {
+        let listed = |topic: &&str| FetchPartition {
+            tp: TopicPartition::new(*topic, 0),
+            fetch_offset: 0,
+            current_leader_epoch: -1,
+            partition_max_bytes: 1 << 20,
+        };
+        let is_listed = self.session_epoch <= 0;
+        let request = FetchRequest {
+            max_wait_ms,
+            min_bytes: 1,
+            max_bytes: 1 << 20,
+            isolation_level: IsolationLevel::ReadUncommitted,
+            session_id: self.session_id,
+            session_epoch: self.session_epoch,
+            partitions: [OTHER, TOPIC].iter().filter(|_| is_listed).map(listed).collect(),
+            forgotten: Vec::new(),
+        };
+        self.transport.send(1, 0, Request::Fetch(request));
+        self.session_epoch += i32::from(self.in_session);
+    }
+
+    /// The answer's word about the topic in question: the error, and whether there are records. `None`: it waits.
+    fn told(&mut self) -> Option<(ErrorCode, bool)> {
+        let Response::Fetch(response) = self.transport.receive(1)?.result.unwrap() else {
+            panic!()
+        };
+        self.session_id = response.session_id;
+        let mut partitions = response.partitions.into_iter();
+        let answer = partitions.find(|answer| &*answer.tp.topic == TOPIC).unwrap();
+        Some((answer.error, !answer.records.is_empty()))
+    }
+}
+
+const UNKNOWN: Option<(ErrorCode, bool)> = Some((ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, false));
+const RECORDS: Option<(ErrorCode, bool)> = Some((ErrorCode::NONE, true));
+
+fn prepare() -> (SimDisk, Arc<Broker>) {
+    let disk = new_disk();
+    let broker = open_with(&disk, 1, &[("fletchlog.durability", FSYNC)]).unwrap();
+    broker.create_topic(OTHER, 1, &[]).unwrap();
+    (disk, broker)
+}
+
+/// Runs it with every call of the disk failing in every way, until none fails; what it returns, how often.
+fn with_every_fault(run: impl Fn(&dyn Fn(&SimDisk), bool, &str) -> (SimDisk, bool)) -> [usize; 2] {
+    let mut returned = [0, 0];
+    for in_session in [false, true] {
+        for fault in Fault::ALL {
+            for call in 0.. {
+                let what = format!("call {call}, {fault:?}, in a session: {in_session}");
+                let fail = |disk: &SimDisk| disk.fail(disk.calls() + call, fault);
+                let (disk, value) = run(&fail, in_session, &what);
+                returned[usize::from(value)] += 1;
+                if disk.failed().is_none() {
+                    break;
+                }
+            }
+        }
+    }
+    returned
+}
+
+#[test]
+fn a_topic_that_is_not_made_is_not_waited_for_and_one_that_is_has_its_records_fetched() {
+    let [failed, made] = with_every_fault(|fail, in_session, what| {
+        let (disk, broker) = prepare();
+        let mut client = Client::new(&broker, in_session);
+        for _ in 0..2 {
+            client.fetch(PATIENCE_MS);
+            assert_eq!(client.told(), UNKNOWN, "{what}");
+        }
+        fail(&disk);
+        let made = broker.create_topic(TOPIC, 1, &[]).is_ok();
+        disk.fail(u64::MAX, Fault::Io);
+        client.fetch(PATIENCE_MS);
+        if made {
+            assert_eq!(client.told(), None, "{what}: there is nothing to read yet");
+            append(&broker, &TopicPartition::new(TOPIC, 0), b"new").unwrap();
+            assert_eq!(client.told(), RECORDS, "{what}");
+        } else {
+            assert_eq!(client.told(), UNKNOWN, "{what}");
+        }
+        (disk, made)
+    });
+    assert!(failed > 10 && made > 10, "{failed} failed, {made} made");
+}
+
+#[test]
+fn who_waits_for_records_is_told_that_the_topic_is_gone_even_if_its_deletion_fails() {
+    let [gone, kept] = with_every_fault(|fail, in_session, what| {
+        let (disk, broker) = prepare();
+        broker.create_topic(TOPIC, 1, &[]).unwrap();
+        let mut client = Client::new(&broker, in_session);
+        client.fetch(0);
+        assert_eq!(client.told(), Some((ErrorCode::NONE, false)));
+        client.fetch(PATIENCE_MS);
+        assert_eq!(client.told(), None, "{what}: there is nothing to read yet");
+        fail(&disk);
+        let deleted = broker.delete_topic(TOPIC).is_ok();
+        disk.fail(u64::MAX, Fault::Io);
+        let kept = broker.describe_topic(TOPIC).is_ok();
+        assert!(!(deleted && kept), "{what}");
+        if kept {
+            assert_eq!(client.told(), None, "{what}: it is still there");
+            append(&broker, &TopicPartition::new(TOPIC, 0), b"new").unwrap();
+            assert_eq!(client.told(), RECORDS, "{what}");
+        } else {
+            assert_eq!(client.told(), UNKNOWN, "{what}");
+        }
+        (disk, kept)
+    });
+    assert!(gone > 10 && kept > 10, "{gone} gone, {kept} kept");
+}
