@@ -53,8 +53,6 @@ impl Broker {
                 "topic `{name}` is made, but not yet its directories, which are made when they are first used: {error}"
             );
         }
-        // Fetches wait for topics, too.
-        self.changes.notify();
         Ok(())
     }
 
