@@ -3,9 +3,9 @@
 use fletchlog_api::IsolationLevel;
 use fletchlog_sim::rng::Rng;
 
-use super::compacted;
-use super::generate::{ADMIN, COPIER, KEYED, LOOKER, MEMBER, READERS};
-use crate::{Action, Class, Fetch, History, Joined, Op, Outcome, Step};
+use super::generate::{ADMIN, KEYED, READERS};
+use super::{compacted, groups};
+use crate::{Action, Class, Fetch, History, Op, Outcome, Step};
 
 /// Puts it in; false if the history has no place for it.
 pub fn inject(class: Class, history: &mut History, seed: u64) -> bool {
@@ -46,21 +46,21 @@ pub fn inject(class: Class, history: &mut History, seed: u64) -> bool {
         }),
         Class::G1cProcess => one_after_the_other(history, 50, 50, |end| (poll(0, 1, end), send(0, 1, end))),
         Class::G1cRealtime => one_after_the_other(history, 50, 51, |end| (poll(0, 1, end), send(0, 1, end))),
-        Class::CommitSkip => forget(history, rng),
-        Class::CommitRegress => go_back_in_commits(history),
-        Class::CopiedTwice => copy_again(history),
-        Class::NotCopied => lose_copy(history),
+        Class::CommitSkip => groups::forget(history, rng),
+        Class::CommitRegress => groups::go_back_in_commits(history),
+        Class::CopiedTwice => groups::copy_again(history),
+        Class::NotCopied => groups::lose_copy(history),
         Class::StartRegress => take_back_start(history),
         Class::DeletedRead => read_deleted(history, rng),
         Class::CompactedAway => compacted::take_away(history, rng),
         Class::CompactedRead => compacted::bring_back(history, rng),
-        Class::FencedCommit => let_fenced_commit(history),
-        Class::StaticRebalance => rebalance(history, rng),
+        Class::FencedCommit => groups::let_fenced_commit(history),
+        Class::StaticRebalance => groups::rebalance(history, rng),
     }
 }
 
 /// Numbers of new values, so that they are no others'.
-const NEW: u64 = 1_000_000;
+pub const NEW: u64 = 1_000_000;
 
 fn send(partition: u32, value: u64, offset: i64) -> Step {
     Step::Send {
@@ -95,13 +95,13 @@ fn plain(steps: Vec<Step>) -> Action {
     Action::Steps { steps, transaction }
 }
 
-fn transaction(steps: Vec<Step>) -> Action {
+pub fn transaction(steps: Vec<Step>) -> Action {
     let transaction = true;
     Action::Steps { steps, transaction }
 }
 
 /// Puts an operation at the end, behind all others.
-fn add(history: &mut History, process: u32, action: Action) {
+pub fn add(history: &mut History, process: u32, action: Action) {
     let begin = after(history);
     history.ops.push(op(process, (begin, begin + 1), action));
 }
@@ -116,7 +116,7 @@ fn after(history: &History) -> u64 {
 }
 
 /// The first free offset of a partition.
-fn end_of(history: &History, partition: u32) -> i64 {
+pub fn end_of(history: &History, partition: u32) -> i64 {
     let all = history.ops.iter().flat_map(Op::steps).flat_map(|step| match step {
         Step::Send { partition, offset, .. } => offset.map(|o| (*partition, o)).into_iter().collect::<Vec<_>>(),
         Step::Poll { records, .. } => records.iter().map(|&(p, o, _)| (p, o)).collect(),
@@ -263,7 +263,7 @@ fn read_own(history: &mut History, rng: &mut Rng) -> bool {
 }
 
 /// Places (operation, index) of a reader's first record of a partition in a poll that returned at least `least` of it.
-fn polls(history: &History, least: usize, goes_on: bool) -> Vec<(usize, usize)> {
+pub fn polls(history: &History, least: usize, goes_on: bool) -> Vec<(usize, usize)> {
     let mut read_before = std::collections::BTreeSet::new();
     let mut found = Vec::new();
     for (number, op) in history.ops.iter().enumerate() {
@@ -411,70 +411,6 @@ fn swap_ops(history: &mut History, rng: &mut Rng) -> bool {
     true
 }
 
-/// A record that the group has gone past was returned to nobody of it.
-fn forget(history: &mut History, rng: &mut Rng) -> bool {
-    let mut polls = polls(history, 1, false);
-    polls.retain(|&(op, _)| history.ops[op].process == MEMBER);
-    let Some((op, first)) = any(rng, polls) else {
-        return false;
-    };
-    if let [Step::Poll { records, .. }] = steps(history, op).as_mut_slice() {
-        records.remove(first);
-    }
-    true
-}
-
-fn go_back_in_commits(history: &mut History) -> bool {
-    let looked = history.ops.iter().filter_map(|op| match &op.action {
-        Action::Committed { group: 0, offsets } => Some(offsets.clone()),
-        _ => None,
-    });
-    let all: Vec<_> = looked.collect();
-    let (Some(first), Some(last)) = (all.first(), all.last()) else {
-        return false;
-    };
-    if first == last {
-        return false;
-    }
-    let offsets = first.clone();
-    add(history, LOOKER, Action::Committed { group: 0, offsets });
-    true
-}
-
-/// Operations of the copier that copied something and were committed.
-fn copying(history: &History) -> Vec<usize> {
-    let copied = |op: &Op| op.process == COPIER && op.outcome == Outcome::Ok && op.steps().len() > 1;
-    (0..history.ops.len()).filter(|&n| copied(&history.ops[n])).collect()
-}
-
-fn copy_again(history: &mut History) -> bool {
-    let Some(&number) = copying(history).first() else {
-        return false;
-    };
-    let copied = history.ops[number].steps().to_vec();
-    let Step::Send { partition, source, .. } = copied[1] else {
-        return false;
-    };
-    let offset = Some(end_of(history, partition));
-    let again = Step::Send {
-        partition,
-        value: NEW,
-        offset,
-        source,
-        keyed: None,
-    };
-    add(history, COPIER, transaction(vec![copied[0].clone(), again]));
-    true
-}
-
-fn lose_copy(history: &mut History) -> bool {
-    let Some(&number) = copying(history).first() else {
-        return false;
-    };
-    steps(history, number).remove(1);
-    true
-}
-
 /// (partition, offset) of the deletions that are known to have happened and that deleted something.
 fn deletions(history: &History) -> Vec<(u32, i64)> {
     let deletes = |op: &Op| match op.action {
@@ -538,35 +474,5 @@ fn read_deleted(history: &mut History, rng: &mut Rng) -> bool {
         return false;
     };
     read_late(history, rng, (partition, offset, value));
-    true
-}
-
-/// A refused commit of a member that was taken over counts.
-fn let_fenced_commit(history: &mut History) -> bool {
-    let refused = |op: &&mut Op| matches!(op.action, Action::InstanceCommit { .. }) && op.outcome == Outcome::Unknown;
-    let Some(op) = history.ops.iter_mut().find(refused) else {
-        return false;
-    };
-    (op.outcome, op.end) = (Outcome::Ok, op.begin + 1);
-    true
-}
-
-/// Who was back in time is in the next generation, or has other partitions.
-fn rebalance(history: &mut History, rng: &mut Rng) -> bool {
-    let back = history.ops.iter_mut().find_map(|op| match &mut op.action {
-        Action::Joined(joined) if joined.in_time => Some(joined),
-        _ => None,
-    });
-    let Some(Joined {
-        generation, partitions, ..
-    }) = back
-    else {
-        return false;
-    };
-    if rng.chance(500) {
-        *generation += 1;
-    } else {
-        partitions.push(9);
-    }
     true
 }

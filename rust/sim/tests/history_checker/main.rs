@@ -9,6 +9,7 @@ use proptest::prelude::*;
 
 mod compacted;
 mod generate;
+mod groups;
 mod inject;
 
 /// Without this many of a hundred histories having room for an anomaly, the test would say little.
