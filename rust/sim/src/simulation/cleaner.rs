@@ -168,8 +168,8 @@ fn bound(hand: &Hand, broker: &Broker, partition: Partition, force: bool) -> Opt
     Some(if force { stable } else { stable.min(*active) })
 }
 
-/// The quiet end: nothing is open and no disk fails. Cleans everything, and looks whether of each key one record is left, and of
-/// the tombstones none, if their time is over.
+/// The quiet end: nothing is open and no disk fails. Cleans everything, and looks whether of each key one record is left. If the
+/// time of tombstones passes soon, it cleans again then, and none of them is left.
 pub(super) fn clean_whole(hand: &mut Hand) {
     /// Longer ones are not waited for.
     const MOST_RETENTION_MS: i64 = 10_000;
@@ -204,8 +204,8 @@ pub(super) fn clean_whole(hand: &mut Hand) {
 /// What a log holds that a cleaning of everything removes.
 #[derive(Debug, Default)]
 struct Left {
-    keys: BTreeSet<Vec<u8>>,
-    twice: BTreeSet<Vec<u8>>,
+    keys: BTreeSet<String>,
+    twice: BTreeSet<String>,
     tombstones: bool,
 }
 
@@ -237,7 +237,7 @@ impl Left {
             if record.offset < start {
                 continue;
             }
-            let key = record.key.unwrap_or_default().to_vec();
+            let key = String::from_utf8_lossy(record.key.unwrap_or_default()).into_owned();
             self.tombstones |= record.value.is_none();
             if !self.keys.insert(key.clone()) {
                 self.twice.insert(key);
