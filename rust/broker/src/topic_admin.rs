@@ -39,7 +39,8 @@ impl Broker {
                 format!("topic `{name}` cannot have {partitions} partitions; give 1 to {MAX_PARTITIONS}"),
             ));
         }
-        Config::parse(Scope::Topic, config.iter().map(|(k, v)| (k.as_str(), v.as_str())))?;
+        let given = Config::parse(Scope::Topic, config.iter().map(|(k, v)| (k.as_str(), v.as_str())))?;
+        TopicConfig::new(&self.config, &given).validate()?;
         let config = config.iter().map(|(k, v)| (k.clone(), v.trim().to_owned())).collect();
         let topic = self.add_topic(name, partitions, config, true)?;
         // It stands in the metadata, so it is made. Kafka, too, answers when the topic is in its metadata log; a directory that

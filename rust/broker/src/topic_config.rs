@@ -1,7 +1,7 @@
 //! From properties to the settings of a log: what the topic sets wins, then the broker's `log.*` property.
 //! Kafka: `LogConfig#fromProps`, `KafkaConfig#extractLogConfigMap`.
 
-use fletchlog_api::Config;
+use fletchlog_api::{Config, ConfigError};
 use fletchlog_log::LogConfig;
 use fletchlog_log::config::Durability;
 use fletchlog_records::{Compression, TimestampType};
@@ -83,6 +83,17 @@ impl TopicConfig {
             flush_messages: long("flush.messages", "log.flush.interval.messages"),
             flush_ms: long("flush.ms", "log.flush.interval.ms"),
         }
+    }
+
+    /// Refuses properties that contradict each other. Kafka: `LogConfig#validateValues`.
+    pub(crate) fn validate(&self) -> Result<(), ConfigError> {
+        let (min, max) = (self.log.min_compaction_lag_ms, self.log.max_compaction_lag_ms);
+        if min > max {
+            return Err(ConfigError::Conflict(format!(
+                "min.compaction.lag.ms ({min}) is greater than max.compaction.lag.ms ({max}): records would have to be compacted before they may be; raise the maximum or lower the minimum"
+            )));
+        }
+        Ok(())
     }
 
     /// `__consumer_offsets` (spec 8.8): compacted, small segments, nothing re-compressed.

@@ -207,3 +207,18 @@ fn the_background_cleans_a_new_topic_under_the_name_of_one_that_failed() {
     assert_eq!(cleaned, tp("t", 0));
     broker.close().unwrap();
 }
+
+/// Kafka: `LogConfig#validateValues`; what the topic does not say the broker does.
+#[test]
+fn a_compaction_lag_that_ends_before_it_begins_is_refused() {
+    let broker_lag = &[("log.cleaner.min.compaction.lag.ms", "1000")];
+    let broker = Broker::in_memory(options(None, false, broker_lag), ManualClock::new()).unwrap();
+    let create = |topic: &str, pairs: &[(&str, &str)]| broker.create_topic(topic, 1, &config(pairs));
+    let refused = create("t", &[("min.compaction.lag.ms", "60"), ("max.compaction.lag.ms", "59")]).unwrap_err();
+    assert_eq!(refused.code(), fletchlog_api::ErrorCode::INVALID_CONFIG);
+    assert!(refused.to_string().contains("(60)"), "{refused}");
+    assert!(create("t", &[("max.compaction.lag.ms", "999")]).is_err());
+    assert!(broker.topics(false).unwrap().is_empty());
+    create("same", &[("max.compaction.lag.ms", "1000")]).unwrap();
+    create("default", &[]).unwrap();
+}
