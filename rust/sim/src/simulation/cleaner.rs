@@ -168,8 +168,8 @@ fn bound(hand: &Hand, broker: &Broker, partition: Partition, force: bool) -> Opt
     Some(if force { stable } else { stable.min(*active) })
 }
 
-/// The quiet end: nothing is open and no disk fails. Cleans everything, and looks whether of each key one record is left. If the
-/// time of tombstones passes soon, it cleans again then, and none of them is left.
+/// The quiet end: nothing is open and no disk fails. Cleans everything, and looks whether of each key one record is left and of
+/// aborted transactions none. If the time of tombstones passes soon, it cleans again then, and none of them is left.
 pub(super) fn clean_whole(hand: &mut Hand) {
     /// Longer ones are not waited for.
     const MOST_RETENTION_MS: i64 = 10_000;
@@ -195,7 +195,7 @@ pub(super) fn clean_whole(hand: &mut Hand) {
         let tp = hand.world.tp(partition);
         let left = broker.partition_log(&tp).and_then(|log| Ok(Left::of(&log)?));
         match left {
-            Ok(left) if left.twice.is_empty() && !(waits && left.tombstones) => {}
+            Ok(left) if left.twice.is_empty() && !left.aborted && !(waits && left.tombstones) => {}
             found => hand.surprise(format!("everything in {tp} was cleaned, and left is {found:?}")),
         }
     }
@@ -207,6 +207,9 @@ struct Left {
     keys: BTreeSet<String>,
     twice: BTreeSet<String>,
     tombstones: bool,
+    aborted: bool,
+    /// Producers whose transaction at the batch read last is aborted.
+    aborting: BTreeSet<i64>,
 }
 
 impl Left {
@@ -214,13 +217,16 @@ impl Left {
         const MOST_BYTES: usize = 1 << 20;
         let (mut left, mut offset) = (Self::default(), log.log_start_offset());
         while offset < log.log_end_offset() {
-            let read = log.read(offset, MOST_BYTES, true, FetchBound::HighWatermark)?;
+            let read = log.read(offset, MOST_BYTES, true, FetchBound::LastStableOffset)?;
             if read.records.is_empty() {
                 break;
             }
+            let mut aborted = read.aborted_transactions.unwrap_or_default();
             for batch in BatchIter::new(read.records) {
                 let batch = batch?;
                 offset = batch.header().next_offset();
+                let begun = aborted.extract_if(.., |(_, first)| *first < offset);
+                left.aborting.extend(begun.map(|(producer_id, _)| producer_id));
                 left.add(&batch, log.log_start_offset())?;
             }
         }
@@ -228,9 +234,13 @@ impl Left {
     }
 
     fn add(&mut self, batch: &RecordBatch, start: i64) -> Result<(), LogError> {
-        if batch.header().is_control() {
+        let header = batch.header();
+        if header.is_control() {
+            self.aborting.remove(&header.producer_id);
             return Ok(());
         }
+        let is_aborted = header.is_transactional() && self.aborting.contains(&header.producer_id);
+        self.aborted |= is_aborted && header.records_count > 0;
         let records = batch.records(DECOMPRESSION_LIMIT)?;
         let mut cursor = RecordCursor::new();
         while let Some(record) = cursor.next(&records)? {

@@ -236,6 +236,18 @@ fn a_tombstone_may_go_when_a_cleaning_has_seen_it_long_enough_ago() {
     assert_eq!(with(cleaned(45, 0, 45, 41)).last(), GONE.last(), "out of reach");
 }
 
+/// A cleaning of several rounds has seen it itself.
+#[test]
+fn a_tombstone_may_go_in_the_cleaning_that_sees_it_if_it_is_not_kept_at_all() {
+    let with = |seen_before: u64| {
+        let ops = [sent(1, Some(0), 1, (7, true)), sent(3, Some(1), 2, (8, false))];
+        let cleaning = [cleaned(40, 2, 40, seen_before)];
+        classes(ops.into_iter().chain(cleaning).chain(read(50, 2, &[(1, 2)])), &[])
+    };
+    assert!(with(41).is_empty());
+    assert_eq!(with(40).last(), GONE.last());
+}
+
 #[test]
 fn what_was_aborted_may_go_and_replaces_nothing() {
     let with = |outcome: Outcome, left: &[(i64, u64)]| {
