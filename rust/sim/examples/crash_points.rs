@@ -1,5 +1,5 @@
-//! Power loss at every storage operation of seeded runs of a log and of a whole broker, and the n-th call failing, on every core
-//! until the time is over: `make crash-points`.
+//! Power loss at every storage operation of seeded runs of a log, of a compacted one and of a whole broker, and the n-th call failing,
+//! on every core until the time is over: `make crash-points`.
 //!
 //! `TIME_LIMIT` in seconds (default 60), `SEED` of the first run (default 0). Ends with one line; exit code 1 on a violation.
 
@@ -10,17 +10,18 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use fletchlog_sim::broker_workload::BrokerRun;
+use fletchlog_sim::cleaner_run::CleanerRun;
 use fletchlog_sim::crash_points::Violation;
 use fletchlog_sim::nth_fault::every_fault;
 use fletchlog_sim::workload::Run;
 
-/// Calls of a log, requests to a broker, in one run.
+/// Calls of a log (compacted or not), requests to a broker, in one run.
 const STEPS: (usize, usize) = (60, 30);
 /// The same in runs with a fault, of which there is one for each call.
 const FAULTY_STEPS: (usize, usize) = (20, 10);
 /// Random images per crash point, besides the regular ones.
 const RANDOM_IMAGES: usize = 4;
-/// One seed in so many is a broker's, one in so many lets calls fail.
+/// Of so many seeds one is a broker's and three are a compacted log's; one in so many lets calls fail.
 const EVERY: (u64, u64) = (16, 64);
 
 #[derive(Default)]
@@ -48,13 +49,15 @@ impl Books {
         if seed.is_multiple_of(EVERY.1) {
             let log = every_fault(|fail| Run::new(seed, FAULTY_STEPS.0, fail));
             self.enter(&self.faults, log.map(|faults| faults.met));
+            let compacted = every_fault(|fail| CleanerRun::new(seed, FAULTY_STEPS.0, fail));
+            self.enter(&self.faults, compacted.map(|faults| faults.met));
             let broker = every_fault(|fail| BrokerRun::new(seed, FAULTY_STEPS.1, fail));
             self.enter(&self.faults, broker.map(|faults| faults.met));
         }
-        let images = if seed.is_multiple_of(EVERY.0) {
-            BrokerRun::new(seed, STEPS.1, |_| ()).crash_everywhere(RANDOM_IMAGES)
-        } else {
-            Run::new(seed, STEPS.0, |_| ()).crash_everywhere(RANDOM_IMAGES)
+        let images = match seed % EVERY.0 {
+            0 => BrokerRun::new(seed, STEPS.1, |_| ()).crash_everywhere(RANDOM_IMAGES),
+            1..=3 => CleanerRun::new(seed, STEPS.0, |_| ()).crash_everywhere(RANDOM_IMAGES),
+            _ => Run::new(seed, STEPS.0, |_| ()).crash_everywhere(RANDOM_IMAGES),
         };
         self.enter(&self.images, images);
     }

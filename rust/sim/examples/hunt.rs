@@ -6,6 +6,7 @@
 use std::process::ExitCode;
 
 use fletchlog_sim::broker_workload::BrokerRun;
+use fletchlog_sim::cleaner_run::CleanerRun;
 use fletchlog_sim::crash_points::Violation;
 use fletchlog_sim::nth_fault::every_fault;
 use fletchlog_sim::sim_disk::{Lie, SimDisk};
@@ -42,6 +43,19 @@ fn hunt() -> Result<usize, (&'static str, Violation)> {
             })
         });
         looked_at += faults.map_err(|v| ("nth-fault of a log", v))?.met;
+    }
+    for seed in 0..6 {
+        let images = CleanerRun::new(seed, STEPS.0, tell).crash_everywhere(4);
+        looked_at += images.map_err(|v| ("crash-points of a compacted log", v))?;
+    }
+    for seed in 0..2 {
+        let faults = every_fault(|fail| {
+            CleanerRun::new(seed, FAULTY_STEPS.0, |disk| {
+                tell(disk);
+                fail(disk);
+            })
+        });
+        looked_at += faults.map_err(|v| ("nth-fault of a compacted log", v))?.met;
     }
     for seed in 0..4 {
         let images = BrokerRun::new(seed, STEPS.1, tell).crash_everywhere(2);

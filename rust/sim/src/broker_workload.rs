@@ -275,12 +275,13 @@ impl BrokerRun {
     ) -> Result<(), String> {
         let config = [("internal.segment.bytes", "400"), ("retention.bytes", "900")];
         let config = config.map(|(key, value)| (key.to_owned(), value.to_owned()));
-        self.insist(disk, broker, |b| {
-            unless(
-                ErrorCode::TOPIC_ALREADY_EXISTS,
-                b.create_topic(name, PARTITIONS, &config),
-            )
-        })?;
+        while let Err(error) = broker.create_topic(name, PARTITIONS, &config) {
+            self.excuse(disk, &error)?;
+            *broker = self.reopen(disk)?;
+            if broker.describe_topic(name).is_ok() {
+                return Err(format!("topic {name} is there, and its creation has failed: {error}"));
+            }
+        }
         self.incarnations += 1;
         model.topics.insert(name, self.incarnations);
         model

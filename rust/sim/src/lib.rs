@@ -4,6 +4,7 @@ pub mod bit_flips;
 pub mod broker_crash;
 pub mod broker_workload;
 pub mod checker;
+pub mod cleaner_run;
 pub mod course;
 pub mod crash_points;
 mod disk_fault;

@@ -2,6 +2,7 @@
 //! (reliability C12-C15, C18).
 
 use crate::broker_workload::BrokerRun;
+use crate::cleaner_run::CleanerRun;
 use crate::course::Course;
 use crate::crash_points::Violation;
 use crate::sim_disk::{Fault, SimDisk};
@@ -28,6 +29,15 @@ pub trait Survivor {
 }
 
 impl Survivor for Run {
+    fn course(&self) -> &Course {
+        &self.course
+    }
+    fn lose_power(&self) -> Result<(), Violation> {
+        self.crash_after_failure(1).map(drop)
+    }
+}
+
+impl Survivor for CleanerRun {
     fn course(&self) -> &Course {
         &self.course
     }

@@ -17,8 +17,8 @@ use crate::course::Course;
 use crate::rng::Rng;
 use crate::sim_disk::SimDisk;
 
-const DIR: &str = "/data/t-0";
-const NOW_MS: i64 = 1_700_000_000_000;
+pub(crate) const DIR: &str = "/data/t-0";
+pub(crate) const NOW_MS: i64 = 1_700_000_000_000;
 /// Producers of the workload; each numbers its batches.
 pub(crate) const PRODUCERS: usize = 3;
 /// The call that fails, the refusal that follows, and the call after reopening.

@@ -1,0 +1,390 @@
+//! Power loss and failing calls while a compacted log is written and cleaned (reliability C1, C2, C12, C15, C21).
+//!
+//! Whatever happens on the way: what a cleaning must not remove is there, what was gone when it returned does not come back,
+//! and no record changes.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::path::Path;
+
+use bytes::Bytes;
+use fletchlog_log::config::Durability;
+use fletchlog_log::partition_log::{FetchBound, PartitionLog};
+use fletchlog_log::{CleanerOptions, LogConfig, verify_partition};
+use fletchlog_records::{BatchBuilder, BatchIter, BatchParams, RecordCursor};
+
+use crate::course::Course;
+use crate::crash_points::{CrashPoints, Given, Seen, Violation, images};
+use crate::disk_state::{DiskState, Left};
+use crate::rng::Rng;
+use crate::sim_disk::SimDisk;
+use crate::workload::{DIR, Known, NOW_MS, append, open};
+
+/// The call that fails, and the one after reopening.
+const ATTEMPTS: usize = 2;
+const KEYS: usize = 6;
+
+/// What a reader gets: offset, key, value.
+type Records = BTreeMap<i64, (Bytes, Option<Bytes>)>;
+
+/// What holds from so many operations on.
+#[derive(Debug, Clone, Default)]
+struct Moment {
+    at: u64,
+    /// These are there.
+    must: Records,
+    /// Nothing else is.
+    may: Records,
+    /// Where the log ends, at least.
+    end: i64,
+    /// As a broker checkpoints it.
+    recovery_point: i64,
+}
+
+/// One run: appends of keyed records and cleanings, in the order that a seed gives.
+#[derive(Debug)]
+pub struct CleanerRun {
+    seed: u64,
+    config: LogConfig,
+    moments: Vec<Moment>,
+    pub(crate) course: Course,
+    /// As a broker checkpoints it.
+    clean_to: i64,
+}
+
+fn config(rng: &mut Rng) -> LogConfig {
+    LogConfig {
+        segment_bytes: 300 + i32::try_from(rng.below(300)).unwrap_or(0),
+        index_interval_bytes: 150,
+        segment_index_bytes: 200,
+        durability: Durability::Fsync,
+        file_delete_delay_ms: 0,
+        cleanup_compact: true,
+        cleanup_delete: false,
+        delete_retention_ms: [0, 86_400_000][rng.below(2)],
+        ..LogConfig::default()
+    }
+}
+
+/// Everything that the log holds.
+fn records(log: &PartitionLog) -> Result<Records, String> {
+    let mut found = Records::new();
+    let mut offset = log.log_start_offset();
+    loop {
+        let at = |e: &dyn Display| format!("read at {offset}: {e}");
+        let read = log
+            .read(offset, 1 << 20, true, FetchBound::LogEnd)
+            .map_err(|e| at(&e))?;
+        if read.records.is_empty() {
+            return Ok(found);
+        }
+        let mut next = offset;
+        for batch in BatchIter::new(read.records) {
+            let batch = batch.map_err(|e| at(&e))?;
+            let slice = batch.records(usize::MAX).map_err(|e| at(&e))?;
+            let mut cursor = RecordCursor::new();
+            while let Some(record) = cursor.next(&slice).map_err(|e| at(&e))? {
+                let bytes = Bytes::copy_from_slice;
+                let told = (bytes(record.key.unwrap_or_default()), record.value.map(bytes));
+                if found.insert(record.offset, told).is_some() {
+                    return Err(format!("offset {} is there twice", record.offset));
+                }
+            }
+            next = batch.header().next_offset();
+        }
+        offset = next;
+    }
+}
+
+/// What a cleaning below a bound has to leave.
+fn must_stay(records: &Records, bound: i64) -> Records {
+    let stays = |(offset, (key, value)): &(&i64, &(Bytes, Option<Bytes>))| {
+        let later = records.range(*offset + 1..bound.max(*offset + 1));
+        let replaced = later.into_iter().any(|(_, (other, _))| other == key);
+        **offset >= bound || value.is_some() && !replaced
+    };
+    let left = records.iter().filter(stays);
+    left.map(|(offset, record)| (*offset, record.clone())).collect()
+}
+
+impl Moment {
+    fn holds(&self, found: &Records) -> Result<(), String> {
+        let is_in = |all: &Records, (offset, record): (&i64, &(Bytes, Option<Bytes>))| all.get(offset) == Some(record);
+        if let Some(lost) = self.must.iter().find(|r| !is_in(found, *r)) {
+            return Err(format!("{lost:?} is lost; there is {found:?}"));
+        }
+        if let Some(extra) = found.iter().find(|r| !is_in(&self.may, *r)) {
+            return Err(format!("{extra:?} should not be there"));
+        }
+        Ok(())
+    }
+}
+
+impl CleanerRun {
+    /// Runs `steps` calls of the log, on a disk that `prepare` may have given faults.
+    pub fn new(seed: u64, steps: usize, prepare: impl FnOnce(&SimDisk)) -> Self {
+        let disk = SimDisk::with_dirs(&[Path::new(DIR)]);
+        prepare(&disk);
+        disk.record();
+        let mut rng = Rng::new(seed);
+        let mut run = Self {
+            seed,
+            config: config(&mut rng),
+            moments: vec![Moment::default()],
+            course: Course::default(),
+            clean_to: 0,
+        };
+        let result = run.work(&disk, &mut rng, steps);
+        run.course.end(&disk, result);
+        run
+    }
+
+    fn work(&mut self, disk: &SimDisk, rng: &mut Rng, steps: usize) -> Result<(), String> {
+        let mut log = self.reopen(disk, false)?;
+        for _ in 0..steps {
+            match rng.below(12) {
+                0 => self.clean(disk, &mut log)?,
+                1 => {
+                    let rolled = log.roll(NOW_MS);
+                    self.go_on(disk, &mut log, rolled)?;
+                }
+                2 => {
+                    let flushed = log.flush();
+                    let point = self.go_on(disk, &mut log, flushed)?;
+                    self.learn(disk, &log, self.now().must.clone(), point)?;
+                }
+                3 => {
+                    let closed = log.close();
+                    let point = closed.is_ok().then(|| log.log_end_offset());
+                    match closed {
+                        Ok(()) => log = self.reopen(disk, true)?,
+                        failed => drop(self.go_on(disk, &mut log, failed)?),
+                    }
+                    self.learn(disk, &log, self.now().must.clone(), point)?;
+                }
+                _ => self.append(disk, &mut log, rng)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn now(&self) -> &Moment {
+        &self.moments[self.moments.len() - 1]
+    }
+
+    /// From the next operation on.
+    fn begin(&mut self, disk: &SimDisk, must: Records, may: Records) {
+        let begun = Moment {
+            at: disk.operations() + 1,
+            must,
+            may,
+            ..self.now().clone()
+        };
+        self.moments.push(begun);
+    }
+
+    /// What the log holds now, which is `must` at least, it holds from now on.
+    fn learn(
+        &mut self,
+        disk: &SimDisk,
+        log: &PartitionLog,
+        must: Records,
+        recovery_point: Option<i64>,
+    ) -> Result<(), String> {
+        let found = records(log).or_else(|error| {
+            self.course.excuse(disk, &error, ATTEMPTS)?;
+            records(log)
+        })?;
+        let before = self.now();
+        let may = before.may.clone();
+        Moment {
+            must,
+            may,
+            ..Moment::default()
+        }
+        .holds(&found)?;
+        let learned = Moment {
+            at: disk.operations(),
+            end: log.log_end_offset(),
+            recovery_point: recovery_point.unwrap_or(before.recovery_point),
+            must: found.clone(),
+            may: found,
+        };
+        self.moments.push(learned);
+        Ok(())
+    }
+
+    fn reopen(&mut self, disk: &SimDisk, clean_shutdown: bool) -> Result<PartitionLog, String> {
+        let opened = open(disk, &self.config, self.now().known(), clean_shutdown);
+        opened.or_else(|error| {
+            self.course.excuse(disk, &error, ATTEMPTS)?;
+            // The marker of a clean stop is gone.
+            self.reopen(disk, false)
+        })
+    }
+
+    /// Reopens the log if the call failed.
+    fn go_on<T, E: Display>(
+        &mut self,
+        disk: &SimDisk,
+        log: &mut PartitionLog,
+        result: Result<T, E>,
+    ) -> Result<Option<T>, String> {
+        match result {
+            Ok(done) => Ok(Some(done)),
+            Err(error) => {
+                self.course.excuse(disk, &error, ATTEMPTS)?;
+                *log = self.reopen(disk, false)?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Appends a batch. If that fails for good, another one is next.
+    fn append(&mut self, disk: &SimDisk, log: &mut PartitionLog, rng: &mut Rng) -> Result<(), String> {
+        let first = log.log_end_offset();
+        let mut with_new = Records::new();
+        while log.log_end_offset() == first {
+            let data = self.batch(first, rng, &mut with_new);
+            self.begin(disk, self.now().must.clone(), with_new.clone());
+            let appended = append(log, data);
+            self.go_on(disk, log, appended)?;
+        }
+        self.learn(disk, log, with_new, None)
+    }
+
+    /// A batch to stand at this offset, and what the log holds with it.
+    fn batch(&self, first: i64, rng: &mut Rng, with_new: &mut Records) -> Bytes {
+        let mut builder = BatchBuilder::with_capacity(256);
+        with_new.clone_from(&self.now().must);
+        for offset in (first..).take(1 + rng.below(4)) {
+            let key = Bytes::from(format!("key-{}", rng.below(KEYS)));
+            let value = (!rng.chance(200)).then(|| Bytes::from(format!("{offset}-{}", "x".repeat(rng.below(60)))));
+            builder.append(NOW_MS, Some(&key), value.as_deref(), &[]);
+            with_new.insert(offset, (key, value));
+        }
+        builder.build(&BatchParams::default())
+    }
+
+    fn clean(&mut self, disk: &SimDisk, log: &mut PartitionLog) -> Result<(), String> {
+        let due = log.cleanable(Some(self.clean_to), NOW_MS);
+        let Some(due) = self.go_on(disk, log, due)? else {
+            return Ok(());
+        };
+        let before = self.now().may.clone();
+        let must = must_stay(&before, due.first_uncleanable_offset);
+        self.begin(disk, must.clone(), before);
+        let cleaned = log.clean(&due, &CleanerOptions::default(), NOW_MS, &mut || false);
+        if let Some(stats) = self.go_on(disk, log, cleaned)? {
+            self.clean_to = stats.end_offset;
+        }
+        self.learn(disk, log, must, None)
+    }
+
+    /// Crashes at every operation, in several ways each, and checks. Returns how many different images there were.
+    ///
+    /// # Errors
+    /// The first promise that was not kept.
+    pub fn crash_everywhere(&self, random_images: usize) -> Result<usize, Violation> {
+        self.crash_at(self.course.history(), random_images)
+    }
+
+    /// As [`CleanerRun::crash_everywhere`], right after the call that failed, a few operations later, and at the end.
+    ///
+    /// # Errors
+    /// The first promise that was not kept.
+    pub fn crash_after_failure(&self, random_images: usize) -> Result<usize, Violation> {
+        self.crash_at(&self.course.after_failure(4), random_images)
+    }
+
+    fn crash_at(&self, states: &[DiskState], random_images: usize) -> Result<usize, Violation> {
+        let points = CrashPoints {
+            seed: self.seed,
+            violation: self.course.violation(),
+            states,
+            random_images,
+        };
+        let promised = |now| {
+            let number = self.moments.iter().rposition(|m| m.at <= now).unwrap_or(0);
+            let moment = &self.moments[number];
+            let config = &self.config;
+            (number, Crash { config, moment })
+        };
+        points.check(Rng::new(self.seed ^ 0xC1EA_4E12), promised, Crash::check)
+    }
+}
+
+impl Moment {
+    fn known(&self) -> Known {
+        Known {
+            recovery_point: self.recovery_point,
+            ..Known::default()
+        }
+    }
+}
+
+/// A moment of a run at which the power goes.
+struct Crash<'a> {
+    config: &'a LogConfig,
+    moment: &'a Moment,
+}
+
+impl Crash<'_> {
+    fn given(&self) -> Given {
+        (self.moment.recovery_point, 0)
+    }
+
+    /// Opens the log on a disk that came up again, and after a power loss during that or after it.
+    fn check(&self, image: DiskState, rng: &mut Rng, seen: &mut Seen<Records>) -> Result<(), String> {
+        let (fingerprint, clean) = (image.fingerprint(), image.is_clean());
+        if let Some(found) = seen.meet(&image, self.given()) {
+            return self.moment.holds(found);
+        }
+        let disk = SimDisk::from(image);
+        disk.record_one(rng.fork());
+        let log = self.open(&disk)?;
+        let (middle, end) = (disk.crash_point(), disk.state());
+        let found = self.check_log(&disk, &log)?;
+        drop(log);
+        let again = |image: DiskState| {
+            let disk = SimDisk::from(image);
+            let log = self.open(&disk);
+            log.and_then(|log| self.check_log(&disk, &log))
+                .map_err(|e| format!("second recovery: {e}"))
+        };
+        let second = again(end.left(Left::Nothing))?;
+        if second != found {
+            return Err(format!(
+                "after a recovery there was {found:?}, after a second one {second:?}"
+            ));
+        }
+        for image in middle.iter().flat_map(|state| images(state, rng, 1)) {
+            again(image)?;
+        }
+        if clean {
+            seen.remember(fingerprint, self.given(), found);
+        }
+        Ok(())
+    }
+
+    /// What the log holds, which is right, in files that are.
+    fn check_log(&self, disk: &SimDisk, log: &PartitionLog) -> Result<Records, String> {
+        let found = records(log)?;
+        self.moment.holds(&found)?;
+        let report = verify_partition(disk, Path::new(DIR), NOW_MS).map_err(|e| e.to_string())?;
+        // A snapshot that was torn is left out, and stays until its segment goes.
+        if !report.damaged.is_empty() {
+            return Err(format!("verify: {:?}", report.damaged));
+        }
+        Ok(found)
+    }
+
+    fn open(&self, disk: &SimDisk) -> Result<PartitionLog, String> {
+        let log = open(disk, self.config, self.moment.known(), false).map_err(|e| format!("cannot be opened: {e}"))?;
+        let (end, promised) = (log.log_end_offset(), self.moment.end);
+        if end < promised {
+            return Err(format!("the log ends at {end}, and ended at {promised}"));
+        }
+        Ok(log)
+    }
+}
