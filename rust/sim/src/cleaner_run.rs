@@ -5,12 +5,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use bytes::Bytes;
 use fletchlog_log::config::Durability;
 use fletchlog_log::partition_log::{FetchBound, PartitionLog};
-use fletchlog_log::{CleanerOptions, LogConfig, verify_partition};
+use fletchlog_log::{AppendError, CleanerOptions, LogConfig, LogError, verify_partition};
 use fletchlog_records::{BatchBuilder, BatchIter, BatchParams, RecordCursor};
 
 use crate::course::Course;
@@ -20,8 +21,8 @@ use crate::rng::Rng;
 use crate::sim_disk::SimDisk;
 use crate::workload::{DIR, Known, NOW_MS, append, open};
 
-/// The call that fails, and the one after reopening.
-const ATTEMPTS: usize = 2;
+/// The call that fails, the refusal that follows, and the call after reopening.
+const ATTEMPTS: usize = 3;
 const KEYS: usize = 6;
 
 /// What a reader gets: offset, key, value.
@@ -94,6 +95,14 @@ fn records(log: &PartitionLog) -> Result<Records, String> {
         }
         offset = next;
     }
+}
+
+/// The log takes other batches.
+fn is_full(error: &AppendError) -> bool {
+    let AppendError::Log(LogError::Io { source, .. }) = error else {
+        return false;
+    };
+    matches!(source.kind(), ErrorKind::StorageFull | ErrorKind::WriteZero)
 }
 
 /// What a cleaning below a bound has to leave.
@@ -240,15 +249,22 @@ impl CleanerRun {
         }
     }
 
-    /// Appends a batch. If that fails for good, another one is next.
+    /// Appends a batch, and another one instead if there is no room for it.
     fn append(&mut self, disk: &SimDisk, log: &mut PartitionLog, rng: &mut Rng) -> Result<(), String> {
         let first = log.log_end_offset();
         let mut with_new = Records::new();
-        while log.log_end_offset() == first {
+        loop {
             let data = self.batch(first, rng, &mut with_new);
             self.begin(disk, self.now().must.clone(), with_new.clone());
-            let appended = append(log, data);
-            self.go_on(disk, log, appended)?;
+            let Err(error) = append(log, data) else { break };
+            if is_full(&error) {
+                self.course.excuse(disk, &error, ATTEMPTS)?;
+                continue;
+            }
+            self.go_on::<(), _>(disk, log, Err(error))?;
+            if log.log_end_offset() > first {
+                break;
+            }
         }
         self.learn(disk, log, with_new, None)
     }

@@ -42,7 +42,7 @@ impl Survivor for CleanerRun {
         &self.course
     }
     fn lose_power(&self) -> Result<(), Violation> {
-        self.crash_after_failure(1).map(drop)
+        self.crash_after_failure(2).map(drop)
     }
 }
 
