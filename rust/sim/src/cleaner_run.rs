@@ -108,8 +108,8 @@ fn is_full(error: &AppendError) -> bool {
 /// What a cleaning below a bound has to leave.
 fn must_stay(records: &Records, bound: i64) -> Records {
     let stays = |(offset, (key, value)): &(&i64, &(Bytes, Option<Bytes>))| {
-        let later = records.range(*offset + 1..bound.max(*offset + 1));
-        let replaced = later.into_iter().any(|(_, (other, _))| other == key);
+        let mut later = records.range(*offset + 1..bound.max(*offset + 1));
+        let replaced = later.any(|(_, (other, _))| other == key);
         **offset >= bound || value.is_some() && !replaced
     };
     let left = records.iter().filter(stays);
@@ -117,6 +117,13 @@ fn must_stay(records: &Records, bound: i64) -> Records {
 }
 
 impl Moment {
+    fn known(&self) -> Known {
+        Known {
+            recovery_point: self.recovery_point,
+            ..Known::default()
+        }
+    }
+
     fn holds(&self, found: &Records) -> Result<(), String> {
         let is_in = |all: &Records, (offset, record): (&i64, &(Bytes, Option<Bytes>))| all.get(offset) == Some(record);
         if let Some(lost) = self.must.iter().find(|r| !is_in(found, *r)) {
@@ -327,15 +334,6 @@ impl CleanerRun {
             (number, Crash { config, moment })
         };
         points.check(Rng::new(self.seed ^ 0xC1EA_4E12), promised, Crash::check)
-    }
-}
-
-impl Moment {
-    fn known(&self) -> Known {
-        Known {
-            recovery_point: self.recovery_point,
-            ..Known::default()
-        }
     }
 }
 
