@@ -130,11 +130,12 @@ impl PartitionLog {
         Ok(base_offset)
     }
 
-    /// Removes the file of a segment that could not be made. The old segment goes on with its offsets; after the next start an
-    /// empty segment would stand in front of them.
+    /// Removes the file of a segment that could not be made, for good. The old segment goes on with its offsets; after the next
+    /// start an empty segment would stand in front of them.
     fn take_back(&self, path: &Path) {
-        if let Err(e) = self.fs.remove_file(path) {
-            self.fence(&LogError::io("remove", path, e));
+        let removed = self.fs.remove_file(path).map_err(|e| LogError::io("remove", path, e));
+        if let Err(e) = removed.and_then(|()| self.sync_names()) {
+            self.fence(&e);
         }
     }
 

@@ -21,8 +21,8 @@ const STEPS: (usize, usize) = (60, 30);
 const FAULTY_STEPS: (usize, usize) = (20, 10);
 /// Random images per crash point, besides the regular ones.
 const RANDOM_IMAGES: usize = 4;
-/// Of so many seeds one is a broker's and one a compacted log's; one in so many lets calls fail.
-const EVERY: (u64, u64) = (16, 64);
+/// Of so many seeds one is a broker's and one a compacted log's; one in so many lets calls fail, and of a compacted log, too.
+const EVERY: (u64, u64, u64) = (16, 64, 256);
 
 #[derive(Default)]
 struct Books {
@@ -49,10 +49,12 @@ impl Books {
         if seed.is_multiple_of(EVERY.1) {
             let log = every_fault(|fail| Run::new(seed, FAULTY_STEPS.0, fail));
             self.enter(&self.faults, log.map(|faults| faults.met));
-            let compacted = every_fault(|fail| CleanerRun::new(seed, FAULTY_STEPS.0, fail));
-            self.enter(&self.faults, compacted.map(|faults| faults.met));
             let broker = every_fault(|fail| BrokerRun::new(seed, FAULTY_STEPS.1, fail));
             self.enter(&self.faults, broker.map(|faults| faults.met));
+        }
+        if seed.is_multiple_of(EVERY.2) {
+            let compacted = every_fault(|fail| CleanerRun::new(seed, FAULTY_STEPS.0, fail));
+            self.enter(&self.faults, compacted.map(|faults| faults.met));
         }
         let images = match seed % EVERY.0 {
             0 => BrokerRun::new(seed, STEPS.1, |_| ()).crash_everywhere(RANDOM_IMAGES),
