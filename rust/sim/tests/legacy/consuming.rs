@@ -99,41 +99,46 @@ fn while_threads_poll_and_members_come_and_go_every_record_is_returned_once_and_
     let total = AtomicUsize::new(0);
     let all = usize::try_from(PARTITIONS).unwrap() * RECORDS;
     let left = AtomicBool::new(false);
-    let run = |consumer: LegacyConsumer, leave_at: Option<usize>| {
-        let streams = consumer.create_message_streams(&[("t", 3)]).unwrap();
-        std::thread::scope(|scope| {
-            for mut stream in streams {
-                let (got, total, left, consumer) = (&got, &total, &left, &consumer);
-                scope.spawn(move || {
-                    while total.load(Ordering::SeqCst) < all {
-                        if leave_at.is_some_and(|at| total.load(Ordering::SeqCst) >= at)
-                            && !left.swap(true, Ordering::SeqCst)
-                        {
-                            consumer.shutdown().unwrap();
-                        }
-                        let records = match stream.poll(20, &mut || false) {
-                            Ok(records) => records,
-                            Err(ClientError::Closed(_)) => return,
-                            Err(other) => panic!("{other}"),
-                        };
-                        let mut got = got.lock().unwrap();
-                        for run in &records.runs {
-                            got.entry(run.tp.clone())
-                                .or_default()
-                                .extend(run.first_offset..=run.last_offset);
-                        }
-                        total.fetch_add(records.count(), Ordering::SeqCst);
+    let member = |id: &str| consumer(&broker, "g-threads", id, &[("max.poll.records", "7")]);
+    let join = |consumer: &LegacyConsumer| consumer.create_message_streams(&[("t", 3)]).unwrap();
+    let leaver = member("b");
+    let leavers_streams = join(&leaver);
+    let read = |mut stream: LegacyStream| {
+        while total.load(Ordering::SeqCst) < all {
+            // Whoever sees first that half is read: the leaver's own threads may get no time until all is.
+            if total.load(Ordering::SeqCst) >= all / 2 && !left.swap(true, Ordering::SeqCst) {
+                leaver.shutdown().unwrap();
+            }
+            let records = match stream.poll(20, &mut || false) {
+                Ok(records) => records,
+                Err(ClientError::Closed(_)) => return,
+                Err(other) => panic!("{other}"),
+            };
+            let mut got = got.lock().unwrap();
+            for run in &records.runs {
+                got.entry(run.tp.clone())
+                    .or_default()
+                    .extend(run.first_offset..=run.last_offset);
+            }
+            total.fetch_add(records.count(), Ordering::SeqCst);
+        }
+    };
+    std::thread::scope(|scope| {
+        let (read, member, join) = (&read, &member, &join);
+        for stream in leavers_streams {
+            scope.spawn(move || read(stream));
+        }
+        for id in ["a", "c"] {
+            scope.spawn(move || {
+                let consumer = member(id);
+                let streams = join(&consumer);
+                std::thread::scope(|scope| {
+                    for stream in streams {
+                        scope.spawn(move || read(stream));
                     }
                 });
-            }
-        });
-    };
-    let member = |id: &str| consumer(&broker, "g-threads", id, &[("max.poll.records", "7")]);
-    std::thread::scope(|scope| {
-        let (run, member) = (&run, &member);
-        scope.spawn(move || run(member("b"), Some(all / 2)));
-        scope.spawn(move || run(member("a"), None));
-        scope.spawn(move || run(member("c"), None));
+            });
+        }
     });
     let got = got.into_inner().unwrap();
     assert_eq!(got.len(), 6);
