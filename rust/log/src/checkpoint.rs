@@ -43,7 +43,7 @@ pub(crate) fn read_text(fs: &dyn Fs, path: &Path) -> Result<Option<String>, LogE
         .map_err(|_| damaged(path, "not UTF-8 text; restore or delete the file"))
 }
 
-/// The entry lines of a checkpoint. A missing or empty file has none; a wrong version, a wrong count, a malformed head or
+/// The entry lines of a checkpoint, without blanks at their ends. A missing or empty file has none; a wrong version, a wrong count, a malformed head or
 /// a wrong checksum is an error.
 pub fn read_checkpoint(fs: &dyn Fs, path: &Path) -> Result<Vec<String>, LogError> {
     let Some(text) = read_text(fs, path)? else {
@@ -74,7 +74,7 @@ pub fn read_checkpoint(fs: &dyn Fs, path: &Path) -> Result<Vec<String>, LogError
         )
     })?;
     let entries: Vec<String> = lines
-        .map(|line| line.trim_end_matches('\r'))
+        .map(str::trim_end)
         .filter(|line| !line.is_empty())
         .map(str::to_string)
         .collect();
@@ -398,6 +398,7 @@ mod tests {
             (32, crc32c(b"0\n2\nt 0 5\nt 1 7"))
         );
         assert!(blanks.chars().all(|c| c == ' ' || c == '\t'));
+        assert_eq!(read_checkpoint(&fs, path).unwrap(), ["t 0 5", "t 1 7"]);
         assert_eq!(write(&[]), "0\n0\n");
     }
 
