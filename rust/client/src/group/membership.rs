@@ -69,6 +69,8 @@ pub(super) struct Membership {
     pub leave_in_flight: Option<RequestId>,
     assignor: Option<Assignor>,
     needs_join_prepare: bool,
+    /// The commit before a rebalance that this is no longer a member for.
+    abandoned_commit: Option<OperationId>,
     /// No join before this time, after a failure.
     retry_at_ms: i64,
     pub last_poll_ms: Option<i64>,
@@ -93,6 +95,7 @@ impl Default for Membership {
             leave_in_flight: None,
             assignor: None,
             needs_join_prepare: true,
+            abandoned_commit: None,
             retry_at_ms: i64::MIN,
             last_poll_ms: None,
             joined_topics: BTreeSet::new(),
@@ -152,6 +155,10 @@ impl Membership {
 
     /// Joins again as a new member. Kafka: `resetGeneration...`.
     pub fn reset_generation(&mut self) {
+        if let State::Committing { operation, .. } = self.state {
+            // What it committed for is over: repeated, it would count for the next generation.
+            self.abandoned_commit = Some(operation);
+        }
         self.generation = NO_GENERATION;
         self.member_id = "".into();
         self.state = State::Unjoined;
@@ -187,6 +194,9 @@ impl ConsumerCoordinator {
         topics: &dyn Fn(&str) -> Option<i32>,
         now_ms: i64,
     ) -> Result<(), ClientError> {
+        if let Some(operation) = self.membership.abandoned_commit.take() {
+            self.cancel(operation);
+        }
         if self.coordinator(net, now_ms).is_none() {
             return Ok(());
         }
