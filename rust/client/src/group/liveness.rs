@@ -26,7 +26,7 @@ impl ConsumerCoordinator {
                 now_ms.saturating_sub(last)
             );
             self.send_leave(net, now_ms);
-            self.membership.reset_generation();
+            self.reset_generation();
         }
     }
 
@@ -63,22 +63,17 @@ impl ConsumerCoordinator {
             // While joining or syncing it says nothing new.
             ErrorCode::REBALANCE_IN_PROGRESS if member.is_stable() => member.rejoin_needed = true,
             ErrorCode::ILLEGAL_GENERATION | ErrorCode::UNKNOWN_MEMBER_ID if member.is_stable() => {
-                member.reset_generation()
+                self.reset_generation()
             }
             ErrorCode::REBALANCE_IN_PROGRESS | ErrorCode::ILLEGAL_GENERATION | ErrorCode::UNKNOWN_MEMBER_ID => {}
             ErrorCode::FENCED_INSTANCE_ID => {
-                member.reset_generation();
+                self.reset_generation();
                 return Err(self.refused_for_good(error, "another member uses this group.instance.id"));
             }
             other if other.is_retriable() => member.next_heartbeat_ms = now_ms + self.settings.retry_backoff_ms,
             other => return Err(self.refused(other, "the coordinator refused a heartbeat")),
         }
         Ok(())
-    }
-
-    /// A commit was answered with 22 or 25, or a heartbeat said so: the generation is over.
-    pub(super) fn generation_lost(&mut self) {
-        self.membership.reset_generation();
     }
 
     /// Leaves the group: unsubscribe and close. Static members stay until their session times out. Listeners hear what is
@@ -93,7 +88,7 @@ impl ConsumerCoordinator {
             self.drop_assignment(subs, event);
         }
         self.send_leave(net, now_ms);
-        self.membership.reset_generation();
+        self.reset_generation();
         self.membership.last_poll_ms = None;
     }
 

@@ -69,8 +69,6 @@ pub(super) struct Membership {
     pub leave_in_flight: Option<RequestId>,
     assignor: Option<Assignor>,
     needs_join_prepare: bool,
-    /// The commit before a rebalance that this is no longer a member for.
-    abandoned_commit: Option<OperationId>,
     /// No join before this time, after a failure.
     retry_at_ms: i64,
     pub last_poll_ms: Option<i64>,
@@ -95,7 +93,6 @@ impl Default for Membership {
             leave_in_flight: None,
             assignor: None,
             needs_join_prepare: true,
-            abandoned_commit: None,
             retry_at_ms: i64::MIN,
             last_poll_ms: None,
             joined_topics: BTreeSet::new(),
@@ -153,12 +150,8 @@ impl Membership {
         self.retry_at_ms = retry_at_ms;
     }
 
-    /// Joins again as a new member. Kafka: `resetGeneration...`.
-    pub fn reset_generation(&mut self) {
-        if let State::Committing { operation, .. } = self.state {
-            // What it committed for is over: repeated, it would count for the next generation.
-            self.abandoned_commit = Some(operation);
-        }
+    /// Out of the group.
+    fn reset(&mut self) {
         self.generation = NO_GENERATION;
         self.member_id = "".into();
         self.state = State::Unjoined;
@@ -170,6 +163,15 @@ impl Membership {
 }
 
 impl ConsumerCoordinator {
+    /// The generation is over for this member: it joins again as a new one. Kafka: `resetGeneration...`.
+    pub(super) fn reset_generation(&mut self) {
+        if let State::Committing { operation, .. } = self.membership.state {
+            // Repeated later it would count for a generation in which others may own the partitions.
+            self.cancel(operation);
+        }
+        self.membership.reset();
+    }
+
     /// Whether the member has to (re)join or is doing so. Kafka: `ConsumerCoordinator#rejoinNeededOrPending`.
     pub(super) fn rejoin_needed(&mut self, subs: &SubscriptionState, topics: &dyn Fn(&str) -> Option<i32>) -> bool {
         let member = &mut self.membership;
@@ -194,9 +196,6 @@ impl ConsumerCoordinator {
         topics: &dyn Fn(&str) -> Option<i32>,
         now_ms: i64,
     ) -> Result<(), ClientError> {
-        if let Some(operation) = self.membership.abandoned_commit.take() {
-            self.cancel(operation);
-        }
         if self.coordinator(net, now_ms).is_none() {
             return Ok(());
         }
@@ -359,7 +358,7 @@ impl ConsumerCoordinator {
                 self.membership.member_id = response.member_id;
                 self.membership.back_to_join(now_ms);
             }
-            ErrorCode::UNKNOWN_MEMBER_ID | ErrorCode::ILLEGAL_GENERATION => self.membership.reset_generation(),
+            ErrorCode::UNKNOWN_MEMBER_ID | ErrorCode::ILLEGAL_GENERATION => self.reset_generation(),
             ErrorCode::COORDINATOR_NOT_AVAILABLE | ErrorCode::NOT_COORDINATOR => {
                 self.coordinator_unknown();
                 self.membership.back_to_join(retry_at_ms);
@@ -509,7 +508,7 @@ impl ConsumerCoordinator {
         match response.error {
             ErrorCode::NONE => return self.on_join_complete(&response.assignment, subs, now_ms),
             ErrorCode::REBALANCE_IN_PROGRESS => self.membership.back_to_join(now_ms),
-            ErrorCode::UNKNOWN_MEMBER_ID | ErrorCode::ILLEGAL_GENERATION => self.membership.reset_generation(),
+            ErrorCode::UNKNOWN_MEMBER_ID | ErrorCode::ILLEGAL_GENERATION => self.reset_generation(),
             ErrorCode::COORDINATOR_NOT_AVAILABLE | ErrorCode::NOT_COORDINATOR => {
                 self.coordinator_unknown();
                 self.membership.back_to_join(now_ms + self.settings.retry_backoff_ms);

@@ -305,7 +305,7 @@ impl ConsumerCoordinator {
             }
             ErrorCode::UNKNOWN_MEMBER_ID | ErrorCode::ILLEGAL_GENERATION => {
                 if self.membership.is_stable() {
-                    self.generation_lost();
+                    self.reset_generation();
                 }
                 let error = ClientError::CommitFailed(format!(
                     "group {group} has rebalanced and given the partitions to another member ({code}); poll() to rejoin, and raise max.poll.interval.ms or lower max.poll.records if processing takes longer than that"

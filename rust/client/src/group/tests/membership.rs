@@ -72,6 +72,34 @@ fn an_unknown_member_loses_its_partitions_without_a_commit_and_joins_as_a_new_on
 }
 
 #[test]
+fn a_commit_before_a_rebalance_is_not_repeated_in_the_next_generation() {
+    let mut member = Member::stable(&[("enable.auto.commit", "true"), ("auto.commit.interval.ms", "60000")]);
+    member.subs.seek(&tp(), 5, None).unwrap();
+    member.advance(3_000);
+    member.answer(Response::Heartbeat(ErrorCode::REBALANCE_IN_PROGRESS));
+    member.lose_connection(); // Of the commit.
+    member
+        .answer(found())
+        .answer(Response::Heartbeat(ErrorCode::UNKNOWN_MEMBER_ID))
+        .answer(joined(2))
+        .answer(synced());
+    assert_eq!(
+        member.turn().unwrap(),
+        [
+            "Heartbeat",
+            "OffsetCommit 1",
+            "FindCoordinator",
+            "Heartbeat",
+            "JoinGroup \"\""
+        ]
+    );
+    assert_eq!(member.turn().unwrap(), ["SyncGroup"]);
+    member.advance(100); // retry.backoff.ms
+    assert!(member.turn().unwrap().is_empty());
+    assert_eq!(member.coordinator.group_metadata().generation_id, 2);
+}
+
+#[test]
 fn an_answer_to_a_join_that_was_given_up_changes_nothing() {
     let mut member = Member::new(&[]);
     member.answer(found());
