@@ -150,7 +150,8 @@ impl ConsumerCoordinator {
     }
 
     /// One turn: finds the coordinator, joins, syncs, sends heartbeats, commits by the timer. The auto commit commits the
-    /// positions as they are now, that is what earlier polls returned (spec 7.12). Kafka: `ConsumerCoordinator#poll`.
+    /// positions as they are now, that is what earlier polls returned (spec 7.12); during a rebalance, which commits by
+    /// itself, it rests. Kafka: `ConsumerCoordinator#poll`.
     ///
     /// # Errors
     /// What the group refuses for good (fenced, inconsistent protocol, invalid session timeout, ...): the same at every poll.
@@ -171,7 +172,9 @@ impl ConsumerCoordinator {
                 self.advance_rebalance(net, subs, topics, now_ms)?;
             }
         }
-        self.maybe_auto_commit(subs, now_ms);
+        if !self.rejoin_needed_or_pending() {
+            self.maybe_auto_commit(subs, now_ms);
+        }
         self.drive(net, subs, now_ms)
     }
 
@@ -259,7 +262,10 @@ impl ConsumerCoordinator {
             i64::MAX
         };
         let operations = if known { operations } else { i64::MAX };
-        let auto_commit = self.offsets.auto_commit_at_ms.unwrap_or(i64::MAX);
+        let auto_commit = match self.offsets.auto_commit_at_ms {
+            Some(due_at) if !self.rejoin_needed_or_pending() => due_at,
+            _ => i64::MAX,
+        };
         let membership = self.membership.next_deadline_ms(now_ms, known);
         auto_commit
             .min(operations)

@@ -32,11 +32,7 @@ impl ConsumerCoordinator {
 
     /// Kafka: `AbstractCoordinator#pollHeartbeat` and the heartbeat thread.
     pub(super) fn heartbeat_if_due(&mut self, net: &mut ConsumerNetworkClient, now_ms: i64) {
-        let in_generation = matches!(
-            self.membership.state,
-            State::Stable | State::Committing { .. } | State::Syncing { .. }
-        );
-        if !in_generation || self.membership.heartbeat_in_flight || now_ms < self.membership.next_heartbeat_ms {
+        if now_ms < self.membership.heartbeat_due_at_ms() {
             return;
         }
         let Some(connection) = self.coordinator(net, now_ms) else {

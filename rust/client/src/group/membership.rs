@@ -113,15 +113,20 @@ impl Membership {
         self.subscribed && (self.rejoin_needed || !self.is_stable())
     }
 
+    /// When the next heartbeat is to be sent; `i64::MAX` while one is under way, and outside a generation.
+    pub fn heartbeat_due_at_ms(&self) -> i64 {
+        let in_generation = self.is_stable() || matches!(self.state, State::Syncing { .. });
+        if in_generation && !self.heartbeat_in_flight {
+            self.next_heartbeat_ms
+        } else {
+            i64::MAX
+        }
+    }
+
     pub fn next_deadline_ms(&self, now_ms: i64, coordinator_known: bool) -> i64 {
         if !self.subscribed || !coordinator_known {
             return i64::MAX;
         }
-        let heartbeat = if self.heartbeat_in_flight {
-            i64::MAX
-        } else {
-            self.next_heartbeat_ms
-        };
         let step = match &self.state {
             State::Unjoined => self.retry_at_ms.max(now_ms),
             State::Committing { give_up_at_ms, .. } | State::Leading { give_up_at_ms, .. } => *give_up_at_ms,
@@ -129,7 +134,7 @@ impl Membership {
             State::Stable if self.rejoin_needed => now_ms,
             State::Joining { .. } | State::Syncing { .. } | State::Stable => i64::MAX,
         };
-        heartbeat.min(step)
+        self.heartbeat_due_at_ms().min(step)
     }
 
     /// The join or sync was lost with its connection.

@@ -154,8 +154,7 @@ impl ConsumerCoordinator {
             return;
         };
         let due_at = *self.offsets.auto_commit_at_ms.get_or_insert(now_ms + interval);
-        // Between two generations there is nothing to commit for.
-        if now_ms < due_at || matches!(self.membership.state, State::Committing { .. }) {
+        if now_ms < due_at {
             return;
         }
         self.offsets.auto_commit_at_ms = Some(now_ms + interval);

@@ -50,6 +50,30 @@ fn an_auto_commit_that_fails_for_a_moment_is_repeated_after_the_backoff_with_the
 }
 
 #[test]
+fn the_timer_commits_nothing_while_the_member_has_to_rejoin() {
+    let mut member = Member::stable(&[("enable.auto.commit", "true"), ("auto.commit.interval.ms", "5000")]);
+    member.subs.seek(&tp(), 5, None).unwrap();
+    member.advance(3_000);
+    member.lose_connection(); // Of the heartbeat.
+    assert_eq!(member.turn().unwrap(), ["Heartbeat"]);
+    member.subs.subscribe(&["t".into(), "u".into()]).unwrap();
+    member.advance(3_000);
+    member
+        .answer(found())
+        .answer(Response::Heartbeat(ErrorCode::NONE))
+        .answer(commit_answer(ErrorCode::NONE));
+    assert_eq!(
+        member.turn().unwrap(),
+        ["FindCoordinator", "Heartbeat", "OffsetCommit 1", "JoinGroup \"m\""]
+    );
+    assert_eq!(
+        member.coordinator.next_deadline_ms(member.now()),
+        i64::MAX,
+        "only the answer helps"
+    );
+}
+
+#[test]
 fn committed_offsets_are_asked_for_again_while_a_transaction_commits_them() {
     let mut member = Member::stable(&[]);
     let answer = |error, partitions| Response::OffsetFetch(OffsetFetchResponse { error, partitions });
