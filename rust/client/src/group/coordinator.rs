@@ -239,7 +239,7 @@ impl ConsumerCoordinator {
             Purpose::Join | Purpose::Sync => self
                 .membership
                 .on_rebalance_request_lost(id, now_ms + self.settings.retry_backoff_ms),
-            Purpose::Heartbeat => self.membership.heartbeat_in_flight = false,
+            Purpose::Heartbeat => self.heartbeat_failed(now_ms),
             Purpose::Operation(operation) => self.retry_operation(operation, ErrorCode::NETWORK_EXCEPTION, now_ms),
             Purpose::FindCoordinator | Purpose::Leave => {}
         }

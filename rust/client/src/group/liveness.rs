@@ -55,7 +55,10 @@ impl ConsumerCoordinator {
         let member = &mut self.membership;
         match error {
             ErrorCode::NONE => {}
-            ErrorCode::COORDINATOR_NOT_AVAILABLE | ErrorCode::NOT_COORDINATOR => self.coordinator_unknown(),
+            ErrorCode::COORDINATOR_NOT_AVAILABLE | ErrorCode::NOT_COORDINATOR => {
+                self.coordinator_unknown();
+                self.heartbeat_failed(now_ms);
+            }
             // While joining or syncing it says nothing new.
             ErrorCode::REBALANCE_IN_PROGRESS if member.is_stable() => member.rejoin_needed = true,
             ErrorCode::ILLEGAL_GENERATION | ErrorCode::UNKNOWN_MEMBER_ID if member.is_stable() => {
@@ -66,10 +69,16 @@ impl ConsumerCoordinator {
                 self.reset_generation();
                 return Err(self.refused_for_good(error, "another member uses this group.instance.id"));
             }
-            other if other.is_retriable() => member.next_heartbeat_ms = now_ms + self.settings.retry_backoff_ms,
+            other if other.is_retriable() => self.heartbeat_failed(now_ms),
             other => return Err(self.refused(other, "the coordinator refused a heartbeat")),
         }
         Ok(())
+    }
+
+    /// The next one comes sooner: the session goes on meanwhile. Kafka: `Heartbeat#failHeartbeat`.
+    pub(super) fn heartbeat_failed(&mut self, now_ms: i64) {
+        self.membership.heartbeat_in_flight = false;
+        self.membership.next_heartbeat_ms = now_ms + self.settings.retry_backoff_ms;
     }
 
     /// Leaves the group: unsubscribe and close. Static members stay until their session times out. Listeners hear what is

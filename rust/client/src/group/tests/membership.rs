@@ -72,6 +72,24 @@ fn an_unknown_member_loses_its_partitions_without_a_commit_and_joins_as_a_new_on
 }
 
 #[test]
+fn a_heartbeat_that_fails_is_repeated_after_the_backoff_wherever_the_coordinator_is_then() {
+    let moved = Some(Response::Heartbeat(ErrorCode::NOT_COORDINATOR));
+    for failure in [None, moved] {
+        let mut member = Member::stable(&[]);
+        member.advance(3_000);
+        match failure {
+            None => member.lose_connection(),
+            Some(answer) => _ = member.answer(answer),
+        }
+        member.answer(found()).answer(Response::Heartbeat(ErrorCode::NONE));
+        assert_eq!(member.turn().unwrap(), ["Heartbeat"]);
+        member.advance(100); // retry.backoff.ms
+        assert_eq!(member.turn().unwrap(), ["FindCoordinator", "Heartbeat"]);
+        assert_eq!(member.coordinator.next_deadline_ms(member.now()), 6_100);
+    }
+}
+
+#[test]
 fn a_commit_before_a_rebalance_is_not_repeated_in_the_next_generation() {
     let mut member = Member::stable(&[("enable.auto.commit", "true"), ("auto.commit.interval.ms", "60000")]);
     member.subs.seek(&tp(), 5, None).unwrap();
