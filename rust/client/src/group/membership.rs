@@ -1,4 +1,4 @@
-//! Joining and syncing. Kafka: `AbstractCoordinator`, `ConsumerCoordinator#onJoinPrepare / onJoinComplete`.
+//! Where a member stands in its group. Kafka: `AbstractCoordinator.MemberState`, `Generation`.
 //!
 //! ```text
 //!  Unjoined --prepare--> Joining --leader--> Leading --metadata known--> SyncDue --> Syncing --> Stable
@@ -10,27 +10,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use fletchlog_api::{
-    ErrorCode, JoinGroupMember, JoinGroupRequest, JoinGroupResponse, Request, SyncGroupRequest, SyncGroupResponse,
-};
 use fletchlog_records::TopicPartition;
 
-use super::coordinator::{ConsumerCoordinator, Purpose};
-use super::leader;
 use super::offsets::OperationId;
-use super::protocol::{self, ProtocolError};
-use crate::ClientError;
-use crate::assignor::{Assignor, Subscriptions, TopicCounts};
-use crate::consumer::RebalanceEvent;
-use crate::consumer::network_client::{ConsumerNetworkClient, RequestId};
-use crate::consumer::subscription_state::SubscriptionState;
+use crate::assignor::{Assignor, Subscriptions};
+use crate::consumer::network_client::RequestId;
 
 /// "No generation".
 pub(super) const NO_GENERATION: i32 = -1;
-
-/// How long a leader waits for the metadata of topics that only other members subscribe to, in ms, before it assigns
-/// without them: two refreshes at the default retry.backoff.ms of 100. When they appear later, the group rebalances.
-const LEADER_METADATA_WAIT_MS: i64 = 200;
 
 /// Where the member stands. Kafka: `AbstractCoordinator.MemberState`, refined by what is waited for.
 #[derive(Debug, PartialEq, Eq)]
@@ -67,17 +54,16 @@ pub(super) struct Membership {
     pub next_heartbeat_ms: i64,
     pub heartbeat_in_flight: bool,
     pub leave_in_flight: Option<RequestId>,
-    assignor: Option<Assignor>,
-    needs_join_prepare: bool,
+    pub needs_join_prepare: bool,
     /// No join before this time, after a failure.
-    retry_at_ms: i64,
+    pub retry_at_ms: i64,
     pub last_poll_ms: Option<i64>,
-    joined_topics: BTreeSet<Arc<str>>,
+    pub joined_topics: BTreeSet<Arc<str>>,
     /// As leader: partitions per topic that the assignment was computed with.
-    assigned_with: Option<BTreeMap<Arc<str>, Option<i32>>>,
+    pub assigned_with: Option<BTreeMap<Arc<str>, Option<i32>>>,
     /// What the sticky assignor remembers.
-    last_assignment: Vec<TopicPartition>,
-    last_generation: i32,
+    pub last_assignment: Vec<TopicPartition>,
+    pub last_generation: i32,
 }
 
 impl Default for Membership {
@@ -91,7 +77,6 @@ impl Default for Membership {
             next_heartbeat_ms: i64::MAX,
             heartbeat_in_flight: false,
             leave_in_flight: None,
-            assignor: None,
             needs_join_prepare: true,
             retry_at_ms: i64::MIN,
             last_poll_ms: None,
@@ -149,14 +134,14 @@ impl Membership {
     }
 
     /// Joins again with the same member id.
-    fn back_to_join(&mut self, retry_at_ms: i64) {
+    pub fn back_to_join(&mut self, retry_at_ms: i64) {
         self.state = State::Unjoined;
         self.rejoin_needed = true;
         self.retry_at_ms = retry_at_ms;
     }
 
     /// Out of the group.
-    fn reset(&mut self) {
+    pub fn reset(&mut self) {
         self.generation = NO_GENERATION;
         self.member_id = "".into();
         self.state = State::Unjoined;
@@ -164,405 +149,5 @@ impl Membership {
         self.needs_join_prepare = true;
         self.next_heartbeat_ms = i64::MAX;
         self.assigned_with = None;
-    }
-}
-
-impl ConsumerCoordinator {
-    /// The generation is over for this member: it joins again as a new one. Kafka: `resetGeneration...`.
-    pub(super) fn reset_generation(&mut self) {
-        if let State::Committing { operation, .. } = self.membership.state {
-            // Repeated later it would count for a generation in which others may own the partitions.
-            self.cancel(operation);
-        }
-        self.membership.reset();
-    }
-
-    /// Whether the member has to (re)join or is doing so. Kafka: `ConsumerCoordinator#rejoinNeededOrPending`.
-    pub(super) fn rejoin_needed(&mut self, subs: &SubscriptionState, topics: &dyn Fn(&str) -> Option<i32>) -> bool {
-        let member = &mut self.membership;
-        if member.state == State::Stable && !member.rejoin_needed {
-            let partitions_changed = member
-                .assigned_with
-                .as_ref()
-                .is_some_and(|with| with.iter().any(|(topic, count)| topics(topic) != *count));
-            let subscription = subs.subscription();
-            let topics_changed = subscription.len() != member.joined_topics.len()
-                || subscription.iter().any(|t| !member.joined_topics.contains(t));
-            member.rejoin_needed = partitions_changed || topics_changed;
-        }
-        member.rejoin_needed || member.state != State::Stable
-    }
-
-    /// One step of a rebalance. Kafka: `AbstractCoordinator#joinGroupIfNeeded`.
-    pub(super) fn advance_rebalance(
-        &mut self,
-        net: &mut ConsumerNetworkClient,
-        subs: &mut SubscriptionState,
-        topics: &dyn Fn(&str) -> Option<i32>,
-        now_ms: i64,
-    ) -> Result<(), ClientError> {
-        if self.coordinator(net, now_ms).is_none() {
-            return Ok(());
-        }
-        match &self.membership.state {
-            State::Stable if self.membership.needs_join_prepare => {
-                let offsets = if self.auto_commit_enabled() {
-                    subs.all_consumed()
-                } else {
-                    Vec::new()
-                };
-                if offsets.is_empty() {
-                    self.prepare_join(subs);
-                    return self.send_join(net, subs, now_ms);
-                }
-                let operation = self.start_commit(offsets, true);
-                let give_up_at_ms = now_ms + i64::from(self.settings.max_poll_interval_ms);
-                self.membership.state = State::Committing {
-                    operation,
-                    give_up_at_ms,
-                };
-                Ok(())
-            }
-            &State::Committing {
-                operation,
-                give_up_at_ms,
-            } => {
-                let result = self.commit_result(operation);
-                if result.is_none() && now_ms < give_up_at_ms {
-                    return Ok(());
-                }
-                if let Some(Err(error)) = &result {
-                    log::warn!(
-                        "group {}: the commit before the rebalance failed: {error}",
-                        self.settings.group_id
-                    );
-                }
-                self.cancel(operation);
-                self.prepare_join(subs);
-                self.send_join(net, subs, now_ms)
-            }
-            State::Unjoined | State::Stable if now_ms >= self.membership.retry_at_ms => {
-                if self.membership.needs_join_prepare {
-                    self.prepare_join(subs);
-                }
-                self.send_join(net, subs, now_ms)
-            }
-            State::Leading { .. } => self.assign_as_leader(net, topics, now_ms),
-            State::SyncDue { .. } => {
-                self.send_sync(net, now_ms);
-                Ok(())
-            }
-            State::Unjoined | State::Joining { .. } | State::Syncing { .. } | State::Stable => Ok(()),
-        }
-    }
-
-    /// Gives up what must not be held while the group rebalances. Kafka: `onJoinPrepare`.
-    fn prepare_join(&mut self, subs: &mut SubscriptionState) {
-        self.membership.needs_join_prepare = false;
-        let assigned = subs.assigned_partitions();
-        if self.membership.generation == NO_GENERATION {
-            self.drop_assignment(subs, RebalanceEvent::Lost);
-        } else if !self.settings.is_cooperative() {
-            self.drop_assignment(subs, RebalanceEvent::Revoked);
-        } else {
-            let (kept, revoked): (Vec<_>, Vec<_>) = assigned
-                .into_iter()
-                .partition(|tp| subs.subscription().contains(&tp.topic));
-            if !revoked.is_empty() {
-                subs.assign_from_subscribed(&kept);
-                self.events.push(RebalanceEvent::Revoked(revoked));
-            }
-        }
-        self.membership.assigned_with = None;
-        let _ = subs.group_subscribe(&[]);
-    }
-
-    pub(super) fn drop_assignment(
-        &mut self,
-        subs: &mut SubscriptionState,
-        event: fn(Vec<TopicPartition>) -> RebalanceEvent,
-    ) {
-        let assigned = subs.assigned_partitions();
-        if !assigned.is_empty() {
-            subs.assign_from_subscribed(&[]);
-            self.events.push(event(assigned));
-        }
-    }
-
-    fn send_join(
-        &mut self,
-        net: &mut ConsumerNetworkClient,
-        subs: &SubscriptionState,
-        now_ms: i64,
-    ) -> Result<(), ClientError> {
-        let Some(connection) = self.coordinator(net, now_ms) else {
-            // Lost while the commit was under way.
-            self.membership.back_to_join(now_ms);
-            return Ok(());
-        };
-        let mut protocols = Vec::with_capacity(self.settings.assignors.len());
-        for &assignor in &self.settings.assignors {
-            let blob = self
-                .subscription_blob(assignor, subs)
-                .map_err(|e| ClientError::IllegalArgument(e.to_string()))?;
-            protocols.push((Arc::from(assignor.name()), blob));
-        }
-        let settings = &self.settings;
-        let request = JoinGroupRequest {
-            group_id: Arc::clone(&settings.group_id),
-            session_timeout_ms: settings.session_timeout_ms,
-            rebalance_timeout_ms: settings.max_poll_interval_ms,
-            member_id: Arc::clone(&self.membership.member_id),
-            group_instance_id: settings.group_instance_id.clone(),
-            client_id: Arc::clone(&settings.client_id),
-            protocol_type: "consumer".into(),
-            protocols,
-        };
-        let id = net.send(connection, Request::JoinGroup(request));
-        self.outstanding.insert(id, Purpose::Join);
-        self.membership.joined_topics = subs.subscription().iter().cloned().collect();
-        self.membership.state = State::Joining { request: id };
-        Ok(())
-    }
-
-    fn subscription_blob(&self, assignor: Assignor, subs: &SubscriptionState) -> Result<Bytes, ProtocolError> {
-        let user_data = match assignor {
-            Assignor::Sticky => Some(protocol::encode_sticky_user_data(
-                &self.membership.last_assignment,
-                self.membership.last_generation,
-            )?),
-            Assignor::CooperativeSticky => {
-                Some(protocol::encode_cooperative_user_data(self.membership.last_generation))
-            }
-            Assignor::Range | Assignor::RoundRobin => None,
-        };
-        let blob = protocol::Subscription {
-            topics: subs.subscription().to_vec(),
-            user_data,
-            owned_partitions: subs.assigned_partitions(),
-            generation_id: self.membership.generation,
-            rack_id: None,
-        };
-        blob.encode(leader::VERSION)
-    }
-
-    pub(super) fn on_join_response(
-        &mut self,
-        id: RequestId,
-        response: JoinGroupResponse,
-        subs: &mut SubscriptionState,
-        now_ms: i64,
-    ) -> Result<(), ClientError> {
-        if self.membership.state != (State::Joining { request: id }) {
-            return Ok(()); // The member has left or was reset in between.
-        }
-        let retry_at_ms = now_ms + self.settings.retry_backoff_ms;
-        match response.error {
-            ErrorCode::NONE => return self.on_joined(response, subs, now_ms),
-            ErrorCode::MEMBER_ID_REQUIRED => {
-                self.membership.member_id = response.member_id;
-                self.membership.back_to_join(now_ms);
-            }
-            ErrorCode::UNKNOWN_MEMBER_ID | ErrorCode::ILLEGAL_GENERATION => self.reset_generation(),
-            ErrorCode::COORDINATOR_NOT_AVAILABLE | ErrorCode::NOT_COORDINATOR => {
-                self.coordinator_unknown();
-                self.membership.back_to_join(retry_at_ms);
-            }
-            ErrorCode::COORDINATOR_LOAD_IN_PROGRESS | ErrorCode::REBALANCE_IN_PROGRESS => {
-                self.membership.back_to_join(retry_at_ms)
-            }
-            code => {
-                self.membership.back_to_join(retry_at_ms);
-                return Err(self.refused_for_good(code, "the coordinator refused the member"));
-            }
-        }
-        Ok(())
-    }
-
-    fn on_joined(
-        &mut self,
-        response: JoinGroupResponse,
-        subs: &mut SubscriptionState,
-        now_ms: i64,
-    ) -> Result<(), ClientError> {
-        let JoinGroupResponse {
-            generation_id,
-            protocol_name,
-            leader,
-            member_id,
-            members,
-            ..
-        } = response;
-        let Some(assignor) = self
-            .settings
-            .assignors
-            .iter()
-            .copied()
-            .find(|a| *a.name() == *protocol_name)
-        else {
-            self.membership.back_to_join(now_ms);
-            return Err(self.refused_for_good(
-                ErrorCode::INCONSISTENT_GROUP_PROTOCOL,
-                &format!("the group chose the assignor {protocol_name:?}, which this member did not offer"),
-            ));
-        };
-        self.membership.generation = generation_id;
-        self.membership.assignor = Some(assignor);
-        self.membership.next_heartbeat_ms = now_ms + self.settings.heartbeat_interval_ms;
-        let is_leader = leader == member_id;
-        self.membership.member_id = member_id;
-        self.membership.state = if is_leader {
-            self.lead(assignor, &members, subs, now_ms)?
-        } else {
-            State::SyncDue {
-                assignments: Vec::new(),
-            }
-        };
-        Ok(())
-    }
-
-    fn lead(
-        &mut self,
-        assignor: Assignor,
-        members: &[JoinGroupMember],
-        subs: &mut SubscriptionState,
-        now_ms: i64,
-    ) -> Result<State, ClientError> {
-        let subscriptions = leader::subscriptions(assignor, members).map_err(|e| {
-            self.membership.back_to_join(now_ms + self.settings.retry_backoff_ms);
-            ClientError::kafka(
-                ErrorCode::INCONSISTENT_GROUP_PROTOCOL,
-                format_args!(
-                    "group {}: a member sent an unreadable subscription: {e}",
-                    self.settings.group_id
-                ),
-            )
-        })?;
-        // The answer is not needed: the leader looks at what is known.
-        let _ = subs.group_subscribe(&leader::group_topics(&subscriptions));
-        Ok(State::Leading {
-            assignor,
-            subscriptions,
-            give_up_at_ms: now_ms + LEADER_METADATA_WAIT_MS,
-        })
-    }
-
-    fn assign_as_leader(
-        &mut self,
-        net: &mut ConsumerNetworkClient,
-        topics: &dyn Fn(&str) -> Option<i32>,
-        now_ms: i64,
-    ) -> Result<(), ClientError> {
-        let State::Leading {
-            assignor,
-            subscriptions,
-            give_up_at_ms,
-        } = &self.membership.state
-        else {
-            return Ok(());
-        };
-        let with: BTreeMap<Arc<str>, Option<i32>> = leader::group_topics(subscriptions)
-            .into_iter()
-            .map(|t| (Arc::clone(&t), topics(&t)))
-            .collect();
-        if with.values().any(Option::is_none) && now_ms < *give_up_at_ms {
-            return Ok(());
-        }
-        let counts: TopicCounts = with
-            .iter()
-            .filter_map(|(topic, count)| Some((Arc::clone(topic), (*count)?)))
-            .collect();
-        let assignments = leader::assignments(*assignor, &counts, subscriptions)
-            .map_err(|e| ClientError::IllegalArgument(e.to_string()))?;
-        self.membership.assigned_with = Some(with);
-        self.membership.state = State::SyncDue { assignments };
-        self.send_sync(net, now_ms);
-        Ok(())
-    }
-
-    fn send_sync(&mut self, net: &mut ConsumerNetworkClient, now_ms: i64) {
-        let Some(connection) = self.coordinator(net, now_ms) else {
-            self.membership.back_to_join(now_ms);
-            return;
-        };
-        let State::SyncDue { assignments } = std::mem::replace(&mut self.membership.state, State::Unjoined) else {
-            return;
-        };
-        let request = SyncGroupRequest {
-            group_id: Arc::clone(&self.settings.group_id),
-            generation_id: self.membership.generation,
-            member_id: Arc::clone(&self.membership.member_id),
-            group_instance_id: self.settings.group_instance_id.clone(),
-            assignments,
-        };
-        let id = net.send(connection, Request::SyncGroup(request));
-        self.outstanding.insert(id, Purpose::Sync);
-        self.membership.state = State::Syncing { request: id };
-    }
-
-    pub(super) fn on_sync_response(
-        &mut self,
-        id: RequestId,
-        response: &SyncGroupResponse,
-        subs: &mut SubscriptionState,
-        now_ms: i64,
-    ) -> Result<(), ClientError> {
-        if self.membership.state != (State::Syncing { request: id }) {
-            return Ok(());
-        }
-        match response.error {
-            ErrorCode::NONE => return self.on_join_complete(&response.assignment, subs, now_ms),
-            ErrorCode::REBALANCE_IN_PROGRESS => self.membership.back_to_join(now_ms),
-            ErrorCode::UNKNOWN_MEMBER_ID | ErrorCode::ILLEGAL_GENERATION => self.reset_generation(),
-            ErrorCode::COORDINATOR_NOT_AVAILABLE | ErrorCode::NOT_COORDINATOR => {
-                self.coordinator_unknown();
-                self.membership.back_to_join(now_ms + self.settings.retry_backoff_ms);
-            }
-            code if code.is_retriable() => self.membership.back_to_join(now_ms + self.settings.retry_backoff_ms),
-            code => {
-                self.membership.back_to_join(now_ms + self.settings.retry_backoff_ms);
-                return Err(self.refused_for_good(code, "the coordinator refused the member's sync"));
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes the assignment. Kafka: `onJoinComplete`.
-    fn on_join_complete(&mut self, blob: &[u8], subs: &mut SubscriptionState, now_ms: i64) -> Result<(), ClientError> {
-        let assigned = match protocol::Assignment::decode(blob) {
-            Ok(assignment) => assignment.partitions,
-            Err(error) => {
-                self.membership.back_to_join(now_ms + self.settings.retry_backoff_ms);
-                let context = format_args!(
-                    "group {}: the leader sent an unreadable assignment: {error}",
-                    self.settings.group_id
-                );
-                return Err(ClientError::kafka(ErrorCode::INCONSISTENT_GROUP_PROTOCOL, context));
-            }
-        };
-        self.membership.state = State::Stable;
-        self.membership.needs_join_prepare = true;
-        self.membership.rejoin_needed = false;
-        self.membership.retry_at_ms = i64::MIN;
-        if assigned.iter().any(|tp| !subs.subscription().contains(&tp.topic)) {
-            // The subscription changed while the group was rebalancing.
-            self.membership.rejoin_needed = true;
-            return Ok(());
-        }
-        let owned: BTreeSet<TopicPartition> = subs.assigned_partitions().into_iter().collect();
-        let wanted: BTreeSet<&TopicPartition> = assigned.iter().collect();
-        let added: Vec<TopicPartition> = assigned.iter().filter(|tp| !owned.contains(tp)).cloned().collect();
-        let revoked: Vec<TopicPartition> = owned.iter().filter(|tp| !wanted.contains(tp)).cloned().collect();
-        if !revoked.is_empty() {
-            // Cooperative: what moves is given up now, and the rejoin lets the new owner have it.
-            self.events.push(RebalanceEvent::Revoked(revoked));
-            self.membership.rejoin_needed = true;
-        }
-        subs.assign_from_subscribed(&assigned);
-        self.membership.last_assignment = assigned;
-        self.membership.last_generation = self.membership.generation;
-        self.events.push(RebalanceEvent::Assigned(added));
-        self.restart_auto_commit_timer(now_ms);
-        Ok(())
     }
 }

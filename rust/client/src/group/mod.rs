@@ -26,6 +26,7 @@ mod liveness;
 mod membership;
 mod offsets;
 pub mod protocol;
+mod rebalance;
 
 pub use coordinator::ConsumerCoordinator;
 pub(crate) use coordinator::session_timeout_ms;
