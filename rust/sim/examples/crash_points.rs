@@ -9,11 +9,11 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use fletchlog_sim::broker_workload::BrokerRun;
-use fletchlog_sim::cleaner_run::CleanerRun;
-use fletchlog_sim::crash_points::Violation;
+use fletchlog_sim::broker_workload::BrokerWorkload;
+use fletchlog_sim::cleaner_workload::CleanerWorkload;
+use fletchlog_sim::crash_points::{Violation, Workload};
+use fletchlog_sim::log_workload::LogWorkload;
 use fletchlog_sim::nth_fault::every_fault;
-use fletchlog_sim::workload::Run;
 
 /// Calls of a log (compacted or not), requests to a broker, in one run.
 const STEPS: (usize, usize) = (60, 30);
@@ -45,23 +45,31 @@ impl Books {
         }
     }
 
+    fn crash<W: Workload>(&self, seed: u64, steps: usize) {
+        self.enter(
+            &self.images,
+            W::run(seed, steps, |_| ()).crash_everywhere(RANDOM_IMAGES),
+        );
+    }
+
+    fn fail<W: Workload>(&self, seed: u64, steps: usize) {
+        let faults = every_fault::<W>(seed, steps, |_| ());
+        self.enter(&self.faults, faults.map(|faults| faults.met));
+    }
+
     fn run(&self, seed: u64) {
         if seed.is_multiple_of(EVERY.1) {
-            let log = every_fault(|fail| Run::new(seed, FAULTY_STEPS.0, fail));
-            self.enter(&self.faults, log.map(|faults| faults.met));
-            let broker = every_fault(|fail| BrokerRun::new(seed, FAULTY_STEPS.1, fail));
-            self.enter(&self.faults, broker.map(|faults| faults.met));
+            self.fail::<LogWorkload>(seed, FAULTY_STEPS.0);
+            self.fail::<BrokerWorkload>(seed, FAULTY_STEPS.1);
         }
         if seed.is_multiple_of(EVERY.2) {
-            let compacted = every_fault(|fail| CleanerRun::new(seed, FAULTY_STEPS.0, fail));
-            self.enter(&self.faults, compacted.map(|faults| faults.met));
+            self.fail::<CleanerWorkload>(seed, FAULTY_STEPS.0);
         }
-        let images = match seed % EVERY.0 {
-            0 => BrokerRun::new(seed, STEPS.1, |_| ()).crash_everywhere(RANDOM_IMAGES),
-            1 => CleanerRun::new(seed, STEPS.0, |_| ()).crash_everywhere(RANDOM_IMAGES),
-            _ => Run::new(seed, STEPS.0, |_| ()).crash_everywhere(RANDOM_IMAGES),
-        };
-        self.enter(&self.images, images);
+        match seed % EVERY.0 {
+            0 => self.crash::<BrokerWorkload>(seed, STEPS.1),
+            1 => self.crash::<CleanerWorkload>(seed, STEPS.0),
+            _ => self.crash::<LogWorkload>(seed, STEPS.0),
+        }
     }
 }
 

@@ -5,20 +5,26 @@
 
 use std::process::ExitCode;
 
-use fletchlog_sim::broker_workload::BrokerRun;
-use fletchlog_sim::cleaner_run::CleanerRun;
-use fletchlog_sim::crash_points::Violation;
+use fletchlog_sim::broker_workload::BrokerWorkload;
+use fletchlog_sim::cleaner_workload::CleanerWorkload;
+use fletchlog_sim::crash_points::{Violation, Workload};
+use fletchlog_sim::log_workload::LogWorkload;
 use fletchlog_sim::nth_fault::every_fault;
 use fletchlog_sim::sim_disk::{Lie, SimDisk};
 use fletchlog_sim::simulation;
-use fletchlog_sim::workload::Run;
 
-/// Calls of a log, requests to a broker, in runs that crash at every operation.
-const STEPS: (usize, usize) = (60, 30);
 /// Seeds of the simulation: what the cleaner does wrongly is seen only there.
 const SEEDS: u64 = 300;
-/// In runs with a fault, of which there is one for each call.
-const FAULTY_STEPS: (usize, usize) = (16, 12);
+
+/// What is run of one workload.
+struct Slice<'a> {
+    /// What it works on.
+    of: &'a str,
+    /// Crashed at every operation: the first so many seeds, calls in each, random images.
+    crashed: (u64, usize, usize),
+    /// With a fault, of which there is one for each call: these seeds, calls in each.
+    faulty: (&'a [u64], usize),
+}
 
 fn lie() -> Option<Lie> {
     let wanted = std::env::var("PLANTED").ok()?;
@@ -27,52 +33,43 @@ fn lie() -> Option<Lie> {
         .find(|lie| format!("{lie:?}").split('(').next() == Some(&wanted))
 }
 
-fn hunt() -> Result<usize, (&'static str, Violation)> {
+/// Returns how many images and faults there were.
+fn hunt<W: Workload>(slice: &Slice<'_>) -> Result<usize, (String, Violation)> {
     let lie = lie();
     let tell = |disk: &SimDisk| lie.into_iter().for_each(|lie| disk.lie(lie));
     let mut looked_at = 0;
-    for seed in 0..6 {
-        let images = Run::new(seed, STEPS.0, tell).crash_everywhere(4);
-        looked_at += images.map_err(|v| ("crash-points of a log", v))?;
+    let (seeds, steps, random_images) = slice.crashed;
+    for seed in 0..seeds {
+        let images = W::run(seed, steps, tell).crash_everywhere(random_images);
+        looked_at += images.map_err(|v| (format!("crash-points of {}", slice.of), v))?;
     }
-    for seed in 0..2 {
-        let faults = every_fault(|fail| {
-            Run::new(seed, FAULTY_STEPS.0, |disk| {
-                tell(disk);
-                fail(disk);
-            })
-        });
-        looked_at += faults.map_err(|v| ("nth-fault of a log", v))?.met;
-    }
-    for seed in 0..6 {
-        let images = CleanerRun::new(seed, STEPS.0, tell).crash_everywhere(4);
-        looked_at += images.map_err(|v| ("crash-points of a compacted log", v))?;
-    }
-    // Runs in which a batch finds no room, and another one does.
-    for seed in [2, 8] {
-        let faults = every_fault(|fail| {
-            CleanerRun::new(seed, FAULTY_STEPS.0, |disk| {
-                tell(disk);
-                fail(disk);
-            })
-        });
-        looked_at += faults.map_err(|v| ("nth-fault of a compacted log", v))?.met;
-    }
-    for seed in 0..4 {
-        let images = BrokerRun::new(seed, STEPS.1, tell).crash_everywhere(2);
-        looked_at += images.map_err(|v| ("crash-points of a broker", v))?;
-    }
-    // The first of them makes a topic again.
-    for seed in [0, 3] {
-        let faults = every_fault(|fail| {
-            BrokerRun::new(seed, FAULTY_STEPS.1, |disk| {
-                tell(disk);
-                fail(disk);
-            })
-        });
-        looked_at += faults.map_err(|v| ("nth-fault of a broker", v))?.met;
+    let (seeds, steps) = slice.faulty;
+    for &seed in seeds {
+        let faults = every_fault::<W>(seed, steps, tell);
+        looked_at += faults.map_err(|v| (format!("nth-fault of {}", slice.of), v))?.met;
     }
     Ok(looked_at)
+}
+
+fn hunt_all() -> Result<usize, (String, Violation)> {
+    let log = hunt::<LogWorkload>(&Slice {
+        of: "a log",
+        crashed: (6, 60, 4),
+        faulty: (&[0, 1], 16),
+    })?;
+    let compacted = hunt::<CleanerWorkload>(&Slice {
+        of: "a compacted log",
+        crashed: (6, 60, 4),
+        // Runs in which a batch finds no room, and another one does.
+        faulty: (&[2, 8], 16),
+    })?;
+    let broker = hunt::<BrokerWorkload>(&Slice {
+        of: "a broker",
+        crashed: (4, 30, 2),
+        // The first of them makes a topic again.
+        faulty: (&[0, 3], 12),
+    })?;
+    Ok(log + compacted + broker)
 }
 
 /// Of whole runs, whose disk keeps what it says: what is wrong in the first that is not clean.
@@ -87,7 +84,7 @@ fn simulate() -> Option<String> {
 }
 
 fn main() -> ExitCode {
-    match hunt() {
+    match hunt_all() {
         Ok(looked_at) => match simulate() {
             Some(what) => {
                 println!("{what}");

@@ -11,7 +11,7 @@ use fletchlog_broker::Broker;
 use fletchlog_log::partition_log::FetchBound;
 use fletchlog_records::{BatchIter, RecordCursor, TopicPartition};
 
-use crate::broker_workload::{BrokerRun, Model, Records, committed, new_producer_id, open, produce, value};
+use crate::broker_workload::{BrokerWorkload, Model, Records, committed, new_producer_id, open, produce, value};
 use crate::crash_points::{CrashPoints, Given, Seen, Violation};
 use crate::disk_state::{DiskState, Left};
 use crate::rng::Rng;
@@ -23,30 +23,9 @@ const MAX_BATCH: usize = 1 << 16;
 /// Log ends.
 type Ends = BTreeMap<TopicPartition, i64>;
 
-impl BrokerRun {
-    /// Crashes at every operation, in several ways each, and checks. Returns how many different images there were.
-    ///
-    /// # Errors
-    /// The first promise that was not kept.
-    pub fn crash_everywhere(&self, random_images: usize) -> Result<usize, Violation> {
-        self.crash_at(self.course.history(), random_images)
-    }
-
-    /// As [`BrokerRun::crash_everywhere`], right after the call that failed and at the end.
-    ///
-    /// # Errors
-    /// The first promise that was not kept.
-    pub fn crash_after_failure(&self, random_images: usize) -> Result<usize, Violation> {
-        self.crash_at(&self.course.after_failure(2), random_images)
-    }
-
-    fn crash_at(&self, states: &[DiskState], random_images: usize) -> Result<usize, Violation> {
-        let points = CrashPoints {
-            seed: self.seed,
-            violation: self.course.violation(),
-            states,
-            random_images,
-        };
+impl BrokerWorkload {
+    /// As [`Workload::crash_at`](crate::crash_points::Workload::crash_at).
+    pub(crate) fn crash(&self, points: &CrashPoints<'_>) -> Result<usize, Violation> {
         let promised = |now| {
             let answered = self.moments.partition_point(|(at, _)| *at <= now) - 1;
             let next = (answered + 1).min(self.moments.len() - 1);
@@ -57,7 +36,7 @@ impl BrokerRun {
             };
             (answered, crash)
         };
-        points.check(Rng::new(self.seed ^ 0xB0BA_FE77), promised, Crash::check)
+        points.check(Rng::new(self.course.seed() ^ 0xB0BA_FE77), promised, Crash::check)
     }
 }
 

@@ -17,6 +17,7 @@ use fletchlog_broker::{Broker, BrokerError, LocalTransport, OpenOptions};
 use fletchlog_records::{BatchBuilder, BatchParams, TopicPartition};
 
 use crate::course::Course;
+use crate::crash_points::{CrashPoints, Violation, Workload};
 use crate::rng::Rng;
 use crate::sim_disk::SimDisk;
 use crate::virtual_clock::VirtualClock;
@@ -51,8 +52,7 @@ pub(crate) struct Model {
 }
 
 /// One run.
-pub struct BrokerRun {
-    pub(crate) seed: u64,
+pub struct BrokerWorkload {
     /// What held from so many operations on.
     pub(crate) moments: Vec<(u64, Model)>,
     pub(crate) course: Course,
@@ -169,25 +169,20 @@ fn unless(code: ErrorCode, result: Result<(), BrokerError>) -> Result<(), String
     }
 }
 
-impl BrokerRun {
-    /// Runs the workload of a seed, `steps` requests, on a disk that `prepare` may have given faults.
-    pub fn new(seed: u64, steps: usize, prepare: impl FnOnce(&SimDisk)) -> Self {
-        let disk = SimDisk::with_dirs(&[Path::new("/data")]);
-        prepare(&disk);
-        disk.record();
+impl Workload for BrokerWorkload {
+    const DIR: &str = "/data";
+    const AFTER_FAILURE: (usize, usize) = (2, 0);
+
+    fn begin(seed: u64, _: &mut Rng) -> Self {
         let model = Model {
             producer_id: -1,
             ..Model::default()
         };
-        let mut run = Self {
-            seed,
+        Self {
             moments: vec![(0, model)],
-            course: Course::default(),
+            course: Course::new(seed),
             incarnations: 0,
-        };
-        let result = run.work(&disk, &mut Rng::new(seed), steps);
-        run.course.end(&disk, result);
-        run
+        }
     }
 
     fn work(&mut self, disk: &SimDisk, rng: &mut Rng, steps: usize) -> Result<(), String> {
@@ -200,6 +195,20 @@ impl BrokerRun {
         Ok(())
     }
 
+    fn course(&self) -> &Course {
+        &self.course
+    }
+
+    fn course_mut(&mut self) -> &mut Course {
+        &mut self.course
+    }
+
+    fn crash_at(&self, points: &CrashPoints<'_>) -> Result<usize, Violation> {
+        self.crash(points)
+    }
+}
+
+impl BrokerWorkload {
     fn step(
         &mut self,
         disk: &SimDisk,

@@ -6,8 +6,10 @@ use crate::disk_state::DiskState;
 use crate::sim_disk::SimDisk;
 
 /// What a run leaves besides its promises.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Course {
+    /// Replays the run.
+    seed: u64,
     /// The disk in front of every operation.
     history: Vec<DiskState>,
     failed: Option<(u64, u64)>,
@@ -16,6 +18,22 @@ pub struct Course {
 }
 
 impl Course {
+    /// Of a run that begins.
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            seed,
+            history: Vec::new(),
+            failed: None,
+            told: 0,
+            violation: None,
+        }
+    }
+
+    /// The number that replays the run.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
     /// Notes an error that the engine told of. It is right only if the disk has failed, and `attempts` times at the most.
     pub(crate) fn excuse(&mut self, disk: &SimDisk, error: &dyn Display, attempts: usize) -> Result<(), String> {
         self.told += 1;

@@ -1,10 +1,11 @@
 //! Simulation and cross-crate tests.
 
 pub mod bit_flips;
-pub mod broker_crash;
+mod broker_crash;
 pub mod broker_workload;
 pub mod checker;
-pub mod cleaner_run;
+mod cleaner_crash;
+pub mod cleaner_workload;
 pub mod course;
 pub mod crash_points;
 mod disk_fault;
@@ -12,9 +13,10 @@ pub mod disk_state;
 pub mod exact_batch;
 pub mod fuzz;
 pub mod history;
+mod log_crash;
+pub mod log_workload;
 pub mod nth_fault;
 pub mod rng;
 pub mod sim_disk;
 pub mod simulation;
 pub mod virtual_clock;
-pub mod workload;

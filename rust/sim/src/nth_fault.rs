@@ -1,12 +1,8 @@
 //! The n-th call of the disk fails, for every n and every kind of fault, until a run passes without meeting it
 //! (reliability C12-C15, C18).
 
-use crate::broker_workload::BrokerRun;
-use crate::cleaner_run::CleanerRun;
-use crate::course::Course;
-use crate::crash_points::Violation;
+use crate::crash_points::{Violation, Workload};
 use crate::sim_disk::{Fault, SimDisk};
-use crate::workload::Run;
 
 /// What was done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -17,55 +13,20 @@ pub struct Faults {
     pub told: usize,
 }
 
-/// A workload that goes on after a fault.
-pub trait Survivor {
-    /// How it went.
-    fn course(&self) -> &Course;
-    /// Power loss after it.
-    ///
-    /// # Errors
-    /// The first promise that was not kept.
-    fn lose_power(&self) -> Result<(), Violation>;
-}
-
-impl Survivor for Run {
-    fn course(&self) -> &Course {
-        &self.course
-    }
-    fn lose_power(&self) -> Result<(), Violation> {
-        self.crash_after_failure(1).map(drop)
-    }
-}
-
-impl Survivor for CleanerRun {
-    fn course(&self) -> &Course {
-        &self.course
-    }
-    fn lose_power(&self) -> Result<(), Violation> {
-        self.crash_after_failure(2).map(drop)
-    }
-}
-
-impl Survivor for BrokerRun {
-    fn course(&self) -> &Course {
-        &self.course
-    }
-    fn lose_power(&self) -> Result<(), Violation> {
-        self.crash_after_failure(0).map(drop)
-    }
-}
-
-/// Lets each call fail in each way. `run` makes a run on a disk prepared so.
+/// Lets each call of a run fail in each way, on a disk that `prepare` has given its other faults; then the power goes.
 ///
 /// # Errors
 /// The first promise that was not kept.
-pub fn every_fault<S: Survivor>(run: impl Fn(&dyn Fn(&SimDisk)) -> S) -> Result<Faults, Violation> {
+pub fn every_fault<W: Workload>(seed: u64, steps: usize, prepare: impl Fn(&SimDisk)) -> Result<Faults, Violation> {
     let mut faults = Faults::default();
     for fault in Fault::ALL {
         let mut call = 0;
         loop {
-            let run = run(&|disk| disk.fail(call, fault));
-            run.lose_power().map_err(|violation| Violation {
+            let run = W::run(seed, steps, |disk| {
+                prepare(disk);
+                disk.fail(call, fault);
+            });
+            run.crash_after_failure().map_err(|violation| Violation {
                 what: format!("call {call} failed with {fault:?}: {}", violation.what),
                 ..violation
             })?;

@@ -1,57 +1,74 @@
-//! Reliability C1, C2, C12-C15, C18: a slice of `make crash-points`.
+//! Reliability C1, C2, C12-C15, C18, M8 for a log, a compacted one and a whole directory: a slice of `make crash-points`.
 
-use fletchlog_sim::cleaner_run::CleanerRun;
-use fletchlog_sim::crash_points::Violation;
-use fletchlog_sim::nth_fault::{Faults, every_fault};
-use fletchlog_sim::sim_disk::Lie;
-use fletchlog_sim::workload::Run;
+use fletchlog_sim::broker_workload::BrokerWorkload;
+use fletchlog_sim::cleaner_workload::CleanerWorkload;
+use fletchlog_sim::crash_points::Workload;
+use fletchlog_sim::log_workload::LogWorkload;
+use fletchlog_sim::nth_fault::every_fault;
+use fletchlog_sim::sim_disk::{Fault, Lie, SimDisk};
 
 /// Calls of the log in one run.
 const STEPS: usize = 60;
+/// Requests to the broker in one run.
+const REQUESTS: usize = 30;
 
-fn with_every_fault(seed: u64, steps: usize, lie: Option<Lie>) -> Result<Faults, Violation> {
-    every_fault(|fail| {
-        Run::new(seed, steps, |disk| {
-            fail(disk);
-            lie.into_iter().for_each(|lie| disk.lie(lie));
-        })
-    })
+fn honest(_: &SimDisk) {}
+
+/// Crashes the first so many seeds at every operation.
+fn crash<W: Workload>(seeds: u64, steps: usize, random_images: usize) -> usize {
+    let images = |seed| W::run(seed, steps, honest).crash_everywhere(random_images);
+    (0..seeds)
+        .map(|seed| images(seed).unwrap_or_else(|violation| panic!("{violation:?}")))
+        .sum()
+}
+
+/// Lets every call fail; so many at least are met, and told of.
+fn fail<W: Workload>(seed: u64, steps: usize, (met, told): (usize, usize)) {
+    let faults = every_fault::<W>(seed, steps, honest).unwrap_or_else(|violation| panic!("{violation:?}"));
+    assert!(faults.met > met && faults.told > told, "{faults:?}");
 }
 
 #[test]
 fn what_was_acknowledged_survives_a_power_loss_at_every_operation() {
-    let mut images = 0;
-    for seed in 0..6 {
-        let run = Run::new(seed, STEPS, |_| ());
-        images += run
-            .crash_everywhere(4)
-            .unwrap_or_else(|violation| panic!("{violation:?}"));
-    }
+    let images = crash::<LogWorkload>(6, STEPS, 4);
     assert!(images > 3_000, "{images} images");
 }
 
 #[test]
-fn whatever_call_fails_every_batch_is_there_once_when_the_client_has_repeated_it() {
-    let faults = with_every_fault(7, 24, None).unwrap_or_else(|violation| panic!("{violation:?}"));
-    assert!(faults.met > 400 && faults.told > 200, "{faults:?}");
-}
-
-#[test]
 fn a_power_loss_at_every_operation_of_a_compacted_log_takes_and_brings_back_nothing() {
-    let mut images = 0;
-    for seed in 0..2 {
-        let run = CleanerRun::new(seed, STEPS, |_| ());
-        images += run
-            .crash_everywhere(4)
-            .unwrap_or_else(|violation| panic!("{violation:?}"));
-    }
+    let images = crash::<CleanerWorkload>(2, STEPS, 4);
     assert!(images > 1_000, "{images} images");
 }
 
 #[test]
+fn what_a_broker_answered_survives_a_power_loss_at_every_operation() {
+    let images = crash::<BrokerWorkload>(2, REQUESTS, 2);
+    assert!(images > 800, "{images} images");
+}
+
+#[test]
+fn whatever_call_fails_every_batch_is_there_once_when_the_client_has_repeated_it() {
+    fail::<LogWorkload>(7, 24, (400, 200));
+}
+
+#[test]
 fn whatever_call_fails_a_compacted_log_holds_what_it_must() {
-    let faults = every_fault(|fail| CleanerRun::new(7, 16, fail)).unwrap_or_else(|violation| panic!("{violation:?}"));
-    assert!(faults.met > 300 && faults.told > 150, "{faults:?}");
+    fail::<CleanerWorkload>(7, 16, (300, 150));
+}
+
+#[test]
+fn whatever_call_fails_what_a_broker_answered_is_there() {
+    fail::<BrokerWorkload>(3, 8, (300, 150));
+}
+
+/// The removal of a topic's directories fails, a topic of its name is made, and the power goes twice.
+#[test]
+fn a_record_of_a_deleted_topic_does_not_come_back() {
+    for call in 220..270 {
+        BrokerWorkload::run(0, 12, |disk| disk.fail(call, Fault::Io))
+            .crash_after_failure()
+            .unwrap_or_else(|violation| panic!("call {call}: {violation:?}"));
+    }
 }
 
 /// The suites notice what they are there for. What only small replaced files suffer from is the broker's suite's to find.
@@ -62,8 +79,20 @@ fn a_disk_or_program_that_breaks_a_promise_is_found_out() {
             continue;
         }
         let found = (0..20).any(|seed| {
-            let crashed = || Run::new(seed, STEPS, |disk| disk.lie(lie)).crash_everywhere(0);
-            crashed().is_err() || with_every_fault(seed, 8, Some(lie)).is_err()
+            let tell = |disk: &SimDisk| disk.lie(lie);
+            let crashed = LogWorkload::run(seed, STEPS, tell).crash_everywhere(0);
+            crashed.is_err() || every_fault::<LogWorkload>(seed, 8, tell).is_err()
+        });
+        assert!(found, "{lie:?} went unnoticed");
+    }
+}
+
+#[test]
+fn small_files_that_are_not_replaced_atomically_are_found_out() {
+    for lie in [Lie::ReplaceSync, Lie::ReplaceInPlace, Lie::DirectorySync] {
+        let found = (0..10).any(|seed| {
+            let run = BrokerWorkload::run(seed, REQUESTS, |disk| disk.lie(lie));
+            run.crash_everywhere(1).is_err()
         });
         assert!(found, "{lie:?} went unnoticed");
     }

@@ -14,6 +14,7 @@ use fletchlog_log::{AppendError, LogConfig, LogError};
 use fletchlog_records::{BatchBuilder, BatchParams, TopicPartition};
 
 use crate::course::Course;
+use crate::crash_points::{CrashPoints, Violation, Workload};
 use crate::rng::Rng;
 use crate::sim_disk::SimDisk;
 
@@ -49,8 +50,7 @@ pub(crate) struct Known {
 
 /// One run of the workload.
 #[derive(Debug)]
-pub struct Run {
-    pub(crate) seed: u64,
+pub struct LogWorkload {
     pub(crate) config: LogConfig,
     pub(crate) sent: Vec<Sent>,
     pub(crate) known: Vec<Known>,
@@ -87,24 +87,18 @@ pub(crate) fn append(log: &PartitionLog, data: Bytes) -> Result<AppendInfo, Appe
     log.append_as_leader(data, 0, AppendOrigin::Client, NOW_MS)
 }
 
-impl Run {
-    /// Runs the workload of a seed, `steps` calls of the log, on a disk that `prepare` may have given faults.
-    pub fn new(seed: u64, steps: usize, prepare: impl FnOnce(&SimDisk)) -> Self {
-        // As the creation of a topic leaves it.
-        let disk = SimDisk::with_dirs(&[Path::new(DIR)]);
-        prepare(&disk);
-        disk.record();
-        let mut rng = Rng::new(seed);
-        let mut run = Self {
-            seed,
-            config: config(&mut rng),
+impl Workload for LogWorkload {
+    /// As the creation of a topic leaves it.
+    const DIR: &str = DIR;
+    const AFTER_FAILURE: (usize, usize) = (4, 1);
+
+    fn begin(seed: u64, rng: &mut Rng) -> Self {
+        Self {
+            config: config(rng),
             sent: Vec::new(),
             known: vec![Known::default()],
-            course: Course::default(),
-        };
-        let result = run.work(&disk, &mut rng, steps);
-        run.course.end(&disk, result);
-        run
+            course: Course::new(seed),
+        }
     }
 
     fn work(&mut self, disk: &SimDisk, rng: &mut Rng, steps: usize) -> Result<(), String> {
@@ -127,6 +121,20 @@ impl Run {
         Ok(())
     }
 
+    fn course(&self) -> &Course {
+        &self.course
+    }
+
+    fn course_mut(&mut self) -> &mut Course {
+        &mut self.course
+    }
+
+    fn crash_at(&self, points: &CrashPoints<'_>) -> Result<usize, Violation> {
+        self.crash(points)
+    }
+}
+
+impl LogWorkload {
     fn maintain(&mut self, disk: &SimDisk, log: &PartitionLog, step: usize, rng: &mut Rng) -> Result<(), LogError> {
         match step {
             0 => {
@@ -212,7 +220,7 @@ impl Run {
         let producer = rng.below(PRODUCERS);
         let records = 1 + rng.below(4);
         let sequence = next_sequence(&self.sent, producer);
-        let value = format!("{}-{}", self.seed, self.sent.len());
+        let value = format!("{}-{}", self.course.seed(), self.sent.len());
         let (data, crc) = batch(producer, sequence, records, &value);
         let first = log.log_end_offset();
         let offsets = (first, first + i64::try_from(records).unwrap_or(0) - 1);

@@ -6,48 +6,45 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io::ErrorKind;
-use std::path::Path;
 
 use bytes::Bytes;
 use fletchlog_log::config::Durability;
 use fletchlog_log::partition_log::{FetchBound, PartitionLog};
-use fletchlog_log::{AppendError, CleanerOptions, LogConfig, LogError, verify_partition};
+use fletchlog_log::{AppendError, CleanerOptions, LogConfig, LogError};
 use fletchlog_records::{BatchBuilder, BatchIter, BatchParams, RecordCursor};
 
 use crate::course::Course;
-use crate::crash_points::{CrashPoints, Given, Seen, Violation, images};
-use crate::disk_state::{DiskState, Left};
+use crate::crash_points::{CrashPoints, Violation, Workload};
+use crate::log_workload::{DIR, Known, NOW_MS, append, open};
 use crate::rng::Rng;
 use crate::sim_disk::SimDisk;
-use crate::workload::{DIR, Known, NOW_MS, append, open};
 
 /// The call that fails, the refusal that follows, and the call after reopening.
 const ATTEMPTS: usize = 3;
 const KEYS: usize = 6;
 
 /// What a reader gets: offset, key, value.
-type Records = BTreeMap<i64, (Bytes, Option<Bytes>)>;
+pub(crate) type Records = BTreeMap<i64, (Bytes, Option<Bytes>)>;
 
 /// What holds from so many operations on.
 #[derive(Debug, Clone, Default)]
-struct Moment {
-    at: u64,
+pub(crate) struct Moment {
+    pub at: u64,
     /// These are there.
     must: Records,
     /// Nothing else is.
     may: Records,
     /// Where the log ends, at least.
-    end: i64,
+    pub end: i64,
     /// As a broker checkpoints it.
-    recovery_point: i64,
+    pub recovery_point: i64,
 }
 
 /// One run: appends of keyed records and cleanings, in the order that a seed gives.
 #[derive(Debug)]
-pub struct CleanerRun {
-    seed: u64,
-    config: LogConfig,
-    moments: Vec<Moment>,
+pub struct CleanerWorkload {
+    pub(crate) config: LogConfig,
+    pub(crate) moments: Vec<Moment>,
     pub(crate) course: Course,
     /// As a broker checkpoints it.
     clean_to: i64,
@@ -68,7 +65,7 @@ fn config(rng: &mut Rng) -> LogConfig {
 }
 
 /// Everything that the log holds.
-fn records(log: &PartitionLog) -> Result<Records, String> {
+pub(crate) fn records(log: &PartitionLog) -> Result<Records, String> {
     let mut found = Records::new();
     let mut offset = log.log_start_offset();
     loop {
@@ -117,14 +114,14 @@ fn must_stay(records: &Records, bound: i64) -> Records {
 }
 
 impl Moment {
-    fn known(&self) -> Known {
+    pub(crate) fn known(&self) -> Known {
         Known {
             recovery_point: self.recovery_point,
             ..Known::default()
         }
     }
 
-    fn holds(&self, found: &Records) -> Result<(), String> {
+    pub(crate) fn holds(&self, found: &Records) -> Result<(), String> {
         let is_in = |all: &Records, (offset, record): (&i64, &(Bytes, Option<Bytes>))| all.get(offset) == Some(record);
         if let Some(lost) = self.must.iter().find(|r| !is_in(found, *r)) {
             return Err(format!("{lost:?} is lost; there is {found:?}"));
@@ -136,23 +133,17 @@ impl Moment {
     }
 }
 
-impl CleanerRun {
-    /// Runs `steps` calls of the log, on a disk that `prepare` may have given faults.
-    pub fn new(seed: u64, steps: usize, prepare: impl FnOnce(&SimDisk)) -> Self {
-        let disk = SimDisk::with_dirs(&[Path::new(DIR)]);
-        prepare(&disk);
-        disk.record();
-        let mut rng = Rng::new(seed);
-        let mut run = Self {
-            seed,
-            config: config(&mut rng),
+impl Workload for CleanerWorkload {
+    const DIR: &str = DIR;
+    const AFTER_FAILURE: (usize, usize) = (4, 2);
+
+    fn begin(seed: u64, rng: &mut Rng) -> Self {
+        Self {
+            config: config(rng),
             moments: vec![Moment::default()],
-            course: Course::default(),
+            course: Course::new(seed),
             clean_to: 0,
-        };
-        let result = run.work(&disk, &mut rng, steps);
-        run.course.end(&disk, result);
-        run
+        }
     }
 
     fn work(&mut self, disk: &SimDisk, rng: &mut Rng, steps: usize) -> Result<(), String> {
@@ -184,6 +175,20 @@ impl CleanerRun {
         Ok(())
     }
 
+    fn course(&self) -> &Course {
+        &self.course
+    }
+
+    fn course_mut(&mut self) -> &mut Course {
+        &mut self.course
+    }
+
+    fn crash_at(&self, points: &CrashPoints<'_>) -> Result<usize, Violation> {
+        self.crash(points)
+    }
+}
+
+impl CleanerWorkload {
     fn now(&self) -> &Moment {
         &self.moments[self.moments.len() - 1]
     }
@@ -302,104 +307,5 @@ impl CleanerRun {
             self.clean_to = stats.end_offset;
         }
         self.learn(disk, log, must, None)
-    }
-
-    /// Crashes at every operation, in several ways each, and checks. Returns how many different images there were.
-    ///
-    /// # Errors
-    /// The first promise that was not kept.
-    pub fn crash_everywhere(&self, random_images: usize) -> Result<usize, Violation> {
-        self.crash_at(self.course.history(), random_images)
-    }
-
-    /// As [`CleanerRun::crash_everywhere`], right after the call that failed, a few operations later, and at the end.
-    ///
-    /// # Errors
-    /// The first promise that was not kept.
-    pub fn crash_after_failure(&self, random_images: usize) -> Result<usize, Violation> {
-        self.crash_at(&self.course.after_failure(4), random_images)
-    }
-
-    fn crash_at(&self, states: &[DiskState], random_images: usize) -> Result<usize, Violation> {
-        let points = CrashPoints {
-            seed: self.seed,
-            violation: self.course.violation(),
-            states,
-            random_images,
-        };
-        let promised = |now| {
-            let number = self.moments.iter().rposition(|m| m.at <= now).unwrap_or(0);
-            let moment = &self.moments[number];
-            let config = &self.config;
-            (number, Crash { config, moment })
-        };
-        points.check(Rng::new(self.seed ^ 0xC1EA_4E12), promised, Crash::check)
-    }
-}
-
-/// A moment of a run at which the power goes.
-struct Crash<'a> {
-    config: &'a LogConfig,
-    moment: &'a Moment,
-}
-
-impl Crash<'_> {
-    fn given(&self) -> Given {
-        (self.moment.recovery_point, 0)
-    }
-
-    /// Opens the log on a disk that came up again, and after a power loss during that or after it.
-    fn check(&self, image: DiskState, rng: &mut Rng, seen: &mut Seen<Records>) -> Result<(), String> {
-        let (fingerprint, clean) = (image.fingerprint(), image.is_clean());
-        if let Some(found) = seen.meet(&image, self.given()) {
-            return self.moment.holds(found);
-        }
-        let disk = SimDisk::from(image);
-        disk.record_one(rng.fork());
-        let log = self.open(&disk)?;
-        let (middle, end) = (disk.crash_point(), disk.state());
-        let found = self.check_log(&disk, &log)?;
-        drop(log);
-        let again = |image: DiskState| {
-            let disk = SimDisk::from(image);
-            let log = self.open(&disk);
-            log.and_then(|log| self.check_log(&disk, &log))
-                .map_err(|e| format!("second recovery: {e}"))
-        };
-        let second = again(end.left(Left::Nothing))?;
-        if second != found {
-            return Err(format!(
-                "after a recovery there was {found:?}, after a second one {second:?}"
-            ));
-        }
-        if let Some(state) = middle {
-            let mut all = images(&state, rng, 2);
-            again(all.swap_remove(rng.below(all.len())))?;
-        }
-        if clean {
-            seen.remember(fingerprint, self.given(), found);
-        }
-        Ok(())
-    }
-
-    /// What the log holds, which is right, in files that are.
-    fn check_log(&self, disk: &SimDisk, log: &PartitionLog) -> Result<Records, String> {
-        let found = records(log)?;
-        self.moment.holds(&found)?;
-        let report = verify_partition(disk, Path::new(DIR), NOW_MS).map_err(|e| e.to_string())?;
-        // A snapshot that was torn is left out, and stays until its segment goes.
-        if !report.damaged.is_empty() {
-            return Err(format!("verify: {:?}", report.damaged));
-        }
-        Ok(found)
-    }
-
-    fn open(&self, disk: &SimDisk) -> Result<PartitionLog, String> {
-        let log = open(disk, self.config, self.moment.known(), false).map_err(|e| format!("cannot be opened: {e}"))?;
-        let (end, promised) = (log.log_end_offset(), self.moment.end);
-        if end < promised {
-            return Err(format!("the log ends at {end}, and ended at {promised}"));
-        }
-        Ok(log)
     }
 }
