@@ -11,6 +11,7 @@ use crate::config::Durability;
 use crate::leader_epoch::LeaderEpochCache;
 use crate::partition_log::{PartitionLog, Writer};
 use crate::producer_state::{Origin, PendingAppend, Refusal};
+use crate::segment::LogSegment;
 use crate::sync::{lock, read, write};
 use crate::validator::{ValidRecords, validate};
 use crate::{AppendError, AppendInfo, AppendOrigin, LogConfig, LogError};
@@ -160,14 +161,13 @@ impl PartitionLog {
     /// A full disk takes nothing: the log is cut back to its last batch and goes on. The cut is on disk before anything else: if the
     /// next append rolls, a power loss would bring back what the failed write left, and recovery would end the log there. After any
     /// other failure nothing is known about the file, and nothing is written to it until it is reopened.
-    fn after_failed_write(&self, segment: &crate::segment::LogSegment, size: u64, error: LogError) -> LogError {
-        let full = matches!(&error, LogError::Io { source, .. } if matches!(source.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded | std::io::ErrorKind::WriteZero));
+    fn after_failed_write(&self, segment: &LogSegment, size: u64, error: LogError) -> LogError {
         let cut = segment.file().and_then(|file| {
             file.set_len(size)
                 .and_then(|()| file.sync())
                 .map_err(|e| segment.io("cut", e))
         });
-        if !full || cut.is_err() {
+        if !error.is_full() || cut.is_err() {
             self.fence(&error);
         }
         error

@@ -43,8 +43,8 @@ pub(crate) fn read_text(fs: &dyn Fs, path: &Path) -> Result<Option<String>, LogE
         .map_err(|_| damaged(path, "not UTF-8 text; restore or delete the file"))
 }
 
-/// The entry lines of a checkpoint, without blanks at their ends. A missing or empty file has none; a wrong version, a wrong count, a malformed head or
-/// a wrong checksum is an error.
+/// The entry lines of a checkpoint, without blanks at their ends. A missing or empty file has none; a wrong version, a wrong
+/// count, a malformed head or a wrong checksum is an error.
 pub fn read_checkpoint(fs: &dyn Fs, path: &Path) -> Result<Vec<String>, LogError> {
     let Some(text) = read_text(fs, path)? else {
         return Ok(Vec::new());
@@ -90,7 +90,11 @@ pub fn read_checkpoint(fs: &dyn Fs, path: &Path) -> Result<Vec<String>, LogError
 
 /// Replaces a checkpoint atomically.
 pub fn write_checkpoint(fs: &dyn Fs, path: &Path, entries: &[String]) -> Result<(), LogError> {
-    fs.replace(path, checkpoint_text(entries).as_bytes())
+    write_text(fs, path, &checkpoint_text(entries))
+}
+
+fn write_text(fs: &dyn Fs, path: &Path, text: &str) -> Result<(), LogError> {
+    fs.replace(path, text.as_bytes())
         .map_err(|e| LogError::io("write", path, e))
 }
 
@@ -156,8 +160,7 @@ pub fn write_log_start_checkpoint(
     } else {
         format!("{content}{}\n", checksum(content))
     };
-    fs.replace(path, text.as_bytes())
-        .map_err(|e| LogError::io("write", path, e))
+    write_text(fs, path, &text)
 }
 
 /// CRC-32C in blanks.
@@ -194,8 +197,7 @@ pub fn read_partition_metadata(fs: &dyn Fs, partition_dir: &Path) -> Result<Opti
 pub fn write_partition_metadata(fs: &dyn Fs, partition_dir: &Path, topic_id: &[u8; 16]) -> Result<(), LogError> {
     let path = partition_dir.join(PARTITION_METADATA);
     let text = format!("version: 0\ntopic_id: {}", encode_uuid(topic_id));
-    fs.replace(&path, text.as_bytes())
-        .map_err(|e| LogError::io("write", &path, e))
+    write_text(fs, &path, &text)
 }
 
 /// Identity of a log directory. Kafka: `MetaProperties`.
@@ -264,8 +266,7 @@ pub fn write_meta_properties(fs: &dyn Fs, log_dir: &Path, properties: &MetaPrope
             text.push_str(&format!("{key}={value}\n"));
         }
     }
-    fs.replace(&path, text.as_bytes())
-        .map_err(|e| LogError::io("write", &path, e))
+    write_text(fs, &path, &text)
 }
 
 /// Whether the log directory was stopped cleanly. Read-only callers use this; writers use [`take_clean_shutdown`].

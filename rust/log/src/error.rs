@@ -84,6 +84,13 @@ impl LogError {
             source,
         }
     }
+
+    /// There was no room for what should be written, on the disk or within a quota. A log goes on taking what it has room for.
+    pub fn is_full(&self) -> bool {
+        use io::ErrorKind::{QuotaExceeded, StorageFull, WriteZero};
+        let Self::Io { source, .. } = self else { return false };
+        matches!(source.kind(), StorageFull | QuotaExceeded | WriteZero)
+    }
 }
 
 /// An append was refused; the log is unchanged (spec 2.1).

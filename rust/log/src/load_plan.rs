@@ -176,19 +176,18 @@ impl LoadPlan {
     /// Does what the plan says; afterwards all files have their canonical names.
     pub fn apply(&mut self, fs: &dyn Fs, dir: &Path) -> Result<(), LogError> {
         let replaces = !self.rename.is_empty();
-        let sync_names = || fs.sync_dir(dir).map_err(|e| LogError::io("sync", dir, e));
-        if replaces {
-            // Whoever was killed may not have lived to sync the names of the `.swap` files: a power loss must not take them and
-            // what they replace.
-            sync_names()?;
-        }
+        let sync_names = || match replaces {
+            true => fs.sync_dir(dir).map_err(|e| LogError::io("sync", dir, e)),
+            false => Ok(()),
+        };
+        // Whoever was killed may not have lived to sync the names of the `.swap` files: a power loss must not take them and what
+        // they replace.
+        sync_names()?;
         for path in self.remove.drain(..) {
             fs.remove_file(&path).map_err(|e| LogError::io("remove", &path, e))?;
         }
-        if replaces {
-            // What is replaced is gone for good before the `.swap` files that tell so.
-            sync_names()?;
-        }
+        // What is replaced is gone for good before the `.swap` files that tell so.
+        sync_names()?;
         for (from, to) in self.rename.drain(..) {
             fs.rename(&from, &to).map_err(|e| LogError::io("rename", &from, e))?;
         }

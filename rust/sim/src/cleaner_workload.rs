@@ -5,12 +5,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
-use std::io::ErrorKind;
 
 use bytes::Bytes;
 use fletchlog_log::config::Durability;
 use fletchlog_log::partition_log::{FetchBound, PartitionLog};
-use fletchlog_log::{AppendError, CleanerOptions, LogConfig, LogError};
+use fletchlog_log::{AppendError, CleanerOptions, LogConfig};
 use fletchlog_records::{BatchBuilder, BatchIter, BatchParams, RecordCursor};
 
 use crate::course::Course;
@@ -92,14 +91,6 @@ pub(crate) fn records(log: &PartitionLog) -> Result<Records, String> {
         }
         offset = next;
     }
-}
-
-/// The log takes other batches.
-fn is_full(error: &AppendError) -> bool {
-    let AppendError::Log(LogError::Io { source, .. }) = error else {
-        return false;
-    };
-    matches!(source.kind(), ErrorKind::StorageFull | ErrorKind::WriteZero)
 }
 
 /// What a cleaning below a bound has to leave.
@@ -268,13 +259,16 @@ impl CleanerWorkload {
         loop {
             let data = self.batch(first, rng, &mut with_new);
             self.begin(disk, self.now().must.clone(), with_new.clone());
-            let Err(error) = append(log, data) else { break };
-            if is_full(&error) {
-                self.course.excuse(disk, &error, ATTEMPTS)?;
-                continue;
+            let appended = append(log, data);
+            match &appended {
+                Err(error @ AppendError::Log(failure)) if failure.is_full() => {
+                    self.course.excuse(disk, error, ATTEMPTS)?;
+                    continue;
+                }
+                _ => {}
             }
-            self.go_on::<(), _>(disk, log, Err(error))?;
-            if log.log_end_offset() > first {
+            // A batch whose append failed may stand in the log when it is reopened.
+            if self.go_on(disk, log, appended)?.is_some() || log.log_end_offset() > first {
                 break;
             }
         }

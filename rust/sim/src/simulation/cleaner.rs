@@ -1,11 +1,8 @@
 //! The actor that lets the broker clean compacted topics: the one of the producers, and those of the coordinators.
 
-use std::collections::BTreeSet;
-
 use fletchlog_api::{Clock, ErrorCode};
 use fletchlog_broker::{Broker, BrokerError, CleanedPartition};
-use fletchlog_log::{FetchBound, LogError, PartitionLog};
-use fletchlog_records::{BatchIter, DECOMPRESSION_LIMIT, RecordBatch, RecordCursor, TopicPartition};
+use fletchlog_records::TopicPartition;
 
 use super::cluster::TOPIC;
 use super::plan::CompactionPlan;
@@ -19,7 +16,7 @@ const MOST_IN_A_ROW: usize = 4;
 
 /// What the broker is asked for.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Call {
+pub(super) enum Call {
     Topic {
         name: &'static str,
         force: bool,
@@ -86,7 +83,7 @@ fn call(hand: &mut Hand, plan: &CompactionPlan) -> Call {
 }
 
 /// Lets the broker clean, and writes down what that may have removed. True: something was cleaned.
-fn clean(hand: &Hand, process: u32, plan: &CompactionPlan, call: Call) -> bool {
+pub(super) fn clean(hand: &Hand, process: u32, plan: &CompactionPlan, call: Call) -> bool {
     let Some(ops) = begin(hand, process, plan, call) else {
         return false;
     };
@@ -166,93 +163,4 @@ fn bound(hand: &Hand, broker: &Broker, partition: Partition, force: bool) -> Opt
     let (active, _) = segments.last()?;
     // Forced, the active segment is closed before.
     Some(if force { stable } else { stable.min(*active) })
-}
-
-/// The quiet end: nothing is open and no disk fails. Cleans everything, and looks whether of each key one record is left and of
-/// aborted transactions none. If the time of tombstones passes soon, it cleans again then, and none of them is left.
-pub(super) fn clean_whole(hand: &mut Hand) {
-    /// Longer ones are not waited for.
-    const MOST_RETENTION_MS: i64 = 10_000;
-    let Some(plan) = hand.world.plan.compaction.filter(|plan| plan.whole_at_end) else {
-        return;
-    };
-    hand.sleep(plan.min_compaction_lag_ms + 1);
-    let process = hand.world.recorder().process();
-    let (name, force) = (TOPIC, true);
-    let mut cleaned = clean(hand, process, &plan, Call::Topic { name, force });
-    let waits = plan.delete_retention_ms <= MOST_RETENTION_MS;
-    if waits {
-        hand.sleep(plan.delete_retention_ms);
-        cleaned &= clean(hand, process, &plan, Call::Topic { name, force });
-    }
-    if !cleaned || hand.world.plan.loses_acknowledged() {
-        // Of a transaction that the coordinator has lost nobody ever tells how it ends.
-        return;
-    }
-    let cluster = hand.world.cluster();
-    let Some(broker) = cluster.broker() else { return };
-    for partition in 0..hand.world.copies() {
-        let tp = hand.world.tp(partition);
-        let left = broker.partition_log(&tp).and_then(|log| Ok(Left::of(&log)?));
-        match left {
-            Ok(left) if left.twice.is_empty() && !left.aborted && !(waits && left.tombstones) => {}
-            found => hand.surprise(format!("everything in {tp} was cleaned, and left is {found:?}")),
-        }
-    }
-}
-
-/// What a log holds that a cleaning of everything removes.
-#[derive(Debug, Default)]
-struct Left {
-    keys: BTreeSet<String>,
-    twice: BTreeSet<String>,
-    tombstones: bool,
-    aborted: bool,
-    /// Producers whose transaction at the batch read last is aborted.
-    aborting: BTreeSet<i64>,
-}
-
-impl Left {
-    fn of(log: &PartitionLog) -> Result<Self, LogError> {
-        const MOST_BYTES: usize = 1 << 20;
-        let (mut left, mut offset) = (Self::default(), log.log_start_offset());
-        while offset < log.log_end_offset() {
-            let read = log.read(offset, MOST_BYTES, true, FetchBound::LastStableOffset)?;
-            if read.records.is_empty() {
-                break;
-            }
-            let mut aborted = read.aborted_transactions.unwrap_or_default();
-            for batch in BatchIter::new(read.records) {
-                let batch = batch?;
-                offset = batch.header().next_offset();
-                let begun = aborted.extract_if(.., |(_, first)| *first < offset);
-                left.aborting.extend(begun.map(|(producer_id, _)| producer_id));
-                left.add(&batch, log.log_start_offset())?;
-            }
-        }
-        Ok(left)
-    }
-
-    fn add(&mut self, batch: &RecordBatch, start: i64) -> Result<(), LogError> {
-        let header = batch.header();
-        if header.is_control() {
-            self.aborting.remove(&header.producer_id);
-            return Ok(());
-        }
-        let is_aborted = header.is_transactional() && self.aborting.contains(&header.producer_id);
-        self.aborted |= is_aborted && header.records_count > 0;
-        let records = batch.records(DECOMPRESSION_LIMIT)?;
-        let mut cursor = RecordCursor::new();
-        while let Some(record) = cursor.next(&records)? {
-            if record.offset < start {
-                continue;
-            }
-            let key = String::from_utf8_lossy(record.key.unwrap_or_default()).into_owned();
-            self.tombstones |= record.value.is_none();
-            if !self.keys.insert(key.clone()) {
-                self.twice.insert(key);
-            }
-        }
-        Ok(())
-    }
 }

@@ -3,10 +3,10 @@
 use fletchlog_api::IsolationLevel;
 
 use super::admin;
-use super::cleaner;
 use super::cluster::{COPIES, TOPIC};
 use super::consumers::{assign_all, consumer, looker, poll_once};
 use super::quiet_group;
+use super::whole_clean;
 use super::world::Hand;
 use crate::history::{Action, Partition};
 
@@ -25,7 +25,7 @@ pub(super) fn run(hand: &mut Hand) {
     if hand.world.plan.group.is_some_and(|group| group.static_members) {
         quiet_group::run(hand);
     }
-    cleaner::clean_whole(hand);
+    whole_clean::run(hand);
     for isolation in [IsolationLevel::ReadUncommitted, IsolationLevel::ReadCommitted] {
         read_all(hand, isolation);
     }

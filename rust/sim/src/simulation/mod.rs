@@ -22,6 +22,7 @@ mod producers;
 mod quiet_group;
 mod recorder;
 mod scheduler;
+mod whole_clean;
 mod world;
 
 use std::any::Any;
