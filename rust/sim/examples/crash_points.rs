@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use fletchlog_sim::broker_workload::BrokerWorkload;
 use fletchlog_sim::cleaner_workload::CleanerWorkload;
-use fletchlog_sim::crash_points::{Violation, Workload};
+use fletchlog_sim::crash_points::{Crashable, Violation};
 use fletchlog_sim::log_workload::LogWorkload;
 use fletchlog_sim::nth_fault::every_fault;
 
@@ -45,14 +45,14 @@ impl Books {
         }
     }
 
-    fn crash<W: Workload>(&self, seed: u64, steps: usize) {
+    fn crash<W: Crashable>(&self, seed: u64, steps: usize) {
         self.enter(
             &self.images,
             W::run(seed, steps, |_| ()).crash_everywhere(RANDOM_IMAGES),
         );
     }
 
-    fn fail<W: Workload>(&self, seed: u64, steps: usize) {
+    fn fail<W: Crashable>(&self, seed: u64, steps: usize) {
         let faults = every_fault::<W>(seed, steps, |_| ());
         self.enter(&self.faults, faults.map(|faults| faults.met));
     }

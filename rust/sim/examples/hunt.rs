@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use fletchlog_sim::broker_workload::BrokerWorkload;
 use fletchlog_sim::cleaner_workload::CleanerWorkload;
-use fletchlog_sim::crash_points::{Violation, Workload};
+use fletchlog_sim::crash_points::{Crashable, Violation};
 use fletchlog_sim::log_workload::LogWorkload;
 use fletchlog_sim::nth_fault::every_fault;
 use fletchlog_sim::sim_disk::{Lie, SimDisk};
@@ -34,7 +34,7 @@ fn lie() -> Option<Lie> {
 }
 
 /// Returns how many images and faults there were.
-fn hunt<W: Workload>(slice: &Slice<'_>) -> Result<usize, (String, Violation)> {
+fn hunt<W: Crashable>(slice: &Slice<'_>) -> Result<usize, (String, Violation)> {
     let lie = lie();
     let tell = |disk: &SimDisk| lie.into_iter().for_each(|lie| disk.lie(lie));
     let mut looked_at = 0;

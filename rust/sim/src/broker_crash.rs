@@ -12,7 +12,7 @@ use fletchlog_log::partition_log::FetchBound;
 use fletchlog_records::{BatchIter, RecordCursor, TopicPartition};
 
 use crate::broker_workload::{BrokerWorkload, Model, Records, committed, new_producer_id, open, produce, value};
-use crate::crash_points::{CrashPoints, Given, Seen, Violation};
+use crate::crash_points::{CrashPoints, Crashable, Given, Seen, Violation};
 use crate::disk_state::{DiskState, Left};
 use crate::rng::Rng;
 use crate::sim_disk::SimDisk;
@@ -23,9 +23,10 @@ const MAX_BATCH: usize = 1 << 16;
 /// Log ends.
 type Ends = BTreeMap<TopicPartition, i64>;
 
-impl BrokerWorkload {
-    /// As [`Workload::crash_at`](crate::crash_points::Workload::crash_at).
-    pub(crate) fn crash(&self, points: &CrashPoints<'_>) -> Result<usize, Violation> {
+impl Crashable for BrokerWorkload {
+    const AFTER_FAILURE: (usize, usize) = (2, 0);
+
+    fn crash_at(&self, points: &CrashPoints<'_>) -> Result<usize, Violation> {
         let promised = |now| {
             let answered = self.moments.partition_point(|(at, _)| *at <= now) - 1;
             let next = (answered + 1).min(self.moments.len() - 1);

@@ -16,8 +16,7 @@ use fletchlog_api::{
 use fletchlog_broker::{Broker, BrokerError, LocalTransport, OpenOptions};
 use fletchlog_records::{BatchBuilder, BatchParams, TopicPartition};
 
-use crate::course::Course;
-use crate::crash_points::{CrashPoints, Violation, Workload};
+use crate::course::{Course, Workload};
 use crate::rng::Rng;
 use crate::sim_disk::SimDisk;
 use crate::virtual_clock::VirtualClock;
@@ -171,7 +170,6 @@ fn unless(code: ErrorCode, result: Result<(), BrokerError>) -> Result<(), String
 
 impl Workload for BrokerWorkload {
     const DIR: &str = "/data";
-    const AFTER_FAILURE: (usize, usize) = (2, 0);
 
     fn begin(seed: u64, _: &mut Rng) -> Self {
         let model = Model {
@@ -201,10 +199,6 @@ impl Workload for BrokerWorkload {
 
     fn course_mut(&mut self) -> &mut Course {
         &mut self.course
-    }
-
-    fn crash_at(&self, points: &CrashPoints<'_>) -> Result<usize, Violation> {
-        self.crash(points)
     }
 }
 

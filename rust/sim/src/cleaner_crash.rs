@@ -6,15 +6,16 @@ use fletchlog_log::partition_log::PartitionLog;
 use fletchlog_log::{LogConfig, verify_partition};
 
 use crate::cleaner_workload::{CleanerWorkload, Moment, Records, records};
-use crate::crash_points::{CrashPoints, Given, Seen, Violation, images};
+use crate::crash_points::{CrashPoints, Crashable, Given, Seen, Violation, images};
 use crate::disk_state::{DiskState, Left};
 use crate::log_workload::{DIR, NOW_MS, open};
 use crate::rng::Rng;
 use crate::sim_disk::SimDisk;
 
-impl CleanerWorkload {
-    /// As [`Workload::crash_at`](crate::crash_points::Workload::crash_at).
-    pub(crate) fn crash(&self, points: &CrashPoints<'_>) -> Result<usize, Violation> {
+impl Crashable for CleanerWorkload {
+    const AFTER_FAILURE: (usize, usize) = (4, 2);
+
+    fn crash_at(&self, points: &CrashPoints<'_>) -> Result<usize, Violation> {
         let promised = |now| {
             let number = self.moments.iter().rposition(|m| m.at <= now).unwrap_or(0);
             let moment = &self.moments[number];

@@ -12,8 +12,7 @@ use fletchlog_log::partition_log::{FetchBound, PartitionLog};
 use fletchlog_log::{AppendError, CleanerOptions, LogConfig};
 use fletchlog_records::{BatchBuilder, BatchIter, BatchParams, RecordCursor};
 
-use crate::course::Course;
-use crate::crash_points::{CrashPoints, Violation, Workload};
+use crate::course::{Course, Workload};
 use crate::log_workload::{DIR, Known, NOW_MS, append, open};
 use crate::rng::Rng;
 use crate::sim_disk::SimDisk;
@@ -126,7 +125,6 @@ impl Moment {
 
 impl Workload for CleanerWorkload {
     const DIR: &str = DIR;
-    const AFTER_FAILURE: (usize, usize) = (4, 2);
 
     fn begin(seed: u64, rng: &mut Rng) -> Self {
         Self {
@@ -172,10 +170,6 @@ impl Workload for CleanerWorkload {
 
     fn course_mut(&mut self) -> &mut Course {
         &mut self.course
-    }
-
-    fn crash_at(&self, points: &CrashPoints<'_>) -> Result<usize, Violation> {
-        self.crash(points)
     }
 }
 

@@ -1,9 +1,44 @@
-//! How a run of a workload went.
+//! Workloads, and how a run of one went.
 
 use std::fmt::Display;
+use std::path::Path;
 
 use crate::disk_state::DiskState;
+use crate::rng::Rng;
 use crate::sim_disk::SimDisk;
+
+/// Calls that a seed gives, on a disk that may fail; what they promised is kept with them.
+pub trait Workload: Sized {
+    /// The directory that is there before.
+    const DIR: &str;
+
+    /// In front of the first call.
+    fn begin(seed: u64, rng: &mut Rng) -> Self;
+
+    /// Makes so many calls.
+    ///
+    /// # Errors
+    /// What went wrong and no fault of the disk explains.
+    fn work(&mut self, disk: &SimDisk, rng: &mut Rng, steps: usize) -> Result<(), String>;
+
+    /// How it went.
+    fn course(&self) -> &Course;
+
+    /// As above.
+    fn course_mut(&mut self) -> &mut Course;
+
+    /// A run of `steps` calls, on a disk that `prepare` may have given faults.
+    fn run(seed: u64, steps: usize, prepare: impl FnOnce(&SimDisk)) -> Self {
+        let disk = SimDisk::with_dirs(&[Path::new(Self::DIR)]);
+        prepare(&disk);
+        disk.record();
+        let mut rng = Rng::new(seed);
+        let mut run = Self::begin(seed, &mut rng);
+        let result = run.work(&disk, &mut rng, steps);
+        run.course_mut().end(&disk, result);
+        run
+    }
+}
 
 /// What a run leaves besides its promises.
 #[derive(Debug)]

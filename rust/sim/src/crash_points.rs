@@ -3,37 +3,17 @@
 //! A run keeps the disk's state in front of every operation. From each of those states the disk comes up in several ways; what
 //! the workload wrote is opened on it, and what was promised must be there. The recovery is crashed as well.
 
-use std::path::Path;
-
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::course::Course;
+use crate::course::{Course, Workload};
 use crate::disk_state::{DiskState, Left};
 use crate::rng::Rng;
-use crate::sim_disk::SimDisk;
 
-/// A run of seeded calls, and what they promised.
-pub trait Workload: Sized {
-    /// The directory that is there before.
-    const DIR: &str;
+/// A workload whose promises can be held against a disk that came up again.
+pub trait Crashable: Workload {
     /// Where the power goes after a call that failed: in front of the next so many operations (and at the end), and in how
     /// many random ways.
     const AFTER_FAILURE: (usize, usize);
-
-    /// In front of the first call.
-    fn begin(seed: u64, rng: &mut Rng) -> Self;
-
-    /// Makes so many calls.
-    ///
-    /// # Errors
-    /// What went wrong and no fault of the disk explains.
-    fn work(&mut self, disk: &SimDisk, rng: &mut Rng, steps: usize) -> Result<(), String>;
-
-    /// How it went.
-    fn course(&self) -> &Course;
-
-    /// As above.
-    fn course_mut(&mut self) -> &mut Course;
 
     /// Takes the power at these points, and checks. Returns how many different images there were, those of crashed recoveries
     /// included.
@@ -42,22 +22,10 @@ pub trait Workload: Sized {
     /// The first promise that was not kept.
     fn crash_at(&self, points: &CrashPoints<'_>) -> Result<usize, Violation>;
 
-    /// A run of `steps` calls, on a disk that `prepare` may have given faults.
-    fn run(seed: u64, steps: usize, prepare: impl FnOnce(&SimDisk)) -> Self {
-        let disk = SimDisk::with_dirs(&[Path::new(Self::DIR)]);
-        prepare(&disk);
-        disk.record();
-        let mut rng = Rng::new(seed);
-        let mut run = Self::begin(seed, &mut rng);
-        let result = run.work(&disk, &mut rng, steps);
-        run.course_mut().end(&disk, result);
-        run
-    }
-
     /// Crashes at every operation, in the regular ways and so many random ones.
     ///
     /// # Errors
-    /// As [`Workload::crash_at`].
+    /// As [`Crashable::crash_at`].
     fn crash_everywhere(&self, random_images: usize) -> Result<usize, Violation> {
         self.crash_at(&CrashPoints {
             course: self.course(),
@@ -69,7 +37,7 @@ pub trait Workload: Sized {
     /// Crashes right after the call that failed, a few operations later, and at the end.
     ///
     /// # Errors
-    /// As [`Workload::crash_at`].
+    /// As [`Crashable::crash_at`].
     fn crash_after_failure(&self) -> Result<usize, Violation> {
         let (count, random_images) = Self::AFTER_FAILURE;
         self.crash_at(&CrashPoints {

@@ -3,15 +3,16 @@
 use fletchlog_log::partition_log::{FetchBound, PartitionLog};
 use fletchlog_records::BatchIter;
 
-use crate::crash_points::{CrashPoints, Given, Seen, Violation};
+use crate::crash_points::{CrashPoints, Crashable, Given, Seen, Violation};
 use crate::disk_state::{DiskState, Left};
 use crate::log_workload::{Known, LogWorkload, PRODUCERS, Sent, append, batch, next_sequence, open};
 use crate::rng::Rng;
 use crate::sim_disk::SimDisk;
 
-impl LogWorkload {
-    /// As [`Workload::crash_at`](crate::crash_points::Workload::crash_at).
-    pub(crate) fn crash(&self, points: &CrashPoints<'_>) -> Result<usize, Violation> {
+impl Crashable for LogWorkload {
+    const AFTER_FAILURE: (usize, usize) = (4, 1);
+
+    fn crash_at(&self, points: &CrashPoints<'_>) -> Result<usize, Violation> {
         let mut acknowledged = 0;
         let promised = |now| {
             while self.sent.get(acknowledged).is_some_and(|s| is_acknowledged(s, now)) {

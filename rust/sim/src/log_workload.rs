@@ -13,8 +13,7 @@ use fletchlog_log::partition_log::{AppendInfo, AppendOrigin, OpenMode, Partition
 use fletchlog_log::{AppendError, LogConfig, LogError};
 use fletchlog_records::{BatchBuilder, BatchParams, TopicPartition};
 
-use crate::course::Course;
-use crate::crash_points::{CrashPoints, Violation, Workload};
+use crate::course::{Course, Workload};
 use crate::rng::Rng;
 use crate::sim_disk::SimDisk;
 
@@ -90,7 +89,6 @@ pub(crate) fn append(log: &PartitionLog, data: Bytes) -> Result<AppendInfo, Appe
 impl Workload for LogWorkload {
     /// As the creation of a topic leaves it.
     const DIR: &str = DIR;
-    const AFTER_FAILURE: (usize, usize) = (4, 1);
 
     fn begin(seed: u64, rng: &mut Rng) -> Self {
         Self {
@@ -127,10 +125,6 @@ impl Workload for LogWorkload {
 
     fn course_mut(&mut self) -> &mut Course {
         &mut self.course
-    }
-
-    fn crash_at(&self, points: &CrashPoints<'_>) -> Result<usize, Violation> {
-        self.crash(points)
     }
 }
 

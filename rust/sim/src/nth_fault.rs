@@ -1,7 +1,7 @@
 //! The n-th call of the disk fails, for every n and every kind of fault, until a run passes without meeting it
 //! (reliability C12-C15, C18).
 
-use crate::crash_points::{Violation, Workload};
+use crate::crash_points::{Crashable, Violation};
 use crate::sim_disk::{Fault, SimDisk};
 
 /// What was done.
@@ -17,7 +17,7 @@ pub struct Faults {
 ///
 /// # Errors
 /// The first promise that was not kept.
-pub fn every_fault<W: Workload>(seed: u64, steps: usize, prepare: impl Fn(&SimDisk)) -> Result<Faults, Violation> {
+pub fn every_fault<W: Crashable>(seed: u64, steps: usize, prepare: impl Fn(&SimDisk)) -> Result<Faults, Violation> {
     let mut faults = Faults::default();
     for fault in Fault::ALL {
         let mut call = 0;

@@ -2,7 +2,8 @@
 
 use fletchlog_sim::broker_workload::BrokerWorkload;
 use fletchlog_sim::cleaner_workload::CleanerWorkload;
-use fletchlog_sim::crash_points::Workload;
+use fletchlog_sim::course::Workload;
+use fletchlog_sim::crash_points::Crashable;
 use fletchlog_sim::log_workload::LogWorkload;
 use fletchlog_sim::nth_fault::every_fault;
 use fletchlog_sim::sim_disk::{Fault, Lie, SimDisk};
@@ -15,7 +16,7 @@ const REQUESTS: usize = 30;
 fn honest(_: &SimDisk) {}
 
 /// Crashes the first so many seeds at every operation.
-fn crash<W: Workload>(seeds: u64, steps: usize, random_images: usize) -> usize {
+fn crash<W: Crashable>(seeds: u64, steps: usize, random_images: usize) -> usize {
     let images = |seed| W::run(seed, steps, honest).crash_everywhere(random_images);
     (0..seeds)
         .map(|seed| images(seed).unwrap_or_else(|violation| panic!("{violation:?}")))
@@ -23,7 +24,7 @@ fn crash<W: Workload>(seeds: u64, steps: usize, random_images: usize) -> usize {
 }
 
 /// Lets every call fail; so many at least are met, and told of.
-fn fail<W: Workload>(seed: u64, steps: usize, (met, told): (usize, usize)) {
+fn fail<W: Crashable>(seed: u64, steps: usize, (met, told): (usize, usize)) {
     let faults = every_fault::<W>(seed, steps, honest).unwrap_or_else(|violation| panic!("{violation:?}"));
     assert!(faults.met > met && faults.told > told, "{faults:?}");
 }
