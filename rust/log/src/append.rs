@@ -34,7 +34,8 @@ impl PartitionLog {
         self.check_writable("append")?;
         let info = self.append_locked(&mut writer, &mut valid, leader_epoch, origin, &config, now_ms)?;
         drop(writer);
-        if config.durability == Durability::Fsync && !info.duplicate {
+        if config.durability == Durability::Fsync {
+            // A repeat, too: the first one may still be waiting.
             self.await_durable(info.last_offset + 1)?;
         }
         Ok(info)

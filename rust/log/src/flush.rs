@@ -123,14 +123,15 @@ impl PartitionLog {
             return Err(e);
         }
         {
-            let mut state = lock(&round.durable.state);
-            state.log_end = view.log_end_offset;
-            if side_files {
-                state.recovery_point = view.log_end_offset;
-            }
+            let mut published = write(&self.view);
+            published.high_watermark = published.high_watermark.max(view.log_end_offset);
         }
-        let mut published = write(&self.view);
-        published.high_watermark = published.high_watermark.max(view.log_end_offset);
+        // Whoever is told that it is on disk can read it.
+        let mut state = lock(&round.durable.state);
+        state.log_end = view.log_end_offset;
+        if side_files {
+            state.recovery_point = view.log_end_offset;
+        }
         Ok(view.log_end_offset)
     }
 

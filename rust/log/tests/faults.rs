@@ -235,7 +235,7 @@ fn under_fsync_an_append_answers_after_the_disk_and_is_not_visible_before() {
     assert!(log.segments().len() > 2);
     assert!(faults.syncs.load(Ordering::Relaxed) >= before + 6);
     assert_eq!(log.high_watermark(), 6);
-    // A duplicate needs no disk.
+    // A repeat of what is on disk needs none.
     let syncs = faults.syncs.load(Ordering::Relaxed);
     try_append(&log, 5).unwrap();
     assert_eq!(faults.syncs.load(Ordering::Relaxed), syncs);
@@ -496,4 +496,28 @@ fn a_slow_fsync_holds_up_neither_readers_nor_other_logs() {
         assert_eq!(append.join().unwrap().unwrap(), 1);
     });
     assert_eq!(offsets(&log), [0, 1]);
+}
+
+/// A client that gave up the connection sends the batch again, while the first one still waits for the disk.
+#[test]
+fn a_repeat_is_not_acknowledged_before_the_batch_that_it_repeats_is_on_disk() {
+    for failure in [None, Some(io::ErrorKind::Other)] {
+        let (log, faults) = synced_log();
+        let held = faults.disk.lock().unwrap();
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| try_append(&log, 0));
+            while log.log_end_offset() < 1 {
+                std::thread::yield_now();
+            }
+            let repeat = scope.spawn(|| try_append(&log, 0));
+            for _ in 0..1_000 {
+                assert!(!repeat.is_finished(), "it is not on disk");
+                std::thread::yield_now();
+            }
+            *faults.sync_error.lock().unwrap() = failure;
+            drop(held);
+            let told = [first, repeat].map(|append| append.join().unwrap().ok());
+            assert_eq!(told, if failure.is_some() { [None; 2] } else { [Some(0); 2] });
+        });
+    }
 }
