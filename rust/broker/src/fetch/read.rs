@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use fletchlog_api::{AbortedTransaction, ErrorCode, FetchPartition, FetchPartitionResponse, IsolationLevel};
+use fletchlog_log::FetchBound;
 use fletchlog_records::TopicPartition;
 
 use super::FetchParams;
@@ -100,6 +101,12 @@ fn read_one(
         Some(data) if !data.records.is_empty() || request.fetch_offset < bounds.high_watermark => {
             (data.segment_base_offset, data.position)
         }
+        // In front of what nobody may read yet: a transaction that is open, or a batch that is not on disk.
+        _ if request.fetch_offset < bounds.log_end_offset => {
+            let at = log.read(request.fetch_offset, 0, false, FetchBound::LogEnd);
+            at.map(|at| (at.segment_base_offset, at.position))
+                .map_err(|e| code(e.into()))?
+        }
         _ => (bounds.active_base_offset, bounds.active_size),
     };
     let (records, aborted) = data.map_or_else(Default::default, |d| (d.records, d.aborted_transactions));
@@ -139,7 +146,7 @@ fn read_one(
 /// What a waiting fetch learns about one partition (spec 6.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// Answer now: the partition is gone, fenced, truncated, or its position lies in an older segment.
+    /// Answer now: the partition is gone, fenced, truncated, made again, or its position lies in an older segment.
     Answer,
     /// So many bytes could be sent.
     Bytes(i64),
@@ -167,12 +174,16 @@ pub(crate) fn progress(broker: &Broker, params: &FetchParams, at: &Position) -> 
     if bound <= request.fetch_offset {
         return Progress::Bytes(0);
     }
-    if at.segment_base_offset < bounds.active_base_offset {
+    if at.segment_base_offset != bounds.active_base_offset {
         return Progress::Answer;
     }
     let partition_max = i64::from(request.partition_max_bytes.max(0));
     let readable = if bound == bounds.log_end_offset {
-        i64::try_from(bounds.active_size.saturating_sub(at.position)).unwrap_or(i64::MAX)
+        match bounds.active_size.checked_sub(at.position) {
+            Some(bytes @ 1..) => i64::try_from(bytes).unwrap_or(i64::MAX),
+            // Another log than the one that was read: the topic was deleted and made again meanwhile.
+            _ => return Progress::Answer,
+        }
     } else {
         // The bound lies inside the segment: reading tells how far it is.
         let max = usize::try_from(partition_max).unwrap_or(usize::MAX);

@@ -8,7 +8,8 @@ use fletchlog_records::control::{ControlType, EndTxnMarker, build_marker};
 use fletchlog_records::{BatchBuilder, BatchParams, TopicPartition};
 use proptest::prelude::*;
 
-use super::{FetchSessionCache, Fetched};
+use super::purgatory::DelayedFetch;
+use super::{FetchParams, FetchSessionCache, Fetched};
 use crate::sync::{Answer, lock};
 use crate::{Broker, OpenOptions};
 
@@ -369,4 +370,49 @@ fn partitions_without_news_are_not_looked_at() {
     side.take(&Step::Append((0, 1), 1));
     assert_eq!((side.answers.len(), side.to_read()), (4, 1));
     assert!(side.answers[3].contains("partition: 1") && !side.answers[3].contains("partition: 2"));
+}
+
+/// The moment between the first reading and the wait, in which nobody is told of changes.
+#[test]
+fn who_begins_to_wait_for_a_topic_that_was_made_again_meanwhile_is_answered_at_once() {
+    const GONE: Which = (2, 0);
+    let side = Side::new(true);
+    // Two batches of the old log take more bytes than the one of the new log, which has more records.
+    for _ in 0..2 {
+        side.broker.append_batches(&tp(GONE), batch(1, -1)).unwrap();
+    }
+    let request = FetchRequest {
+        max_wait_ms: 500,
+        min_bytes: 1,
+        max_bytes: 1 << 20,
+        isolation_level: IsolationLevel::ReadUncommitted,
+        session_id: 0,
+        session_epoch: -1,
+        partitions: vec![FetchPartition {
+            tp: tp(GONE),
+            fetch_offset: side.end(GONE),
+            current_leader_epoch: -1,
+            partition_max_bytes: 1 << 20,
+        }],
+        forgotten: Vec::new(),
+    };
+    let params = FetchParams {
+        node: 1,
+        max_wait_ms: 500,
+        min_bytes: 1,
+        max_bytes: 1 << 20,
+        isolation: IsolationLevel::ReadUncommitted,
+    };
+    let context = lock(&side.broker.sessions[0]).new_context(&request, 0).unwrap();
+    let fetch = DelayedFetch::new(&side.broker, params, context, 0);
+    assert!(!fetch.is_satisfied_at_once());
+    side.broker.delete_topic(TOPICS[GONE.0]).unwrap();
+    side.create(GONE.0);
+    side.broker.append_batches(&tp(GONE), batch(3, -1)).unwrap();
+    let answer = side.broker.purgatory.watch(&side.broker, fetch).take();
+    let Some(Response::Fetch(response)) = answer else {
+        panic!("it waits: {answer:?}")
+    };
+    assert_eq!(response.partitions[0].high_watermark, 3);
+    assert!(!response.partitions[0].records.is_empty());
 }

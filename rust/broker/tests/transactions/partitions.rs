@@ -133,6 +133,25 @@ fn a_waiting_read_committed_fetch_is_answered_by_the_marker() {
     assert!(!response.partitions[0].records.is_empty());
 }
 
+/// Not only the bytes that came after the wait had begun.
+#[test]
+fn fetch_min_bytes_counts_the_records_of_a_transaction_that_was_open_when_the_wait_began() {
+    let (broker, _clock) = broker(&[]);
+    let t = tp("t", 0);
+    let mut txn = Txn::new(&broker, "id");
+    txn.write(&t, &"x".repeat(100));
+    let mut client = Client::new(&broker);
+    let mut request = fetch_of(&[(&t, 0, 1 << 20)]);
+    request.isolation_level = IsolationLevel::ReadCommitted;
+    request.max_wait_ms = 1_000_000;
+    request.min_bytes = 150; // A marker has 78.
+    client.send(1, Request::Fetch(request));
+    assert!(client.take(1).is_none());
+    assert_eq!(txn.end(true), 0);
+    let response = client.wait_fetch(1, 0).expect("the marker answers it");
+    assert!(response.partitions[0].records.len() > 240);
+}
+
 #[test]
 fn a_deleted_topic_does_not_keep_a_transaction_from_ending() {
     let (broker, _) = broker(&[]);
