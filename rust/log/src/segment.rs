@@ -308,8 +308,10 @@ impl LogSegment {
     /// cuts it; the size is unchanged. Kafka: `LogSegment#append`.
     pub fn append(&self, data: &[u8], batches: impl Iterator<Item = BatchMeta>) -> Result<(), LogError> {
         let size = self.size();
+        let written = self.file()?.write_at(size, data);
+        // Only now: a sync that began before may have passed these bytes.
         self.dirty.store(true, Ordering::Release);
-        self.file()?.write_at(size, data).map_err(|e| self.io("append to", e))?;
+        written.map_err(|e| self.io("append to", e))?;
         let mut indexes = write(&self.indexes);
         if let Some(indexes) = &mut *indexes {
             for batch in batches {
@@ -344,13 +346,12 @@ impl LogSegment {
     }
 
     fn write_indexes(&self, indexes: &mut SegmentIndexes, trim: bool) -> io::Result<()> {
-        // Set even if it fails: the files may have changed in part.
-        let before = self.dirty_side_files.fetch_or(INDEXES, Ordering::AcqRel);
-        let changed = indexes.write(&*self.fs, &self.files, trim)?;
-        if !changed && before & INDEXES == 0 {
-            self.dirty_side_files.fetch_and(!INDEXES, Ordering::AcqRel);
+        let changed = indexes.write(&*self.fs, &self.files, trim);
+        // Also if it failed: the files may have changed in part.
+        if !matches!(changed, Ok(false)) {
+            self.dirty_side_files.fetch_or(INDEXES, Ordering::AcqRel);
         }
-        Ok(())
+        changed.map(drop)
     }
 
     /// Notes a batch that another process has appended (read-only logs).
@@ -420,7 +421,7 @@ impl LogSegment {
 
     /// fsync of the log and, if `side_files`, of the indexes: of those that were written since the last time.
     pub fn sync(&self, side_files: bool) -> Result<(), LogError> {
-        // Cleared first: an append that comes meanwhile sets it again.
+        // Cleared first: what is written meanwhile sets it again, when it has been written.
         if self.dirty.swap(false, Ordering::AcqRel) {
             self.file()?.sync().map_err(|e| self.io("sync", e))?;
         }
@@ -488,11 +489,11 @@ impl LogSegment {
         let bytes = state.index.encode(state.written);
         let position = (state.written * crate::txn_index::ENTRY_SIZE) as u64;
         let path = &self.files.txn_index;
+        let file = self.fs.open(path, true, true);
+        let result = file.and_then(|file| file.write_at(position, &bytes));
+        // As for the indexes.
         self.dirty_side_files.fetch_or(TXN_INDEX, Ordering::AcqRel);
-        self.fs
-            .open(path, true, true)
-            .and_then(|file| file.write_at(position, &bytes))
-            .map_err(|e| LogError::io("write", path, e))?;
+        result.map_err(|e| LogError::io("write", path, e))?;
         state.written = len;
         Ok(())
     }

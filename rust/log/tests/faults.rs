@@ -24,6 +24,9 @@ struct Faults {
     syncs: AtomicU64,
     /// Whoever holds it holds up every fsync of a log.
     disk: Mutex<()>,
+    writes: AtomicU64,
+    /// Whoever holds it holds up every write to a log.
+    write_gate: Mutex<()>,
     synced: Mutex<Vec<PathBuf>>,
     side_files_fail: Mutex<bool>,
     dir_sync_fails: Mutex<bool>,
@@ -57,6 +60,8 @@ impl File for FaultyFile {
         if !is_log(&self.path) {
             return self.inner.write_at(position, data);
         }
+        self.faults.writes.fetch_add(1, Ordering::Relaxed);
+        drop(self.faults.write_gate.lock().unwrap());
         if let Some(kind) = *self.faults.write_error.lock().unwrap() {
             return Err(kind.into());
         }
@@ -520,4 +525,40 @@ fn a_repeat_is_not_acknowledged_before_the_batch_that_it_repeats_is_on_disk() {
             assert_eq!(told, if failure.is_some() { [None; 2] } else { [Some(0); 2] });
         });
     }
+}
+
+/// The one comes to write when the other one's fsync is already under way.
+#[test]
+fn an_fsync_does_not_count_for_what_is_written_while_it_runs() {
+    let (log, faults) = synced_log();
+    let append = |producer| {
+        let appended = log.append_as_leader(idempotent(producer, 0, 0, 1), 0, AppendOrigin::Client, NOW);
+        appended.unwrap().first_offset
+    };
+    let until = |count: &AtomicU64, least| {
+        while count.load(Ordering::Relaxed) < least {
+            std::thread::yield_now();
+        }
+    };
+    let (syncs, writes) = (&faults.syncs, &faults.writes);
+    let before = syncs.load(Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        let disk = faults.disk.lock().unwrap();
+        let first = scope.spawn(|| append(1));
+        until(syncs, before + 1);
+        // Waits for its turn to sync.
+        let second = scope.spawn(|| append(2));
+        while log.log_end_offset() < 2 {
+            std::thread::yield_now();
+        }
+        let gate = faults.write_gate.lock().unwrap();
+        let third = scope.spawn(|| append(3));
+        until(writes, 3);
+        drop(disk);
+        assert_eq!([first.join().unwrap(), second.join().unwrap()], [0, 1]);
+        let synced = syncs.load(Ordering::Relaxed);
+        drop(gate);
+        assert_eq!(third.join().unwrap(), 2);
+        assert_eq!(syncs.load(Ordering::Relaxed), synced + 1, "the third batch is not on disk");
+    });
 }
