@@ -127,12 +127,15 @@ impl Broker {
         let mut stop = || self.is_closed() || cancelled();
         let stats = log.clean(cleanable, &options, self.clock.now_ms(), &mut stop)?;
         let table = self.topic_table();
-        self.directory.log_dirs()[node_index(partition)].store_clean_offset(
-            &**self.directory.fs(),
-            partition.tp(),
-            stats.end_offset,
-            |tp| table.partition(tp).is_some(),
-        )?;
+        // A new topic of a deleted one's name begins dirty.
+        if table.holds(partition) {
+            self.directory.log_dirs()[node_index(partition)].store_clean_offset(
+                &**self.directory.fs(),
+                partition.tp(),
+                stats.end_offset,
+                |tp| table.partition(tp).is_some(),
+            )?;
+        }
         Ok(stats)
     }
 

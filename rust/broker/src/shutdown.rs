@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use fletchlog_log::{LogError, PartitionLog, checkpoint};
-use fletchlog_records::TopicPartition;
 
 use crate::directory::LogOffsets;
 use crate::partition::Partition;
@@ -110,13 +109,20 @@ impl Broker {
 
     /// The checkpoints with a log start that does not hold yet; then `make_hold` makes it so, before others write
     /// checkpoints without it.
+    ///
+    /// # Errors
+    /// UNKNOWN_TOPIC_OR_PARTITION if the topic was deleted meanwhile, also where a new one has its name; storage errors.
     pub(crate) fn write_checkpoints_for<T>(
         &self,
-        tp: &TopicPartition,
+        partition: &Partition,
         log_start_offset: i64,
         make_hold: impl FnOnce() -> Result<T, LogError>,
     ) -> Result<T, BrokerError> {
         let _one_at_a_time = lock(&self.checkpointing);
+        let tp = partition.tp();
+        if !self.topic_table().holds(partition) {
+            return Err(BrokerError::unknown_partition(tp));
+        }
         let mut offsets = self.checkpoint_offsets();
         for (_, of_log) in offsets.iter_mut().filter(|(_, of_log)| of_log.tp == *tp) {
             of_log.log_start_offset = of_log.log_start_offset.max(log_start_offset);

@@ -280,7 +280,7 @@ impl Broker {
         let log = self.log_of(&partition)?;
         let start = log.log_start_after_deleting(before_offset)?;
         // Kafka does this once a minute; a start that clients have seen and a crash takes back would show deleted records again.
-        let start = self.write_checkpoints_for(tp, start, || log.delete_records(Some(start)))?;
+        let start = self.write_checkpoints_for(&partition, start, || log.delete_records(Some(start)))?;
         self.partition_changed(&partition);
         Ok(start)
     }
@@ -289,12 +289,13 @@ impl Broker {
 #[cfg(test)]
 mod tests {
     use fletchlog_api::transport::SystemClock;
+    use fletchlog_log::checkpoint::read_offset_checkpoint;
+    use fletchlog_log::file_name::LOG_START_OFFSET_CHECKPOINT;
 
     use super::*;
     use crate::OpenOptions;
 
-    #[test]
-    fn who_still_holds_a_partition_of_a_deleted_topic_makes_nothing_that_a_new_one_would_find() {
+    fn broker() -> Arc<Broker> {
         let options = OpenOptions {
             nodes: None,
             read_only: false,
@@ -302,6 +303,12 @@ mod tests {
         };
         let broker = Broker::in_memory(options, Arc::new(SystemClock::default())).unwrap();
         broker.create_topic("t", 1, &[]).unwrap();
+        broker
+    }
+
+    #[test]
+    fn who_still_holds_a_partition_of_a_deleted_topic_makes_nothing_that_a_new_one_would_find() {
+        let broker = broker();
         // As an append or a creation that is under way.
         let held = broker.partition(&TopicPartition::new("t", 0)).unwrap();
         broker.delete_topic("t").unwrap();
@@ -311,5 +318,19 @@ mod tests {
         assert!(!broker.directory.fs().exists(held.dir()));
         broker.create_topic("t", 1, &[]).unwrap();
         broker.partition_log(held.tp()).unwrap();
+    }
+
+    #[test]
+    fn who_still_deletes_records_of_a_deleted_topic_does_not_move_the_start_of_a_new_one() {
+        let broker = broker();
+        let held = broker.partition(&TopicPartition::new("t", 0)).unwrap();
+        broker.delete_topic("t").unwrap();
+        broker.create_topic("t", 1, &[]).unwrap();
+        broker.partition_log(held.tp()).unwrap();
+        let refused = broker.write_checkpoints_for(&held, 7, || -> Result<(), _> { panic!("nothing is to hold") });
+        assert_eq!(refused.unwrap_err().code(), ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+        let path = held.dir().with_file_name(LOG_START_OFFSET_CHECKPOINT);
+        let starts = read_offset_checkpoint(&**broker.directory.fs(), &path).unwrap();
+        assert_eq!(starts.get(held.tp()), None);
     }
 }

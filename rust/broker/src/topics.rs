@@ -138,6 +138,12 @@ impl TopicTable {
         self.topics.get(&tp.topic).and_then(|t| t.partition(tp.partition))
     }
 
+    /// Whether this very partition is there, and not one of a topic that was made under its name later.
+    pub(crate) fn holds(&self, partition: &Partition) -> bool {
+        self.partition(partition.tp())
+            .is_some_and(|now| std::ptr::eq(&**now, partition))
+    }
+
     /// By name.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Topic>> {
         self.topics.values()

@@ -559,6 +559,10 @@ fn an_fsync_does_not_count_for_what_is_written_while_it_runs() {
         let synced = syncs.load(Ordering::Relaxed);
         drop(gate);
         assert_eq!(third.join().unwrap(), 2);
-        assert_eq!(syncs.load(Ordering::Relaxed), synced + 1, "the third batch is not on disk");
+        assert_eq!(
+            syncs.load(Ordering::Relaxed),
+            synced + 1,
+            "the third batch is not on disk"
+        );
     });
 }

@@ -26,6 +26,8 @@ pub(crate) struct LogDir {
     path: PathBuf,
     clean_shutdown: bool,
     read: Mutex<Checkpoints>,
+    /// Held while `cleaner-offset-checkpoint` is changed.
+    cleaner_checkpoint: Mutex<()>,
 }
 
 /// What the checkpoints said, for logs that have not been opened yet.
@@ -79,6 +81,7 @@ impl LogDir {
             path: path.to_path_buf(),
             clean_shutdown: false,
             read,
+            cleaner_checkpoint: Mutex::default(),
         })
     }
 
@@ -111,6 +114,7 @@ impl LogDir {
         offset: i64,
         exists: impl Fn(&TopicPartition) -> bool,
     ) -> Result<(), BrokerError> {
+        let _one_at_a_time = lock(&self.cleaner_checkpoint);
         let mut offsets = self.clean_offsets(fs)?;
         offsets.retain(|tp, _| exists(tp));
         offsets.insert(tp.clone(), offset);
@@ -127,6 +131,7 @@ impl LogDir {
         fs: &dyn Fs,
         exists: impl Fn(&TopicPartition) -> bool,
     ) -> Result<(), BrokerError> {
+        let _one_at_a_time = lock(&self.cleaner_checkpoint);
         let mut offsets = self.clean_offsets(fs)?;
         let before = offsets.len();
         offsets.retain(|tp, _| exists(tp));
