@@ -1,5 +1,5 @@
-//! Power loss at every storage operation of seeded runs of a log, of a compacted one and of a whole broker, and the n-th call failing,
-//! on every core until the time is over: `make crash-points`.
+//! Power loss at every storage operation of seeded runs of a log (alone, compacted, shared by threads) and of a whole broker, and the
+//! n-th call failing, on every core until the time is over: `make crash-points`.
 //!
 //! `TIME_LIMIT` in seconds (default 60), `SEED` of the first run (default 0). Ends with one line; exit code 1 on a violation.
 
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use fletchlog_sim::broker_workload::BrokerWorkload;
 use fletchlog_sim::cleaner_workload::CleanerWorkload;
+use fletchlog_sim::concurrent_workload::ConcurrentWorkload;
 use fletchlog_sim::crash_points::{Crashable, Violation};
 use fletchlog_sim::log_workload::LogWorkload;
 use fletchlog_sim::nth_fault::every_fault;
@@ -19,9 +20,12 @@ use fletchlog_sim::nth_fault::every_fault;
 const STEPS: (usize, usize) = (60, 30);
 /// The same in runs with a fault, of which there is one for each call.
 const FAULTY_STEPS: (usize, usize) = (20, 10);
+/// Calls in each of the threads that share a log.
+const STEPS_OF_A_THREAD: usize = 20;
 /// Random images per crash point, besides the regular ones.
 const RANDOM_IMAGES: usize = 4;
-/// Of so many seeds one is a broker's and one a compacted log's; one in so many lets calls fail, and of a compacted log, too.
+/// Of so many seeds one is a broker's, one a compacted log's and one a log's that threads share; one in so many lets calls fail,
+/// and of a compacted log, too.
 const EVERY: (u64, u64, u64) = (16, 64, 256);
 
 #[derive(Default)]
@@ -68,6 +72,7 @@ impl Books {
         match seed % EVERY.0 {
             0 => self.crash::<BrokerWorkload>(seed, STEPS.1),
             1 => self.crash::<CleanerWorkload>(seed, STEPS.0),
+            2 => self.crash::<ConcurrentWorkload>(seed, STEPS_OF_A_THREAD),
             _ => self.crash::<LogWorkload>(seed, STEPS.0),
         }
     }

@@ -2,12 +2,11 @@
 
 use std::path::Path;
 
-use fletchlog_log::partition_log::PartitionLog;
 use fletchlog_log::{LogConfig, verify_partition};
 
 use crate::cleaner_workload::{CleanerWorkload, Moment, Records, records};
-use crate::crash_points::{CrashPoints, Crashable, Given, Seen, Violation, images};
-use crate::disk_state::{DiskState, Left};
+use crate::crash_points::{CrashPoints, Crashable, Seen, Violation, check_recovery};
+use crate::disk_state::DiskState;
 use crate::log_workload::{DIR, NOW_MS, open};
 use crate::rng::Rng;
 use crate::sim_disk::SimDisk;
@@ -33,62 +32,25 @@ struct Crash<'a> {
 }
 
 impl Crash<'_> {
-    fn given(&self) -> Given {
-        (self.moment.recovery_point, 0)
-    }
-
-    /// Opens the log on a disk that came up again, and after a power loss during that or after it.
     fn check(&self, image: DiskState, rng: &mut Rng, seen: &mut Seen<Records>) -> Result<(), String> {
-        let (fingerprint, clean) = (image.fingerprint(), image.is_clean());
-        if let Some(found) = seen.meet(&image, self.given()) {
-            return self.moment.holds(found);
-        }
-        let disk = SimDisk::from(image);
-        disk.record_one(rng.fork());
-        let log = self.open(&disk)?;
-        let (middle, end) = (disk.crash_point(), disk.state());
-        let found = self.check_log(&disk, &log)?;
-        drop(log);
-        let again = |image: DiskState| {
-            let disk = SimDisk::from(image);
-            let log = self.open(&disk);
-            log.and_then(|log| self.check_log(&disk, &log))
-                .map_err(|e| format!("second recovery: {e}"))
-        };
-        let second = again(end.left(Left::Nothing))?;
-        if second != found {
-            return Err(format!(
-                "after a recovery there was {found:?}, after a second one {second:?}"
-            ));
-        }
-        if let Some(state) = middle {
-            let mut all = images(&state, rng, 2);
-            again(all.swap_remove(rng.below(all.len())))?;
-        }
-        if clean {
-            seen.remember(fingerprint, self.given(), found);
-        }
-        Ok(())
+        let given = (self.moment.recovery_point, 0);
+        let look = |disk: &SimDisk| self.look(disk);
+        check_recovery(image, given, rng, seen, look, |found| self.moment.holds(found))
     }
 
-    /// What the log holds, which is right, in files that are.
-    fn check_log(&self, disk: &SimDisk, log: &PartitionLog) -> Result<Records, String> {
-        let found = records(log)?;
-        self.moment.holds(&found)?;
+    /// What the log holds, in files that are right.
+    fn look(&self, disk: &SimDisk) -> Result<Records, String> {
+        let log = open(disk, self.config, self.moment.known(), false).map_err(|e| format!("cannot be opened: {e}"))?;
+        let (end, promised) = (log.log_end_offset(), self.moment.end);
+        if end < promised {
+            return Err(format!("the log ends at {end}, and ended at {promised}"));
+        }
+        let found = records(&log)?;
         let report = verify_partition(disk, Path::new(DIR), NOW_MS).map_err(|e| e.to_string())?;
         // A snapshot that was torn is left out, and stays until its segment goes.
         if !report.damaged.is_empty() {
             return Err(format!("verify: {:?}", report.damaged));
         }
         Ok(found)
-    }
-
-    fn open(&self, disk: &SimDisk) -> Result<PartitionLog, String> {
-        let log = open(disk, self.config, self.moment.known(), false).map_err(|e| format!("cannot be opened: {e}"))?;
-        let (end, promised) = (log.log_end_offset(), self.moment.end);
-        if end < promised {
-            return Err(format!("the log ends at {end}, and ended at {promised}"));
-        }
-        Ok(log)
     }
 }

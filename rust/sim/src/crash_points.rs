@@ -3,11 +3,14 @@
 //! A run keeps the disk's state in front of every operation. From each of those states the disk comes up in several ways; what
 //! the workload wrote is opened on it, and what was promised must be there. The recovery is crashed as well.
 
+use std::fmt;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::course::{Course, Workload};
 use crate::disk_state::{DiskState, Left};
 use crate::rng::Rng;
+use crate::sim_disk::SimDisk;
 
 /// A workload whose promises can be held against a disk that came up again.
 pub trait Crashable: Workload {
@@ -150,4 +153,43 @@ pub fn images(state: &DiskState, rng: &mut Rng, random: usize) -> Vec<DiskState>
         }))
     }));
     images
+}
+
+/// Recovers an image, and again after a power loss at the end of that and on the way. `look` opens what it finds on a disk, and
+/// tells what is there; `holds` is what was promised about that. What the first recovery has shown must stay (R8).
+pub(crate) fn check_recovery<F: PartialEq + fmt::Debug>(
+    image: DiskState,
+    given: Given,
+    rng: &mut Rng,
+    seen: &mut Seen<F>,
+    look: impl Fn(&SimDisk) -> Result<F, String>,
+    holds: impl Fn(&F) -> Result<(), String>,
+) -> Result<(), String> {
+    let (fingerprint, clean) = (image.fingerprint(), image.is_clean());
+    if let Some(found) = seen.meet(&image, given) {
+        return holds(found);
+    }
+    let disk = SimDisk::from(image);
+    disk.record_one(rng.fork());
+    let found = look(&disk)?;
+    let (middle, end) = (disk.crash_point(), disk.state());
+    holds(&found)?;
+    let again = |image: DiskState| {
+        let found = look(&SimDisk::from(image)).and_then(|found| holds(&found).map(|()| found));
+        found.map_err(|e| format!("second recovery: {e}"))
+    };
+    let second = again(end.left(Left::Nothing))?;
+    if second != found {
+        return Err(format!(
+            "after a recovery there was {found:?}, after a second one {second:?}"
+        ));
+    }
+    if let Some(state) = middle {
+        let mut all = images(&state, rng, 2);
+        again(all.swap_remove(rng.below(all.len())))?;
+    }
+    if clean {
+        seen.remember(fingerprint, given, found);
+    }
+    Ok(())
 }

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -86,6 +87,7 @@ impl Disk {
 #[derive(Clone, Default)]
 pub struct SimDisk {
     disk: Arc<Mutex<Disk>>,
+    gives_way: Arc<AtomicBool>,
 }
 
 impl fmt::Debug for SimDisk {
@@ -103,6 +105,7 @@ impl From<DiskState> for SimDisk {
                 state,
                 ..Disk::default()
             })),
+            gives_way: Arc::default(),
         }
     }
 }
@@ -113,7 +116,15 @@ impl SimDisk {
         DiskState::with_dirs(dirs).into()
     }
 
+    /// Lets other threads run in front of every call from now on.
+    pub fn give_way(&self) {
+        self.gives_way.store(true, Ordering::Relaxed);
+    }
+
     fn lock(&self) -> MutexGuard<'_, Disk> {
+        if self.gives_way.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+        }
         self.disk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

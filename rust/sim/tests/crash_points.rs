@@ -2,6 +2,7 @@
 
 use fletchlog_sim::broker_workload::BrokerWorkload;
 use fletchlog_sim::cleaner_workload::CleanerWorkload;
+use fletchlog_sim::concurrent_workload::ConcurrentWorkload;
 use fletchlog_sim::course::Workload;
 use fletchlog_sim::crash_points::Crashable;
 use fletchlog_sim::log_workload::LogWorkload;
@@ -45,6 +46,12 @@ fn a_power_loss_at_every_operation_of_a_compacted_log_takes_and_brings_back_noth
 fn what_a_broker_answered_survives_a_power_loss_at_every_operation() {
     let images = crash::<BrokerWorkload>(2, REQUESTS, 2);
     assert!(images > 800, "{images} images");
+}
+
+#[test]
+fn what_threads_were_told_that_work_on_one_log_at_once_survives_a_power_loss_at_every_operation() {
+    let images = crash::<ConcurrentWorkload>(40, 8, 1);
+    assert!(images > 3_000, "{images} images");
 }
 
 #[test]

@@ -1,0 +1,234 @@
+//! Several threads on one partition's log at once: appends, repeats of each other's batches, flushes, rolls; and power loss at every
+//! operation of it (reliability C1, C2; rules R1, R4, R8).
+//!
+//! What runs when is up to the system, so a seed does not replay a run; the disk gives way to other threads at every call, which
+//! makes narrow moments wide.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use bytes::Bytes;
+use fletchlog_log::config::Durability;
+use fletchlog_log::partition_log::{AppendInfo, FetchBound, PartitionLog};
+use fletchlog_log::{AppendError, LogConfig};
+use fletchlog_records::BatchIter;
+
+use crate::course::{Course, Workload};
+use crate::crash_points::{CrashPoints, Crashable, Seen, Violation, check_recovery};
+use crate::disk_state::DiskState;
+use crate::log_workload::{DIR, Known, NOW_MS, PRODUCERS, append, batch, open};
+use crate::rng::Rng;
+use crate::sim_disk::SimDisk;
+
+/// A batch: first and last offset, checksum.
+type Batch = (i64, i64, u32);
+
+/// One run.
+#[derive(Debug)]
+pub struct ConcurrentWorkload {
+    config: LogConfig,
+    promised: Vec<Promise>,
+    course: Course,
+}
+
+/// What somebody was told, after so many operations at the most.
+#[derive(Debug, Clone, Copy)]
+struct Promise {
+    at: u64,
+    what: What,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum What {
+    /// An append, perhaps a repeated one, was acknowledged.
+    Batch(Batch),
+    /// A flush gave this recovery point.
+    Flushed(i64),
+}
+
+/// What the threads share.
+struct Threads<'a> {
+    disk: &'a SimDisk,
+    log: &'a PartitionLog,
+    /// The batch that each producer sends now, or sent last.
+    newest: Mutex<Vec<Option<(Bytes, u32)>>>,
+    promised: Mutex<Vec<Promise>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Threads<'_> {
+    fn promise(&self, what: What) {
+        let at = self.disk.operations();
+        lock(&self.promised).push(Promise { at, what });
+    }
+
+    fn acknowledged(&self, info: &AppendInfo, crc: u32) {
+        self.promise(What::Batch((info.first_offset, info.last_offset, crc)));
+    }
+
+    fn work(&self, producer: usize, steps: usize, rng: &mut Rng) -> Result<(), String> {
+        let mut sequence = 0;
+        for step in 0..steps {
+            match rng.below(20) {
+                0 => {
+                    let recovery_point = self.log.flush().map_err(|e| e.to_string())?;
+                    self.promise(What::Flushed(recovery_point));
+                }
+                1 => drop(self.log.roll(NOW_MS).map_err(|e| e.to_string())?),
+                2..6 => self.repeat(rng.below(PRODUCERS))?,
+                _ => {
+                    let records = 1 + rng.below(3);
+                    let (data, crc) = batch(producer, sequence, records, &format!("{producer}-{step}"));
+                    lock(&self.newest)[producer] = Some((data.clone(), crc));
+                    let info = append(self.log, data).map_err(|e| e.to_string())?;
+                    self.acknowledged(&info, crc);
+                    sequence += i32::try_from(records).unwrap_or(0);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// As a client that has lost the answer, or has not waited for it.
+    fn repeat(&self, producer: usize) -> Result<(), String> {
+        let newest = lock(&self.newest)[producer].clone();
+        let Some((data, crc)) = newest else { return Ok(()) };
+        match append(self.log, data) {
+            Ok(info) => self.acknowledged(&info, crc),
+            // Older than the batches that the log remembers.
+            Err(AppendError::Refused { .. }) => {}
+            Err(error) => return Err(error.to_string()),
+        }
+        Ok(())
+    }
+}
+
+impl Workload for ConcurrentWorkload {
+    const DIR: &str = DIR;
+
+    fn begin(seed: u64, rng: &mut Rng) -> Self {
+        let config = LogConfig {
+            segment_bytes: 700 + i32::try_from(rng.below(600)).unwrap_or(0),
+            index_interval_bytes: 150,
+            segment_index_bytes: 200,
+            durability: Durability::Fsync,
+            ..LogConfig::default()
+        };
+        Self {
+            config,
+            promised: Vec::new(),
+            course: Course::new(seed),
+        }
+    }
+
+    /// So many calls in each thread.
+    fn work(&mut self, disk: &SimDisk, rng: &mut Rng, steps: usize) -> Result<(), String> {
+        let log = open(disk, &self.config, Known::default(), false).map_err(|e| e.to_string())?;
+        disk.give_way();
+        let threads = Threads {
+            disk,
+            log: &log,
+            newest: Mutex::new(vec![None; PRODUCERS]),
+            promised: Mutex::default(),
+        };
+        let results: Vec<Result<(), String>> = std::thread::scope(|scope| {
+            let start = |producer| {
+                let (threads, mut rng) = (&threads, rng.fork());
+                scope.spawn(move || threads.work(producer, steps, &mut rng))
+            };
+            let started: Vec<_> = (0..PRODUCERS).map(start).collect();
+            let panicked = |_| Err("a thread has panicked".to_owned());
+            started.into_iter().map(|t| t.join().unwrap_or_else(panicked)).collect()
+        });
+        self.promised = threads.promised.into_inner().unwrap_or_else(PoisonError::into_inner);
+        self.promised.sort_by_key(|promise| promise.at);
+        results.into_iter().collect()
+    }
+
+    fn course(&self) -> &Course {
+        &self.course
+    }
+
+    fn course_mut(&mut self) -> &mut Course {
+        &mut self.course
+    }
+}
+
+impl Crashable for ConcurrentWorkload {
+    const AFTER_FAILURE: (usize, usize) = (4, 1);
+
+    fn crash_at(&self, points: &CrashPoints<'_>) -> Result<usize, Violation> {
+        let promised = |now| {
+            let count = self.promised.partition_point(|promise| promise.at <= now);
+            let promised = &self.promised[..count];
+            (count, Crash { run: self, promised })
+        };
+        points.check(Rng::new(self.course.seed() ^ 0x7EAD_5EED), promised, Crash::check)
+    }
+}
+
+/// A moment of a run, and what was promised by then.
+struct Crash<'a> {
+    run: &'a ConcurrentWorkload,
+    promised: &'a [Promise],
+}
+
+impl Crash<'_> {
+    fn check(&self, image: DiskState, rng: &mut Rng, seen: &mut Seen<BTreeMap<i64, Batch>>) -> Result<(), String> {
+        let flushed = self.promised.iter().filter_map(|promise| match promise.what {
+            What::Flushed(recovery_point) => Some(recovery_point),
+            What::Batch(_) => None,
+        });
+        let recovery_point = flushed.max().unwrap_or(0);
+        let known = Known {
+            recovery_point,
+            ..Known::default()
+        };
+        let look = |disk: &SimDisk| {
+            let log = open(disk, &self.run.config, known, false).map_err(|e| format!("cannot be opened: {e}"))?;
+            contents(&log)
+        };
+        check_recovery(image, (recovery_point, 0), rng, seen, look, |found| self.holds(found))
+    }
+
+    fn holds(&self, found: &BTreeMap<i64, Batch>) -> Result<(), String> {
+        for promise in self.promised {
+            if let What::Batch(batch) = promise.what
+                && found.get(&batch.0) != Some(&batch)
+            {
+                let there = found.get(&batch.0);
+                return Err(format!("{batch:?} was acknowledged; there is {there:?}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The batches by their first offset, one behind the other.
+fn contents(log: &PartitionLog) -> Result<BTreeMap<i64, Batch>, String> {
+    let mut found = BTreeMap::new();
+    let mut offset = log.log_start_offset();
+    while offset < log.log_end_offset() {
+        let read = log.read(offset, 1 << 20, true, FetchBound::LogEnd);
+        let records = read.map_err(|e| e.to_string())?.records;
+        if records.is_empty() {
+            return Err(format!(
+                "there is nothing at {offset}, and the log ends at {}",
+                log.log_end_offset()
+            ));
+        }
+        for batch in BatchIter::new(records) {
+            let batch = batch.map_err(|e| format!("batch at {offset}: {e}"))?;
+            let header = batch.header();
+            if header.base_offset != offset {
+                return Err(format!("at {offset} stands a batch of {}", header.base_offset));
+            }
+            found.insert(offset, (offset, header.last_offset(), header.crc));
+            offset = header.last_offset() + 1;
+        }
+    }
+    Ok(found)
+}
