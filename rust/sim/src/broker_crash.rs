@@ -4,6 +4,7 @@
 //! Between two answers the directory may be as before, as after, or on the way: each partition and each committed offset for
 //! itself.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ use crate::sim_disk::SimDisk;
 const MAX_BATCH: usize = 1 << 16;
 
 /// Log ends.
-type Ends = BTreeMap<TopicPartition, i64>;
+pub(crate) type Ends = BTreeMap<TopicPartition, i64>;
 
 impl Crashable for BrokerWorkload {
     const AFTER_FAILURE: (usize, usize) = (2, 0);
@@ -32,8 +33,8 @@ impl Crashable for BrokerWorkload {
             let next = (answered + 1).min(self.moments.len() - 1);
             let crash = Crash {
                 answered,
-                before: &self.moments[answered].1,
-                after: &self.moments[next].1,
+                before: Cow::Borrowed(&self.moments[answered].1),
+                after: Cow::Borrowed(&self.moments[next].1),
             };
             (answered, crash)
         };
@@ -42,15 +43,15 @@ impl Crashable for BrokerWorkload {
 }
 
 /// What was answered, and what was being done.
-struct Crash<'a> {
+pub(crate) struct Crash<'a> {
     /// Requests answered, the first so many.
-    answered: usize,
-    before: &'a Model,
-    after: &'a Model,
+    pub answered: usize,
+    pub before: Cow<'a, Model>,
+    pub after: Cow<'a, Model>,
 }
 
 impl Crash<'_> {
-    fn check(&self, image: DiskState, rng: &mut Rng, seen: &mut Seen<Ends>) -> Result<(), String> {
+    pub(crate) fn check(&self, image: DiskState, rng: &mut Rng, seen: &mut Seen<Ends>) -> Result<(), String> {
         let (fingerprint, clean) = (image.fingerprint(), image.is_clean());
         if seen.meet(&image, self.given()).is_some() {
             return Ok(());
@@ -108,7 +109,7 @@ impl Crash<'_> {
         let mut ends = Ends::new();
         for name in &topics {
             let known = |model: &Model| model.topics.get(&**name).copied();
-            let incarnation = known(self.after).or_else(|| known(self.before));
+            let incarnation = known(&self.after).or_else(|| known(&self.before));
             let incarnation = incarnation.ok_or_else(|| format!("topic {name} is back"))?;
             let description = broker.describe_topic(name).map_err(|e| format!("{name}: {e}"))?;
             for partition in &description.partitions {
@@ -177,7 +178,7 @@ impl Crash<'_> {
     fn goes_on(&self, broker: &Arc<Broker>, ends: &Ends) -> Result<(), String> {
         for (tp, end) in ends {
             let known = |model: &Model| model.topics.get(&*tp.topic).copied();
-            let incarnation = known(self.after).or_else(|| known(self.before)).unwrap_or_default();
+            let incarnation = known(&self.after).or_else(|| known(&self.before)).unwrap_or_default();
             let start = broker.partition_log(tp).map_err(|e| e.to_string())?.log_start_offset();
             for offset in [end - 1, *end].into_iter().filter(|offset| *offset >= start) {
                 let placed = produce(broker, tp, incarnation, offset).map_err(|e| format!("{tp}: {e}"))?;

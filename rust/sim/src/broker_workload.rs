@@ -40,7 +40,7 @@ pub(crate) struct Records {
 }
 
 /// A directory as it should be.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct Model {
     /// Incarnation by name.
     pub topics: BTreeMap<&'static str, usize>,
@@ -50,12 +50,28 @@ pub(crate) struct Model {
     pub producer_id: i64,
 }
 
+impl Model {
+    /// Empty.
+    pub(crate) fn new() -> Self {
+        Self {
+            topics: BTreeMap::new(),
+            records: BTreeMap::new(),
+            committed: BTreeMap::new(),
+            producer_id: -1,
+        }
+    }
+}
+
 /// One run.
 pub struct BrokerWorkload {
     /// What held from so many operations on.
     pub(crate) moments: Vec<(u64, Model)>,
     pub(crate) course: Course,
     incarnations: usize,
+    /// Of the topics that it makes.
+    names: &'static [&'static str],
+    /// Whether it closes the broker and opens it again.
+    restarts: bool,
 }
 
 /// Opens the broker of a disk.
@@ -172,25 +188,12 @@ impl Workload for BrokerWorkload {
     const DIR: &str = "/data";
 
     fn begin(seed: u64, _: &mut Rng) -> Self {
-        let model = Model {
-            producer_id: -1,
-            ..Model::default()
-        };
-        Self {
-            moments: vec![(0, model)],
-            course: Course::new(seed),
-            incarnations: 0,
-        }
+        Self::of(seed, &NAMES, true)
     }
 
     fn work(&mut self, disk: &SimDisk, rng: &mut Rng, steps: usize) -> Result<(), String> {
         let mut broker = self.reopen(disk)?;
-        for _ in 0..steps {
-            let mut model = self.moments[self.moments.len() - 1].1.clone();
-            self.step(disk, rng, &mut broker, &mut model)?;
-            self.moments.push((disk.operations(), model));
-        }
-        Ok(())
+        self.use_broker(disk, rng, &mut broker, steps)
     }
 
     fn course(&self) -> &Course {
@@ -203,6 +206,31 @@ impl Workload for BrokerWorkload {
 }
 
 impl BrokerWorkload {
+    pub(crate) fn of(seed: u64, names: &'static [&'static str], restarts: bool) -> Self {
+        Self {
+            moments: vec![(0, Model::new())],
+            course: Course::new(seed),
+            incarnations: 0,
+            names,
+            restarts,
+        }
+    }
+
+    pub(crate) fn use_broker(
+        &mut self,
+        disk: &SimDisk,
+        rng: &mut Rng,
+        broker: &mut Arc<Broker>,
+        steps: usize,
+    ) -> Result<(), String> {
+        for _ in 0..steps {
+            let mut model = self.moments[self.moments.len() - 1].1.clone();
+            self.step(disk, rng, broker, &mut model)?;
+            self.moments.push((disk.operations(), model));
+        }
+        Ok(())
+    }
+
     fn step(
         &mut self,
         disk: &SimDisk,
@@ -210,7 +238,7 @@ impl BrokerWorkload {
         broker: &mut Arc<Broker>,
         model: &mut Model,
     ) -> Result<(), String> {
-        let name = NAMES[rng.below(NAMES.len())];
+        let name = self.names[rng.below(self.names.len())];
         let tp = TopicPartition::new(name, i32::from(rng.below(2) == 1));
         let Some(incarnation) = model.topics.get(name).copied() else {
             return self.create(disk, name, broker, model);
@@ -237,13 +265,13 @@ impl BrokerWorkload {
             }
             2 => self.insist(disk, broker, |b| b.flush().map_err(text))?,
             3 => self.insist(disk, broker, |b| b.run_retention().map(drop).map_err(text))?,
-            4 => {
+            4 if self.restarts => {
                 if let Err(error) = broker.close() {
                     self.excuse(disk, &error)?;
                 }
                 *broker = self.reopen(disk)?;
             }
-            5 => *broker = self.reopen(disk)?,
+            5 if self.restarts => *broker = self.reopen(disk)?,
             6 => {
                 let id = self.insist(disk, broker, new_producer_id)?;
                 if id <= model.producer_id {

@@ -6,6 +6,7 @@ pub mod broker_workload;
 pub mod checker;
 mod cleaner_crash;
 pub mod cleaner_workload;
+pub mod concurrent_broker;
 pub mod concurrent_workload;
 pub mod course;
 pub mod crash_points;

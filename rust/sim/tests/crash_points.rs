@@ -2,6 +2,7 @@
 
 use fletchlog_sim::broker_workload::BrokerWorkload;
 use fletchlog_sim::cleaner_workload::CleanerWorkload;
+use fletchlog_sim::concurrent_broker::ConcurrentBrokerWorkload;
 use fletchlog_sim::concurrent_workload::ConcurrentWorkload;
 use fletchlog_sim::course::Workload;
 use fletchlog_sim::crash_points::Crashable;
@@ -52,6 +53,12 @@ fn what_a_broker_answered_survives_a_power_loss_at_every_operation() {
 fn what_threads_were_told_that_work_on_one_log_at_once_survives_a_power_loss_at_every_operation() {
     let images = crash::<ConcurrentWorkload>(40, 8, 1);
     assert!(images > 3_000, "{images} images");
+}
+
+#[test]
+fn what_threads_were_told_that_share_a_broker_survives_a_power_loss_at_every_operation() {
+    let images = crash::<ConcurrentBrokerWorkload>(2, 10, 1);
+    assert!(images > 500, "{images} images");
 }
 
 #[test]
