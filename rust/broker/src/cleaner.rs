@@ -62,7 +62,9 @@ impl Broker {
                 ));
             }
             if partition.opened_log().is_some() || partition.has_log(&self.directory)? {
-                cleaned.push(self.clean_partition(partition, force, cancelled)?);
+                let done = self.clean_partition(partition, force, cancelled);
+                let done = self.unless_deleted(partition, done)?;
+                cleaned.push(done.ok_or_else(|| BrokerError::unknown_topic(name))?);
                 partition.set_uncleanable(false);
             }
         }
@@ -155,8 +157,11 @@ impl Broker {
         let Some(partition) = self.filthiest()? else {
             return Ok(None);
         };
-        match self.clean_partition(&partition, false, &mut || false) {
-            Ok(done) => Ok((done.rounds > 0).then(|| (partition.tp().clone(), done))),
+        let cleaned = self.clean_partition(&partition, false, &mut || false);
+        match self.unless_deleted(&partition, cleaned) {
+            Ok(done) => Ok(done
+                .filter(|done| done.rounds > 0)
+                .map(|done| (partition.tp().clone(), done))),
             // Retention was quicker, or the broker is closing: nothing is wrong with the log.
             Err(BrokerError::Log(LogError::Replaced { .. } | LogError::Cancelled { .. })) => Ok(None),
             Err(error) => {
@@ -174,8 +179,9 @@ impl Broker {
             if !partition.config().log.cleanup_compact || partition.is_uncleanable() {
                 continue;
             }
-            let due = self.due(partition).inspect_err(|_| partition.set_uncleanable(true))?;
-            let Some(ratio) = due else { continue };
+            let due = self.unless_deleted(partition, self.due(partition));
+            let due = due.inspect_err(|_| partition.set_uncleanable(true))?;
+            let Some(ratio) = due.flatten() else { continue };
             if filthiest.is_none_or(|(most, _)| ratio > most) {
                 filthiest = Some((ratio, partition));
             }

@@ -87,6 +87,8 @@ impl BrokerError {
             Self::Kafka { code, .. } => *code,
             Self::Config(_) => ErrorCode::INVALID_CONFIG,
             Self::Log(LogError::OffsetOutOfRange { .. }) => ErrorCode::OFFSET_OUT_OF_RANGE,
+            // As long as the broker is open, only a deletion of the topic closes a log.
+            Self::Log(LogError::Closed) => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
             Self::ReadOnly(_) => ErrorCode::POLICY_VIOLATION,
             Self::DirectoryLocked { .. } | Self::Directory { .. } | Self::Log(_) => ErrorCode::KAFKA_STORAGE_ERROR,
             Self::Closed => ErrorCode::NETWORK_EXCEPTION,

@@ -29,16 +29,31 @@ impl Broker {
         let topics: Vec<_> = self.topic_table().iter().cloned().collect();
         let mut deleted = 0;
         for partition in topics.iter().flat_map(|t| &t.partitions) {
-            if partition.opened_log().is_none() && !partition.has_log(&self.directory)? {
-                continue;
-            }
-            let segments = self.log_of(partition)?.delete_old_segments(now_ms)?;
+            let delete = || {
+                if partition.opened_log().is_none() && !partition.has_log(&self.directory)? {
+                    return Ok(0);
+                }
+                Ok(self.log_of(partition)?.delete_old_segments(now_ms)?)
+            };
+            let segments = self.unless_deleted(partition, delete())?.unwrap_or(0);
             if segments > 0 {
                 self.partition_changed(partition);
             }
             deleted += segments;
         }
         Ok(deleted)
+    }
+
+    /// What was done with a partition; `None` if it failed and the topic was deleted meanwhile: its log is closed then.
+    pub(crate) fn unless_deleted<T>(
+        &self,
+        partition: &Partition,
+        result: Result<T, BrokerError>,
+    ) -> Result<Option<T>, BrokerError> {
+        match result {
+            Err(_) if !self.topic_table().holds(partition) => Ok(None),
+            other => other.map(Some),
+        }
     }
 
     /// With log.retention.check.interval.ms set: retention when its time has come, by the thread that produces.
@@ -78,7 +93,7 @@ impl Broker {
         self.sync_many(&partitions)?;
         for partition in partitions {
             if let Some(log) = partition.opened_log() {
-                log.flush()?;
+                self.unless_deleted(&partition, log.flush().map_err(BrokerError::from))?;
             }
         }
         self.write_checkpoints()

@@ -333,4 +333,23 @@ mod tests {
         let starts = read_offset_checkpoint(&**broker.directory.fs(), &path).unwrap();
         assert_eq!(starts.get(held.tp()), None);
     }
+
+    #[test]
+    fn what_goes_over_all_topics_passes_by_one_that_is_deleted_meanwhile() {
+        let broker = broker();
+        let held = broker.partition(&TopicPartition::new("t", 0)).unwrap();
+        let log = broker.partition_log(held.tp()).unwrap();
+        broker.delete_topic("t").unwrap();
+        let closed = log.flush().map_err(BrokerError::from);
+        assert_eq!(
+            closed.as_ref().unwrap_err().code(),
+            ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
+        );
+        assert!(broker.unless_deleted(&held, closed).unwrap().is_none());
+        broker.create_topic("t", 1, &[]).unwrap();
+        let another = broker.partition(held.tp()).unwrap();
+        let failed = || Err::<(), _>(BrokerError::unknown_partition(held.tp()));
+        assert!(broker.unless_deleted(&held, failed()).unwrap().is_none());
+        broker.unless_deleted(&another, failed()).unwrap_err();
+    }
 }
