@@ -40,8 +40,8 @@ fn foreign(planned: &PlannedSegment, base: i64, next_offset: i64) -> LogError {
 }
 
 impl Loader<'_> {
-    /// Looks at every segment that must be looked at; also returns the bases of those that go because of one before them
-    /// that was cut.
+    /// Looks at every segment that must be looked at; also returns the bases of those that go because one before them
+    /// was cut.
     ///
     /// | stop | segment | checked completely |
     /// |---|---|---|
@@ -49,8 +49,6 @@ impl Loader<'_> {
     /// | clean | active | headers behind the last index entry; completely if they do not reach the end of the file |
     /// | unclean | ends below the recovery point | no |
     /// | unclean | others | yes |
-    ///
-    /// Level fsync, unclean, not compacted: a segment also goes if the one before it ends too early.
     ///
     /// # Errors
     /// `Damaged` for a segment that ends below the offset in its name.
@@ -78,11 +76,6 @@ impl Loader<'_> {
                 indexes: None,
                 next_offset: *base,
             };
-            if self.is_behind_lost_batches(decisions.last(), *base) {
-                cut = true;
-                dropped.push(*base);
-                continue;
-            }
             if !self.clean_shutdown && recover_from.is_some_and(|from| *base >= from) {
                 let recovered = self.check(planned, *base)?;
                 cut = recovered.valid_bytes < planned.size;
@@ -97,14 +90,6 @@ impl Loader<'_> {
             decisions.push(decision);
         }
         Ok((decisions, dropped))
-    }
-
-    /// A log that is not compacted has no gaps. What the segment before this one lacks was written and never synced, and nobody
-    /// was told of anything behind it: kept, it would be later batches of producers whose earlier ones are lost.
-    fn is_behind_lost_batches(&self, before: Option<&Decision>, base: i64) -> bool {
-        let lost =
-            |before: &Decision| before.recovered.is_some() && (self.recovery_point..base).contains(&before.next_offset);
-        self.config.durability == Durability::Fsync && !self.config.cleanup_compact && before.is_some_and(lost)
     }
 
     fn check(&self, planned: &PlannedSegment, base: i64) -> Result<RecoveredSegment, LogError> {

@@ -345,7 +345,7 @@ impl Loader<'_> {
         let files = SegmentFiles::new(self.dir, base);
         let torn = with_suffix(&files.log, TORN);
         log::warn!(
-            "{}: behind a segment that ends before it; kept as {}",
+            "{}: behind a segment that was cut; kept as {}",
             files.log.display(),
             torn.display()
         );

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::config::Durability;
 use crate::file_name::{SNAPSHOT, segment_file};
 use crate::partition_log::{PartitionLog, Writer};
 use crate::segment::{LogSegment, SegmentParams};
@@ -80,7 +81,8 @@ impl PartitionLog {
         Ok((full && segment_size > 0) || !fits)
     }
 
-    /// Starts a segment at max(expected first offset, log end). The new files come first: if they cannot be made, the
+    /// Starts a segment at max(expected first offset, log end). With durability fsync the old one is on disk before, up to its
+    /// end. The new files come first: if they cannot be made, the
     /// old segment stays active and usable. (Kafka takes its log directory offline: `LogDirFailureChannel`.)
     pub(crate) fn roll_to(
         &self,
@@ -94,6 +96,11 @@ impl PartitionLog {
         let base_offset = expected_first_offset.max(view.log_end_offset);
         if old.size() == 0 && old.base_offset == base_offset {
             return Ok(base_offset);
+        }
+        if config.durability == Durability::Fsync {
+            // Others may still wait for the disk. Of a segment that others follow nothing may be lost with the power: recovery would
+            // go on behind the gap.
+            self.await_durable(view.log_end_offset)?;
         }
         let params = SegmentParams {
             files: SegmentFiles::new(&self.dir, base_offset),

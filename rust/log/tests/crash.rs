@@ -4,7 +4,6 @@
 mod common;
 
 use common::*;
-use fletchlog_log::config::Durability;
 use fletchlog_log::{AppendOrigin, FetchBound, LogConfig};
 
 #[test]
@@ -116,48 +115,6 @@ fn what_is_cut_off_is_kept_aside() {
     append(&log, batch(&[(NOW, b"on")]));
     log.close().unwrap();
     assert_eq!(offsets(&open(&fs, &dir, small_segments(150), CLEAN)), [0]);
-}
-
-/// Level fsync, several threads: the log had rolled before the last batch of the old segment was synced.
-#[test]
-fn a_segment_behind_one_that_lost_its_last_batch_goes_and_the_client_can_send_both_again() {
-    let fsync = LogConfig {
-        durability: Durability::Fsync,
-        ..LogConfig::default()
-    };
-    for (config, goes) in [
-        (fsync.clone(), true),
-        (
-            LogConfig {
-                cleanup_compact: true,
-                ..fsync
-            },
-            false,
-        ),
-        (LogConfig::default(), false),
-    ] {
-        let (fs, dir) = memory();
-        let log = open(&fs, &dir, config.clone(), CLEAN);
-        append(&log, idempotent(7, 0, 0, 1));
-        let synced = log.size();
-        append(&log, idempotent(7, 0, 1, 1));
-        log.roll(NOW).unwrap();
-        append(&log, idempotent(7, 0, 2, 1));
-        drop(log);
-        let first = fs.open(&dir.join("00000000000000000000.log"), true, false).unwrap();
-        first.set_len(synced).unwrap();
-        let log = open(&fs, &dir, config, UNCLEAN);
-        let kept = fs.exists(&dir.join("00000000000000000002.log.torn"));
-        assert_eq!(kept, goes);
-        if goes {
-            assert_eq!(offsets(&log), [0]);
-            assert_eq!(append(&log, idempotent(7, 0, 1, 1)).first_offset, 1);
-            assert_eq!(append(&log, idempotent(7, 0, 2, 1)).first_offset, 2);
-        } else {
-            // As Kafka: what compaction takes leaves gaps, too.
-            assert_eq!(offsets(&log), [0, 2]);
-        }
-    }
 }
 
 #[test]

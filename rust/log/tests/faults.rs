@@ -566,3 +566,30 @@ fn an_fsync_does_not_count_for_what_is_written_while_it_runs() {
         );
     });
 }
+
+/// Recovery would keep the new segment, and go on behind the gap.
+#[test]
+fn a_segment_is_not_begun_before_the_one_before_it_is_on_disk() {
+    let config = LogConfig {
+        durability: Durability::Fsync,
+        ..small_segments(100)
+    };
+    let (fs, dir, log, faults) = faulty(config);
+    let new = dir.join("00000000000000000001.log");
+    let append = |producer| log.append_as_leader(idempotent(producer, 0, 0, 1), 0, AppendOrigin::Client, NOW);
+    std::thread::scope(|scope| {
+        let disk = faults.disk.lock().unwrap();
+        let first = scope.spawn(|| append(1).unwrap());
+        while log.log_end_offset() < 1 {
+            std::thread::yield_now();
+        }
+        let second = scope.spawn(|| append(2).unwrap());
+        for _ in 0..1_000 {
+            assert!(!fs.exists(&new));
+            std::thread::yield_now();
+        }
+        drop(disk);
+        assert_eq!([first, second].map(|a| a.join().unwrap().first_offset), [0, 1]);
+    });
+    assert!(fs.exists(&new));
+}
