@@ -32,6 +32,19 @@ fn is_gone(error: &LogError) -> bool {
     matches!(error, LogError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
 }
 
+/// What is in the directory. While it is listed the writer may delete segments, the oldest first: if the list lacks one of them,
+/// it may still hold those before, with a gap behind them, but they are gone by now.
+fn list(fs: &dyn Fs, dir: &Path) -> Result<LoadPlan, LogError> {
+    let mut plan = LoadPlan::read(fs, dir)?;
+    while plan.segments.len() > 1
+        && let Some(first) = plan.segments.first_entry()
+        && !fs.exists(&first.get().files.log)
+    {
+        first.remove();
+    }
+    Ok(plan)
+}
+
 pub(crate) fn open_read_only(
     fs: Arc<dyn Fs>,
     dir: &Path,
@@ -79,7 +92,7 @@ fn try_load(
     checkpointed_start: i64,
     now_ms: i64,
 ) -> Result<Loaded, LogError> {
-    let plan = LoadPlan::read(&**fs, dir)?;
+    let plan = list(&**fs, dir)?;
     let mut epochs = LeaderEpochCache::read(&**fs, dir)?;
     let mut segments = Vec::new();
     let mut rebuild_txn_index = BTreeSet::new();
@@ -286,7 +299,7 @@ impl PartitionLog {
             {
                 Ok(len) => len,
                 // Not created yet, or deleted before it was ever opened.
-                Err(e) if is_gone(&e) => return Ok(active.size() == 0 && !self.has_first_segment(&view)),
+                Err(e) if is_gone(&e) => return Ok(active.size() == 0 && self.is_without_segments()?),
                 Err(e) => return Err(e),
             };
             if len < view.active_size {
@@ -319,8 +332,11 @@ impl PartitionLog {
         self.follow_deletions(&view)
     }
 
-    fn has_first_segment(&self, view: &View) -> bool {
-        self.fs.exists(&view.segments.first().files.log)
+    fn is_without_segments(&self) -> Result<bool, LogError> {
+        match list(&*self.fs, &self.dir) {
+            Err(e) if is_gone(&e) => Ok(true),
+            listed => Ok(listed?.segments.is_empty()),
+        }
     }
 
     fn follow_appends(&self, writer: &mut Writer, active: &LogSegment, view: &View, len: u64) -> Result<(), LogError> {
@@ -346,7 +362,7 @@ impl PartitionLog {
     }
 
     fn follow_deletions(&self, view: &View) -> Result<bool, LogError> {
-        let plan = LoadPlan::read(&*self.fs, &self.dir)?;
+        let plan = list(&*self.fs, &self.dir)?;
         let active = view.segments.active().base_offset;
         if !plan.segments.contains_key(&active) {
             return Ok(false);
