@@ -1,5 +1,5 @@
-//! Power loss at every storage operation of seeded runs of a log (alone, compacted, shared by threads) and of a whole broker, and the
-//! n-th call failing, on every core until the time is over: `make crash-points`.
+//! Power loss at every storage operation of seeded runs of a log (alone, compacted, shared by threads) and of a whole broker (alone,
+//! shared), and the n-th call failing, on every core until the time is over: `make crash-points`.
 //!
 //! `TIME_LIMIT` in seconds (default 60), `SEED` of the first run (default 0). Ends with one line; exit code 1 on a violation.
 
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use fletchlog_sim::broker_workload::BrokerWorkload;
 use fletchlog_sim::cleaner_workload::CleanerWorkload;
+use fletchlog_sim::concurrent_broker::ConcurrentBrokerWorkload;
 use fletchlog_sim::concurrent_workload::ConcurrentWorkload;
 use fletchlog_sim::crash_points::{Crashable, Violation};
 use fletchlog_sim::log_workload::LogWorkload;
@@ -20,12 +21,12 @@ use fletchlog_sim::nth_fault::every_fault;
 const STEPS: (usize, usize) = (60, 30);
 /// The same in runs with a fault, of which there is one for each call.
 const FAULTY_STEPS: (usize, usize) = (20, 10);
-/// Calls in each of the threads that share a log.
-const STEPS_OF_A_THREAD: usize = 20;
+/// Calls in each of the threads that share a log, requests in each of those that share a broker.
+const STEPS_OF_A_THREAD: (usize, usize) = (20, 9);
 /// Random images per crash point, besides the regular ones.
 const RANDOM_IMAGES: usize = 4;
 /// Of so many seeds one is a broker's, one a compacted log's and one a log's that threads share; one in so many lets calls fail,
-/// and of a compacted log, too.
+/// and one is of a broker that threads share; one in so many lets calls of a compacted log fail.
 const EVERY: (u64, u64, u64) = (16, 64, 256);
 
 #[derive(Default)]
@@ -62,6 +63,9 @@ impl Books {
     }
 
     fn run(&self, seed: u64) {
+        if seed % EVERY.1 == 1 {
+            self.crash::<ConcurrentBrokerWorkload>(seed, STEPS_OF_A_THREAD.1);
+        }
         if seed.is_multiple_of(EVERY.1) {
             self.fail::<LogWorkload>(seed, FAULTY_STEPS.0);
             self.fail::<BrokerWorkload>(seed, FAULTY_STEPS.1);
@@ -72,7 +76,7 @@ impl Books {
         match seed % EVERY.0 {
             0 => self.crash::<BrokerWorkload>(seed, STEPS.1),
             1 => self.crash::<CleanerWorkload>(seed, STEPS.0),
-            2 => self.crash::<ConcurrentWorkload>(seed, STEPS_OF_A_THREAD),
+            2 => self.crash::<ConcurrentWorkload>(seed, STEPS_OF_A_THREAD.0),
             _ => self.crash::<LogWorkload>(seed, STEPS.0),
         }
     }

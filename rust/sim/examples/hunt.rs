@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use fletchlog_sim::broker_workload::BrokerWorkload;
 use fletchlog_sim::cleaner_workload::CleanerWorkload;
+use fletchlog_sim::concurrent_broker::ConcurrentBrokerWorkload;
 use fletchlog_sim::concurrent_workload::ConcurrentWorkload;
 use fletchlog_sim::crash_points::{Crashable, Violation};
 use fletchlog_sim::log_workload::LogWorkload;
@@ -59,9 +60,14 @@ fn hunt_all() -> Result<usize, (String, Violation)> {
         faulty: (&[0, 1], 16),
     })?;
     // What threads do at once is never twice the same.
-    let together = hunt::<ConcurrentWorkload>(&Slice {
+    let on_log = hunt::<ConcurrentWorkload>(&Slice {
         of: "a log that threads share",
         crashed: (60, 8, 1),
+        faulty: (&[], 0),
+    })?;
+    let on_broker = hunt::<ConcurrentBrokerWorkload>(&Slice {
+        of: "a broker that threads share",
+        crashed: (4, 12, 0),
         faulty: (&[], 0),
     })?;
     let compacted = hunt::<CleanerWorkload>(&Slice {
@@ -76,7 +82,7 @@ fn hunt_all() -> Result<usize, (String, Violation)> {
         // The first of them makes a topic again.
         faulty: (&[0, 3], 12),
     })?;
-    Ok(log + together + compacted + broker)
+    Ok(log + on_log + on_broker + compacted + broker)
 }
 
 /// Of whole runs, whose disk keeps what it says: what is wrong in the first that is not clean.
