@@ -59,17 +59,6 @@ fn hunt_all() -> Result<usize, (String, Violation)> {
         crashed: (6, 60, 4),
         faulty: (&[0, 1], 16),
     })?;
-    // What threads do at once is never twice the same.
-    let on_log = hunt::<ConcurrentWorkload>(&Slice {
-        of: "a log that threads share",
-        crashed: (60, 8, 1),
-        faulty: (&[], 0),
-    })?;
-    let on_broker = hunt::<ConcurrentBrokerWorkload>(&Slice {
-        of: "a broker that threads share",
-        crashed: (4, 12, 0),
-        faulty: (&[], 0),
-    })?;
     let compacted = hunt::<CleanerWorkload>(&Slice {
         of: "a compacted log",
         crashed: (6, 60, 4),
@@ -81,6 +70,17 @@ fn hunt_all() -> Result<usize, (String, Violation)> {
         crashed: (4, 30, 2),
         // The first of them makes a topic again.
         faulty: (&[0, 3], 12),
+    })?;
+    // What threads do at once is never twice the same.
+    let on_log = hunt::<ConcurrentWorkload>(&Slice {
+        of: "a log that threads share",
+        crashed: (60, 8, 1),
+        faulty: (&[], 0),
+    })?;
+    let on_broker = hunt::<ConcurrentBrokerWorkload>(&Slice {
+        of: "a broker that threads share",
+        crashed: (40, 12, 0),
+        faulty: (&[], 0),
     })?;
     Ok(log + on_log + on_broker + compacted + broker)
 }
