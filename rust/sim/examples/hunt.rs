@@ -74,7 +74,7 @@ fn hunt_all() -> Result<usize, (String, Violation)> {
     // What threads do at once is never twice the same.
     let on_log = hunt::<ConcurrentWorkload>(&Slice {
         of: "a log that threads share",
-        crashed: (60, 8, 1),
+        crashed: (300, 8, 1),
         faulty: (&[], 0),
     })?;
     let on_broker = hunt::<ConcurrentBrokerWorkload>(&Slice {
