@@ -2,6 +2,7 @@
 #![allow(dead_code)] // each test file uses its part
 
 pub mod compacted;
+pub mod faulty;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
