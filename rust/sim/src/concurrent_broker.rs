@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::broker_crash::Crash;
 use crate::broker_workload::{BrokerWorkload, Model, open};
+use crate::concurrent_workload::together;
 use crate::course::{Course, Workload};
 use crate::crash_points::{CrashPoints, Crashable, Violation};
 use crate::rng::Rng;
@@ -36,16 +37,10 @@ impl Workload for ConcurrentBrokerWorkload {
     fn work(&mut self, disk: &SimDisk, rng: &mut Rng, steps: usize) -> Result<(), String> {
         let broker = open(disk).map_err(|e| e.to_string())?;
         disk.give_way();
-        let results: Vec<Result<(), String>> = std::thread::scope(|scope| {
-            let mut started = Vec::new();
-            for thread in &mut self.threads {
-                let (mut broker, mut rng) = (Arc::clone(&broker), rng.fork());
-                started.push(scope.spawn(move || thread.use_broker(disk, &mut rng, &mut broker, steps)));
-            }
-            let panicked = |_| Err("a thread has panicked".to_owned());
-            started.into_iter().map(|t| t.join().unwrap_or_else(panicked)).collect()
-        });
-        results.into_iter().collect()
+        together(self.threads.iter_mut().map(|thread| {
+            let (mut broker, mut rng) = (Arc::clone(&broker), rng.fork());
+            move || thread.use_broker(disk, &mut rng, &mut broker, steps)
+        }))
     }
 
     fn course(&self) -> &Course {

@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
-use fletchlog_log::config::Durability;
 use fletchlog_log::partition_log::{AppendInfo, FetchBound, PartitionLog};
 use fletchlog_log::{AppendError, LogConfig};
 use fletchlog_records::BatchIter;
@@ -16,7 +15,7 @@ use fletchlog_records::BatchIter;
 use crate::course::{Course, Workload};
 use crate::crash_points::{CrashPoints, Crashable, Seen, Violation, check_recovery};
 use crate::disk_state::DiskState;
-use crate::log_workload::{DIR, Known, NOW_MS, PRODUCERS, append, batch, open};
+use crate::log_workload::{DIR, Known, NOW_MS, PRODUCERS, append, batch, config, open};
 use crate::rng::Rng;
 use crate::sim_disk::SimDisk;
 
@@ -57,6 +56,18 @@ struct Threads<'a> {
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs each in a thread of its own, all at once. The first error of those that had one.
+pub(crate) fn together<F: FnOnce() -> Result<(), String> + Send>(
+    threads: impl Iterator<Item = F>,
+) -> Result<(), String> {
+    let results: Vec<Result<(), String>> = std::thread::scope(|scope| {
+        let started: Vec<_> = threads.map(|thread| scope.spawn(thread)).collect();
+        let panicked = |_| Err("a thread has panicked".to_owned());
+        started.into_iter().map(|t| t.join().unwrap_or_else(panicked)).collect()
+    });
+    results.into_iter().collect()
 }
 
 impl Threads<'_> {
@@ -110,15 +121,8 @@ impl Workload for ConcurrentWorkload {
     const DIR: &str = DIR;
 
     fn begin(seed: u64, rng: &mut Rng) -> Self {
-        let config = LogConfig {
-            segment_bytes: 700 + i32::try_from(rng.below(600)).unwrap_or(0),
-            index_interval_bytes: 150,
-            segment_index_bytes: 200,
-            durability: Durability::Fsync,
-            ..LogConfig::default()
-        };
         Self {
-            config,
+            config: config(rng),
             promised: Vec::new(),
             course: Course::new(seed),
         }
@@ -134,18 +138,14 @@ impl Workload for ConcurrentWorkload {
             newest: Mutex::new(vec![None; PRODUCERS]),
             promised: Mutex::default(),
         };
-        let results: Vec<Result<(), String>> = std::thread::scope(|scope| {
-            let start = |producer| {
-                let (threads, mut rng) = (&threads, rng.fork());
-                scope.spawn(move || threads.work(producer, steps, &mut rng))
-            };
-            let started: Vec<_> = (0..PRODUCERS).map(start).collect();
-            let panicked = |_| Err("a thread has panicked".to_owned());
-            started.into_iter().map(|t| t.join().unwrap_or_else(panicked)).collect()
+        let producers = (0..PRODUCERS).map(|producer| {
+            let (threads, mut rng) = (&threads, rng.fork());
+            move || threads.work(producer, steps, &mut rng)
         });
+        let result = together(producers);
         self.promised = threads.promised.into_inner().unwrap_or_else(PoisonError::into_inner);
         self.promised.sort_by_key(|promise| promise.at);
-        results.into_iter().collect()
+        result
     }
 
     fn course(&self) -> &Course {

@@ -56,7 +56,7 @@ pub struct LogWorkload {
     pub(crate) course: Course,
 }
 
-fn config(rng: &mut Rng) -> LogConfig {
+pub(crate) fn config(rng: &mut Rng) -> LogConfig {
     LogConfig {
         segment_bytes: 700 + i32::try_from(rng.below(600)).unwrap_or(0),
         index_interval_bytes: 150,
