@@ -116,6 +116,45 @@ def test_a_reader_sees_what_a_live_writer_adds(tmp_path: Path) -> None:
                 assert [r.offset for r in consumer.poll(timeout_ms=1000)] == list(range(7, 14))
 
 
+WRITER = """
+import sys
+import fletchlog as fl
+with fl.Broker(sys.argv[1]) as writer:
+    print("open", flush=True)
+    for line in sys.stdin:
+        print(writer.delete_records("t", 0, int(line)), flush=True)
+"""
+
+
+def test_an_open_reader_follows_records_that_another_process_deletes(tmp_path: Path) -> None:
+    with fl.Broker(tmp_path / "log") as broker:
+        fill(broker)
+    writer = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(tmp_path / "log")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert writer.stdin is not None
+    assert writer.stdout is not None
+    assert writer.stdout.readline() == "open\n"
+    partition = fl.TopicPartition("t", 0)
+    config = {"auto.offset.reset": "earliest", "max.poll.records": 7}
+    with writer, fl.Broker(tmp_path / "log", read_only=True) as reader, fl.Consumer(reader, config) as consumer:
+        consumer.assign([partition])
+        assert [r.offset for r in consumer.poll(timeout_ms=1000)] == list(range(7))
+        # The checkpoint keeps its length, and may be replaced twice within a tick of the clock.
+        for before in [*range(31, 45), 65]:
+            print(before, file=writer.stdin, flush=True)
+            assert writer.stdout.readline() == f"{before}\n"
+            assert offsets(reader) == list(range(before, 70))
+            assert consumer.beginning_offsets([partition]) == {partition: before}
+            assert reader.describe_topic("t").partitions[0].log_start_offset == before
+            with pytest.raises(fl.errors.OffsetOutOfRangeError, match=f"starts at {before}"):
+                reader.scan("t", partition=0, start_offset=before - 1)
+        # What was fetched before is still delivered; the next position is out of range and reset.
+        consumer.seek(partition, 8)
+        assert [r.offset for r in consumer.poll(timeout_ms=10_000)] == list(range(65, 70))
+        writer.stdin.close()
+
+
 def test_a_reader_writes_nothing_and_refuses_to(tmp_path: Path) -> None:
     with fl.Broker(tmp_path / "log") as broker:
         fill(broker)

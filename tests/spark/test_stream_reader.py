@@ -98,3 +98,17 @@ def test_a_start_that_names_other_partitions_is_refused(log, reader):
     log.topic("t", 2)
     with pytest.raises(OptionError, match=r"names t-0, the query reads t-0, t-1"):
         reader(startingOffsets='{"t":{"0":0}}').initialOffset()
+
+
+def test_a_directory_that_is_kept_open_shows_records_that_were_deleted_since(log, reader):
+    log.topic("t").append("t", 0, 10)
+    planner = reader(startingOffsets="earliest")
+    planned = planner.partitions({"t": {"0": 0}}, {"t": {"0": 10}})
+    # Retention has not run: the segment is still there.
+    log.broker.delete_records("t", 0, 6)
+    assert reader(startingOffsets="earliest").initialOffset() == {"t": {"0": 6}}
+    with pytest.raises(DataLossError, match=r"starts at 6; offsets from 0 were to be read"):
+        list(planner.read(planned[0]))
+    forgiving = reader(startingOffsets="earliest", failOnDataLoss="false")
+    (rows,) = forgiving.read(planned[0])
+    assert rows.column("offset").to_pylist() == [6, 7, 8, 9]

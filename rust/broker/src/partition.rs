@@ -7,12 +7,13 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use bytes::Bytes;
 use fletchlog_api::NodeId;
-use fletchlog_log::{AppendError, AppendInfo, AppendOrigin, LogError, OpenMode, PartitionLog};
+use fletchlog_log::{AppendError, AppendInfo, AppendOrigin, LogError, PartitionLog};
 use fletchlog_log::{checkpoint, file_name};
 use fletchlog_records::TopicPartition;
 
 use crate::BrokerError;
 use crate::directory::{Directory, TopicRecord, leader_index, partition_dir_name, topic_id_text, write_topic_id};
+use crate::shutdown::node_index;
 use crate::sync::lock;
 use crate::topic_config::TopicConfig;
 
@@ -23,7 +24,6 @@ pub(crate) struct Partition {
     topic_id: [u8; 16],
     leader: NodeId,
     dir: PathBuf,
-    mode: OpenMode,
     config: Arc<TopicConfig>,
     log: OnceLock<Arc<PartitionLog>>,
     leader_epoch: OnceLock<i32>,
@@ -46,7 +46,6 @@ impl Partition {
         let log_dir = directory.log_dir_of(record.first_leader, tp.partition);
         Self {
             dir: log_dir.path().join(partition_dir_name(&tp)),
-            mode: log_dir.open_mode(&tp, directory.read_only()),
             topic_id: record.id,
             leader: NodeId::try_from(index).unwrap_or(0) + 1,
             tp,
@@ -95,9 +94,11 @@ impl Partition {
 
     /// The log, opened and recovered on first use. When read-only, what a live writer has added since is seen.
     pub(crate) fn log(&self, directory: &Directory, now_ms: i64) -> Result<&Arc<PartitionLog>, BrokerError> {
+        let fs = directory.fs();
+        let log_dir = &directory.log_dirs()[node_index(self)];
         if let Some(log) = self.log.get() {
             if directory.read_only() {
-                log.refresh()?;
+                log.refresh(log_dir.log_start_offset(&**fs, &self.tp)?)?;
             }
             return Ok(log);
         }
@@ -105,7 +106,6 @@ impl Partition {
         if let Some(log) = self.log.get() {
             return Ok(log);
         }
-        let fs = directory.fs();
         if directory.read_only() {
             if !fs.exists(&self.dir) {
                 // Its writer has announced the topic and not made the directory yet, or this is one broker's part of
@@ -120,7 +120,7 @@ impl Partition {
             &self.dir,
             self.tp.clone(),
             self.config.log.clone(),
-            self.mode,
+            log_dir.open_mode(&**fs, &self.tp, directory.read_only())?,
             now_ms,
         )?;
         self.last_flush_ms.store(now_ms, Ordering::Relaxed);

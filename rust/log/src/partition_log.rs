@@ -317,9 +317,13 @@ impl PartitionLog {
     pub fn recovery_point(&self) -> i64 {
         self.durable.recovery_point()
     }
-    /// Read-only logs: looks at the directory again for what a live writer has added (or deleted). Cheap if nothing changed.
-    pub fn refresh(&self) -> Result<(), LogError> {
-        self.look_again()
+    /// Read-only logs: looks at the directory again for what a live writer has added or deleted. Cheap if nothing changed.
+    /// `log_start_offset`: what log-start-offset-checkpoint says now, 0 if nothing; the log start never goes back. It must be
+    /// read before this is called: what the writer has appended before it moved the start is seen then.
+    pub fn refresh(&self, log_start_offset: i64) -> Result<(), LogError> {
+        self.look_again()?;
+        self.observe_log_start_offset(log_start_offset);
+        Ok(())
     }
     /// The part of [`PartitionLog::close`] that writes without waiting for the disk. With many logs: this for each, then
     /// one `Fs::sync_all`, then `close`, whose fsyncs find little left to do. Nothing may be appended in between.

@@ -381,9 +381,11 @@ impl PartitionLog {
         Ok(true)
     }
 
-    /// Read-only logs: a log start offset that was read from `log-start-offset-checkpoint` again. It never goes back.
-    pub fn observe_log_start_offset(&self, offset: i64) {
-        if let OpenMode::ReadOnly { .. } = self.mode {
+    /// The writer has moved the log start, perhaps. Beyond the log end, as far as it is known here, there is nothing to skip.
+    pub(crate) fn observe_log_start_offset(&self, offset: i64) {
+        if let OpenMode::ReadOnly { .. } = self.mode
+            && offset > self.log_start_offset()
+        {
             let mut view = write(&self.view);
             view.log_start_offset = view.log_start_offset.max(offset.min(view.log_end_offset));
         }

@@ -335,7 +335,7 @@ fn a_reader_beside_the_writer_finishes_with_the_old_or_goes_on_with_the_new_segm
     let seen = keys(&reader);
     let newest = expected(&[(18, "a"), (19, "b")]);
     assert_eq!(seen[seen.len() - 2..], newest);
-    reader.refresh().unwrap();
+    reader.refresh(0).unwrap();
     drop(reader);
     let reader = open(&real(), &path, config(), READ_ONLY);
     assert_eq!(keys(&reader), newest);

@@ -30,7 +30,7 @@ fn reads_beside_appends_rolls_and_deletions_see_whole_batches_in_order() {
                 loop {
                     let last_round = done.load(Ordering::Acquire);
                     if follows {
-                        reader.refresh().unwrap();
+                        reader.refresh(0).unwrap();
                     }
                     let end = reader.high_watermark();
                     match reader.read(offset, 2000, true, FetchBound::HighWatermark) {
@@ -114,7 +114,7 @@ fn a_segment_that_somebody_cuts_under_a_reader_gives_whole_batches_or_an_error()
         }
         cut.store(true, Ordering::Release);
     });
-    reader.refresh().unwrap();
+    reader.refresh(0).unwrap();
     assert_eq!(reader.log_end_offset(), 0);
     assert!(matches!(read_from(398), Err(LogError::OffsetOutOfRange { .. })));
 }

@@ -160,7 +160,7 @@ fn golden_directory(name: &str, clean_shutdown: bool) {
             |path: &Path, mode| PartitionLog::open(real(), path, tp.clone(), LogConfig::default(), mode, NOW).unwrap();
         let log = open(&path, OpenMode::ReadOnly { log_start_offset });
         check(&log, recorded, &format!("{name} {partition} read-only"));
-        log.refresh().unwrap();
+        log.refresh(0).unwrap();
         check(&log, recorded, &format!("{name} {partition} read-only, refreshed"));
         assert_eq!(
             snapshot_of_tree(&path),

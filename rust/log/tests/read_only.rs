@@ -24,7 +24,7 @@ fn a_reader_follows_appends_rolls_and_deletions_of_a_writer() {
     for i in 0..60 {
         append(&writer, batch(&[(NOW + i, b"0123456789"), (NOW + i, b"abcdef")]));
         if i % 3 == 0 {
-            reader.refresh().unwrap();
+            reader.refresh(0).unwrap();
             assert_eq!(reader.high_watermark(), writer.high_watermark(), "{i}");
             assert_eq!(
                 read_all(&reader, FetchBound::HighWatermark, 500),
@@ -39,7 +39,7 @@ fn a_reader_follows_appends_rolls_and_deletions_of_a_writer() {
         }
         if i % 10 == 9 {
             assert!(writer.delete_old_segments(NOW).unwrap() > 0);
-            reader.refresh().unwrap();
+            reader.refresh(0).unwrap();
             assert_eq!(
                 (reader.log_start_offset(), reader.segments()),
                 (writer.log_start_offset(), writer.segments())
@@ -47,7 +47,7 @@ fn a_reader_follows_appends_rolls_and_deletions_of_a_writer() {
         }
     }
     writer.close().unwrap();
-    reader.refresh().unwrap();
+    reader.refresh(0).unwrap();
     assert_eq!(
         offsets(&reader),
         offsets(&open(&real(), &path, LogConfig::default(), READ_ONLY))
@@ -76,7 +76,7 @@ fn a_reader_that_was_behind_many_rolls_catches_up() {
     for _ in 0..50 {
         append(&writer, batch(&[(NOW, b"0123456789")]));
     }
-    reader.refresh().unwrap();
+    reader.refresh(0).unwrap();
     assert_eq!(offsets(&reader), (0..50).collect::<Vec<_>>());
     // Everything it knew is gone.
     writer.update_config(LogConfig {
@@ -86,7 +86,7 @@ fn a_reader_that_was_behind_many_rolls_catches_up() {
     });
     writer.delete_old_segments(NOW + 10).unwrap();
     append(&writer, batch(&[(NOW, b"new")]));
-    reader.refresh().unwrap();
+    reader.refresh(0).unwrap();
     assert_eq!((reader.log_start_offset(), offsets(&reader)), (50, vec![50]));
     // A writer that recovered a torn tail has cut the file.
     let log = path.join("00000000000000000050.log");
@@ -97,7 +97,7 @@ fn a_reader_that_was_behind_many_rolls_catches_up() {
         .unwrap()
         .set_len(10)
         .unwrap();
-    reader.refresh().unwrap();
+    reader.refresh(0).unwrap();
     assert_eq!((reader.log_end_offset(), offsets(&reader)), (50, vec![]));
 }
 
@@ -116,7 +116,7 @@ fn half_a_batch_is_not_visible_and_not_an_error() {
     let reader = open(&real(), &path, LogConfig::default(), READ_ONLY);
     for n in one.len()..both.len() {
         file.write_all_at(&both[one.len()..n], one.len() as u64).unwrap();
-        reader.refresh().unwrap();
+        reader.refresh(0).unwrap();
         assert_eq!(offsets(&reader), [0], "{n} bytes");
         assert_eq!(
             offsets(&open(&real(), &path, LogConfig::default(), READ_ONLY)),
@@ -127,10 +127,10 @@ fn half_a_batch_is_not_visible_and_not_an_error() {
     // Its length is there, but not its bytes.
     file.set_len(both.len() as u64).unwrap();
     file.write_all_at(&[0; 5], both.len() as u64 - 5).unwrap();
-    reader.refresh().unwrap();
+    reader.refresh(0).unwrap();
     assert_eq!(offsets(&reader), [0]);
     file.write_all_at(&both[one.len()..], one.len() as u64).unwrap();
-    reader.refresh().unwrap();
+    reader.refresh(0).unwrap();
     assert_eq!(offsets(&reader), [0, 1]);
 }
 
@@ -162,7 +162,7 @@ fn a_reader_refuses_to_change_anything() {
     let append = log.append_as_leader(batch(&[(NOW, b"x")]), 0, AppendOrigin::Client, NOW);
     assert!(append.unwrap_err().to_string().contains("reading only"));
     log.close().unwrap();
-    assert!(matches!(log.refresh(), Err(LogError::Closed)));
+    assert!(matches!(log.refresh(0), Err(LogError::Closed)));
     assert_eq!(files(&path), before);
     assert!(
         fletchlog_log::PartitionLog::open(

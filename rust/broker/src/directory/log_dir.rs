@@ -1,8 +1,9 @@
 //! One Kafka log.dir: its checkpoints, its clean-shutdown marker, its meta.properties.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use fletchlog_log::OpenMode;
 use fletchlog_log::checkpoint::{self, MetaProperties, encode_uuid};
@@ -10,7 +11,7 @@ use fletchlog_log::file_name::{
     CLEANER_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
 };
-use fletchlog_log::fs::Fs;
+use fletchlog_log::fs::{File, Fs};
 use fletchlog_records::TopicPartition;
 
 use super::names::{self, DirName};
@@ -34,15 +35,35 @@ pub(crate) struct LogDir {
 #[derive(Debug, Default)]
 struct Checkpoints {
     recovery_points: Offsets,
-    log_starts: Offsets,
+    log_starts: LogStarts,
 }
 
-impl Checkpoints {
+/// What `log-start-offset-checkpoint` said.
+#[derive(Debug, Default)]
+struct LogStarts {
+    offsets: Offsets,
+    /// The file that was there when it was read again, `None` if there was none: open, so that no other file can be taken
+    /// for it.
+    file: Option<Arc<dyn File>>,
+}
+
+impl LogStarts {
     fn load(fs: &dyn Fs, path: &Path) -> Result<Self, BrokerError> {
-        Ok(Self {
-            recovery_points: checkpoint::read_offset_checkpoint(fs, &path.join(RECOVERY_POINT_CHECKPOINT))?,
-            log_starts: checkpoint::read_offset_checkpoint(fs, &path.join(LOG_START_OFFSET_CHECKPOINT))?,
-        })
+        // Opened first: a file that comes in between is read again at the next look.
+        let file = match fs.open(path, false, false) {
+            Err(e) if e.kind() == ErrorKind::NotFound => None,
+            opened => Some(opened.map_err(|e| BrokerError::directory(fs, path, format!("cannot be opened: {e}")))?),
+        };
+        let offsets = checkpoint::read_offset_checkpoint(fs, path)?;
+        Ok(Self { offsets, file })
+    }
+
+    /// A checkpoint is never changed, only replaced.
+    fn is_current(&self, fs: &dyn Fs, path: &Path) -> bool {
+        match &self.file {
+            Some(file) => file.is_at(path).unwrap_or(false),
+            None => !fs.exists(path),
+        }
     }
 }
 
@@ -76,26 +97,37 @@ impl LogDir {
 
     /// Reads the checkpoints only.
     pub(crate) fn open_for_reading(fs: &dyn Fs, path: &Path) -> Result<Self, BrokerError> {
-        let read = Mutex::new(Checkpoints::load(fs, path)?);
+        let read = Checkpoints {
+            recovery_points: checkpoint::read_offset_checkpoint(fs, &path.join(RECOVERY_POINT_CHECKPOINT))?,
+            log_starts: LogStarts {
+                offsets: checkpoint::read_offset_checkpoint(fs, &path.join(LOG_START_OFFSET_CHECKPOINT))?,
+                file: None,
+            },
+        };
         Ok(Self {
             path: path.to_path_buf(),
             clean_shutdown: false,
-            read,
+            read: Mutex::new(read),
             cleaner_checkpoint: Mutex::default(),
         })
     }
 
-    /// Read-only: the checkpoints again, for topics that have appeared since.
-    pub(crate) fn reload(&self, fs: &dyn Fs) -> Result<(), BrokerError> {
-        *lock(&self.read) = Checkpoints::load(fs, &self.path)?;
-        Ok(())
+    /// Read-only: where the writer lets a log start now, 0 if `log-start-offset-checkpoint` does not say. The file is read
+    /// again only if it was replaced.
+    pub(crate) fn log_start_offset(&self, fs: &dyn Fs, tp: &TopicPartition) -> Result<i64, BrokerError> {
+        let mut read = lock(&self.read);
+        let path = self.path.join(LOG_START_OFFSET_CHECKPOINT);
+        if !read.log_starts.is_current(fs, &path) {
+            read.log_starts = LogStarts::load(fs, &path)?;
+        }
+        Ok(read.log_starts.offsets.get(tp).copied().unwrap_or(0))
     }
 
     /// Drops what was read of partitions that exist no longer: a later topic of the same name begins at 0.
     pub(crate) fn retain(&self, exists: impl Fn(&TopicPartition) -> bool) {
         let mut read = lock(&self.read);
         read.recovery_points.retain(|tp, _| exists(tp));
-        read.log_starts.retain(|tp, _| exists(tp));
+        read.log_starts.offsets.retain(|tp, _| exists(tp));
     }
 
     /// First dirty offsets of compacted logs, as the cleaner left them.
@@ -152,18 +184,17 @@ impl LogDir {
     }
 
     /// How a partition's log is to be opened.
-    pub(crate) fn open_mode(&self, tp: &TopicPartition, read_only: bool) -> OpenMode {
-        let read = lock(&self.read);
-        let log_start_offset = read.log_starts.get(tp).copied().unwrap_or(0);
+    pub(crate) fn open_mode(&self, fs: &dyn Fs, tp: &TopicPartition, read_only: bool) -> Result<OpenMode, BrokerError> {
         if read_only {
-            return OpenMode::ReadOnly { log_start_offset };
+            let log_start_offset = self.log_start_offset(fs, tp)?;
+            return Ok(OpenMode::ReadOnly { log_start_offset });
         }
-        let recovery_point = read.recovery_points.get(tp).copied().unwrap_or(0);
-        OpenMode::Write {
+        let read = lock(&self.read);
+        Ok(OpenMode::Write {
             clean_shutdown: self.clean_shutdown,
-            recovery_point,
-            log_start_offset,
-        }
+            recovery_point: read.recovery_points.get(tp).copied().unwrap_or(0),
+            log_start_offset: read.log_starts.offsets.get(tp).copied().unwrap_or(0),
+        })
     }
 
     /// Writes the three checkpoints: what `logs` tells, and for logs not opened what was read, of partitions that exist.
@@ -175,7 +206,7 @@ impl LogDir {
     ) -> Result<(), BrokerError> {
         let (mut recovery, mut starts) = {
             let read = lock(&self.read);
-            (read.recovery_points.clone(), read.log_starts.clone())
+            (read.recovery_points.clone(), read.log_starts.offsets.clone())
         };
         let high_watermarks = self.path.join(HIGH_WATERMARK_CHECKPOINT);
         let mut marks = checkpoint::read_offset_checkpoint(fs, &high_watermarks).unwrap_or_default();

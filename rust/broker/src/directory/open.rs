@@ -291,9 +291,6 @@ impl Directory {
         if metadata.topics == seen.topics {
             return Ok(None);
         }
-        for dir in &self.log_dirs {
-            dir.reload(&*self.fs)?;
-        }
         Ok(Some(metadata))
     }
 

@@ -30,6 +30,11 @@ pub trait File: Send + Sync + Debug {
     fn len(&self) -> io::Result<u64>;
     /// fdatasync.
     fn sync(&self) -> io::Result<()>;
+    /// Whether `path` leads to this very file, and not to one that has replaced it since. False if that cannot be told.
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        let _ = path;
+        Ok(false)
+    }
     /// The file is about to be renamed or removed: whoever holds this handle goes on reading it.
     fn keep_open(&self) -> io::Result<()> {
         Ok(())

@@ -3,7 +3,7 @@
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, Read};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
@@ -101,6 +101,12 @@ impl File for RealFile {
 
     fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
+    }
+
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        // An open file keeps its inode number, so a replacement cannot have it.
+        let (this, there) = (self.file.metadata()?, fs::symlink_metadata(path)?);
+        Ok((this.dev(), this.ino()) == (there.dev(), there.ino()))
     }
 }
 
