@@ -270,7 +270,7 @@ class ProducerState(NamedTuple):
         last_sequence: Last sequence of its newest batch, -1 none.
         last_offset: Last offset of its newest batch, -1 none.
         last_timestamp: Time in ms of its newest batch or marker.
-        expired: A writer forgets it when it opens the log (the default of `producer.id.expiration.ms` has passed).
+        expired: The default of `producer.id.expiration.ms` has passed: a writer forgets it when it opens the log, or at its next check.
     """
 
     producer_id: int

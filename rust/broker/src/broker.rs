@@ -142,12 +142,12 @@ impl Broker {
             groups: GroupCoordinator::new(&options.config),
             legacy_groups: LegacyGroups::default(),
             transactions: TransactionCoordinator::new(&options.config, &*clock),
+            producer_ids: ProducerIds::new(&options.config, &*clock),
             clock,
             config: options.config,
             directory,
             metadata: Mutex::new(metadata),
             table: RwLock::new(topics),
-            producer_ids: ProducerIds::default(),
             sessions,
             purgatory: FetchPurgatory::default(),
             changes: Changes::default(),
@@ -241,7 +241,7 @@ impl Broker {
     /// UNKNOWN_TOPIC_OR_PARTITION, `Closed`, storage errors.
     pub fn partition_log(&self, tp: &TopicPartition) -> Result<Arc<PartitionLog>, BrokerError> {
         let _open = self.enter()?;
-        self.tick_transactions(self.clock.monotonic_ms());
+        self.do_scheduled_work();
         let partition = self.partition(tp)?;
         Ok(self.log_of(&partition)?.clone())
     }
@@ -253,6 +253,7 @@ impl Broker {
     /// The code and text that the Produce response would carry, `ReadOnly`, `Closed`.
     pub fn append_batches(&self, tp: &TopicPartition, records: Bytes) -> Result<(i64, i64, i64), BrokerError> {
         let _open = self.enter()?;
+        self.do_scheduled_work();
         self.append_one(tp, records)
     }
 

@@ -3,30 +3,53 @@
 
 use std::ops::Range;
 use std::sync::Mutex;
+use std::sync::atomic::AtomicI64;
 
-use fletchlog_api::{ErrorCode, InitProducerIdRequest, InitProducerIdResponse, NodeId};
+use fletchlog_api::{Clock, Config, ErrorCode, InitProducerIdRequest, InitProducerIdResponse, NodeId};
 
-use crate::sync::lock;
+use crate::sync::{is_due, lock};
 use crate::{Broker, BrokerError};
 
 /// Kafka: `ProducerIdsBlock#PRODUCER_ID_BLOCK_SIZE`.
 const BLOCK_SIZE: i64 = 1000;
 
-/// What is left of the current block.
+/// The producer ids of a broker.
 #[derive(Debug)]
 pub(crate) struct ProducerIds {
+    /// What is left of the current block.
     block: Mutex<Range<i64>>,
+    expiry_check_ms: i64,
+    /// When expired ids are looked for next (monotonic).
+    next_expiry_check_ms: AtomicI64,
 }
 
-impl Default for ProducerIds {
-    fn default() -> Self {
+impl ProducerIds {
+    /// No id yet; expired ones are looked for as the configuration says.
+    pub(crate) fn new(config: &Config, clock: &dyn Clock) -> Self {
+        let expiry_check_ms = i64::from(config.int("producer.id.expiration.check.interval.ms"));
         Self {
             block: Mutex::new(0..0),
+            expiry_check_ms,
+            next_expiry_check_ms: AtomicI64::new(clock.monotonic_ms().saturating_add(expiry_check_ms)),
         }
     }
 }
 
 impl Broker {
+    /// Lets every open log forget expired producers, when it is time to. What is forgotten is seen by the next append alone, so
+    /// no waiting client has to wake up for it. Kafka: `UnifiedLog#removeExpiredProducers`, scheduled by each log.
+    pub(crate) fn tick_producer_ids(&self, now_ms: i64) {
+        let ids = &self.producer_ids;
+        if is_due(&ids.next_expiry_check_ms, now_ms, ids.expiry_check_ms) {
+            let now_ms = self.clock.now_ms();
+            for partition in self.open_partitions() {
+                if let Some(log) = partition.opened_log() {
+                    log.remove_expired_producers(now_ms);
+                }
+            }
+        }
+    }
+
     /// InitProducerId. Without a transactional id Kafka blindly gives a new id, also to a producer that has one.
     pub(crate) fn init_producer_id(&self, node: NodeId, request: &InitProducerIdRequest) -> InitProducerIdResponse {
         let refused = |error| InitProducerIdResponse {

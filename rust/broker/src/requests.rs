@@ -27,7 +27,7 @@ impl Broker {
         let Ok(_open) = self.enter() else {
             return Handled::CloseConnection;
         };
-        self.tick_transactions(self.clock.monotonic_ms());
+        self.do_scheduled_work();
         match request {
             Request::Produce(r) => match self.produce(node, r) {
                 Produced::Answered(response) => Handled::Now(Response::Produce(response)),
@@ -74,13 +74,20 @@ impl Broker {
         }
     }
 
+    /// Does what every call of the broker does first if it is due: no thread does it.
+    pub(crate) fn do_scheduled_work(&self) {
+        let now_ms = self.clock.monotonic_ms();
+        self.tick_transactions(now_ms);
+        self.tick_producer_ids(now_ms);
+    }
+
     /// Does what is due: waiting fetches and joins whose time is over, members that have gone.
     pub(crate) fn run_due(&self) {
         let Ok(_open) = self.enter() else { return };
         let now_ms = self.clock.monotonic_ms();
         self.purgatory.expire(self, now_ms, self.is_read_only());
         self.tick_groups(now_ms);
-        self.tick_transactions(now_ms);
+        self.do_scheduled_work();
     }
 
     /// When something is due next, on the monotonic clock.

@@ -12,7 +12,7 @@ use crate::{Broker, BrokerError};
 
 impl Broker {
     /// Partitions whose log is open.
-    fn open_partitions(&self) -> Vec<Arc<Partition>> {
+    pub(crate) fn open_partitions(&self) -> Vec<Arc<Partition>> {
         let table = self.topic_table();
         table
             .iter()

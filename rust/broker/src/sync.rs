@@ -1,5 +1,6 @@
 //! Locks that survive a panic of another holder, a counter to wait on, and a cell that is answered once.
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -8,6 +9,20 @@ use fletchlog_api::Response;
 /// Locks; a holder that panicked has left no half-made state behind in this crate's short critical sections.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// True for one caller when the time has come, and then sets the next.
+pub(crate) fn is_due(next_ms: &AtomicI64, now_ms: i64, interval_ms: i64) -> bool {
+    let due_ms = next_ms.load(Ordering::Relaxed);
+    now_ms >= due_ms
+        && next_ms
+            .compare_exchange(
+                due_ms,
+                now_ms.saturating_add(interval_ms),
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            )
+            .is_ok()
 }
 
 /// A counter of changes that threads can wait on.

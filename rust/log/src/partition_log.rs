@@ -296,8 +296,8 @@ impl PartitionLog {
     pub fn delete_records(&self, before_offset: Option<i64>) -> Result<i64, LogError> {
         self.raise_log_start(before_offset)
     }
-    /// Forgets producers that have been silent for producer.id.expiration.ms by their own timestamps (spec 3.7); Kafka asks
-    /// every 10 minutes.
+    /// Forgets producers that have been silent for producer.id.expiration.ms by the timestamps of their last batches (spec
+    /// 3.7), unless they have a transaction open. The next batch of one of them may begin with any sequence.
     pub fn remove_expired_producers(&self, now_ms: i64) {
         let expiration_ms = self.config().producer_id_expiration_ms;
         lock(&self.writer).producers.remove_expired(now_ms, expiration_ms);

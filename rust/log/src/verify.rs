@@ -55,7 +55,7 @@ pub struct ProducerReport {
     pub last_sequence: i32,
     pub last_offset: i64,
     pub last_timestamp: i64,
-    /// Expired by producer.id.expiration.ms' default: a writer forgets it when it opens the log.
+    /// Expired by producer.id.expiration.ms' default: a writer forgets it when it opens the log, or at its next check.
     pub expired: bool,
 }
 

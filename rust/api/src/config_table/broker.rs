@@ -281,6 +281,12 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "Segment size of __consumer_offsets.",
     ),
     row(
+        "producer.id.expiration.check.interval.ms",
+        Kind::Int(1, i32::MAX),
+        Some("600000"),
+        "How often expired producer ids are looked for, in ms; done by the next call of the broker.",
+    ),
+    row(
         "producer.id.expiration.ms",
         Kind::Int(1, i32::MAX),
         Some("86400000"),

@@ -3,25 +3,12 @@
 //! that waits wakes up for it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::Ordering;
 
 use super::coordinator::Transactions;
 use super::state::TransactionState;
 use crate::Broker;
-
-/// True for one caller when the time has come, and then sets the next.
-fn is_due(next_ms: &AtomicI64, now_ms: i64, interval_ms: i64) -> bool {
-    let due_ms = next_ms.load(Ordering::Relaxed);
-    now_ms >= due_ms
-        && next_ms
-            .compare_exchange(
-                due_ms,
-                now_ms.saturating_add(interval_ms),
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            )
-            .is_ok()
-}
+use crate::sync::is_due;
 
 impl Broker {
     /// Does what is due.
