@@ -42,11 +42,6 @@ impl RowsBuilder {
         }
     }
 
-    /// The schema of every batch.
-    pub fn schema(&self) -> &SchemaRef {
-        &self.schema
-    }
-
     /// Appends a whole span that a consumer has cut.
     ///
     /// # Errors

@@ -187,12 +187,6 @@ impl ProducerBatch {
         self.timestamp.as_ref()?.get(row)
     }
 
-    /// Is there a key column.
-    #[inline]
-    pub fn has_keys(&self) -> bool {
-        self.key.is_some()
-    }
-
     /// Is there a headers column.
     #[inline]
     pub fn has_headers(&self) -> bool {

@@ -52,11 +52,6 @@ impl LocalTransport {
         }
     }
 
-    /// The broker behind it.
-    pub fn broker(&self) -> &Arc<Broker> {
-        &self.broker
-    }
-
     /// Moves what has been answered into the socket, and handles what was held back by it.
     fn pump(&mut self, id: NodeId) {
         let Some(connection) = self.connections.get_mut(&id) else {

@@ -61,8 +61,18 @@ impl TopicConfig {
                 "LogAppendTime" => TimestampType::LogAppendTime,
                 _ => TimestampType::CreateTime,
             },
-            message_timestamp_before_max_ms: time_limit(broker, topic, "message.timestamp.before.max.ms"),
-            message_timestamp_after_max_ms: time_limit(broker, topic, "message.timestamp.after.max.ms"),
+            message_timestamp_before_max_ms: time_limit(
+                broker,
+                topic,
+                "message.timestamp.before.max.ms",
+                "log.message.timestamp.before.max.ms",
+            ),
+            message_timestamp_after_max_ms: time_limit(
+                broker,
+                topic,
+                "message.timestamp.after.max.ms",
+                "log.message.timestamp.after.max.ms",
+            ),
             max_compaction_lag_ms: long("max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"),
             min_compaction_lag_ms: long("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms"),
             min_cleanable_dirty_ratio: pick("min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio")
@@ -123,32 +133,29 @@ impl TopicConfig {
 
 /// A limit of spec 2.2: the new name wins where it is set, else the old name supplies it; first of the topic, then of
 /// the broker.
-fn time_limit(broker: &Config, topic: &Config, name: &str) -> i64 {
-    const OLD: &str = "message.timestamp.difference.max.ms";
-    let inherited = format!("log.{name}");
-    let inherited_old = format!("log.{OLD}");
-    for (config, key) in [
-        (topic, name),
-        (topic, OLD),
-        (broker, &inherited),
-        (broker, &inherited_old),
-    ] {
-        if config.is_explicit(key) {
-            return config.long(key);
-        }
+fn time_limit(broker: &Config, topic: &Config, name: &str, inherited: &str) -> i64 {
+    if topic.is_explicit(name) {
+        topic.long(name)
+    } else if topic.is_explicit("message.timestamp.difference.max.ms") {
+        topic.long("message.timestamp.difference.max.ms")
+    } else if broker.is_explicit(inherited) {
+        broker.long(inherited)
+    } else if broker.is_explicit("log.message.timestamp.difference.max.ms") {
+        broker.long("log.message.timestamp.difference.max.ms")
+    } else {
+        topic.long(name)
     }
-    topic.long(name)
 }
 
 /// log.retention.ms, else .minutes, else .hours; negative = never.
 fn broker_retention_ms(broker: &Config) -> i64 {
     let millis = [
-        ("log.retention.ms", 1),
-        ("log.retention.minutes", 60_000),
-        ("log.retention.hours", 3_600_000),
+        (broker.get("log.retention.ms"), 1),
+        (broker.get("log.retention.minutes"), 60_000),
+        (broker.get("log.retention.hours"), 3_600_000),
     ]
     .into_iter()
-    .find_map(|(name, unit)| Some(broker.get(name)?.parse::<i64>().ok()?.saturating_mul(unit)))
+    .find_map(|(value, unit)| Some(value?.parse::<i64>().ok()?.saturating_mul(unit)))
     .unwrap_or(-1);
     millis.max(-1)
 }

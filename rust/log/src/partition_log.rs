@@ -204,10 +204,6 @@ impl PartitionLog {
     ) -> Result<Self, LogError> {
         crate::loader::open(fs, dir, tp, config, mode, now_ms)
     }
-    /// The partition.
-    pub fn topic_partition(&self) -> &TopicPartition {
-        &self.tp
-    }
     /// Appends what one produce request carried for this partition: steps 1-8 of spec 2.1 from the batch check on
     /// (magic, one batch, sizes, CRC, validation, producer state, roll, write). Offsets and `leader_epoch` are stamped here.
     pub fn append_as_leader(

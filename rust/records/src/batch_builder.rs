@@ -212,11 +212,6 @@ impl BatchBuilder {
     pub fn records_size(&self) -> usize {
         self.buf.len() - RECORD_BATCH_OVERHEAD
     }
-    /// Largest timestamp so far (-1 if none).
-    #[inline]
-    pub fn max_timestamp(&self) -> i64 {
-        self.max_timestamp
-    }
     /// To the first record's timestamp; differences beyond 64 bits wrap as Java's do, and wrap back when read.
     #[inline(always)]
     fn timestamp_delta(&self, timestamp: i64) -> i64 {

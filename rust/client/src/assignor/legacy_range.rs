@@ -56,22 +56,6 @@ pub struct LegacyAssignment {
 }
 
 impl LegacyAssignment {
-    /// Topic -> partition -> owning thread: what the owner registry holds after a rebalance.
-    pub fn owners(&self) -> BTreeMap<Arc<str>, BTreeMap<i32, Arc<str>>> {
-        let mut owners: BTreeMap<Arc<str>, BTreeMap<i32, Arc<str>>> = BTreeMap::new();
-        for (thread, topics) in &self.threads {
-            for (topic, partitions) in topics {
-                for &partition in partitions {
-                    owners
-                        .entry(Arc::clone(topic))
-                        .or_default()
-                        .insert(partition, Arc::clone(thread));
-                }
-            }
-        }
-        owners
-    }
-
     /// The warnings a member logs in one rebalance.
     pub fn warnings(&self, about: WarnAbout<'_>) -> Vec<String> {
         self.idle

@@ -40,16 +40,6 @@ pub struct MemberSubscription {
     pub generation: Option<i32>,
 }
 
-impl MemberSubscription {
-    /// A dynamic member that owns nothing.
-    pub fn of(topics: impl IntoIterator<Item = impl Into<Arc<str>>>) -> Self {
-        Self {
-            topics: topics.into_iter().map(Into::into).collect(),
-            ..Self::default()
-        }
-    }
-}
-
 /// Member id -> subscription.
 pub type Subscriptions = BTreeMap<Arc<str>, MemberSubscription>;
 

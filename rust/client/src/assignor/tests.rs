@@ -17,10 +17,30 @@ fn topics(counts: &[(&str, i32)]) -> TopicCounts {
     counts.iter().map(|&(topic, n)| (topic.into(), n)).collect()
 }
 
+/// A dynamic member that owns nothing.
+fn dynamic(topics: impl IntoIterator<Item = impl Into<Arc<str>>>) -> MemberSubscription {
+    MemberSubscription {
+        topics: topics.into_iter().map(Into::into).collect(),
+        ..MemberSubscription::default()
+    }
+}
+
+/// Topic -> partition -> owning thread: what the owner registry holds after a rebalance.
+fn owners_of(assignment: &LegacyAssignment) -> BTreeMap<Arc<str>, BTreeMap<i32, Arc<str>>> {
+    let mut owners: BTreeMap<Arc<str>, BTreeMap<i32, Arc<str>>> = BTreeMap::new();
+    for (thread, topics) in &assignment.threads {
+        for (topic, partitions) in topics {
+            let of_topic = owners.entry(Arc::clone(topic)).or_default();
+            of_topic.extend(partitions.iter().map(|&partition| (partition, Arc::clone(thread))));
+        }
+    }
+    owners
+}
+
 fn members(subscriptions: &[(&str, &[&str])]) -> Subscriptions {
     subscriptions
         .iter()
-        .map(|&(id, topics)| (id.into(), MemberSubscription::of(topics.iter().copied())))
+        .map(|&(id, topics)| (id.into(), dynamic(topics.iter().copied())))
         .collect()
 }
 

@@ -392,14 +392,9 @@ impl Consumer {
         self.buffer.by_time.late()
     }
 
-    /// Events since the last `take_trace`, when `fletchlog.trace` is on.
+    /// Every event so far, when `fletchlog.trace` is on.
     pub fn trace(&self) -> Vec<TraceEvent> {
         self.trace.events()
-    }
-
-    /// Takes these events.
-    pub fn take_trace(&mut self) -> Vec<TraceEvent> {
-        self.trace.take()
     }
 
     /// Closed by `close`.

@@ -164,11 +164,6 @@ impl ConsumerNetworkClient {
         std::mem::take(&mut self.done)
     }
 
-    /// Whether an answer was read whose callback has not run.
-    pub fn has_done(&self) -> bool {
-        !self.done.is_empty()
-    }
-
     /// Whether any request is unsent, in flight or answered but unread.
     pub fn has_pending(&self) -> bool {
         self.connections.values().any(|c| c.load() > 0)

@@ -81,10 +81,6 @@ impl PartitionState {
     pub fn is_paused(&self) -> bool {
         self.paused
     }
-    /// Where it stands.
-    pub fn fetch_state(&self) -> FetchState {
-        self.fetch_state
-    }
     /// High watermark as last heard.
     pub fn high_watermark(&self) -> Option<i64> {
         self.high_watermark
@@ -330,11 +326,6 @@ impl SubscriptionState {
     /// Assigned partitions and their states, in assignment order.
     pub fn iter(&self) -> impl Iterator<Item = (&TopicPartition, &PartitionState)> {
         self.assignment.iter()
-    }
-
-    /// Number of assigned partitions.
-    pub fn num_assigned_partitions(&self) -> usize {
-        self.assignment.len()
     }
 
     /// State of an assigned partition.

@@ -364,11 +364,6 @@ impl Trace {
     pub fn events(&self) -> Vec<TraceEvent> {
         self.events.iter().collect()
     }
-
-    /// Takes the events so far.
-    pub fn take(&mut self) -> Vec<TraceEvent> {
-        std::mem::take(&mut self.events).iter().collect()
-    }
 }
 
 fn count(n: usize) -> i64 {

@@ -72,7 +72,6 @@ pub(crate) struct Core {
     pub run_failure: Option<ClientError>,
     partitioners: Vec<TopicPartitioner>,
     random: Random,
-    completions: u64,
 }
 
 impl Core {
@@ -92,7 +91,6 @@ impl Core {
             run_failure: None,
             partitioners: Vec::new(),
             random: Random::new(seed),
-            completions: 0,
             config,
             clock,
         }
@@ -363,10 +361,9 @@ impl Core {
                         offset,
                         timestamp,
                     };
-                    cell.decide(Ok(metadata), self.completions);
-                    self.completions += 1;
+                    cell.decide(Ok(metadata));
                 }
-                Thunk::Run { count, .. } => self.completions += u64::try_from(count).unwrap_or(0),
+                Thunk::Run { .. } => {}
             }
         }
         self.accumulator.decided(id);
@@ -381,12 +378,10 @@ impl Core {
         for thunk in std::mem::take(&mut self.accumulator.batches[id].thunks) {
             match thunk {
                 Thunk::Record { cell, .. } => {
-                    cell.decide(Err(error.clone()), self.completions);
-                    self.completions += 1;
+                    cell.decide(Err(error.clone()));
                 }
-                Thunk::Run { count, .. } => {
+                Thunk::Run { .. } => {
                     self.run_failure.get_or_insert_with(|| error.clone());
-                    self.completions += u64::try_from(count).unwrap_or(0);
                 }
             }
         }
@@ -423,8 +418,7 @@ impl Core {
     /// A record that never reached a batch.
     pub(crate) fn fail_record(&mut self, cell: &OutcomeCell, error: ClientError) {
         self.send_failed(&error);
-        cell.decide(Err(error), self.completions);
-        self.completions += 1;
+        cell.decide(Err(error));
     }
 
     // ------------------------------------------------------------ trace

@@ -47,12 +47,6 @@ impl std::fmt::Debug for Signal {
     }
 }
 
-#[derive(Debug, Clone)]
-struct Decided {
-    outcome: Result<RecordMetadata, ClientError>,
-    order: u64,
-}
-
 /// Told the outcome of a record when it is decided, in the order in which Java calls the callbacks of a producer. Called
 /// under the producer's lock: it must neither wait nor call the producer.
 pub type OnDecided = Box<dyn FnOnce(&Result<RecordMetadata, ClientError>) + Send>;
@@ -60,7 +54,7 @@ pub type OnDecided = Box<dyn FnOnce(&Result<RecordMetadata, ClientError>) + Send
 /// Where the sender puts the outcome of one record.
 pub(crate) struct OutcomeCell {
     signal: Arc<Signal>,
-    decided: Mutex<Option<Decided>>,
+    decided: Mutex<Option<Result<RecordMetadata, ClientError>>>,
     on_decided: Mutex<Option<OnDecided>>,
 }
 
@@ -73,7 +67,7 @@ impl OutcomeCell {
         })
     }
     /// The first decision stands. Whoever decides calls [`Signal::notify`] afterwards.
-    pub(crate) fn decide(&self, outcome: Result<RecordMetadata, ClientError>, order: u64) {
+    pub(crate) fn decide(&self, outcome: Result<RecordMetadata, ClientError>) {
         let mut decided = lock(&self.decided);
         if decided.is_some() {
             return;
@@ -81,7 +75,7 @@ impl OutcomeCell {
         if let Some(on_decided) = lock(&self.on_decided).take() {
             on_decided(&outcome);
         }
-        *decided = Some(Decided { outcome, order });
+        *decided = Some(outcome);
     }
 }
 
@@ -105,11 +99,7 @@ impl RecordFuture {
     }
     /// The outcome if decided.
     pub fn try_result(&self) -> Option<Result<RecordMetadata, ClientError>> {
-        lock(&self.cell.decided).as_ref().map(|d| d.outcome.clone())
-    }
-    /// The how-manyeth outcome of its producer this was, from 0: the order in which Java calls the callbacks.
-    pub fn completion_order(&self) -> Option<u64> {
-        lock(&self.cell.decided).as_ref().map(|d| d.order)
+        lock(&self.cell.decided).clone()
     }
     /// Waits at most `timeout_ms` (`None` = for ever) for the outcome.
     ///

@@ -8,7 +8,7 @@ use fletchlog_records::TopicPartition;
 
 use super::config::ProducerConfig;
 use super::core::Core;
-use super::future::RecordFuture;
+use super::future::{OnDecided, RecordFuture};
 use super::send;
 use super::sender::Sender;
 use super::shared::{Pause, Shared};
@@ -62,13 +62,25 @@ impl SteppedProducer {
     /// # Errors
     /// As [`super::Producer::send`].
     pub fn send(&mut self, record: &ProducerRecord<'_>) -> Result<RecordFuture, ClientError> {
+        self.send_with(record, None)
+    }
+
+    /// As [`super::Producer::send_with`].
+    ///
+    /// # Errors
+    /// As [`super::Producer::send`].
+    pub fn send_with(
+        &mut self,
+        record: &ProducerRecord<'_>,
+        on_decided: Option<OnDecided>,
+    ) -> Result<RecordFuture, ClientError> {
         send::send(
             &self.shared,
             &mut Turns {
                 sender: &mut self.sender,
             },
             record,
-            None,
+            on_decided,
         )
     }
 

@@ -191,6 +191,8 @@ pub struct Bench {
     pub init_producer_ids: Arc<AtomicI64>,
     pub faults: Arc<Faults>,
     names: Arc<Mutex<Vec<String>>>,
+    sent: usize,
+    called_back: Arc<Mutex<Vec<usize>>>,
 }
 
 impl Bench {
@@ -212,6 +214,8 @@ impl Bench {
             init_producer_ids,
             faults,
             names,
+            sent: 0,
+            called_back: Arc::default(),
         }
     }
 
@@ -222,16 +226,27 @@ impl Bench {
 
     /// Sends a value to a partition.
     pub fn send(&mut self, partition: i32, value: &[u8]) -> RecordFuture {
+        let record = ProducerRecord {
+            topic: "t",
+            partition: Some(partition),
+            timestamp: None,
+            key: None,
+            value: Some(value),
+            headers: &[],
+        };
+        let (number, called_back) = (self.sent, self.called_back.clone());
+        self.sent += 1;
         self.producer
-            .send(&ProducerRecord {
-                topic: "t",
-                partition: Some(partition),
-                timestamp: None,
-                key: None,
-                value: Some(value),
-                headers: &[],
-            })
+            .send_with(
+                &record,
+                Some(Box::new(move |_| called_back.lock().unwrap().push(number))),
+            )
             .unwrap()
+    }
+
+    /// Numbers of the records, by [`Bench::send`] from 0, in the order in which their outcomes were reported.
+    pub fn called_back(&self) -> Vec<usize> {
+        self.called_back.lock().unwrap().clone()
     }
 }
 

@@ -245,8 +245,7 @@ where
             Err(error) => java_name(&error),
         })
         .collect();
-    let mut callbacks: Vec<usize> = (0..futures.len()).collect();
-    callbacks.sort_by_key(|&i| futures[i].completion_order());
+    let callbacks = bench.called_back();
     Outcome {
         requests,
         log,

@@ -91,7 +91,7 @@ proptest! {
     #[test]
     fn range_and_round_robin_counts_differ_by_at_most_one_where_all_subscribe(counts in any_topics(), ids in proptest::collection::btree_set(0..40u8, 1..9)) {
         let all: Vec<Arc<str>> = counts.keys().cloned().collect();
-        let members: Subscriptions = ids.iter().map(|i| (Arc::from(format!("m{i}")), MemberSubscription::of(all.clone()))).collect();
+        let members: Subscriptions = ids.iter().map(|i| (Arc::from(format!("m{i}")), dynamic(all.clone()))).collect();
         let spread = |sizes: Vec<usize>| sizes.iter().max().unwrap() - sizes.iter().min().unwrap();
         for assignment in [round_robin(&counts, &members), sticky(&counts, &members)] {
             prop_assert!(spread(assignment.values().map(Vec::len).collect()) <= 1);

@@ -18,7 +18,7 @@ fn legacy_range_gives_the_remainder_to_the_first_threads() {
 #[test]
 fn legacy_range_sorts_thread_ids_as_strings() {
     let dealt = legacy_range(&topics(&[("t", 12)]), &streams(&[("c", &[("t", 12)])])).unwrap();
-    let owners: Vec<Arc<str>> = dealt.owners()["t"].values().cloned().collect();
+    let owners: Vec<Arc<str>> = owners_of(&dealt)["t"].values().cloned().collect();
     let texts: Vec<&str> = owners.iter().map(AsRef::as_ref).collect();
     assert_eq!(
         texts,
@@ -34,7 +34,7 @@ fn of_three_machines_with_six_threads_and_six_partitions_one_works_and_twelve_th
     let six: &[(&str, i32)] = &[("my-topic", 6)];
     let dealt = legacy_range(&topics(six), &streams(&group.map(|id| (id, six)))).unwrap();
     assert_eq!(dealt.threads.len(), 18);
-    for (i, (partition, thread)) in dealt.owners()["my-topic"].iter().enumerate() {
+    for (i, (partition, thread)) in owners_of(&dealt)["my-topic"].iter().enumerate() {
         assert_eq!(
             (usize::try_from(*partition).unwrap(), &**thread),
             (i, format!("my-topic-group_a-{i}").as_str())
