@@ -115,6 +115,72 @@ def test_a_schema_that_cannot_work_fails_at_once(schema, text):
     assert text in str(caught.value)
 
 
+def long(number):
+    file = io.BytesIO()
+    fastavro.schemaless_writer(file, "long", number)
+    return file.getvalue()
+
+
+NOTHING = {"type": "record", "name": "Nothing", "fields": [{"name": "n", "type": "null"}]}
+
+
+@pytest.mark.parametrize("item", ["null", NOTHING, {"type": "fixed", "name": "F", "size": 0}])
+@pytest.mark.parametrize("count", [2**33, -(2**33)])
+def test_items_of_no_bytes_are_limited_before_they_are_made(item, count):
+    size = long(0) if count < 0 else b""
+    few, many = (long(number) + size + long(0) for number in (1000 if count > 0 else -1000, count))
+    for schema, before in [({"type": "array", "items": item}, b""), ({"type": "record", "name": "R", "fields": [{"name": "a", "type": ["null", {"type": "array", "items": item}]}]}, long(1))]:
+        decoded, reasons = serde.Avro(schema).decode(column(before + few, before + many))
+        assert reasons == {1: "not read: its arrays have more than 1,000 items that take no bytes"}
+        assert decoded[1].as_py() is None
+        assert decoded[0].is_valid
+        # a field that is only skipped
+        reader = {"type": "record", "name": "R", "fields": [{"name": "other", "type": "int", "default": 5}]}
+        if before:
+            assert serde.Avro(schema, reader).decode(column(before + many, before + few))[1].keys() == {0}
+
+
+def test_a_value_cannot_be_nested_deeper_than_the_stack():
+    writer = {"type": "record", "name": "L", "fields": [{"name": "x", "type": "int"}, {"name": "next", "type": ["null", "L"]}]}
+    reader = {"type": "record", "name": "L", "fields": [{"name": "x", "type": "int"}]}
+    flat, deep = (b"\x02\x02" * links + b"\x02\x00" for links in (10, 2_000_000))
+    decoded, reasons = serde.Avro(writer, reader).decode(column(flat, deep, flat))
+    assert decoded.to_pylist() == [{"x": 1}, None, {"x": 1}]
+    assert reasons == {1: "not read: it is nested more than 128 levels deep"}
+
+
+def doubling(types, leaf):
+    schema = {"type": "record", "name": f"R{types}", "fields": [{"name": "x", "type": leaf}]}
+    for number in range(types - 1, -1, -1):
+        schema = {"type": "record", "name": f"R{number}", "fields": [{"name": "a", "type": schema}, {"name": "b", "type": f"R{number + 1}"}]}
+    return schema
+
+
+@pytest.mark.parametrize("leaf", ["int", "null"])
+def test_a_schema_may_not_multiply_itself(leaf):
+    assert serde.Avro(doubling(10, leaf)).type.num_fields == 2
+    for given in [(doubling(40, leaf),), ("int", doubling(40, leaf)), (doubling(40, leaf), "int"), ({"type": "array", "items": doubling(40, leaf)},)]:
+        with pytest.raises(fl.errors.InvalidArgumentError, match=r"stands for [0-9,]+ types"):
+            serde.Avro(*given)
+
+
+def test_a_schema_may_not_be_nested_without_end():
+    for depth in (500, 100_000):
+        schema = "int"
+        for _ in range(depth):
+            schema = {"type": "array", "items": schema}
+        with pytest.raises(fl.errors.InvalidArgumentError, match="nested too deep"):
+            serde.Avro(schema)
+        with pytest.raises(fl.errors.InvalidArgumentError, match="nested too deep"):
+            serde.Avro('{"type":"array","items":' * depth + '"int"' + "}" * depth)
+
+
+@pytest.mark.parametrize("schema", [{"type": "bytes", "logicalType": "decimal", "precision": 100}, {"type": "fixed", "name": "F", "size": 2**40}])
+def test_a_type_that_arrow_cannot_have_is_named(schema):
+    with pytest.raises(fl.errors.InvalidArgumentError, match="Arrow"):
+        serde.Avro(schema)
+
+
 def test_confluent_values_are_grouped_by_schema_and_come_back_in_their_rows():
     values = column(
         framed(1, write(V1, {"id": 1, "note": "a"})),
@@ -153,7 +219,12 @@ def test_a_callable_is_asked_once_per_schema_and_its_failures_are_not_bad_data()
     for _ in range(2):
         assert confluent.decode(column(value, value))[0].to_pylist() == [{"id": 1, "note": None}] * 2
     assert asked == [1]
-    assert confluent.decode(column(framed(2, b"")))[1] == {0: "schema id 2 is unknown"}
+    # an id that is unknown stays so for this object
+    for _ in range(2):
+        assert confluent.decode(column(framed(2, b""), framed(2, b"")))[1].keys() == {0, 1}
+    assert asked == [1, 2]
+    assert serde.Confluent(lookup).decode(column(framed(2, b"")))[1] == {0: "schema id 2 is unknown"}
+    assert asked == [1, 2, 2]
     with pytest.raises(ConnectionError):
         confluent.decode(column(framed(3, b"")))
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _PREFIX = 5
+# ids of values that are no such values may be any number
+_UNKNOWN_KEPT = 100_000
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,8 @@ class Confluent:
         schemas: Mapping or callable from schema id to an Avro schema (JSON text or what it parses to) or to any deserializer of
             the rest of the value (`Json(...)`). It is asked once per id. An id it does not know (LookupError) makes the value malformed; every
             other exception is passed on, so that an outage of a registry is not taken for bad data. With confluent-kafka's
-            client: `lambda schema_id: client.get_schema(schema_id).schema_str`.
+            client: `lambda schema_id: client.get_schema(schema_id).schema_str`. Answers are kept as long as this object lives, "unknown"
+            too (of the last 100,000 unknown ids): once a missing schema has been registered, decode with a new `Confluent`.
         reader_schema: Avro schema that all are resolved to. Without it all ids in a column must give the same type.
 
     Protobuf values are not read: their index of messages follows the id.
@@ -35,6 +38,7 @@ class Confluent:
     schemas: Mapping[int, Any] | Callable[[int], Any]
     reader_schema: Any = None
     _known: dict[int, Deserializer] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _unknown: dict[int, None] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def type(self) -> pa.DataType | None:
@@ -86,10 +90,15 @@ class Confluent:
         return arrow_type
 
     def _deserializer(self, schema_id: int) -> Deserializer | None:
+        if schema_id in self._unknown:
+            return None
         if schema_id not in self._known:
             try:
                 found = self.schemas(schema_id) if callable(self.schemas) else self.schemas[schema_id]
             except LookupError:
+                if len(self._unknown) >= _UNKNOWN_KEPT:
+                    del self._unknown[next(iter(self._unknown))]
+                self._unknown[schema_id] = None
                 return None
             self._known[schema_id] = found if hasattr(found, "decode") and hasattr(found, "type") else Avro(found, self.reader_schema)
         return self._known[schema_id]
