@@ -1,4 +1,4 @@
-"""In which order partitions are asked for, and the hash table behind it (spec: walk order of Java's tables).
+"""In which order partitions are asked for, and the hash table behind it (spec 7.2: walk order of Java's tables).
 
 The engine computes the order; the buckets are computed once more to show them, and left out if they would not lead to that order.
 """

@@ -106,7 +106,7 @@ impl PartitionReport {
     }
 }
 
-/// The default of producer.id.expiration.ms (spec 1.14).
+/// The default of producer.id.expiration.ms (spec 3.7).
 const PRODUCER_ID_EXPIRATION_MS: i64 = 86_400_000;
 
 /// Checks everything in a partition directory. What is wrong stands in the report; an error means that it could not be

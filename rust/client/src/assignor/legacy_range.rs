@@ -1,4 +1,4 @@
-//! The range assignment of the 0.8 high-level consumer (seed 002, spec 8.1).
+//! The range assignment of the 0.8 high-level consumer (spec 8.1).
 //! Kafka: `kafka.consumer.RangeAssignor`, 0.8.2 / 0.9.
 
 use std::collections::BTreeMap;

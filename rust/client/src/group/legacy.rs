@@ -1,4 +1,4 @@
-//! The 0.8 high-level consumer (seed 002, spec 8.1 - 8.3). Kafka: `ZookeeperConsumerConnector`, 0.8.2.
+//! The 0.8 high-level consumer (spec 8.1 - 8.3). Kafka: `ZookeeperConsumerConnector`, 0.8.2.
 //!
 //! A consumer opens a number of streams per topic; each stream is a thread of the group, `<consumerId>-<i>`, and is polled by
 //! a thread of its own. The partitions of a topic are dealt to the threads of all consumers of the group; a thread that gets

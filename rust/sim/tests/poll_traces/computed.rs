@@ -1,4 +1,4 @@
-//! Traces that the spec states (7.9 T6, 7.12) but whose recordings are not among the files here, against the real broker.
+//! Traces that are stated (T6 of spec 7.9, and spec 7.12) but whose recordings are not among the files here, against the real broker.
 
 use super::replay::{Outcome, replay};
 use super::scenario::{Batches, Partition, Scenario, Step, Topic, array, size, text};

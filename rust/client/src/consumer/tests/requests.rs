@@ -49,7 +49,7 @@ impl Transport for TestTransport {
     }
 }
 
-/// One node's session as the specification tells it.
+/// One node's session as spec 6.6 and 7.3 describe it.
 #[derive(Debug, Default)]
 struct Expected {
     id: i32,

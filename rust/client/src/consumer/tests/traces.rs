@@ -12,7 +12,7 @@ fn seven(per_fetch: usize) -> (FakeBroker, String) {
     (broker, (180 * per_fetch).to_string())
 }
 
-/// `full[A,B,C]` or `p3 {A | -B,C}`, as the spec writes requests; forgotten ones sorted.
+/// `full[A,B,C]` or `p3 {A | -B,C}`, as spec 7.9 writes requests; forgotten ones sorted.
 fn requests(poll: usize, net: Vec<Net>) -> Vec<String> {
     let names = |list: Vec<String>| list.join(",");
     net.into_iter()
