@@ -1,5 +1,5 @@
 //! The table of every configuration property: the single source of names, defaults, ranges and docs.
-//! Kafka: `ConfigDef`. (The rows stand in `config_table::table`.)
+//! Kafka: `ConfigDef`. The rows are in one module per scope.
 
 use std::collections::BTreeMap;
 

@@ -84,7 +84,7 @@ impl Broker {
         }
     }
 
-    /// fsync of every open log, then the recovery points (R4: the log first, then what speaks of it).
+    /// fsync of every open log, then the recovery points (the log first, then what names its offsets).
     pub(crate) fn flush_logs(&self) -> Result<(), BrokerError> {
         if self.directory.read_only() {
             return Ok(());

@@ -40,7 +40,7 @@ pub enum LogError {
         /// Cause.
         source: io::Error,
     },
-    /// An earlier write failed: nothing is written until the log is reopened (reliability R9).
+    /// An earlier write failed: nothing is written until the log is reopened (docs/reliability.md, C15).
     #[error("the log in {path} is fenced after a failed write ({cause}); reopen the broker to recover it")]
     Fenced {
         /// Directory.

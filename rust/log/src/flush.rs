@@ -1,4 +1,4 @@
-//! Making appends durable: fsync, the recovery point, fencing (reliability R1-R9). Kafka: `UnifiedLog#flush`.
+//! Making appends durable: fsync, the recovery point, fencing (docs/reliability.md, C2 and C15). Kafka: `UnifiedLog#flush`.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Condvar, Mutex, PoisonError};

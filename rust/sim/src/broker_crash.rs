@@ -66,7 +66,7 @@ impl Crash<'_> {
         if clean {
             seen.remember(fingerprint, self.given(), ends.clone());
         }
-        // What a reader may have seen after the first recovery must survive a second power loss (R8).
+        // What a reader may have seen after the first recovery must survive a second power loss (reliability C2).
         let again = self.recover_again(&end, seen)?;
         if let Some((tp, end)) = ends.iter().find(|(tp, end)| again.get(tp) != Some(end)) {
             return Err(format!(

@@ -1,5 +1,5 @@
 //! Several threads on one partition's log at once: appends, repeats of each other's batches, flushes, rolls; and power loss at every
-//! operation of it (reliability C1, C2; rules R1, R4, R8).
+//! operation of it (reliability C1, C2).
 //!
 //! What runs when is up to the system, so a seed does not replay a run; the disk gives way to other threads at every call, which
 //! makes narrow moments wide.

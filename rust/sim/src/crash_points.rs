@@ -1,4 +1,4 @@
-//! Power loss at every storage operation of a [`Workload`] (reliability C1, C2; rules R1-R11).
+//! Power loss at every storage operation of a [`Workload`] (reliability C1, C2).
 //!
 //! A run keeps the disk's state in front of every operation. From each of those states the disk comes up in several ways; what
 //! the workload wrote is opened on it, and what was promised must be there. The recovery is crashed as well.
@@ -156,7 +156,7 @@ pub fn images(state: &DiskState, rng: &mut Rng, random: usize) -> Vec<DiskState>
 }
 
 /// Recovers an image, and again after a power loss at the end of that and on the way. `look` opens what it finds on a disk, and
-/// tells what is there; `holds` is what was promised about that. What the first recovery has shown must stay (R8).
+/// tells what is there; `holds` is what was promised about that. What the first recovery has shown must stay (reliability C2).
 pub(crate) fn check_recovery<F: PartialEq + fmt::Debug>(
     image: DiskState,
     given: Given,

@@ -68,7 +68,7 @@ impl Crash<'_> {
         if clean {
             seen.remember(fingerprint, self.given(), found);
         }
-        // What a reader may have seen after the first recovery must survive a second power loss (R8).
+        // What a reader may have seen after the first recovery must survive a second power loss (reliability C2).
         let kept_again = self.recover_again(&end, seen)?;
         if kept_again < kept {
             return Err(format!(

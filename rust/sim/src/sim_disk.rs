@@ -1,5 +1,5 @@
 //! A disk that can lose power and whose calls can fail. Every operation that changes something is a crash point, every call a
-//! place for a fault (`reliability` R1-R11).
+//! place for a fault (docs/reliability.md, "Crash and disk").
 
 use std::fmt;
 use std::io;

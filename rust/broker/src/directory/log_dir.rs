@@ -68,8 +68,8 @@ impl LogStarts {
 }
 
 impl LogDir {
-    /// Takes possession for writing: the clean marker is read and removed, durably, before anything is loaded
-    /// (reliability R7), then the checkpoints are read.
+    /// Takes possession for writing: the clean marker is read and removed, durably, before anything is loaded, so that a
+    /// crash while it is loaded leaves an unclean directory; then the checkpoints are read.
     pub(crate) fn open_for_writing(
         fs: &dyn Fs,
         path: &Path,
