@@ -334,7 +334,11 @@ class Producer:
             fletchlog.errors.IllegalStateError: It is off.
         """
     def close(self, timeout_ms: int | None = None) -> None:
-        """Sends everything queued (for at most `timeout_ms`) and stops. Closing twice does nothing."""
+        """Sends everything queued, ends an open transaction (both in at most `timeout_ms`) and stops. Closing twice does nothing.
+
+        Without `timeout_ms` it ends as well: records fail after `delivery.timeout.ms`, and a transaction that cannot be ended within
+        `max.block.ms` after that is left to `transaction.timeout.ms`, with a warning.
+        """
     def __enter__(self) -> Self: ...
     def __exit__(self, *_exception: object) -> None: ...
 

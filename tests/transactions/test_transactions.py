@@ -232,3 +232,27 @@ def test_a_read_only_broker_has_no_transactions_to_offer(tmp_path: object) -> No
         with pytest.raises(errors.KafkaError) as raised:
             producer.init_transactions()
         assert raised.value.code == 44
+
+
+def test_after_offsets_that_are_refused_the_transaction_can_be_aborted_and_closing_ends(broker: fl.Broker, producers: Producers) -> None:
+    with fl.Consumer(broker, {"group.id": "g"}) as consumer:
+        group = consumer.group_metadata()
+    assert group is not None
+    producer = producers(max_block_ms=200)
+    producer.begin_transaction()
+    producer.send("t", value=b"v", partition=0)
+    with pytest.raises(errors.KafkaTimeoutError, match="missing-0"):
+        producer.send_offsets_to_transaction({("missing", 0): 1}, group)
+    producer.abort_transaction()
+    with producer.transaction():
+        producer.send("t", value=b"w", partition=0)
+    assert values(broker) == [[b"w"], []]
+    # a commit waits behind the offsets, as in Kafka, and may be called again; closing gives it max.block.ms once more
+    producer.begin_transaction()
+    with pytest.raises(errors.KafkaTimeoutError, match="missing-0"):
+        producer.send_offsets_to_transaction({("missing", 0): 1}, group)
+    with pytest.raises(errors.KafkaTimeoutError, match="missing-0"):
+        producer.commit_transaction()
+    with pytest.raises(errors.IllegalStateError, match="call commit_transaction again"):
+        producer.abort_transaction()
+    producer.close()

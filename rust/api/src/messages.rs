@@ -51,9 +51,9 @@ pub enum Response {
     Metadata(MetadataResponse),
     InitProducerId(InitProducerIdResponse),
     AddPartitionsToTxn(AddPartitionsToTxnResponse),
-    AddOffsetsToTxn(ErrorCode),
+    AddOffsetsToTxn(AddOffsetsToTxnResponse),
     TxnOffsetCommit(TxnOffsetCommitResponse),
-    EndTxn(ErrorCode),
+    EndTxn(EndTxnResponse),
     FindCoordinator(FindCoordinatorResponse),
     JoinGroup(JoinGroupResponse),
     SyncGroup(SyncGroupResponse),
@@ -328,7 +328,7 @@ pub struct InitProducerIdRequest {
 }
 
 /// Answer.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct InitProducerIdResponse {
     /// NONE or the error.
     pub error: ErrorCode,
@@ -336,6 +336,18 @@ pub struct InitProducerIdResponse {
     pub producer_id: i64,
     /// The epoch.
     pub producer_epoch: i16,
+    /// What the broker could not write.
+    pub failure: Option<StorageFailure>,
+}
+
+/// What stands behind an error code when a broker in the same process could not write its files. A wire protocol carries the code
+/// alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StorageFailure {
+    /// What could not be done, to which file, and why.
+    pub message: Arc<str>,
+    /// It fails until the broker is reopened: to ask again is of no use.
+    pub until_reopened: bool,
 }
 
 /// What a coordinator is asked for. Kafka: `FindCoordinatorRequest.CoordinatorType`.
@@ -357,10 +369,12 @@ pub struct FindCoordinatorRequest {
 }
 
 /// Answer.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct FindCoordinatorResponse {
     /// NONE or the error.
     pub error: ErrorCode,
     /// Node of the coordinator.
     pub node: NodeId,
+    /// What the broker could not write.
+    pub failure: Option<StorageFailure>,
 }

@@ -14,6 +14,7 @@ use fletchlog_records::TopicPartition;
 use crate::BrokerError;
 use crate::cleaner::{CleanedPartition, CleanerThread};
 use crate::directory::{ClusterMetadata, Directory};
+use crate::failures::Failures;
 use crate::fetch::{FetchPurgatory, FetchSessionCache};
 use crate::group::{GroupCoordinator, LegacyGroups};
 use crate::partition::Partition;
@@ -76,6 +77,7 @@ pub struct Broker {
     pub(crate) groups: GroupCoordinator,
     pub(crate) legacy_groups: LegacyGroups,
     pub(crate) transactions: TransactionCoordinator,
+    pub(crate) failures: Failures,
     /// Waiting clients sleep on it.
     pub(crate) changes: Changes,
     pub(crate) next_retention_ms: AtomicI64,
@@ -148,6 +150,7 @@ impl Broker {
             directory,
             metadata: Mutex::new(metadata),
             table: RwLock::new(topics),
+            failures: Failures::default(),
             sessions,
             purgatory: FetchPurgatory::default(),
             changes: Changes::default(),

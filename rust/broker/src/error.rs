@@ -1,8 +1,9 @@
 //! Why the broker refused: few kinds, each with what, where and what to do.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use fletchlog_api::{ConfigError, ErrorCode};
+use fletchlog_api::{ConfigError, ErrorCode, StorageFailure};
 use fletchlog_log::LogError;
 use fletchlog_log::fs::Fs;
 use fletchlog_records::TopicPartition;
@@ -79,6 +80,20 @@ impl BrokerError {
             ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
             format!("the broker has no topic `{name}`; create_topic makes one, topics() lists what there is"),
         )
+    }
+
+    /// What a client is answered beside the code when the broker's own files are to blame.
+    pub(crate) fn storage_failure(&self) -> Option<StorageFailure> {
+        let until_reopened = match self {
+            Self::Log(LogError::Fenced { .. }) => true,
+            Self::Log(LogError::OffsetOutOfRange { .. } | LogError::Closed) => return None,
+            Self::Log(_) | Self::Directory { .. } => false,
+            _ => return None,
+        };
+        Some(StorageFailure {
+            message: Arc::from(self.to_string()),
+            until_reopened,
+        })
     }
 
     /// The code of Kafka's table that a client is answered.

@@ -5,6 +5,7 @@ mod cleaner;
 mod coordinator_log;
 mod directory;
 pub mod error;
+mod failures;
 mod fetch;
 mod fields;
 mod group;

@@ -47,12 +47,13 @@ impl Broker {
                     code: ErrorCode::TOPIC_ALREADY_EXISTS,
                     ..
                 }) => {
+                    self.failures.succeeded(|| format!("creating topic {name}"));
                     if let Ok(topic) = self.topic(name) {
                         return self.describe_for_clients(&topic);
                     }
                 }
                 Err(failed) => {
-                    log::warn!("topic {name} could not be created: {failed}");
+                    self.failures.failed(format_args!("creating topic {name}"), &failed);
                     error = failed.code();
                 }
             }
@@ -95,16 +96,22 @@ impl Broker {
             CoordinatorType::Group => self.coordinator_of(&request.key),
             CoordinatorType::Transaction => Ok(self.transaction_coordinator_of(&request.key)),
         };
+        let what = || format!("finding the coordinator of {}", request.key);
         match found {
-            Ok(node) => FindCoordinatorResponse {
-                error: ErrorCode::NONE,
-                node,
-            },
+            Ok(node) => {
+                self.failures.succeeded(what);
+                FindCoordinatorResponse {
+                    error: ErrorCode::NONE,
+                    node,
+                    failure: None,
+                }
+            }
             Err(error) => {
-                log::warn!("no coordinator for {}: {error}", request.key);
+                self.failures.failed(what(), &error);
                 FindCoordinatorResponse {
                     error: ErrorCode::COORDINATOR_NOT_AVAILABLE,
                     node: -1,
+                    failure: error.storage_failure(),
                 }
             }
         }

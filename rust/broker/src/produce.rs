@@ -111,8 +111,10 @@ impl Broker {
             Some(id) if is_transactional(&records) => self.append_transactional(id, &partition, log, records)?,
             _ => partition.append(&self.directory, log, records, AppendOrigin::Client, self.clock.now_ms()),
         };
+        let what = || format!("append to {tp}");
         match appended {
             Ok(info) => {
+                self.failures.succeeded(what);
                 if !info.duplicate {
                     self.partition_changed(&partition);
                 }
@@ -139,8 +141,8 @@ impl Broker {
                 error_message: Some(message),
             })),
             Err(AppendError::Log(error)) => {
-                log::error!("append to {tp} failed: {error}");
                 let error = BrokerError::Log(error);
+                self.failures.failed(what(), &error);
                 Err(refused_with(error.code(), error.to_string()))
             }
         }

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicI64;
 
 use fletchlog_api::{Clock, Config, ErrorCode, InitProducerIdRequest, InitProducerIdResponse, NodeId};
 
+use crate::failures::Refused;
 use crate::sync::{is_due, lock};
 use crate::{Broker, BrokerError};
 
@@ -52,10 +53,11 @@ impl Broker {
 
     /// InitProducerId. Without a transactional id Kafka blindly gives a new id, also to a producer that has one.
     pub(crate) fn init_producer_id(&self, node: NodeId, request: &InitProducerIdRequest) -> InitProducerIdResponse {
-        let refused = |error| InitProducerIdResponse {
-            error,
+        let refused = |refused: Refused| InitProducerIdResponse {
+            error: refused.code,
             producer_id: -1,
             producer_epoch: -1,
+            failure: refused.failure,
         };
         if let Some(id) = &request.transactional_id {
             return self
@@ -67,15 +69,24 @@ impl Broker {
                 error: ErrorCode::NONE,
                 producer_id,
                 producer_epoch: 0,
+                failure: None,
             },
-            Err(error) => {
-                log::warn!("no producer id: {error}");
-                refused(error.code())
-            }
+            Err(error) => refused(error.into()),
         }
     }
 
+    /// An id that was never given before.
     pub(crate) fn next_producer_id(&self) -> Result<i64, BrokerError> {
+        const WHAT: &str = "handing out producer ids";
+        let id = self.take_producer_id();
+        match &id {
+            Ok(_) => self.failures.succeeded(|| WHAT),
+            Err(error) => self.failures.failed(WHAT, error),
+        }
+        id
+    }
+
+    fn take_producer_id(&self) -> Result<i64, BrokerError> {
         self.for_writing("produce")?;
         let mut block = lock(&self.producer_ids.block);
         if let Some(id) = block.next() {

@@ -208,7 +208,10 @@ impl Producer {
             .map(|table| crate::trace::with_config(table, "producer", &self.config))
     }
 
-    /// Sends everything queued (for at most `timeout_ms`) and stops. Closing twice does nothing.
+    /// Sends everything queued, ends an open transaction (both in at most `timeout_ms`) and stops. Closing twice does nothing.
+    ///
+    /// Without `timeout_ms` it ends as well: records fail after `delivery.timeout.ms`, and a transaction that cannot be ended within
+    /// `max.block.ms` after that is left to `transaction.timeout.ms`, with a warning.
     #[pyo3(signature = (timeout_ms=None))]
     fn close(&self, py: Python<'_>, timeout_ms: Option<i64>) -> PyResult<()> {
         let timeout_ms = timeout_ms.map(timeout_from_py).transpose()?;

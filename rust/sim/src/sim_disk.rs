@@ -24,6 +24,8 @@ struct Disk {
     calls: u64,
     /// The call with this number, or the first one after it that can fail so, fails, once.
     fault: Option<(u64, Fault)>,
+    /// Every call that can fail so fails.
+    broken: Option<Fault>,
     /// The call that failed, and how many operations there had been.
     failed: Option<(u64, u64)>,
     kept: Kept,
@@ -64,6 +66,9 @@ impl Disk {
     fn call(&mut self, call: Call) -> Result<(), Fault> {
         let at = self.calls;
         self.calls += 1;
+        if let Some(fault) = self.broken.filter(|fault| fault.applies_to(call)) {
+            return Err(fault);
+        }
         match self.fault {
             Some((number, fault)) if number <= at && fault.applies_to(call) => {
                 self.fault = None;
@@ -141,6 +146,11 @@ impl SimDisk {
     /// Lets a call fail: the one with this number (from 0), or the first one after it that can fail so.
     pub fn fail(&self, call: u64, fault: Fault) {
         self.lock().fault = Some((call, fault));
+    }
+
+    /// Lets every call fail that can fail so, until it is mended with `None`.
+    pub fn set_broken(&self, fault: Option<Fault>) {
+        self.lock().broken = fault;
     }
 
     /// The number of the call that failed, and how many operations there had been.

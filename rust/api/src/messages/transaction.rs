@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fletchlog_records::TopicPartition;
 
-use super::OffsetAndMetadata;
+use super::{OffsetAndMetadata, StorageFailure};
 use crate::ErrorCode;
 
 /// AddPartitionsToTxn: what the producer is about to write to. Sent to the transaction coordinator.
@@ -25,6 +25,8 @@ pub struct AddPartitionsToTxnRequest {
 pub struct AddPartitionsToTxnResponse {
     /// Per partition, in request order.
     pub partitions: Vec<(TopicPartition, ErrorCode)>,
+    /// What the broker could not write.
+    pub failure: Option<StorageFailure>,
 }
 
 /// AddOffsetsToTxn: the transaction will commit offsets of this group. Sent to the transaction coordinator.
@@ -38,6 +40,15 @@ pub struct AddOffsetsToTxnRequest {
     pub producer_epoch: i16,
     /// group.id.
     pub group_id: Arc<str>,
+}
+
+/// Answer.
+#[derive(Debug, Clone)]
+pub struct AddOffsetsToTxnResponse {
+    /// NONE or the error.
+    pub error: ErrorCode,
+    /// What the broker could not write.
+    pub failure: Option<StorageFailure>,
 }
 
 /// TxnOffsetCommit: offsets that take effect when the transaction commits. Sent to the group's coordinator.
@@ -66,6 +77,8 @@ pub struct TxnOffsetCommitRequest {
 pub struct TxnOffsetCommitResponse {
     /// Per partition, in request order.
     pub partitions: Vec<(TopicPartition, ErrorCode)>,
+    /// What the broker could not write.
+    pub failure: Option<StorageFailure>,
 }
 
 /// EndTxn. Sent to the transaction coordinator.
@@ -79,4 +92,13 @@ pub struct EndTxnRequest {
     pub producer_epoch: i16,
     /// COMMIT, else ABORT.
     pub committed: bool,
+}
+
+/// Answer.
+#[derive(Debug, Clone)]
+pub struct EndTxnResponse {
+    /// NONE or the error.
+    pub error: ErrorCode,
+    /// What the broker could not write.
+    pub failure: Option<StorageFailure>,
 }

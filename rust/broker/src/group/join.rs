@@ -203,11 +203,7 @@ impl Broker {
             group.leader = Some(new_id.clone());
         }
         if group.state == GroupState::Stable && group.select_protocol() == group.protocol {
-            if let Err(error) = self.store_group(group) {
-                log::error!(
-                    "group {}: the return of static member {old_id} could not be stored: {error}",
-                    group.id
-                );
+            if self.store_group(group).is_err() {
                 if let Some(member) = group.member_mut(&new_id) {
                     *member = before;
                 }

@@ -15,6 +15,7 @@ use super::records;
 use super::state::{CommittedOffset, Group, GroupState};
 use crate::Broker;
 use crate::coordinator_log::CoordinatorRecord;
+use crate::failures::Refused;
 use crate::sync::lock;
 
 /// Per partition, in request order.
@@ -39,9 +40,9 @@ impl Broker {
                 partitions,
                 error_message: None,
             },
-            Err(error) => OffsetCommitResponse {
-                partitions: all(error),
-                error_message: None,
+            Err(refused) => OffsetCommitResponse {
+                partitions: all(refused.code),
+                error_message: refused.failure.map(|failure| failure.message.to_string()),
             },
         }
     }
@@ -51,10 +52,10 @@ impl Broker {
         groups: &mut Groups,
         node: NodeId,
         request: &OffsetCommitRequest,
-    ) -> Result<Vec<(TopicPartition, ErrorCode)>, ErrorCode> {
+    ) -> Result<OffsetResults, Refused> {
         self.check_coordinator(node, &request.group_id)?;
         if request.group_id.is_empty() || request.group_id.len() > MAX_TEXT {
-            return Err(ErrorCode::INVALID_GROUP_ID);
+            return Err(ErrorCode::INVALID_GROUP_ID.into());
         }
         self.load_group(groups, &request.group_id)?;
         let simple = request.generation_id < 0;
@@ -63,20 +64,16 @@ impl Broker {
         if !(simple && group.state == GroupState::Empty) {
             check_member(group, &request.member_id, request.group_instance_id.as_deref())?;
             if request.generation_id != group.generation {
-                return Err(ErrorCode::ILLEGAL_GENERATION);
+                return Err(ErrorCode::ILLEGAL_GENERATION.into());
             }
             if group.state == GroupState::CompletingRebalance {
-                return Err(ErrorCode::REBALANCE_IN_PROGRESS);
+                return Err(ErrorCode::REBALANCE_IN_PROGRESS.into());
             }
         }
         self.commit_to(group, request)
     }
 
-    fn commit_to(
-        &self,
-        group: &mut Group,
-        request: &OffsetCommitRequest,
-    ) -> Result<Vec<(TopicPartition, ErrorCode)>, ErrorCode> {
+    fn commit_to(&self, group: &mut Group, request: &OffsetCommitRequest) -> Result<OffsetResults, Refused> {
         let (results, accepted) = self.accept_offsets(&request.offsets);
         let accepted = self.write_offsets(group, accepted, &BatchParams::default())?;
         group.offsets.extend(accepted);
@@ -120,7 +117,7 @@ impl Broker {
         group: &Group,
         mut offsets: Offsets,
         params: &BatchParams,
-    ) -> Result<Offsets, ErrorCode> {
+    ) -> Result<Offsets, Refused> {
         if offsets.is_empty() {
             return Ok(offsets);
         }
@@ -128,10 +125,12 @@ impl Broker {
             .iter()
             .map(|(tp, offset)| (records::offset_key(&group.id, tp), Some(records::offset_value(offset))))
             .collect();
+        let what = || format!("committing offsets of group {}", group.id);
         let first = self.store_records(&group.id, &batch, params).map_err(|error| {
-            log::error!("offsets of group {} could not be committed: {error}", group.id);
-            ErrorCode::COORDINATOR_NOT_AVAILABLE
+            self.failures.failed(what(), &error);
+            Refused::by(ErrorCode::COORDINATOR_NOT_AVAILABLE, &error)
         })?;
+        self.failures.succeeded(what);
         for (at, (_, offset)) in (first..).zip(&mut offsets) {
             offset.record_offset = at;
         }

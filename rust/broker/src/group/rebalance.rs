@@ -88,9 +88,8 @@ impl Broker {
             group.protocol = None;
             group.leader = None;
             self.transition(group, GroupState::Empty);
-            if let Err(error) = self.store_group(group) {
-                log::error!("group {} could not be stored: {error}", group.id);
-            }
+            // Reported where it is stored; the group goes on.
+            drop(self.store_group(group));
             return;
         }
         group.protocol = group.select_protocol();

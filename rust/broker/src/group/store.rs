@@ -21,8 +21,13 @@ impl Broker {
         }
         let value = records::group_value(group, self.clock.now_ms());
         let record = (records::group_key(&group.id), Some(value));
-        self.store_records(&group.id, &[record], &BatchParams::default())
-            .map(drop)
+        let stored = self.store_records(&group.id, &[record], &BatchParams::default());
+        let what = || format!("storing group {}", group.id);
+        match &stored {
+            Ok(_) => self.failures.succeeded(what),
+            Err(error) => self.failures.failed(what(), error),
+        }
+        stored.map(drop)
     }
 
     /// Appends one batch of records to the group's partition; returns the offset of the first.

@@ -77,8 +77,7 @@ impl Broker {
             let given = request.assignments.iter().find(|(id, _)| *id == member.id);
             member.assignment = given.map(|(_, a)| a.clone()).unwrap_or_default();
         }
-        if let Err(error) = self.store_group(group) {
-            log::error!("the assignment of group {} could not be stored: {error}", group.id);
+        if self.store_group(group).is_err() {
             for member in &mut group.members {
                 member.assignment = Bytes::new();
                 member.answer_sync(sync_error(ErrorCode::COORDINATOR_NOT_AVAILABLE), &self.changes);

@@ -9,17 +9,18 @@ use super::join::MAX_TEXT;
 use super::offsets::{OffsetResults, committing_group};
 use super::state::{Group, GroupState};
 use crate::Broker;
+use crate::failures::Refused;
 use crate::sync::lock;
 use crate::topics::CONSUMER_OFFSETS;
 
 impl Broker {
     /// TxnOffsetCommit.
     pub(crate) fn txn_offset_commit(&self, node: NodeId, request: &TxnOffsetCommitRequest) -> TxnOffsetCommitResponse {
-        let commit = || {
-            self.for_writing("commit offsets").map_err(|error| error.code())?;
+        let commit = || -> Result<OffsetResults, Refused> {
+            self.for_writing("commit offsets")?;
             self.check_coordinator(node, &request.group_id)?;
             if request.group_id.is_empty() || request.group_id.len() > MAX_TEXT {
-                return Err(ErrorCode::INVALID_GROUP_ID);
+                return Err(ErrorCode::INVALID_GROUP_ID.into());
             }
             let partition = TopicPartition::new(CONSUMER_OFFSETS, self.offsets_partition(&request.group_id));
             let producer = (request.producer_id, request.producer_epoch);
@@ -34,18 +35,23 @@ impl Broker {
                 code => code,
             })?
         };
-        let partitions = commit().unwrap_or_else(|error: ErrorCode| {
-            let refused = |(tp, _): &(TopicPartition, _)| (tp.clone(), error);
-            request.offsets.iter().map(refused).collect()
-        });
-        TxnOffsetCommitResponse { partitions }
+        match commit() {
+            Ok(partitions) => TxnOffsetCommitResponse {
+                partitions,
+                failure: None,
+            },
+            Err(Refused { code, failure }) => TxnOffsetCommitResponse {
+                partitions: request.offsets.iter().map(|(tp, _)| (tp.clone(), code)).collect(),
+                failure,
+            },
+        }
     }
 
     fn add_pending_offsets(
         &self,
         groups: &mut Groups,
         request: &TxnOffsetCommitRequest,
-    ) -> Result<OffsetResults, ErrorCode> {
+    ) -> Result<OffsetResults, Refused> {
         self.load_group(groups, &request.group_id)?;
         let group = committing_group(groups, &request.group_id, request.generation_id < 0)?;
         check_committer(group, request)?;

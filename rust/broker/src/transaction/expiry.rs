@@ -53,6 +53,7 @@ impl Broker {
                 );
                 let fenced = open
                     .fence(now_ms)
+                    .map_err(Into::into)
                     .and_then(|fenced| self.store_transaction(transactions, fenced));
                 if fenced.is_err() {
                     continue;

@@ -1,7 +1,7 @@
 //! The second half of a transaction: markers into every partition, then CompleteX. Kafka:
 //! `TransactionMarkerChannelManager`, `KafkaApis#handleWriteTxnMarkersRequest`.
 
-use fletchlog_api::ErrorCode;
+use fletchlog_api::{ErrorCode, StorageFailure};
 use fletchlog_records::TopicPartition;
 use fletchlog_records::control::{ControlType, EndTxnMarker, build_marker};
 
@@ -12,35 +12,53 @@ use crate::{Broker, BrokerError};
 
 impl Broker {
     /// Writes the markers that a prepared transaction lacks, then that it is complete. What cannot be written stays to
-    /// be done.
-    pub(super) fn complete_transaction(&self, transactions: &mut Transactions, transactional_id: &str) {
-        let Some(metadata) = transactions.get_mut(transactional_id).filter(|t| t.state.is_prepared()) else {
-            return;
-        };
+    /// be done; what stood in its way is returned.
+    pub(super) fn complete_transaction(
+        &self,
+        transactions: &mut Transactions,
+        transactional_id: &str,
+    ) -> Option<StorageFailure> {
+        let metadata = transactions
+            .get_mut(transactional_id)
+            .filter(|t| t.state.is_prepared())?;
         let partitions: Vec<TopicPartition> = metadata.partitions.iter().cloned().collect();
         let coordinator_epoch = match self.coordinator_epoch(transactional_id) {
             Ok(epoch) => epoch,
             Err(error) => {
-                log::error!(
-                    "the markers of transaction {transactional_id} cannot be written now, and will be: {error}"
-                );
-                return;
+                let error = BrokerError::Log(error);
+                self.failures
+                    .failed(format_args!("ending transaction {transactional_id}"), &error);
+                return error.storage_failure();
             }
         };
+        let mut failure = None;
         for tp in partitions {
-            if self.write_txn_marker(metadata, &tp, coordinator_epoch) {
-                metadata.partitions.remove(&tp);
+            match self.write_txn_marker(metadata, &tp, coordinator_epoch) {
+                Ok(()) => drop(metadata.partitions.remove(&tp)),
+                Err(error) => failure = error.storage_failure(),
             }
         }
         if metadata.partitions.is_empty() {
             let complete = metadata.complete(self.clock.now_ms());
             // When this fails the transaction is found prepared again, and its markers are written twice: harmless.
-            let _ = self.store_transaction(transactions, complete);
+            failure = self
+                .store_transaction(transactions, complete)
+                .err()
+                .and_then(|refused| refused.failure);
         }
+        failure
     }
 
-    /// WriteTxnMarkers for one partition; true if nothing is left to do there.
-    fn write_txn_marker(&self, metadata: &TransactionMetadata, tp: &TopicPartition, coordinator_epoch: i32) -> bool {
+    /// WriteTxnMarkers for one partition.
+    ///
+    /// # Errors
+    /// The marker could not be written, and will be.
+    fn write_txn_marker(
+        &self,
+        metadata: &TransactionMetadata,
+        tp: &TopicPartition,
+        coordinator_epoch: i32,
+    ) -> Result<(), BrokerError> {
         let committed = metadata.state == TransactionState::PrepareCommit;
         let marker = EndTxnMarker {
             control_type: if committed {
@@ -56,31 +74,34 @@ impl Broker {
             let batch = build_marker(0, metadata.producer_id, metadata.producer_epoch, -1, now_ms, marker);
             self.append_as_coordinator(&partition, batch, now_ms).map(drop)
         };
+        let what = || {
+            format!(
+                "writing the marker of transaction {} to {tp}",
+                metadata.transactional_id
+            )
+        };
         match write() {
             Ok(()) => {
+                self.failures.succeeded(what);
                 if &*tp.topic == CONSUMER_OFFSETS {
                     self.complete_pending_offsets(tp.partition, metadata.producer_id, committed);
                 }
-                true
+                Ok(())
             }
-            Err(error) => {
-                let id = &metadata.transactional_id;
-                match error.code() {
-                    // Deleted meanwhile.
-                    ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => true,
-                    // The partition knows a newer producer or coordinator, which has ended the transaction.
-                    ErrorCode::INVALID_PRODUCER_EPOCH | ErrorCode::TRANSACTION_COORDINATOR_FENCED => {
-                        log::error!("{tp} refused the marker of transaction {id}: {error}");
-                        true
-                    }
-                    _ => {
-                        log::error!(
-                            "the marker of transaction {id} could not be written to {tp}, and will be: {error}"
-                        );
-                        false
-                    }
+            Err(error) => match error.code() {
+                // Deleted meanwhile.
+                ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => Ok(()),
+                // The partition knows a newer producer or coordinator, which has ended the transaction.
+                ErrorCode::INVALID_PRODUCER_EPOCH | ErrorCode::TRANSACTION_COORDINATOR_FENCED => {
+                    let id = &metadata.transactional_id;
+                    log::error!("{tp} refused the marker of transaction {id}: {error}");
+                    Ok(())
                 }
-            }
+                _ => {
+                    self.failures.failed(what(), &error);
+                    Err(error)
+                }
+            },
         }
     }
 }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use fletchlog_api::{
-    AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, EndTxnRequest, ErrorCode,
-    InitProducerIdRequest, InitProducerIdResponse, NodeId,
+    AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, AddPartitionsToTxnRequest, AddPartitionsToTxnResponse,
+    EndTxnRequest, EndTxnResponse, ErrorCode, InitProducerIdRequest, InitProducerIdResponse, NodeId, StorageFailure,
 };
 use fletchlog_records::TopicPartition;
 
-use super::coordinator::Transactions;
 use super::state::{Init, TransactionMetadata};
 use crate::Broker;
+use crate::failures::Refused;
 use crate::topics::{CONSUMER_OFFSETS, is_internal};
 
 impl Broker {
@@ -20,48 +20,38 @@ impl Broker {
         node: NodeId,
         transactional_id: &Arc<str>,
         request: &InitProducerIdRequest,
-    ) -> Result<InitProducerIdResponse, ErrorCode> {
+    ) -> Result<InitProducerIdResponse, Refused> {
         self.check_transactional(node, transactional_id)?;
         let timeout_ms = request.transaction_timeout_ms;
         if !(1..=self.transactions.max_timeout_ms).contains(&timeout_ms) {
-            return Err(ErrorCode::INVALID_TRANSACTION_TIMEOUT);
+            return Err(ErrorCode::INVALID_TRANSACTION_TIMEOUT.into());
         }
         let expected = (request.producer_id >= 0).then_some((request.producer_id, request.producer_epoch));
         let mut transactions = self.transactions.lock();
         let now_ms = self.clock.now_ms();
-        let known = match self.finished(&mut transactions, transactional_id) {
+        let incomplete = self.complete_transaction(&mut transactions, transactional_id);
+        let known = match transactions.get(transactional_id) {
             Some(known) => known.clone(),
-            None => TransactionMetadata::new(transactional_id.clone(), self.fresh_producer_id()?),
+            None => TransactionMetadata::new(transactional_id.clone(), self.next_producer_id()?),
         };
-        match known.init(expected, timeout_ms, now_ms, || self.fresh_producer_id())? {
+        let init = known.init(expected, timeout_ms, now_ms, || Ok(self.next_producer_id()?));
+        match init.map_err(|refused: Refused| refused.because(incomplete))? {
             Init::Fenced(prepared) => {
                 self.store_transaction(&mut transactions, prepared)?;
-                self.complete_transaction(&mut transactions, transactional_id);
-                Err(ErrorCode::CONCURRENT_TRANSACTIONS)
+                let incomplete = self.complete_transaction(&mut transactions, transactional_id);
+                Err(Refused::from(ErrorCode::CONCURRENT_TRANSACTIONS).because(incomplete))
             }
             Init::Ready(next) => {
                 let response = InitProducerIdResponse {
                     error: ErrorCode::NONE,
                     producer_id: next.producer_id,
                     producer_epoch: next.producer_epoch,
+                    failure: None,
                 };
                 self.store_transaction(&mut transactions, next)?;
                 Ok(response)
             }
         }
-    }
-
-    fn fresh_producer_id(&self) -> Result<i64, ErrorCode> {
-        self.next_producer_id().map_err(|error| {
-            log::warn!("no producer id: {error}");
-            error.code()
-        })
-    }
-
-    /// The id's metadata, after another attempt at markers that are missing.
-    fn finished<'a>(&self, transactions: &'a mut Transactions, id: &str) -> Option<&'a TransactionMetadata> {
-        self.complete_transaction(transactions, id);
-        transactions.get(id)
     }
 
     /// AddPartitionsToTxn: all or none. Kafka: `KafkaApis#handleAddPartitionsToTxnRequest`.
@@ -80,30 +70,32 @@ impl Broker {
             }
         };
         let checked: Vec<_> = request.partitions.iter().map(|tp| (tp.clone(), known(tp))).collect();
+        let mut failure = None;
         let partitions = if checked.iter().any(|(_, known)| known.is_err()) {
             let code = |known: Result<(), ErrorCode>| known.err().unwrap_or(ErrorCode::OPERATION_NOT_ATTEMPTED);
             checked.into_iter().map(|(tp, known)| (tp, code(known))).collect()
         } else {
             let producer = (request.producer_id, request.producer_epoch);
             let added = self.add_to_transaction(node, &request.transactional_id, producer, &request.partitions);
-            let code = added.err().unwrap_or(ErrorCode::NONE);
+            let (code, behind) = outcome(added);
+            failure = behind;
             checked.into_iter().map(|(tp, _)| (tp, code)).collect()
         };
-        AddPartitionsToTxnResponse { partitions }
+        AddPartitionsToTxnResponse { partitions, failure }
     }
 
     /// AddOffsetsToTxn: adds the group's partition of `__consumer_offsets`.
-    pub(crate) fn add_offsets_to_txn(&self, node: NodeId, request: &AddOffsetsToTxnRequest) -> ErrorCode {
-        // Its directory must be there for the marker, whatever becomes of the offsets.
-        if let Err(error) = self.offsets_topic() {
-            log::error!("{CONSUMER_OFFSETS} could not be made: {error}");
-            return ErrorCode::COORDINATOR_NOT_AVAILABLE;
-        }
-        let partition = TopicPartition::new(CONSUMER_OFFSETS, self.offsets_partition(&request.group_id));
-        let producer = (request.producer_id, request.producer_epoch);
-        self.add_to_transaction(node, &request.transactional_id, producer, &[partition])
-            .err()
-            .unwrap_or(ErrorCode::NONE)
+    pub(crate) fn add_offsets_to_txn(&self, node: NodeId, request: &AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse {
+        let add = || {
+            // Its directory must be there for the marker, whatever becomes of the offsets.
+            self.offsets_topic()
+                .map_err(|error| Refused::by(ErrorCode::COORDINATOR_NOT_AVAILABLE, &error))?;
+            let partition = TopicPartition::new(CONSUMER_OFFSETS, self.offsets_partition(&request.group_id));
+            let producer = (request.producer_id, request.producer_epoch);
+            self.add_to_transaction(node, &request.transactional_id, producer, &[partition])
+        };
+        let (error, failure) = outcome(add());
+        AddOffsetsToTxnResponse { error, failure }
     }
 
     fn add_to_transaction(
@@ -112,35 +104,39 @@ impl Broker {
         transactional_id: &str,
         producer: (i64, i16),
         partitions: &[TopicPartition],
-    ) -> Result<(), ErrorCode> {
+    ) -> Result<(), Refused> {
         self.check_transactional(node, transactional_id)?;
         let mut transactions = self.transactions.lock();
-        let known = self
-            .finished(&mut transactions, transactional_id)
+        let incomplete = self.complete_transaction(&mut transactions, transactional_id);
+        let known = transactions
+            .get(transactional_id)
             .ok_or(ErrorCode::INVALID_PRODUCER_ID_MAPPING)?;
-        match known.add_partitions(producer, partitions, self.clock.now_ms())? {
+        let added = known.add_partitions(producer, partitions, self.clock.now_ms());
+        match added.map_err(|code| Refused::from(code).because(incomplete))? {
             Some(next) => self.store_transaction(&mut transactions, next),
             None => Ok(()),
         }
     }
 
     /// EndTxn. Once PrepareX is written the outcome stands, and the producer is told so.
-    pub(crate) fn end_txn(&self, node: NodeId, request: &EndTxnRequest) -> ErrorCode {
-        let end = || -> Result<(), ErrorCode> {
+    pub(crate) fn end_txn(&self, node: NodeId, request: &EndTxnRequest) -> EndTxnResponse {
+        let end = || -> Result<(), Refused> {
             let id = &request.transactional_id;
             self.check_transactional(node, id)?;
             let mut transactions = self.transactions.lock();
-            let known = self
-                .finished(&mut transactions, id)
-                .ok_or(ErrorCode::INVALID_PRODUCER_ID_MAPPING)?;
+            let incomplete = self.complete_transaction(&mut transactions, id);
+            let known = transactions.get(id).ok_or(ErrorCode::INVALID_PRODUCER_ID_MAPPING)?;
             let producer = (request.producer_id, request.producer_epoch);
-            if let Some(prepared) = known.end(producer, request.committed, self.clock.now_ms())? {
+            let ended = known.end(producer, request.committed, self.clock.now_ms());
+            if let Some(prepared) = ended.map_err(|code| Refused::from(code).because(incomplete))? {
                 self.store_transaction(&mut transactions, prepared)?;
+                // The outcome stands, whether or not every marker can be written now.
                 self.complete_transaction(&mut transactions, id);
             }
             Ok(())
         };
-        end().err().unwrap_or(ErrorCode::NONE)
+        let (error, failure) = outcome(end());
+        EndTxnResponse { error, failure }
     }
 
     /// Runs `append` if the partition belongs to the producer's open transaction. The transaction cannot end meanwhile, so
@@ -168,5 +164,13 @@ impl Broker {
             })?;
         }
         Ok(append())
+    }
+}
+
+/// The fields of an answer.
+fn outcome(done: Result<(), Refused>) -> (ErrorCode, Option<StorageFailure>) {
+    match done {
+        Ok(()) => (ErrorCode::NONE, None),
+        Err(refused) => (refused.code, refused.failure),
     }
 }

@@ -120,21 +120,21 @@ impl TransactionMetadata {
 
     /// InitProducerId. `expected`: the id and epoch that the producer believes to have; `new_id` gives a fresh id.
     /// Kafka: `TransactionCoordinator#prepareInitProducerIdTransit`, `TransactionMetadata#prepareIncrementProducerEpoch`.
-    pub(crate) fn init(
+    pub(crate) fn init<E: From<ErrorCode>>(
         &self,
         expected: Option<(i64, i16)>,
         timeout_ms: i32,
         now_ms: i64,
-        new_id: impl FnOnce() -> Result<i64, ErrorCode>,
-    ) -> Result<Init, ErrorCode> {
+        new_id: impl FnOnce() -> Result<i64, E>,
+    ) -> Result<Init, E> {
         if expected.is_some_and(|expected| !self.may_be(expected)) {
-            return Err(ErrorCode::PRODUCER_FENCED);
+            return Err(ErrorCode::PRODUCER_FENCED.into());
         }
         match self.state {
             TransactionState::PrepareCommit | TransactionState::PrepareAbort => {
-                return Err(ErrorCode::CONCURRENT_TRANSACTIONS);
+                return Err(ErrorCode::CONCURRENT_TRANSACTIONS.into());
             }
-            TransactionState::Ongoing => return self.fence(now_ms).map(Init::Fenced),
+            TransactionState::Ongoing => return Ok(Init::Fenced(self.fence(now_ms)?)),
             TransactionState::Empty | TransactionState::CompleteCommit | TransactionState::CompleteAbort => {}
         }
         let mut next = Self {
@@ -157,7 +157,7 @@ impl TransactionMetadata {
             Some((_, expected)) if epoch != NO_EPOCH && expected != epoch => {
                 // The answer to an earlier request was lost: the same answer again.
                 if expected != self.last_producer_epoch {
-                    return Err(ErrorCode::PRODUCER_FENCED);
+                    return Err(ErrorCode::PRODUCER_FENCED.into());
                 }
             }
             _ => {

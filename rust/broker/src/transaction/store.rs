@@ -9,6 +9,7 @@ use super::coordinator::Transactions;
 use super::records;
 use super::state::TransactionMetadata;
 use crate::coordinator_log::CoordinatorRecord;
+use crate::failures::Refused;
 use crate::topics::TRANSACTION_STATE;
 use crate::{Broker, BrokerError};
 
@@ -24,7 +25,7 @@ impl Broker {
         &self,
         transactions: &mut Transactions,
         metadata: TransactionMetadata,
-    ) -> Result<(), ErrorCode> {
+    ) -> Result<(), Refused> {
         let value = records::value(&metadata);
         self.append_transaction(&metadata.transactional_id, Some(value))?;
         transactions.insert(metadata.transactional_id.clone(), metadata);
@@ -32,7 +33,7 @@ impl Broker {
     }
 
     /// Appends a value or a tombstone.
-    pub(super) fn append_transaction(&self, transactional_id: &str, value: Option<Vec<u8>>) -> Result<(), ErrorCode> {
+    pub(super) fn append_transaction(&self, transactional_id: &str, value: Option<Vec<u8>>) -> Result<(), Refused> {
         let record: CoordinatorRecord = (records::key(transactional_id), value);
         let append = || {
             let topic = self.transaction_topic()?;
@@ -41,10 +42,17 @@ impl Broker {
                 .ok_or_else(|| BrokerError::unknown_topic(TRANSACTION_STATE))?;
             self.append_records(partition, &[record], &BatchParams::default())
         };
-        append().map(drop).map_err(|error| {
-            log::error!("the transaction of {transactional_id} could not be written to {TRANSACTION_STATE}: {error}");
-            ErrorCode::COORDINATOR_NOT_AVAILABLE
-        })
+        let what = || format!("writing the transaction of {transactional_id} to {TRANSACTION_STATE}");
+        match append() {
+            Ok(_) => {
+                self.failures.succeeded(what);
+                Ok(())
+            }
+            Err(error) => {
+                self.failures.failed(what(), &error);
+                Err(Refused::by(ErrorCode::COORDINATOR_NOT_AVAILABLE, &error))
+            }
+        }
     }
 
     /// The epoch of the coordinator, that markers carry: the leader epoch of the id's partition.

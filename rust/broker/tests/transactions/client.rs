@@ -152,7 +152,7 @@ impl Txn {
             producer_epoch: self.epoch,
             committed,
         };
-        let Response::EndTxn(error) = self.client.ask(1, Request::EndTxn(request)) else {
+        let Response::EndTxn(EndTxnResponse { error, .. }) = self.client.ask(1, Request::EndTxn(request)) else {
             panic!()
         };
         error.code()
@@ -166,7 +166,9 @@ impl Txn {
             producer_epoch: self.epoch,
             group_id: group.into(),
         };
-        let Response::AddOffsetsToTxn(error) = self.client.ask(1, Request::AddOffsetsToTxn(request)) else {
+        let Response::AddOffsetsToTxn(AddOffsetsToTxnResponse { error, .. }) =
+            self.client.ask(1, Request::AddOffsetsToTxn(request))
+        else {
             panic!()
         };
         error.code()

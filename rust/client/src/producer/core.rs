@@ -40,8 +40,8 @@ pub(crate) enum Append {
 pub(crate) enum Leaving {
     /// No transaction.
     Nothing,
-    /// One that is being ended.
-    Ending,
+    /// One that is being ended; ms until that is given up.
+    Ending(i64),
     /// One whose abort has begun now.
     Aborted,
 }
@@ -66,6 +66,8 @@ pub(crate) struct Core {
     pub signal: Arc<Signal>,
     pub closing: bool,
     pub closed: bool,
+    /// Since when closing waits for nothing but the end of the transaction.
+    pub ending_since_ms: Option<i64>,
     /// Why the sender's thread ended without being asked to.
     pub dead: Option<ClientError>,
     /// First failure of a `send_columns` row since the last flush.
@@ -87,6 +89,7 @@ impl Core {
             signal: Signal::new(clock.clone()),
             closing: false,
             closed: false,
+            ending_since_ms: None,
             dead: None,
             run_failure: None,
             partitioners: Vec::new(),
@@ -309,12 +312,25 @@ impl Core {
         }
     }
 
-    /// Closing: what becomes of an open transaction. Kafka: `Sender#run`.
+    /// Closing: what becomes of an open transaction. Kafka: `Sender#run`, which waits for its end for ever; here a coordinator
+    /// that goes on refusing is given max.block.ms.
     pub(crate) fn end_open_transaction(&mut self) -> Leaving {
+        let (now, max_ms) = (self.now(), self.config.max_block_ms);
+        let since = self.ending_since_ms;
         match self.transactions() {
             Some(transactions) if transactions.has_ongoing_transaction() => {
-                if transactions.is_completing() {
-                    return Leaving::Ending;
+                let left = since.map_or(max_ms, |since| max_ms.saturating_sub(now.saturating_sub(since)));
+                if left <= 0 {
+                    let refusal = transactions.last_refusal().unwrap_or("no answer");
+                    log::warn!(
+                        "the producer is closed with its transaction open, which could not be ended within {max_ms} ms (max.block.ms): {refusal}; it is aborted after transaction.timeout.ms"
+                    );
+                    return Leaving::Nothing;
+                }
+                let completing = transactions.is_completing();
+                self.ending_since_ms.get_or_insert(now);
+                if completing {
+                    return Leaving::Ending(left);
                 }
             }
             _ => return Leaving::Nothing,

@@ -1,6 +1,6 @@
 //! From a code in an answer to what the user is told, by release (spec 9.1). Kafka: `Errors#exception`.
 
-use fletchlog_api::ErrorCode;
+use fletchlog_api::{ErrorCode, StorageFailure};
 use fletchlog_records::TopicPartition;
 
 use super::release::Release;
@@ -53,9 +53,37 @@ pub(crate) fn refused(understood: ErrorCode, tp: &TopicPartition, detail: Option
     }
 }
 
-/// The user's error for a batch past delivery.timeout.ms.
-pub(crate) fn expired(tp: &TopicPartition, records: i32, waited_ms: i64) -> ClientError {
-    ClientError::Timeout(format!(
-        "{records} records for {tp} were not acknowledged within {waited_ms} ms (delivery.timeout.ms); they may still be in the log"
+/// The user's error for a batch past delivery.timeout.ms; `cause`: what its last attempt, or the wait for one, has met.
+pub(crate) fn expired(tp: &TopicPartition, records: i32, waited_ms: i64, cause: Option<&str>) -> ClientError {
+    ClientError::Timeout(with_cause(
+        format!(
+            "{records} records for {tp} were not acknowledged within {waited_ms} ms (delivery.timeout.ms); they may still be in the log"
+        ),
+        cause,
     ))
+}
+
+/// The text of a time-out, with the last failure met meanwhile.
+pub(crate) fn with_cause(mut message: String, cause: Option<&str>) -> String {
+    if let Some(cause) = cause {
+        message.push_str("; last failure: ");
+        message.push_str(cause);
+    }
+    message
+}
+
+/// Why a request was refused: what the code means, and what the broker could not write.
+pub(crate) fn reason(code: ErrorCode, failure: Option<&StorageFailure>) -> String {
+    match failure {
+        Some(failure) => format!("{}: {}", code.message(), failure.message),
+        None => code.message().to_owned(),
+    }
+}
+
+/// The error of a producer that can do nothing more, as the broker's files have to be recovered first.
+pub(crate) fn until_reopened(what: &str, failure: &StorageFailure) -> ClientError {
+    ClientError::Kafka {
+        code: ErrorCode::KAFKA_STORAGE_ERROR,
+        message: format!("{what}: {}", failure.message),
+    }
 }

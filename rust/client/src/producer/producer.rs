@@ -171,8 +171,9 @@ impl Producer {
         core.run_failure.take().map_or(Ok(()), Err)
     }
 
-    /// Flushes (at most `timeout_ms`, `None` = no limit) and stops the sender. Idempotent. What is undecided then fails
-    /// with `Closed`.
+    /// Flushes, ends an open transaction (at most `timeout_ms` in all) and stops the sender. Idempotent. What is undecided then
+    /// fails with `Closed`. With `None` it ends, too: records fail after delivery.timeout.ms, and a transaction that cannot be
+    /// ended within max.block.ms after that is left to transaction.timeout.ms (Java waits for ever).
     ///
     /// # Errors
     /// The first failure of a `send_columns` row since the last flush; `Interrupted` (the sender goes on closing).
@@ -360,10 +361,11 @@ fn run(shared: &Shared, mut sender: Sender) {
         let wait = sender.send_half();
         if wait > 0 {
             if sender.is_idle() {
-                if finished(shared) {
+                let left = time_to_close(shared);
+                if left == 0 {
                     break;
                 }
-                shared.park(wait);
+                shared.park(wait.min(left));
             } else {
                 wait_for_answer(shared, &mut sender, wait);
             }
@@ -376,22 +378,25 @@ fn run(shared: &Shared, mut sender: Sender) {
     drop(farewell);
 }
 
-/// True, and closed, when closing and everything is decided. An open transaction is aborted first.
-fn finished(shared: &Shared) -> bool {
+/// 0, and closed, when closing and everything is decided; else how many ms may pass before this is asked again. An open
+/// transaction is aborted first.
+fn time_to_close(shared: &Shared) -> i64 {
     let mut guard = shared.lock();
-    let mut done = guard.core.closing && !guard.core.accumulator.has_undrained();
-    if done {
-        let leaving = guard.core.end_open_transaction();
-        if leaving == Leaving::Aborted {
-            shared.wake_sender_locked(&mut guard);
+    if !guard.core.closing || guard.core.accumulator.has_undrained() {
+        return i64::MAX;
+    }
+    match guard.core.end_open_transaction() {
+        Leaving::Nothing => {
+            guard.core.closed = true;
+            shared.made_progress(&mut guard);
+            0
         }
-        done = leaving == Leaving::Nothing;
+        Leaving::Aborted => {
+            shared.wake_sender_locked(&mut guard);
+            i64::MAX
+        }
+        Leaving::Ending(left) => left,
     }
-    if done {
-        guard.core.closed = true;
-        shared.made_progress(&mut guard);
-    }
-    done
 }
 
 /// Waits for an answer, a wake-up or the end of `ms`. A transport may return early.

@@ -42,6 +42,8 @@ pub(crate) struct ProducerBatch {
     pub last_attempt_ms: i64,
     /// Answers with an error so far that led to another attempt.
     pub attempts: i32,
+    /// Why its last attempt failed.
+    pub last_failure: Option<Arc<str>>,
     /// Kafka: `inRetry`.
     pub in_retry: bool,
     pub thunks: Vec<Thunk>,
@@ -100,6 +102,7 @@ impl ProducerBatch {
             created_ms: now,
             last_attempt_ms: now,
             attempts: 0,
+            last_failure: None,
             in_retry: false,
             thunks: Vec::new(),
             producer: None,

@@ -31,6 +31,8 @@ pub(crate) struct Sender {
     connections: Connections,
     init_in_flight: bool,
     init_not_before_ms: i64,
+    /// Why there is no producer id yet.
+    id_refused: Option<String>,
     /// Turns in a row in which a node was ready and the stop rules let nothing go, since anything has changed.
     fruitless_turns: usize,
     /// When nothing goes: the end of the next back-off, after which another partition may.
@@ -47,6 +49,7 @@ impl Sender {
             connections,
             init_in_flight: false,
             init_not_before_ms: 0,
+            id_refused: None,
             fruitless_turns: 0,
             back_off_ends_at: i64::MAX,
         }
@@ -118,15 +121,17 @@ impl Sender {
 
     fn turn(&mut self, core: &mut Core, outgoing: &mut Vec<(NodeId, i32, Request)>) -> i64 {
         let now = core.now();
-        if core.idempotence.is_some()
-            && let Some(wait) = self.idempotence_turn(core, now)
-        {
-            return wait;
-        }
-        if let Some(wait) = self.transactional_turn(core, now) {
-            return wait;
-        }
-        self.produce_turn(core, now, outgoing)
+        let no_records = match self.idempotence_turn(core, now) {
+            Some(wait) => Some(wait),
+            None => self.transactional_turn(core, now),
+        };
+        let Some(wait) = no_records else {
+            return self.produce_turn(core, now, outgoing);
+        };
+        // Java does not look at delivery.timeout.ms here: its records wait as long as the id, or the transaction's partitions, are
+        // refused. Here they fail in time.
+        self.expire(core, now);
+        wait.min(self.next_expiry(core).saturating_sub(now)).max(0)
     }
 
     /// Resolves, bumps, asks for an id. `Some(wait)`: no records may be sent in this turn.
@@ -276,7 +281,10 @@ impl Sender {
         for id in late {
             let batch = &core.accumulator.batches[id];
             let tp = core.metadata.partition(batch.partition).tp.clone();
-            let error = expired(&tp, batch.count(), now.saturating_sub(batch.created_ms));
+            let cause = batch.last_failure.clone().or_else(|| self.not_sent_because(core));
+            let batch = &core.accumulator.batches[id];
+            let waited = now.saturating_sub(batch.created_ms);
+            let error = expired(&tp, batch.count(), waited, cause.as_deref());
             core.trace(TraceKind::Expired, id, None, -1, Some(ErrorCode::REQUEST_TIMED_OUT));
             if let Some(state) = &mut core.idempotence {
                 let batches = &mut core.accumulator.batches;
@@ -290,6 +298,15 @@ impl Sender {
         }
         core.signal.notify();
         true
+    }
+
+    /// What keeps every batch from being sent, if anything.
+    fn not_sent_because(&self, core: &Core) -> Option<Arc<str>> {
+        let state = core.idempotence.as_ref()?;
+        match &state.transactions {
+            Some(transactions) => transactions.last_refusal().map(Arc::from),
+            None => self.id_refused.as_deref().map(Arc::from),
+        }
     }
 
     fn next_expiry(&self, core: &Core) -> i64 {

@@ -3,6 +3,7 @@
 use fletchlog_api::OffsetAndMetadata;
 use fletchlog_client::producer::ConsumerGroupMetadata;
 use fletchlog_client::{ClientError, Consumer};
+use fletchlog_records::TopicPartition;
 
 use crate::{Cluster, code, tp, values};
 
@@ -171,4 +172,29 @@ fn consume_transform_produce_is_exactly_once_over_crashes() {
         cluster.read(1, "read_uncommitted").len() > records,
         "the crashes left aborted records"
     );
+}
+
+#[test]
+fn an_unknown_topic_times_out_by_name_and_the_transaction_can_be_aborted() {
+    let cluster = Cluster::new();
+    let mut bench = cluster.ready("id", &[], &[("max.block.ms", "500")]);
+    let missing = TopicPartition::new("missing", 0);
+    bench.producer.begin_transaction().unwrap();
+    let error = bench
+        .producer
+        .send_offsets_to_transaction(&[(missing, next(1))], &group("g"))
+        .unwrap_err();
+    assert!(matches!(error, ClientError::Timeout(_)), "{error}");
+    assert!(error.to_string().contains("missing-0"), "{error}");
+    // Java's abort waits behind the offsets for as long as they are refused (4.3.1, measured).
+    bench.producer.end_transaction(false).unwrap();
+    bench.producer.begin_transaction().unwrap();
+    bench
+        .producer
+        .send_offsets_to_transaction(&[(tp(0), next(3))], &group("g"))
+        .unwrap();
+    bench.producer.end_transaction(true).unwrap();
+    let mut consumer = cluster.consumer("read_committed", &[("group.id", "g")]);
+    consumer.assign(&[tp(0)]).unwrap();
+    assert_eq!(committed(&mut consumer), Some(3));
 }

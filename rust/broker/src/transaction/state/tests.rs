@@ -86,7 +86,7 @@ fn exhausted_epochs_give_a_new_producer_id() {
 fn an_open_transaction_is_aborted_under_the_next_epoch_before_a_producer_gets_the_id() {
     let mut open = metadata(7, 3, TransactionState::Ongoing);
     open.partitions.insert(tp(0));
-    let Ok(Init::Fenced(fenced)) = open.init(None, TIMEOUT, NOW, || Ok(99)) else {
+    let Ok(Init::Fenced(fenced)) = open.init(None, TIMEOUT, NOW, || Ok::<_, ErrorCode>(99)) else {
         panic!("the transaction is open");
     };
     assert_eq!(

@@ -471,6 +471,7 @@ impl Transport for FakeBroker {
                 Response::FindCoordinator(FindCoordinatorResponse {
                     error: ErrorCode::NONE,
                     node: 1,
+                    failure: None,
                 }),
             ),
             Request::OffsetFetch(r) => {

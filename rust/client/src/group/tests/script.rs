@@ -193,6 +193,7 @@ pub fn found() -> Response {
     Response::FindCoordinator(FindCoordinatorResponse {
         error: ErrorCode::NONE,
         node: 3,
+        failure: None,
     })
 }
 

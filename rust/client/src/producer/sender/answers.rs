@@ -7,7 +7,7 @@ use fletchlog_records::TopicPartition;
 use super::Sender;
 use crate::ClientError;
 use crate::producer::core::Core;
-use crate::producer::errors::{is_fatal, is_metadata_error, refused, understood};
+use crate::producer::errors::{is_fatal, is_metadata_error, reason, refused, understood, until_reopened};
 use crate::producer::idempotence::Failure;
 use crate::producer::in_flight::{InFlightRequest, RequestKind};
 use crate::producer::producer_batch::BatchId;
@@ -34,6 +34,8 @@ impl Answer {
         }
     }
 }
+
+const NO_ID: &str = "no producer id could be had";
 
 impl Sender {
     /// Reads every answer that has arrived, then looks for requests that took too long. Kafka: `NetworkClient#poll`.
@@ -130,15 +132,22 @@ impl Sender {
     fn initialized(&mut self, core: &mut Core, response: InitProducerIdResponse, now: i64) {
         self.init_in_flight = false;
         let Some(state) = &mut core.idempotence else { return };
+        self.id_refused = None;
         if response.error == ErrorCode::NONE {
             state.set_id(
                 (response.producer_id, response.producer_epoch),
                 &mut core.accumulator.batches,
             );
-        } else if response.error.is_retriable() {
-            self.init_not_before_ms = now.saturating_add(self.config.retry_backoff_ms);
-        } else {
-            state.set_fatal(ClientError::kafka(response.error, "no producer id could be had"));
+            return;
+        }
+        match response.failure.as_ref().filter(|failure| failure.until_reopened) {
+            Some(failure) => state.set_fatal(until_reopened(NO_ID, failure)),
+            None if response.error.is_retriable() => {
+                let reason = reason(response.error, response.failure.as_ref());
+                self.id_refused = Some(format!("{NO_ID}: {reason}"));
+                self.init_not_before_ms = now.saturating_add(self.config.retry_backoff_ms);
+            }
+            None => state.set_fatal(ClientError::kafka(response.error, NO_ID)),
         }
     }
 
@@ -186,6 +195,9 @@ impl Sender {
                 .split_and_reenqueue(id, &tp.topic, core.idempotence.as_mut());
         } else if self.can_retry(core, id, code, answer, now) {
             core.trace(TraceKind::Retried, id, node, -1, Some(code));
+            let detail = answer.detail.as_deref();
+            let failure = detail.map_or_else(|| code.message().to_owned(), |d| format!("{}: {d}", code.message()));
+            core.accumulator.batches[id].last_failure = Some(failure.into());
             core.accumulator.reenqueue(id, core.idempotence.as_ref(), now);
             core.trace(TraceKind::Reenqueued, id, node, -1, None);
         } else {

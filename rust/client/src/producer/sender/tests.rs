@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use fletchlog_api::{
     Clock, Completion, Config, Disconnected, InitProducerIdResponse, MetadataResponse, PartitionMetadata,
-    ProducePartitionResponse, ProduceResponse, Response, Scope, TopicMetadata,
+    ProducePartitionResponse, ProduceResponse, Response, Scope, StorageFailure, TopicMetadata,
 };
 use fletchlog_records::TopicPartition;
 
@@ -172,10 +172,15 @@ impl Fixture {
     }
 
     fn answer_init(&mut self, error: ErrorCode) {
+        self.answer_init_with(error, None);
+    }
+
+    fn answer_init_with(&mut self, error: ErrorCode, failure: Option<StorageFailure>) {
         let response = InitProducerIdResponse {
             error,
             producer_id: 7,
             producer_epoch: 0,
+            failure,
         };
         self.answer(
             |r| matches!(r, Request::InitProducerId(_)),
@@ -410,4 +415,69 @@ fn acks_0_is_decided_when_sent_and_survives_a_closed_connection() {
     assert_eq!(future.try_result().unwrap().unwrap().offset, -1);
     f.answer(|r| matches!(r, Request::Produce(_)), Err(Disconnected));
     assert_eq!(future.try_result().unwrap().unwrap().offset, -1);
+}
+
+fn full_disk(until_reopened: bool) -> StorageFailure {
+    StorageFailure {
+        message: "cannot write /data/file: No space left on device".into(),
+        until_reopened,
+    }
+}
+
+#[test]
+fn records_fail_in_time_while_a_producer_id_is_refused_and_the_reason_is_told() {
+    let times = [("request.timeout.ms", "100"), ("delivery.timeout.ms", "300")];
+    let mut f = Fixture::new(&[("enable.idempotence", "true"), times[0], times[1]]);
+    let start = f.wire.time.0.load(Ordering::SeqCst);
+    let future = f.send(1);
+    f.turns();
+    while future.try_result().is_none() {
+        f.answer_init_with(ErrorCode::KAFKA_STORAGE_ERROR, Some(full_disk(false)));
+        f.producer.run_for(10);
+        f.turns();
+    }
+    assert_eq!(f.wire.time.0.load(Ordering::SeqCst) - start, 300);
+    let error = future.try_result().unwrap().unwrap_err();
+    assert!(matches!(error, ClientError::Timeout(_)), "{error}");
+    for part in [
+        "delivery.timeout.ms",
+        "no producer id",
+        "/data/file: No space left on device",
+    ] {
+        assert!(error.to_string().contains(part), "{part}: {error}");
+    }
+    // With room again the producer goes on.
+    f.answer_init(ErrorCode::NONE);
+    let future = f.send(2);
+    f.turns();
+    f.answer_produce(ErrorCode::NONE, 0);
+    assert_eq!(future.try_result().unwrap().unwrap().offset, 0);
+}
+
+#[test]
+fn what_only_reopening_mends_is_not_asked_for_again() {
+    let mut f = Fixture::new(&[("enable.idempotence", "true")]);
+    let future = f.send(1);
+    f.turns();
+    f.answer_init_with(ErrorCode::KAFKA_STORAGE_ERROR, Some(full_disk(true)));
+    f.producer.run_for(100);
+    assert!(f.unanswered().is_empty());
+    assert_eq!(code(&future), ErrorCode::KAFKA_STORAGE_ERROR);
+}
+
+#[test]
+fn a_batch_that_expires_tells_how_its_last_attempt_failed() {
+    let mut f = Fixture::new(&[("request.timeout.ms", "100"), ("delivery.timeout.ms", "300")]);
+    let future = f.send(1);
+    f.turns();
+    while future.try_result().is_none() {
+        f.answer_produce(ErrorCode::NOT_ENOUGH_REPLICAS, -1);
+        f.producer.run_for(10);
+        f.turns();
+    }
+    let error = future.try_result().unwrap().unwrap_err();
+    assert!(
+        error.to_string().contains(ErrorCode::NOT_ENOUGH_REPLICAS.message()),
+        "{error}"
+    );
 }

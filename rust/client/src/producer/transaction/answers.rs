@@ -9,16 +9,20 @@
 //! | 22, 25, 82 | | | | abortable (22, 25: CommitFailed) | |
 //! | 29, 55, others of a partition | | abortable | | | |
 //! | 120 | abortable | abortable | abortable | abortable | abortable |
+//! | any, with a storage failure that lasts until the broker is reopened | fatal | fatal | fatal | fatal | fatal |
 //! | 48, 53, anything else | fatal | 48, 53 fatal | fatal | fatal | fatal |
 
-use fletchlog_api::{CoordinatorType, ErrorCode, Response};
-use fletchlog_records::TopicPartition;
+use fletchlog_api::{
+    AddOffsetsToTxnResponse, AddPartitionsToTxnResponse, CoordinatorType, EndTxnResponse, ErrorCode, Response,
+    StorageFailure, TxnOffsetCommitResponse,
+};
 
 use super::errors::fenced;
 use super::manager::TransactionManager;
 use super::request::{Kind, TxnRequest};
 use super::state::State;
 use crate::ClientError;
+use crate::producer::errors::{reason, until_reopened};
 
 /// The first AddPartitionsToTxn of a transaction comes while the previous one is still being completed, which takes no
 /// time to speak of. Kafka: `ADD_PARTITIONS_RETRY_BACKOFF_MS`.
@@ -54,6 +58,9 @@ impl TransactionManager {
         now: i64,
     ) -> Option<NewId> {
         self.in_flight = false;
+        if !matches!(request.kind, Kind::FindCoordinator { .. }) {
+            self.last_refusal = None;
+        }
         if self.state == State::FatalError {
             // Another answer was quicker; whoever waits for this one learns why.
             if let Some(error) = self.error("the request was answered too late") {
@@ -66,12 +73,12 @@ impl TransactionManager {
                 if found.error == ErrorCode::NONE {
                     self.coordinator_found(&request, found.node);
                 } else {
-                    self.refused(request, found.error, now);
+                    self.refused(request, found.error, found.failure.as_ref(), now);
                 }
             }
             (Kind::InitProducerId { producer: had }, Response::InitProducerId(response)) => {
                 if response.error != ErrorCode::NONE {
-                    self.refused(request, response.error, now);
+                    self.refused(request, response.error, response.failure.as_ref(), now);
                     return None;
                 }
                 let bumped = had.0 >= 0;
@@ -89,9 +96,11 @@ impl TransactionManager {
                 });
             }
             (Kind::AddPartitionsToTxn { .. }, Response::AddPartitionsToTxn(response)) => {
-                self.partitions_added(request, &response.partitions, now);
+                self.partitions_added(request, response, now);
             }
-            (Kind::AddOffsetsToTxn { offsets, group }, Response::AddOffsetsToTxn(ErrorCode::NONE)) => {
+            (Kind::AddOffsetsToTxn { offsets, group }, Response::AddOffsetsToTxn(added))
+                if added.error == ErrorCode::NONE =>
+            {
                 self.started = true;
                 let (offsets, group) = (offsets.clone(), group.clone());
                 // The call is over when the offsets are written.
@@ -99,20 +108,19 @@ impl TransactionManager {
                 self.queue.push(TxnRequest::new(kind, request.result));
             }
             (Kind::TxnOffsetCommit { .. }, Response::TxnOffsetCommit(response)) => {
-                self.offsets_written(request, &response.partitions, now);
+                self.offsets_written(request, response, now);
             }
-            (Kind::EndTxn { .. }, Response::EndTxn(ErrorCode::NONE)) => {
+            (Kind::EndTxn { .. }, Response::EndTxn(ended)) if ended.error == ErrorCode::NONE => {
                 self.end_of_transaction(&request.result, producer);
             }
-            (
-                Kind::EndTxn { committed: false },
-                Response::EndTxn(ErrorCode::INVALID_PRODUCER_ID_MAPPING | ErrorCode::UNKNOWN_PRODUCER_ID),
-            ) => {
+            (Kind::EndTxn { committed: false }, Response::EndTxn(ended)) if is_forgotten(ended.error) => {
                 // There is nothing left to abort; the producer goes on with a new id (KIP-360).
                 self.queue_init(producer, &request.result);
             }
-            (Kind::AddOffsetsToTxn { .. }, Response::AddOffsetsToTxn(code))
-            | (Kind::EndTxn { .. }, Response::EndTxn(code)) => self.refused(request, *code, now),
+            (Kind::AddOffsetsToTxn { .. }, Response::AddOffsetsToTxn(AddOffsetsToTxnResponse { error, failure }))
+            | (Kind::EndTxn { .. }, Response::EndTxn(EndTxnResponse { error, failure })) => {
+                self.refused(request, *error, failure.as_ref(), now);
+            }
             (kind, response) => {
                 let text = format!("the coordinator answered {kind:?} with {response:?}");
                 self.fatal_error(&request, ClientError::IllegalState(text));
@@ -132,7 +140,8 @@ impl TransactionManager {
         self.done(&request.result);
     }
 
-    fn partitions_added(&mut self, request: TxnRequest, answers: &[(TopicPartition, ErrorCode)], now: i64) {
+    fn partitions_added(&mut self, request: TxnRequest, response: &AddPartitionsToTxnResponse, now: i64) {
+        let answers = &response.partitions;
         let per_partition = |code: ErrorCode| {
             matches!(
                 code,
@@ -143,7 +152,7 @@ impl TransactionManager {
             if !is_retriable(&request.kind, *code) {
                 self.forget_pending(&request);
             }
-            return self.refused(request, *code, now);
+            return self.refused(request, *code, response.failure.as_ref(), now);
         }
         self.forget_pending(&request);
         let failed: Vec<String> = answers
@@ -179,15 +188,16 @@ impl TransactionManager {
         }
     }
 
-    fn offsets_written(&mut self, mut request: TxnRequest, answers: &[(TopicPartition, ErrorCode)], now: i64) {
+    fn offsets_written(&mut self, mut request: TxnRequest, response: &TxnOffsetCommitResponse, now: i64) {
+        let (answers, failure) = (&response.partitions, response.failure.as_ref());
         let failed = |code: &ErrorCode| *code != ErrorCode::NONE;
         if let Some((_, code)) = answers
             .iter()
             .find(|(_, code)| failed(code) && !is_retriable(&request.kind, *code))
         {
-            return self.refused(request, *code, now);
+            return self.refused(request, *code, failure, now);
         }
-        let open: Vec<&TopicPartition> = answers.iter().filter(|(_, c)| failed(c)).map(|(tp, _)| tp).collect();
+        let open: Vec<_> = answers.iter().filter(|(_, c)| failed(c)).map(|(tp, _)| tp).collect();
         if open.is_empty() {
             return self.done(&request.result);
         }
@@ -197,11 +207,18 @@ impl TransactionManager {
         // The rest is repeated; a coordinator that has moved is looked up once.
         let moved = answers.iter().map(|(_, code)| *code).find(|code| is_moved(*code));
         let code = moved.unwrap_or(ErrorCode::COORDINATOR_LOAD_IN_PROGRESS);
-        self.refused(request, code, now);
+        self.refused(request, code, failure, now);
+        if let (None, Some((tp, code))) = (failure, answers.iter().find(|(_, code)| failed(code))) {
+            self.last_refusal = Some(format!("TxnOffsetCommit was refused for {tp}: {}", code.message()));
+        }
     }
 
     /// An error code, by the table of the module.
-    fn refused(&mut self, request: TxnRequest, code: ErrorCode, now: i64) {
+    fn refused(&mut self, request: TxnRequest, code: ErrorCode, failure: Option<&StorageFailure>, now: i64) {
+        let what = format!("{} of {} was refused", name(&request.kind), self.transactional_id);
+        if let Some(failure) = failure.filter(|failure| failure.until_reopened) {
+            return self.fatal_error(&request, until_reopened(&what, failure));
+        }
         if is_moved(code) {
             self.look_up_coordinator(&request);
         }
@@ -212,19 +229,18 @@ impl TransactionManager {
             } else {
                 self.retry_backoff_ms
             };
+            self.last_refusal = Some(format!("{what}: {}", reason(code, failure)));
             return self.retry(request, now, backoff_ms);
         }
-        let what = name(&request.kind);
-        let error = ClientError::kafka(code, format_args!("{what} of {} was refused", self.transactional_id));
+        let error = ClientError::kafka(code, what);
         match (code, &request.kind) {
             (ErrorCode::INVALID_PRODUCER_EPOCH | ErrorCode::PRODUCER_FENCED, _) => {
                 let error = fenced(&self.transactional_id);
                 self.fatal_error(&request, error);
             }
-            (
-                ErrorCode::INVALID_PRODUCER_ID_MAPPING | ErrorCode::UNKNOWN_PRODUCER_ID,
-                Kind::AddPartitionsToTxn { .. } | Kind::AddOffsetsToTxn { .. } | Kind::EndTxn { .. },
-            ) => {
+            (code, Kind::AddPartitionsToTxn { .. } | Kind::AddOffsetsToTxn { .. } | Kind::EndTxn { .. })
+                if is_forgotten(code) =>
+            {
                 self.epoch_bump_required = true;
                 self.abortable_error(&request, error);
             }
@@ -262,6 +278,14 @@ fn is_moved(code: ErrorCode) -> bool {
     matches!(
         code,
         ErrorCode::COORDINATOR_NOT_AVAILABLE | ErrorCode::NOT_COORDINATOR | ErrorCode::REQUEST_TIMED_OUT
+    )
+}
+
+/// The coordinator does not know the producer id any more.
+fn is_forgotten(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::INVALID_PRODUCER_ID_MAPPING | ErrorCode::UNKNOWN_PRODUCER_ID
     )
 }
 

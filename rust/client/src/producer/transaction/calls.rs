@@ -11,8 +11,12 @@ use super::request::RequestResult;
 use crate::ClientError;
 use crate::group::ConsumerGroupMetadata;
 use crate::producer::core::Core;
+use crate::producer::errors::with_cause;
 use crate::producer::send::{closed, until};
 use crate::producer::shared::{Pause, Shared};
+
+/// What to do after the time-out of a call that goes on.
+const AGAIN: &str = "call it again to go on waiting";
 
 fn manager(core: &mut Core) -> Result<&mut TransactionManager, ClientError> {
     if let Some(error) = closed(core) {
@@ -23,12 +27,13 @@ fn manager(core: &mut Core) -> Result<&mut TransactionManager, ClientError> {
     })
 }
 
-/// Waits for the outcome; after max.block.ms the same call may be made again to go on waiting.
+/// Waits for the outcome, at most max.block.ms; `hint`: what to do then.
 fn wait(
     shared: &Shared,
     pause: &mut dyn Pause,
     operation: &str,
     result: &Arc<RequestResult>,
+    hint: &str,
 ) -> Result<(), ClientError> {
     let (start, max_ms) = {
         let mut guard = shared.lock();
@@ -46,8 +51,11 @@ fn wait(
             (None, None) => Ok(None),
         },
         |waited| {
-            ClientError::Timeout(format!(
-                "{operation} has no outcome after {waited} ms (max.block.ms); call it again to go on waiting"
+            let mut guard = shared.lock();
+            let refusal = guard.core.transactions().and_then(|t| t.last_refusal());
+            ClientError::Timeout(with_cause(
+                format!("{operation} has no outcome after {waited} ms (max.block.ms); {hint}"),
+                refusal,
             ))
         },
     )?;
@@ -57,7 +65,7 @@ fn wait(
 
 pub(crate) fn init_transactions(shared: &Shared, pause: &mut dyn Pause) -> Result<(), ClientError> {
     let result = manager(&mut shared.lock().core)?.initialize()?;
-    wait(shared, pause, "init_transactions", &result)
+    wait(shared, pause, "init_transactions", &result, AGAIN)
 }
 
 pub(crate) fn begin_transaction(shared: &Shared) -> Result<(), ClientError> {
@@ -89,7 +97,13 @@ pub(crate) fn send_offsets_to_transaction(
         }
         manager.send_offsets(offsets.to_vec(), group.clone())?
     };
-    wait(shared, pause, "send_offsets_to_transaction", &result)
+    wait(
+        shared,
+        pause,
+        "send_offsets_to_transaction",
+        &result,
+        "abort the transaction",
+    )
 }
 
 pub(crate) fn end_transaction(shared: &Shared, pause: &mut dyn Pause, committed: bool) -> Result<(), ClientError> {
@@ -103,7 +117,7 @@ pub(crate) fn end_transaction(shared: &Shared, pause: &mut dyn Pause, committed:
             ("abort_transaction", core.begin_abort()?)
         }
     };
-    wait(shared, pause, operation, &result)?;
+    wait(shared, pause, operation, &result, AGAIN)?;
     if !committed {
         // Rows that failed belonged to the transaction that is gone.
         shared.lock().core.run_failure = None;

@@ -22,6 +22,11 @@ pub(super) fn fatal(what: &str, cause: &ClientError) -> ClientError {
     }
 }
 
+/// What was to be part of a transaction that has been aborted.
+pub(super) fn aborted(before: &str) -> ClientError {
+    ClientError::TransactionAborted(format!("the transaction was aborted before {before}"))
+}
+
 /// A newer producer with the same transactional.id exists.
 pub(super) fn fenced(transactional_id: &str) -> ClientError {
     ClientError::kafka(

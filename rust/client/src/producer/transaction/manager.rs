@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fletchlog_api::{CoordinatorType, NodeId, OffsetAndMetadata};
 use fletchlog_records::TopicPartition;
 
-use super::errors::{abortable, fatal, is_unknown_id};
+use super::errors::{abortable, aborted, fatal, is_unknown_id};
 use super::request::{Kind, Queue, RequestResult, TxnRequest};
 use super::state::State;
 use crate::ClientError;
@@ -45,6 +45,8 @@ pub(crate) struct TransactionManager {
     /// The group that it coordinates, and its node.
     pub(super) group_coordinator: Option<(Arc<str>, NodeId)>,
     progress: bool,
+    /// Why the last request was refused that is sent again, unless one has succeeded since.
+    pub(super) last_refusal: Option<String>,
 }
 
 impl TransactionManager {
@@ -66,6 +68,7 @@ impl TransactionManager {
             transaction_coordinator: None,
             group_coordinator: None,
             progress: false,
+            last_refusal: None,
         }
     }
 
@@ -237,6 +240,10 @@ impl TransactionManager {
     pub(crate) fn fatal(&self) -> Option<ClientError> {
         self.last_error.clone().filter(|_| self.state == State::FatalError)
     }
+    /// Why the transaction does not get on, if the coordinator has said.
+    pub(crate) fn last_refusal(&self) -> Option<&str> {
+        self.last_refusal.as_deref()
+    }
     pub(crate) fn has_in_flight_request(&self) -> bool {
         self.in_flight
     }
@@ -248,9 +255,7 @@ impl TransactionManager {
     pub(crate) fn abort_reason(&self) -> Option<ClientError> {
         match self.state {
             State::AbortableError => self.error("send"),
-            State::AbortingTransaction => Some(ClientError::TransactionAborted(
-                "the transaction was aborted before this record was sent".to_owned(),
-            )),
+            State::AbortingTransaction => Some(aborted("this record was sent")),
             _ => None,
         }
     }
@@ -279,6 +284,11 @@ impl TransactionManager {
             if !aborting_goes_on && let Some(error) = self.error("the request was not sent") {
                 // Those behind it fail as well: nothing else would wake the sender to tell their callers.
                 self.fail(&request.result, error);
+                continue;
+            }
+            if self.state == State::AbortingTransaction && request.kind.is_offsets() {
+                // They are void, and would hold the end of the transaction back for as long as they are refused, as in Java.
+                self.fail(&request.result, aborted("the offsets were written"));
                 continue;
             }
             if is_end(&request) && !self.started {

@@ -40,6 +40,10 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    /// Offsets that the transaction commits.
+    pub(super) fn is_offsets(&self) -> bool {
+        matches!(self, Self::AddOffsetsToTxn { .. } | Self::TxnOffsetCommit { .. })
+    }
     /// Lower goes first. Kafka: `TransactionManager.Priority`.
     fn priority(&self) -> u8 {
         match self {

@@ -67,20 +67,33 @@ fn next(manager: &mut TransactionManager) -> TxnRequest {
 fn answer(manager: &mut TransactionManager, request: TxnRequest, code: ErrorCode) -> Option<NewId> {
     let tps = |n: usize| (0..n).map(|p| (TopicPartition::new("t", i32::try_from(p).unwrap()), code));
     let response = match &request.kind {
-        Kind::FindCoordinator { .. } => Response::FindCoordinator(FindCoordinatorResponse { error: code, node: 1 }),
+        Kind::FindCoordinator { .. } => Response::FindCoordinator(FindCoordinatorResponse {
+            error: code,
+            node: 1,
+            failure: None,
+        }),
         Kind::InitProducerId { .. } => Response::InitProducerId(InitProducerIdResponse {
             error: code,
             producer_id: PRODUCER.0,
             producer_epoch: PRODUCER.1,
+            failure: None,
         }),
         Kind::AddPartitionsToTxn { partitions } => Response::AddPartitionsToTxn(AddPartitionsToTxnResponse {
             partitions: tps(partitions.len()).collect(),
+            failure: None,
         }),
-        Kind::AddOffsetsToTxn { .. } => Response::AddOffsetsToTxn(code),
+        Kind::AddOffsetsToTxn { .. } => Response::AddOffsetsToTxn(AddOffsetsToTxnResponse {
+            error: code,
+            failure: None,
+        }),
         Kind::TxnOffsetCommit { offsets, .. } => Response::TxnOffsetCommit(TxnOffsetCommitResponse {
             partitions: tps(offsets.len()).collect(),
+            failure: None,
         }),
-        Kind::EndTxn { .. } => Response::EndTxn(code),
+        Kind::EndTxn { .. } => Response::EndTxn(EndTxnResponse {
+            error: code,
+            failure: None,
+        }),
     };
     manager.answered(request, &response, PRODUCER, 0)
 }
@@ -267,7 +280,10 @@ fn only_the_offsets_that_failed_are_sent_again() {
         (TopicPartition::new("t", 0), ErrorCode::NONE),
         (TopicPartition::new("t", 1), ErrorCode::COORDINATOR_LOAD_IN_PROGRESS),
     ];
-    let response = Response::TxnOffsetCommit(TxnOffsetCommitResponse { partitions });
+    let response = Response::TxnOffsetCommit(TxnOffsetCommitResponse {
+        partitions,
+        failure: None,
+    });
     manager.answered(request, &response, PRODUCER, 0);
     let again = next(&mut manager);
     let Kind::TxnOffsetCommit { offsets: open, .. } = &again.kind else {
@@ -366,4 +382,45 @@ fn after_a_batch_has_failed_the_commit_behind_other_requests_fails_at_once() {
         matches!(commit.outcome(), Some(Err(_))),
         "nobody would come back to tell the caller"
     );
+}
+
+#[test]
+fn offsets_that_are_refused_do_not_hold_an_abort_back() {
+    for kind in ["AddOffsetsToTxn", "TxnOffsetCommit"] {
+        let (mut manager, request) = about_to(kind);
+        manager.started = true;
+        let offsets = Arc::clone(&request.result);
+        answer(&mut manager, request, ErrorCode::COORDINATOR_LOAD_IN_PROGRESS);
+        assert!(manager.last_refusal().is_some_and(|text| text.contains(kind)));
+        let abort = manager.begin_abort(PRODUCER).unwrap();
+        let end = next(&mut manager);
+        assert!(matches!(end.kind, Kind::EndTxn { committed: false }), "{:?}", end.kind);
+        assert!(matches!(
+            offsets.outcome(),
+            Some(Err(ClientError::TransactionAborted(_)))
+        ));
+        answer(&mut manager, end, ErrorCode::NONE);
+        assert!(abort.outcome().unwrap().is_ok());
+        assert_eq!(manager.last_refusal(), None);
+    }
+}
+
+#[test]
+fn a_storage_failure_that_lasts_ends_the_producer() {
+    let (mut manager, request) = about_to("EndTxn");
+    let result = Arc::clone(&request.result);
+    let response = EndTxnResponse {
+        error: ErrorCode::COORDINATOR_NOT_AVAILABLE,
+        failure: Some(StorageFailure {
+            message: "the log in /data is fenced; reopen the broker".into(),
+            until_reopened: true,
+        }),
+    };
+    manager.answered(request, &Response::EndTxn(response), PRODUCER, 0);
+    assert_eq!(manager.state, State::FatalError);
+    let Some(Err(ClientError::Kafka { code, message })) = result.outcome() else {
+        panic!("{:?}", result.outcome());
+    };
+    assert_eq!(code, ErrorCode::KAFKA_STORAGE_ERROR);
+    assert!(message.contains("/data") && message.contains("reopen"), "{message}");
 }

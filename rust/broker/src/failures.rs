@@ -1,0 +1,89 @@
+//! Storage failures as clients and the program's log see them: named in the answer, and logged when their state changes, not with
+//! every retry of a client.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use fletchlog_api::{ErrorCode, StorageFailure};
+
+use crate::BrokerError;
+use crate::sync::lock;
+
+/// Why a request was refused: Kafka's code, and the failure behind it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refused {
+    pub(crate) code: ErrorCode,
+    pub(crate) failure: Option<StorageFailure>,
+}
+
+impl From<ErrorCode> for Refused {
+    fn from(code: ErrorCode) -> Self {
+        Self { code, failure: None }
+    }
+}
+
+impl Refused {
+    /// A code that stands for what the broker could not do.
+    pub(crate) fn by(code: ErrorCode, error: &BrokerError) -> Self {
+        Self {
+            code,
+            failure: error.storage_failure(),
+        }
+    }
+
+    /// CONCURRENT_TRANSACTIONS: what keeps the transaction before from being complete.
+    pub(crate) fn because(mut self, incomplete: Option<StorageFailure>) -> Self {
+        if self.code == ErrorCode::CONCURRENT_TRANSACTIONS {
+            self.failure = incomplete;
+        }
+        self
+    }
+}
+
+impl From<BrokerError> for Refused {
+    fn from(error: BrokerError) -> Self {
+        Self::by(error.code(), &error)
+    }
+}
+
+/// What fails at the moment, by what was to be done.
+#[derive(Debug, Default)]
+pub(crate) struct Failures {
+    any: AtomicBool,
+    /// Whether only reopening helps.
+    ongoing: Mutex<BTreeMap<String, bool>>,
+}
+
+impl Failures {
+    /// `what` has failed. Logged when it is new, and when nothing but reopening helps any more.
+    pub(crate) fn failed(&self, what: impl Display, error: &BrokerError) {
+        let until_reopened = error.storage_failure().is_some_and(|failure| failure.until_reopened);
+        let before = {
+            let mut ongoing = lock(&self.ongoing);
+            self.any.store(true, Ordering::Relaxed);
+            ongoing.insert(what.to_string(), until_reopened)
+        };
+        if before.is_none_or(|before| until_reopened && !before) {
+            log::error!("{what} failed: {error} (not logged again while it goes on)");
+        }
+    }
+
+    /// What [`Failures::failed`] named works; costs nothing while nothing fails.
+    pub(crate) fn succeeded<T: Display>(&self, what: impl FnOnce() -> T) {
+        if !self.any.load(Ordering::Relaxed) {
+            return;
+        }
+        let what = what().to_string();
+        let failed_before = {
+            let mut ongoing = lock(&self.ongoing);
+            let before = ongoing.remove(&what);
+            self.any.store(!ongoing.is_empty(), Ordering::Relaxed);
+            before.is_some()
+        };
+        if failed_before {
+            log::info!("{what} works again");
+        }
+    }
+}
