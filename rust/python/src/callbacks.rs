@@ -27,6 +27,8 @@ struct State {
     caller: Option<ThreadId>,
     calling: bool,
     closed: bool,
+    /// The thread runs, or is being started.
+    started: bool,
 }
 
 #[derive(Default)]
@@ -69,11 +71,23 @@ impl Queue {
         }
     }
 
-    /// Waits until everything decided has been told, and with `ended` until the thread is gone. A callback that waits would
+    /// Whether the caller is to start the thread: the first one that asks.
+    fn claim_start(&self) -> bool {
+        !std::mem::replace(&mut self.lock().started, true)
+    }
+
+    /// The thread could not be started: the next callback tries again, and nobody waits for the calls of this one.
+    fn start_failed(&self) {
+        self.lock().started = false;
+        self.changed.notify_all();
+    }
+
+    /// Waits until everything decided has been reported, and with `ended` until the thread is gone. A callback that waits would
     /// wait for itself: it goes on at once.
     fn settle(&self, ended: bool, stop: Stop<'_>) -> Result<(), Failure> {
         let mut state = self.lock();
-        while state.caller != Some(std::thread::current().id())
+        while state.started
+            && state.caller != Some(std::thread::current().id())
             && (!state.decided.is_empty() || state.calling || (ended && state.caller.is_some()))
         {
             let (guard, waited) = self
@@ -128,28 +142,39 @@ impl Callbacks {
         Ok(Box::new(move |outcome| queue.push(outcome.clone(), callback)))
     }
 
+    /// Starts the thread unless another call has, or is about to: what is decided meanwhile waits in the queue.
     fn start(&self, py: Python<'_>) -> PyResult<()> {
-        let mut running = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
-        if running.is_some() {
+        if !self.queue.claim_start() {
             return Ok(());
         }
+        let started = self.start_thread(py);
+        let started = started.inspect_err(|_| self.queue.start_failed())?;
+        *self.lock_thread() = Some(started);
+        Ok(())
+    }
+
+    /// Python's `Thread.start()` waits for the new thread and lets others have the GIL meanwhile: no lock is held here.
+    fn start_thread(&self, py: Python<'_>) -> PyResult<Py<CallbackThread>> {
         let thread = Py::new(
             py,
             CallbackThread {
                 queue: Arc::clone(&self.queue),
             },
         )?;
-        // A daemon, so that a producer nobody closes does not keep the process; ended before the interpreter goes.
-        py.import("atexit")?
-            .call_method1("register", (thread.getattr(py, "stop")?,))?;
         let options = PyDict::new(py);
         options.set_item("target", thread.getattr(py, "run")?)?;
         options.set_item("name", "fletchlog-callbacks")?;
         options.set_item("daemon", true)?;
         let started = py.import("threading")?.getattr("Thread")?.call((), Some(&options))?;
         started.call_method0("start")?;
-        *running = Some(thread);
-        Ok(())
+        // A daemon, so that a producer nobody closes does not keep the process; ended before the interpreter goes.
+        py.import("atexit")?
+            .call_method1("register", (thread.getattr(py, "stop")?,))?;
+        Ok(thread)
+    }
+
+    fn lock_thread(&self) -> MutexGuard<'_, Option<Py<CallbackThread>>> {
+        self.thread.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until the callbacks of everything decided have returned; from within one it goes on at once.
@@ -166,7 +191,7 @@ impl Callbacks {
 
     /// The interpreter no longer needs to end the thread.
     pub fn forget(&self, py: Python<'_>) -> PyResult<()> {
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self.lock_thread().take();
         if let Some(thread) = thread {
             py.import("atexit")?
                 .call_method1("unregister", (thread.getattr(py, "stop")?,))?;
@@ -205,8 +230,9 @@ impl CallbackThread {
         py.detach(|| {
             let mut state = self.queue.lock();
             state.closed = true;
-            state.decided.clear();
+            let uncalled = std::mem::take(&mut state.decided);
             drop(state);
+            drop(uncalled);
             self.queue.changed.notify_all();
             // The one that is running may take its time; nobody is there to interrupt it.
             let _ = self.queue.settle(true, &mut || false);

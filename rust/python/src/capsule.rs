@@ -28,7 +28,7 @@ pub fn stream_to_py(py: Python<'_>, reader: Box<dyn RecordBatchReader + Send>) -
 pub struct Gil(ffi::PyGILState_STATE);
 
 impl Gil {
-    /// To be held where the engine calls Python from inside a stream. Its consumer may have let go of the GIL (pyarrow
+    /// To be held where Python is called from inside a stream. Its consumer may have let go of the GIL (pyarrow
     /// does), which PyO3 cannot see: inside one of its own calls it believes the thread is still attached and would
     /// touch Python without the GIL. `None`: the thread is not one of Python's, and PyO3 attaches it as needed.
     pub fn hold() -> Option<Self> {

@@ -158,13 +158,17 @@ impl Consumer {
                 );
             }
         }
-        if let Ok(mut listener) = self.listener.lock() {
-            *listener = Listener {
-                assigned: on_assigned,
-                revoked: on_revoked,
-                lost: on_lost,
-            };
-        }
+        let listener = Listener {
+            assigned: on_assigned,
+            revoked: on_revoked,
+            lost: on_lost,
+        };
+        // the former callbacks may run code of Python's when they go: after the lock
+        let former = self
+            .listener
+            .lock()
+            .map(|mut slot| std::mem::replace(&mut *slot, listener));
+        drop(former);
         Ok(())
     }
 

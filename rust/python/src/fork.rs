@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 
 use crate::errors::Failure;
 use crate::gate::gate;
+use crate::logging;
 
 /// What every handle knows about itself.
 #[derive(Debug)]
@@ -100,7 +101,8 @@ impl<T: Send> Drop for Shared<T> {
     }
 }
 
-/// A value that one thread may use at a time: a second thread gets an error at once instead of waiting.
+/// A value that one thread may use at a time: a second thread gets an error at once instead of waiting. So its lock may be held
+/// while the engine looks for Ctrl-C.
 #[derive(Debug)]
 pub struct Exclusive<T: Send> {
     stamp: Stamp,
@@ -171,7 +173,7 @@ fn release<T: Send>(stamp: &Stamp, value: Option<T>) {
     let mut value = Some(value);
     Python::try_attach(|py| {
         let value = value.take();
-        py.detach(move || drop(value));
+        py.detach(move || logging::emit_after(|| drop(value)));
     });
     drop(value);
 }

@@ -1,4 +1,14 @@
 //! The PyO3 binding: declares `fletchlog._core`. Every method is extract -> gate(engine call) -> wrap.
+//!
+//! One rule for locks: nobody holds a lock that another thread may wait for, of the binding or of the engine, while Python
+//! runs or the GIL is taken or let go. Otherwise a thread that has the GIL and wants the lock, and the one that has the lock
+//! and wants the GIL, stop the whole process; and a signal handler, a callback, a log handler or a finalizer that calls the
+//! same object waits for its own thread. So
+//! - the engine asks for Ctrl-C ([`gate`]) with no lock held, and what it logs is handed to Python later ([`logging`]),
+//! - callbacks are queued and called by a thread of their own ([`callbacks`]), rebalance listeners after the call,
+//! - a Python object that is replaced is dropped after the lock; one that the engine drops is dropped by PyO3 when it is next
+//!   attached,
+//! - a lock that is held across any of this is only ever tried, never waited for ([`fork::Exclusive`]).
 
 pub mod assignors;
 pub mod broker;

@@ -1,53 +1,179 @@
 //! The engine's log records as Python's: `fletchlog_client::group` becomes the logger `fletchlog.client.group`.
+//!
+//! The engine logs with its locks held, and a handler of Python's may do anything: call the same broker, wait for another
+//! thread. So a record is only noted down where it is logged, and handed to Python where no lock is held:
+//!
+//! | logged                          | handed over                                                             |
+//! |---------------------------------|-------------------------------------------------------------------------|
+//! | inside a call from Python       | by the same thread, at the end of the call and at every look for Ctrl-C |
+//! | on a thread of the engine's own | by a thread started for it, or by the next call from Python that ends   |
 
-use log::{Log, Metadata, Record};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use log::{Level, Log, Metadata, Record};
 use pyo3::prelude::*;
 
 use crate::capsule::Gil;
 
-/// Hands records on under the package's name.
-struct Renamed(pyo3_log::Logger);
+static PYTHON: OnceLock<pyo3_log::Logger> = OnceLock::new();
 
-fn renamed(target: &str) -> String {
-    target.replacen("fletchlog_", "fletchlog::", 1)
+/// A log record on its way.
+struct Line {
+    level: Level,
+    target: String,
+    file: Option<&'static str>,
+    line: Option<u32>,
+    message: String,
 }
 
-impl Log for Renamed {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+impl Line {
+    fn of(record: &Record<'_>) -> Self {
+        Self {
+            level: record.level(),
+            target: record.target().replacen("fletchlog_", "fletchlog::", 1),
+            file: record.file_static(),
+            line: record.line(),
+            message: record.args().to_string(),
+        }
+    }
+
+    fn emit(self) {
+        let Some(python) = PYTHON.get() else { return };
         let _gil = Gil::hold();
-        self.0.enabled(
-            &Metadata::builder()
-                .level(metadata.level())
-                .target(&renamed(metadata.target()))
-                .build(),
-        )
+        // A process that ends wants no more of them.
+        Python::try_attach(|py| {
+            python.log(
+                &Record::builder()
+                    .args(format_args!("{}", self.message))
+                    .level(self.level)
+                    .target(&self.target)
+                    .file_static(self.file)
+                    .line(self.line)
+                    .build(),
+            );
+            // What a handler raises must not surface in whatever Python does next.
+            if let Some(raised) = PyErr::take(py) {
+                raised.write_unraisable(py, None);
+            }
+        });
+    }
+}
+
+thread_local! {
+    /// How many calls from Python this thread is inside of.
+    static CALLS: Cell<usize> = const { Cell::new(0) };
+    /// What they have logged.
+    static LINES: RefCell<VecDeque<Line>> = const { RefCell::new(VecDeque::new()) };
+    /// This thread is handing lines over: what the handlers' own calls log comes after.
+    static EMITTING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// What threads of the engine have logged.
+struct Behind {
+    lines: VecDeque<Line>,
+    /// The process whose thread hands them over: a forked child has none.
+    emitter: Option<u32>,
+}
+
+static BEHIND: Mutex<Behind> = Mutex::new(Behind {
+    lines: VecDeque::new(),
+    emitter: None,
+});
+/// Whether a look into [`BEHIND`] is worth its lock.
+static ANY_BEHIND: AtomicBool = AtomicBool::new(false);
+
+fn behind() -> MutexGuard<'static, Behind> {
+    BEHIND.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Behind {
+    fn push(&mut self, line: Line) {
+        let pid = std::process::id();
+        if self.emitter.is_some_and(|emitter| emitter != pid) {
+            self.lines.clear();
+            self.emitter = None;
+        }
+        self.lines.push_back(line);
+        ANY_BEHIND.store(true, Ordering::Release);
+        if self.emitter.is_none() {
+            let thread = std::thread::Builder::new().name("fletchlog-log".to_owned());
+            // Without the thread the next call from Python hands them over.
+            self.emitter = thread.spawn(emit_behind).ok().map(|_| pid);
+        }
+    }
+
+    fn pop(&mut self) -> Option<Line> {
+        let line = self.lines.pop_front();
+        ANY_BEHIND.store(!self.lines.is_empty(), Ordering::Release);
+        line
+    }
+}
+
+/// The thread that hands over what threads of the engine log; gone when there is nothing left.
+fn emit_behind() {
+    // Attached before a line is taken, so that a call that ends while this waits for the GIL finds it in the queue.
+    while Python::try_attach(|_| emit()).is_some() {
+        let mut behind = behind();
+        if behind.lines.is_empty() {
+            behind.emitter = None;
+            return;
+        }
+    }
+}
+
+/// Runs a call from Python, then hands over what it has logged. Needs no GIL; no lock may be held.
+pub fn emit_after<R>(call: impl FnOnce() -> R) -> R {
+    CALLS.set(CALLS.get() + 1);
+    let result = call();
+    CALLS.set(CALLS.get() - 1);
+    emit();
+    result
+}
+
+/// Hands over what has been logged so far. Needs no GIL; no lock may be held.
+pub fn emit() {
+    if EMITTING.get() {
+        return;
+    }
+    EMITTING.set(true);
+    loop {
+        let own = LINES.with_borrow_mut(VecDeque::pop_front);
+        let next = own.or_else(|| ANY_BEHIND.load(Ordering::Acquire).then(|| behind().pop()).flatten());
+        let Some(line) = next else { break };
+        line.emit();
+    }
+    EMITTING.set(false);
+}
+
+/// Notes records down.
+struct Notes;
+
+impl Log for Notes {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.level() <= log::max_level()
     }
 
     fn log(&self, record: &Record<'_>) {
-        let _gil = Gil::hold();
-        let target = renamed(record.target());
-        let record = Record::builder()
-            .args(*record.args())
-            .level(record.level())
-            .target(&target)
-            .module_path(record.module_path())
-            .file(record.file())
-            .line(record.line())
-            .build();
-        self.0.log(&record);
+        let line = Line::of(record);
+        if CALLS.get() > 0 {
+            LINES.with_borrow_mut(|lines| lines.push_back(line));
+        } else {
+            behind().push(line);
+        }
     }
 
-    fn flush(&self) {
-        self.0.flush();
-    }
+    fn flush(&self) {}
 }
 
 /// Installs the bridge once per process. Levels are asked for at every record, so `logging.setLevel` works at any time:
 /// the engine logs coarse events only.
 pub fn install(py: Python<'_>) -> PyResult<()> {
     let logger = pyo3_log::Logger::new(py, pyo3_log::Caching::Loggers)?.filter(log::LevelFilter::Info);
-    // a second import (another interpreter) finds the first one's logger: nothing to do
-    if log::set_boxed_logger(Box::new(Renamed(logger))).is_ok() {
+    // a second import finds the first one's logger: nothing to do
+    if PYTHON.set(logger).is_ok() && log::set_logger(&Notes).is_ok() {
         log::set_max_level(log::LevelFilter::Info);
     }
     Ok(())

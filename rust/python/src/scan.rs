@@ -23,6 +23,7 @@ use crate::capsule::{schema_to_py, stream_to_py};
 use crate::convert::unpicklable;
 use crate::errors::Failure;
 use crate::interop;
+use crate::logging;
 use merge::Merge;
 
 /// Bytes of keys, values and headers per Arrow batch: beyond some 16 MiB every batch pays for fresh pages, below 2 MiB for
@@ -235,7 +236,8 @@ impl Scan {
     }
 }
 
-/// Reads a plan: never touches Python, so the consumer of the stream may call it with or without the GIL.
+/// Reads a plan: touches Python only to log, between two batches, so the consumer of the stream may call it with or without
+/// the GIL.
 struct Reader {
     plan: Plan,
     schema: SchemaRef,
@@ -457,7 +459,7 @@ impl Iterator for Reader {
         if self.done {
             return None;
         }
-        match self.next_batch() {
+        match logging::emit_after(|| self.next_batch()) {
             Ok(Some(batch)) => Some(Ok(batch)),
             Ok(None) => {
                 self.done = true;

@@ -114,7 +114,8 @@ impl LegacyStream {
             {
                 let mut engine = self.cell.engine();
                 if !engine.assignment().is_empty() {
-                    let records = engine.poll_at_most(most, slice, &mut *interrupt)?;
+                    // asked below, without the lock: it may call the consumer, whose shutdown wants the engine
+                    let records = engine.poll_at_most(most, slice, &mut || false)?;
                     if records.count() > 0 {
                         return Ok(records);
                     }

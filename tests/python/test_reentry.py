@@ -1,0 +1,162 @@
+"""Python code that runs in the middle of a call may use the same objects: nothing waits for its own thread, or for the GIL."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+# A script that hangs is ended after this many seconds: none of these takes three on an idle machine.
+PATIENCE_S = 90
+
+
+def printed(script: str, *arguments: str | Path) -> str:
+    """What a script prints; one that hangs shows where its threads stand."""
+    guard = f"import faulthandler, sys\nfaulthandler.dump_traceback_later({PATIENCE_S}, exit=True)\n"
+    command = [sys.executable, "-c", guard + textwrap.dedent(script), *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=2 * PATIENCE_S, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    return done.stdout
+
+
+def test_the_first_callbacks_of_several_threads_come_at_once() -> None:
+    script = """
+        import threading
+        import fletchlog as fl
+
+        broker = fl.Broker.in_memory()
+        broker.create_topic("t")
+        called = []
+        for _ in range(400):
+            with fl.Producer(broker) as producer:
+                together = threading.Barrier(3)
+
+                def send():
+                    together.wait()
+                    producer.send("t", b"v", callback=lambda metadata, error: called.append(metadata.offset)).result(30_000)
+
+                threads = [threading.Thread(target=send) for _ in range(3)]
+                for thread in threads:
+                    thread.start()
+                for thread in threads:
+                    thread.join()
+        print(sorted(called) == list(range(1200)))
+    """
+    assert printed(script) == "True\n"
+
+
+def test_when_no_thread_can_be_started_the_next_callback_tries_again() -> None:
+    script = """
+        import threading
+        import fletchlog as fl
+
+        start = threading.Thread.start
+
+        def refuse(thread):
+            raise RuntimeError("can't start new thread")
+
+        called = []
+        broker = fl.Broker.in_memory()
+        broker.create_topic("t")
+        with fl.Producer(broker) as producer:
+            threading.Thread.start = refuse
+            try:
+                producer.send("t", b"v", callback=lambda *outcome: called.append("first"))
+            except RuntimeError as error:
+                print(error)
+            producer.flush()
+            threading.Thread.start = start
+            producer.send("t", b"v", callback=lambda *outcome: called.append("second"))
+            producer.flush()
+            print(called)
+    """
+    assert printed(script) == "can't start new thread\n['second']\n"
+
+
+def test_a_log_handler_calls_the_consumer_that_logs() -> None:
+    script = """
+        import logging
+        import fletchlog as fl
+
+        class Owners(logging.Handler):
+            def emit(self, record):
+                print(record.getMessage(), consumer.owners())
+
+        logging.getLogger("fletchlog").addHandler(Owners())
+        broker = fl.Broker.in_memory()
+        broker.create_topic("t")
+        consumer = fl.LegacyConsumer(broker, {"group.id": "g", "consumer.id": "a"})
+        consumer.create_message_streams({"t": 2})
+        consumer.shutdown()
+    """
+    assert printed(script) == "No broker partitions consumed by consumer thread g_a-1 for topic t {'t': {0: 'g_a-0'}}\n"
+
+
+def test_a_log_handler_calls_the_broker_for_what_the_producer_thread_logs(tmp_path: Path) -> None:
+    script = """
+        import logging, resource, signal, sys, threading
+        import fletchlog as fl
+
+        class Sizes(logging.Handler):
+            def emit(self, record):
+                if "append to t-0 failed" in record.getMessage() and not seen.is_set():
+                    sizes.append(broker.describe_topic("t").partitions[0].size_bytes)
+                    seen.set()
+
+        seen, sizes = threading.Event(), []
+        logger = logging.getLogger("fletchlog")
+        logger.addHandler(Sizes())
+        logger.propagate = False
+        broker = fl.Broker(sys.argv[1])
+        broker.create_topic("t")
+        producer = fl.Producer(broker, {"delivery.timeout.ms": 300, "request.timeout.ms": 300, "enable.idempotence": False})
+        producer.send("t", b"v").result(30_000)
+        # no file may grow any more: every append fails
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
+        failed = producer.send("t", bytes(100)).exception(30_000)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        print(seen.wait(30), len(sizes), isinstance(failed, fl.errors.KafkaError))
+        producer.close()
+        try:
+            broker.close()
+        except fl.errors.FencedLogError:
+            print("fenced")
+    """
+    assert printed(script, tmp_path / "log") == "True 1 True\nfenced\n"
+
+
+def test_a_signal_handler_ends_the_consumer_whose_stream_is_polled() -> None:
+    script = """
+        import signal
+        import fletchlog as fl
+
+        broker = fl.Broker.in_memory()
+        broker.create_topic("t")
+        consumer = fl.LegacyConsumer(broker, {"group.id": "g"})
+        (stream,) = consumer.create_message_streams({"t": 1})["t"]
+        signal.signal(signal.SIGALRM, lambda number, frame: consumer.shutdown())
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        print([record.value for record in stream])
+    """
+    assert printed(script) == "[]\n"
+
+
+def test_a_listener_that_is_replaced_subscribes_when_it_goes() -> None:
+    script = """
+        import fletchlog as fl
+
+        class Last:
+            def __call__(self, partitions):
+                pass
+
+            def __del__(self):
+                consumer.subscribe(["u"])
+
+        with fl.Broker.in_memory() as broker, fl.Consumer(broker, {"group.id": "g"}) as consumer:
+            consumer.subscribe(["t"], on_assigned=Last())
+            consumer.subscribe(["t"])
+            print(consumer.subscription())
+    """
+    assert printed(script) == "['u']\n"
