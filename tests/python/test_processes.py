@@ -233,3 +233,47 @@ def test_a_terminated_process_loses_nothing_that_was_acknowledged(tmp_path: Path
     child.stdout.close()
     with fl.Broker(tmp_path / "log") as broker:
         assert broker.scan("t").to_pyarrow().num_rows == 3
+
+
+SUBINTERPRETER = """
+import sys
+try:
+    import _interpreters as interpreters
+except ImportError:
+    import _xxsubinterpreters as interpreters
+
+IMPORT = '''
+import sys
+sys.path[:] = {path!r}
+try:
+    import fletchlog
+    fletchlog.Broker.in_memory().create_topic("t")
+except ImportError as error:
+    print(error, flush=True)
+'''.format(path=sys.path)
+
+def in_a_subinterpreter():
+    try:
+        other = interpreters.create("legacy")
+    except TypeError:
+        other = interpreters.create(isolated=False)
+    failed = interpreters.run_string(other, IMPORT)
+    assert failed is None, failed
+
+if sys.argv[1] == "first":
+    in_a_subinterpreter()
+import fletchlog
+if sys.argv[1] == "second":
+    in_a_subinterpreter()
+broker = fletchlog.Broker.in_memory()
+broker.create_topic("t")
+with fletchlog.Producer(broker) as producer:
+    producer.send("t", b"v", callback=lambda metadata, error: print(metadata.offset, flush=True))
+"""
+
+
+@pytest.mark.parametrize("when", ["first", "second"])
+def test_a_subinterpreter_cannot_import_it_and_the_process_ends(when: str) -> None:
+    refusal, offset = checked(SUBINTERPRETER, when).splitlines()
+    assert refusal.startswith("fletchlog works in the main interpreter only")
+    assert offset == "0"

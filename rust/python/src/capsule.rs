@@ -1,4 +1,5 @@
-//! The Arrow PyCapsule interface: record batches out, any Arrow data in. No pyarrow on either side.
+//! The Arrow PyCapsule interface: record batches out, any Arrow data in. No pyarrow on either side. Also the few questions to
+//! the interpreter that PyO3 has no safe call for.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
@@ -44,6 +45,13 @@ impl Drop for Gil {
         // SAFETY: undoes the `PyGILState_Ensure` of `hold`, on the same thread: a raw state is not `Send`.
         unsafe { ffi::PyGILState_Release(self.0) }
     }
+}
+
+/// Whether this is the process's main interpreter: the one that `PyGILState_Ensure`, and so every thread that PyO3 attaches,
+/// works in.
+pub fn in_main_interpreter(_py: Python<'_>) -> bool {
+    // SAFETY: the token proves that this thread is attached, so there is a current interpreter.
+    unsafe { ffi::PyInterpreterState_GetID(ffi::PyInterpreterState_Get()) == 0 }
 }
 
 /// A schema as `__arrow_c_schema__` returns it.

@@ -34,46 +34,41 @@ pub mod table;
 pub mod trace;
 pub mod transaction;
 
+use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 
 /// The compiled part of fletchlog. Use it through the package `fletchlog`.
 #[pymodule]
-mod _core {
-    use super::*;
-    #[pymodule_export]
-    use crate::assignors::{assign, assign_legacy};
-    #[pymodule_export]
-    use crate::broker::Broker;
-    #[pymodule_export]
-    use crate::config::config_table;
-    #[pymodule_export]
-    use crate::consumer::Consumer;
-    #[pymodule_export]
-    use crate::errors::error_classes;
-    #[pymodule_export]
-    use crate::faults::{Faults, Held};
-    #[pymodule_export]
-    use crate::inspect::{inspect_segment, partition_directories, verify};
-    #[pymodule_export]
-    use crate::json_lines::json_lines;
-    #[pymodule_export]
-    use crate::legacy::{LegacyConsumer, LegacyStream};
-    #[pymodule_export]
-    use crate::producer::{Producer, RecordFuture};
-    #[pymodule_export]
-    use crate::records::{RecordIterator, Records};
-    #[pymodule_export]
-    use crate::scan::Scan;
-    #[pymodule_export]
-    use crate::segment_records::segment_records;
-    #[pymodule_export]
-    use crate::table::Table;
-    #[pymodule_export]
-    use crate::transaction::Transaction;
-
-    #[pymodule_init]
-    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        crate::logging::install(module.py())?;
-        module.add("__version__", env!("CARGO_PKG_VERSION"))
+fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    // Before the first class is made: classes are made once per process.
+    if !capsule::in_main_interpreter(module.py()) {
+        return Err(PyImportError::new_err(
+            "fletchlog works in the main interpreter only: its threads would attach to the wrong one. Import it in the main \
+             interpreter or in a process of its own, not in a subinterpreter",
+        ));
     }
+    logging::install(module.py())?;
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<broker::Broker>()?;
+    module.add_class::<consumer::Consumer>()?;
+    module.add_class::<faults::Faults>()?;
+    module.add_class::<faults::Held>()?;
+    module.add_class::<legacy::LegacyConsumer>()?;
+    module.add_class::<legacy::LegacyStream>()?;
+    module.add_class::<producer::Producer>()?;
+    module.add_class::<producer::RecordFuture>()?;
+    module.add_class::<records::RecordIterator>()?;
+    module.add_class::<records::Records>()?;
+    module.add_class::<scan::Scan>()?;
+    module.add_class::<table::Table>()?;
+    module.add_class::<transaction::Transaction>()?;
+    module.add_function(wrap_pyfunction!(assignors::assign, module)?)?;
+    module.add_function(wrap_pyfunction!(assignors::assign_legacy, module)?)?;
+    module.add_function(wrap_pyfunction!(config::config_table, module)?)?;
+    module.add_function(wrap_pyfunction!(errors::error_classes, module)?)?;
+    module.add_function(wrap_pyfunction!(inspect::inspect_segment, module)?)?;
+    module.add_function(wrap_pyfunction!(inspect::partition_directories, module)?)?;
+    module.add_function(wrap_pyfunction!(inspect::verify, module)?)?;
+    module.add_function(wrap_pyfunction!(json_lines::json_lines, module)?)?;
+    module.add_function(wrap_pyfunction!(segment_records::segment_records, module)?)
 }
