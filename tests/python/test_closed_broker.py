@@ -15,6 +15,17 @@ def broker():
     return broker
 
 
+@pytest.mark.parametrize(
+    "client",
+    [fl.Producer, fl.Consumer, lambda broker: fl.LegacyConsumer(broker, {"group.id": "g"})],
+    ids=["Producer", "Consumer", "LegacyConsumer"],
+)
+def test_no_client_is_made_for_a_closed_broker(broker, client):
+    broker.close()
+    with pytest.raises(fl.errors.ClosedError, match="the broker is closed; open a new one"):
+        client(broker)
+
+
 def test_a_producer_says_that_the_broker_is_closed_and_closes_at_once(broker):
     producer = fl.Producer(broker, {})
     producer.send("t", value=b"before").result(1000)

@@ -47,9 +47,13 @@ impl Broker {
         })
     }
 
-    /// The engine, for clients of this broker.
+    /// The engine, for new clients of this broker; `Closed` once it is closed.
     pub fn engine(&self) -> Result<Arc<Engine>, Failure> {
-        self.inner.get().map(Arc::clone)
+        let engine = self.inner.get()?;
+        if engine.is_closed() {
+            return Err(Failure::closed("broker"));
+        }
+        Ok(Arc::clone(engine))
     }
 
     fn describe(py: Python<'_>, topic: &TopicDescription) -> PyResult<Py<PyAny>> {
