@@ -209,6 +209,7 @@ class Producer:
 
     Raises:
         fletchlog.errors.ConfigException: Unknown, invalid or contradictory properties.
+        fletchlog.errors.ClosedError: The broker is closed.
     """
 
     def __new__(cls, broker: Broker, config: _Properties | None = None, faults: Faults | None = None) -> Self: ...
@@ -413,12 +414,15 @@ class Consumer:
     One thread at a time: a second one gets `ConcurrentAccessError` at once, and nothing has changed. Only `wakeup` may be
     called from anywhere.
 
+    Where `timeout_ms` may be None it then is `default.api.timeout.ms` (60,000 unless set); `KafkaTimeoutError` when it is over.
+
     Args:
         broker: Broker to read from.
         config: Kafka's dotted names, see `config_table()`; `fletchlog.consumer.version` selects the release reproduced.
 
     Raises:
         fletchlog.errors.ConfigException: Unknown, invalid or contradictory properties.
+        fletchlog.errors.ClosedError: The broker is closed.
     """
 
     def __new__(cls, broker: Broker, config: _Properties | None = None) -> Self: ...
@@ -465,20 +469,20 @@ class Consumer:
         """To the log start, when next polled; None: all assigned partitions."""
     def seek_to_end(self, partitions: Iterable[_Partition] | None = None) -> None:
         """To the log end, when next polled; None: all assigned partitions."""
-    def position(self, partition: _Partition, timeout_ms: int = 60000) -> int:
+    def position(self, partition: _Partition, timeout_ms: int | None = None) -> int:
         """Offset of the next record to be returned."""
     def offsets_for_times(
-        self, times: Mapping[_Partition, int] | Mapping[TopicPartition, int], timeout_ms: int = 60000
+        self, times: Mapping[_Partition, int] | Mapping[TopicPartition, int], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Per partition the lowest offset whose timestamp is at or after the time (ms), None if there is none."""
-    def beginning_offsets(self, partitions: Iterable[_Partition] | _Partition, timeout_ms: int = 60000) -> dict[TopicPartition, int]:
+    def beginning_offsets(self, partitions: Iterable[_Partition] | _Partition, timeout_ms: int | None = None) -> dict[TopicPartition, int]:
         """Log start offsets."""
-    def end_offsets(self, partitions: Iterable[_Partition] | _Partition, timeout_ms: int = 60000) -> dict[TopicPartition, int]:
+    def end_offsets(self, partitions: Iterable[_Partition] | _Partition, timeout_ms: int | None = None) -> dict[TopicPartition, int]:
         """End offsets for this consumer's isolation level."""
     def commit(
         self,
         offsets: Mapping[_Partition, OffsetAndMetadata | int] | Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
-        timeout_ms: int = 60000,
+        timeout_ms: int | None = None,
     ) -> None:
         """Commits the positions of all partitions, or exactly `offsets`.
 
@@ -488,9 +492,9 @@ class Consumer:
             fletchlog.errors.ReadOnlyError: The broker is open for reading only.
         """
     @overload
-    def committed(self, partitions: _Partition, timeout_ms: int = 60000) -> OffsetAndMetadata | None: ...
+    def committed(self, partitions: _Partition, timeout_ms: int | None = None) -> OffsetAndMetadata | None: ...
     @overload
-    def committed(self, partitions: Iterable[_Partition], timeout_ms: int = 60000) -> dict[TopicPartition, OffsetAndMetadata | None]:
+    def committed(self, partitions: Iterable[_Partition], timeout_ms: int | None = None) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Committed offsets of the group: of one partition, or a dict for several."""
     def pause(self, partitions: Iterable[_Partition] | _Partition) -> None:
         """Returns and fetches nothing more of these partitions; what is buffered is kept."""
@@ -549,6 +553,10 @@ class LegacyConsumer:
     Args:
         broker: Broker to read from.
         config: `group.id` (required), `consumer.id`, `auto.offset.reset` (smallest or largest), see `config_table()`.
+
+    Raises:
+        fletchlog.errors.ConfigException: Unknown, invalid or contradictory properties.
+        fletchlog.errors.ClosedError: The broker is closed.
     """
 
     def __new__(cls, broker: Broker, config: _Properties | None = None) -> Self: ...

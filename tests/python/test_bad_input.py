@@ -30,6 +30,9 @@ def test_an_unknown_property_suggests_the_nearest(broker: fl.Broker) -> None:
             make()
     with pytest.raises(ValueError, match=r"did you mean `linger\.ms`"):
         fl.Producer(broker, {"linger": 5})
+    for client in (fl.Producer, fl.Consumer):
+        with pytest.raises(fl.errors.ConfigException, match=r"did you mean `fletchlog\.trace`"):
+            client(broker, {"trace": True})
     with pytest.raises(fl.errors.ConfigException, match=r"retention\.ms"):
         broker.create_topic("t", config={"retention.msec": 5})
     with pytest.raises(fl.errors.ConfigException):

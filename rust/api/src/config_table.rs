@@ -276,12 +276,17 @@ fn check(key: &ConfigKey, value: &str) -> Result<(), String> {
     }
 }
 
-/// The known name with the smallest edit distance, if it is near enough to be a slip.
+/// The known name that only has more words before it, or the one with the smallest edit distance, if it is near enough to be
+/// a slip.
 fn nearest(scope: Scope, name: &str) -> Option<String> {
     let given = name.to_ascii_lowercase().replace('_', ".");
+    let distance = |known: &str| match known.strip_suffix(&*given) {
+        Some(before) if before.ends_with('.') => 0,
+        _ => edit_distance(&given, known),
+    };
     keys(scope)
         .iter()
-        .map(|k| (edit_distance(&given, k.name), k.name))
+        .map(|k| (distance(k.name), k.name))
         .min()
         .filter(|&(distance, known)| distance <= known.len().max(given.len()) / 2)
         .map(|(_, known)| known.to_owned())

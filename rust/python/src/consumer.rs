@@ -56,6 +56,8 @@ pub struct Consumer {
     /// Records of a poll whose rebalance callback raised: handed out by the next poll, so that nothing is lost.
     stashed: Mutex<Option<PolledRecords>>,
     builder: Builder,
+    /// `default.api.timeout.ms`
+    default_timeout_ms: i64,
     /// `fletchlog.trace` is on.
     traced: bool,
     config: Config,
@@ -80,15 +82,20 @@ impl Consumer {
         Ok(())
     }
 
+    /// How long a call may take. Kafka: `KafkaConsumer`, its methods without a timeout use `default.api.timeout.ms`.
+    fn timeout(&self, given_ms: Option<i64>) -> Result<i64, Failure> {
+        given_ms.map_or(Ok(self.default_timeout_ms), timeout_from_py)
+    }
+
     /// Offsets of some partitions, as a dict.
     fn offsets<'py>(
         &self,
         py: Python<'py>,
         partitions: &Bound<'py, PyAny>,
-        timeout_ms: i64,
+        timeout_ms: Option<i64>,
         f: impl FnOnce(&mut Engine, &[TopicPartition], i64, Stop<'_>) -> Result<Vec<(TopicPartition, i64)>, Failure> + Send,
     ) -> Offsets<'py> {
-        let timeout_ms = timeout_from_py(timeout_ms)?;
+        let timeout_ms = self.timeout(timeout_ms)?;
         let partitions = partitions_from_py(partitions)?;
         let found = self
             .inner
@@ -107,7 +114,7 @@ impl Consumer {
     #[pyo3(signature = (broker, config=None))]
     fn new(py: Python<'_>, broker: &Bound<'_, Broker>, config: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         let config = config_from_py(Scope::Consumer, config)?;
-        let traced = config.boolean("trace") || config.boolean("fletchlog.trace");
+        let traced = config.boolean("fletchlog.trace");
         let broker = broker.get().engine()?;
         let read_only = broker.is_read_only();
         let given = config.clone();
@@ -122,6 +129,7 @@ impl Consumer {
             listener: Mutex::default(),
             stashed: Mutex::default(),
             builder: Builder::default(),
+            default_timeout_ms: i64::from(config.int("default.api.timeout.ms")),
             traced,
             config,
             read_only,
@@ -254,18 +262,23 @@ impl Consumer {
     }
 
     /// Offset of the next record to be returned.
-    #[pyo3(signature = (partition, timeout_ms=60_000))]
-    fn position(&self, py: Python<'_>, partition: &Bound<'_, PyAny>, timeout_ms: i64) -> PyResult<i64> {
+    #[pyo3(signature = (partition, timeout_ms=None))]
+    fn position(&self, py: Python<'_>, partition: &Bound<'_, PyAny>, timeout_ms: Option<i64>) -> PyResult<i64> {
         let tp = partition_from_py(partition)?;
-        let timeout_ms = timeout_from_py(timeout_ms)?;
+        let timeout_ms = self.timeout(timeout_ms)?;
         self.inner
             .call(py, |consumer, stop| consumer.position(&tp, timeout_ms, stop))
     }
 
     /// Per partition the lowest offset whose timestamp is at or after the time (ms), None if there is none.
-    #[pyo3(signature = (times, timeout_ms=60_000))]
-    fn offsets_for_times<'py>(&self, py: Python<'py>, times: &Bound<'py, PyDict>, timeout_ms: i64) -> Offsets<'py> {
-        let timeout_ms = timeout_from_py(timeout_ms)?;
+    #[pyo3(signature = (times, timeout_ms=None))]
+    fn offsets_for_times<'py>(
+        &self,
+        py: Python<'py>,
+        times: &Bound<'py, PyDict>,
+        timeout_ms: Option<i64>,
+    ) -> Offsets<'py> {
+        let timeout_ms = self.timeout(timeout_ms)?;
         let times = times
             .iter()
             .map(|(tp, time)| Ok((partition_from_py(&tp)?, time.extract()?)))
@@ -282,25 +295,35 @@ impl Consumer {
     }
 
     /// Log start offsets.
-    #[pyo3(signature = (partitions, timeout_ms=60_000))]
-    fn beginning_offsets<'py>(&self, py: Python<'py>, partitions: &Bound<'py, PyAny>, timeout_ms: i64) -> Offsets<'py> {
+    #[pyo3(signature = (partitions, timeout_ms=None))]
+    fn beginning_offsets<'py>(
+        &self,
+        py: Python<'py>,
+        partitions: &Bound<'py, PyAny>,
+        timeout_ms: Option<i64>,
+    ) -> Offsets<'py> {
         self.offsets(py, partitions, timeout_ms, |consumer, tps, ms, stop| {
             Ok(consumer.beginning_offsets(tps, ms, stop)?)
         })
     }
 
     /// End offsets for this consumer's isolation level.
-    #[pyo3(signature = (partitions, timeout_ms=60_000))]
-    fn end_offsets<'py>(&self, py: Python<'py>, partitions: &Bound<'py, PyAny>, timeout_ms: i64) -> Offsets<'py> {
+    #[pyo3(signature = (partitions, timeout_ms=None))]
+    fn end_offsets<'py>(
+        &self,
+        py: Python<'py>,
+        partitions: &Bound<'py, PyAny>,
+        timeout_ms: Option<i64>,
+    ) -> Offsets<'py> {
         self.offsets(py, partitions, timeout_ms, |consumer, tps, ms, stop| {
             Ok(consumer.end_offsets(tps, ms, stop)?)
         })
     }
 
     /// Commits the positions of all partitions, or exactly `offsets`.
-    #[pyo3(signature = (offsets=None, timeout_ms=60_000))]
-    fn commit(&self, py: Python<'_>, offsets: Option<&Bound<'_, PyAny>>, timeout_ms: i64) -> PyResult<()> {
-        let timeout_ms = timeout_from_py(timeout_ms)?;
+    #[pyo3(signature = (offsets=None, timeout_ms=None))]
+    fn commit(&self, py: Python<'_>, offsets: Option<&Bound<'_, PyAny>>, timeout_ms: Option<i64>) -> PyResult<()> {
+        let timeout_ms = self.timeout(timeout_ms)?;
         let offsets = offsets.map(offsets_from_py).transpose()?;
         self.inner.call(py, |consumer, stop| {
             consumer
@@ -316,14 +339,14 @@ impl Consumer {
     }
 
     /// Committed offsets of the group: of one partition, or a dict for several.
-    #[pyo3(signature = (partitions, timeout_ms=60_000))]
+    #[pyo3(signature = (partitions, timeout_ms=None))]
     fn committed<'py>(
         &self,
         py: Python<'py>,
         partitions: &Bound<'py, PyAny>,
-        timeout_ms: i64,
+        timeout_ms: Option<i64>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let timeout_ms = timeout_from_py(timeout_ms)?;
+        let timeout_ms = self.timeout(timeout_ms)?;
         let single = is_partition(partitions);
         let partitions = partitions_from_py(partitions)?;
         let found = self

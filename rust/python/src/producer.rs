@@ -73,7 +73,7 @@ impl Producer {
         faults: Option<&Bound<'_, Faults>>,
     ) -> PyResult<Self> {
         let config = config_from_py(Scope::Producer, config)?;
-        let traced = config.boolean("trace") || config.boolean("fletchlog.trace");
+        let traced = config.boolean("fletchlog.trace");
         let broker = broker.get().engine()?;
         let faults = faults.map(|faults| faults.get().engine());
         let given = config.clone();

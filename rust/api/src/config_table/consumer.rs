@@ -50,7 +50,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "default.api.timeout.ms",
         Kind::Int(0, MAX_INT),
         Some("60000"),
-        "How long calls that block and are given no timeout may take, in ms.",
+        "How long commit(), committed(), position(), beginning_offsets(), end_offsets() and offsets_for_times() may take when they are given no timeout_ms, in ms.",
     ),
     key(
         "enable.auto.commit",
@@ -212,5 +212,4 @@ pub(super) const KEYS: &[ConfigKey] = &[
         Some("false"),
         "Keep an event for every request, answer and decision of poll(); read them with trace().",
     ),
-    key("trace", Kind::Boolean, Some("false"), "Short for fletchlog.trace."),
 ];

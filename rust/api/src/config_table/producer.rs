@@ -166,12 +166,6 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "Upper bound of retry.backoff.ms, which doubles per attempt from release 3.7 on.",
     ),
     key(
-        "trace",
-        Kind::Boolean,
-        Some("false"),
-        "Keep a trace of what the producer did. Same as fletchlog.trace.",
-    ),
-    key(
         "transaction.timeout.ms",
         Kind::Int(0, i32::MAX),
         Some("60000"),

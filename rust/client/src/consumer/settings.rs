@@ -71,7 +71,7 @@ impl Settings {
             max_lateness_ms: config.long("fletchlog.timestamp.max.lateness.ms"),
             max_idle_ms: config.long("fletchlog.timestamp.max.idle.ms"),
             has_group_id: config.get("group.id").is_some(),
-            trace: config.boolean("fletchlog.trace") || config.boolean("trace"),
+            trace: config.boolean("fletchlog.trace"),
             max_poll_records: usize::try_from(config.int("max.poll.records")).unwrap_or(1),
             max_partition_fetch_bytes: config.int("max.partition.fetch.bytes"),
             fetch_max_bytes: config.int("fetch.max.bytes"),

@@ -124,7 +124,7 @@ impl ProducerConfig {
             ignore_keys: release.built_in_partitioner && config.boolean("partitioner.ignore.keys"),
             adaptive: config.boolean("partitioner.adaptive.partitioning.enable"),
             availability_timeout_ms: config.long("partitioner.availability.timeout.ms"),
-            trace: config.boolean("trace") || config.boolean("fletchlog.trace"),
+            trace: config.boolean("fletchlog.trace"),
         })
     }
 }

@@ -316,7 +316,7 @@ impl Producer {
             .and_then(super::idempotence::Idempotence::id)
     }
 
-    /// What the producer did so far, when `trace` is on; empty otherwise.
+    /// What the producer did so far, when `fletchlog.trace` is on; empty otherwise.
     pub fn trace(&self) -> Vec<TraceEvent> {
         self.shared.lock().core.trace.events()
     }

@@ -205,7 +205,7 @@ impl SteppedProducer {
             .and_then(super::idempotence::Idempotence::id)
     }
 
-    /// What the producer did so far, when `trace` is on.
+    /// What the producer did so far, when `fletchlog.trace` is on.
     pub fn trace(&self) -> Vec<TraceEvent> {
         self.shared.lock().core.trace.events()
     }

@@ -519,7 +519,7 @@ fn a_batch_that_expands_beyond_the_limit_is_an_error_not_memory() {
 #[test]
 fn the_trace_tells_why_a_partition_was_left_out() {
     let broker = ["A", "B"].iter().fold(FakeBroker::default(), |b, t| b.with(t, 0, 1, 3));
-    let mut c = consumer(&broker, &[("max.poll.records", "4"), ("trace", "true")]);
+    let mut c = consumer(&broker, &[("max.poll.records", "4"), ("fletchlog.trace", "true")]);
     c.assign(&[tp("A"), tp("B")]).unwrap();
     assert_eq!(token(&poll(&mut c)), "A3+B1");
     let kinds: Vec<TraceKind> = c.trace().iter().map(|e| e.kind).collect();

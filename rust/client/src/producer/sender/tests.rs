@@ -84,7 +84,11 @@ impl Fixture {
             state,
             time: time.clone(),
         };
-        let mut all = vec![("batch.size", "1"), ("retry.backoff.ms", "10"), ("trace", "true")];
+        let mut all = vec![
+            ("batch.size", "1"),
+            ("retry.backoff.ms", "10"),
+            ("fletchlog.trace", "true"),
+        ];
         all.extend_from_slice(config);
         let config = Config::parse(Scope::Producer, all).unwrap();
         let mut producer = SteppedProducer::new(config, Box::new(wire.clone()), time).unwrap();
@@ -271,7 +275,7 @@ fn the_trace_tells_the_life_of_a_batch() {
 
 #[test]
 fn nothing_is_traced_when_it_is_off() {
-    let mut f = Fixture::new(&[("trace", "false")]);
+    let mut f = Fixture::new(&[("fletchlog.trace", "false")]);
     f.send(1);
     f.turns();
     f.answer_produce(ErrorCode::NONE, 0);
