@@ -16,6 +16,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from settings import seconds
+
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / ".build" / "fuzz"
 # What `cargo fuzz` passes, without its sanitizer: coverage by 8-bit counters and traced comparisons, on stable Rust.
@@ -55,13 +57,13 @@ def targets() -> dict[str, int]:
     return {name: found[name] for name in chosen.split(",")}
 
 
-def fuzz(binary: Path, target: str, max_len: int, seconds: int) -> tuple[int, int]:
+def fuzz(binary: Path, target: str, max_len: int, limit: int) -> tuple[int, int]:
     """Runs one target; returns its executions and crashes (libFuzzer stops at the first)."""
     corpus, failures = BUILD / "corpus" / target, BUILD / "failures" / target
     for directory in (corpus, failures):
         directory.mkdir(parents=True, exist_ok=True)
     options = {
-        "max_total_time": seconds,
+        "max_total_time": limit,
         "max_len": max_len,
         "rss_limit_mb": MEMORY_MIB,
         "timeout": TIMEOUT,
@@ -80,9 +82,9 @@ def fuzz(binary: Path, target: str, max_len: int, seconds: int) -> tuple[int, in
 
 def main() -> int:
     """Fuzzes all, then says what came of it."""
-    seconds = int(os.environ.get("TIME_LIMIT") or 60)
+    limit = int(seconds("fuzz", 60))
     binary = build()
-    results = {name: fuzz(binary, name, max_len, seconds) for name, max_len in targets().items()}
+    results = {name: fuzz(binary, name, max_len, limit) for name, max_len in targets().items()}
     for name, (executions, crashes) in results.items():
         print(f"fuzz: {name} {executions} executions, {crashes} crashes")
     return int(any(crashes for _, crashes in results.values()))

@@ -15,6 +15,8 @@ import time
 import tomllib
 from pathlib import Path
 
+from settings import seconds
+
 ROOT = Path(__file__).resolve().parent.parent
 LIST = ROOT / "rust" / "sim" / "mutants.toml"
 COPY = ROOT / ".build" / "mutants"
@@ -80,12 +82,13 @@ def hunt(binary: Path, name: str | None, seconds: float) -> tuple[bool, str]:
 
 def main() -> int:
     """Prints what became of each bug."""
+    limit = seconds("mutants", 1200)
     copy_sources()
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     build = ["cargo", "build", "--locked", "-p", "fletchlog-sim", "--example", "hunt", "--target-dir", str(target)]
     subprocess.run(build, cwd=COPY, check=True)
     binary = target / "debug" / "examples" / "hunt"
-    deadline = time.monotonic() + float(os.environ.get("TIME_LIMIT", "1200"))
+    deadline = time.monotonic() + limit
     found, line = hunt(binary, None, HUNT_SECONDS)
     if found or not line:
         print(f"mutants: the suites complain with no bug switched on: {line}")
