@@ -5,6 +5,7 @@
 //! try_send :  if the wire is empty and no metadata request is due: first unsent -> wire
 //! net_poll :  metadata -> wire if due; take the first answer of each socket; write the wires
 //! ```
+//! An answer takes longer than the rest of a poll that does not wait: what a poll writes is read by it only after a wait.
 //! A callback is run by the owner of the request, who takes the completions out of `done` with
 //! [`ConsumerNetworkClient::take_done`]. Which poll does that decides the order of records, so nothing here reads by itself.
 
@@ -36,6 +37,8 @@ const INTERRUPT_CHECK_MS: i64 = 50;
 struct InFlight {
     id: RequestId,
     expires_ms: i64,
+    /// Written by the poll that is running, which has not waited since: its answer is still on its way.
+    just_written: bool,
 }
 
 #[derive(Debug, Default)]
@@ -70,6 +73,7 @@ pub struct ConsumerNetworkClient {
     connections: BTreeMap<NodeId, Connection>,
     done: VecDeque<Completion>,
     next_id: RequestId,
+    in_poll: bool,
     request_timeout_ms: i64,
     reconnect_backoff_ms: i64,
 }
@@ -93,6 +97,7 @@ impl ConsumerNetworkClient {
             connections: BTreeMap::new(),
             done: VecDeque::new(),
             next_id: 0,
+            in_poll: false,
             request_timeout_ms,
             reconnect_backoff_ms,
         }
@@ -135,7 +140,7 @@ impl ConsumerNetworkClient {
         }
         let now = self.clock.monotonic_ms();
         self.expire(metadata, now);
-        for node in self.nodes() {
+        for node in self.nodes_that_may_have_answered() {
             // A refresh by age is ours alone to order: its answer never delays another one.
             while let Some(completion) = self.receive(node) {
                 if !metadata.is_mine(completion.correlation_id) {
@@ -152,7 +157,11 @@ impl ConsumerNetworkClient {
         for (&node, connection) in &mut self.connections {
             if let Some((id, request)) = connection.wire.take() {
                 let expires_ms = now.saturating_add(timeout_of(&request, self.request_timeout_ms));
-                connection.in_flight.push_back(InFlight { id, expires_ms });
+                connection.in_flight.push_back(InFlight {
+                    id,
+                    expires_ms,
+                    just_written: self.in_poll,
+                });
                 self.transport.send(node, id, request);
             }
         }
@@ -191,9 +200,22 @@ impl ConsumerNetworkClient {
             .is_some_and(|c| c.backoff_until_ms > self.clock.monotonic_ms())
     }
 
-    /// A poll begins: see [`Transport::begin_poll`].
+    /// A poll begins: see [`Transport::begin_poll`]. What it writes from now on is answered while it waits, or after it.
     pub fn begin_poll(&mut self) {
         self.transport.begin_poll();
+        self.in_poll = true;
+    }
+
+    /// The poll returns; before the next call, everything that was written is answered.
+    pub fn end_poll(&mut self) {
+        self.in_poll = false;
+        self.let_answers_arrive();
+    }
+
+    /// Time passes: a wait, or the time between two polls.
+    pub fn let_answers_arrive(&mut self) {
+        let in_flight = self.connections.values_mut().flat_map(|c| &mut c.in_flight);
+        in_flight.for_each(|f| f.just_written = false);
     }
 
     /// Stands for the heartbeat thread: tells the cluster that this client is alive.
@@ -216,16 +238,15 @@ impl ConsumerNetworkClient {
         self.next_id
     }
 
-    fn nodes(&self) -> Vec<NodeId> {
-        self.connections
-            .iter()
-            .filter(|(_, c)| !c.in_flight.is_empty())
-            .map(|(&node, _)| node)
-            .collect()
+    /// Answers come in the order of the requests, so the oldest request decides.
+    fn nodes_that_may_have_answered(&self) -> Vec<NodeId> {
+        let answered = |c: &Connection| c.in_flight.front().is_some_and(|oldest| !oldest.just_written);
+        let nodes = self.connections.iter().filter(|(_, c)| answered(c));
+        nodes.map(|(&node, _)| node).collect()
     }
 
     fn has_arrived(&mut self) -> bool {
-        let nodes = self.nodes();
+        let nodes = self.nodes_that_may_have_answered();
         nodes.into_iter().any(|node| self.transport.has_arrived(node))
     }
 
@@ -274,7 +295,13 @@ impl ConsumerNetworkClient {
             if wakeup.swap(false, Ordering::AcqRel) {
                 return Err(ClientError::Wakeup);
             }
-            if self.connections.values().any(|c| c.wire.is_some()) || self.has_arrived() {
+            if self.connections.values().any(|c| c.wire.is_some()) {
+                return Ok(());
+            }
+            if wait_ms > 0 && !self.has_arrived() {
+                self.let_answers_arrive();
+            }
+            if self.has_arrived() {
                 return Ok(());
             }
             let left = deadline - self.clock.monotonic_ms();
@@ -332,7 +359,8 @@ impl ConsumerNetworkClient {
     /// A request without an answer in its time ends its connection.
     /// Kafka: `InFlightRequests#nodesWithTimedOutRequests`.
     fn expire(&mut self, metadata: &mut Metadata, now: i64) {
-        for node in self.nodes() {
+        let nodes: Vec<NodeId> = self.connections.keys().copied().collect();
+        for node in nodes {
             let Some(connection) = self.connections.get_mut(&node) else {
                 continue;
             };

@@ -58,7 +58,10 @@ impl Consumer {
         self.trace.start_poll();
         let configured = self.settings.max_poll_records;
         self.settings.max_poll_records = most.unwrap_or(configured);
+        self.net.keep_alive();
+        self.net.begin_poll();
         let records = self.poll_for_records(timeout_ms, interrupt);
+        self.net.end_poll();
         self.settings.max_poll_records = configured;
         let records = records?;
         self.trace
@@ -73,8 +76,6 @@ impl Consumer {
             self.subs.has_auto_assigned_partitions(),
             self.settings.has_group_id,
         );
-        self.net.keep_alive();
-        self.net.begin_poll();
         match read {
             NetworkRead::Lazy => {}
             NetworkRead::AtPollStart => self.read_net(None)?,
@@ -281,6 +282,7 @@ impl Consumer {
     /// written. It never builds a fetch.
     pub(super) fn settle(&mut self) -> Result<(), ClientError> {
         for _ in 0..SETTLE_TURNS {
+            self.net.let_answers_arrive();
             if !self.net.can_progress(&self.metadata) {
                 break;
             }

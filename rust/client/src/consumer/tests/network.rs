@@ -113,6 +113,42 @@ fn a_turn_reads_one_answer_per_connection_before_it_writes() {
 }
 
 #[test]
+fn what_a_poll_writes_is_answered_while_it_waits_or_after_it() {
+    let (wire, mut net, mut metadata) = setup();
+    let done = |net: &mut ConsumerNetworkClient| net.take_done().iter().map(|c| c.correlation_id).collect::<Vec<_>>();
+    let turn = |net: &mut ConsumerNetworkClient, metadata: &mut Metadata, wait_ms: Option<i64>| {
+        net.try_send(metadata);
+        let (wakeup, mut interrupt) = (AtomicBool::new(false), || false);
+        let wait = wait_ms.map(|wait_ms| Wait {
+            wait_ms,
+            interrupt: &mut interrupt,
+            wakeup: &wakeup,
+        });
+        net.net_poll(metadata, wait).unwrap();
+    };
+    let before = net.send(1, lookup());
+    turn(&mut net, &mut metadata, None);
+    wire.answer(1, before, any_answer());
+    net.begin_poll();
+    let during = net.send(2, lookup());
+    turn(&mut net, &mut metadata, None);
+    wire.answer(2, during, any_answer());
+    assert_eq!(done(&mut net), [before], "it had a poll's time to arrive");
+    turn(&mut net, &mut metadata, None);
+    turn(&mut net, &mut metadata, Some(0));
+    assert!(done(&mut net).is_empty(), "nothing has waited");
+    turn(&mut net, &mut metadata, Some(1));
+    assert_eq!(done(&mut net), [during]);
+    let late = net.send(2, lookup());
+    turn(&mut net, &mut metadata, None);
+    wire.answer(2, late, any_answer());
+    net.end_poll();
+    turn(&mut net, &mut metadata, None);
+    assert_eq!(done(&mut net), [late]);
+    assert_eq!(fletchlog_api::Clock::monotonic_ms(&*wire.clock), 0, "nothing took time");
+}
+
+#[test]
 fn while_a_metadata_request_is_due_nothing_else_is_sent() {
     let (wire, mut net, mut metadata) = setup();
     net.send(1, lookup());
