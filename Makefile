@@ -27,7 +27,7 @@ test: tools-java build lint test-rust test-python ## Set up everything and run e
 
 build: $(STAMPS)/core ## Leave .venv with a release build of the package and every extra
 
-lint: lint-rust lint-python ## clippy, the checks of crate edges and cited sections, ruff, mypy --strict, stubtest
+lint: lint-rust lint-python ## clippy, the checks of crate edges and citations, ruff, mypy --strict, stubtest
 
 lint-rust: tools-rust $(STAMPS)/venv
 	PYO3_PYTHON=$(CURDIR)/$(BIN)/python cargo clippy --locked --workspace --all-targets -- -D warnings

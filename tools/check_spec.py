@@ -1,6 +1,7 @@
 """Checks that every cited section of the rule book exists: `spec 7.4` is section 7.4 of docs/kafka, `spec 8.6 step 1` its step 8.6.1.
 
-Run by `make lint`. Exits 1 and names every citation that leads nowhere, in the sources and within the book.
+So do cited rows of docs/reliability.md, such as `reliability C1, C2`. Run by `make lint`. Exits 1 and names every citation that
+leads nowhere, in the sources and within the book.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 BOOK = "docs/kafka"
+TABLES = "docs/reliability.md"
 FOLDERS = ("rust", "python", "tests", "benches", "docs", "tools", "fuzz")
 SUFFIXES = {".rs", ".py", ".pyi", ".md", ".toml", ".json", ".js", ".java"}
 
@@ -25,6 +27,9 @@ STEPS = r"(?:,?\s+(?:\w+\s+)?steps?\s+(\d+)(?:\s*-\s*(\d+))?)?"
 CITED = re.compile(r"\bspec(?:ification)?,?\s+(?:sections?\s+)?(?=\d)", re.IGNORECASE)
 FIRST = re.compile(r"(\d+(?:\.\d+)*)" + STEPS)
 NEXT = re.compile(r"(\s*,\s*(?:and\s+)?|\s+and\s+|\s+to\s+|\s*-\s*)(\d+(?:\.\d+)+)" + STEPS)
+ROW = re.compile(r"[A-Z]\d+")
+ROWS = rf"({ROW.pattern}(?:(?:\s*,\s*|\s+and\s+|\s*-\s*){ROW.pattern})*)"
+CITED_ROWS = re.compile(rf"\breliability(?:\.md)?,?\s+{ROWS}|\b[Rr]ows?\s+{ROWS}\s+of\s+{re.escape(TABLES)}")
 CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 REFERENCE = re.compile(r"\[(\d+(?:\.\d+)*)\](?![(\[:])")
 DEFINITION = re.compile(r"^\[(\d+(?:\.\d+)*)\]: ([^#\s]*)#(\S+)$", re.MULTILINE)
@@ -69,6 +74,19 @@ def citations(text: str) -> Iterator[tuple[int, str]]:
             before, match = section, NEXT.match(text, match.end())
 
 
+def rows(root: Path) -> set[str]:
+    """Every row of the tables of what may go wrong."""
+    first_cells = re.findall(r"^\| ([^|]*)\|", (root / TABLES).read_text(encoding="utf-8"), re.MULTILINE)
+    return {row for cell in first_cells for row in re.findall(rf"^{ROW.pattern}(?=[ ,])|(?<=, ){ROW.pattern}", cell)}
+
+
+def cited_rows(text: str) -> Iterator[tuple[int, str]]:
+    """Line and name of every cited row."""
+    text = COMMENT.sub(lambda mark: " " * len(mark[0]), text)
+    for match in CITED_ROWS.finditer(text):
+        yield from ((text.count("\n", 0, match.start()) + 1, row) for row in ROW.findall(match[1] or match[2]))
+
+
 def files(root: Path) -> Iterator[Path]:
     """The sources that may cite."""
     for folder in FOLDERS:
@@ -80,14 +98,14 @@ def files(root: Path) -> Iterator[Path]:
 
 def breaches(root: Path) -> tuple[int, list[str]]:
     """Number of citations, and those that lead nowhere."""
-    known = sections(root)
+    known, known_rows = sections(root), rows(root)
     count, found = 0, []
     for path in files(root):
-        name = path.relative_to(root).as_posix()
-        for line, section in citations(path.read_text(encoding="utf-8")):
-            count += 1
-            if section not in known:
-                found.append(f"{name}:{line}: spec {section} is no section of {BOOK}")
+        name, text = path.relative_to(root).as_posix(), path.read_text(encoding="utf-8")
+        cited = [(f"{name}:{line}: spec {section} is no section of {BOOK}", section in known) for line, section in citations(text)]
+        cited += [(f"{name}:{line}: {row} is no row of {TABLES}", row in known_rows) for line, row in cited_rows(text)]
+        count += len(cited)
+        found += [breach for breach, exists in cited if not exists]
     return count, found + [breach for page in sorted((root / BOOK).glob("*.md")) for breach in breaches_of_links(page, known)]
 
 
@@ -112,7 +130,7 @@ def main() -> int:
     count, found = breaches(ROOT)
     for breach in found:
         print(f"check_spec: {breach}", file=sys.stderr)
-    print(f"check_spec: {count} citations of {len(sections(ROOT))} sections and steps, {len(found)} breaches")
+    print(f"check_spec: {count} citations, {len(found)} breaches")
     return 1 if found else 0
 
 

@@ -1,4 +1,4 @@
-"""Cited sections of docs/kafka exist, and a citation that leads nowhere is named."""
+"""Cited sections of docs/kafka and rows of docs/reliability.md exist, and a citation that leads nowhere is named."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ MARK = "§"
 def tree(tmp_path: Path) -> Path:
     (tmp_path / "docs/kafka").mkdir(parents=True)
     (tmp_path / "docs/kafka/07.md").write_text(BOOK)
+    (tmp_path / "docs/reliability.md").write_text("| fault | outcome |\n|---|---|\n| C1 kill | kept |\n| C4, C5 damage | told |\n")
     (tmp_path / "rust").mkdir()
     return tmp_path
 
@@ -67,6 +68,12 @@ def test_a_section_that_does_not_exist_is_named(tree: Path, text: str, missing: 
     _, found = cite(tree, text)
     assert found
     assert set(found) == {f"rust/poll.rs:1: {SPEC} {missing} is no section of docs/kafka"}
+
+
+@pytest.mark.parametrize("text", ["// (reliability C1, C2)", "// (docs/reliability.md, C4 and\n// C2)", "// Rows C1, C2 of docs/reliability.md."])
+def test_a_row_that_does_not_exist_is_named(tree: Path, text: str) -> None:
+    assert cite(tree, text) == (2, ["rust/poll.rs:1: C2 is no row of docs/reliability.md"])
+    assert cite(tree, text.replace("C2", "C5")) == (2, [])
 
 
 def test_sections_that_exist_are_found(tree: Path) -> None:
