@@ -96,6 +96,14 @@ impl BrokerError {
         })
     }
 
+    /// As [`BrokerError::code`], for who reads: a damaged file is CORRUPT_MESSAGE, which a consumer does not try again.
+    pub(crate) fn code_for_reader(&self) -> ErrorCode {
+        match self {
+            Self::Log(LogError::Damaged { .. }) => ErrorCode::CORRUPT_MESSAGE,
+            other => other.code(),
+        }
+    }
+
     /// The code of Kafka's table that a client is answered.
     pub fn code(&self) -> ErrorCode {
         match self {

@@ -59,7 +59,7 @@ impl Broker {
     ) -> Result<TimestampAndOffset, ErrorCode> {
         let code = |e: BrokerError| {
             log::debug!("ListOffsets of {tp}: {e}");
-            e.code()
+            e.code_for_reader()
         };
         let partition = self.partition(tp).map_err(code)?;
         if partition.leader() != node {

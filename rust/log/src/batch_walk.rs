@@ -2,12 +2,14 @@
 //! Kafka: `FileLogInputStream`.
 
 use std::io;
+use std::path::Path;
 
 use bytes::Bytes;
 use fletchlog_records::batch_header::{HEADER_SIZE_UP_TO_MAGIC, LOG_OVERHEAD, RECORD_BATCH_OVERHEAD};
 use fletchlog_records::crc::crc32c;
 use fletchlog_records::{BatchHeader, RecordBatch, RecordError};
 
+use crate::LogError;
 use crate::fs::File;
 
 /// Smallest length field of any format.
@@ -41,6 +43,66 @@ impl BatchMeta {
     }
 }
 
+/// Which offsets the next batch of a segment may have. Offsets only grow, with gaps where compaction took something. No checksum
+/// covers a base offset: this is what tells of one that was changed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OffsetOrder {
+    next: i64,
+    end: i64,
+}
+
+impl OffsetOrder {
+    /// From the base offset of a segment on, as far as its index can say (31 bits).
+    pub fn of_segment(base: i64) -> Self {
+        Self {
+            next: base,
+            end: base.saturating_add(1 << 31),
+        }
+    }
+
+    /// Not before this offset.
+    pub fn from(self, offset: i64) -> Self {
+        Self {
+            next: self.next.max(offset),
+            ..self
+        }
+    }
+
+    /// Below this offset, where the next segment or the end of the log is.
+    pub fn below(self, end: i64) -> Self {
+        Self {
+            end: self.end.min(end),
+            ..self
+        }
+    }
+
+    /// The lowest offset that the next batch may begin with.
+    pub fn next(&self) -> i64 {
+        self.next
+    }
+
+    /// Takes the next batch, or tells why its offsets do not belong here.
+    pub fn accept(&mut self, base_offset: i64, last_offset_delta: i32) -> Result<(), String> {
+        if base_offset < self.next {
+            return Err(format!(
+                "offset {base_offset} comes where {} or more belongs",
+                self.next
+            ));
+        }
+        let last = base_offset.checked_add(i64::from(last_offset_delta));
+        match last.filter(|last| (base_offset..self.end).contains(last)) {
+            Some(last) => {
+                self.next = last + 1;
+                Ok(())
+            }
+            None => Err(format!(
+                "the batch at offset {base_offset} ends {last_offset_delta} offsets later, but must end below {}",
+                self.end
+            )),
+        }
+    }
+}
+
 /// Why a walk ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum WalkEnd {
@@ -52,6 +114,8 @@ pub(crate) enum WalkEnd {
     TooShort(String),
     /// At bytes that are no batch, or whose checksum is wrong.
     Corrupt(String),
+    /// At a batch whose offsets do not follow those before it, or do not belong into the segment.
+    Disorder(String),
 }
 
 impl WalkEnd {
@@ -59,7 +123,19 @@ impl WalkEnd {
         match self {
             Self::EndOfFile => "end of file",
             Self::Partial => "the last batch is incomplete",
-            Self::TooShort(reason) | Self::Corrupt(reason) => reason,
+            Self::TooShort(reason) | Self::Corrupt(reason) | Self::Disorder(reason) => reason,
+        }
+    }
+
+    /// An end that is none of the log's: where a walk ends quietly, this must be told all the same.
+    pub fn unless_disorder(&self, path: &Path, position: u64) -> Result<(), LogError> {
+        match self {
+            Self::Disorder(reason) => Err(LogError::damaged(
+                path,
+                position,
+                format!("{reason}; run verify, or restore the file"),
+            )),
+            _ => Ok(()),
         }
     }
 }
@@ -137,11 +213,36 @@ fn parse(head: &[u8], left: u64) -> Parsed {
     })
 }
 
+fn accept(order: &mut Option<OffsetOrder>, header: &BatchHeader) -> Result<(), String> {
+    let take = |order: &mut OffsetOrder| order.accept(header.base_offset, header.last_offset_delta);
+    order.as_mut().map_or(Ok(()), take)
+}
+
+/// Bytes that tell the offsets of a batch in any format.
+pub(crate) const OFFSETS_SIZE: usize = 27;
+
+/// Base offset, last offset delta and size of the batch at the start of `head`, which need not hold all of it. `None`: too few
+/// bytes, or no batch.
+pub(crate) fn offsets_in(head: &[u8]) -> Option<(i64, i32, usize)> {
+    let head = head.first_chunk::<OFFSETS_SIZE>()?;
+    let [b0, b1, b2, b3, b4, b5, b6, b7, l0, l1, l2, l3, ..] = *head;
+    let base_offset = i64::from_be_bytes([b0, b1, b2, b3, b4, b5, b6, b7]);
+    let length = i32::from_be_bytes([l0, l1, l2, l3]);
+    let size = LOG_OVERHEAD + usize::try_from(length).ok().filter(|_| length >= MIN_LENGTH_FIELD)?;
+    // An entry before v2 has one offset, of its last record.
+    let delta = match i8::from_be_bytes([head[16]]) {
+        2.. => i32::from_be_bytes([head[23], head[24], head[25], head[26]]),
+        _ => 0,
+    };
+    Some((base_offset, delta, size))
+}
+
 /// Walks headers from a position up to `end` (the readable length of the file).
 pub(crate) struct HeaderWalk<'a> {
     file: &'a dyn File,
     position: u64,
     end: u64,
+    order: Option<OffsetOrder>,
     buffer: [u8; CHUNK],
     buffered: std::ops::Range<u64>,
     read_ahead: usize,
@@ -153,9 +254,18 @@ impl<'a> HeaderWalk<'a> {
             file,
             position,
             end,
+            order: None,
             buffer: [0; CHUNK],
             buffered: 0..0,
             read_ahead: ONE_HEADER,
+        }
+    }
+
+    /// Ends at the first batch whose offsets are not in this order. Without it a file is walked as it is.
+    pub fn in_order(self, order: OffsetOrder) -> Self {
+        Self {
+            order: Some(order),
+            ..self
         }
     }
 
@@ -179,6 +289,9 @@ impl<'a> HeaderWalk<'a> {
             match parse(head, left) {
                 Parsed::End(end) => return Ok(Err(end)),
                 Parsed::Batch(header) => {
+                    if let Err(reason) = accept(&mut self.order, &header) {
+                        return Ok(Err(WalkEnd::Disorder(reason)));
+                    }
                     let batch = BatchMeta {
                         position: self.position,
                         header,
@@ -213,6 +326,7 @@ pub(crate) struct CheckedWalk<'a> {
     file: &'a dyn File,
     position: u64,
     end: u64,
+    order: Option<OffsetOrder>,
     chunk: Bytes,
 }
 
@@ -222,7 +336,16 @@ impl<'a> CheckedWalk<'a> {
             file,
             position,
             end,
+            order: None,
             chunk: Bytes::new(),
+        }
+    }
+
+    /// As [`HeaderWalk::in_order`].
+    pub fn in_order(self, order: OffsetOrder) -> Self {
+        Self {
+            order: Some(order),
+            ..self
         }
     }
 
@@ -242,6 +365,9 @@ impl<'a> CheckedWalk<'a> {
                     let bytes = self.chunk.split_to(header.size_in_bytes());
                     if let Err(e) = check(&header, &bytes) {
                         return Ok(Err(WalkEnd::Corrupt(e.to_string())));
+                    }
+                    if let Err(reason) = accept(&mut self.order, &header) {
+                        return Ok(Err(WalkEnd::Disorder(reason)));
                     }
                     let batch = BatchMeta {
                         position: self.position,

@@ -85,6 +85,14 @@ impl LogError {
         }
     }
 
+    pub(crate) fn damaged(path: &Path, position: u64, reason: impl Into<String>) -> Self {
+        Self::Damaged {
+            path: path.to_path_buf(),
+            position,
+            reason: reason.into(),
+        }
+    }
+
     /// There was no room for what should be written, on the disk or within a quota. A log goes on taking what it has room for.
     pub fn is_full(&self) -> bool {
         use io::ErrorKind::{QuotaExceeded, StorageFull, WriteZero};

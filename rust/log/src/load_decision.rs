@@ -1,5 +1,7 @@
 //! Which segments are checked when a log is opened for writing, and what that finds. Changes nothing (spec 1.12).
 
+use std::ops::Bound;
+
 use crate::LogError;
 use crate::batch_walk::WalkEnd;
 use crate::config::Durability;
@@ -17,6 +19,8 @@ pub(crate) struct Decision {
     pub recovered: Option<RecoveredSegment>,
     /// Of the active segment after a clean stop.
     pub indexes: Option<(SegmentIndexes, bool)>,
+    /// Behind the batch before the last one, as far as it was looked for.
+    pub before_last: i64,
     pub next_offset: i64,
 }
 
@@ -28,15 +32,13 @@ impl Decision {
     }
 }
 
-/// Row C8 of docs/reliability.md. Appending behind it would give offsets that its name, and so every lookup, denies.
-fn foreign(planned: &PlannedSegment, base: i64, next_offset: i64) -> LogError {
-    LogError::Damaged {
-        path: planned.files.log.clone(),
-        position: 0,
-        reason: format!(
-            "its records end below offset {next_offset}, which does not belong into a segment that starts at {base}; nothing was changed, restore the file"
-        ),
-    }
+/// No checksum covers what is wrong, so nothing tells which offset is right.
+fn foreign(planned: &PlannedSegment, position: u64, what: &str) -> LogError {
+    LogError::damaged(
+        &planned.files.log,
+        position,
+        format!("{what}; nothing was changed, restore the file"),
+    )
 }
 
 impl Loader<'_> {
@@ -51,7 +53,7 @@ impl Loader<'_> {
     /// | unclean | others | yes |
     ///
     /// # Errors
-    /// `Damaged` for a segment that ends below the offset in its name.
+    /// `Damaged` for a segment with offsets that do not follow each other, or do not fit its name or the next segment's.
     pub fn decide(&self, plan: &LoadPlan) -> Result<(Vec<Decision>, Vec<i64>), LogError> {
         let mut decisions = Vec::new();
         let bases: Vec<i64> = plan.segments.keys().copied().collect();
@@ -74,18 +76,33 @@ impl Loader<'_> {
                 planned: planned.clone(),
                 recovered: None,
                 indexes: None,
+                before_last: *base,
                 next_offset: *base,
             };
             if !self.clean_shutdown && recover_from.is_some_and(|from| *base >= from) {
                 let recovered = self.check(planned, *base)?;
                 cut = recovered.valid_bytes < planned.size;
-                decision.next_offset = recovered.next_offset;
+                (decision.before_last, decision.next_offset) = (recovered.before_last, recovered.next_offset);
                 decision.recovered = Some(recovered);
             } else if active {
                 self.look_at_active(&mut decision)?;
             }
-            if decision.next_offset < *base {
-                return Err(foreign(planned, *base, decision.next_offset));
+            // A log has ended at its recovery point, and only segments before the last one are compacted.
+            if active && decision.before_last < self.recovery_point && self.recovery_point < decision.next_offset {
+                let what = format!(
+                    "its last batch ends below offset {}, but a batch was on disk that ends below {} (recovery-point-offset-checkpoint)",
+                    decision.next_offset, self.recovery_point
+                );
+                return Err(foreign(planned, 0, &what));
+            }
+            if let Some((next, _)) = plan.segments.range((Bound::Excluded(base), Bound::Unbounded)).next()
+                && decision.next_offset > *next
+            {
+                let what = format!(
+                    "its records end below offset {}, but the next segment starts at {next}",
+                    decision.next_offset
+                );
+                return Err(foreign(planned, 0, &what));
             }
             decisions.push(decision);
         }
@@ -102,8 +119,16 @@ impl Loader<'_> {
             .fs
             .open(path, false, false)
             .map_err(|e| LogError::io("open", path, e))?;
-        let durable_end = (self.config.durability == Durability::Fsync).then_some(self.recovery_point);
-        check_segment(&*file, path, base, planned.size, self.interval(), durable_end)
+        let (recovery_point, durability) = (self.recovery_point, self.config.durability);
+        check_segment(
+            &*file,
+            path,
+            base,
+            planned.size,
+            self.interval(),
+            recovery_point,
+            durability,
+        )
     }
 
     fn look_at_active(&self, decision: &mut Decision) -> Result<(), LogError> {
@@ -126,11 +151,11 @@ impl Loader<'_> {
         .map_err(io)?;
         match loaded.why {
             WalkEnd::EndOfFile => {
-                decision.next_offset = loaded
-                    .last
-                    .map_or(decision.base_offset, |last| last.header.next_offset());
+                decision.before_last = loaded.before_last;
+                decision.next_offset = loaded.next_offset;
                 decision.indexes = Some((loaded.indexes, loaded.rebuilt.is_some()));
             }
+            WalkEnd::Disorder(reason) => return Err(foreign(planned, loaded.end, &reason)),
             WalkEnd::TooShort(reason) if self.clean_shutdown => {
                 let reason = format!(
                     "{reason}, although the log was stopped cleanly; nothing was changed. Delete {} to recover the log",
@@ -144,7 +169,7 @@ impl Loader<'_> {
             }
             _ => {
                 let recovered = self.check(planned, decision.base_offset)?;
-                decision.next_offset = recovered.next_offset;
+                (decision.before_last, decision.next_offset) = (recovered.before_last, recovered.next_offset);
                 decision.recovered = Some(recovered);
             }
         }

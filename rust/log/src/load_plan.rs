@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::LogError;
-use crate::batch_walk::HeaderWalk;
+use crate::batch_walk::{HeaderWalk, OffsetOrder};
 use crate::file_name::{CLEANED, DELETED, LOG, OFFSET_INDEX, SWAP, TIME_INDEX, TXN_INDEX, offset_of};
 use crate::fs::Fs;
 use crate::producer_snapshot;
@@ -201,10 +201,16 @@ impl LoadPlan {
 /// Kafka: `LogSegment#readNextOffset`.
 fn next_offset(fs: &dyn Fs, path: &Path, size: u64, base: i64) -> Result<i64, LogError> {
     let file = fs.open(path, false, false).map_err(|e| LogError::io("open", path, e))?;
-    let mut walk = HeaderWalk::new(&*file, 0, size);
+    let mut walk = HeaderWalk::new(&*file, 0, size).in_order(OffsetOrder::of_segment(base));
     let mut next = base;
-    while let Ok(batch) = walk.next().map_err(|e| LogError::io("read", path, e))? {
-        next = batch.header.next_offset();
+    loop {
+        match walk.next().map_err(|e| LogError::io("read", path, e))? {
+            Ok(batch) => next = batch.header.next_offset(),
+            Err(why) => {
+                // What it covers is removed for it.
+                why.unless_disorder(path, walk.position())?;
+                return Ok(next);
+            }
+        }
     }
-    Ok(next)
 }

@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 
+use crate::batch_walk::{OFFSETS_SIZE, OffsetOrder, offsets_in};
 use crate::partition_log::PartitionLog;
+use crate::segment::Found;
 use crate::view::View;
 use crate::{FetchBound, FetchDataInfo, LogError};
 
@@ -63,7 +65,11 @@ impl PartitionLog {
             }
             self.index_cache.touch(segment);
             // Behind the last batch of a segment (a gap that compaction left): the next segment has the answer.
-            let Some(first) = segment.translate_offset(offset, size)? else {
+            let Some(Found {
+                batch: first,
+                is_behind_gap,
+            }) = segment.find(offset, size)?
+            else {
                 continue;
             };
             let next = segments.get(i + 1);
@@ -86,20 +92,28 @@ impl PartitionLog {
             } else {
                 max_bytes
             };
-            let length = usize::try_from(end - first.position).unwrap_or(usize::MAX).min(limit);
+            let readable = usize::try_from(end - first.position).unwrap_or(usize::MAX);
+            let length = readable.min(limit);
             // A slice smaller than its first batch is of no use (spec 6.3).
             if length < first_size {
                 return Ok(empty(segment.base_offset, first.position));
             }
-            let records = segment.read_at(first.position, length)?;
+            // With the head of the batch behind it, which contradicts a last batch with a wrong offset.
+            let mut records = segment.read_at(first.position, readable.min(length + OFFSETS_SIZE))?;
             if records.len() < first_size {
-                let reason = "the file was cut while it was read; refresh and read again".to_string();
-                return Err(LogError::Damaged {
-                    path: segment.files.log.clone(),
-                    position: first.position,
-                    reason,
-                });
+                let reason = "the file was cut while it was read; refresh and read again";
+                return Err(LogError::damaged(&segment.files.log, first.position, reason));
             }
+            let limit = next.map_or(view.log_end_offset, |next| next.base_offset);
+            let order = OffsetOrder::of_segment(segment.base_offset).below(limit);
+            if let Err((valid, reason)) = check_order(&records, order, is_behind_gap) {
+                if valid == 0 {
+                    let reason = format!("{reason}; run verify, or restore the file");
+                    return Err(LogError::damaged(&segment.files.log, first.position, reason));
+                }
+                records.truncate(valid);
+            }
+            records.truncate(length);
             let aborted_transactions = match bound {
                 FetchBound::LastStableOffset => {
                     Some(self.aborted_in(view, i, offset, first.position + records.len() as u64)?)
@@ -143,4 +157,24 @@ impl PartitionLog {
             .map(|txn| (txn.producer_id, txn.first_offset))
             .collect())
     }
+}
+
+/// Holds the offsets of a slice against each other. The error tells how many bytes are in order, and what is not: readers get what
+/// stands before it first.
+fn check_order(records: &[u8], mut order: OffsetOrder, is_behind_gap: bool) -> Result<(), (usize, String)> {
+    let mut position = 0;
+    // Where a batch behind a gap is: when the next one contradicts it, the gap may be its own wrong offset.
+    let mut behind_gap = is_behind_gap.then_some(0);
+    while let Some((base_offset, last_offset_delta, size)) = records.get(position..).and_then(offsets_in) {
+        let expected = order.next();
+        let contradicts = base_offset < expected;
+        if let Err(reason) = order.accept(base_offset, last_offset_delta) {
+            return Err((behind_gap.filter(|_| contradicts).unwrap_or(position), reason));
+        }
+        if position > 0 {
+            behind_gap = (base_offset > expected).then_some(position);
+        }
+        position += size;
+    }
+    Ok(())
 }

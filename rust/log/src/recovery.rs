@@ -9,7 +9,8 @@ use fletchlog_records::control::{EndTxnMarker, parse_control_record};
 use fletchlog_records::{DECOMPRESSION_LIMIT, RecordCursor};
 
 use crate::LogError;
-use crate::batch_walk::{BatchMeta, CheckedWalk, HeaderWalk, WalkEnd};
+use crate::batch_walk::{BatchMeta, CheckedWalk, HeaderWalk, OffsetOrder, WalkEnd};
+use crate::config::Durability;
 use crate::fs::{File, Fs};
 use crate::producer_snapshot;
 use crate::producer_state::{Origin, PendingAppend, ProducerStateManager};
@@ -24,6 +25,10 @@ pub(crate) struct RecoveredSegment {
     pub valid_bytes: u64,
     /// Why the rest is not valid.
     pub why: WalkEnd,
+    /// Behind the batch before the last one.
+    pub before_last: i64,
+    /// Where the last batch is, if it does not begin there.
+    pub behind_gap: Option<u64>,
     pub next_offset: i64,
     /// Leader epochs as they begin: (epoch, offset).
     pub epochs: Vec<(i32, i64)>,
@@ -34,90 +39,100 @@ pub(crate) struct RecoveredSegment {
 /// | found | result |
 /// |---|---|
 /// | partial, corrupt or invalid batch | valid up to there |
-/// | last offset not above that of the last index entry | nothing of the segment is valid |
 /// | last offset outside base .. base + 2^31-1 | error: a Kafka broker refuses to start, and so do we |
+/// | base offset below the next one, at or above `recovery_point` | valid up to there |
+/// | base offset below the next one, below `recovery_point` | error |
 ///
-/// With `durable_end`, the end of what is known to be on disk (level `fsync`), offsets are held to more than Kafka does: no
-/// checksum covers a base offset, so a torn write can leave a whole batch with a smaller one.
+/// The last two are ours, Kafka keeps such batches unless its index refuses one: no checksum covers a base offset, so a torn write can leave a whole batch with a
+/// smaller one. Below the recovery point everything was on disk: there the file was damaged, and nothing tells which of its
+/// offsets are right.
 ///
-/// | found with `durable_end` | result |
+/// | found at level `fsync` | result |
 /// |---|---|
-/// | base offset below the next one, at or above `durable_end` | valid up to there |
-/// | anything invalid below `durable_end` | error: what was acknowledged is not cut off |
+/// | last offset outside, base offset below the next one | as any base offset below the next one |
+/// | anything invalid below `recovery_point` | error: what was acknowledged is not cut off |
 pub(crate) fn check_segment(
     file: &dyn File,
     path: &Path,
     base: i64,
     size: u64,
     interval: u64,
-    durable_end: Option<i64>,
+    recovery_point: i64,
+    durability: Durability,
 ) -> Result<RecoveredSegment, LogError> {
-    let mut indexes = SegmentIndexes::new(base);
+    let mut found = walk_segment(file, path, base, size, interval, durability)?;
+    let disorder = matches!(found.why, WalkEnd::Disorder(_));
+    if disorder && let Some(position) = found.behind_gap {
+        // The batch that is contradicted has left a gap: it is the wrong one.
+        found = RecoveredSegment {
+            why: found.why,
+            ..walk_segment(file, path, base, position, interval, durability)?
+        };
+    }
+    let below = found.next_offset < recovery_point;
+    if found.why != WalkEnd::EndOfFile && below && (disorder || durability == Durability::Fsync) {
+        let instead = if disorder {
+            ""
+        } else {
+            ", or open with fletchlog.durability=page-cache to cut the log here as Kafka does"
+        };
+        let reason = format!(
+            "{}, below offset {recovery_point}, up to which everything was on disk; nothing was changed. Restore the file{instead}",
+            found.why.reason()
+        );
+        return Err(LogError::damaged(path, found.valid_bytes, reason));
+    }
+    found.indexes.finish();
+    Ok(found)
+}
+
+fn walk_segment(
+    file: &dyn File,
+    path: &Path,
+    base: i64,
+    size: u64,
+    interval: u64,
+    durability: Durability,
+) -> Result<RecoveredSegment, LogError> {
+    let mut order = OffsetOrder::of_segment(base);
     let mut walk = CheckedWalk::new(file, 0, size);
-    let mut epochs: Vec<(i32, i64)> = Vec::new();
-    let mut next_offset = base;
-    let mut valid_bytes = 0;
-    let why = loop {
+    let mut found = RecoveredSegment {
+        indexes: SegmentIndexes::new(base),
+        valid_bytes: 0,
+        why: WalkEnd::EndOfFile,
+        before_last: base,
+        behind_gap: None,
+        next_offset: base,
+        epochs: Vec::new(),
+    };
+    found.why = loop {
         let batch = match walk.next().map_err(|e| LogError::io("read", path, e))? {
             Ok((batch, _)) => batch,
             Err(why) => break why,
         };
-        if durable_end.is_some() && batch.header.base_offset < next_offset {
-            break WalkEnd::Corrupt(format!(
-                "offset {} comes where {next_offset} or more belongs",
-                batch.header.base_offset
-            ));
-        }
-        if !(0..=i64::from(i32::MAX)).contains(&(batch.last_offset().saturating_sub(base))) {
+        let goes_back = batch.header.base_offset < found.next_offset;
+        let outside = !(base..base.saturating_add(1 << 31)).contains(&batch.last_offset());
+        if outside && !(goes_back && durability == Durability::Fsync) {
             let reason = format!(
                 "the batch ends at offset {}, which does not belong into a segment that starts at {base}; nothing was changed, restore the file",
                 batch.last_offset()
             );
-            return Err(LogError::Damaged {
-                path: path.to_path_buf(),
-                position: batch.position,
-                reason,
-            });
+            return Err(LogError::damaged(path, batch.position, reason));
         }
-        if indexes.on_batch(&batch, interval).is_err() {
-            let why = WalkEnd::Corrupt(format!("offset {} follows a greater one", batch.last_offset()));
-            return Ok(RecoveredSegment {
-                indexes: SegmentIndexes::new(base),
-                valid_bytes: 0,
-                why,
-                next_offset: base,
-                epochs: Vec::new(),
-            });
+        let accepted = order.accept(batch.header.base_offset, batch.header.last_offset_delta);
+        let noted = accepted.and_then(|()| found.indexes.on_batch(&batch, interval).map_err(|e| format!("{e:?}")));
+        if let Err(reason) = noted {
+            break WalkEnd::Disorder(reason);
         }
         let epoch = batch.header.partition_leader_epoch;
-        if epoch >= 0 && epochs.last().is_none_or(|last| epoch > last.0) {
-            epochs.push((epoch, batch.header.base_offset));
+        if epoch >= 0 && found.epochs.last().is_none_or(|last| epoch > last.0) {
+            found.epochs.push((epoch, batch.header.base_offset));
         }
-        next_offset = batch.header.next_offset();
-        valid_bytes = batch.end();
+        found.behind_gap = (batch.header.base_offset > found.next_offset).then_some(batch.position);
+        (found.before_last, found.next_offset) = (found.next_offset, order.next());
+        found.valid_bytes = batch.end();
     };
-    if why != WalkEnd::EndOfFile
-        && let Some(end) = durable_end.filter(|end| next_offset < *end)
-    {
-        let reason = format!(
-            "{}, below offset {end}, up to which everything was on disk; nothing was changed. Restore the file, or open with \
-             fletchlog.durability=page-cache to cut the log here as Kafka does",
-            why.reason()
-        );
-        return Err(LogError::Damaged {
-            path: path.to_path_buf(),
-            position: valid_bytes,
-            reason,
-        });
-    }
-    indexes.finish();
-    Ok(RecoveredSegment {
-        indexes,
-        valid_bytes,
-        why,
-        next_offset,
-        epochs,
-    })
+    Ok(found)
 }
 
 /// Bytes copied at once.
@@ -283,8 +298,16 @@ pub(crate) fn replay(
             }
         };
         let file = segment.file()?;
-        let mut walk = HeaderWalk::new(&*file, start, segment.size());
-        while let Ok(batch) = walk.next().map_err(|e| segment.io("read", e))? {
+        let mut walk =
+            HeaderWalk::new(&*file, start, segment.size()).in_order(OffsetOrder::of_segment(segment.base_offset));
+        loop {
+            let batch = match walk.next().map_err(|e| segment.io("read", e))? {
+                Ok(batch) => batch,
+                Err(why) => {
+                    why.unless_disorder(&segment.files.log, walk.position())?;
+                    break;
+                }
+            };
             if batch.header.base_offset >= to {
                 break;
             }

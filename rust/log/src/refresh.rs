@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use fletchlog_records::TopicPartition;
 
-use crate::batch_walk::CheckedWalk;
+use crate::batch_walk::{CheckedWalk, OffsetOrder, WalkEnd};
 use crate::file_name::{LOG, segment_file};
 use crate::fs::Fs;
 use crate::leader_epoch::LeaderEpochCache;
@@ -144,9 +144,10 @@ fn try_load(
         Check::Checksums,
     )
     .map_err(|e| active.io("read", e))?;
+    found.why.unless_disorder(&active.files.log, found.end)?;
     active.install(found.indexes, true);
     active.set_size(found.end);
-    let log_end_offset = found.last.map_or(active.base_offset, |last| last.header.next_offset());
+    let log_end_offset = found.next_offset;
     // What begins beyond the end is damage; at the end it is an epoch whose first batch the writer has yet to append.
     epochs.truncate_from_end(log_end_offset.saturating_add(1));
     if let Some(last) = found.last {
@@ -305,13 +306,12 @@ impl PartitionLog {
             if len < view.active_size {
                 return Ok(false);
             }
-            if len > view.active_size {
-                self.follow_appends(writer, &active, &view, len)?;
+            if len > view.active_size && !self.follow_appends(writer, &active, &view, len)? {
+                return Ok(false);
             }
             let end = self.log_end_offset();
             let next = segment_file(&self.dir, end, LOG);
-            // A damaged segment may end below its own base: what begins there does not follow it.
-            if end <= active.base_offset || !self.fs.exists(&next) {
+            if end == active.base_offset || !self.fs.exists(&next) {
                 break;
             }
             let segment = LogSegment::new(
@@ -339,11 +339,24 @@ impl PartitionLog {
         }
     }
 
-    fn follow_appends(&self, writer: &mut Writer, active: &LogSegment, view: &View, len: u64) -> Result<(), LogError> {
+    /// False: what stands behind the batches seen does not follow them.
+    fn follow_appends(
+        &self,
+        writer: &mut Writer,
+        active: &LogSegment,
+        view: &View,
+        len: u64,
+    ) -> Result<bool, LogError> {
         let file = active.file()?;
-        let mut walk = CheckedWalk::new(&*file, view.active_size, len);
         let mut end = view.log_end_offset;
-        while let Ok((batch, _)) = walk.next().map_err(|e| active.io("read", e))? {
+        let order = OffsetOrder::of_segment(active.base_offset).from(end);
+        let mut walk = CheckedWalk::new(&*file, view.active_size, len).in_order(order);
+        loop {
+            let batch = match walk.next().map_err(|e| active.io("read", e))? {
+                Ok((batch, _)) => batch,
+                Err(WalkEnd::Disorder(_)) => return Ok(false),
+                Err(_) => break,
+            };
             apply(active, &mut writer.producers, &batch, true)?;
             active.observe(&batch);
             note_epoch(
@@ -358,7 +371,7 @@ impl PartitionLog {
         published.high_watermark = end;
         published.active_size = walk.position();
         published.first_unstable_offset = writer.producers.first_unstable_offset();
-        Ok(())
+        Ok(true)
     }
 
     fn follow_deletions(&self, view: &View) -> Result<bool, LogError> {

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use fletchlog_records::RecordBatch;
 
 use crate::LogError;
-use crate::batch_walk::{BatchMeta, HeaderWalk};
+use crate::batch_walk::{BatchMeta, HeaderWalk, OffsetOrder, WalkEnd};
 use crate::fs::{File, Fs};
 use crate::offset_index::OffsetPosition;
 use crate::segment_files::SegmentFiles;
@@ -176,6 +176,7 @@ impl LogSegment {
             Check::Headers,
         )
         .map_err(|e| self.io("read the indexes of", e))?;
+        loaded.why.unless_disorder(&self.files.log, loaded.end)?;
         if let Some(reason) = &loaded.rebuilt {
             log::warn!("{}: index rebuilt in memory: {reason}", self.files.log.display());
             self.pinned.store(true, Ordering::Relaxed);
@@ -257,28 +258,56 @@ impl LogSegment {
     }
 
     /// The first batch whose last offset is at or beyond `offset`, below `end`. Kafka: `LogSegment#translateOffset`.
+    ///
+    /// # Errors
+    /// `Damaged` if the offsets of the batches on the way do not follow each other.
     pub fn translate_offset(&self, offset: i64, end: u64) -> Result<Option<BatchMeta>, LogError> {
-        let entry = self.with_indexes(|indexes| indexes.offset.lookup(offset))?;
-        match self.search_from(entry.position, offset, end)? {
-            // An entry that was altered into another batch's position skips batches: the log itself decides.
-            Search::Beyond | Search::Damaged if entry.position > 0 => {
-                self.search_from(0, offset, end)?.into_batch(self)
+        Ok(self.find(offset, end)?.map(|found| found.batch))
+    }
+
+    /// As [`LogSegment::translate_offset`], with what was met on the way.
+    pub fn find(&self, offset: i64, end: u64) -> Result<Option<Found>, LogError> {
+        let (entry, before) = self.with_indexes(|indexes| {
+            let entry = indexes.offset.lookup(offset);
+            (entry, indexes.offset.lookup(entry.offset.saturating_sub(1)))
+        })?;
+        if entry.position > 0 {
+            // An entry that was altered into another batch's position skips batches, and the offset of its own batch may be damaged:
+            // the entry before it shows the batches between them, at last the log itself decides.
+            for (start, last_offset) in [(entry.position, Some(entry.offset)), (before.position, None)] {
+                if let Search::Sure(found) = self.search_from(start, last_offset, offset, end)? {
+                    return Ok(found);
+                }
             }
-            found => found.into_batch(self),
+        }
+        match self.search_from(0, None, offset, end)? {
+            Search::Sure(found) => Ok(found),
+            Search::Unsure => Ok(None),
         }
     }
 
-    fn search_from(&self, position: u64, offset: i64, end: u64) -> Result<Search, LogError> {
+    /// `last_offset`: what the index says of the batch at `start`.
+    fn search_from(&self, start: u64, last_offset: Option<i64>, offset: i64, end: u64) -> Result<Search, LogError> {
         let file = self.file()?;
-        let mut walk = HeaderWalk::new(&*file, position, end);
-        let mut first = position > 0;
+        let mut walk = HeaderWalk::new(&*file, start, end).in_order(OffsetOrder::of_segment(self.base_offset));
+        let mut first = start > 0;
+        let mut next_offset = self.base_offset;
+        let is_another = |batch: &BatchMeta| {
+            batch.header.base_offset > offset || last_offset.is_some_and(|last| batch.last_offset() != last)
+        };
         loop {
             match walk.next().map_err(|e| self.io("read", e))? {
-                Ok(batch) if first && batch.header.base_offset > offset => return Ok(Search::Beyond),
-                Ok(batch) if batch.last_offset() >= offset => return Ok(Search::Found(batch)),
-                Ok(_) => first = false,
-                Err(_) if first => return Ok(Search::Damaged),
-                Err(_) => return Ok(Search::None),
+                Ok(batch) if first && is_another(&batch) => return Ok(Search::Unsure),
+                Ok(batch) if batch.last_offset() >= offset => {
+                    let is_behind_gap = !first && batch.header.base_offset > next_offset;
+                    return Ok(Search::Sure(Some(Found { batch, is_behind_gap })));
+                }
+                Ok(batch) => (first, next_offset) = (false, batch.header.next_offset()),
+                Err(why) if first || start > 0 && matches!(why, WalkEnd::Disorder(_)) => return Ok(Search::Unsure),
+                Err(why) => {
+                    why.unless_disorder(&self.files.log, walk.position())?;
+                    return Ok(Search::Sure(None));
+                }
             }
         }
     }
@@ -290,11 +319,7 @@ impl LogSegment {
     /// Reads the batch at a position whole.
     pub fn read_batch(&self, batch: &BatchMeta) -> Result<RecordBatch, LogError> {
         let bytes = self.read_at(batch.position, batch.header.size_in_bytes())?;
-        let damaged = |reason: String| LogError::Damaged {
-            path: self.files.log.clone(),
-            position: batch.position,
-            reason,
-        };
+        let damaged = |reason: String| LogError::damaged(&self.files.log, batch.position, reason);
         match RecordBatch::parse(&bytes) {
             Ok(Some(batch)) => Ok(batch),
             Ok(None) => Err(damaged(
@@ -507,28 +532,15 @@ impl LogSegment {
     }
 }
 
-enum Search {
-    Found(BatchMeta),
-    None,
-    /// The entry leads behind the target.
-    Beyond,
-    /// The entry leads to no batch.
-    Damaged,
+/// A batch that was searched for.
+pub(crate) struct Found {
+    pub batch: BatchMeta,
+    /// It does not begin right behind the one before it.
+    pub is_behind_gap: bool,
 }
 
-impl Search {
-    fn into_batch(self, segment: &LogSegment) -> Result<Option<BatchMeta>, LogError> {
-        match self {
-            Self::Found(batch) => Ok(Some(batch)),
-            Self::None | Self::Damaged => Ok(None),
-            Self::Beyond => {
-                let reason = "the first batch is not where the index says; run verify".to_string();
-                Err(LogError::Damaged {
-                    path: segment.files.log.clone(),
-                    position: 0,
-                    reason,
-                })
-            }
-        }
-    }
+enum Search {
+    Sure(Option<Found>),
+    /// The walk did not begin at a batch that fits, or batches behind it do not.
+    Unsure,
 }

@@ -5,7 +5,7 @@ use std::io;
 
 use fletchlog_records::BatchHeader;
 
-use crate::batch_walk::{BatchMeta, CheckedWalk, HeaderWalk, WalkEnd};
+use crate::batch_walk::{BatchMeta, CheckedWalk, HeaderWalk, OffsetOrder, WalkEnd};
 use crate::fs::{File, Fs};
 use crate::offset_index::{self, InvalidOffset, OffsetIndex};
 use crate::segment_files::SegmentFiles;
@@ -135,6 +135,9 @@ pub(crate) struct LoadedIndexes {
     pub rebuilt: Option<String>,
     /// Last batch met, if any.
     pub last: Option<BatchMeta>,
+    /// Behind the batch before it; behind the last one.
+    pub before_last: i64,
+    pub next_offset: i64,
     /// Where the walk ended, and why.
     pub end: u64,
     pub why: WalkEnd,
@@ -161,7 +164,7 @@ pub(crate) fn load(
     check: Check,
 ) -> io::Result<LoadedIndexes> {
     let rebuild = |reason| {
-        let loaded = walk(SegmentIndexes::new(base), file, 0, size, interval, check)?;
+        let loaded = walk(SegmentIndexes::new(base), file, base, 0, size, interval, check)?;
         Ok(LoadedIndexes {
             rebuilt: Some(reason),
             ..loaded
@@ -169,14 +172,21 @@ pub(crate) fn load(
     };
     match believe(fs, files, file, base, size)? {
         Ok(indexes) => {
-            let start = indexes.offset.last().map_or(0, |entry| entry.position);
+            // From the last entry but one: the batch of the last one is held against those before it.
+            let start = indexes
+                .offset
+                .len()
+                .checked_sub(2)
+                .and_then(|i| indexes.offset.entry(i));
+            let start = start.map_or(0, |entry| entry.position);
             // Files are taken as they are, except beside a writer, whose last entries may not be in them yet.
             let interval = if check == Check::Checksums { interval } else { u64::MAX };
-            let loaded = walk(indexes, file, start, size, interval, check)?;
-            if loaded.last.is_some() || start == 0 {
+            let last_entry = indexes.offset.last().map_or(0, |entry| entry.position);
+            let loaded = walk(indexes, file, base, start, size, interval, check)?;
+            if last_entry == 0 || loaded.end > last_entry {
                 return Ok(loaded);
             }
-            rebuild("the last offset entry leads to a damaged batch".to_string())
+            rebuild("the last offset entries lead to a damaged batch".to_string())
         }
         Err(reason) => rebuild(reason),
     }
@@ -185,14 +195,18 @@ pub(crate) fn load(
 fn walk(
     mut indexes: SegmentIndexes,
     file: &dyn File,
+    base: i64,
     from: u64,
     size: u64,
     mut interval: u64,
     check: Check,
 ) -> io::Result<LoadedIndexes> {
     let mut last = None;
-    let mut headers = HeaderWalk::new(file, from, size);
-    let mut checked = CheckedWalk::new(file, from, size);
+    let (mut before_last, mut next_offset) = (base, base);
+    let order = OffsetOrder::of_segment(base);
+    let mut headers = HeaderWalk::new(file, from, size).in_order(order);
+    let mut checked = CheckedWalk::new(file, from, size).in_order(order);
+    let indexed = indexes.offset.last().map_or(0, |entry| entry.position);
     loop {
         let (next, end) = match check {
             Check::Headers => (headers.next()?, headers.position()),
@@ -200,10 +214,11 @@ fn walk(
         };
         match next {
             Ok(batch) => {
-                if indexes.on_batch(&batch, interval).is_err() {
-                    // Offsets that go backwards: readers get along with an index that says less.
+                if batch.position >= indexed && indexes.on_batch(&batch, interval).is_err() {
+                    // Not above the last entry of a damaged index: readers get along with one that says less.
                     interval = u64::MAX;
                 }
+                (before_last, next_offset) = (next_offset, batch.header.next_offset());
                 last = Some(batch);
             }
             Err(why) => {
@@ -211,6 +226,8 @@ fn walk(
                     indexes,
                     rebuilt: None,
                     last,
+                    before_last,
+                    next_offset,
                     end,
                     why,
                 });

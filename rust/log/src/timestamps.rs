@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fletchlog_records::{DECOMPRESSION_LIMIT, RecordCursor};
 
-use crate::batch_walk::{BatchMeta, HeaderWalk};
+use crate::batch_walk::{BatchMeta, HeaderWalk, OffsetOrder};
 use crate::partition_log::PartitionLog;
 use crate::segment::LogSegment;
 use crate::sync::read;
@@ -119,8 +119,16 @@ impl PartitionLog {
         matches: impl Fn(i64) -> bool,
     ) -> Result<Option<TimestampAndOffset>, LogError> {
         let file = segment.file()?;
-        let mut walk = HeaderWalk::new(&*file, position, view.size_of(segment));
-        while let Ok(meta) = walk.next().map_err(|e| segment.io("read", e))? {
+        let mut walk = HeaderWalk::new(&*file, position, view.size_of(segment))
+            .in_order(OffsetOrder::of_segment(segment.base_offset));
+        loop {
+            let meta = match walk.next().map_err(|e| segment.io("read", e))? {
+                Ok(meta) => meta,
+                Err(why) => {
+                    why.unless_disorder(&segment.files.log, walk.position())?;
+                    return Ok(None);
+                }
+            };
             if !batch_matches(&meta) {
                 continue;
             }
@@ -138,7 +146,6 @@ impl PartitionLog {
                 }
             }
         }
-        Ok(None)
     }
 }
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use fletchlog_records::control::{ControlType, EndTxnMarker};
 
 use crate::batch_walk::BatchMeta;
+use crate::config::Durability;
 use crate::dump::inspect_segment;
 use crate::file_name::{LEADER_EPOCH_CHECKPOINT, TXN_INDEX};
 use crate::fs::Fs;
@@ -230,7 +231,15 @@ impl Verifier<'_> {
                 .fs
                 .open(path, false, false)
                 .map_err(|e| LogError::io("open", path, e))?;
-            match check_segment(&*file, path, base, planned.size, self.index_interval, None) {
+            match check_segment(
+                &*file,
+                path,
+                base,
+                planned.size,
+                self.index_interval,
+                0,
+                Durability::PageCache,
+            ) {
                 Ok(found) if found.valid_bytes == planned.size => return Ok(()),
                 Ok(found) => (found.valid_bytes, found.why.reason().to_string()),
                 // Recovery refuses to open such a log and cuts nothing.

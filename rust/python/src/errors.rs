@@ -267,6 +267,14 @@ impl Failure {
         Self::of("internal", message)
     }
 
+    /// A log that cannot be read: whoever reads is told of a damaged file as of any damaged batch.
+    pub fn reading(error: LogError) -> Self {
+        match error {
+            LogError::Damaged { .. } => Self::of("corrupt", error.to_string()),
+            other => other.into(),
+        }
+    }
+
     /// The Python exception.
     pub fn into_py(self, py: Python<'_>) -> PyErr {
         self.build(py).unwrap_or_else(|error| error)

@@ -437,7 +437,8 @@ impl Walk {
 
     /// Reads the next bytes. `false`: there are none.
     fn read(&mut self, range: &Range, bound: FetchBound) -> Result<bool, Failure> {
-        let read = range.log.read(self.next_offset, self.read_bytes, true, bound)?;
+        let read = range.log.read(self.next_offset, self.read_bytes, true, bound);
+        let read = read.map_err(|error| Failure::reading(error).at(&range.tp, self.next_offset))?;
         if read.records.is_empty() {
             return Ok(false);
         }

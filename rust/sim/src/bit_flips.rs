@@ -1,14 +1,15 @@
 //! One flipped bit in a file of a partition that we wrote: `verify` tells of it, or every reader's answer stays the same
-//! (reliability C4-C7).
+//! (reliability C4-C7). Of a bit of a base offset, which no checksum covers, a reader is told or who opens for writing, too.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fletchlog_log::fs::{Fs, MemoryFs};
 use fletchlog_log::partition_log::{AppendOrigin, FetchBound, OpenMode, PartitionLog};
-use fletchlog_log::{LogConfig, LogError, verify_partition};
+use fletchlog_log::{LogConfig, LogError, inspect_segment, verify_partition};
 use fletchlog_records::control::{ControlType, EndTxnMarker, build_marker};
-use fletchlog_records::{BatchBuilder, BatchParams, TopicPartition};
+use fletchlog_records::{BatchBuilder, BatchIter, BatchParams, TopicPartition};
 
 use crate::rng::Rng;
 
@@ -23,6 +24,8 @@ pub struct Partition {
     answers: Answers,
     /// First, last batch offsets and timestamps of everything in it.
     questions: Vec<(i64, i64)>,
+    /// Where the base offsets of its batches are.
+    pub base_offsets: BTreeSet<(PathBuf, u64)>,
 }
 
 /// What readers are told.
@@ -113,11 +116,18 @@ impl Partition {
             return Err(format!("an undamaged partition is called damaged: {report:?}"));
         }
         let answers = answers(&fs, &questions).map_err(fail)?;
+        let mut base_offsets = BTreeSet::new();
+        for segment in &report.segments {
+            for batch in inspect_segment(&*fs, &segment.path).map_err(fail)? {
+                base_offsets.insert((segment.path.clone(), batch.map_err(fail)?.position));
+            }
+        }
         Ok(Self {
             fs,
             files,
             answers,
             questions,
+            base_offsets,
         })
     }
 
@@ -130,9 +140,44 @@ impl Partition {
         let position = (bit / 8) as u64;
         let byte = file.read_at(position, 1).map_err(fail)?[0];
         file.write_at(position, &[byte ^ 1 << (bit % 8)]).map_err(fail)?;
-        let verdict = self.verdict();
+        let in_base_offset = (0..8).any(|i| {
+            let start = position.checked_sub(i);
+            start.is_some_and(|start| self.base_offsets.contains(&(path.to_path_buf(), start)))
+        });
+        let verdict = self.verdict().and_then(|told| {
+            if in_base_offset {
+                self.is_told_by_use().map(|()| told)
+            } else {
+                Ok(told)
+            }
+        });
         file.write_at(position, &[byte]).map_err(fail)?;
         verdict.map_err(|what| format!("{}: bit {bit} flipped: {what}", path.display()))
+    }
+
+    /// A reader that reads everything is told, or who opens it for writing (in a copy).
+    fn is_told_by_use(&self) -> Result<(), String> {
+        if read_through(&self.fs).is_err() {
+            return Ok(());
+        }
+        let copy = MemoryFs::new();
+        copy.create_dir_all(Path::new(DIR)).map_err(fail)?;
+        for (path, _) in &self.files {
+            copy.replace(path, &self.fs.read(path).map_err(fail)?).map_err(fail)?;
+        }
+        let mode = OpenMode::Write {
+            clean_shutdown: true,
+            recovery_point: self.answers.bounds.1,
+            log_start_offset: 0,
+        };
+        let tp = TopicPartition::new("t", 0);
+        match PartitionLog::open(Arc::new(copy), Path::new(DIR), tp, config(1 << 20), mode, NOW_MS) {
+            Ok(log) => Err(format!(
+                "only verify tells of it; readers are not, and a writer would go on at offset {}",
+                log.log_end_offset()
+            )),
+            Err(_) => Ok(()),
+        }
     }
 
     fn verdict(&self) -> Result<bool, String> {
@@ -150,10 +195,27 @@ impl Partition {
     }
 }
 
-fn answers(fs: &Arc<dyn Fs>, questions: &[(i64, i64)]) -> Result<Answers, LogError> {
+fn open_for_reading(fs: &Arc<dyn Fs>) -> Result<PartitionLog, LogError> {
     let mode = OpenMode::ReadOnly { log_start_offset: 0 };
     let tp = TopicPartition::new("t", 0);
-    let log = PartitionLog::open(Arc::clone(fs), Path::new(DIR), tp, config(1 << 20), mode, NOW_MS)?;
+    PartitionLog::open(Arc::clone(fs), Path::new(DIR), tp, config(1 << 20), mode, NOW_MS)
+}
+
+/// As a scan does, from the start of the log to its end.
+fn read_through(fs: &Arc<dyn Fs>) -> Result<(), LogError> {
+    let log = open_for_reading(fs)?;
+    let mut offset = log.log_start_offset();
+    while offset < log.log_end_offset() {
+        let data = log.read(offset, 1 << 14, true, FetchBound::LogEnd)?;
+        for batch in BatchIter::new(data.records) {
+            offset = batch?.header().next_offset();
+        }
+    }
+    Ok(())
+}
+
+fn answers(fs: &Arc<dyn Fs>, questions: &[(i64, i64)]) -> Result<Answers, LogError> {
+    let log = open_for_reading(fs)?;
     let mut answers = Answers {
         bounds: (log.log_start_offset(), log.log_end_offset(), log.last_stable_offset()),
         epoch: (log.latest_epoch(), log.end_offset_for_epoch(3)),

@@ -77,7 +77,7 @@ fn read_one(
 ) -> Result<(FetchPartitionResponse, Position), ErrorCode> {
     let code = |e: crate::BrokerError| {
         log::debug!("fetch of {} at {}: {e}", request.tp, request.fetch_offset);
-        e.code()
+        e.code_for_reader()
     };
     let partition = broker.partition(&request.tp).map_err(code)?;
     if partition.leader() != params.node {

@@ -220,10 +220,11 @@ fn judge(
             discard(trace, fetch.error.name());
         }
         E::CORRUPT_MESSAGE => {
-            return Err(ClientError::kafka(
-                fetch.error,
-                format_args!("{tp} at offset {}", fetch.fetch_offset),
-            ));
+            return Err(ClientError::CorruptRecord {
+                tp,
+                offset: fetch.fetch_offset,
+                reason: "the log is damaged there, verify names the file".to_owned(),
+            });
         }
         other => {
             return Err(ClientError::IllegalState(format!(

@@ -50,7 +50,8 @@ impl Lookup {
                 Some((ErrorCode::UNSUPPORTED_FOR_MESSAGE_FORMAT, _)) => {
                     self.found.insert(tp, None);
                 }
-                Some((error, _)) if !error.is_retriable() => {
+                // Java asks a damaged log again until the time is over.
+                Some((error, _)) if !error.is_retriable() || error == ErrorCode::CORRUPT_MESSAGE => {
                     self.failure = Some(ClientError::kafka(error, format_args!("lookup of an offset of {tp}")))
                 }
                 _ => {

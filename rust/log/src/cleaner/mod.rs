@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::LogError;
-use crate::batch_walk::{BatchMeta, CheckedWalk, WalkEnd};
+use crate::batch_walk::{BatchMeta, CheckedWalk, OffsetOrder, WalkEnd};
 use crate::partition_log::PartitionLog;
 use crate::segment::{LogSegment, SegmentParams};
 use crate::segment_files::SegmentFiles;
@@ -292,8 +292,9 @@ fn map_segment(
     pace: &mut Pace<'_>,
 ) -> Result<bool, LogError> {
     let file = segment.file()?;
-    let mut walk = CheckedWalk::new(&*file, position, segment.size());
-    while let Some((meta, bytes)) = next_batch(segment, &mut walk, next_start)? {
+    let order = OffsetOrder::of_segment(segment.base_offset).below(next_start);
+    let mut walk = CheckedWalk::new(&*file, position, segment.size()).in_order(order);
+    while let Some((meta, bytes)) = next_batch(segment, &mut walk)? {
         pace.read(segment, meta.size())?;
         let (batch, slice) = filter::decode(segment, &meta, &bytes)?;
         if batch.header().is_control() {
@@ -317,11 +318,12 @@ fn clean_into(
     pace: &mut Pace<'_>,
 ) -> Result<(), LogError> {
     let file = segment.file()?;
-    let mut walk = CheckedWalk::new(&*file, 0, segment.size());
+    let order = OffsetOrder::of_segment(segment.base_offset).below(next_start);
+    let mut walk = CheckedWalk::new(&*file, 0, segment.size()).in_order(order);
     let mut out: Vec<u8> = Vec::new();
     let mut metas: Vec<BatchMeta> = Vec::new();
     loop {
-        let next = next_batch(segment, &mut walk, next_start)?;
+        let next = next_batch(segment, &mut walk)?;
         if !out.is_empty() && (next.is_none() || out.len() >= WRITE_BUFFER) {
             cleaned.append(&out, metas.drain(..))?;
             out.clear();
@@ -339,27 +341,18 @@ fn clean_into(
     }
 }
 
-/// The next batch, which must end before the next segment starts. A damaged one stops the cleaning: what cannot be read
+/// The next batch. A damaged one stops the cleaning: what cannot be read
 /// must not be dropped.
-fn next_batch(
-    segment: &LogSegment,
-    walk: &mut CheckedWalk<'_>,
-    next_start: i64,
-) -> Result<Option<(BatchMeta, bytes::Bytes)>, LogError> {
-    let damaged = |position, reason: &str| LogError::Damaged {
-        path: segment.files.log.clone(),
-        position,
-        reason: format!("{reason}; the log is not cleaned: run verify, or restore the file"),
-    };
+fn next_batch(segment: &LogSegment, walk: &mut CheckedWalk<'_>) -> Result<Option<(BatchMeta, bytes::Bytes)>, LogError> {
     match walk.next().map_err(|e| segment.io("read", e))? {
-        Ok((meta, bytes)) => {
-            if meta.header.base_offset < segment.base_offset || meta.last_offset() >= next_start {
-                let reason = format!("offset {} does not belong into this segment", meta.header.base_offset);
-                return Err(damaged(meta.position, &reason));
-            }
-            Ok(Some((meta, bytes)))
-        }
+        Ok(batch) => Ok(Some(batch)),
         Err(WalkEnd::EndOfFile) => Ok(None),
-        Err(end) => Err(damaged(walk.position(), end.reason())),
+        Err(end) => {
+            let reason = format!(
+                "{}; the log is not cleaned: run verify, or restore the file",
+                end.reason()
+            );
+            Err(LogError::damaged(&segment.files.log, walk.position(), reason))
+        }
     }
 }
