@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use fletchlog_api::Response;
 
-/// Locks; a holder that panicked has left no half-made state behind in this crate's short critical sections.
+/// Locks. After a panic of its holder a lock is taken over: what was being changed may be half done in memory. What this crate
+/// keeps in logs and in the metadata file is written before memory changes, and a log fences itself if the panic came out of
+/// it; so at worst a group, a session or a table of topics lags behind until the broker is opened again.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

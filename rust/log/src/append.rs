@@ -12,7 +12,7 @@ use crate::leader_epoch::LeaderEpochCache;
 use crate::partition_log::{PartitionLog, Writer};
 use crate::producer_state::{Origin, PendingAppend, Refusal};
 use crate::segment::LogSegment;
-use crate::sync::{lock, read, write};
+use crate::sync::{read, write};
 use crate::validator::{ValidRecords, validate};
 use crate::{AppendError, AppendInfo, AppendOrigin, LogConfig, LogError};
 
@@ -30,7 +30,7 @@ impl PartitionLog {
         let config = self.config();
         let mut valid = validate(records, origin, &config, &self.tp, now_ms)
             .map_err(|e| e.into_refused(self.log_start_offset()))?;
-        let mut writer = lock(&self.writer);
+        let mut writer = self.lock_writer();
         self.check_writable("append")?;
         let info = self.append_locked(&mut writer, &mut valid, leader_epoch, origin, &config, now_ms)?;
         drop(writer);

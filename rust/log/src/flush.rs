@@ -5,7 +5,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 
 use crate::file_name::LEADER_EPOCH_CHECKPOINT;
 use crate::partition_log::PartitionLog;
-use crate::sync::{lock, read, write};
+use crate::sync::{FenceOnPanic, lock, read, write};
 use crate::view::View;
 use crate::{LogError, OpenMode};
 
@@ -78,8 +78,12 @@ impl PartitionLog {
 
     /// Nothing is written until the log is reopened. fsync is never retried: a second one may succeed without the data.
     pub(crate) fn fence(&self, error: &LogError) {
-        log::error!("{}: fenced: {error}", self.dir.display());
-        lock(&self.fenced).get_or_insert_with(|| error.to_string());
+        self.fence_because(error.to_string());
+    }
+
+    pub(crate) fn fence_because(&self, cause: String) {
+        log::error!("{}: fenced: {cause}", self.dir.display());
+        lock(&self.fenced).get_or_insert(cause);
     }
 
     pub(crate) fn check_writable(&self, action: &'static str) -> Result<(), LogError> {
@@ -118,6 +122,7 @@ impl PartitionLog {
     fn sync_to_end(&self, round: &Round<'_>, side_files: bool) -> Result<i64, LogError> {
         let view = read(&self.view).clone();
         let from = lock(&round.durable.state).log_end;
+        let _fence = FenceOnPanic::new(self);
         if let Err(e) = self.sync_changed(&view, from, side_files) {
             self.fence(&e);
             return Err(e);
@@ -163,7 +168,7 @@ impl PartitionLog {
         self.check_writable("flush")?;
         {
             // Index entries are added under the writer's lock.
-            let _writer = lock(&self.writer);
+            let _writer = self.lock_writer();
             let view = self.view()?;
             for segment in view.segments.floor_and_after(self.recovery_point()) {
                 segment.write_side_files(false)?;

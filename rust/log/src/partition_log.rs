@@ -14,7 +14,7 @@ use crate::flush::Durable;
 use crate::fs::Fs;
 use crate::leader_epoch::LeaderEpochCache;
 use crate::producer_state::ProducerStateManager;
-use crate::sync::{lock, read, write};
+use crate::sync::{read, write};
 use crate::view::{IndexCache, View};
 use crate::{AppendError, LogConfig, LogError};
 
@@ -268,7 +268,7 @@ impl PartitionLog {
     /// An epoch that is already known changes nothing. Kafka: `UnifiedLog#maybeAssignEpochStartOffset`.
     pub fn assign_leader_epoch(&self, epoch: i32) -> Result<(), LogError> {
         self.check_writable("lead")?;
-        let _writer = lock(&self.writer);
+        let _writer = self.lock_writer();
         self.assign_epoch(epoch, self.log_end_offset())
     }
     /// (epoch, end offset) of the newest epoch at or below `epoch`, (-1, -1) if unknown (spec 1.9).
@@ -296,12 +296,12 @@ impl PartitionLog {
     /// 3.7), unless they have a transaction open. The next batch of one of them may begin with any sequence.
     pub fn remove_expired_producers(&self, now_ms: i64) {
         let expiration_ms = self.config().producer_id_expiration_ms;
-        lock(&self.writer).producers.remove_expired(now_ms, expiration_ms);
+        self.lock_writer().producers.remove_expired(now_ms, expiration_ms);
     }
     /// Starts a new segment now. Returns its base offset.
     pub fn roll(&self, now_ms: i64) -> Result<i64, LogError> {
         self.check_writable("roll")?;
-        let mut writer = lock(&self.writer);
+        let mut writer = self.lock_writer();
         let view = self.view()?;
         self.roll_to(&mut writer, &view, &self.config(), view.log_end_offset, now_ms)
     }

@@ -16,7 +16,7 @@ impl PartitionLog {
     pub(crate) fn apply_retention(&self, now_ms: i64) -> Result<usize, LogError> {
         self.check_writable("delete old segments")?;
         let config = self.config();
-        let mut writer = lock(&self.writer);
+        let mut writer = self.lock_writer();
         self.remove_deleted_files(&mut writer, now_ms);
         let start = self.view()?.log_start_offset;
         let mut count = self.delete_while(&mut writer, &config, now_ms, |_, next| {
@@ -180,7 +180,7 @@ impl PartitionLog {
     }
 
     pub(crate) fn raise_log_start(&self, before_offset: Option<i64>) -> Result<i64, LogError> {
-        let _writer = lock(&self.writer);
+        let _writer = self.lock_writer();
         let offset = self.future_log_start(before_offset)?;
         if offset > self.log_start_offset() {
             self.trim_epochs_from_start(offset)?;
@@ -192,7 +192,7 @@ impl PartitionLog {
     /// Writes what is only in memory: final index entries, the producer snapshot at the log end.
     pub(crate) fn write_out(&self) -> Result<(), LogError> {
         self.check_writable("close")?;
-        let mut writer = lock(&self.writer);
+        let mut writer = self.lock_writer();
         let view = self.view()?;
         for segment in view.segments.as_slice() {
             // The active one, and any whose side files could not be written before.

@@ -8,7 +8,7 @@ use crate::file_name::{SNAPSHOT, segment_file};
 use crate::partition_log::{PartitionLog, Writer};
 use crate::segment::{LogSegment, SegmentParams};
 use crate::segment_files::SegmentFiles;
-use crate::sync::{lock, write};
+use crate::sync::write;
 use crate::view::View;
 use crate::{LogConfig, LogError, offset_index, producer_snapshot, time_index};
 
@@ -162,7 +162,7 @@ impl PartitionLog {
 
     /// fsync of the newest snapshot, for a clean stop: it may know producers whose batches are gone.
     pub(crate) fn sync_snapshot(&self) -> Result<(), LogError> {
-        let mut writer = lock(&self.writer);
+        let mut writer = self.lock_writer();
         if !std::mem::take(&mut writer.snapshot_unsynced) {
             return Ok(());
         }

@@ -1,6 +1,12 @@
-//! Locks. A poisoned lock is taken over: the data behind our locks is published in one assignment, never half done.
+//! Locks. A poisoned lock is taken over: a panic in the middle of a change of the log fences it ([`FenceOnPanic`]), so that
+//! nothing is added to what is half done. Readers see what was published before. A log that is open for reading may take over
+//! the same batches twice, which changes nothing.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::thread::panicking;
+
+use crate::partition_log::{PartitionLog, Writer};
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -12,4 +18,57 @@ pub(crate) fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
 
 pub(crate) fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     lock.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Fences the log if a panic unwinds while this is held.
+pub(crate) struct FenceOnPanic<'a> {
+    log: &'a PartitionLog,
+    /// A destructor that runs because of another panic does not panic itself.
+    was_panicking: bool,
+}
+
+impl<'a> FenceOnPanic<'a> {
+    pub fn new(log: &'a PartitionLog) -> Self {
+        let was_panicking = panicking();
+        Self { log, was_panicking }
+    }
+}
+
+impl Drop for FenceOnPanic<'_> {
+    fn drop(&mut self) {
+        if panicking() && !self.was_panicking {
+            self.log
+                .fence_because("a call panicked while it changed the log".to_owned());
+        }
+    }
+}
+
+/// The right to change the log.
+pub(crate) struct WriterGuard<'a> {
+    /// First, so that it is dropped before the lock is given to another.
+    _fence: FenceOnPanic<'a>,
+    writer: MutexGuard<'a, Writer>,
+}
+
+impl PartitionLog {
+    pub(crate) fn lock_writer(&self) -> WriterGuard<'_> {
+        WriterGuard {
+            writer: lock(&self.writer),
+            _fence: FenceOnPanic::new(self),
+        }
+    }
+}
+
+impl Deref for WriterGuard<'_> {
+    type Target = Writer;
+
+    fn deref(&self) -> &Writer {
+        &self.writer
+    }
+}
+
+impl DerefMut for WriterGuard<'_> {
+    fn deref_mut(&mut self) -> &mut Writer {
+        &mut self.writer
+    }
 }

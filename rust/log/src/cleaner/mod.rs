@@ -123,7 +123,7 @@ impl PartitionLog {
     /// The newest record of each producer that is still known: its batch stays, perhaps empty, so that its sequence can
     /// be rebuilt from the log. Kafka: `UnifiedLog#lastRecordsOfActiveProducers`.
     fn last_records(&self) -> HashMap<i64, LastRecord> {
-        let writer = lock(&self.writer);
+        let writer = self.lock_writer();
         let entries = writer.producers.entries();
         entries
             .map(|entry| {

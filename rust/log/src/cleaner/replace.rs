@@ -16,7 +16,7 @@ use crate::file_name::{CLEANED, DELETED, SNAPSHOT, SWAP, segment_file, with_suff
 use crate::partition_log::{PartitionLog, Writer};
 use crate::segment::{LogSegment, SegmentParams};
 use crate::segment_files::SegmentFiles;
-use crate::sync::{lock, write};
+use crate::sync::write;
 
 /// Removes what an earlier attempt left.
 pub(super) fn remove_files(log: &PartitionLog, files: &SegmentFiles) -> Result<(), LogError> {
@@ -33,7 +33,7 @@ impl PartitionLog {
         old: &[Arc<LogSegment>],
         now_ms: i64,
     ) -> Result<(), LogError> {
-        let mut writer = lock(&self.writer);
+        let mut writer = self.lock_writer();
         let view = self.view()?;
         let position = view
             .segments

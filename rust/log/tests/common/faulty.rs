@@ -28,6 +28,27 @@ pub struct Faults {
     pub synced: Mutex<Vec<PathBuf>>,
     pub side_files_fail: Mutex<bool>,
     pub dir_sync_fails: Mutex<bool>,
+    /// The call that panics when it has done its work.
+    pub panics: Mutex<Option<Call>>,
+}
+
+/// Calls that may panic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Call {
+    Create,
+    Write,
+    Sync,
+    Rename,
+    SyncDir,
+    Replace,
+}
+
+impl Faults {
+    fn done(&self, call: Call) {
+        if *self.panics.lock().unwrap() == Some(call) {
+            panic!("{call:?} panics, as the test wants");
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -76,7 +97,9 @@ impl File for FaultyFile {
             }
             return Ok(());
         }
-        self.inner.write_at(position, data)
+        self.inner.write_at(position, data)?;
+        self.faults.done(Call::Write);
+        Ok(())
     }
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.inner.set_len(len)
@@ -90,6 +113,7 @@ impl File for FaultyFile {
             self.faults.syncs.fetch_add(1, Ordering::Relaxed);
             drop(self.faults.disk.lock().unwrap());
         }
+        self.faults.done(Call::Sync);
         self.faults
             .sync_error
             .lock()
@@ -104,6 +128,9 @@ impl Fs for FaultyFs {
             return Err(io::ErrorKind::StorageFull.into());
         }
         let inner = self.inner.open(path, write, create)?;
+        if create {
+            self.faults.done(Call::Create);
+        }
         Ok(Arc::new(FaultyFile {
             inner,
             path: path.to_path_buf(),
@@ -115,10 +142,14 @@ impl Fs for FaultyFs {
     }
     fn replace(&self, path: &Path, data: &[u8]) -> io::Result<()> {
         self.faults.synced.lock().unwrap().push(path.to_path_buf());
-        self.inner.replace(path, data)
+        self.inner.replace(path, data)?;
+        self.faults.done(Call::Replace);
+        Ok(())
     }
     fn replace_unsynced(&self, path: &Path, data: &[u8]) -> io::Result<()> {
-        self.inner.replace(path, data)
+        self.inner.replace(path, data)?;
+        self.faults.done(Call::Replace);
+        Ok(())
     }
     fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
         self.inner.read_dir(path)
@@ -127,7 +158,9 @@ impl Fs for FaultyFs {
         self.inner.create_dir_all(path)
     }
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.inner.rename(from, to)
+        self.inner.rename(from, to)?;
+        self.faults.done(Call::Rename);
+        Ok(())
     }
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         self.inner.remove_file(path)
@@ -149,6 +182,7 @@ impl Fs for FaultyFs {
         if *self.faults.dir_sync_fails.lock().unwrap() {
             return Err(io::ErrorKind::Other.into());
         }
+        self.faults.done(Call::SyncDir);
         self.inner.sync_dir(path)
     }
     fn sync_all(&self, dir: &Path) -> io::Result<()> {
