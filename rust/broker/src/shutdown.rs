@@ -35,11 +35,12 @@ impl Broker {
                 }
                 Ok(self.log_of(partition)?.delete_old_segments(now_ms)?)
             };
-            let segments = self.unless_deleted(partition, delete())?.unwrap_or(0);
-            if segments > 0 {
+            let segments = self.unless_deleted(partition, delete());
+            // An error, too, may come after some have gone.
+            if !matches!(segments, Ok(None | Some(0))) {
                 self.partition_changed(partition);
             }
-            deleted += segments;
+            deleted += segments?.unwrap_or(0);
         }
         Ok(deleted)
     }

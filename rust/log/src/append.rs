@@ -163,6 +163,10 @@ impl PartitionLog {
     /// next append rolls, a power loss would bring back what the failed write left, and recovery would end the log there. After any
     /// other failure nothing is known about the file, and nothing is written to it until it is reopened.
     fn after_failed_write(&self, segment: &LogSegment, size: u64, error: LogError) -> LogError {
+        if error.is_out_of_descriptors() {
+            // The file could not be opened, so it is as it was.
+            return error;
+        }
         let cut = segment.file().and_then(|file| {
             file.set_len(size)
                 .and_then(|()| file.sync())

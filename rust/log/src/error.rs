@@ -99,6 +99,16 @@ impl LogError {
         let Self::Io { source, .. } = self else { return false };
         matches!(source.kind(), StorageFull | QuotaExceeded | WriteZero)
     }
+
+    /// As the function of this name.
+    pub(crate) fn is_out_of_descriptors(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if is_out_of_descriptors(source))
+    }
+}
+
+/// Whether the process or the system has no file descriptor left: the file was not opened, and nothing has happened to it.
+pub(crate) fn is_out_of_descriptors(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
 /// An append was refused; the log is unchanged (spec 2.1).

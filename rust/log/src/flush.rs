@@ -86,6 +86,14 @@ impl PartitionLog {
         lock(&self.fenced).get_or_insert(cause);
     }
 
+    /// As [`PartitionLog::fence`], unless there was no descriptor for a file or directory that was to be synced: it is as
+    /// unsynced as before.
+    pub(crate) fn fence_after_sync(&self, error: &LogError) {
+        if !error.is_out_of_descriptors() {
+            self.fence(error);
+        }
+    }
+
     pub(crate) fn check_writable(&self, action: &'static str) -> Result<(), LogError> {
         if self.is_closed() {
             return Err(LogError::Closed);
@@ -124,7 +132,7 @@ impl PartitionLog {
         let from = lock(&round.durable.state).log_end;
         let _fence = FenceOnPanic::new(self);
         if let Err(e) = self.sync_changed(&view, from, side_files) {
-            self.fence(&e);
+            self.fence_after_sync(&e);
             return Err(e);
         }
         {
@@ -153,12 +161,13 @@ impl PartitionLog {
         if side_files && self.epochs_unsynced.swap(false, Ordering::AcqRel) {
             let path = self.dir.join(LEADER_EPOCH_CHECKPOINT);
             let synced = self.fs.open(&path, true, false).and_then(|file| file.sync());
-            synced.map_err(|e| LogError::io("sync", &path, e))?;
+            synced.map_err(|e| {
+                self.epochs_unsynced.store(true, Ordering::Release);
+                LogError::io("sync", &path, e)
+            })?;
         }
         if self.directory_changed.swap(false, Ordering::AcqRel) {
-            self.fs
-                .sync_dir(&self.dir)
-                .map_err(|e| LogError::io("sync", &self.dir, e))?;
+            self.sync_names().inspect_err(|_| self.mark_directory_changed())?;
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use crate::config::Durability;
 use crate::file_name::{DELETED, SNAPSHOT, segment_file, with_suffix};
 use crate::partition_log::{PartitionLog, Writer};
-use crate::segment::LogSegment;
+use crate::segment::{KEPT_OPEN, LogSegment};
 use crate::sync::{lock, write};
 use crate::view::{Segments, View};
 use crate::{LogConfig, LogError};
@@ -67,15 +67,21 @@ impl PartitionLog {
         if count == 0 {
             return Ok(0);
         }
-        let view = if count == segments.len() {
+        if count == segments.len() {
             self.roll_to(writer, &view, config, view.log_end_offset, now_ms)?;
             // Without a segment the log would begin anew.
-            self.sync_deletion(config)?;
-            self.view()?
-        } else {
-            view
-        };
-        self.delete_first(writer, &view, count, config, now_ms)?;
+            if config.durability == Durability::Fsync {
+                self.sync_names().inspect_err(|e| self.fence_after_sync(e))?;
+            }
+        }
+        // Not all at once: every segment that goes takes a descriptor until nobody holds it.
+        drop(view);
+        let mut left = count;
+        while left > 0 {
+            let portion = left.min(KEPT_OPEN);
+            self.delete_first(writer, &self.view()?, portion, config, now_ms)?;
+            left -= portion;
+        }
         Ok(count)
     }
 
@@ -90,22 +96,25 @@ impl PartitionLog {
         let (gone, kept) = view.segments.as_slice().split_at(count);
         let kept: Vec<Arc<LogSegment>> = kept.to_vec();
         let start = kept.first().map_or(view.log_end_offset, |first| first.base_offset);
-        // The files first: a start that readers have seen must not go back with a crash.
-        let renamed = gone.iter().try_for_each(|segment| {
-            // Readers that hold the segment keep reading: the file is open from here on.
-            if let Err(e) = segment
-                .file()
-                .and_then(|file| file.keep_open().map_err(|e| segment.io("open", e)))
-            {
-                log::warn!("readers of a deleted segment may fail: {e}");
-            }
-            self.rename_deleted(writer, segment, config, now_ms)
-        });
-        if let Err(e) = renamed {
-            self.fence(&e);
-            return Err(e);
+        // With durability fsync, which files there are survives a power loss. Once files are renamed it is too late for a want of
+        // descriptors.
+        let sync = match config.durability {
+            Durability::Fsync => Some(self.names_sync()?),
+            Durability::PageCache => None,
+        };
+        // Readers that hold a segment keep reading: the file is open from here on.
+        let unreadable = gone.iter().filter_map(|segment| segment.keep_open(true).err());
+        if let Some(e) = unreadable.reduce(|first, _| first) {
+            log::warn!("readers of a deleted segment may fail: {e}");
         }
-        self.sync_deletion(config)?;
+        self.mark_directory_changed();
+        // The files first: a start that readers have seen must not go back with a crash.
+        let renamed = gone
+            .iter()
+            .try_for_each(|segment| self.rename_deleted(writer, segment, config, now_ms));
+        renamed
+            .and_then(|()| sync.map_or(Ok(()), |sync| sync()))
+            .inspect_err(|e| self.fence(e))?;
         {
             let mut published = write(&self.view);
             published.segments = Segments::new(kept);
@@ -131,15 +140,6 @@ impl PartitionLog {
             }
         }
         Ok(())
-    }
-
-    /// With durability fsync: which files there are survives a power loss.
-    fn sync_deletion(&self, config: &LogConfig) -> Result<(), LogError> {
-        if config.durability != Durability::Fsync {
-            self.mark_directory_changed();
-            return Ok(());
-        }
-        self.sync_names().inspect_err(|e| self.fence(e))
     }
 
     /// Removes files whose delay is over; what cannot be removed is removed when the log is opened next.

@@ -142,7 +142,8 @@ impl PartitionLog {
     fn take_back(&self, path: &Path) {
         let removed = self.fs.remove_file(path).map_err(|e| LogError::io("remove", path, e));
         if let Err(e) = removed.and_then(|()| self.sync_names()) {
-            self.fence(&e);
+            self.mark_directory_changed();
+            self.fence_after_sync(&e);
         }
     }
 
@@ -171,8 +172,9 @@ impl PartitionLog {
             // Opening an empty log writes none.
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
             Err(e) => {
+                writer.snapshot_unsynced = true;
                 let e = LogError::io("sync", &path, e);
-                self.fence(&e);
+                self.fence_after_sync(&e);
                 Err(e)
             }
             Ok(()) => Ok(()),

@@ -17,6 +17,9 @@ use crate::sync::{lock, read, write};
 use crate::time_index::TimestampOffset;
 use crate::txn_index::{AbortedTxn, TransactionIndex};
 
+/// Files that a deletion or a cleaning keeps open for readers at a time: a process may have some hundred descriptors.
+pub(crate) const KEPT_OPEN: usize = 32;
+
 /// Bits of `dirty_side_files`.
 const INDEXES: u8 = 0b011;
 const TXN_INDEX: u8 = 0b100;
@@ -224,7 +227,12 @@ impl LogSegment {
     pub fn keep_for_readers(&self) -> Result<(), LogError> {
         self.with_indexes(|_| ())?;
         self.pinned.store(true, Ordering::Relaxed);
-        self.file()?.keep_open().map_err(|e| self.io("open", e))
+        self.keep_open(true)
+    }
+
+    /// See [`File::keep_open`].
+    pub fn keep_open(&self, keep: bool) -> Result<(), LogError> {
+        self.file()?.keep_open(keep).map_err(|e| self.io("open", e))
     }
 
     pub fn modified_ms(&self) -> Result<i64, LogError> {
@@ -448,7 +456,8 @@ impl LogSegment {
     pub fn sync(&self, side_files: bool) -> Result<(), LogError> {
         // Cleared first: what is written meanwhile sets it again, when it has been written.
         if self.dirty.swap(false, Ordering::AcqRel) {
-            self.file()?.sync().map_err(|e| self.io("sync", e))?;
+            let synced = self.file().and_then(|file| file.sync().map_err(|e| self.io("sync", e)));
+            synced.inspect_err(|_| self.dirty.store(true, Ordering::Release))?;
         }
         if !side_files {
             return Ok(());
@@ -458,11 +467,16 @@ impl LogSegment {
             if dirty & 1 << i == 0 {
                 continue;
             }
-            match self.fs.open(path, true, false) {
-                Ok(file) => file.sync().map_err(|e| LogError::io("sync", path, e))?,
-                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-                Err(e) => return Err(LogError::io("open", path, e)),
-            }
+            let synced = match self.fs.open(path, true, false) {
+                Ok(file) => file.sync().map_err(|e| LogError::io("sync", path, e)),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+                Err(e) => Err(LogError::io("open", path, e)),
+            };
+            // This one, and those behind it.
+            let left = dirty >> i << i;
+            synced.inspect_err(|_| {
+                self.dirty_side_files.fetch_or(left, Ordering::AcqRel);
+            })?;
         }
         Ok(())
     }

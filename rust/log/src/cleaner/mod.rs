@@ -16,7 +16,7 @@ use crate::partition_log::PartitionLog;
 use crate::segment::{LogSegment, SegmentParams};
 use crate::segment_files::SegmentFiles;
 use crate::sync::lock;
-use crate::view::View;
+use crate::view::{Segments, View};
 use filter::{BatchFilter, LastRecord};
 use offset_map::OffsetMap;
 pub use plan::Cleanable;
@@ -95,7 +95,7 @@ impl PartitionLog {
             cancelled,
             unasked_bytes: 0,
         };
-        let round = Round::prepare(self, cleanable, options, now_ms, &mut pace)?;
+        let mut round = Round::prepare(self, cleanable, options, now_ms, &mut pace)?;
         let mut stats = CleanerStats {
             first_dirty_offset: cleanable.first_dirty_offset,
             end_offset: round.map.latest_offset() + 1,
@@ -107,15 +107,19 @@ impl PartitionLog {
         let end = stats.end_offset.min(cleanable.first_uncleanable_offset);
         let end = segments.partition_point(|segment| segment.base_offset < end);
         for group in plan::group_segments(segments, end, &self.config(), cleanable.first_uncleanable_offset)? {
-            let cleaned = round.clean_group(group.clone(), &mut transactions, &mut stats, &mut pace);
+            let cleaned = round.clean_group(group.len(), &mut transactions, &mut stats, &mut pace);
             let cleaned = cleaned.inspect_err(|_| {
                 // Also removed by the next cleaning and when the log is opened.
-                let _ = replace::remove_files(self, &cleaned_files(self, segments[group.start].base_offset));
+                let base_offset = round.view.segments.first().base_offset;
+                let _ = replace::remove_files(self, &cleaned_files(self, base_offset));
             })?;
             stats.segments_read += group.len();
             stats.segments_written += 1;
             stats.bytes_written += cleaned.size();
-            self.replace_segments(cleaned, &segments[group], now_ms)?;
+            // From here on this round does not hold them, and their files with them.
+            let rest = round.view.segments.as_slice()[group.len()..].to_vec();
+            let old = std::mem::replace(&mut round.view.segments, Segments::new(rest));
+            self.replace_segments(cleaned, &old.as_slice()[..group.len()], now_ms)?;
         }
         Ok(stats)
     }
@@ -219,17 +223,17 @@ impl<'a> Round<'a> {
         })
     }
 
-    /// Writes what is kept of a group of segments into one. Kafka: `Cleaner#cleanSegments`.
+    /// Writes what is kept of the first segments into one. Kafka: `Cleaner#cleanSegments`.
     fn clean_group(
         &self,
-        group: std::ops::Range<usize>,
+        count: usize,
         transactions: &mut CleanedTransactions,
         stats: &mut CleanerStats,
         pace: &mut Pace<'_>,
     ) -> Result<LogSegment, LogError> {
         let config = self.log.config();
         let segments = self.view.segments.as_slice();
-        let base_offset = segments[group.start].base_offset;
+        let base_offset = segments[0].base_offset;
         let files = cleaned_files(self.log, base_offset);
         replace::remove_files(self.log, &files)?;
         let params = SegmentParams {
@@ -243,7 +247,7 @@ impl<'a> Round<'a> {
         let cleaned = LogSegment::create(Arc::clone(&self.log.fs), params, None)?;
         let active = self.log.last_records();
         let mut modified_ms = 0;
-        for i in group {
+        for i in 0..count {
             let segment = &segments[i];
             modified_ms = segment.modified_ms()?;
             let upper = segments

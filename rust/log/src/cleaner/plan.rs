@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::segment::LogSegment;
+use crate::segment::{KEPT_OPEN, LogSegment};
 use crate::view::View;
 use crate::{LogConfig, LogError, offset_index, time_index};
 
@@ -139,6 +139,8 @@ pub(super) fn group_segments(
             first_uncleanable_offset
         } - 1;
         if let Some(group) = groups.last_mut()
+            // Kafka has no such limit: what is more is merged the next time.
+            && group.len() < KEPT_OPEN
             && size + segment.size() <= max_size
             && offset_bytes + offsets <= max_index
             && time_bytes + times <= max_index

@@ -50,11 +50,16 @@ impl PartitionLog {
                 path: old[0].files.log.clone(),
             });
         }
-        for segment in old {
-            segment.keep_for_readers()?;
-        }
+        // Between renames there must be a descriptor for the directory.
+        let kept = old.iter().try_for_each(|segment| segment.keep_for_readers());
+        let sync = kept.and_then(|()| self.names_sync()).inspect_err(|_| {
+            for segment in old {
+                // It fails only if the file is not open.
+                let _ = segment.keep_open(false);
+            }
+        })?;
         self.mark_directory_changed();
-        let replaced = self.rename_all(&cleaned, old, &mut writer, now_ms);
+        let replaced = self.rename_all(&cleaned, old, &sync, &mut writer, now_ms);
         if let Err(e) = &replaced {
             // Some files have their new names and some not: only opening the log again sorts that out.
             self.fence(e);
@@ -69,13 +74,14 @@ impl PartitionLog {
         &self,
         cleaned: &LogSegment,
         old: &[Arc<LogSegment>],
+        sync_names: &dyn Fn() -> Result<(), LogError>,
         writer: &mut Writer,
         now_ms: i64,
     ) -> Result<LogSegment, LogError> {
         let base_offset = cleaned.base_offset;
         let name = |suffix: &str| SegmentFiles::with_suffix(&self.dir, base_offset, suffix);
         self.rename_files(&name(CLEANED), &name(SWAP))?;
-        self.sync_names()?;
+        sync_names()?;
         let delete_at = now_ms.saturating_add(self.config().file_delete_delay_ms);
         for segment in old {
             let snapshot = segment_file(&self.dir, segment.base_offset, SNAPSHOT);
@@ -88,10 +94,10 @@ impl PartitionLog {
             }
         }
         // An old segment that came back beside the new one would overlap it, with no `.swap` left to tell.
-        self.sync_names()?;
+        sync_names()?;
         let files = name("");
         self.rename_files(&name(SWAP), &files)?;
-        self.sync_names()?;
+        sync_names()?;
         let params = SegmentParams {
             files,
             base_offset,
@@ -124,5 +130,12 @@ impl PartitionLog {
         self.fs
             .sync_dir(&self.dir)
             .map_err(|e| LogError::io("sync", &self.dir, e))
+    }
+
+    /// As [`PartitionLog::sync_names`], without need of a descriptor from now on.
+    pub(crate) fn names_sync(&self) -> Result<impl Fn() -> Result<(), LogError> + use<'_>, LogError> {
+        let error = |e| LogError::io("sync", &self.dir, e);
+        let sync = self.fs.dir_sync(&self.dir).map_err(error)?;
+        Ok(move || sync().map_err(error))
     }
 }

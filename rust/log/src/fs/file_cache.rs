@@ -15,6 +15,7 @@ use rustix::process::{Resource, getrlimit};
 
 use super::File;
 use super::real::{open, read_at, read_into};
+use crate::error::is_out_of_descriptors;
 use crate::sync::lock;
 
 /// Descriptors when the process has no limit of its own.
@@ -94,11 +95,21 @@ impl FileCache {
         }
     }
 
-    /// When the system has no descriptor left: others than this cache use them up.
     fn halve(&self) {
         let mut open = lock(&self.open);
         let keep = open.len() / 2;
         self.make_room(&mut open, keep);
+    }
+
+    /// Opens something. If there is no descriptor left, others than this cache use them up: it closes half of its own.
+    pub fn with_room<T>(&self, opens: impl Fn() -> io::Result<T>) -> io::Result<T> {
+        match opens() {
+            Err(e) if is_out_of_descriptors(&e) => {
+                self.halve();
+                opens()
+            }
+            other => other,
+        }
     }
 }
 
@@ -148,13 +159,7 @@ impl CachedFile {
             self.used.store(true, Ordering::Relaxed);
             return Ok(Arc::clone(file));
         }
-        let opened = match open(&self.path, self.write, create) {
-            Err(e) if matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
-                self.cache.halve();
-                open(&self.path, self.write, create)?
-            }
-            other => other?,
-        };
+        let opened = self.cache.with_room(|| open(&self.path, self.write, create))?;
         let metadata = opened.metadata()?;
         let identity = (metadata.dev(), metadata.ino());
         if *slot.identity.get_or_insert(identity) != identity {
@@ -243,9 +248,9 @@ impl File for Handle {
         file.sync_data()
     }
 
-    fn keep_open(&self) -> io::Result<()> {
-        self.0.keep_open.store(true, Ordering::Relaxed);
-        self.file().map(drop)
+    fn keep_open(&self, keep: bool) -> io::Result<()> {
+        self.0.keep_open.store(keep, Ordering::Relaxed);
+        if keep { self.file().map(drop) } else { Ok(()) }
     }
 }
 
@@ -308,7 +313,7 @@ mod tests {
         let path = dir.path().join("0.log");
         let file = handle(&cache, &path);
         file.write_at(0, b"kept").unwrap();
-        file.keep_open().unwrap();
+        file.keep_open(true).unwrap();
         fs::remove_file(&path).unwrap();
         fs::write(&path, "other").unwrap();
         let others: Vec<_> = (0..9)

@@ -35,8 +35,10 @@ pub trait File: Send + Sync + Debug {
         let _ = path;
         Ok(false)
     }
-    /// The file is about to be renamed or removed: whoever holds this handle goes on reading it.
-    fn keep_open(&self) -> io::Result<()> {
+    /// `true`: the file is about to be renamed or removed, and the holders of this handle go on reading it, so it takes a
+    /// descriptor until it is dropped. `false`: it was not, and may be opened by its name again.
+    fn keep_open(&self, keep: bool) -> io::Result<()> {
+        let _ = keep;
         Ok(())
     }
 }
@@ -94,6 +96,11 @@ pub trait Fs: Send + Sync + Debug {
     fn set_modified_ms(&self, path: &Path, modified_ms: i64) -> io::Result<()>;
     /// Makes names in this directory durable.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
+    /// What will do as [`Fs::sync_dir`] as often as it is called, and needs no more descriptors for it: for a change that must
+    /// not stop half-way.
+    fn dir_sync<'a>(&'a self, path: &'a Path) -> io::Result<DirSync<'a>> {
+        Ok(Box::new(|| self.sync_dir(path)))
+    }
     /// Makes everything below a directory durable at once, names included; others' files on the same device go along.
     /// Cheaper than an fsync each from a few dozen files on. A file whose write-back failed is told by its own fsync.
     fn sync_all(&self, dir: &Path) -> io::Result<()>;
@@ -105,6 +112,9 @@ pub trait Fs: Send + Sync + Debug {
         path.to_path_buf()
     }
 }
+
+/// Makes the names in a directory durable.
+pub type DirSync<'a> = Box<dyn Fn() -> io::Result<()> + 'a>;
 
 /// Held while a writer has a log directory open; dropping it unlocks (not in a forked child).
 pub trait DirLock: Send + Sync + Debug {}

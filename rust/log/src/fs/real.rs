@@ -14,7 +14,7 @@ use rustix::fs::{Advice, OFlags, fadvise};
 
 use super::file_cache::{CachedFile, FileCache, Handle};
 use super::ofd_lock::OfdLock;
-use super::{DirEntry, DirLock, File, Fs, LockError};
+use super::{DirEntry, DirLock, DirSync, File, Fs, LockError};
 
 const FILE_MODE: u32 = 0o640;
 const DIR_MODE: u32 = 0o750;
@@ -131,6 +131,17 @@ fn regular(file: fs::File) -> io::Result<fs::File> {
     Err(io::Error::other("it is not a regular file; move it away"))
 }
 
+impl RealFs {
+    /// Descriptors of segments give way to what else has to be opened.
+    fn with_room<T>(&self, opens: impl Fn() -> io::Result<T>) -> io::Result<T> {
+        self.segments.with_room(opens)
+    }
+
+    fn open_dir(&self, path: &Path) -> io::Result<fs::File> {
+        self.with_room(|| fs::File::open(path))
+    }
+}
+
 /// A new file, not the one that a failed attempt has left: after a power loss its bytes could stand under the final name.
 fn write_new(path: &Path, data: &[u8]) -> io::Result<fs::File> {
     match fs::remove_file(path) {
@@ -151,7 +162,7 @@ fn temporary_name(path: &Path) -> PathBuf {
 impl Fs for RealFs {
     fn open(&self, path: &Path, write: bool, create: bool) -> io::Result<Arc<dyn File>> {
         Ok(Arc::new(RealFile {
-            file: open(path, write, create)?,
+            file: self.with_room(|| open(path, write, create))?,
         }))
     }
 
@@ -162,7 +173,7 @@ impl Fs for RealFs {
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         let flags = (OFlags::CLOEXEC | OFlags::NONBLOCK).bits().cast_signed();
-        let mut file = regular(OpenOptions::new().read(true).custom_flags(flags).open(path)?)?;
+        let mut file = regular(self.with_room(|| OpenOptions::new().read(true).custom_flags(flags).open(path))?)?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
         Ok(bytes)
@@ -180,7 +191,7 @@ impl Fs for RealFs {
             self.remove_file(&temporary)?;
             sync_parent()?;
         }
-        let file = write_new(&temporary, data)?;
+        let file = self.with_room(|| write_new(&temporary, data))?;
         // Without this fsync a crash can leave an empty file under the final name.
         file.sync_all()?;
         fs::rename(&temporary, path)?;
@@ -189,13 +200,13 @@ impl Fs for RealFs {
 
     fn replace_unsynced(&self, path: &Path, data: &[u8]) -> io::Result<()> {
         let temporary = temporary_name(path);
-        write_new(&temporary, data)?;
+        self.with_room(|| write_new(&temporary, data))?;
         fs::rename(&temporary, path)
     }
 
     fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
         let mut entries = Vec::new();
-        for entry in fs::read_dir(path)? {
+        for entry in self.with_room(|| fs::read_dir(path))? {
             let entry = entry?;
             // A name that is not UTF-8 cannot be one of ours or Kafka's.
             let Ok(name) = entry.file_name().into_string() else {
@@ -230,7 +241,7 @@ impl Fs for RealFs {
     }
 
     fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
-        fs::remove_dir_all(path)
+        self.with_room(|| fs::remove_dir_all(path))
     }
 
     fn exists(&self, path: &Path) -> bool {
@@ -253,20 +264,25 @@ impl Fs for RealFs {
         } else {
             UNIX_EPOCH + distance
         };
-        open(path, true, false)?.set_modified(time)
+        self.with_room(|| open(path, true, false))?.set_modified(time)
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        fs::File::open(path)?.sync_all()
+        self.open_dir(path)?.sync_all()
+    }
+
+    fn dir_sync<'a>(&'a self, path: &'a Path) -> io::Result<DirSync<'a>> {
+        let dir = self.open_dir(path)?;
+        Ok(Box::new(move || dir.sync_all()))
     }
 
     fn sync_all(&self, dir: &Path) -> io::Result<()> {
-        Ok(rustix::fs::syncfs(fs::File::open(dir)?)?)
+        Ok(rustix::fs::syncfs(self.open_dir(dir)?)?)
     }
 
     fn lock_dir(&self, dir: &Path) -> Result<Box<dyn DirLock>, LockError> {
         let path = dir.join(".lock");
-        let file = open(&path, true, true)?;
+        let file = self.with_room(|| open(&path, true, true))?;
         // A Kafka broker of another user must be able to refuse us, not to fail on permissions that we chose.
         if file.metadata()?.len() == 0 {
             let _ = file.set_permissions(Permissions::from_mode(FILE_MODE));
