@@ -160,3 +160,45 @@ def test_a_listener_that_is_replaced_subscribes_when_it_goes() -> None:
             print(consumer.subscription())
     """
     assert printed(script) == "['u']\n"
+
+
+def test_an_exception_goes_on_while_a_handle_that_goes_hands_over_log_records() -> None:
+    script = """
+        import logging, sys, time
+        import fletchlog as fl
+
+        handled = []
+        handler = logging.Handler()
+        handler.emit = lambda record: handled.append(record.getMessage())
+        logging.getLogger("fletchlog").addHandler(handler)
+        logging.getLogger("fletchlog").setLevel(logging.INFO)
+        broker = fl.Broker.in_memory()
+        broker.create_topic("t")
+        other = fl.Producer(broker)
+
+        def leave_a_transaction_open():
+            producer = fl.Producer(broker, {"transactional.id": "x"})
+            producer.init_transactions()
+            producer.begin_transaction()
+            producer.send("t", b"v").result()
+            del producer
+            # Its thread logs that it aborts. No other thread of Python's runs before the exception is raised.
+            end = time.monotonic() + 0.05
+            while time.monotonic() < end:
+                pass
+
+        def fail():
+            raise ValueError("mine")
+
+        sys.setswitchinterval(60)
+        raised = []
+        for _ in range(20):
+            try:
+                # The future goes when the exception has been raised.
+                print(other.send("t", b"v"), leave_a_transaction_open(), fail())
+            except ValueError as error:
+                raised.append(str(error))
+        other.close()
+        print(raised == ["mine"] * 20, any("transaction open" in message for message in handled))
+    """
+    assert printed(script) == "True True\n"

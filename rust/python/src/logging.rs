@@ -45,6 +45,8 @@ impl Line {
         let _gil = Gil::hold();
         // A process that ends wants no more of them.
         Python::try_attach(|py| {
+            // Handles are dropped while an exception makes its way up: handlers must not meet it, and it must go on.
+            let pending = PyErr::take(py);
             python.log(
                 &Record::builder()
                     .args(format_args!("{}", self.message))
@@ -57,6 +59,9 @@ impl Line {
             // What a handler raises must not surface in whatever Python does next.
             if let Some(raised) = PyErr::take(py) {
                 raised.write_unraisable(py, None);
+            }
+            if let Some(pending) = pending {
+                pending.restore(py);
             }
         });
     }
