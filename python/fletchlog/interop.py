@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -20,6 +21,11 @@ def require(module: str, extra: str) -> Any:
     except ImportError as error:
         message = f"{module} is needed for this and is not installed; pip install 'fletchlog[{extra}]'"
         raise ImportError(message, name=module) from error
+
+
+def readable_path(path: str | os.PathLike[str]) -> str:
+    r"""A path for people: bytes of it that are no UTF-8 are escapes, as in `\xff`, so that it can be written anywhere."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def schema(source: Any) -> pa.Schema:

@@ -1,4 +1,13 @@
+import contextlib
+import fcntl
 import json
+import os
+import pty
+import shlex
+import struct
+import subprocess
+import sys
+import termios
 
 import pytest
 from typer.testing import CliRunner
@@ -42,3 +51,50 @@ def cli():
 @pytest.fixture
 def data(tmp_path):
     return tmp_path / "data"
+
+
+FLETCHLOG = "import sys; from fletchlog_shell import main; sys.exit(main())"
+
+
+class Shell:
+    """Runs `fletchlog` as a process of its own."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def words(self, *words):
+        return [sys.executable, "-c", FLETCHLOG, *(os.fspath(word) if isinstance(word, os.PathLike) else str(word) for word in words)]
+
+    def start(self, *words, **options):
+        return subprocess.Popen(self.words(*words), cwd=self.folder, **options)
+
+    def run(self, *words, **options):
+        return self.check(subprocess.run(self.words(*words), cwd=self.folder, capture_output=True, check=False, **options))
+
+    def bash(self, script, **options):
+        """A script of bash in which `fletchlog` is the command."""
+        start = f'set -o pipefail; fletchlog() {{ {shlex.quote(sys.executable)} -c {shlex.quote(FLETCHLOG)} "$@"; }}\n'
+        return self.check(subprocess.run(["bash", "-c", start + script], cwd=self.folder, capture_output=True, check=False, **options))
+
+    def terminal(self, *words, columns=100):
+        """What a terminal gets, standard error included, and the exit code."""
+        main, side = pty.openpty()
+        fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+        process = self.start(*words, stdin=side, stdout=side, stderr=side, env=os.environ | {"TERM": "xterm"})
+        os.close(side)
+        said = b""
+        with os.fdopen(main, "rb", buffering=0) as file, contextlib.suppress(OSError):  # EIO: all ends of the terminal are closed
+            while chunk := file.read(65536):
+                said += chunk
+        assert b"Traceback" not in said, said.decode()
+        return said, process.wait()
+
+    def check(self, done):
+        assert b"Traceback" not in done.stderr, done.stderr.decode()
+        assert b"Exception ignored" not in done.stderr, done.stderr.decode()
+        return done
+
+
+@pytest.fixture
+def shell(tmp_path):
+    return Shell(tmp_path)

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from fletchlog.cli.common import out
 from fletchlog.cli.demo.report import Report
+from fletchlog.cli.terminal import out
 
 
 def demo(*words):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from fletchlog._core import Broker
 from fletchlog.audit.report import AuditReport, compared
 from fletchlog.errors import UnknownTopicOrPartitionError
+from fletchlog.interop import readable_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +44,7 @@ def audit(directory: str | PathLike[str], topics: Sequence[str] = (), *, keys: i
     partitions = [partition for topic in found for partition in topic.partitions]
     worst = sorted((key for topic in found for key in topic.worst), key=_badness, reverse=True)
     return AuditReport(
-        source=str(root),
+        source=readable_path(root),
         partitions=sorted(partitions, key=lambda p: (p.topic, p.partition)),
         keys=worst[:keys],
         keys_in_several_partitions={topic.name: topic.spread for topic in found},

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fletchlog.cli.common import CommandError, command, err, out
+from fletchlog.cli.common import CommandError, command
+from fletchlog.cli.terminal import counted, note, out
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -65,13 +66,13 @@ def assign(
     drawing = owners_picture.draw(stages)
     if svg is not None:
         svg.write_text(to_svg(drawing), encoding="utf-8")
-        err().print(f"wrote {svg}")
+        note(f"wrote {svg}")
     if png is not None:
         try:
             png.write_bytes(to_png(drawing))
         except ModuleNotFoundError as error:
             raise CommandError(f"--png needs {error.name}: pip install 'fletchlog[plot]'; --svg needs nothing") from None
-        err().print(f"wrote {png}")
+        note(f"wrote {png}")
 
 
 def _topics(text: str, directory: Path | None) -> dict[str, int]:
@@ -158,7 +159,8 @@ def _print(stages: Sequence[tuple[str, Sequence[Ownership]]]) -> None:
                 console.print(f"  {', '.join(members)} {'idles' if len(members) == 1 else 'idle'}: {why}")
             if found is not stages[0][1]:
                 rounds = f", in {item.rounds} rebalances" if item.rounds > 1 else ""
-                console.print(f"  {len(item.moved)} of {sum(item.topics.values())} partitions have another owner{rounds}")
+                verb = "has" if len(item.moved) == 1 else "have"
+                console.print(f"  {len(item.moved)} of {counted(sum(item.topics.values()), 'partition')} {verb} another owner{rounds}")
         console.print()
 
 

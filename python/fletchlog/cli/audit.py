@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fletchlog.cli.common import CommandError, command, err, out
+from fletchlog.cli.common import CommandError, command
+from fletchlog.cli.terminal import counted, note, out
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,7 +57,7 @@ def audit(
         _print(report)
     if html is not None:
         html.write_text(report.html(), encoding="utf-8")
-        err().print(f"wrote {html}")
+        note(f"wrote {html}")
     if breaches:
         raise CommandError("; ".join(breaches))
 
@@ -95,10 +96,10 @@ def _print(report: AuditReport) -> None:
         table.add_row(name, *(column[number] for column in columns[:shown]))
     console.print(table)
     if len(columns) > shown:
-        console.print(f"and {len(columns) - shown:,} more partitions; --json and --html have all")
+        console.print(f"and {counted(len(columns) - shown, 'more partition')}; --json and --html have all")
     for topic, count in report.keys_in_several_partitions.items():
         if count:
-            console.print(f"{topic}: {count:,} keys are in more than one partition")
+            console.print(f"{topic}: {counted(count, 'key is', 'keys are')} in more than one partition")
     if report.keys:
         worst = Table("key", "topic", box=None, pad_edge=False, title="Keys with most to complain about", title_justify="left")
         for name in ("records", "partitions", "duplicate_records", "timestamp_inversions", "inversion_max_ms"):

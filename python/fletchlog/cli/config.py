@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from fletchlog.cli.common import CommandError, command, out
+from fletchlog.cli.common import CommandError, command
+from fletchlog.cli.terminal import out, styled
 
 SCOPES = ("broker", "topic", "producer", "consumer", "legacy-consumer")
 
@@ -41,12 +42,11 @@ def config(
     if not rows:
         raise CommandError(f"no property matches {' '.join(words or ())}; fletchlog config prints all of them")
     from rich.table import Table
-    from rich.text import Text
 
     for name in [s for s in SCOPES if any(key.scope == s for key in rows)]:
         table = Table("property", "type", "default", "what it does", title=name, title_justify="left", show_lines=False)
         table.columns[0].overflow = "fold"
         for key in rows:
             if key.scope == name:
-                table.add_row(Text(key.name, "bold"), key.type, "unset" if key.default is None else key.default, Text(key.doc))
+                table.add_row(styled(key.name, "bold"), key.type, "unset" if key.default is None else key.default, key.doc)
         out().print(table)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import sys
+import contextlib
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
-from fletchlog.cli.common import CommandError, Config, command, err, out, progress, properties
+from fletchlog.cli.common import CommandError, Config, command, properties
+from fletchlog.cli.delivery import Lines, Offsets, advance
 from fletchlog.cli.rows import cell, json_line
+from fletchlog.cli.terminal import counted, in_file, note, out, progress
+from fletchlog_shell.interrupts import held
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import pyarrow as pa
 
@@ -28,13 +31,16 @@ def consume(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write; needed for parquet.")] = None,
     most: Annotated[int | None, typer.Option("--max", "-n", help=f"Stop after this many records (table: {TABLE_ROWS}).")] = None,
     start: Annotated[str, typer.Option("--from", help="Where a group without a commit starts: earliest, latest.")] = "earliest",
-    group: Annotated[str | None, typer.Option(help="Consumer group; its offsets are committed. Opens the directory for writing.")] = None,
+    group: Annotated[str | None, typer.Option(help="Consumer group: commits what was shown, goes on behind it. Opens the directory for writing.")] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Wait for more records at the end; Ctrl-C ends it.")] = False,
     config: Config = None,
 ) -> None:
     """Print or save records, in the order in which poll() returns them.
 
     Without --group nothing is committed and the directory is opened for reading only, also beside a running writer.
+
+    With --group the next call goes on behind the last record that was written out by this one, also after Ctrl-C or `| head`. What was in
+    a pipe when its reader went away comes again; a table counts when all of it was printed, Parquet when the file was closed.
 
       fletchlog consume data/ orders -n 20                              a look at the first records
 
@@ -65,16 +71,41 @@ def consume(
                 consumer.subscribe(topics)
             else:
                 consumer.assign([fl.TopicPartition(t.name, p.partition) for t in known for p in t.partitions])
-            batches = _polls(consumer, known, limit, follow=follow)
-            written = _WRITERS[form](batches, output)
-            if group is not None:
-                consumer.commit()
+            writer = _WRITERS[form](output)
+            group_offsets = _Committed(consumer) if group is not None else None
+            try:
+                with contextlib.closing(writer):
+                    for batch in _polls(consumer, known, limit, follow=follow):
+                        if batch is not None:
+                            writer.add(batch)
+                        if follow and group_offsets is not None:
+                            group_offsets.commit(writer.taken())
+                    writer.finish()
+            finally:
+                if group_offsets is not None:
+                    group_offsets.commit(writer.shown())
     if output is not None:
-        err().print(f"wrote {written:,} records to {output}")
+        note(f"wrote {counted(writer.count, 'record')} to {output}")
 
 
-def _polls(consumer: Any, described: list[Any], limit: int | None, *, follow: bool) -> Iterator[pa.RecordBatch]:
-    """Polls until the ends that the partitions had at the beginning, `limit`, or for ever."""
+class _Committed:
+    """What a group has been told to have read."""
+
+    def __init__(self, consumer: Any) -> None:
+        self._consumer = consumer
+        self._offsets: Offsets = {}
+
+    def commit(self, offsets: Offsets) -> None:
+        """Commits what is new."""
+        new = {tp: offset for tp, offset in offsets.items() if self._offsets.get(tp) != offset}
+        if new:
+            with held():
+                self._consumer.commit(new)
+            self._offsets |= new
+
+
+def _polls(consumer: Any, described: list[Any], limit: int | None, *, follow: bool) -> Iterator[pa.RecordBatch | None]:
+    """Polls until the ends that the partitions had at the beginning, `limit`, or for ever; then None stands for a poll without records."""
     import fletchlog as fl
 
     ends = {fl.TopicPartition(t.name, p.partition): p.high_watermark for t in described for p in t.partitions}
@@ -90,64 +121,106 @@ def _polls(consumer: Any, described: list[Any], limit: int | None, *, follow: bo
                     yield taken
                 bar.advance(task, taken.num_rows)
                 left = None if left is None else left - taken.num_rows
+            if follow and not len(records):
+                yield None
             if not follow and not len(records):
                 mine = consumer.assignment()
                 if mine and all(consumer.position(tp) >= ends.get(tp, 0) for tp in mine):
                     return
 
 
-def _to_lines(batches: Iterator[pa.RecordBatch], output: Path | None) -> int:
-    count = 0
-    target = output.open("w", encoding="utf-8") if output is not None else sys.stdout
-    try:
-        for batch in batches:
-            for row in batch.to_pylist():
-                target.write(json_line(row) + "\n")
-            count += batch.num_rows
-        target.flush()
-    finally:
-        if output is not None:
-            target.close()
-    return count
+class _Lines:
+    """JSON lines."""
+
+    def __init__(self, output: Path | None) -> None:
+        self._lines = Lines(output)
+        self.count = 0
+        self.taken, self.shown, self.close = self._lines.taken, self._lines.shown, self._lines.close
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self._lines.write((json_line(row), row) for row in batch.to_pylist())
+        self.count += batch.num_rows
+
+    def finish(self) -> None:
+        """Nothing: every line is written at once."""
 
 
-def _to_table(batches: Iterator[pa.RecordBatch], output: Path | None) -> int:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+class _Table:
+    """A table, printed at the end."""
 
-    table = Table("topic", "partition", "offset", "timestamp", "key", "value")
-    for column in table.columns[1:3]:
-        column.justify = "right"
-    count = 0
-    for batch in batches:
-        for row in batch.to_pylist():
-            texts = (Text(cell(row[name])) for name in ("timestamp", "key", "value"))
-            table.add_row(row["topic"], str(row["partition"]), str(row["offset"]), *texts)
-        count += batch.num_rows
-    if output is None:
-        out().print(table)
-    else:
-        with output.open("w", encoding="utf-8") as file:
-            Console(file=file, width=160).print(table)
-    return count
+    def __init__(self, output: Path | None) -> None:
+        self._output = output
+        self._rows: list[dict[str, Any]] = []
+        self._shown: Offsets = {}
+        self.count = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self._rows += batch.to_pylist()
+        self.count += batch.num_rows
+
+    def finish(self) -> None:
+        from rich.table import Table
+
+        table = Table("topic", "partition", "offset", "timestamp", "key", "value")
+        for column in table.columns[1:3]:
+            column.justify = "right"
+        for row in self._rows:
+            table.add_row(row["topic"], str(row["partition"]), str(row["offset"]), *(cell(row[name]) for name in ("timestamp", "key", "value")))
+        if self._output is None:
+            out().print(table)
+        else:
+            with self._output.open("w", encoding="utf-8") as file:
+                in_file(file).print(table)
+        for row in self._rows:
+            advance(self._shown, row)
+
+    def taken(self) -> Offsets:
+        return self._shown
+
+    shown = taken
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
-def _to_parquet(batches: Iterator[pa.RecordBatch], output: Path | None) -> int:
-    import pyarrow.parquet as pq
+class _Parquet:
+    """A Parquet file, complete when it is closed."""
 
-    count, writer = 0, None
-    try:
-        for batch in batches:
-            writer = writer or pq.ParquetWriter(output, batch.schema)
-            writer.write_batch(batch)
-            count += batch.num_rows
-    finally:
-        if writer is not None:
-            writer.close()
-    if writer is None:
-        raise CommandError(f"there was no record to write, {output} was not created")
-    return count
+    def __init__(self, output: Path) -> None:
+        self._output = output
+        self._file: BinaryIO | None = None
+        self._writer: Any = None
+        self._written: Offsets = {}
+        self._shown: Offsets = {}
+        self.count = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        import pyarrow.parquet as pq
+
+        if self._writer is None:
+            self._file = self._output.open("wb")
+            self._writer = pq.ParquetWriter(self._file, batch.schema)
+        self._writer.write_batch(batch)
+        self.count += batch.num_rows
+        for row in batch.select(["topic", "partition", "offset"]).to_pylist():
+            advance(self._written, row)
+
+    def finish(self) -> None:
+        if self._writer is None:
+            raise CommandError(f"there was no record to write, {self._output} was not created")
+
+    def taken(self) -> Offsets:
+        return {}
+
+    def shown(self) -> Offsets:
+        return self._shown
+
+    def close(self) -> None:
+        # also what was read up to a Ctrl-C or an error becomes a file that can be read
+        if self._writer is not None and self._file is not None:
+            with held(), self._file:
+                self._writer.close()
+            self._shown = self._written
 
 
-_WRITERS = {"table": _to_table, "jsonl": _to_lines, "parquet": _to_parquet}
+_WRITERS: dict[str, Callable[[Any], Any]] = {"table": _Table, "jsonl": _Lines, "parquet": _Parquet}

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fletchlog.cli.common import CommandError, command, out
+from fletchlog.cli.common import CommandError, command
 from fletchlog.cli.rows import cell, json_line
+from fletchlog.cli.terminal import counted, out, styled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,12 +56,12 @@ def _batches(file: Path, most: int | None, *, as_json: bool) -> None:
         position, reason = inspection.tail
         raise CommandError(f"{file}: batches end at byte {position} of {inspection.size}: {reason}")
     if damaged:
-        raise CommandError(f"{file}: {len(damaged)} batches are damaged; the first at byte {damaged[0]['position']}: {damaged[0]['error']}")
+        first = f"at byte {damaged[0]['position']}: {damaged[0]['error']}"
+        raise CommandError(f"{file}: {counted(len(damaged), 'batch is', 'batches are')} damaged, the first {first}")
 
 
 def _table(file: Path, inspection: Any, rows: list[dict[str, Any]]) -> None:
     from rich.table import Table
-    from rich.text import Text
 
     table = Table(title=f"{file.name}  ({inspection.size:,} bytes)", title_justify="left")
     for heading in ("byte", "size", "offsets", "records", "codec", "max timestamp", "producer", "sequence", "kind", "state"):
@@ -78,12 +79,12 @@ def _table(file: Path, inspection: Any, rows: list[dict[str, Any]]) -> None:
             f"{row['producer_id']} epoch {row['producer_epoch']}" if has_producer else "",
             f"{row['base_sequence']} to {row['last_sequence']}" if row["base_sequence"] is not None else "",
             kind,
-            Text(row["error"], "red") if row["error"] else Text("sound", "green"),
+            styled(row["error"], "red") if row["error"] else styled("sound", "green"),
         )
     out().print(table)
     total = len(inspection.batches)
     if len(rows) < total:
-        out().print(f"{len(rows):,} of {total:,} batches; -n 0 shows all")
+        out().print(f"{len(rows):,} of {counted(total, 'batch', 'batches')}; -n 0 shows all")
 
 
 def _records(file: Path, most: int | None, *, as_json: bool) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fletchlog.cli.common import CommandError, Config, command, err, out, properties
+from fletchlog.cli.common import CommandError, Config, command, properties
+from fletchlog.cli.terminal import note, out, say
+from fletchlog.interop import readable_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,7 +77,7 @@ def explain(
         _tell(told, story=text or full or len(told) == 1, full=full)
     _write(told, view, html=html, png=png, svg=svg, as_json=as_json, save=save)
     for path in wanted:
-        err().print(f"wrote {path}")
+        note(f"wrote {path}")
 
 
 def _first(
@@ -94,9 +97,9 @@ def _first(
         if order != EVERY:
             compare.order_config(order)
     with fl.Broker(source, read_only=True) as broker:
-        first = fl.explain.explain(broker, names, given, polls=polls, subscribe=subscribe, source=str(source))
+        first = fl.explain.explain(broker, names, given, polls=polls, subscribe=subscribe, source=readable_path(source))
         rest = list(dict.fromkeys([*(compare.every_order(first) if every else []), *(order for order in orders if order != EVERY)]))
-        return [first, *compare.against(broker, names, given, rest, polls=polls, subscribe=subscribe, source=str(source))]
+        return [first, *compare.against(broker, names, given, rest, polls=polls, subscribe=subscribe, source=readable_path(source))]
 
 
 def _from_trace(path: Path) -> Explanation:
@@ -106,7 +109,7 @@ def _from_trace(path: Path) -> Explanation:
     trace = saved.load_trace(path)
     if saved.whose(trace) == saved.PRODUCER:
         raise CommandError(f"{path} is a producer's trace; show it with --producer {path} --html FILE")
-    return fl.explain.explanation(trace, source=str(path))
+    return fl.explain.explanation(trace, source=readable_path(path))
 
 
 def _producer_view(path: Path | None) -> Any:
@@ -127,23 +130,23 @@ def _tell(told: Sequence[Explanation], *, story: bool, full: bool) -> None:
     from fletchlog.explain import align, parting, title
 
     if story:
-        print(told[0].text(full=full))
-        if not full:
-            err().print("--full tells every decision, --html FILE writes a page to step through them")
+        say(told[0].text(full=full))
+        if not full and sys.stdout.isatty():
+            note("--full tells every decision, --html FILE writes a page to step through them")
     if len(told) == 1:
         return
     first, *others = align(told)
     if first.source != others[0].source:
-        print(f"{title(first)}: {first.source}")
+        say(f"{title(first)}: {first.source}")
     for other in others:
         found = parting(first.story, other.story)
         name = title(other) if other.source == first.source else f"{title(other)}: {other.source}"
         if found is None:
-            print(f"\n{name}: decides the same, to the end")
+            say(f"\n{name}: decides the same, to the end")
             continue
-        print(f"\n{name}: they part at poll {found.poll}, decision {found.decision}")
-        print(f"  {title(first)}: {found.first or 'nothing more'}")
-        print(f"  {name}: {found.second or 'nothing more'}")
+        say(f"\n{name}: they part at poll {found.poll}, decision {found.decision}")
+        say(f"  {title(first)}: {found.first or 'nothing more'}")
+        say(f"  {name}: {found.second or 'nothing more'}")
     print()
     out().print(_fairness([first, *others]))
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
-from fletchlog.cli.common import CommandError, Config, command, err, progress, properties
+from fletchlog.cli.common import CommandError, Config, command, properties
+from fletchlog.cli.terminal import counted, note, progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -58,7 +59,7 @@ def produce(
         raise CommandError(f"--format is one of {', '.join(FORMATS)}, not {chosen}")
     fields = _Fields(key, value, timestamp)
     with contextlib.ExitStack() as stack:
-        file: BinaryIO = stack.enter_context(path.open("rb")) if path is not None else sys.stdin.buffer
+        file = stack.enter_context(path.open("rb")) if path is not None else _standard_input()
         broker = stack.enter_context(fl.Broker(directory))
         if partitions is not None and topic not in broker.topics():
             broker.create_topic(topic, partitions=partitions)
@@ -72,7 +73,13 @@ def produce(
             count += table.num_rows
             bar.advance(task, table.num_rows)
         producer.flush()
-    err().print(f"produced {count:,} records to {topic} in {directory}")
+    note(f"produced {counted(count, 'record')} to {topic} in {directory}")
+
+
+def _standard_input() -> BinaryIO:
+    if sys.stdin is None:
+        raise CommandError("standard input is closed; name a file")
+    return sys.stdin.buffer
 
 
 class _Fields:

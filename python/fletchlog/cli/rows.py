@@ -7,6 +7,8 @@ import datetime as dt
 import json
 from typing import Any
 
+from fletchlog.cli.terminal import CONTROLS
+
 
 def json_line(row: dict[str, Any]) -> str:
     """A record of the kafka schema as one JSON object; keys and values that are no UTF-8 go to `keyBase64`, `valueBase64`."""
@@ -20,7 +22,8 @@ def json_line(row: dict[str, Any]) -> str:
         result |= _text(name, row[name])
     if row.get("headers"):
         result["headers"] = [{"key": header["key"]} | _text("value", header["value"]) for header in row["headers"]]
-    return json.dumps(result, ensure_ascii=False)
+    # JSON need not escape all characters that a terminal obeys, and may
+    return CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(result, ensure_ascii=False))
 
 
 def cell(item: bytes | dt.datetime | None) -> str:

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from fletchlog.cli.common import CommandError, Config, command, out, properties
+from fletchlog.cli.common import CommandError, Config, command, properties
+from fletchlog.cli.terminal import counted, out, say, visible
 
 topics = typer.Typer(no_args_is_help=True, help="List, create, describe and delete topics of a directory.")
 
@@ -46,7 +47,10 @@ def list_topics(directory: Directory, as_json: Json = False) -> None:
         column.justify = "right"
     for row in rows:
         table.add_row(str(row["topic"]), *(f"{row[name]:,}" for name in ("partitions", "records", "bytes")))
-    out().print(table if rows else f"{directory} holds no topic")
+    if rows:
+        out().print(table)
+    else:
+        say(f"{directory} holds no topic")
 
 
 @topics.command()
@@ -68,7 +72,7 @@ def create(
 
     with fl.Broker(directory, nodes=nodes) as broker:
         broker.create_topic(name, partitions=partitions, config=properties(config))
-    out().print(f"created {name} with {partitions} partition{'s' * (partitions != 1)} in {directory}")
+    say(f"created {name} with {counted(partitions, 'partition')} in {directory}")
 
 
 @topics.command()
@@ -116,8 +120,8 @@ def delete(
     """
     import fletchlog as fl
 
-    if not yes and not typer.confirm(f"delete {name} with all its records from {directory}?", err=True):
+    if not yes and not typer.confirm(visible(f"delete {name} with all its records from {directory}?"), err=True):
         raise CommandError("nothing was deleted")
     with fl.Broker(directory) as broker:
         broker.delete_topic(name)
-    out().print(f"deleted {name}")
+    say(f"deleted {name}")

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fletchlog.cli.common import CommandError, command, out, progress
+from fletchlog.cli.common import CommandError, command
+from fletchlog.cli.terminal import counted, out, progress, say, styled, visible
 
 if TYPE_CHECKING:
     from fletchlog.types import PartitionReport
@@ -36,7 +37,7 @@ def verify(
     with progress(unit="bytes") as bar:
         task = bar.add_task("", total=sum(size for _, size in partitions))
         for path, size in partitions:
-            bar.update(task, description=path.name)
+            bar.update(task, description=visible(path.name))
             reports += fl.verify(path)
             bar.advance(task, size)
     wrong = [report for report in reports if not report.ok]
@@ -45,7 +46,7 @@ def verify(
     else:
         _print(reports)
     if wrong:
-        raise CommandError(f"{len(wrong)} of {len(reports)} partitions are not sound: {', '.join(report.name for report in wrong)}")
+        raise CommandError(f"{_of(len(wrong), reports)} not sound: {', '.join(report.name for report in wrong)}")
 
 
 def _plain(report: PartitionReport) -> dict[str, Any]:
@@ -74,7 +75,6 @@ def _plain(report: PartitionReport) -> dict[str, Any]:
 
 def _print(reports: list[PartitionReport]) -> None:
     from rich.table import Table
-    from rich.text import Text
 
     table = Table("partition", "start", "end", "segments", "batches", "records", "holes", "producers", "open transactions", "state")
     for column in table.columns[1:-1]:
@@ -84,14 +84,17 @@ def _print(reports: list[PartitionReport]) -> None:
             *(report.log_start_offset, report.log_end_offset, report.segments, report.batches, report.records),
             *(len(report.holes), report.producers, len(report.open_transactions)),
         )
-        state = Text("sound", "green") if report.ok else Text("damaged" if report.damaged else "index", "red")
+        state = styled("sound", "green") if report.ok else styled("damaged" if report.damaged else "index", "red")
         table.add_row(report.name, *(f"{number:,}" for number in numbers), state)
     out().print(table)
     for report in reports:
         for problem in [*report.damaged, *report.index_problems]:
-            out().print(Text(f"{problem.path}, byte {problem.position:,}: {problem.reason}"), soft_wrap=True)
+            say(f"{problem.path}, byte {problem.position:,}: {problem.reason}")
         for cut in report.would_cut:
-            text = f"{cut.path}: opening it after an unclean stop would cut it at byte {cut.start:,} of {cut.size:,}: {cut.reason}"
-            out().print(Text(text), soft_wrap=True)
+            say(f"{cut.path}: opening it after an unclean stop would cut it at byte {cut.start:,} of {cut.size:,}: {cut.reason}")
     records, sound = sum(report.records for report in reports), sum(1 for report in reports if report.ok)
-    out().print(f"{records:,} records; {sound} of {len(reports)} partitions are sound. Holes are offsets without a batch.")
+    say(f"{counted(records, 'record')}; {_of(sound, reports)} sound. Holes are offsets without a batch.")
+
+
+def _of(some: int, reports: list[PartitionReport]) -> str:
+    return f"{some:,} of {counted(len(reports), 'partition')} {'is' if some == 1 else 'are'}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fletchlog.errors import InvalidArgumentError, SchemaError
@@ -28,7 +29,8 @@ def save_trace(trace: Any, path: str | PathLike[str]) -> None:
 
     table = trace if hasattr(trace, "column_names") else to_pyarrow(trace)
     whose(table)
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+    # opened by Python, which knows every path
+    with Path(path).open("wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table)
 
 
@@ -43,7 +45,7 @@ def load_trace(path: str | PathLike[str]) -> pa.Table:
     import pyarrow as pa
 
     try:
-        with pa.OSFile(str(path), "rb") as source:
+        with Path(path).open("rb") as source:
             table = pa.ipc.open_file(source).read_all()
     except pa.ArrowInvalid as error:
         raise InvalidArgumentError(f"{path} is no saved trace ({error}); write one with fletchlog.save_trace(consumer.trace(), path)") from None

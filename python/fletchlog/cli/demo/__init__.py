@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from fletchlog.cli.common import CommandError, command, err, out, progress
+from fletchlog.cli.common import CommandError, command
+from fletchlog.cli.terminal import note, out, progress
 
 MARKER = "report.json"
 
@@ -68,7 +69,7 @@ def demo(
     report.say(f"{output}/delays, {output}/audit   Parquet\n{log}   the broker's directory")
     if report.failures:
         for failure in report.failures:
-            err().print(f"wrong: {failure}", style="red")
+            note(f"wrong: {failure}")
         raise CommandError(f"{len(report.failures)} checks failed; see {output / MARKER}")
     report.say("All totals agree with the input.")
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
-from rich.text import Text
+
+from fletchlog.cli.terminal import styled
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,11 +27,11 @@ class Report:
     def heading(self, text: str) -> None:
         """A line that begins a part."""
         self.console.print()
-        self.console.print(Text(text, "bold"))
+        self.console.print(styled(text, "bold"))
 
     def say(self, text: str) -> None:
         """A sentence."""
-        self.console.print(Text(text))
+        self.console.print(text)
 
     def rows(self, rows: list[dict[str, Any]], *, left: int = 1) -> None:
         """Rows with the same keys as a table; the first `left` columns are texts."""

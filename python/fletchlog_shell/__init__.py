@@ -1,0 +1,13 @@
+"""Where the command `fletchlog` begins: Ctrl-C is taken care of before the package is imported, which takes a while."""
+
+from __future__ import annotations
+
+from fletchlog_shell import interrupts
+
+
+def main() -> None:
+    """Runs the command line."""
+    interrupts.install()
+    from fletchlog.cli import main as run
+
+    run()
