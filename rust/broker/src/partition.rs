@@ -190,20 +190,24 @@ impl Partition {
     }
 
     /// The leader epoch: stamped into appended batches, told to clients and checked when they send it back. It is what
-    /// the log was left with (0 for a new one, and where the checkpoint is damaged) and stays so, as there is never another
-    /// leader; it is read without opening the log. A file that cannot be read is an error: taken for 0, an epoch would go back.
+    /// the log was left with (0 for a new one) and stays so, as there is never another leader; it is read without opening the
+    /// log. Where its file is damaged, the log tells when it is open, and 0 is answered until then. A file that cannot be read
+    /// is an error: taken for 0, an epoch would go back.
     pub(crate) fn leader_epoch(&self, directory: &Directory) -> Result<i32, LogError> {
         if let Some(epoch) = self.leader_epoch.get() {
             return Ok(*epoch);
         }
-        let path = self.dir.join(file_name::LEADER_EPOCH_CHECKPOINT);
-        let entries = match checkpoint::read_checkpoint(&**directory.fs(), &path) {
-            Err(error @ LogError::Io { .. }) => return Err(error),
-            read => read.unwrap_or_default(),
+        let newest = if let Some(log) = self.opened_log() {
+            log.latest_epoch()
+        } else {
+            let path = self.dir.join(file_name::LEADER_EPOCH_CHECKPOINT);
+            match checkpoint::read_checkpoint(&**directory.fs(), &path) {
+                Err(LogError::Damaged { .. }) => return Ok(0),
+                read => read?
+                    .last()
+                    .and_then(|line| line.split_whitespace().next()?.parse().ok()),
+            }
         };
-        let newest = entries
-            .last()
-            .and_then(|line| line.split_whitespace().next()?.parse().ok());
         Ok(*self.leader_epoch.get_or_init(|| newest.unwrap_or(0).max(0)))
     }
 

@@ -1,7 +1,5 @@
 //! Appending (spec 2.1). Kafka: `UnifiedLog#append`.
 
-use std::sync::atomic::Ordering;
-
 use bytes::Bytes;
 use fletchlog_records::TimestampType;
 use fletchlog_records::batch::set_offset_and_epoch;
@@ -199,7 +197,6 @@ impl PartitionLog {
         changed: LeaderEpochCache,
     ) -> Result<(), LogError> {
         changed.write(&*self.fs, &self.dir)?;
-        self.epochs_unsynced.store(true, Ordering::Release);
         self.mark_directory_changed();
         *epochs = changed;
         Ok(())

@@ -3,7 +3,6 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Condvar, Mutex, PoisonError};
 
-use crate::file_name::LEADER_EPOCH_CHECKPOINT;
 use crate::partition_log::PartitionLog;
 use crate::sync::{FenceOnPanic, lock, read, write};
 use crate::view::View;
@@ -157,15 +156,6 @@ impl PartitionLog {
         for segment in segments {
             segment.sync(side_files)?;
         }
-        // Behind the recovery point nobody reads the epochs from the batches again.
-        if side_files && self.epochs_unsynced.swap(false, Ordering::AcqRel) {
-            let path = self.dir.join(LEADER_EPOCH_CHECKPOINT);
-            let synced = self.fs.open(&path, true, false).and_then(|file| file.sync());
-            synced.map_err(|e| {
-                self.epochs_unsynced.store(true, Ordering::Release);
-                LogError::io("sync", &path, e)
-            })?;
-        }
         if self.directory_changed.swap(false, Ordering::AcqRel) {
             self.sync_names().inspect_err(|_| self.mark_directory_changed())?;
         }
@@ -202,7 +192,6 @@ impl PartitionLog {
         let view = read(&self.view).clone();
         let segments = view.segments.as_slice();
         segments.iter().map(|segment| segment.unsynced_files()).sum::<usize>()
-            + usize::from(self.epochs_unsynced.load(Ordering::Acquire))
             + usize::from(self.directory_changed.load(Ordering::Acquire))
     }
 }

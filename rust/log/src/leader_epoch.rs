@@ -1,11 +1,14 @@
 //! `leader-epoch-checkpoint`: which leader epoch wrote from which offset on (spec 1.9). Kafka: `LeaderEpochFileCache`.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::LogError;
+use crate::batch_walk::HeaderWalk;
 use crate::checkpoint::{checkpoint_text, read_checkpoint};
 use crate::file_name::LEADER_EPOCH_CHECKPOINT;
 use crate::fs::Fs;
+use crate::segment::LogSegment;
 
 /// An epoch and the first offset written in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +49,7 @@ impl LeaderEpochCache {
         Ok(cache)
     }
 
-    /// Replaces the file. It is synced with the next flush: until then recovery finds the epochs in the batches.
+    /// Replaces the file. Its name is synced with the next flush: until then recovery finds the epochs in the batches.
     pub fn write(&self, fs: &dyn Fs, dir: &Path) -> Result<(), LogError> {
         let lines: Vec<String> = self
             .entries
@@ -54,8 +57,31 @@ impl LeaderEpochCache {
             .map(|e| format!("{} {}", e.epoch, e.start_offset))
             .collect();
         let path = path_in(dir);
-        fs.replace_unsynced(&path, checkpoint_text(&lines).as_bytes())
+        fs.replace_without_name(&path, checkpoint_text(&lines).as_bytes())
             .map_err(|e| LogError::io("write", &path, e))
+    }
+
+    /// What the batches of a log tell: in place of a file that a power loss has left without its bytes.
+    ///
+    /// # Errors
+    /// Segments that cannot be read.
+    pub fn rebuild(segments: &[Arc<LogSegment>]) -> Result<Self, LogError> {
+        let mut cache = Self::default();
+        for segment in segments.iter().filter(|segment| segment.size() > 0) {
+            let file = segment.file()?;
+            let mut walk = HeaderWalk::new(&*file, 0, segment.size());
+            while let Ok(batch) = walk.next().map_err(|e| segment.io("read", e))? {
+                cache.note(batch.header.partition_leader_epoch, batch.header.base_offset);
+            }
+        }
+        Ok(cache)
+    }
+
+    /// Notes the epoch of a batch that is in the log. Those that go back are damage, and not believed.
+    pub fn note(&mut self, epoch: i32, offset: i64) {
+        if epoch >= 0 && self.latest_epoch().is_none_or(|latest| epoch > latest) {
+            self.assign(epoch, offset);
+        }
     }
 
     /// Notes that `epoch` writes from `start_offset` on. True if something changed. Kafka: `LeaderEpochFileCache#assign`.
@@ -71,10 +97,6 @@ impl LeaderEpochCache {
             .retain(|entry| entry.epoch < epoch && entry.start_offset < start_offset);
         self.entries.push(EpochEntry { epoch, start_offset });
         true
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
     }
 
     pub fn latest_epoch(&self) -> Option<i32> {

@@ -78,7 +78,6 @@ pub(crate) struct Loaded {
     pub recovery_point: i64,
     /// Files were made, renamed or removed, by this opening or perhaps by the writer that was killed.
     pub directory_changed: bool,
-    pub epochs_unsynced: bool,
 }
 
 impl Loaded {
@@ -117,7 +116,6 @@ impl Loaded {
             cleaning: Mutex::default(),
             durable: Durable::new(self.recovery_point),
             directory_changed: AtomicBool::new(self.directory_changed),
-            epochs_unsynced: AtomicBool::new(self.epochs_unsynced),
             fenced: Mutex::default(),
             closed: AtomicBool::new(false),
             index_cache: IndexCache::default(),
@@ -151,7 +149,14 @@ impl Loader<'_> {
         }
         let mut plan = LoadPlan::read(&*self.fs, self.dir)?;
         self.sync_own_name(&plan)?;
-        let mut epochs = LeaderEpochCache::read(&*self.fs, self.dir)?;
+        let stored_epochs = match LeaderEpochCache::read(&*self.fs, self.dir) {
+            // A power loss may have left its size without its bytes: the batches tell the same.
+            Err(e @ LogError::Damaged { .. }) if !self.clean_shutdown => {
+                log::warn!("the leader epochs are read from the batches: {e}");
+                None
+            }
+            read => Some(read?),
+        };
         let (mut decisions, dropped) = self.decide(&plan)?;
 
         // From here on the directory changes.
@@ -174,16 +179,20 @@ impl Loader<'_> {
                 self.drop_segment(decision.base_offset)?;
             }
         }
-        let stored_epochs = epochs.clone();
         let mut segments = Vec::new();
         let mut rebuild_txn_index = BTreeSet::new();
+        let mut recovered_epochs = Vec::new();
         for decision in decisions {
-            for (epoch, start) in decision.recovered.iter().flat_map(|recovered| &recovered.epochs) {
-                if epochs.latest_epoch().is_none_or(|latest| *epoch > latest) {
-                    epochs.assign(*epoch, *start);
-                }
-            }
+            let recovered = decision.recovered.iter().flat_map(|recovered| &recovered.epochs);
+            recovered_epochs.extend(recovered.copied());
             segments.push(self.open_segment(decision, &mut rebuild_txn_index)?);
+        }
+        let mut epochs = match &stored_epochs {
+            Some(stored) => stored.clone(),
+            None => LeaderEpochCache::rebuild(&segments)?,
+        };
+        for (epoch, start) in recovered_epochs {
+            epochs.note(epoch, start);
         }
         if segments.is_empty() {
             log_end_offset = log_start_offset;
@@ -199,11 +208,9 @@ impl Loader<'_> {
         epochs.truncate_from_end(log_end_offset);
         // Kafka takes the checkpoint here, not the first segment that happens to be there.
         epochs.truncate_from_start(self.checkpointed_start.min(log_end_offset));
-        let mut epochs_unsynced = !self.clean_shutdown && !epochs.is_empty();
-        if epochs != stored_epochs {
+        if stored_epochs.is_none_or(|stored| epochs != stored) {
             epochs.write(&*self.fs, self.dir)?;
             self.touched.set(true);
-            epochs_unsynced = true;
         }
         let (producers, last_snapshot_offset) =
             self.producers(plan, &segments, rebuild_txn_index, log_start_offset, log_end_offset)?;
@@ -231,7 +238,6 @@ impl Loader<'_> {
             active_size,
             recovery_point,
             directory_changed: self.touched.get(),
-            epochs_unsynced,
         })
     }
 

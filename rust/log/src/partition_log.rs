@@ -156,8 +156,6 @@ pub struct PartitionLog {
     pub(crate) durable: Durable,
     /// Names in the directory changed since its last fsync.
     pub(crate) directory_changed: AtomicBool,
-    /// leader-epoch-checkpoint was replaced since its last fsync.
-    pub(crate) epochs_unsynced: AtomicBool,
     pub(crate) fenced: Mutex<Option<String>>,
     pub(crate) closed: AtomicBool,
     pub(crate) index_cache: IndexCache,

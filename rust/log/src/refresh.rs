@@ -93,7 +93,13 @@ fn try_load(
     now_ms: i64,
 ) -> Result<Loaded, LogError> {
     let plan = list(&**fs, dir)?;
-    let mut epochs = LeaderEpochCache::read(&**fs, dir)?;
+    let stored_epochs = match LeaderEpochCache::read(&**fs, dir) {
+        Err(e @ LogError::Damaged { .. }) => {
+            log::warn!("the leader epochs are read from the batches: {e}");
+            None
+        }
+        read => Some(read?),
+    };
     let mut segments = Vec::new();
     let mut rebuild_txn_index = BTreeSet::new();
     for (base, planned) in &plan.segments {
@@ -123,7 +129,7 @@ fn try_load(
         let segments = Segments::new(vec![Arc::new(segment)]);
         return Ok(loaded(
             segments,
-            epochs,
+            stored_epochs.unwrap_or_default(),
             crate::producer_state::ProducerStateManager::default(),
             checkpointed_start,
             checkpointed_start,
@@ -148,10 +154,14 @@ fn try_load(
     active.install(found.indexes, true);
     active.set_size(found.end);
     let log_end_offset = found.next_offset;
+    let mut epochs = match stored_epochs {
+        Some(stored) => stored,
+        None => LeaderEpochCache::rebuild(segments.as_slice())?,
+    };
     // What begins beyond the end is damage; at the end it is an epoch whose first batch the writer has yet to append.
     epochs.truncate_from_end(log_end_offset.saturating_add(1));
     if let Some(last) = found.last {
-        note_epoch(&mut epochs, last.header.partition_leader_epoch, last.header.base_offset);
+        epochs.note(last.header.partition_leader_epoch, last.header.base_offset);
     }
     let log_start_offset = checkpointed_start.max(segments.first().base_offset).min(log_end_offset);
 
@@ -244,13 +254,6 @@ fn loaded(
         active_size,
         recovery_point: log_end_offset,
         directory_changed: false,
-        epochs_unsynced: false,
-    }
-}
-
-fn note_epoch(epochs: &mut LeaderEpochCache, epoch: i32, offset: i64) {
-    if epoch >= 0 && epochs.latest_epoch().is_none_or(|latest| epoch > latest) {
-        epochs.assign(epoch, offset);
     }
 }
 
@@ -359,11 +362,7 @@ impl PartitionLog {
             };
             apply(active, &mut writer.producers, &batch, true)?;
             active.observe(&batch);
-            note_epoch(
-                &mut write(&self.epochs),
-                batch.header.partition_leader_epoch,
-                batch.header.base_offset,
-            );
+            write(&self.epochs).note(batch.header.partition_leader_epoch, batch.header.base_offset);
             end = batch.header.next_offset();
         }
         let mut published = write(&self.view);

@@ -4,7 +4,7 @@
 mod common;
 
 use common::*;
-use fletchlog_log::{AppendOrigin, FetchBound, LogConfig};
+use fletchlog_log::{AppendOrigin, FetchBound, LogConfig, LogError, OpenMode, PartitionLog};
 
 #[test]
 fn a_log_torn_at_any_byte_keeps_exactly_its_whole_batches() {
@@ -115,6 +115,51 @@ fn what_is_cut_off_is_kept_aside() {
     append(&log, batch(&[(NOW, b"on")]));
     log.close().unwrap();
     assert_eq!(offsets(&open(&fs, &dir, small_segments(150), CLEAN)), [0]);
+}
+
+/// Below the recovery point, too: there no batch is looked at otherwise.
+#[test]
+fn leader_epochs_that_a_power_loss_has_left_without_their_bytes_are_read_from_the_batches() {
+    let (fs, dir) = memory();
+    let config = small_segments(300);
+    let log = open(&fs, &dir, config.clone(), CLEAN);
+    for epoch in [0, 0, 0, 2, 2, 5, 5, 5] {
+        log.append_as_leader(batch(&[(NOW, b"0123456789")]), epoch, AppendOrigin::Client, NOW)
+            .unwrap();
+    }
+    assert!(log.segments().len() > 2);
+    let epochs = |log: &PartitionLog| {
+        let ends: Vec<_> = (-1..7).map(|epoch| log.end_offset_for_epoch(epoch)).collect();
+        (log.latest_epoch(), ends)
+    };
+    let (expected, end) = (epochs(&log), log.flush().unwrap());
+    drop(log);
+    let path = dir.join("leader-epoch-checkpoint");
+    let written = fs.read(&path).unwrap();
+    assert_eq!(written, b"0\n3\n0 0\n2 3\n5 5\n");
+    let unclean = OpenMode::Write {
+        clean_shutdown: false,
+        recovery_point: end,
+        log_start_offset: 0,
+    };
+    let mut torn = written.clone();
+    torn[6..].fill(0);
+    for left in [vec![0; written.len()], torn, written[..6].to_vec()] {
+        fs.replace(&path, &left).unwrap();
+        let refused = PartitionLog::open(fs.clone(), &dir, tp(), config.clone(), CLEAN, NOW);
+        assert!(
+            matches!(refused, Err(LogError::Damaged { .. })),
+            "{left:?} after a clean stop"
+        );
+        assert_eq!(
+            epochs(&open(&fs, &dir, config.clone(), READ_ONLY)),
+            expected,
+            "{left:?}"
+        );
+        assert_eq!(fs.read(&path).unwrap(), left);
+        assert_eq!(epochs(&open(&fs, &dir, config.clone(), unclean)), expected, "{left:?}");
+        assert_eq!(fs.read(&path).unwrap(), written);
+    }
 }
 
 #[test]

@@ -50,7 +50,7 @@ type Leave = fn(&Path, &Path);
 
 const REPLACE: [(&str, Replace); 2] = [
     ("replace", RealFs::replace),
-    ("replace_unsynced", RealFs::replace_unsynced),
+    ("replace_without_name", RealFs::replace_without_name),
 ];
 
 #[test]

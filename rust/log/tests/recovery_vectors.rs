@@ -8,6 +8,7 @@
 //! - damaged indexes are rebuilt when they are used, so that lookups find what a full scan finds.
 //! - a batch whose offsets do not follow those before it is damage ([`OUT_OF_ORDER`]): below the recovery point, and after a clean
 //!   stop, the log is refused, otherwise it is cut there (the broker keeps such a batch).
+//! - a damaged `leader-epoch-checkpoint` after an unclean stop is made anew from the batches (the broker stops).
 //! - topic ids (`meta-*`, 6 cases) are the broker's to check, not the log's: `rust/broker/tests/directory.rs` has them.
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // helpers of tests, too, fail by panicking
 
@@ -147,6 +148,10 @@ fn damaged_directories_are_recovered_as_the_broker_recovers_them() {
             let before = files(&path);
             let opened = PartitionLog::open(real(), &path, tp(), config(), mode(name, step), NOW);
             compared += 1;
+            if damage == "epoch-wrong-count" && name != "clean" {
+                assert_eq!(opened.unwrap().latest_epoch(), Some(0), "{what}");
+                continue;
+            }
             let ours = OUT_OF_ORDER.iter().find(|(d, n, _)| d == damage && n == name);
             if let Some((.., Some(end))) = ours {
                 let log = opened.unwrap();

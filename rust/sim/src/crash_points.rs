@@ -136,14 +136,15 @@ impl CrashPoints<'_> {
     }
 }
 
-/// What may be found next: all of it, still unsynced (the process was killed), nothing that was unsynced, a prefix, and random
-/// parts.
+/// What may be found next: all of it, still unsynced (the process was killed), nothing that was unsynced, sizes without their
+/// bytes, a prefix, and random parts.
 pub fn images(state: &DiskState, rng: &mut Rng, random: usize) -> Vec<DiskState> {
     let mut images = vec![state.clone(), state.left(Left::Nothing)];
     let pending = state.pending();
     if pending.is_empty() {
         return images;
     }
+    images.push(state.left(Left::Sizes));
     images.push(state.left(Left::Before(pending[rng.below(pending.len())])));
     images.extend((0..random).map(|_| {
         state.left(Left::Some(&mut || match rng.below(4) {

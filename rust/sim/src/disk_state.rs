@@ -66,8 +66,10 @@ pub enum Left<'a> {
     Nothing,
     /// Those whose number is below this.
     Before(u64),
+    /// Names and sizes, which a journal keeps, but of what was written nothing: zeros. As ext4 with data=writeback.
+    Sizes,
     /// What the chooser says: for each change `None` = lost, `Some(seed)` = kept, writes torn by the bits of the seed
-    /// (`u64::MAX` = whole).
+    /// (`u64::MAX` = whole, 0 = only the size).
     Some(&'a mut dyn FnMut() -> Option<u64>),
 }
 
@@ -121,11 +123,15 @@ impl DataChange {
         }
     }
 
-    /// Only the sectors whose bit is set; a lost sector in front of a kept one reads as zeros.
+    /// Only the sectors whose bit is set, and the size with an even number of bits; a lost sector in front of a kept one, or
+    /// within the size, reads as zeros.
     fn apply_torn(&self, data: &mut Vec<u8>, sectors: u64) {
         let Self::Write(position, bytes) = self else {
             return self.apply(data);
         };
+        if sectors.count_ones().is_multiple_of(2) && data.len() < position + bytes.len() {
+            data.resize(position + bytes.len(), 0);
+        }
         let mut at = 0;
         while at < bytes.len() {
             let sector = (position + at) / SECTOR;
@@ -233,6 +239,7 @@ impl DiskState {
         let mut keep = |at: u64| match &mut left {
             Left::Nothing => None,
             Left::Before(end) => (at < *end).then_some(u64::MAX),
+            Left::Sizes => Some(0),
             Left::Some(chooser) => chooser(),
         };
         let mut names = Arc::clone(&self.durable_names);

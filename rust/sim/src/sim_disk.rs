@@ -378,17 +378,17 @@ impl Fs for SimDisk {
             self.remove_file(&temporary)?;
             sync_parent()?;
         }
-        let inode = self.write_new(&temporary, data)?;
-        if lie != Some(Lie::ReplaceSync) {
-            self.sync_file(inode, &temporary)?;
-        }
-        self.rename(&temporary, path)?;
+        self.replace_without_name(path, data)?;
         sync_parent()
     }
-    fn replace_unsynced(&self, path: &Path, data: &[u8]) -> io::Result<()> {
+    fn replace_without_name(&self, path: &Path, data: &[u8]) -> io::Result<()> {
         let temporary = temporary_name(path);
+        // As one that failed may have left it, a link to another file.
         self.remove_file(&temporary)?;
-        self.write_new(&temporary, data)?;
+        let inode = self.write_new(&temporary, data)?;
+        if self.lock().lie != Some(Lie::ReplaceSync) {
+            self.sync_file(inode, &temporary)?;
+        }
         self.rename(&temporary, path)
     }
     fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {

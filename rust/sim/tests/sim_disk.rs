@@ -71,6 +71,24 @@ fn after_a_failed_fsync_the_data_is_seen_but_never_gets_to_the_disk() {
 }
 
 #[test]
+fn a_power_loss_may_leave_names_and_sizes_without_the_bytes() {
+    let disk = SimDisk::with_dirs(&[Path::new("/d")]);
+    let [kept, new, renamed] = ["/d/kept", "/d/new", "/d/renamed"].map(Path::new);
+    disk.replace(kept, b"kept").unwrap();
+    disk.open(kept, true, false).unwrap().write_at(2, b"lost").unwrap();
+    disk.open(new, true, true).unwrap().write_at(3, b"lost").unwrap();
+    disk.open(Path::new("/d/tmp"), true, true)
+        .unwrap()
+        .write_at(0, b"lost")
+        .unwrap();
+    disk.rename(Path::new("/d/tmp"), renamed).unwrap();
+    disk.replace_without_name(Path::new("/d/synced"), b"whole").unwrap();
+    let left = SimDisk::from(disk.state().left(Left::Sizes));
+    let contents = [kept, new, renamed, Path::new("/d/synced")].map(|path| left.read(path).unwrap());
+    assert_eq!(contents, [&b"kept\0\0"[..], &[0; 7], &[0; 4], b"whole"]);
+}
+
+#[test]
 fn a_short_write_leaves_its_first_half() {
     let disk = SimDisk::with_dirs(&[Path::new("/d")]);
     let file = disk.open(Path::new("/d/f"), true, true).unwrap();

@@ -73,9 +73,9 @@ pub trait Fs: Send + Sync + Debug {
     }
     /// Replaces a small file atomically: `<name>.tmp`, fsync, rename, directory fsync.
     fn replace(&self, path: &Path, data: &[u8]) -> io::Result<()>;
-    /// Replaces a small file atomically as far as other processes and a killed one can see; a power loss may undo it or
-    /// leave an empty file.
-    fn replace_unsynced(&self, path: &Path, data: &[u8]) -> io::Result<()> {
+    /// Replaces a small file atomically: `<name>.tmp`, fsync, rename. Until the directory is synced a power loss may undo it; a file
+    /// without its bytes it cannot leave.
+    fn replace_without_name(&self, path: &Path, data: &[u8]) -> io::Result<()> {
         self.replace(path, data)
     }
     /// Entries of a directory, by name.

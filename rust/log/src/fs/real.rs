@@ -191,16 +191,15 @@ impl Fs for RealFs {
             self.remove_file(&temporary)?;
             sync_parent()?;
         }
-        let file = self.with_room(|| write_new(&temporary, data))?;
-        // Without this fsync a crash can leave an empty file under the final name.
-        file.sync_all()?;
-        fs::rename(&temporary, path)?;
+        self.replace_without_name(path, data)?;
         sync_parent()
     }
 
-    fn replace_unsynced(&self, path: &Path, data: &[u8]) -> io::Result<()> {
+    fn replace_without_name(&self, path: &Path, data: &[u8]) -> io::Result<()> {
         let temporary = temporary_name(path);
-        self.with_room(|| write_new(&temporary, data))?;
+        let file = self.with_room(|| write_new(&temporary, data))?;
+        // Without this fsync a crash can leave an empty file under the final name, or one of zeros.
+        file.sync_all()?;
         fs::rename(&temporary, path)
     }
 

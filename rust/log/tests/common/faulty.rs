@@ -146,11 +146,6 @@ impl Fs for FaultyFs {
         self.faults.done(Call::Replace);
         Ok(())
     }
-    fn replace_unsynced(&self, path: &Path, data: &[u8]) -> io::Result<()> {
-        self.inner.replace(path, data)?;
-        self.faults.done(Call::Replace);
-        Ok(())
-    }
     fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
         self.inner.read_dir(path)
     }
