@@ -11,6 +11,8 @@ use crate::fs::Fs;
 use crate::producer_snapshot;
 use crate::segment_files::SegmentFiles;
 
+/// Kafka: `FileRecords`, whose positions are 32-bit numbers.
+const MAX_SEGMENT_BYTES: u64 = i32::MAX.cast_unsigned() as u64;
 const SIDE_FILES: [&str; 3] = [OFFSET_INDEX, TIME_INDEX, TXN_INDEX];
 
 /// A segment and its files under the names they have now.
@@ -58,6 +60,13 @@ impl LoadPlan {
             if name.ends_with(CLEANED) {
                 let base = name.split('.').next().and_then(|digits| digits.parse().ok());
                 smallest_cleaned = smallest_cleaned.min(base.unwrap_or(i64::MAX));
+            }
+            if file.len > MAX_SEGMENT_BYTES && segment_file(name).is_some_and(|(_, kind, _)| kind == LOG) {
+                let reason = format!(
+                    "it has {} bytes, and no segment has more than {MAX_SEGMENT_BYTES}; nothing was changed, restore the file",
+                    file.len
+                );
+                return Err(LogError::damaged(&dir.join(name), 0, reason));
             }
             if let Some(stem) = name.strip_suffix(LOG)
                 && offset_of(name, LOG).is_none()

@@ -143,6 +143,10 @@ pub(crate) fn keep_torn(fs: &dyn Fs, file: &dyn File, from: u64, size: u64, targ
     let mut position = from;
     let mut kept = None;
     while position < size {
+        if kept.is_none() {
+            // A segment may be preallocated to its full size.
+            position = file.next_data(position)?.unwrap_or(size).min(size);
+        }
         let want = usize::try_from(size - position).unwrap_or(COPY_CHUNK).min(COPY_CHUNK);
         let bytes = file.read_at(position, want)?;
         if bytes.is_empty() {

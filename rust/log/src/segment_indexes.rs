@@ -249,7 +249,7 @@ fn believe(
         match fs.read(path) {
             Ok(bytes) => contents.push(bytes),
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Err(format!("{} is missing", path.display()))),
-            Err(e) => return Err(e),
+            Err(e) => return Err(io::Error::new(e.kind(), format!("{}: {e}", path.display()))),
         }
     }
     let offset = OffsetIndex::parse(base, &contents[0]);

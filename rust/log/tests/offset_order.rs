@@ -107,7 +107,7 @@ impl Written {
                 };
                 // A reader passes over a part of a batch at the end.
                 let mut whole = BatchIter::new(read.clone());
-                while let Some(batch) = whole.next() {
+                for batch in whole.by_ref() {
                     batch.unwrap();
                 }
                 let read = &read[..whole.position()];

@@ -9,8 +9,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use common::*;
-use fletchlog_log::LogConfig;
 use fletchlog_log::fs::{Fs, LockError, MemoryFs, RealFs};
+use fletchlog_log::{LogConfig, PartitionLog};
 
 #[test]
 fn one_writer_per_directory() {
@@ -42,6 +42,83 @@ fn real_files_are_not_for_everyone_and_links_are_not_followed() {
     assert_eq!(mode(&path.join("00000000000000000000.log")) & !0o640, 0);
     symlink("/etc/hostname", path.join("link")).unwrap();
     assert!(real().open(&path.join("link"), false, false).is_err());
+}
+
+const SEGMENT: &str = "00000000000000000000.log";
+
+/// A file of the largest size that there is, and one more byte; holes take no room.
+fn enlarge(path: &Path, bytes: u64) {
+    let file = fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)
+        .unwrap();
+    file.set_len(bytes).unwrap();
+}
+
+#[test]
+fn a_preallocated_segment_is_cut_to_what_is_in_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t-0");
+    let log = open(&real(), &path, LogConfig::default(), CLEAN);
+    append(&log, batch(&[(NOW, b"x")]));
+    let size = log.size();
+    drop(log);
+    enlarge(&path.join(SEGMENT), i32::MAX as u64);
+    let log = open(&real(), &path, LogConfig::default(), UNCLEAN);
+    assert_eq!((log.log_end_offset(), log.size()), (1, size));
+    assert_eq!(fs::metadata(path.join(SEGMENT)).unwrap().len(), size);
+    assert!(files(&path).keys().all(|name| !name.contains(".torn")));
+}
+
+#[test]
+fn what_stands_behind_a_hole_is_kept_aside() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t-0");
+    let log = open(&real(), &path, LogConfig::default(), CLEAN);
+    append(&log, batch(&[(NOW, b"x")]));
+    let size = log.size();
+    drop(log);
+    enlarge(&path.join(SEGMENT), 10 << 20);
+    let file = fs::OpenOptions::new().write(true).open(path.join(SEGMENT)).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, b"something", (8 << 20) + 7).unwrap();
+    drop(open(&real(), &path, LogConfig::default(), UNCLEAN));
+    let kept = fs::read(path.join(format!("{SEGMENT}.torn-1"))).unwrap();
+    let at = usize::try_from((8 << 20) + 7 - size).unwrap();
+    assert_eq!(
+        (&kept[at..at + 9], kept.len() as u64),
+        (&b"something"[..], (10 << 20) - size)
+    );
+}
+
+#[test]
+fn a_file_larger_than_any_of_a_log_is_named_before_it_is_read() {
+    for name in [
+        SEGMENT,
+        "00000000000000000000.log.swap",
+        "leader-epoch-checkpoint",
+        "00000000000000000000.txnindex",
+        "00000000000000000000.index",
+        "00000000000000000000.timeindex",
+    ] {
+        for mode in [READ_ONLY, CLEAN, UNCLEAN] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("t-0");
+            let log = open(&real(), &path, LogConfig::default(), CLEAN);
+            append(&log, batch(&[(NOW, b"x")]));
+            log.close().unwrap();
+            enlarge(&path.join(name), i32::MAX as u64 + 1);
+            match PartitionLog::open(real(), &path, tp(), LogConfig::default(), mode, NOW) {
+                // Recovery makes the indexes anew.
+                Ok(log) => assert!(
+                    mode == UNCLEAN && name.contains("index") && log.log_end_offset() == 1,
+                    "{name}"
+                ),
+                Err(e) => assert!(e.to_string().contains("2147483648 bytes"), "{name}: {e}"),
+            }
+        }
+    }
 }
 
 type Replace = fn(&RealFs, &Path, &[u8]) -> io::Result<()>;

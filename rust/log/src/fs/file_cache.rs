@@ -14,7 +14,7 @@ use bytes::Bytes;
 use rustix::process::{Resource, getrlimit};
 
 use super::File;
-use super::real::{open, read_at, read_into};
+use super::real::{next_data, open, read_at, read_into};
 use crate::error::is_out_of_descriptors;
 use crate::sync::lock;
 
@@ -235,6 +235,10 @@ impl File for Handle {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.file_for_writing()?.set_len(len)
+    }
+
+    fn next_data(&self, position: u64) -> io::Result<Option<u64>> {
+        next_data(&*self.file()?, position)
     }
 
     fn len(&self) -> io::Result<u64> {

@@ -26,6 +26,10 @@ pub trait File: Send + Sync + Debug {
     fn write_at(&self, position: u64, data: &[u8]) -> io::Result<()>;
     /// Cuts or extends (with zeros) the file.
     fn set_len(&self, len: u64) -> io::Result<()>;
+    /// The first position at or behind this one where something was written; `None`: only a hole follows, which reads as zeros.
+    fn next_data(&self, position: u64) -> io::Result<Option<u64>> {
+        Ok(Some(position))
+    }
     /// Length now.
     fn len(&self) -> io::Result<u64>;
     /// fdatasync.
@@ -63,7 +67,7 @@ pub trait Fs: Send + Sync + Debug {
     fn open_segment(&self, path: &Path, write: bool, create: bool) -> io::Result<Arc<dyn File>> {
         self.open(path, write, create)
     }
-    /// Reads a whole (small) file.
+    /// Reads a whole (small) file. One of more than 2^31-1 bytes is an error, and nothing of it is read.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
     /// Forgets what the system keeps of a file in memory without having to write it: what is read next comes from the disk.
     /// After a failed fsync the memory shows what no later fsync brings to the disk.

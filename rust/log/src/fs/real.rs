@@ -64,6 +64,17 @@ pub(super) fn read_at(file: &fs::File, position: u64, len: usize) -> io::Result<
     Ok(Bytes::from(out))
 }
 
+/// Where data begins, at or behind `position`.
+pub(super) fn next_data(file: &fs::File, position: u64) -> io::Result<Option<u64>> {
+    match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(position)) {
+        Ok(found) => Ok(Some(found)),
+        Err(rustix::io::Errno::NXIO) => Ok(None),
+        // The file system does not know its holes.
+        Err(rustix::io::Errno::INVAL) => Ok(Some(position)),
+        Err(e) => Err(e.into()),
+    }
+}
+
 /// Reads into `buf` at `position`; fewer bytes only at the end of the file.
 pub(super) fn read_into(file: &fs::File, position: u64, buf: &mut [u8]) -> io::Result<usize> {
     let mut done = 0;
@@ -93,6 +104,10 @@ impl File for RealFile {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.file.set_len(len)
+    }
+
+    fn next_data(&self, position: u64) -> io::Result<Option<u64>> {
+        next_data(&self.file, position)
     }
 
     fn len(&self) -> io::Result<u64> {
@@ -174,6 +189,14 @@ impl Fs for RealFs {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         let flags = (OFlags::CLOEXEC | OFlags::NONBLOCK).bits().cast_signed();
         let mut file = regular(self.with_room(|| OpenOptions::new().read(true).custom_flags(flags).open(path))?)?;
+        let len = file.metadata()?.len();
+        if i32::try_from(len).is_err() {
+            let reason = format!(
+                "it has {len} bytes, and no file that is read whole has more than {}",
+                i32::MAX
+            );
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, reason));
+        }
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
         Ok(bytes)
