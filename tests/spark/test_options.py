@@ -2,8 +2,9 @@
 
 import pytest
 
-from fletchlog.spark.errors import OptionError
+from fletchlog.spark.errors import CheckpointError, OptionError
 from fletchlog.spark.limits import Earliest, GlobalTimestamp, Latest, SpecificOffsets, SpecificTimestamps
+from fletchlog.spark.offsets import from_json
 from fletchlog.spark.options import Assign, SourceOptions, Subscribe, SubscribePattern
 
 BASE = {"path": "data", "subscribe": "t"}
@@ -34,6 +35,17 @@ def parse(**options):
         ({**BASE, "startingOffsets": '{"t":[0]}'}, "expected e.g."),
         ({**BASE, "startingOffsets": '{"t":{"0":1.5}}'}, "expected e.g."),
         ({**BASE, "startingOffsets": "first"}, "expected e.g."),
+        ({**BASE, "startingOffsets": "[" * 100_000}, r"startingOffsets: expected e\.g\. .*\.\. \(100,000 characters\)"),
+        ({**BASE, "startingOffsets": '{"t":{"0":' + "9" * 5000 + "}}"}, "startingOffsets: expected e.g."),
+        ({**BASE, "startingOffsets": '{"t":{"' + "9" * 5000 + '":0}}'}, "startingOffsets: expected e.g."),
+        ({**BASE, "startingOffsets": '{"t":{"0":9223372036854775808}}'}, "for t-0 is above 9223372036854775807"),
+        ({**BASE, "endingOffsetsByTimestamp": '{"t":{"0":99999999999999999999}}'}, "for t-0 is above 9223372036854775807"),
+        ({**BASE, "startingTimestamp": "99999999999999999999"}, "startingTimestamp: expected one number of milliseconds"),
+        ({**BASE, "maxTriggerDelay": "9" * 5000 + "s"}, "maxTriggerDelay: expected a duration"),
+        ({**BASE, "maxOffsetsPerTrigger": "9" * 20}, "maxOffsetsPerTrigger: expected a positive"),
+        ({"path": "d", "assign": "[" * 100_000}, "assign: expected e.g."),
+        ({**BASE, "path": ""}, "option path is empty"),
+        ({**BASE, "path": "  "}, "option path is empty"),
         ({**BASE, "startingTimestamp": "yesterday"}, "one number of milliseconds"),
         ({**BASE, "endingOffsetsByTimestamp": '{"t":{"0":-1}}'}, "-1 for t-0 is below 0"),
         ({**BASE, "startingOffsetsByTimestampStrategy": "guess"}, "error or latest"),
@@ -47,6 +59,13 @@ def parse(**options):
 def test_a_wrong_option_says_what_to_write_instead(options, words):
     with pytest.raises(OptionError, match=words):
         SourceOptions.parse(options)
+
+
+@pytest.mark.parametrize("damaged", [[1], 5, None, "x", {"t": 5}, {"t": {"x": 1}}, {"t": {"0": "a"}}, {"t": {"0": -1}}, {"t": {"0": 2**63}}, {"t": {"0": True}}])
+def test_a_checkpoint_of_another_form_is_named(damaged):
+    with pytest.raises(CheckpointError, match="the checkpoint of the query is damaged"):
+        from_json(damaged)
+    assert from_json({"t": {"0": 5}}) == {("t", 0): 5}
 
 
 def test_names_do_not_depend_on_case_and_connection_options_of_kafka_do_nothing():

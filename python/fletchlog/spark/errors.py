@@ -7,6 +7,10 @@ class OptionError(ValueError):
     """An option is unknown, refused, missing or malformed."""
 
 
+class CheckpointError(ValueError):
+    """The checkpoint of a query holds something else than offsets of this source."""
+
+
 class DataLossError(RuntimeError):
     """Records that the query was to read are gone, and `failOnDataLoss` is true."""
 

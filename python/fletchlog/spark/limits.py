@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fletchlog.spark.errors import OptionError
-from fletchlog.spark.offsets import EARLIEST, LATEST, Offsets, parse_numbers, text
+from fletchlog.spark.offsets import EARLIEST, HIGHEST, LATEST, Offsets, parse_numbers, text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,7 +67,7 @@ def parse(side: str, options: Mapping[str, str], default: Limit) -> Limit:
             timestamp = int(single.strip())
         except ValueError:
             timestamp = -1
-        if timestamp < 0:
+        if not 0 <= timestamp <= HIGHEST:
             message = f"option {side}Timestamp: expected one number of milliseconds, got {single}"
             raise OptionError(message)
         return GlobalTimestamp(timestamp, latest_if_none)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from fletchlog.spark.errors import OptionError
+from fletchlog.spark.errors import CheckpointError, OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -22,6 +22,11 @@ JsonOffsets: TypeAlias = dict[str, dict[str, int]]
 
 EARLIEST = -2
 LATEST = -1
+HIGHEST = 2**63 - 1
+"""The highest offset and the latest time that Kafka knows."""
+_PARTITION_DIGITS = 10
+# of a malformed value: enough to recognise it
+_SHOWN = 200
 
 
 def to_json(offsets: Mapping[Partition, int]) -> JsonOffsets:
@@ -32,9 +37,35 @@ def to_json(offsets: Mapping[Partition, int]) -> JsonOffsets:
     return result
 
 
-def from_json(offsets: Mapping[str, Mapping[str, int]]) -> Offsets:
-    """Back from the nested form."""
-    return {(topic, int(partition)): offset for topic, parts in offsets.items() for partition, offset in parts.items()}
+def from_json(offsets: Any) -> Offsets:
+    """Back from the nested form.
+
+    Raises:
+        CheckpointError: It has another form.
+    """
+    found = _numbers(offsets)
+    if found is None or not all(0 <= offset <= HIGHEST for offset in found.values()):
+        raise CheckpointError(
+            f'the checkpoint of the query is damaged, or of another source: expected offsets such as {{"orders":{{"0":23}}}}, got '
+            f"{_shown(json.dumps(offsets))}; restore the checkpoint, or start anew with another one"
+        )
+    return found
+
+
+def _numbers(parsed: Any) -> Offsets | None:
+    """A number per partition; None: something else."""
+    result: Offsets = {}
+    if not isinstance(parsed, dict):
+        return None
+    for topic, parts in parsed.items():
+        if not isinstance(parts, dict):
+            return None
+        for partition, number in parts.items():
+            whole = isinstance(number, int) and not isinstance(number, bool)
+            if not whole or not partition.isdecimal() or len(partition) > _PARTITION_DIGITS:
+                return None
+            result[topic, int(partition)] = number
+    return result
 
 
 def text(partitions: Iterable[Partition]) -> str:
@@ -46,20 +77,15 @@ def parse_numbers(option: str, value: str, example: str, lowest: int) -> Offsets
     """Reads `{"topic":{"0":23}}` from an option.
 
     Raises:
-        OptionError: Not such a JSON text, or a number below `lowest`.
+        OptionError: Not such a JSON text, or a number below `lowest` or above what 64 bits hold.
     """
-    parsed = _load(option, value, example)
-    result: Offsets = {}
-    for topic, parts in parsed.items():
-        if not isinstance(parts, dict):
-            raise _malformed(option, value, example)
-        for partition, number in parts.items():
-            if not partition.isdecimal() or not isinstance(number, int) or isinstance(number, bool):
-                raise _malformed(option, value, example)
-            if number < lowest:
-                message = f"option {option}: {number} for {topic}-{partition} is below {lowest}"
-                raise OptionError(message)
-            result[topic, int(partition)] = number
+    result = _numbers(_load(option, value, example))
+    if result is None:
+        raise _malformed(option, value, example)
+    for tp, number in result.items():
+        if not lowest <= number <= HIGHEST:
+            bound = f"below {lowest}" if number < lowest else f"above {HIGHEST}"
+            raise OptionError(f"option {option}: {number} for {text([tp])} is {bound}")
     return result
 
 
@@ -87,7 +113,7 @@ def parse_partitions(option: str, value: str) -> frozenset[Partition]:
 def _load(option: str, value: str, example: str) -> dict[str, Any]:
     try:
         parsed = json.loads(value)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):  # nested too deep, or a number of thousands of digits
         parsed = None
     if not isinstance(parsed, dict):
         raise _malformed(option, value, example)
@@ -95,4 +121,8 @@ def _load(option: str, value: str, example: str) -> dict[str, Any]:
 
 
 def _malformed(option: str, value: str, example: str) -> OptionError:
-    return OptionError(f"option {option}: expected e.g. {example}, got {value}")
+    return OptionError(f"option {option}: expected e.g. {example}, got {_shown(value)}")
+
+
+def _shown(value: str) -> str:
+    return value if len(value) <= _SHOWN else f"{value[:_SHOWN]}.. ({len(value):,} characters)"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from fletchlog.spark.errors import OptionError
 from fletchlog.spark.limits import Earliest, Latest, Limit, check_batch, parse
-from fletchlog.spark.offsets import Partition, parse_partitions
+from fletchlog.spark.offsets import HIGHEST, Partition, parse_partitions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -218,6 +218,8 @@ def _strategy(given: Mapping[str, str]) -> Strategy:
 
 
 def _absolute(path: str) -> str:
+    if not path.strip():
+        raise OptionError("option path is empty: the directory to read, e.g. .option('path', 'data/')")
     # tasks run in other working directories than the planner
     return os.path.abspath(path.removeprefix("file://").removeprefix("file:"))  # noqa: PTH100 - must not resolve links
 
@@ -238,7 +240,7 @@ def _positive(given: Mapping[str, str], name: str) -> int | None:
         number = int(value.strip())
     except ValueError:
         number = 0
-    if number <= 0:
+    if not 0 < number <= HIGHEST:
         message = f"option {name}: expected a positive whole number, got {value}"
         raise OptionError(message)
     return number
@@ -246,7 +248,7 @@ def _positive(given: Mapping[str, str], name: str) -> int | None:
 
 def _duration_ms(given: Mapping[str, str], name: str, default: str) -> float:
     value = given.get(name.lower(), default).strip().lower()
-    match = re.fullmatch(r"(\d+)\s*([a-z]*)", value)
+    match = re.fullmatch(r"(\d{1,15})\s*([a-z]*)", value)
     if match is None or (match[2] or "ms") not in _MS:
         message = f"option {name}: expected a duration such as 500ms, 10s, 15m, 2h or 1d, got {value}"
         raise OptionError(message)
