@@ -6,7 +6,7 @@ import io
 import json
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from fletchlog.errors import InvalidArgumentError
 from fletchlog.interop import require
@@ -14,6 +14,8 @@ from fletchlog.serde.avro_limits import MAX_TYPES, Walk
 from fletchlog.serde.outcome import Reasons, arrow, by_halves
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import pyarrow as pa
 
 _DECIMAL128_DIGITS = 38
@@ -98,6 +100,28 @@ class Avro:
             values[row] = value
         pa = arrow()
         return by_halves(len(values), self.type, lambda start, stop: pa.array(values[start:stop], self.type), reasons), reasons
+
+
+def records(file: BinaryIO) -> Iterator[Any]:
+    """The records of an Avro file, as Python values.
+
+    Raises:
+        fletchlog.errors.InvalidArgumentError: Not an Avro file, a damaged one, or one with types whose values may have any size.
+    """
+    fastavro = require("fastavro", "serde")
+    try:
+        reader = fastavro.reader(file)
+        walk = Walk(*_parse(reader.writer_schema))
+        bounded = not walk.needed and not walk.takes_no_bytes()
+        if bounded:
+            yield from reader
+    except (InvalidArgumentError, OSError):
+        raise
+    except Exception as error:  # noqa: BLE001
+        # malformed bytes make fastavro raise whatever its parts raise
+        raise InvalidArgumentError(f"not an Avro file that can be read: {type(error).__name__} {error}".rstrip()) from None
+    if not bounded:
+        raise InvalidArgumentError("a type of this Avro file contains itself, or takes no bytes where it is repeated: it may have any size")
 
 
 def _parse(schema: Any) -> tuple[Any, dict[str, Any]]:

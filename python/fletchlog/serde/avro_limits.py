@@ -30,6 +30,10 @@ class Walk:
         """Whether a value can be larger than its bytes allow, or nested without end."""
         return self._risky(self._schema, (), set())
 
+    def takes_no_bytes(self) -> bool:
+        """Whether the whole value does."""
+        return self._empty_type(self._schema, ())
+
     def refused(self, data: bytes) -> str | None:
         """Why a value is not read; None for one that may be, malformed ones among them."""
         self._data, self._at, self._empty = data, 0, 0
