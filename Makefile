@@ -15,7 +15,9 @@ PYTHON_SOURCES := python tests benches tools docs
 # maturin gets its own target directory: its release build and `cargo test` would otherwise rebuild each other's work
 MATURIN := env -u CONDA_PREFIX VIRTUAL_ENV=$(CURDIR)/.venv CARGO_TARGET_DIR=$(CURDIR)/.build/maturin PIP_QUIET=1 PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/maturin
 
-.PHONY: help demo test build lint lint-rust lint-python test-rust test-python test-binding test-interop test-browser docs bench crash-points bit-flips kills fuzz mutants sim tools-rust tools-java tools-browser clean
+SUITE := PYTHONPATH=$(CURDIR)/tests:$(CURDIR)/tools $(BIN)/python
+
+.PHONY: help demo test build lint lint-rust lint-python test-rust test-python test-binding test-interop test-browser docs bench crash-points bit-flips kills call-faults power-loss fuzz mutants sim tools-rust tools-java tools-browser clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -74,8 +76,16 @@ crash-points: tools-rust ## Power loss at, and failure of, every storage operati
 bit-flips: tools-rust ## Every bit of a 64 KiB segment and its side files, one at a time (TIME_LIMIT seconds, SEED)
 	cargo run --locked --release -p fletchlog-sim --example bit_flips
 
-kills: build ## kill -9 of a Python process at random system calls, 20,000 times (KILLS, TIME_LIMIT seconds, SEED; needs cc)
-	$(BIN)/python tests/kills/kills.py $${KILLS:-20000} $${TIME_LIMIT:-3600} $${SEED:-0}
+# These three preload a library, which is built with cc.
+kills: build ## kill -9 of a Python process at random system calls (KILLS, THREAD_KILLS of processes with threads, TIME_LIMIT seconds, SEED)
+	$(SUITE) -m kills.one_thread
+	$(SUITE) -m kills.many_threads
+
+call-faults: build ## EIO, ENOSPC, EMFILE, EACCES from the n-th system call of a Python process (RUNS, TIME_LIMIT seconds, SEED)
+	$(SUITE) -m kills.call_faults
+
+power-loss: build ## Power loss from the recorded system calls of a process with threads (IMAGES, TIME_LIMIT seconds, SEED)
+	$(SUITE) -m kills.power_loss
 
 # Builds a copy of the sources under .build/mutants; the package never contains a planted bug.
 mutants: tools-rust ## Plant bugs one by one and let the crash and fault suites find each (TIME_LIMIT seconds)

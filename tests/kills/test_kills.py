@@ -1,7 +1,8 @@
-"""A slice of `make kills`: kill -9 of a Python process at random system calls loses nothing and repeats nothing."""
+"""Slices of `make kills`, `make call-faults` and `make power-loss`, and what they must not pass over."""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -9,18 +10,55 @@ from pathlib import Path
 
 import pytest
 
-KILLS = 500
+ROOT = Path(__file__).resolve().parents[2]
 # On a busy machine fewer have to do.
-SECONDS = 60
-AT_LEAST = 60
+SECONDS = 20
+
+
+def suite(name: str, **numbers: object) -> subprocess.CompletedProcess[str]:
+    """Runs a suite as `make` does."""
+    path = os.pathsep.join(str(ROOT / folder) for folder in ("tests", "tools"))
+    environment = {**os.environ, "PYTHONPATH": path, **{key: str(value) for key, value in numbers.items()}}
+    return subprocess.run([sys.executable, "-m", f"kills.{name}"], env=environment, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
-def test_what_was_acknowledged_survives_kill_9_at_any_system_call() -> None:
-    command = [sys.executable, str(Path(__file__).with_name("kills.py")), str(KILLS), str(SECONDS), "1"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    found = re.fullmatch(r"kills: (\d+), (\d+) violations", done.stdout.strip().splitlines()[-1])
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("name", "size", "least", "books"),
+    [
+        ("one_thread", {"KILLS": 300}, 20, r"kills: (\d+), (\d+) violations"),
+        ("many_threads", {"THREAD_KILLS": 12}, 2, r"thread-kills: (\d+), (\d+) violations \([1-9]\d* acknowledged records, .*\)"),
+    ],
+)
+def test_what_was_acknowledged_survives(name: str, size: dict[str, int], least: int, books: str, tmp_path: Path) -> None:
+    done = suite(name, **size, TIME_LIMIT=SECONDS, SEED=1, TMPDIR=tmp_path)
+    found = re.match(books, (done.stdout.strip().splitlines() or [""])[-1])
     assert found, done.stdout + done.stderr
     assert int(found[2]) == done.returncode == 0, done.stdout + done.stderr
-    assert int(found[1]) >= AT_LEAST, done.stdout + done.stderr
+    assert int(found[1]) >= least, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("name", "size"), [("one_thread", "KILLS"), ("many_threads", "THREAD_KILLS"), ("call_faults", "RUNS"), ("power_loss", "IMAGES")])
+def test_a_disk_that_does_not_keep_what_it_says_is_found(name: str, size: str, tmp_path: Path) -> None:
+    done = suite(name, PLANTED="yes", TIME_LIMIT=SECONDS, TMPDIR=tmp_path, **{size: 10})
+    found = re.search(r"(\d+) violations", (done.stdout.strip().splitlines() or [""])[-1])
+    assert found, done.stdout + done.stderr
+    assert int(found[1]) > 0, done.stdout + done.stderr
+    assert done.returncode == 1
+
+
+@pytest.mark.parametrize("name", ["one_thread", "many_threads", "call_faults", "power_loss"])
+def test_a_limit_that_is_no_number_is_one_clear_line(name: str) -> None:
+    done = suite(name, TIME_LIMIT="soon")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch(r"[a-z-]+: TIME_LIMIT=soon is not a number of seconds\n", done.stderr)
+
+
+@pytest.mark.parametrize("name", ["one_thread", "many_threads", "call_faults", "power_loss"])
+def test_a_missing_compiler_is_named(name: str, tmp_path: Path) -> None:
+    done = suite(name, PATH=tmp_path, FLETCHLOG_SHIM="")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "cc is missing" in done.stderr

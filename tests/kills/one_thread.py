@@ -6,21 +6,18 @@ changes the file system, some in the middle of a write. What must be there at le
 acknowledged, once, in order; the producer's state, which knows the last batch as a repeat and takes the next one; the offset
 of the group; the start of the log.
 
-`python kills.py KILLS SECONDS SEED` prints one line for each violation, then `kills: N, V violations`.
+`python -m kills.one_thread` prints one line for each violation, then `kills: N, V violations`. KILLS (default 20,000), TIME_LIMIT
+(seconds) and SEED are taken from the environment.
 """
 
 # ruff: noqa: T201
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import random
-import shutil
-import signal
 import struct
-import subprocess
 import sys
 import tempfile
 import time
@@ -28,22 +25,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
-SHIM = "FLETCHLOG_KILL_SHIM"
+from settings import count, seconds
+
+from kills import shim
+from kills.many_threads import lose_the_end
+from kills.processes import in_child
+
+NAME = "kills"
 PARTITIONS = 2
 PRODUCER_ID = 1 << 40
 # Enough for the calls of a recovery and of a plan.
 MOST_CALLS = 100
 STEPS = 12
 KILLS_PER_DIRECTORY = 30
-
-
-def preload() -> None:
-    """Starts this program again with the shim in it."""
-    directory = tempfile.mkdtemp(prefix="fletchlog-kills-")
-    shim = Path(directory) / "kill_at_call.so"
-    subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", shim, HERE / "kill_at_call.c", "-ldl"], check=True)
-    os.execve(sys.executable, [sys.executable, __file__, *sys.argv[1:]], {**os.environ, "LD_PRELOAD": str(shim), SHIM: str(shim)})
 
 
 @dataclass
@@ -132,11 +126,12 @@ def group_member(broker: Any) -> Any:
     return consumer
 
 
-def work(directory: Path, steps: list[tuple[Any, ...]], done: int, calls: int, half: bool) -> None:
+def work(preloaded: shim.Shim, directory: Path, steps: list[tuple[Any, ...]], done: int, calls: int, half: bool) -> None:
     """Does the steps, tells of each, and dies somewhere."""
     import fletchlog as fl
 
-    ctypes.CDLL(os.environ[SHIM]).kill_at_call(ctypes.c_long(calls), int(half))
+    preloaded.watch(directory)
+    preloaded.kill_at(calls, half=half)
     broker = open_broker(directory)
     consumer, producer = group_member(broker), fl.Producer(broker, {"batch.size": 0})
     for step in steps:
@@ -210,46 +205,26 @@ def check(directory: Path, before: Model, after: Model, clean: bool) -> dict[str
     return now
 
 
-def in_child(act: Any) -> tuple[int, bytes]:
-    """Runs it in a forked process. The status it ended with, and what it wrote to the descriptor it is given."""
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        status = 1
-        try:
-            os.close(reader)
-            act(writer)
-            status = 0
-        except BaseException as error:  # noqa: BLE001
-            os.write(2, f"{type(error).__name__}: {error}\n".encode())
-        finally:
-            os._exit(status)
-    os.close(writer)
-    told = b""
-    while part := os.read(reader, 1 << 16):
-        told += part
-    os.close(reader)
-    return os.waitpid(pid, 0)[1], told
-
-
-def kill_once(directory: Path, model: Model, rng: random.Random) -> tuple[bool, list[str], Model]:
+def kill_once(preloaded: shim.Shim, directory: Path, model: Model, rng: random.Random) -> tuple[bool, list[str], Model]:
     """One process and what it left: whether it was killed, complaints, and what is acknowledged now."""
     steps = plan(model, rng)
     calls, half, clean = rng.randrange(MOST_CALLS), rng.random() < 0.3, rng.random() < 0.3
-    status, dots = in_child(lambda out: work(directory, steps, out, calls, half))
-    killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
-    if not killed and status != 0:
-        return killed, [f"the process ended with status {status}"], model
+    ended = in_child(lambda out: work(preloaded, directory, steps, out, calls, half))
+    killed, dots = ended.was_killed, ended.told
+    if not killed and not ended.well:
+        return killed, [str(ended)], model
     before = model.copy()
     for step in steps[: len(dots)]:
         before.apply(step)
     after = before.copy()
     if len(dots) < len(steps):
         after.apply(steps[len(dots)])
-    status, told = in_child(lambda out: os.write(out, json.dumps(check(directory, before, after, clean)).encode()))
-    if status != 0:
-        return killed, ["the directory cannot be opened and read"], before
-    now = json.loads(told)
+    if shim.is_planted():
+        lose_the_end(directory, "t")
+    ended = in_child(lambda out: os.write(out, json.dumps(check(directory, before, after, clean)).encode()))
+    if not ended.well:
+        return killed, [f"the directory cannot be opened and read: {ended}"], before
+    now = json.loads(ended.told)
     left = after.copy()
     left.committed, left.sent = now["committed"], now["sent"]
     for partition, kept, start in zip(left.partitions, now["ends"], now["starts"], strict=True):
@@ -258,33 +233,30 @@ def kill_once(directory: Path, model: Model, rng: random.Random) -> tuple[bool, 
     return killed, now["wrong"], left
 
 
-def main(kills: int, seconds: float, seed: int) -> int:
+def main() -> int:
     """Kills so often, or for so long."""
-    if SHIM not in os.environ:
-        preload()
-    sys.path.insert(0, str(HERE.parent))
-    import acceptance.batches
-    import fletchlog
+    wanted, limit, seed = count(NAME, "KILLS", 20_000), seconds(NAME, 3600), count(NAME, "SEED", 0)
+    preloaded = shim.preloaded("kills.one_thread")
+    # Once, before the forks.
+    import fletchlog  # noqa: F401
 
-    del acceptance, fletchlog
     rng = random.Random(seed)
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + limit
     done, violations = 0, 0
-    while done < kills and time.monotonic() < deadline:
+    while done < wanted and time.monotonic() < deadline:
         with tempfile.TemporaryDirectory() as root:
             directory, model = Path(root) / "log", Model()
             for _ in range(KILLS_PER_DIRECTORY):
-                killed, wrong, model = kill_once(directory, model, rng)
+                killed, wrong, model = kill_once(preloaded, directory, model, rng)
                 done += killed
                 violations += bool(wrong)
                 for line in wrong:
                     print(f"kill {done} of seed {seed}: {line}", flush=True)
-                if wrong or done >= kills or time.monotonic() >= deadline:
+                if wrong or done >= wanted or time.monotonic() >= deadline:
                     break
-    shutil.rmtree(Path(os.environ[SHIM]).parent)
-    print(f"kills: {done}, {violations} violations")
+    print(f"{NAME}: {done}, {violations} violations (seed {seed})")
     return 1 if violations else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])))
+    sys.exit(main())

@@ -1,0 +1,83 @@
+"""Processes that may die or hang, and what they have to say before."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import select
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+
+# Nothing here takes nearly as long, on a busy machine either.
+HANG_SECONDS = 90
+
+
+@dataclass
+class Ended:
+    """How a process ended, and what it said."""
+
+    status: int
+    hung: bool
+    told: bytes
+    said: str
+
+    @property
+    def well(self) -> bool:
+        """By itself, with exit code 0."""
+        return self.status == 0
+
+    @property
+    def was_killed(self) -> bool:
+        """By SIGKILL, and not because it hung."""
+        return not self.hung and os.WIFSIGNALED(self.status) and os.WTERMSIG(self.status) == signal.SIGKILL
+
+    def __str__(self) -> str:
+        if self.hung:
+            how = "hung"
+        elif os.WIFSIGNALED(self.status):
+            how = f"died by signal {os.WTERMSIG(self.status)}"
+        else:
+            how = f"ended with exit code {os.waitstatus_to_exitcode(self.status)}"
+        return "\n    ".join([f"the process {how}", *self.said.splitlines()])
+
+
+def in_child(act: Callable[[int], object]) -> Ended:
+    """Runs it in a forked process, which is ended if it hangs. What it writes to the descriptor it is given is what it told, the end of
+    its standard error is what it said."""
+    reader, writer = os.pipe()
+    with tempfile.TemporaryFile() as errors:
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                os.close(reader)
+                os.dup2(errors.fileno(), 2)
+                faulthandler.dump_traceback_later(HANG_SECONDS - 1, file=2)
+                act(writer)
+                status = 0
+            except BaseException:  # noqa: BLE001
+                traceback.print_exc(limit=-3, file=sys.__stderr__)
+                sys.__stderr__.flush()
+            finally:
+                os._exit(status)
+        os.close(writer)
+        told, end, hung = b"", time.monotonic() + HANG_SECONDS, False
+        while not hung:
+            ready, _, _ = select.select([reader], [], [], max(0.0, end - time.monotonic()))
+            hung = not ready
+            if ready:
+                part = os.read(reader, 1 << 16)
+                if not part:
+                    break
+                told += part
+        os.close(reader)
+        if hung:
+            os.kill(pid, signal.SIGKILL)
+        status = os.waitpid(pid, 0)[1]
+        errors.seek(max(0, os.fstat(errors.fileno()).st_size - 1500))
+        return Ended(status, hung, told, errors.read().decode(errors="replace"))
