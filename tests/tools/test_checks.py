@@ -1,0 +1,71 @@
+"""The checks of `make lint` over the sources: a function without a caller and a property without a reader are found, by name."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+
+import check_callers  # noqa: E402
+import check_config  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the sources; a test takes back what it plants."""
+    root = tmp_path_factory.mktemp("tree")
+    for source in (ROOT / "rust").glob("*/src"):
+        shutil.copytree(source, root / source.relative_to(ROOT))
+    return root
+
+
+def plant(root: Path, monkeypatch: pytest.MonkeyPatch, file: str, old: str, new: str) -> None:
+    path, text = root / file, (ROOT / file).read_text()
+    assert text.count(old) == 1, f"{file} has `{old}` {text.count(old)} times"
+    monkeypatch.setattr(Path, "read_text", lambda self, *a, read=Path.read_text, **k: text.replace(old, new) if self == path else read(self, *a, **k))
+
+
+def test_a_function_without_a_caller_is_found(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    functions = [
+        "/// Called by itself, in a comment `never_called(1)`.\n    pub fn never_called(&self) {\n        self.never_called();\n    }",
+        # other types have methods of these names, and they are called
+        "pub fn retention_ms(&self) {}",
+        "pub fn high_watermark(&self) {}",
+        # called in a test only
+        '#[cfg(test)]\n    fn test(&self) {\n        self.tested();\n    }\n    pub fn tested(&self) {\n        log::info!("tested()");\n    }',
+        "pub fn called(&self) {}\n    pub(super) fn caller(&self) {\n        self.called();\n    }",
+    ]
+    plant(copied, monkeypatch, "rust/client/src/consumer/metadata.rs", "impl Metadata {", "\n    ".join(["impl Metadata {", *functions]))
+    monkeypatch.setitem(check_callers.SIMULATION, "Broker::close", "planted")
+    found = check_callers.breaches(copied)[1]
+    planted = [breach for breach in found if breach.startswith("rust/client/src/consumer/metadata.rs:")]
+    assert [breach.split("`")[1] for breach in planted] == [f"Metadata::{name}" for name in ("never_called", "retention_ms", "high_watermark", "tested")]
+    assert "`Broker::close` is excepted (planted), but is called or gone: remove the entry" in found
+
+
+def test_a_function_that_loses_its_last_caller_is_found(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(copied, monkeypatch, "rust/python/src/broker.rs", ".run_retention()", ".is_closed()")
+    assert any("`Broker::run_retention`" in breach for breach in check_callers.breaches(copied)[1])
+
+
+def test_a_property_that_is_excepted_and_read_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(check_config.WITHOUT_EFFECT, "producer linger.ms", "planted")
+    assert any("`producer linger.ms` is excepted (planted)" in breach for breach in check_config.breaches(ROOT)[1])
+
+
+def test_a_property_that_stands_only_in_the_table_is_found(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = '    row(\n        "planted.ms",\n        Kind::Int(0, i32::MAX),\n        Some("1"),\n        "Never read.",\n    ),\n'
+    table = "pub(super) const KEYS: &[ConfigKey] = &[\n"
+    plant(copied, monkeypatch, "rust/api/src/config_table/producer.rs", table, table + row)
+    assert [breach for breach in check_config.breaches(copied)[1] if "`planted.ms` of a producer is read nowhere" in breach]
+
+
+def test_a_property_that_only_another_client_reads_is_found(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(copied, monkeypatch, "rust/client/src/producer/config.rs", 'config.long("metadata.max.age.ms")', "METADATA_MAX_AGE_MS // config.long(\"metadata.max.age.ms\")\n")
+    found = [breach for breach in check_config.breaches(copied)[1] if "`metadata.max.age.ms`" in breach]
+    assert found == ["`metadata.max.age.ms` of a producer is read nowhere: read it, or remove the row"]
