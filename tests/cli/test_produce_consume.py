@@ -114,7 +114,7 @@ def test_a_reader_does_not_need_the_writers_lock(cli, orders):
     ("words", "text"),
     [
         (["produce", "{data}", "order"], "order"),
-        (["produce", "{data}", "orders", "-f", "xml"], "lines, jsonl, csv, parquet"),
+        (["produce", "{data}", "orders", "-f", "xml"], "lines, jsonl, json, csv, tsv, parquet"),
         (["produce", "{data}", "orders", "/nonexistent/file"], "/nonexistent/file"),
         (["produce", "{data}", "orders", "-f", "jsonl"], "line 1: not a JSON text"),
         (["produce", "{data}", "orders", "-f", "csv", "--key", "id"], "--key id is no field"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from fletchlog._core import Broker
 from fletchlog.audit.report import AuditReport, compared
-from fletchlog.errors import UnknownTopicOrPartitionError
+from fletchlog.errors import DamagedFileError, UnknownTopicOrPartitionError
 from fletchlog.interop import readable_path
 
 if TYPE_CHECKING:
@@ -88,5 +88,8 @@ def _cleaned(folder: Path) -> int:
     topic, _, partition = folder.name.rpartition("-")
     if not path.is_file():
         return 0
-    lines = (line.rsplit(" ", 2) for line in path.read_text().splitlines()[2:])
-    return next((int(line[2]) for line in lines if line[:2] == [topic, partition]), 0)
+    try:
+        lines = (line.rsplit(" ", 2) for line in path.read_text(encoding="utf-8").splitlines()[2:])
+        return next((int(line[2]) for line in lines if line[:2] == [topic, partition]), 0)
+    except ValueError:
+        raise DamagedFileError(f"{readable_path(path)} is damaged: it holds no checkpoint; the cleaner writes it anew") from None

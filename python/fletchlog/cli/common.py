@@ -38,6 +38,8 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
         # ImportError: an extra is missing, and its text says which
         except (CommandError, KafkaError, ImportError) as error:
             fail(str(error))
+        except OverflowError as error:
+            fail(f"a number is out of range: {error}")
         except BrokenPipeError:
             # the reader of --output has seen enough
             raise PipeClosedError from None

@@ -10,7 +10,7 @@ import typer
 
 from fletchlog.cli.common import CommandError, Config, command, properties
 from fletchlog.cli.delivery import Lines, Offsets, advance
-from fletchlog.cli.rows import cell, json_line
+from fletchlog.cli.rows import cell, json_line, plain
 from fletchlog.cli.terminal import counted, in_file, note, out, progress
 from fletchlog_shell.interrupts import held
 
@@ -138,7 +138,7 @@ class _Lines:
         self.taken, self.shown, self.close = self._lines.taken, self._lines.shown, self._lines.close
 
     def add(self, batch: pa.RecordBatch) -> None:
-        self._lines.write((json_line(row), row) for row in batch.to_pylist())
+        self._lines.write((json_line(row), row) for row in plain(batch))
         self.count += batch.num_rows
 
     def finish(self) -> None:
@@ -155,7 +155,7 @@ class _Table:
         self.count = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        self._rows += batch.to_pylist()
+        self._rows += plain(batch)
         self.count += batch.num_rows
 
     def finish(self) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fletchlog.cli.common import CommandError, command
-from fletchlog.cli.rows import cell, json_line
+from fletchlog.cli.rows import cell, json_line, plain
 from fletchlog.cli.terminal import counted, out, styled
 
 if TYPE_CHECKING:
@@ -111,4 +111,4 @@ def _rows(file: Path) -> Iterator[dict[str, Any]]:
     position: int | None = 0
     while position is not None:
         table, position = segment_records(file, topic, int(partition) if partition.isdecimal() else 0, position)
-        yield from table.to_pyarrow().to_pylist()
+        yield from plain(table.to_pyarrow())

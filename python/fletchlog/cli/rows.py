@@ -16,7 +16,7 @@ def json_line(row: dict[str, Any]) -> str:
         "topic": row["topic"],
         "partition": row["partition"],
         "offset": row["offset"],
-        "timestamp": row["timestamp"].isoformat() if row["timestamp"] is not None else None,
+        "timestamp": row["timestamp"].isoformat() if isinstance(row["timestamp"], dt.datetime) else row["timestamp"],
     }
     for name in ("key", "value"):
         result |= _text(name, row[name])
@@ -26,10 +26,35 @@ def json_line(row: dict[str, Any]) -> str:
     return CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(result, ensure_ascii=False))
 
 
-def cell(item: bytes | dt.datetime | None) -> str:
+def plain(batch: Any) -> list[dict[str, Any]]:
+    """Rows of a batch or table. A time that Python has not (beyond the year 9999) is a number: milliseconds since 1970."""
+    import pyarrow as pa
+
+    try:
+        rows: list[dict[str, Any]] = batch.to_pylist()
+    except (OverflowError, ValueError):
+        place = batch.schema.get_field_index("timestamp")
+        rows = batch.set_column(place, "timestamp", batch.column(place).cast(pa.int64())).to_pylist()
+        for row in rows:
+            row["timestamp"] = _time(row["timestamp"])
+    return rows
+
+
+def _time(microseconds: int | None) -> dt.datetime | int | None:
+    if microseconds is None:
+        return None
+    try:
+        return dt.datetime.fromtimestamp(0, dt.UTC) + dt.timedelta(microseconds=microseconds)
+    except OverflowError:
+        return microseconds // 1000
+
+
+def cell(item: bytes | dt.datetime | int | None) -> str:
     """Bytes as text with escapes where they are none, times with milliseconds."""
     if item is None:
         return "null"
+    if isinstance(item, int):
+        return f"{item} ms"
     if isinstance(item, dt.datetime):
         return item.isoformat(sep=" ", timespec="milliseconds")
     return item.decode("utf-8", "backslashreplace")

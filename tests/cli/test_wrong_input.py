@@ -1,0 +1,108 @@
+"""Whatever is given to a command, it answers with a sentence and a code, never with a traceback (the fixture `cli` raises those)."""
+
+import json
+import os
+import shutil
+
+import pytest
+
+import fletchlog as fl
+
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A folder with a broker's directory `d`, damaged copies of it, and what is none."""
+    monkeypatch.chdir(tmp_path)
+    with fl.Broker("d") as broker:
+        broker.create_topic("t", 2)
+        with fl.Producer(broker) as producer:
+            for number in range(10):
+                producer.send("t", value=b"v", partition=number % 2)
+    for number, (name, content) in enumerate(
+        {
+            "t-0/00000000000000000000.log": b"\xff" * 100,
+            "meta.properties": b"version=x\n",
+            "recovery-point-offset-checkpoint": b"\xff\x00",
+            "cleaner-offset-checkpoint": b"0\n1\nt 0 \xff\n",
+        }.items()
+    ):
+        shutil.copytree("d", f"bad{number}")
+        (tmp_path / f"bad{number}" / name).write_bytes(content)
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "junk.log").write_bytes(os.urandom(500))
+    (tmp_path / "dir.log").mkdir()
+    (tmp_path / "junk.arrow").write_bytes(b"ARROW1\0\0" + os.urandom(300))
+    return tmp_path
+
+
+DIRECTORIES = ["nowhere", "file", "empty", "loop", "bad0", "bad1", "bad2", "bad3", "/dev/null", "", "d/t-0", "d\n", "a" * 300, "\udcff"]
+
+
+@pytest.mark.parametrize("directory", DIRECTORIES)
+def test_directories_and_files_that_are_none(cli, here, directory):
+    for words in [
+        *(["topics", name, directory] for name in ("list", "describe")),
+        *(["consume", directory, "t", "-f", form] for form in ("table", "jsonl")),
+        *(["consume", "d", "t", "-o", directory, "-f", form] for form in ("table", "jsonl", "parquet")),
+        *(["explain", "d", "-t", "t", "--polls", 2, option, directory] for option in ("--html", "--svg", "--json", "--save", "--compare")),
+        ["explain", directory],
+        ["explain", directory, "-t", "t"],
+        ["audit", directory],
+        ["audit", "d", "--html", directory],
+        ["verify", directory],
+        ["dump", directory],
+        ["assign", "-t", "t", "-m", 2, "--dir", directory],
+        ["assign", "-t", "t=2", "-m", 2, "--svg", directory],
+        ["produce", "d", "t", directory, "-f", "csv"],
+    ]:
+        cli(*words, code={0, 1})
+
+
+@pytest.mark.parametrize("number", ["-1", "0", "x", "99999999999999999999", "1.5", ""])
+def test_numbers_that_are_none(cli, here, number):
+    for words in [
+        ["consume", "d", "t", "-n", number],
+        ["consume", "d", "t", "-c", f"max.poll.records={number}"],
+        ["consume", "d", "t", "-c", f"fletchlog.consumer.version={number}"],
+        ["consume", "d", "t", "--from", number],
+        ["topics", "create", "d", "u", "-p", number],
+        ["topics", "create", f"new{number}", "u", "--nodes", number],
+        ["explain", "d", "-t", "t", "--polls", number],
+        ["audit", "d", "--keys", number],
+        ["audit", "d", "--max", f"gaps={number}"],
+        ["dump", "d/t-0/00000000000000000000.log", "-n", number],
+        ["assign", "-t", f"t={number}", "-m", 2],
+        ["assign", "-t", "t=3", "-m", 2, "-a", "legacy-range", "--streams", number],
+        ["produce", "d", "v", "--partitions", number],
+        ["produce", "d", "t", "-c", f"linger.ms={number}"],
+    ]:
+        cli(*words, stdin="1\n", code={0, 1, 2})
+
+
+def test_files_that_are_no_segments_or_traces(cli, here):
+    for words in [
+        *(["dump", name, *more] for name in ("junk.log", "dir.log", "bad0/t-0/00000000000000000000.log") for more in ([], ["-r"], ["--json"])),
+        ["explain", "junk.arrow"],
+        ["explain", "--compare", "junk.arrow", "junk.arrow"],
+        ["explain", "--producer", "junk.arrow", "--html", "x.html"],
+    ]:
+        cli(*words, code={0, 1})
+    assert "cleaner-offset-checkpoint is damaged" in cli("audit", "bad3", code=1).err
+
+
+def test_a_time_beyond_the_year_9999_is_a_number(cli, here):
+    with fl.Broker("d") as broker:
+        broker.create_topic("far")
+        with fl.Producer(broker) as producer:
+            for time in (253402300800000, 0):
+                producer.send("far", value=b"v", timestamp_ms=time)
+    lines = cli("consume", "d", "far", "-f", "jsonl").lines
+    assert [line["timestamp"] for line in lines] == [253402300800000, "1970-01-01T00:00:00+00:00"]
+    assert "253402300800000 ms" in cli("consume", "d", "far").out
+    segment = "d/far-0/00000000000000000000.log"
+    assert "1970-01-01 00:00:00.000" in cli("dump", segment, "-r").out
+    assert json.loads(cli("dump", segment, "-r", "--json", "-n", 1).out)["timestamp"] == 253402300800000
