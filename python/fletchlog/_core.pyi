@@ -154,6 +154,8 @@ class Broker:
             fletchlog.errors.OffsetOutOfRangeError: `start_offset` is below the log start.
             fletchlog.errors.InvalidArgumentError: A negative offset, no rows per batch, another isolation level or order.
             fletchlog.errors.UnknownTopicOrPartitionError: No such topic or partition.
+            fletchlog.errors.DamagedFileError: A log that cannot be opened. While it is read, a damaged batch, or one whose offset does
+                not follow those before it, is a `CorruptRecordError` with its place.
         """
     def append_batches(self, topic: str, partition: int, data: _Bytes) -> tuple[int, int, int]:
         """Appends what a Produce request carries for one partition: a record batch in Kafka's v2 format.
@@ -454,6 +456,10 @@ class Consumer:
         they are read. Positions and commits are as always: a restart loses nothing.
 
         Ctrl-C and `wakeup` end a wait with no position moved.
+
+        Raises:
+            fletchlog.errors.CorruptRecordError: A damaged batch, or one whose offset does not follow those before it. What stands
+                before it was returned by earlier calls; the position does not move, and the next call raises again.
         """
     def assignment(self) -> list[TopicPartition]:
         """Assigned partitions, in the order that decides requests."""
@@ -476,9 +482,9 @@ class Consumer:
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Per partition the lowest offset whose timestamp is at or after the time (ms), None if there is none."""
     def beginning_offsets(self, partitions: Iterable[_Partition] | _Partition, timeout_ms: int | None = None) -> dict[TopicPartition, int]:
-        """Log start offsets."""
+        """Log start offsets. `CorruptRecordError` for a log that is too damaged to be opened."""
     def end_offsets(self, partitions: Iterable[_Partition] | _Partition, timeout_ms: int | None = None) -> dict[TopicPartition, int]:
-        """End offsets for this consumer's isolation level."""
+        """End offsets for this consumer's isolation level. `CorruptRecordError` for a log that is too damaged to be opened."""
     def commit(
         self,
         offsets: Mapping[_Partition, OffsetAndMetadata | int] | Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
