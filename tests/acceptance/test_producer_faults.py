@@ -97,8 +97,9 @@ def run(scenario: dict[str, Any], client: str) -> Outcome:
     """One script against a broker in memory."""
     faults = fl.Faults(script={int(n): action for n, action in scenario["script"].items()})
     config = {**DEFAULTS, **scenario["config"], "fletchlog.producer.version": client}
+    topic = scenario.get("topic", "t")
     with fl.Broker.in_memory() as broker:
-        broker.create_topic("t", partitions=scenario["partitions"])
+        broker.create_topic(topic, partitions=scenario["partitions"])
         producer = fl.Producer(broker, config, faults=faults)
         futures: list[Any] = []
         for step in scenario["steps"]:
@@ -106,7 +107,7 @@ def run(scenario: dict[str, Any], client: str) -> Outcome:
                 case {"send": partitions}:
                     with faults.held():
                         for partition in partitions:
-                            futures.append(send(producer, len(futures), partition))
+                            futures.append(send(producer, topic, len(futures), partition))
                 case {"flush": _}:
                     producer.flush()
                 case {"sleep": milliseconds}:
@@ -115,16 +116,16 @@ def run(scenario: dict[str, Any], client: str) -> Outcome:
         outcomes = [outcome(future) for future in futures]
         producer.close()
         ids: dict[int, int] = {}
-        log = [log_of(broker, "t", p, ids) for p in range(scenario["partitions"])]
+        log = [log_of(broker, topic, p, ids) for p in range(scenario["partitions"])]
     offsets = [None if isinstance(told, Exception) else told for told in outcomes]
     errors = {type(told).__name__ for told in outcomes if isinstance(told, Exception)}
     return Outcome(log, offsets, errors, faults.log().to_pyarrow().to_pylist())
 
 
-def send(producer: fl.Producer, number: int, partition: int) -> Any:
+def send(producer: fl.Producer, topic: str, number: int, partition: int) -> Any:
     """Sends record `number`; a send that is refused at once counts as failed."""
     try:
-        return producer.send("t", value=str(number).ljust(40).encode(), partition=partition)
+        return producer.send(topic, value=str(number).ljust(40).encode(), partition=partition)
     except fl.errors.KafkaError as error:
         return error
 

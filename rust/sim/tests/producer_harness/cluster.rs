@@ -11,6 +11,16 @@ use super::{Stored, VirtualClock, records_of};
 
 /// A broker on the given clock, with topic `t`.
 pub fn broker(clock: &Arc<VirtualClock>, nodes: u32, partitions: i32, topic_config: &[(&str, &str)]) -> Arc<Broker> {
+    broker_of(clock, nodes, "t", partitions, topic_config)
+}
+
+fn broker_of(
+    clock: &Arc<VirtualClock>,
+    nodes: u32,
+    topic: &str,
+    partitions: i32,
+    topic_config: &[(&str, &str)],
+) -> Arc<Broker> {
     let config = Config::parse(Scope::Broker, []).unwrap();
     let options = OpenOptions {
         nodes: Some(nodes),
@@ -22,13 +32,17 @@ pub fn broker(clock: &Arc<VirtualClock>, nodes: u32, partitions: i32, topic_conf
         .iter()
         .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
         .collect();
-    broker.create_topic("t", partitions, &topic_config).unwrap();
+    broker.create_topic(topic, partitions, &topic_config).unwrap();
     broker
 }
 
 /// Every batch of a partition of `t`, as bytes.
 pub fn log_bytes(broker: &Broker, partition: i32) -> bytes::Bytes {
-    let log = broker.partition_log(&TopicPartition::new("t", partition)).unwrap();
+    bytes_of(broker, &TopicPartition::new("t", partition))
+}
+
+fn bytes_of(broker: &Broker, tp: &TopicPartition) -> bytes::Bytes {
+    let log = broker.partition_log(tp).unwrap();
     let mut all = Vec::new();
     let mut offset = log.log_start_offset();
     while offset < log.log_end_offset() {
@@ -44,8 +58,15 @@ pub fn log_bytes(broker: &Broker, partition: i32) -> bytes::Bytes {
 }
 
 /// Transport and log reader for [`super::scenario::run`]: one node.
-pub fn cluster(clock: &Arc<VirtualClock>, partitions: i32) -> (LocalTransport, impl Fn(i32) -> Vec<Stored> + use<>) {
-    let broker = broker(clock, 1, partitions, &[]);
+pub fn cluster(
+    clock: &Arc<VirtualClock>,
+    topic: &str,
+    partitions: i32,
+) -> (LocalTransport, impl Fn(i32) -> Vec<Stored> + use<>) {
+    let broker = broker_of(clock, 1, topic, partitions, &[]);
     let transport = LocalTransport::new(broker.clone());
-    (transport, move |partition| records_of(&log_bytes(&broker, partition)))
+    let topic = topic.to_owned();
+    (transport, move |partition| {
+        records_of(&bytes_of(&broker, &TopicPartition::new(topic.as_str(), partition)))
+    })
 }

@@ -190,6 +190,8 @@ pub struct Bench {
     pub requests: Arc<Mutex<Vec<SentRequest>>>,
     pub init_producer_ids: Arc<AtomicI64>,
     pub faults: Arc<Faults>,
+    /// What [`Bench::send`] sends to.
+    pub topic: String,
     names: Arc<Mutex<Vec<String>>>,
     sent: usize,
     called_back: Arc<Mutex<Vec<usize>>>,
@@ -213,6 +215,7 @@ impl Bench {
             requests,
             init_producer_ids,
             faults,
+            topic: "t".to_owned(),
             names,
             sent: 0,
             called_back: Arc::default(),
@@ -227,7 +230,7 @@ impl Bench {
     /// Sends a value to a partition.
     pub fn send(&mut self, partition: i32, value: &[u8]) -> RecordFuture {
         let record = ProducerRecord {
-            topic: "t",
+            topic: &self.topic,
             partition: Some(partition),
             timestamp: None,
             key: None,

@@ -143,11 +143,11 @@ fn id_of(record: &Stored) -> usize {
     String::from_utf8(record.value.clone()).unwrap().trim().parse().unwrap()
 }
 
-/// Runs a scenario. `cluster` gives a transport for (clock, partitions) and a reader of what the log holds.
+/// Runs a scenario. `cluster` gives a transport for (clock, topic, partitions) and a reader of what the log holds.
 pub fn run<T, R>(
     client: &str,
     number: &str,
-    cluster: impl FnOnce(&std::sync::Arc<VirtualClock>, i32) -> (T, R),
+    cluster: impl FnOnce(&std::sync::Arc<VirtualClock>, &str, i32) -> (T, R),
 ) -> Outcome
 where
     T: fletchlog_api::Transport + 'static,
@@ -169,8 +169,10 @@ where
     let faults = Faults::scripted(script).unwrap();
 
     let clock = VirtualClock::new();
-    let (transport, reader) = cluster(&clock, partitions);
+    let topic = scenario["topic"].as_str().unwrap_or("t");
+    let (transport, reader) = cluster(&clock, topic, partitions);
     let mut bench = Bench::new(transport, &clock, faults, &config);
+    topic.clone_into(&mut bench.topic);
     let mut futures = Vec::new();
     for step in scenario["steps"].as_array().unwrap() {
         if let Some(group) = step["send"].as_array() {
