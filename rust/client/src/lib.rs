@@ -2,6 +2,7 @@
 //! They meet a broker only through [`fletchlog_api::Transport`].
 
 pub mod assignor;
+mod backoff;
 pub mod consumer;
 pub mod error;
 pub mod faults;

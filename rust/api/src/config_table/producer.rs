@@ -133,13 +133,13 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "reconnect.backoff.ms",
         Kind::Long(0, MAX),
         Some("50"),
-        "Milliseconds before a lost connection is opened again.",
+        "Milliseconds before a lost connection is opened again, the first time.",
     ),
     key(
         "reconnect.backoff.max.ms",
         Kind::Long(0, MAX),
         Some("1000"),
-        "Upper bound of that wait, which doubles with every failed attempt.",
+        "Upper bound of that wait, which doubles with every loss before an answer has come, a fifth more or less at random. Not above reconnect.backoff.ms: the wait is constant.",
     ),
     key(
         "request.timeout.ms",

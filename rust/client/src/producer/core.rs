@@ -59,6 +59,8 @@ fn transactions(config: &ProducerConfig) -> Option<TransactionManager> {
 pub(crate) struct Core {
     pub config: Arc<ProducerConfig>,
     pub clock: Arc<dyn Clock>,
+    /// Of everything random.
+    pub seed: u64,
     pub metadata: Metadata,
     pub accumulator: RecordAccumulator,
     pub idempotence: Option<Idempotence>,
@@ -94,6 +96,7 @@ impl Core {
             run_failure: None,
             partitioners: Vec::new(),
             random: Random::new(seed),
+            seed,
             config,
             clock,
         }

@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, VecDeque};
 
 use fletchlog_api::NodeId;
 
+use super::partitioner::Random;
 use super::producer_batch::BatchId;
 use super::transaction::TxnRequest;
+use crate::backoff::ExponentialBackoff;
 
 /// What a request was.
 #[derive(Debug)]
@@ -39,22 +41,27 @@ struct Connection {
     requests: VecDeque<InFlightRequest>,
     /// Lost: not to be opened before this time.
     closed_until: Option<i64>,
+    /// Times it was lost since an answer came.
+    failures: i32,
 }
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Connections {
     max_in_flight: usize,
-    reconnect_backoff_ms: i64,
+    reconnect_backoff: ExponentialBackoff,
+    random: Random,
     nodes: BTreeMap<NodeId, Connection>,
     next_correlation: i32,
 }
 
 impl Connections {
-    pub(crate) fn new(max_in_flight: usize, reconnect_backoff_ms: i64) -> Self {
+    /// `seed`: of the jitter of the waits.
+    pub(crate) fn new(max_in_flight: usize, reconnect_backoff: ExponentialBackoff, seed: u64) -> Self {
         Self {
             max_in_flight,
-            reconnect_backoff_ms,
+            reconnect_backoff,
+            random: Random::new(seed),
             nodes: BTreeMap::new(),
             next_correlation: 0,
         }
@@ -95,10 +102,18 @@ impl Connections {
             .filter(|&until| until > now)
             .map_or(i64::MAX, |until| until - now)
     }
-    /// The connection was lost: its unanswered requests, oldest first.
+    /// An answer came: the connection works. (To Java it works once the handshake is over, which a transport here has none of.)
+    pub(crate) fn answered(&mut self, node: NodeId) {
+        self.nodes.entry(node).or_default().failures = 0;
+    }
+    /// The connection was lost: its unanswered requests, oldest first. Kafka: `ClusterConnectionStates#disconnected`.
     pub(crate) fn close(&mut self, node: NodeId, now: i64) -> Vec<InFlightRequest> {
         let connection = self.nodes.entry(node).or_default();
-        connection.closed_until = Some(now.saturating_add(self.reconnect_backoff_ms));
+        let wait_ms = self
+            .reconnect_backoff
+            .wait_ms(connection.failures, || self.random.fraction());
+        connection.failures = connection.failures.saturating_add(1);
+        connection.closed_until = Some(now.saturating_add(wait_ms));
         connection.requests.drain(..).collect()
     }
 
@@ -154,5 +169,44 @@ impl Connections {
                 _ => &[],
             })
             .copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How long node 1 is left alone when it is lost at this time.
+    fn wait(connections: &mut Connections, now: i64) -> i64 {
+        connections.close(1, now);
+        let ms = connections.delay(1, now);
+        assert!(!connections.can_send(1, now + ms - 1) && connections.can_send(1, now + ms));
+        ms
+    }
+
+    #[test]
+    fn a_connection_is_left_alone_for_longer_each_time_it_is_lost_until_an_answer_comes() {
+        let mut connections = Connections::new(5, ExponentialBackoff::new(50, 1000), 1);
+        for round in 0..2 {
+            let waits: Vec<i64> = (0..8).map(|at| wait(&mut connections, at * 10_000)).collect();
+            for (at, expected) in [50, 100, 200, 400, 800, 1000, 1000, 1000].into_iter().enumerate() {
+                let range = expected * 4 / 5..=(expected * 6 / 5).min(1000);
+                assert!(range.contains(&waits[at]), "{round}: {waits:?}");
+            }
+            connections.answered(1);
+        }
+        // Another node has a count of its own.
+        connections.close(2, 0);
+        assert!((40..=60).contains(&connections.delay(2, 0)));
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_waits() {
+        let waits = |seed| {
+            let mut connections = Connections::new(5, ExponentialBackoff::new(50, 1000), seed);
+            (0..6).map(|at| wait(&mut connections, at * 10_000)).collect::<Vec<_>>()
+        };
+        assert_eq!(waits(7), waits(7));
+        assert_ne!(waits(7), waits(8));
     }
 }

@@ -18,6 +18,7 @@ use super::producer_batch::BatchId;
 use super::record_accumulator::past_delivery;
 use super::shared::Shared;
 use super::trace::TraceKind;
+use crate::backoff::ExponentialBackoff;
 use crate::error::broker_closed;
 
 /// While a test holds the producer back, how often the sender looks whether it still does.
@@ -41,7 +42,9 @@ pub(crate) struct Sender {
 
 impl Sender {
     pub(crate) fn new(shared: Arc<Shared>, config: Arc<ProducerConfig>, transport: Box<dyn Transport>) -> Self {
-        let connections = Connections::new(config.max_in_flight, config.reconnect_backoff_ms);
+        let reconnect_backoff = ExponentialBackoff::new(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms);
+        let seed = shared.lock().core.seed;
+        let connections = Connections::new(config.max_in_flight, reconnect_backoff, seed);
         Self {
             shared,
             config,

@@ -6,6 +6,7 @@ use fletchlog_records::batch_builder::estimate_size_upper_bound;
 use fletchlog_records::{BatchBuilder, Compression};
 
 use super::{RecordAccumulator, past_delivery};
+use crate::backoff::ExponentialBackoff;
 use crate::producer::idempotence::Idempotence;
 use crate::producer::producer_batch::{BatchId, ProducerBatch, thunks_of};
 
@@ -22,22 +23,13 @@ impl RecordAccumulator {
         self.insert(id, idempotence);
     }
 
-    /// Constant up to 3.6, then doubling with jitter 0.2 (KIP-580). Kafka: `ExponentialBackoff`.
+    /// Constant up to 3.6, then doubling with jitter 0.2 (KIP-580).
     pub(super) fn backoff(&mut self, failures: i32) -> i64 {
         let (first, most) = (self.config.retry_backoff_ms, self.config.retry_backoff_max_ms);
-        if !self.config.release.exponential_backoff || most <= first {
+        if !self.config.release.exponential_backoff {
             return first;
         }
-        #[allow(
-            clippy::cast_precision_loss,
-            clippy::cast_possible_truncation,
-            reason = "bounded by retry.backoff.max.ms"
-        )]
-        {
-            let jitter = 0.8 + 0.4 * self.random.fraction();
-            let wait = first as f64 * 2f64.powi(failures.clamp(0, 62)) * jitter;
-            (wait as i64).min(most)
-        }
+        ExponentialBackoff::new(first, most).wait_ms(failures, || self.random.fraction())
     }
 
     fn insert(&mut self, id: BatchId, idempotence: Option<&Idempotence>) {

@@ -77,7 +77,10 @@ impl Sender {
         };
         match completion.result {
             Err(_) => self.lose_connection(core, completion.node, Some(request), ErrorCode::NETWORK_EXCEPTION, now),
-            Ok(response) => self.answered(core, request, response, now),
+            Ok(response) => {
+                self.connections.answered(completion.node);
+                self.answered(core, request, response, now);
+            }
         }
     }
 

@@ -340,7 +340,8 @@ fn a_request_time_out_is_a_lost_connection_up_to_3_4_and_code_7_after() {
 
 #[test]
 fn a_lost_connection_fails_its_requests_in_order_and_waits_before_it_is_opened_again() {
-    let mut f = Fixture::new(&[("enable.idempotence", "true"), ("reconnect.backoff.ms", "50")]);
+    let constant = [("reconnect.backoff.ms", "50"), ("reconnect.backoff.max.ms", "50")];
+    let mut f = Fixture::new(&[("enable.idempotence", "true"), constant[0], constant[1]]);
     f.send(0);
     f.turns();
     f.answer_init(ErrorCode::NONE);
@@ -484,4 +485,37 @@ fn a_batch_that_expires_tells_how_its_last_attempt_failed() {
         error.to_string().contains(ErrorCode::NOT_ENOUGH_REPLICAS.message()),
         "{error}"
     );
+}
+
+#[test]
+fn a_connection_that_is_lost_again_and_again_is_left_alone_for_longer_each_time() {
+    let mut f = Fixture::new(&[("reconnect.backoff.ms", "50"), ("reconnect.backoff.max.ms", "1000")]);
+    let now = |f: &Fixture| f.wire.time.0.load(Ordering::SeqCst);
+    f.send(0);
+    f.turns();
+    for expected in [50, 100, 200, 400, 800, 1000] {
+        let lost = now(&f);
+        f.answer(|r| matches!(r, Request::Produce(_)), Err(Disconnected));
+        while !f.unanswered().contains(&(1, "produce")) {
+            // The other node answers meanwhile.
+            if f.unanswered().contains(&(2, "metadata")) {
+                f.answer_metadata();
+            }
+            f.producer.run_for(1);
+            f.turns();
+        }
+        let waited = now(&f) - lost;
+        assert!(
+            (expected * 4 / 5..=expected * 6 / 5).contains(&waited),
+            "{waited} of {expected}"
+        );
+    }
+    f.answer_produce(ErrorCode::NONE, 0);
+    f.send(1);
+    f.turns();
+    let lost = now(&f);
+    f.answer(|r| matches!(r, Request::Produce(_)), Err(Disconnected));
+    f.producer.run_for(60);
+    f.turns();
+    assert_eq!(f.values(), [1], "an answer has come since: {} ms", now(&f) - lost);
 }
