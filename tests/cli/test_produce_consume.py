@@ -2,6 +2,8 @@
 
 import datetime as dt
 import json
+import subprocess
+import sys
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -139,3 +141,25 @@ def test_what_was_sent_before_a_bad_line_is_kept(cli, orders):
     stdin = "".join(f'{{"n": {i}}}\n' for i in range(20_000)) + "oops\n"
     assert "line 20001" in cli("produce", orders, "orders", "-f", "jsonl", stdin=stdin, code=1).err
     assert len(rows(orders)) == 20_000
+
+
+@pytest.mark.parametrize("config", [[], ["-c", "enable.idempotence=true"]])
+def test_a_disk_that_takes_no_more_ends_it_with_one_line(data, config):
+    # a file may have 100 kB in this process; a full disk fails in the same way, but needs rights to make one
+    program = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000));"
+        "from fletchlog.cli import main; sys.exit(main())"
+    )
+    lines = "".join(f"{i}\n" for i in range(30_000))
+    words = ["produce", data, "t", "--partitions", "1", *config]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *map(str, words)], input=lines, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert "File too large" in line
+    assert "t-0/00000000000000000000.log" in line
+    taken = int(line.split()[1].replace(",", ""))
+    with fl.Broker(data) as broker:
+        assert taken == broker.describe_topic("t").partitions[0].high_watermark > 0
+    assert f"{taken:,} of the 20,000 records" in line

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import sys
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
 from fletchlog.cli.common import CommandError, Config, command, properties
 from fletchlog.cli.inputs import BY_SUFFIX, FORMATS, Input, by_name
 from fletchlog.cli.terminal import counted, note, progress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import fletchlog as fl
+
+# nobody will make room while the command runs, so a full disk ends it; idempotence needs one attempt more
+RETRIES = 1
 
 
 @command
@@ -53,19 +62,24 @@ def produce(
     read.check()
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(path.open("rb")) if path is not None else _standard_input()
-        broker = stack.enter_context(fl.Broker(directory))
+        broker = stack.enter_context(_opened(directory))
         if partitions is not None and topic not in broker.topics():
             broker.create_topic(topic, partitions=partitions)
-        broker.describe_topic(topic)
-        producer = stack.enter_context(fl.Producer(broker, properties(config)))
+        start = _end(broker, topic)
+        producer = stack.enter_context(fl.Producer(broker, {"retries": RETRIES} | properties(config)))
         bar = stack.enter_context(progress(unit="records"))
         task = bar.add_task(f"producing to {topic}", total=None)
         count = 0
-        for table in read.tables(file):
-            producer.send_arrow(topic, table)
-            count += table.num_rows
-            bar.advance(task, table.num_rows)
-        producer.flush()
+        try:
+            for table in read.tables(file):
+                count += table.num_rows
+                producer.send_arrow(topic, table)
+                # a record that fails is known before the rest is read
+                producer.flush()
+                bar.advance(task, table.num_rows)
+        except (fl.errors.StorageError, fl.errors.KafkaTimeoutError) as error:
+            taken = _end(broker, topic) - start
+            raise CommandError(f"{taken:,} of the {counted(count, 'record')} read so far are in {topic}: {error}") from None
     note(f"produced {counted(count, 'record')} to {topic} in {directory}")
 
 
@@ -87,3 +101,46 @@ def _standard_input() -> BinaryIO:
     if sys.stdin is None:
         raise CommandError("standard input is closed; name a file")
     return sys.stdin.buffer
+
+
+@contextlib.contextmanager
+def _opened(directory: Path) -> Iterator[fl.Broker]:
+    """A broker whose closing, and whose log, do not hide why the command ends."""
+    import fletchlog as fl
+
+    broker = fl.Broker(directory)
+    with _log_held():
+        try:
+            yield broker
+        except BaseException:
+            with contextlib.suppress(fl.KafkaError):
+                broker.close()
+            raise
+        broker.close()
+
+
+def _end(broker: fl.Broker, topic: str) -> int:
+    """How many records the topic has been given since it is there."""
+    return sum(partition.high_watermark for partition in broker.describe_topic(topic).partitions)
+
+
+@contextlib.contextmanager
+def _log_held() -> Iterator[None]:
+    """Keeps what the engine logs until the end, and drops it when the command fails: its one sentence says why."""
+    held: list[logging.LogRecord] = []
+
+    class Keep(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            held.append(record)
+
+    logger, handler = logging.getLogger("fletchlog"), Keep()
+    propagated = logger.propagate
+    logger.addHandler(handler)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.propagate = propagated
+        logger.removeHandler(handler)
+    for record in held:
+        logging.getLogger(record.name).handle(record)
