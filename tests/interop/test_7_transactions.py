@@ -14,7 +14,7 @@ import fletchlog as fl
 
 from . import kafka
 from .dump import TOOL
-from .kraft import Kraft, cluster_of
+from .kraft import Kraft, cluster_of, format_directory
 from .rows import ours, theirs
 
 PART = "7 transactions, a real broker"
@@ -106,3 +106,28 @@ def test_a_broker_ends_what_was_decided_and_keeps_what_is_open(release: str, scr
             assert heir.producer_id[1] == states_of["open"][1] + 2
         assert ours(directory, "read_committed") == wanted
     count(PART, broker_starts=1, transactions=8, records=24)
+
+
+def test_where_a_java_producer_waits_for_ever_ours_ends(scratch: Path, count: Callable[..., None]) -> None:
+    """docs/differences.md: offsets that are refused for ever hold Java's abort and its close() back."""
+    with Kraft("4.3.1", format_directory(scratch / "data"), scratch) as broker:
+        printed = kafka.run("clients", [("kafka-clients", "4.3.1")], "Stuck", broker.address)
+    assert printed.splitlines() == [
+        "sendOffsetsToTransaction TimeoutException",
+        "abortTransaction TimeoutException",
+        "beginTransaction IllegalStateException",
+        "close waits",
+        "close(1s) ok",
+    ]
+    with fl.Broker.in_memory() as broker, fl.Consumer(broker, {"group.id": GROUP}) as consumer:
+        group = consumer.group_metadata()
+        assert group is not None
+        stuck = fl.Producer(broker, {"transactional.id": "stuck", "max.block.ms": 1000})
+        stuck.init_transactions()
+        stuck.begin_transaction()
+        with pytest.raises(fl.errors.KafkaTimeoutError):
+            stuck.send_offsets_to_transaction({("missing", 0): 1}, group)
+        stuck.abort_transaction()
+        stuck.begin_transaction()
+        stuck.close()
+    count(PART, broker_starts=1)
