@@ -130,3 +130,17 @@ def test_committed_offsets_survive_the_cleaning_of_their_topic(tmp_path: Path) -
         assert committed.offset == 20
         consumer.subscribe(["t"])
         assert next(iter(consumer.poll(timeout_ms=5000))).offset == 20
+
+
+def test_a_compacted_log_whose_leader_epochs_come_from_its_batches_is_sound(tmp_path: Path) -> None:
+    with fl.Broker(tmp_path) as broker:
+        broker.create_topic("t", config=COMPACT)
+        fill(broker, [(b"k", b"v%d" % i) for i in range(30)])
+        broker.clean_topic("t", force=True)
+    # As a power loss may leave it.
+    (tmp_path / "t-0" / "leader-epoch-checkpoint").unlink()
+    (tmp_path / ".kafka_cleanshutdown").unlink()
+    (tmp_path / "recovery-point-offset-checkpoint").unlink()
+    with fl.Broker(tmp_path) as broker:
+        assert pairs(broker) == [(29, b"k", b"v29")]
+    assert [report.index_problems for report in fl.verify(tmp_path)] == [[]]

@@ -131,6 +131,7 @@ pub fn verify_partition(fs: &dyn Fs, dir: &Path, now_ms: i64) -> Result<Partitio
         producers: ProducerStateManager::default(),
         expected: None,
         without_epoch: 0,
+        before_epochs: 0,
         cut: false,
         index_interval: u64::try_from(LogConfig::default().index_interval_bytes).unwrap_or(0),
     };
@@ -174,6 +175,8 @@ struct Verifier<'a> {
     expected: Option<i64>,
     /// Behind the last batch that was written without a leader epoch.
     without_epoch: i64,
+    /// Behind the last batch before the first leader epoch.
+    before_epochs: i64,
     /// An earlier segment would be cut, so later ones would go.
     cut: bool,
     /// index.interval.bytes: where recovery would make index entries, and notice that offsets go backwards.
@@ -350,6 +353,13 @@ impl Verifier<'_> {
             self.expected = Some(batch.header.next_offset());
             if batch.header.partition_leader_epoch < 0 {
                 self.without_epoch = batch.header.next_offset();
+            }
+            if self
+                .epochs
+                .start_offset()
+                .is_some_and(|first| batch.header.base_offset < first)
+            {
+                self.before_epochs = batch.header.next_offset();
             }
             report.batches += 1;
             report.records += u64::try_from(description.records_count).unwrap_or(0);

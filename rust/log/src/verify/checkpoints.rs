@@ -41,7 +41,8 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    /// The first leader epoch begins where the log does, unless older records without one are before it. Kafka:
+    /// The first leader epoch begins where the log does, unless older records without one are before it, or nothing is:
+    /// recovery takes epochs from the batches, and compaction may have left none at the start. Kafka:
     /// `LeaderEpochFileCache#truncateFromStart`, whenever the log start moves.
     fn log_start(&mut self, path: &Path, tp: &TopicPartition, stopped: bool) {
         let (start, end) = (self.report.log_start_offset, self.report.log_end_offset);
@@ -51,7 +52,8 @@ impl Verifier<'_> {
         let Some(first_epoch) = self.epochs.start_offset().filter(|_| stopped) else {
             return;
         };
-        if first_epoch < start || first_epoch > start && self.without_epoch <= start {
+        let is_missing = first_epoch > start && self.before_epochs > start && self.without_epoch <= start;
+        if first_epoch < start || is_missing {
             let reason = format!(
                 "{tp} starts at {start}, but by {LEADER_EPOCH_CHECKPOINT} its first epoch starts at {first_epoch}"
             );
