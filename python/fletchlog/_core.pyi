@@ -460,6 +460,8 @@ class Consumer:
         Raises:
             fletchlog.errors.CorruptRecordError: A damaged batch, or one whose offset does not follow those before it. What stands
                 before it was returned by earlier calls; the position does not move, and the next call raises again.
+            fletchlog.errors.StorageError: The log of an assigned partition cannot be read, and no other partition has records. No
+                position has moved: the next poll tries again; `pause` leaves the partition out.
         """
     def assignment(self) -> list[TopicPartition]:
         """Assigned partitions, in the order that decides requests."""
@@ -476,7 +478,12 @@ class Consumer:
     def seek_to_end(self, partitions: Iterable[_Partition] | None = None) -> None:
         """To the log end, when next polled; None: all assigned partitions."""
     def position(self, partition: _Partition, timeout_ms: int | None = None) -> int:
-        """Offset of the next record to be returned."""
+        """Offset of the next record to be returned.
+
+        Raises:
+            fletchlog.errors.StorageError: It has to be looked up, and the log cannot be read; so do the three lookups below.
+            fletchlog.errors.KafkaTimeoutError: Not known within the time.
+        """
     def offsets_for_times(
         self, times: Mapping[_Partition, int] | Mapping[TopicPartition, int], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:

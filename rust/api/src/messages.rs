@@ -167,6 +167,9 @@ pub struct FetchPartitionResponse {
     pub tp: TopicPartition,
     /// NONE or the partition's error.
     pub error: ErrorCode,
+    /// Why its log cannot be read, with KAFKA_STORAGE_ERROR and CORRUPT_MESSAGE. Kafka's answer has no room for it: its reasons
+    /// stay in the broker's log.
+    pub error_message: Option<String>,
     /// High watermark (-1 on OFFSET_OUT_OF_RANGE).
     pub high_watermark: i64,
     /// Last stable offset.
@@ -224,6 +227,9 @@ pub struct ListOffsetsPartitionResponse {
     pub tp: TopicPartition,
     /// NONE or the partition's error.
     pub error: ErrorCode,
+    /// Why its log cannot be read, with KAFKA_STORAGE_ERROR and CORRUPT_MESSAGE. Kafka's answer has no room for it: its reasons
+    /// stay in the broker's log.
+    pub error_message: Option<String>,
     /// Timestamp of the record found, -1 none.
     pub timestamp: i64,
     /// Offset found, -1 none.
@@ -253,6 +259,9 @@ pub struct EpochEndOffset {
     pub tp: TopicPartition,
     /// NONE or the partition's error.
     pub error: ErrorCode,
+    /// Why its log cannot be read, with KAFKA_STORAGE_ERROR and CORRUPT_MESSAGE. Kafka's answer has no room for it: its reasons
+    /// stay in the broker's log.
+    pub error_message: Option<String>,
     /// Greatest known epoch that is not above the one asked for; -1 none.
     pub leader_epoch: i32,
     /// Offset behind the last record of that epoch; -1 none.

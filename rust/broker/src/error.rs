@@ -49,6 +49,34 @@ pub enum BrokerError {
     Closed,
 }
 
+/// Why a read is refused, as it is answered: the code, and the reason where only this process knows it.
+#[derive(Debug)]
+pub(crate) struct ReadRefusal {
+    pub(crate) code: ErrorCode,
+    pub(crate) message: Option<String>,
+}
+
+impl From<ErrorCode> for ReadRefusal {
+    fn from(code: ErrorCode) -> Self {
+        Self { code, message: None }
+    }
+}
+
+impl From<BrokerError> for ReadRefusal {
+    fn from(error: BrokerError) -> Self {
+        let code = error.code_for_reader();
+        let told = matches!(code, ErrorCode::KAFKA_STORAGE_ERROR | ErrorCode::CORRUPT_MESSAGE);
+        let message = told.then(|| error.to_string());
+        Self { code, message }
+    }
+}
+
+impl From<LogError> for ReadRefusal {
+    fn from(error: LogError) -> Self {
+        BrokerError::from(error).into()
+    }
+}
+
 impl BrokerError {
     /// An error of Kafka's table.
     pub(crate) fn kafka(code: ErrorCode, message: impl Into<String>) -> Self {

@@ -3,8 +3,9 @@
 use fletchlog_api::{EpochEndOffset, ErrorCode, NodeId, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse};
 use fletchlog_records::TopicPartition;
 
+use crate::Broker;
+use crate::error::ReadRefusal;
 use crate::fetch::check_leader_epoch;
-use crate::{Broker, BrokerError};
 
 impl Broker {
     /// An OffsetForLeaderEpoch request to `node`.
@@ -18,13 +19,14 @@ impl Broker {
             .iter()
             .map(|(tp, current_leader_epoch, leader_epoch)| {
                 let found = self.end_of_leader_epoch(node, tp, *current_leader_epoch, *leader_epoch);
-                let (error, (leader_epoch, end_offset)) = match found {
-                    Ok(found) => (ErrorCode::NONE, found),
-                    Err(error) => (error, (-1, -1)),
+                let ((leader_epoch, end_offset), refusal) = match found {
+                    Ok(found) => (found, ErrorCode::NONE.into()),
+                    Err(refusal) => ((-1, -1), refusal),
                 };
                 EpochEndOffset {
                     tp: tp.clone(),
-                    error,
+                    error: refusal.code,
+                    error_message: refusal.message,
                     leader_epoch,
                     end_offset,
                 }
@@ -39,18 +41,14 @@ impl Broker {
         tp: &TopicPartition,
         current_leader_epoch: i32,
         leader_epoch: i32,
-    ) -> Result<(i32, i64), ErrorCode> {
-        let code = |e: BrokerError| {
-            log::debug!("OffsetForLeaderEpoch of {tp}: {e}");
-            e.code()
-        };
-        let partition = self.partition(tp).map_err(code)?;
+    ) -> Result<(i32, i64), ReadRefusal> {
+        let partition = self.partition(tp)?;
         if partition.leader() != node {
-            return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER);
+            return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER.into());
         }
-        let current = partition.leader_epoch(&self.directory).map_err(|e| code(e.into()))?;
+        let current = partition.leader_epoch(&self.directory)?;
         check_leader_epoch(current_leader_epoch, current)?;
-        let log = self.log_of(&partition).map_err(code)?;
+        let log = self.log_of(&partition)?;
         Ok(log.end_offset_for_epoch(leader_epoch))
     }
 }

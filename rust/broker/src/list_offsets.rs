@@ -8,8 +8,9 @@ use fletchlog_log::{FetchBound, TimestampAndOffset};
 use fletchlog_records::TopicPartition;
 use rustc_hash::FxHashMap;
 
+use crate::Broker;
+use crate::error::ReadRefusal;
 use crate::fetch::check_leader_epoch;
-use crate::{Broker, BrokerError};
 
 const NOT_FOUND: TimestampAndOffset = TimestampAndOffset {
     timestamp: -1,
@@ -29,17 +30,18 @@ impl Broker {
             .iter()
             .map(|(tp, leader_epoch, timestamp)| {
                 let found = if times.get(tp) > Some(&1) {
-                    Err(ErrorCode::INVALID_REQUEST)
+                    Err(ErrorCode::INVALID_REQUEST.into())
                 } else {
                     self.list_offset(node, tp, *leader_epoch, *timestamp, request.isolation_level)
                 };
-                let (error, found) = match found {
-                    Ok(found) => (ErrorCode::NONE, found),
-                    Err(error) => (error, NOT_FOUND),
+                let (found, refusal) = match found {
+                    Ok(found) => (found, ErrorCode::NONE.into()),
+                    Err(refusal) => (NOT_FOUND, refusal),
                 };
                 ListOffsetsPartitionResponse {
                     tp: tp.clone(),
-                    error,
+                    error: refusal.code,
+                    error_message: refusal.message,
                     timestamp: found.timestamp,
                     offset: found.offset,
                     leader_epoch: found.leader_epoch,
@@ -56,27 +58,21 @@ impl Broker {
         leader_epoch: i32,
         timestamp: i64,
         isolation: IsolationLevel,
-    ) -> Result<TimestampAndOffset, ErrorCode> {
-        let code = |e: BrokerError| {
-            log::debug!("ListOffsets of {tp}: {e}");
-            e.code_for_reader()
-        };
-        let partition = self.partition(tp).map_err(code)?;
+    ) -> Result<TimestampAndOffset, ReadRefusal> {
+        let partition = self.partition(tp)?;
         if partition.leader() != node {
-            return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER);
+            return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER.into());
         }
-        let log = self.log_of(&partition).map_err(code)?;
-        let current = partition.leader_epoch(&self.directory).map_err(|e| code(e.into()))?;
+        let log = self.log_of(&partition)?;
+        let current = partition.leader_epoch(&self.directory)?;
         check_leader_epoch(leader_epoch, current)?;
         let bound = fetch_bound(isolation);
         match timestamp {
             // Nothing is tiered here.
             LATEST_TIERED_TIMESTAMP | EARLIEST_PENDING_UPLOAD_TIMESTAMP => Ok(NOT_FOUND),
-            unknown if unknown < EARLIEST_PENDING_UPLOAD_TIMESTAMP => Err(ErrorCode::UNSUPPORTED_VERSION),
+            unknown if unknown < EARLIEST_PENDING_UPLOAD_TIMESTAMP => Err(ErrorCode::UNSUPPORTED_VERSION.into()),
             _ => {
-                let mut found = log
-                    .fetch_offset_by_timestamp(timestamp, bound)
-                    .map_err(|e| code(e.into()))?;
+                let mut found = log.fetch_offset_by_timestamp(timestamp, bound)?;
                 if timestamp == LATEST_TIMESTAMP {
                     found.leader_epoch = current;
                 }

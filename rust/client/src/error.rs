@@ -99,6 +99,14 @@ fn cuts(map: &BTreeMap<TopicPartition, (i64, Option<i64>)>) -> String {
 }
 
 impl ClientError {
+    /// A log that the broker cannot read, and says why.
+    pub(crate) fn unreadable(tp: &TopicPartition, code: ErrorCode, why: &str) -> Self {
+        Self::Kafka {
+            code,
+            message: format!("{tp} cannot be read: {why}"),
+        }
+    }
+
     /// An error of Kafka's table with its standard text.
     pub fn kafka(code: ErrorCode, context: impl std::fmt::Display) -> Self {
         Self::Kafka {

@@ -7,6 +7,7 @@ use fletchlog_records::TopicPartition;
 
 use super::FetchParams;
 use crate::Broker;
+use crate::error::ReadRefusal;
 use crate::list_offsets::fetch_bound;
 
 /// What one pass over the partitions gave.
@@ -53,10 +54,11 @@ pub(crate) fn read_partitions(broker: &Broker, params: &FetchParams, partitions:
                 result.responses.push(response);
                 result.positions.push(position);
             }
-            Err(error) => {
+            Err(refusal) => {
                 result.has_error = true;
-                let response = failed(&request.tp, error);
-                if error == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION {
+                let code = refusal.code;
+                let response = failed(&request.tp, refusal);
+                if code == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION {
                     unknown.push(response)
                 } else {
                     result.responses.push(response)
@@ -74,28 +76,23 @@ fn read_one(
     request: &FetchPartition,
     limit: usize,
     min_one: bool,
-) -> Result<(FetchPartitionResponse, Position), ErrorCode> {
-    let code = |e: crate::BrokerError| {
-        log::debug!("fetch of {} at {}: {e}", request.tp, request.fetch_offset);
-        e.code_for_reader()
-    };
-    let partition = broker.partition(&request.tp).map_err(code)?;
+) -> Result<(FetchPartitionResponse, Position), ReadRefusal> {
+    let partition = broker.partition(&request.tp)?;
     if partition.leader() != params.node {
-        return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER);
+        return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER.into());
     }
     let max_bytes = usize::try_from(request.partition_max_bytes).map_err(|_| ErrorCode::INVALID_REQUEST)?;
-    let log = broker.log_of(&partition).map_err(code)?;
-    let current = partition.leader_epoch(&broker.directory).map_err(|e| code(e.into()))?;
+    let log = broker.log_of(&partition)?;
+    let current = partition.leader_epoch(&broker.directory)?;
     check_leader_epoch(request.current_leader_epoch, current)?;
     // The bounds as they were before the read: what comes in between is for the next fetch.
-    let bounds = log.bounds().map_err(|e| code(e.into()))?;
+    let bounds = log.bounds()?;
     let bound = fetch_bound(params.isolation);
     let at_end = bounds.is_at_end(request.fetch_offset, bound);
     let data = if at_end {
         None
     } else {
-        let read = log.read(request.fetch_offset, max_bytes.min(limit), min_one, bound);
-        Some(read.map_err(|e| code(e.into()))?)
+        Some(log.read(request.fetch_offset, max_bytes.min(limit), min_one, bound)?)
     };
     let (segment_base_offset, position) = match &data {
         Some(data) if !data.records.is_empty() || request.fetch_offset < bounds.high_watermark => {
@@ -103,9 +100,8 @@ fn read_one(
         }
         // In front of what nobody may read yet: a transaction that is open, or a batch that is not on disk.
         _ if request.fetch_offset < bounds.log_end_offset => {
-            let at = log.read(request.fetch_offset, 0, false, FetchBound::LogEnd);
-            at.map(|at| (at.segment_base_offset, at.position))
-                .map_err(|e| code(e.into()))?
+            let at = log.read(request.fetch_offset, 0, false, FetchBound::LogEnd)?;
+            (at.segment_base_offset, at.position)
         }
         _ => (bounds.active_base_offset, bounds.active_size),
     };
@@ -126,6 +122,7 @@ fn read_one(
     let response = FetchPartitionResponse {
         tp: request.tp.clone(),
         error: ErrorCode::NONE,
+        error_message: None,
         high_watermark: bounds.high_watermark,
         last_stable_offset: bounds.last_stable_offset,
         log_start_offset: bounds.log_start_offset,
@@ -196,10 +193,11 @@ pub(crate) fn progress(broker: &Broker, params: &FetchParams, at: &Position) -> 
 }
 
 /// An error response: -1 everywhere and no records (spec 6.4.1).
-fn failed(tp: &TopicPartition, error: ErrorCode) -> FetchPartitionResponse {
+fn failed(tp: &TopicPartition, refusal: ReadRefusal) -> FetchPartitionResponse {
     FetchPartitionResponse {
         tp: tp.clone(),
-        error,
+        error: refusal.code,
+        error_message: refusal.message,
         high_watermark: -1,
         last_stable_offset: -1,
         log_start_offset: -1,

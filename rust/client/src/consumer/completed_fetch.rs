@@ -28,6 +28,8 @@ pub struct CompletedFetch {
     pub fetch_offset: i64,
     /// Error of the answer.
     pub error: ErrorCode,
+    /// Why the log cannot be read.
+    pub error_message: Option<String>,
     /// High watermark of the answer.
     pub high_watermark: i64,
     /// Last stable offset of the answer.
@@ -63,6 +65,7 @@ impl CompletedFetch {
             tp: response.tp,
             fetch_offset,
             error: response.error,
+            error_message: response.error_message,
             high_watermark: response.high_watermark,
             last_stable_offset: response.last_stable_offset,
             size: response.records.len(),

@@ -195,6 +195,7 @@ fn judge(
         | E::OFFSET_NOT_AVAILABLE => {
             discard(trace, fetch.error.name());
             metadata.request_update();
+            subs.log_failed(&tp, fetch.error, fetch.error_message.as_deref());
         }
         E::UNKNOWN_TOPIC_OR_PARTITION | E::UNKNOWN_TOPIC_ID | E::INCONSISTENT_TOPIC_ID => {
             log::warn!("{tp}: {}; asking for the topic again", fetch.error);
@@ -223,7 +224,10 @@ fn judge(
             return Err(ClientError::CorruptRecord {
                 tp,
                 offset: fetch.fetch_offset,
-                reason: "the log is damaged there, verify names the file".to_owned(),
+                reason: fetch
+                    .error_message
+                    .take()
+                    .unwrap_or_else(|| "the log is damaged there, verify names the file".to_owned()),
             });
         }
         other => {

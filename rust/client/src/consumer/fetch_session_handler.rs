@@ -171,6 +171,7 @@ mod tests {
             .map(|&(t, p)| FetchPartitionResponse {
                 tp: TopicPartition::new(t, p),
                 error: ErrorCode::NONE,
+                error_message: None,
                 high_watermark: 0,
                 last_stable_offset: 0,
                 log_start_offset: 0,

@@ -82,16 +82,14 @@ impl OffsetReset {
                 Some(a) if a.error == ErrorCode::TOPIC_AUTHORIZATION_FAILED => {
                     self.questions.fail(ClientError::kafka(a.error, &tp));
                 }
-                // A damaged log, which asking again does not mend; Java keeps asking and says nothing.
-                Some(a) if a.error == ErrorCode::CORRUPT_MESSAGE => {
-                    self.questions.fail(ClientError::kafka(a.error, &tp));
-                    retry.push(tp);
-                }
                 other => {
                     log::debug!(
                         "lookup of the {strategy:?} offset of {tp} will be repeated: {}",
                         other.map_or(ErrorCode::NETWORK_EXCEPTION, |a| a.error)
                     );
+                    if let Some(answer) = other {
+                        subs.log_failed(&tp, answer.error, answer.error_message.as_deref());
+                    }
                     retry.push(tp);
                 }
             }

@@ -97,7 +97,12 @@ impl OffsetValidation {
                 Some(end) if end.error == ErrorCode::TOPIC_AUTHORIZATION_FAILED => {
                     self.questions.fail(ClientError::kafka(end.error, &tp));
                 }
-                _ => retry.push(tp),
+                other => {
+                    if let Some(answer) = other {
+                        subs.log_failed(&tp, answer.error, answer.error_message.as_deref());
+                    }
+                    retry.push(tp);
+                }
             }
         }
         if !diverged.is_empty() {

@@ -50,9 +50,13 @@ impl Lookup {
                 Some((ErrorCode::UNSUPPORTED_FOR_MESSAGE_FORMAT, _)) => {
                     self.found.insert(tp, None);
                 }
-                // Java asks a damaged log again until the time is over.
-                Some((error, _)) if !error.is_retriable() || error == ErrorCode::CORRUPT_MESSAGE => {
+                Some((error, _)) if !error.is_retriable() => {
                     self.failure = Some(ClientError::kafka(error, format_args!("lookup of an offset of {tp}")))
+                }
+                // Java asks a log that cannot be read again until the time is over.
+                Some((error, a)) if a.error_message.is_some() => {
+                    let why = a.error_message.as_deref();
+                    self.failure = why.map(|why| ClientError::unreadable(&tp, error, why));
                 }
                 _ => {
                     metadata.request_update();
@@ -67,7 +71,8 @@ impl Consumer {
     /// Earliest offset whose timestamp is at or after the time, per partition (spec 5); `None` if there is no such record.
     ///
     /// # Errors
-    /// `IllegalArgument` for a negative time; `Timeout`, for example for an unknown topic.
+    /// `IllegalArgument` for a negative time; `Kafka` with KAFKA_STORAGE_ERROR or CORRUPT_MESSAGE for a log that
+    /// cannot be read; `Timeout`, for example for an unknown topic.
     pub fn offsets_for_times(
         &mut self,
         times: &[(TopicPartition, i64)],
@@ -90,7 +95,8 @@ impl Consumer {
     /// Log start offsets.
     ///
     /// # Errors
-    /// `Timeout`, for example for an unknown topic.
+    /// `Kafka` with KAFKA_STORAGE_ERROR or CORRUPT_MESSAGE for a log that cannot be read; `Timeout`, for example for an unknown
+    /// topic.
     pub fn beginning_offsets(
         &mut self,
         partitions: &[TopicPartition],
@@ -103,7 +109,8 @@ impl Consumer {
     /// End offsets for this consumer's isolation level.
     ///
     /// # Errors
-    /// `Timeout`, for example for an unknown topic.
+    /// `Kafka` with KAFKA_STORAGE_ERROR or CORRUPT_MESSAGE for a log that cannot be read; `Timeout`, for example for an unknown
+    /// topic.
     pub fn end_offsets(
         &mut self,
         partitions: &[TopicPartition],

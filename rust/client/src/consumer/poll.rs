@@ -25,7 +25,8 @@ impl Consumer {
     ///
     /// # Errors
     /// `IllegalState` without subscription or assignment; `Interrupted`, `Wakeup` (no position has moved); what the table of
-    /// spec 7.7 says, when no record was taken before it; what the group refuses.
+    /// spec 7.7 says, when no record was taken before it; what the group refuses; `Kafka` with KAFKA_STORAGE_ERROR when a log
+    /// cannot be read, twice, and no other partition has records: no position has moved, the next poll tries again.
     pub fn poll(&mut self, timeout_ms: i64, interrupt: Interrupt<'_>) -> Result<PolledRecords, ClientError> {
         self.poll_at_most(None, timeout_ms, interrupt)
     }
@@ -60,6 +61,7 @@ impl Consumer {
         self.settings.max_poll_records = most.unwrap_or(configured);
         self.net.keep_alive();
         self.net.begin_poll();
+        self.subs.forget_log_failures();
         let records = self.poll_for_records(timeout_ms, interrupt);
         self.net.end_poll();
         self.settings.max_poll_records = configured;
@@ -81,6 +83,7 @@ impl Consumer {
             NetworkRead::AtPollStart => self.read_net(None)?,
             NetworkRead::Eager => self.settle()?,
         }
+        let mut failed = false;
         loop {
             self.take_wakeup()?;
             self.ensure_open()?;
@@ -114,6 +117,15 @@ impl Consumer {
                     runs: got.runs,
                     by_timestamp: self.settings.fetch_order == FetchOrder::Timestamp,
                 });
+            }
+            // Once more first: another partition may just have got its position, and the reason may have passed.
+            let failure = self.subs.log_failure(None);
+            self.subs.forget_log_failures();
+            let fails_again = failure.is_some() && std::mem::replace(&mut failed, true);
+            if let Some(error) = failure.filter(|_| fails_again || self.net.now_ms() >= deadline) {
+                self.trace
+                    .push(|| TraceEvent::new(TraceKind::Error).because(error.to_string()));
+                return Err(error);
             }
             if self.net.now_ms() >= deadline {
                 return Ok(PolledRecords::default());

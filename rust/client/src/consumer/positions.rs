@@ -118,7 +118,8 @@ impl Consumer {
     /// Next offset to be returned; resolves it if unset.
     ///
     /// # Errors
-    /// `IllegalState` if not assigned; `NoOffsetForPartition` under policy none; `Timeout`.
+    /// `IllegalState` if not assigned; `NoOffsetForPartition` under policy none; `Kafka` with KAFKA_STORAGE_ERROR or
+    /// CORRUPT_MESSAGE if the log cannot be read; `Timeout`.
     pub fn position(
         &mut self,
         tp: &TopicPartition,
@@ -134,9 +135,15 @@ impl Consumer {
             if let Some(position) = self.subs.position(tp) {
                 return Ok(position);
             }
+            self.subs.forget_log_failures();
             self.resolve_positions(deadline, &mut *interrupt)?;
             if self.subs.position(tp).is_none() {
                 self.wait_for_answers(deadline, &mut *interrupt)?;
+            }
+            if let Some(error) = self.subs.log_failure(Some(tp))
+                && self.subs.position(tp).is_none()
+            {
+                return Err(error);
             }
             if self.net.now_ms() >= deadline && self.subs.position(tp).is_none() {
                 return Err(ClientError::Timeout(format!(

@@ -1,5 +1,6 @@
 //! Subscription, assignment, positions: the only order state of the consumer. Kafka: `SubscriptionState`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fletchlog_api::{Config, PartitionStates};
@@ -119,6 +120,8 @@ pub struct SubscriptionState {
     counted: (u64, usize, usize),
     /// The topics to ask for changed, and nobody has asked yet.
     needs_metadata: bool,
+    /// Logs that the broker could not read lately, and why.
+    log_failures: BTreeMap<TopicPartition, ClientError>,
 }
 
 impl SubscriptionState {
@@ -142,6 +145,7 @@ impl SubscriptionState {
             changed: Changed::Everything,
             counted: (0, 0, 0),
             needs_metadata: false,
+            log_failures: BTreeMap::new(),
         }
     }
 
@@ -435,6 +439,7 @@ fn exclusive() -> ClientError {
     )
 }
 
+mod log_failures;
 mod order;
 mod positions;
 mod reset;

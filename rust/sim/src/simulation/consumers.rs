@@ -1,7 +1,7 @@
 //! Actors that read: consumers that assign partitions to themselves, members of a group, and who looks up what groups have
 //! committed.
 
-use fletchlog_api::IsolationLevel;
+use fletchlog_api::{ErrorCode, IsolationLevel};
 use fletchlog_client::{ClientError, Consumer};
 use fletchlog_records::TopicPartition;
 
@@ -114,9 +114,17 @@ pub(super) fn poll_once(hand: &mut Hand, consumer: &mut Consumer, process: u32, 
     match polled {
         Ok(records) => records.len(),
         Err(error) => {
-            hand.surprise(format!("poll: {error}"));
+            unless_the_disk(hand, "poll", &error);
             0
         }
+    }
+}
+
+/// A poll may fail where calls of the disk do: the log cannot be read, and the next poll tries again.
+pub(super) fn unless_the_disk(hand: &Hand, what: &str, error: &ClientError) {
+    let storage = matches!(error, ClientError::Kafka { code, .. } if *code == ErrorCode::KAFKA_STORAGE_ERROR);
+    if !storage || hand.world.plan.disk_fault_every_ms == 0 {
+        hand.surprise(format!("{what}: {error}"));
     }
 }
 

@@ -6,7 +6,7 @@ use fletchlog_api::{IsolationLevel, OffsetAndMetadata};
 use fletchlog_client::Consumer;
 use fletchlog_client::producer::SteppedProducer;
 
-use super::consumers::{COPIERS, consumer, group_id, poll};
+use super::consumers::{COPIERS, consumer, group_id, poll, unless_the_disk};
 use super::producers::{Sent, close_transactions, end, insist, send, transactional_producer};
 use super::world::Hand;
 use crate::history::{Action, Outcome};
@@ -53,7 +53,7 @@ fn copy(hand: &mut Hand, producer: &mut SteppedProducer, consumer: &mut Consumer
     let records = match poll(hand, consumer, op, ISOLATION, Some(COPIERS), 100) {
         Ok(records) => records,
         Err(error) => {
-            hand.surprise(format!("copier's poll: {error}"));
+            unless_the_disk(hand, "copier's poll", &error);
             Vec::new()
         }
     };

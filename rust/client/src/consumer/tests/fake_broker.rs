@@ -40,6 +40,8 @@ pub struct FakeLog {
     pub aborted: Vec<AbortedTransaction>,
     /// What a fetch of this partition answers instead, one per fetch.
     pub fetch_errors: VecDeque<ErrorCode>,
+    /// Why the log cannot be read, while it cannot.
+    pub unreadable: Option<&'static str>,
     /// What a lookup answers instead, one per lookup.
     pub lookup_errors: VecDeque<ErrorCode>,
     /// The leader's epoch, as the metadata tells it.
@@ -49,6 +51,13 @@ pub struct FakeLog {
 }
 
 impl FakeLog {
+    /// The answer to a read of any kind, unless `error` comes before it.
+    fn refusal(&self, error: Option<ErrorCode>) -> (ErrorCode, Option<String>) {
+        match (error, self.unreadable) {
+            (None, Some(why)) => (ErrorCode::KAFKA_STORAGE_ERROR, Some(why.to_owned())),
+            (error, _) => (error.unwrap_or(ErrorCode::NONE), None),
+        }
+    }
     pub fn end(&self) -> i64 {
         self.batches.last().map_or(self.start, |(last, _)| last + 1)
     }
@@ -232,7 +241,8 @@ impl State {
             .into_iter()
             .map(|(tp, _, timestamp)| {
                 let log = self.logs.get_mut(&tp).unwrap();
-                let error = log.lookup_errors.pop_front().unwrap_or(ErrorCode::NONE);
+                let error = log.lookup_errors.pop_front();
+                let (error, error_message) = log.refusal(error);
                 let offset = match timestamp {
                     list_offsets::EARLIEST_TIMESTAMP => log.start,
                     list_offsets::LATEST_TIMESTAMP => log.end(),
@@ -243,6 +253,7 @@ impl State {
                 ListOffsetsPartitionResponse {
                     tp,
                     error,
+                    error_message,
                     timestamp: -1,
                     offset,
                     leader_epoch: 0,
@@ -267,9 +278,11 @@ impl State {
                 let log = self.logs.get_mut(&tp).unwrap();
                 let kept = (ErrorCode::NONE, epoch, log.end());
                 let (error, leader_epoch, end_offset) = log.epoch_ends.pop_front().unwrap_or(kept);
+                let (error, error_message) = log.refusal((error != ErrorCode::NONE).then_some(error));
                 EpochEndOffset {
                     tp,
                     error,
+                    error_message,
                     leader_epoch,
                     end_offset,
                 }
@@ -352,7 +365,8 @@ impl State {
         let mut errors = false;
         for (p, sent) in &mut session.partitions {
             let log = self.logs.get_mut(&p.tp).unwrap();
-            let mut error = log.fetch_errors.pop_front().unwrap_or(ErrorCode::NONE);
+            let error = log.fetch_errors.pop_front();
+            let (mut error, error_message) = log.refusal(error);
             if p.fetch_offset < log.start || p.fetch_offset > log.end() {
                 error = ErrorCode::OFFSET_OUT_OF_RANGE;
             }
@@ -375,6 +389,7 @@ impl State {
                 partitions.push(FetchPartitionResponse {
                     tp: p.tp.clone(),
                     error,
+                    error_message,
                     high_watermark: ends.0,
                     last_stable_offset: ends.0,
                     log_start_offset: ends.1,
@@ -407,6 +422,7 @@ impl State {
             partitions.push(FetchPartitionResponse {
                 tp,
                 error: ErrorCode::NONE,
+                error_message: None,
                 high_watermark: 0,
                 last_stable_offset: 0,
                 log_start_offset: 0,

@@ -5,6 +5,7 @@ mod fetching;
 mod lifecycle;
 mod network;
 mod requests;
+mod storage;
 mod timestamps;
 mod traces;
 mod truncation;

@@ -417,6 +417,7 @@ impl Client {
         let partitions = answered.map(|(i, tp)| FetchPartitionResponse {
             tp: tp.clone(),
             error: ErrorCode::NONE,
+            error_message: None,
             high_watermark: 5,
             last_stable_offset: 5,
             log_start_offset: 0,

@@ -1,0 +1,30 @@
+//! Logs that the broker cannot read. Java asks again in silence: after KAFKA_STORAGE_ERROR another broker leads the partition soon. A broker that gives the reason is the only one there is: the caller has to know.
+
+use fletchlog_api::ErrorCode;
+use fletchlog_records::TopicPartition;
+
+use super::SubscriptionState;
+use crate::ClientError;
+
+impl SubscriptionState {
+    /// The broker could not read this log; without a reason it is as in Kafka.
+    pub fn log_failed(&mut self, tp: &TopicPartition, error: ErrorCode, why: Option<&str>) {
+        if let Some(why) = why.filter(|_| self.is_assigned(tp)) {
+            let failure = ClientError::unreadable(tp, error, why);
+            self.log_failures.insert(tp.clone(), failure);
+        }
+    }
+
+    /// The logs are going to be asked again.
+    pub fn forget_log_failures(&mut self) {
+        self.log_failures.clear();
+    }
+
+    /// Why the log of this partition, or of any, could not be read since [`Self::forget_log_failures`].
+    pub fn log_failure(&self, of: Option<&TopicPartition>) -> Option<ClientError> {
+        match of {
+            Some(tp) => self.log_failures.get(tp).cloned(),
+            None => self.log_failures.values().next().cloned(),
+        }
+    }
+}
