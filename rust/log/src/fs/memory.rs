@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
@@ -182,8 +183,16 @@ impl MemoryFs {
     }
 }
 
-fn is_below(path: &Path, dir: &Path) -> bool {
-    path != dir && path.starts_with(dir)
+/// Everything below a directory. Paths are ordered by their components, so it stands in one piece behind the directory itself:
+/// a broker has three entries and more for each of its partitions, and opens their logs one by one.
+fn below<'a>(nodes: &'a BTreeMap<PathBuf, Node>, dir: &'a Path) -> impl Iterator<Item = (&'a PathBuf, &'a Node)> {
+    nodes
+        .range::<Path, _>((Bound::Excluded(dir), Bound::Unbounded))
+        .inspect(|_| {
+            #[cfg(test)]
+            tests::LOOKED_AT.set(tests::LOOKED_AT.get() + 1);
+        })
+        .take_while(move |(path, _)| path.starts_with(dir))
 }
 
 impl Fs for MemoryFs {
@@ -225,8 +234,7 @@ impl Fs for MemoryFs {
         if !matches!(nodes.get(path), Some(Node::Dir)) {
             return Err(io::Error::from(io::ErrorKind::NotFound));
         }
-        let entries = nodes
-            .iter()
+        let entries = below(&nodes, path)
             .filter(|(p, _)| p.parent() == Some(path))
             .filter_map(|(p, node)| {
                 let name = p.file_name()?.to_str()?.to_string();
@@ -261,8 +269,8 @@ impl Fs for MemoryFs {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut nodes = lock(&self.nodes);
         let moved = nodes.remove(from).ok_or(io::ErrorKind::NotFound)?;
-        let below: Vec<PathBuf> = nodes.keys().filter(|p| is_below(p, from)).cloned().collect();
-        for path in below {
+        let inside: Vec<PathBuf> = below(&nodes, from).map(|(p, _)| p.clone()).collect();
+        for path in inside {
             let Ok(rest) = path.strip_prefix(from) else { continue };
             if let Some(node) = nodes.remove(&path) {
                 nodes.insert(to.join(rest), node);
@@ -284,7 +292,10 @@ impl Fs for MemoryFs {
     fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
         let mut nodes = lock(&self.nodes);
         nodes.remove(path).ok_or(io::ErrorKind::NotFound)?;
-        nodes.retain(|p, _| !is_below(p, path));
+        let gone: Vec<PathBuf> = below(&nodes, path).map(|(p, _)| p.clone()).collect();
+        for path in gone {
+            nodes.remove(&path);
+        }
         Ok(())
     }
 
@@ -332,5 +343,48 @@ impl DirLock for MemoryLock {}
 impl Drop for MemoryLock {
     fn drop(&mut self) {
         lock(&self.locked).remove(&self.dir);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    thread_local! {
+        /// Entries that were looked at to find those below a directory.
+        pub(super) static LOOKED_AT: Cell<usize> = const { Cell::new(0) };
+    }
+
+    #[test]
+    fn finding_what_is_below_a_directory_looks_at_nothing_else() {
+        let fs = MemoryFs::new();
+        for partition in 0..1000 {
+            let dir = PathBuf::from(format!("/log/t-{partition}"));
+            fs.create_dir_all(&dir).unwrap();
+            for file in ["0.index", "0.log", "0.timeindex"] {
+                fs.open(&dir.join(file), true, true).unwrap();
+            }
+        }
+        let looked_at = |call: &dyn Fn()| {
+            LOOKED_AT.set(0);
+            call();
+            LOOKED_AT.get()
+        };
+        let listed = |dir: &str| fs.read_dir(Path::new(dir)).unwrap().len();
+        // The entries, and the one behind them.
+        assert_eq!(looked_at(&|| assert_eq!(listed("/log/t-1"), 3)), 4);
+        let moved = looked_at(&|| fs.rename(Path::new("/log/t-1"), Path::new("/log/t-1.moved")).unwrap());
+        assert_eq!(moved, 4);
+        assert_eq!(listed("/log/t-1.moved"), 3);
+        // Of a name that begins like the other's.
+        assert_eq!(listed("/log/t-10"), 3);
+        assert_eq!(
+            looked_at(&|| fs.remove_dir_all(Path::new("/log/t-1.moved")).unwrap()),
+            4
+        );
+        assert!(!fs.exists(Path::new("/log/t-1.moved/0.log")));
+        assert_eq!(listed("/log"), 999);
     }
 }
