@@ -29,12 +29,13 @@ test: tools-java build lint test-rust test-python ## Set up everything and run e
 
 build: $(STAMPS)/core ## Leave .venv with a release build of the package and every extra
 
-lint: lint-rust lint-python ## clippy, the checks of crate edges and citations, ruff, mypy --strict, stubtest
+lint: lint-rust lint-python ## clippy, the checks of crate edges, citations and properties, ruff, mypy --strict, stubtest
 
 lint-rust: tools-rust $(STAMPS)/venv
 	PYO3_PYTHON=$(CURDIR)/$(BIN)/python cargo clippy --locked --workspace --all-targets -- -D warnings
 	$(BIN)/python tools/check_edges.py
 	$(BIN)/python tools/check_spec.py
+	$(BIN)/python tools/check_config.py
 
 lint-python: build
 	$(BIN)/ruff check $(PYTHON_SOURCES)

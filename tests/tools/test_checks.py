@@ -30,6 +30,10 @@ def plant(root: Path, monkeypatch: pytest.MonkeyPatch, file: str, old: str, new:
     monkeypatch.setattr(Path, "read_text", lambda self, *a, read=Path.read_text, **k: text.replace(old, new) if self == path else read(self, *a, **k))
 
 
+def test_every_property_of_the_table_is_read() -> None:
+    assert check_config.breaches(ROOT)[1] == []
+
+
 def test_a_function_without_a_caller_is_found(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     functions = [
         "/// Called by itself, in a comment `never_called(1)`.\n    pub fn never_called(&self) {\n        self.never_called();\n    }",
