@@ -3,8 +3,10 @@
 import datetime as dt
 import itertools
 import math
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from pyspark import cloudpickle
 from pyspark.sql import functions as F
 
+import fletchlog as fl
 from fletchlog.audit import KeyAudit
 from fletchlog.errors import InvalidArgumentError
 from fletchlog.pipeline import audit, audit_keys, audit_report, partials
@@ -153,7 +156,7 @@ def packed(rows, block_bits, rows_at_once):
     """What Spark hands to `pack`: (partition, offset, ms or None, key, value) as columns, hashed as two numbers; a batch per three rows."""
     names = {pair: i for i, pair in enumerate(sorted({row[3:] for row in rows}, key=str))}
     columns = {
-        "topic": pa.array([None] * len(rows), pa.string()),
+        "topic": pa.array(["t"] * len(rows), pa.string()),
         "partition": pa.array([row[0] for row in rows], pa.int32()),
         "offset": pa.array([row[1] for row in rows], pa.int64()),
         "ms": pa.array([row[2] for row in rows], pa.int64()),
@@ -211,6 +214,24 @@ def test_partitions_of_several_topics_are_told_apart(spark):
     both = rows.union(rows.selectExpr("key", "value", "'u' topic", "partition", "offset + 5 offset", "timestamp", "timestampType")).repartition(3)
     found = [(row.topic, row.partition, row.records, row.first_offset) for row in audit(both).collect()]
     assert found == [("t", 0, 4, 0), ("t", 1, 4, 0), ("u", 0, 4, 5), ("u", 1, 4, 5)]
+
+
+def test_workers_print_nothing(tmp_path):
+    """A session of its own, because the tests' one has no standard error to itself. Rows are many more than fit into a socket."""
+    with fl.Broker(tmp_path / "log") as broker:
+        broker.create_topic("t")
+        with fl.Producer(broker) as producer:
+            producer.send_arrow("t", pa.table({"value": pa.array([b"v"] * 200_000, pa.binary())}))
+    script = (
+        "import sys, spark_session; from fletchlog.pipeline import audit\n"
+        "df = spark_session.start().read.format('fletchlog').option('path', sys.argv[1]).option('subscribe', 't').load()\n"
+        "print(audit(df).collect()[0].records)"
+    )
+    env = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])}
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", script, str(tmp_path / "log")], capture_output=True, text=True, check=False, env=env)
+    assert done.stdout == "200000\n", done.stderr
+    assert "Traceback" not in done.stderr
+    assert "BrokenPipe" not in done.stderr
 
 
 def test_a_row_without_a_place_is_named(spark):

@@ -179,16 +179,12 @@ def _found(df: DataFrame, same: Sequence[str | Column], keep: float) -> list[Row
     if not 0 < keep <= 1:
         raise ValueError(f"keep is a share of the records, above 0 and at most 1, not {keep}")
     _check(df, same)
-    # most often there is one topic, and its name need not travel with every row
-    topic, none = F.col("topic"), F.lit(None)
-    first = df.select("topic").head()
-    name = first[0] if first is not None else None
-    places = (F.when(topic != name, topic).alias("topic"), F.when(topic.isNull(), none).otherwise(F.col("partition")).alias("partition"))
-    one, two = _hashes(same)
-    packed = df.select(*places, "offset", F.unix_millis("timestamp").alias("ms"), one, two).mapInArrow(partials.pack, partials.PACKED)
+    # every row is read to the end: Spark closes the socket of a worker that it asks for a few rows, and the worker prints a traceback
+    rows = df.select("topic", "partition", "offset", F.unix_millis("timestamp").alias("ms"), *_hashes(same))
+    packed = rows.mapInArrow(partials.pack, partials.PACKED)
     lanes = packed.repartition("topic", "partition", "lane").sortWithinPartitions("topic", "partition", "lane", "block")
     with _batches_by_rows(df.sparkSession):
-        found = lanes.mapInArrow(partials.find(keep), partials.FOUND).withColumn("topic", F.coalesce("topic", F.lit(name))).collect()
+        found = lanes.mapInArrow(partials.find(keep), partials.FOUND).collect()
     return [Row(**row) for row in partials.merged(row.asDict() for row in found)]
 
 

@@ -12,7 +12,7 @@
 
 Offsets and first hashes are 64 bits, second hashes 32. Times are ms after the first 8 bytes, in 32 bits if they fit, else in 64. `dropped`
 counts repeats that are already left out. Moving a cell of a megabyte costs Spark little more than moving a row, and no sort ever sees a
-record. A null topic is the one that the caller knows.
+record.
 
 A task holds 16,384 records while it packs, so cells are some 20 kB and a batch of 10,000 of them 200 MB. Looking at a lane takes 16 bytes
 (and twice as many to sort) per record of a block, or of a sixteenth of the partition's different records, and 16 bytes per lateness that
@@ -70,7 +70,7 @@ def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _packed(rows: pa.Table) -> pa.RecordBatch:
-    for needed in ("partition", "offset"):
+    for needed in ("topic", "partition", "offset"):
         if rows[needed].null_count:
             raise ValueError("a row of the DataFrame has no topic, partition or offset: the audit cannot say where it belongs")
     rows = rows.combine_chunks()
@@ -86,9 +86,9 @@ def _packed(rows: pa.Table) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(PACKED_SCHEMA))
 
 
-def _places(topic: pa.Array, partition: Any) -> Iterator[tuple[str | None, int, Any]]:
+def _places(topic: pa.Array, partition: Any) -> Iterator[tuple[str, int, Any]]:
     """Topic, partition and rows of each partition that occurs. Most often it is one."""
-    encoded = topic.dictionary_encode(null_encoding="encode")
+    encoded = topic.dictionary_encode()
     code, names = encoded.indices.to_numpy().astype(np.int64), encoded.dictionary.to_pylist()
     code = (code << 32) | partition.astype(np.int64)
     if (code == code[0]).all():
