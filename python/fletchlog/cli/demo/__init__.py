@@ -23,7 +23,7 @@ def demo(
 ) -> None:
     """Run the whole story on 336,776 real flights: produce under faults, share among a group, poll in two orders, stream with Spark.
 
-    Writes log/ (the broker's directory), report.json (every number), poll-order.png, delays/ and audit/ (Parquet). Every total is
+    Writes log/ (the broker's directory), report.json (every number), poll-order.png, delays/ and audit/ (Parquet), spark.log. Every total is
     checked against the input; the exit code is 1 if one of them disagrees.
 
       fletchlog demo
@@ -54,7 +54,7 @@ def demo(
             compare(broker, WAYS[0].topic, report, bar, output / "poll-order.png")
             report.heading("4. Spark: the idempotent topic as a stream, delay per carrier and hour of departure")
             task = bar.add_task("starting Spark", total=None)
-            spark = session()
+            spark = session(output / "spark.log")
             bar.update(task, total=1, completed=1)
             try:
                 delays(spark, broker, log, output, loaded, report, bar)
@@ -66,7 +66,7 @@ def demo(
     report.write(output / MARKER)
     report.heading(f"{len(report.data['checks'])} checks in {report.data['seconds']} s")
     report.say(f"{output}/report.json      every number\n{output}/poll-order.png   the two orders")
-    report.say(f"{output}/delays, {output}/audit   Parquet\n{log}   the broker's directory")
+    report.say(f"{output}/delays, {output}/audit   Parquet\n{output}/spark.log   what Spark has said\n{log}   the broker's directory")
     if report.failures:
         for failure in report.failures:
             note(f"wrong: {failure}")

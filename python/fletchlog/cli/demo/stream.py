@@ -31,14 +31,16 @@ AUDITED = "topic string, partition int, offset bigint, timestamp timestamp, key 
 SCHEMA = "carrier string, origin string, dest string, dep_delay double"
 
 
-def session() -> SparkSession:
-    """A local Spark session that keeps quiet.
+def session(said: Path) -> SparkSession:
+    """A local Spark session; what the JVM and its workers print goes to the file `said`.
 
     Raises:
         CommandError: PySpark or Java is missing.
     """
     try:
+        from pyspark import SparkConf, SparkContext
         from pyspark.errors import PySparkException
+        from pyspark.java_gateway import launch_gateway
         from pyspark.sql import SparkSession
     except ModuleNotFoundError as error:
         raise CommandError(f"the demo needs {error.name}: pip install 'fletchlog[demo]'") from None
@@ -46,35 +48,23 @@ def session() -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYTHONWARNINGS", "ignore")
     settings = {
+        "spark.master": "local[2]",
+        "spark.app.name": "fletchlog demo",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "ERROR",
         "spark.driver.memory": "2g",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.catalogImplementation": "in-memory",
-        "spark.driver.extraJavaOptions": f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile=file:{_quiet()}",
+        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
     }
-    builder = SparkSession.builder.master("local[2]").appName("fletchlog demo")
-    for name, value in settings.items():
-        builder = builder.config(name, value)
+    conf = SparkConf().setAll(list(settings.items()))
     try:
-        return builder.getOrCreate()
+        with said.open("wb") as file:
+            gateway = launch_gateway(conf, popen_kwargs={"stderr": file})  # type: ignore[no-untyped-call]
+        return SparkSession(SparkContext(conf=conf, gateway=gateway))
     except PySparkException as error:
-        raise CommandError(f"Spark did not start ({error}); it needs Java 17 or newer on PATH") from None
-
-
-def _quiet() -> str:
-    """A log4j configuration that shows errors only; the JVM reads it before Spark's own settings count."""
-    import tempfile
-
-    with tempfile.NamedTemporaryFile("w", prefix="fletchlog-log4j-", suffix=".properties", delete=False) as file:
-        file.write(
-            "rootLogger.level = error\nrootLogger.appenderRef.stderr.ref = console\nappender.console.type = Console\n"
-            "appender.console.name = console\nappender.console.target = SYSTEM_ERR\nappender.console.layout.type = PatternLayout\n"
-            "appender.console.layout.pattern = %p %c{1}: %m%n%ex\n"
-        )
-    return file.name
+        raise CommandError(f"Spark did not start ({error}); it needs Java 17 or newer on PATH, and has said more in {said}") from None
 
 
 def delays(spark: SparkSession, broker: Any, log: Path, out: Path, flights: Flights, report: Report, progress: Progress) -> None:
