@@ -94,15 +94,27 @@ def parent(path: str) -> str:
     return path.rpartition("/")[0]
 
 
+def below(names: Names, path: str) -> list[str]:
+    """A name, and those of everything in it."""
+    return [name for name in names if name == path or name.startswith(f"{path}/")]
+
+
 def apply(names: Names, kind: str, path: str, what: File | str | None) -> None:
-    """A change of names."""
-    if kind == "u":
-        names.pop(path, None)
-    elif kind == "r" and isinstance(what, str):
-        for old in [name for name in names if name == path or name.startswith(f"{path}/")]:
-            names[what + old[len(path) :]] = names.pop(old)
-    elif not isinstance(what, str):
-        names[path] = what
+    """A change of names. If an earlier one is lost, something may still stand where this one puts its own: that goes."""
+    target = what if isinstance(what, str) else path
+    moved = {target + name[len(path) :]: names.pop(name) for name in below(names, path)} if kind == "r" else {}
+    if target in names and (kind != "r" or moved):
+        for name in below(names, target):
+            del names[name]
+    if kind == "r":
+        names.update(moved)
+    elif kind != "u":
+        names[path] = what if isinstance(what, File) else None
+
+
+def rebased(goal: File | str | None, old: str, new: str) -> File | str | None:
+    """Where a rename within a directory leads when that directory has moved."""
+    return new + goal[len(old) :] if isinstance(goal, str) and goal.startswith(f"{old}/") else goal
 
 
 class Disk:
@@ -147,13 +159,21 @@ class Disk:
         if isinstance(what, File):
             what.sync(begun)
             return
-        still = []
+        still: list[tuple[int, str, str, File | str | None]] = []
         for number, kind, path, to in self.pending:
             there = what in {parent(path), parent(to) if isinstance(to, str) else None}
-            if there and number < begun:
-                apply(self.durable, kind, path, to)
-            else:
+            if not (there and number < begun):
                 still.append((number, kind, path, to))
+                continue
+            apply(self.durable, kind, path, to)
+            # What was done in a directory before it moved goes with it; what was done in one that is gone is over.
+            inside = [change for change in still if change[2].startswith(f"{path}/")]
+            still = [change for change in still if change not in inside]
+            if kind == "r" and isinstance(to, str):
+                still += [(at, how, to + name[len(path) :], rebased(goal, path, to)) for at, how, name, goal in inside]
+            elif kind != "u":
+                still += inside
+            still.sort(key=lambda change: change[0])
         self.pending = still
 
     def whole(self) -> dict[str, bytes]:

@@ -56,3 +56,9 @@ def test_a_rename_that_was_not_synced_is_there_or_not(tmp_path: Path) -> None:
 def test_a_file_goes_with_its_directory(tmp_path: Path) -> None:
     calls = [("m", 0, 0, "/d/t", b""), ("c", 7, 0, "/d/t/a", b""), ("D", 1, 0, "/d/t", b""), ("e", 1, 0, "/d/t", b"")]
     assert sorted(left(calls, tmp_path), key=str) == [{"t/a": b""}, {}]
+
+
+def test_what_was_in_a_directory_that_moved_is_not_in_the_next_one_of_its_name(tmp_path: Path) -> None:
+    calls = [("m", 0, 0, "/d/t", b""), ("c", 7, 0, "/d/t/old", b""), ("r", 0, 0, "/d/t", b"/d/gone"), ("m", 0, 0, "/d/t", b"")]
+    synced = [("D", 1, 0, "/d", b""), ("e", 1, 0, "/d", b"")]
+    assert sorted(left([*calls, *synced], tmp_path), key=str) == [{"gone/old": b""}, {}]
