@@ -18,6 +18,9 @@ from hypothesis import strategies as st
 
 import fletchlog as fl
 
+# many processes, each of which starts an interpreter
+pytestmark = pytest.mark.timeout(180)
+
 # a call leaves at least so many records unread when its reader goes away: more than the smallest pipe takes
 PADDING = "x" * 400
 IN_A_PIPE = 30

@@ -13,6 +13,9 @@ import pytest
 
 import fletchlog as fl
 
+# many processes, each of which starts an interpreter
+pytestmark = pytest.mark.timeout(180)
+
 NASTY = b"[/x] [red]r[/red] [link=file:///]l[/link] :smile: \x1b]0;title\x07 \x1b[2J \xc2\x9b31m \r \x7f \xe2\x80\xae"
 # what a terminal is told by us: colours and bold, a bar that comes and goes, the cursor
 OURS = re.compile(rb"\x1b\[[0-9;]*m|\x1b\[\?25[hl]|\x1b\[2K|\x1b\[1A|\r")
@@ -60,7 +63,6 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: " ".join(words).encode("unicode_escape").decode())
 def test_what_others_wrote_is_neither_markup_nor_an_escape_sequence(shell, nasty, words):
     words = [word.replace("{d}", str(nasty)) for word in words]
@@ -95,7 +97,6 @@ def many(shell):
     return shell
 
 
-@pytest.mark.timeout(120)
 def test_a_reader_that_has_seen_enough_ends_every_command_quietly(many):
     commands = [
         "config", "--help", "consume --help", "config --json", "consume d t -n 5000", "consume d t -f jsonl", "consume d t -f jsonl -o /dev/stdout",
@@ -107,7 +108,6 @@ def test_a_reader_that_has_seen_enough_ends_every_command_quietly(many):
     assert many.bash("fletchlog topics list nowhere | true; exit ${PIPESTATUS[0]}").returncode == 1
 
 
-@pytest.mark.timeout(120)
 def test_standard_streams_that_are_full_or_closed_are_named(many):
     for words in ("topics list d", "config --json", "consume d t", "consume d t -f jsonl", "verify d --json", "explain d -t t", "--help", "--version"):
         full = many.bash(f"fletchlog {words} >/dev/full")
