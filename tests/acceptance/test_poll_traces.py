@@ -87,6 +87,8 @@ def replay(broker: fl.Broker, scenario: dict[str, Any], client: str) -> tuple[li
                 consumer.assign(partitions(pairs))
             case {"subscribe": names}:
                 consumer.subscribe(names)
+            case {"unsubscribe": _}:
+                consumer.unsubscribe()
             case {"seek": triples}:
                 for t, p, offset in triples:
                     consumer.seek(fl.TopicPartition(t, p), offset)
@@ -102,7 +104,9 @@ def replay(broker: fl.Broker, scenario: dict[str, Any], client: str) -> tuple[li
                 for _ in range(times):
                     got, error = [], None
                     try:
-                        records = consumer.poll(timeout_ms=scenario.get("pollTimeout", 1000))
+                        # the first poll of a Java client has to connect: it gets time, whatever the others have
+                        timeout = scenario.get("pollTimeout", 1000)
+                        records = consumer.poll(timeout_ms=timeout if polls else max(timeout, 1000))
                     except fl.errors.KafkaError as caught:
                         error = type(caught).__name__
                     else:

@@ -28,8 +28,9 @@ MORE_RUNS = 40
 THREADS = 12
 # fetch.max.wait.ms of every client, and the time after a poll in which every answer arrives
 MAX_WAIT, SETTLE = 20, 60
-# a group's heartbeat thread looks at the network as often as this: between any two polls, where its default of 100 ms is a race
-HEARTBEAT_LOOKS = 10
+# retry.backoff.ms: a group's heartbeat thread looks at the network as often as this, and metadata is asked for again after it.
+# Both happen between any two polls then, where the default of 100 ms is a race
+BACKOFF = 10
 # of every poll but the first, which has time to connect and to join
 TIMEOUT = 1_000
 TRANSACTIONAL = ["txn", "payments-txn", "A"]
@@ -151,10 +152,63 @@ def scenario(rng: random.Random, topics: dict[str, Any]) -> Scenario:
     return {"group": group, "client": client, "steps": steps, "topics": topics, "pollTimeout": TIMEOUT}
 
 
+def changing(rng: random.Random, topics: dict[str, Any]) -> Scenario:
+    """Topics and partitions come, go and come back between polls, by assign() and subscribe(); some are sought or paused before their first poll."""
+    group = rng.random() < 0.35
+    # under assign() partitions, under subscribe() topics
+    every: list[Any] = list(topics) if group else [[name, p] for name, topic in topics.items() for p in range(len(topic["partitions"]))]
+    client: dict[str, Any] = {"max.poll.records": rng.choice([1, 6, 7, 10, 50]), "fetch.max.wait.ms": MAX_WAIT}
+    client["max.partition.fetch.bytes"] = rng.choice([180, 400, 1_300, 5_000])
+    if not group and rng.random() < 0.3:
+        client["group.id"] = "assigned"
+    now = rng.sample(every, rng.randrange(1, 4))
+    earlier = [now]
+    call = "subscribe" if group else "assign"
+    steps: list[dict[str, Any]] = [{call: now}, {"poll": rng.randrange(1, 8)}]
+    for _ in range(rng.randrange(2, 6)):
+        match rng.choice(["come", "come", "go", "replace", "back", "unsubscribe"]):
+            case "come":
+                now = [*now, *rng.sample([place for place in every if place not in now], rng.randrange(1, 4))]
+            case "go":
+                now = some(rng, now)
+            case "replace":
+                now = [*some(rng, now), *rng.sample([place for place in every if place not in now], rng.randrange(1, 3))]
+            case "back":
+                now = rng.choice(earlier)
+            case _:
+                steps.append({"unsubscribe": []})
+        rng.shuffle(now := list(now))
+        earlier.append(now)
+        steps.append({call: now})
+        if not group:
+            steps += moves(rng, now, topics)
+        if rng.random() < 0.8:  # else the next change follows at once
+            steps.append({"poll": rng.randrange(1, 9)})
+    steps.append({"poll": rng.randrange(4, 12)})
+    timeout = 0 if not group and rng.random() < 0.25 else TIMEOUT
+    return {"group": group, "client": client, "steps": steps, "topics": topics, "pollTimeout": timeout}
+
+
+def moves(rng: random.Random, assigned: list[list[Any]], topics: dict[str, Any]) -> list[dict[str, Any]]:
+    """Mostly nothing; else one call about some of the partitions."""
+    chosen = some(rng, assigned)
+    sought = [[t, p, rng.randrange(topics[t]["partitions"][p]["end"] // 2)] for t, p in chosen]
+    match rng.randrange(10):
+        case 0 | 1 | 2:
+            return [{"seek": sought}]
+        case 3:
+            return [{rng.choice(["seekToBeginning", "seekToEnd"]): chosen}]
+        case 4 if len(assigned) > 1:
+            return [{"pause": some(rng, assigned[1:])}]
+        case 5:
+            return [{"resume": chosen}]
+    return []
+
+
 def lines_of(name: str, of: Scenario) -> str:
     """As `Poll` reads it."""
-    config = {**of["client"], **({"group.id": name, "retry.backoff.ms": HEARTBEAT_LOOKS, "retry.backoff.max.ms": HEARTBEAT_LOOKS} if of["group"] else {})}
-    lines = [f"scenario {name} {SETTLE} {TIMEOUT} " + " ".join(f"{key}={value}" for key, value in config.items())]
+    config = {**of["client"], **({"group.id": name} if of["group"] else {}), "retry.backoff.ms": BACKOFF, "retry.backoff.max.ms": BACKOFF}
+    lines = [f"scenario {name} {SETTLE} {of['pollTimeout']} " + " ".join(f"{key}={value}" for key, value in config.items())]
     for step in of["steps"]:
         ((kind, operands),) = step.items()
         words = [operands] if kind == "poll" else operands
@@ -185,10 +239,8 @@ def again(address: str, client: str, of: Scenario) -> list[Outcome]:
     return [outcome for (outcome,) in java(address, client, [of] * MORE_RUNS, [RUNS])]
 
 
-@pytest.mark.parametrize("client", kafka.CLIENTS)
-def test_every_poll_is_the_java_clients(client: str, served: Served, count: Callable[..., None]) -> None:
-    rng = random.Random(f"{SEED} scenarios {client}")
-    scenarios = [scenario(rng, served.topics) for _ in range(SCENARIOS)]
+def judge(client: str, scenarios: list[Scenario], served: Served, count: Callable[..., None]) -> None:
+    """Every scenario in which the Java client does the same in all runs is ours poll by poll."""
     different, unstable = [], 0
     address = served.broker.address
     for number, (of, runs) in enumerate(zip(scenarios, java(address, client, scenarios, range(RUNS)), strict=True)):
@@ -203,5 +255,17 @@ def test_every_poll_is_the_java_clients(client: str, served: Served, count: Call
             continue
         isolation = of["client"].get("isolation.level", "read_uncommitted")
         count(PART, **{f"equal_scenarios_{isolation}": 1}, equal_polls=len(ours[0]), records=sum(run[4] for polls, _ in ours[0] for run in polls))
-    assert not different, f"{len(different)} of {SCENARIOS} scenarios differ, the first: {different[0]}"
-    assert unstable < 0.3 * SCENARIOS, "the machine is too busy to tell what Java does"
+    assert not different, f"{len(different)} of {len(scenarios)} scenarios differ, the first: {different[0]}"
+    assert unstable < 0.3 * len(scenarios), "the machine is too busy to tell what Java does"
+
+
+@pytest.mark.parametrize("client", kafka.CLIENTS)
+def test_every_poll_is_the_java_clients(client: str, served: Served, count: Callable[..., None]) -> None:
+    rng = random.Random(f"{SEED} scenarios {client}")
+    judge(client, [scenario(rng, served.topics) for _ in range(SCENARIOS)], served, count)
+
+
+@pytest.mark.parametrize("client", kafka.CLIENTS)
+def test_topics_that_come_and_go_between_polls(client: str, served: Served, count: Callable[..., None]) -> None:
+    rng = random.Random(f"{SEED} changes {client}")
+    judge(client, [changing(rng, served.topics) for _ in range(SCENARIOS)], served, count)

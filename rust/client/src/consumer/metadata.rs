@@ -21,7 +21,6 @@ pub enum Wanted {
 struct InProgress {
     id: RequestId,
     by_age: bool,
-    new_topics: bool,
     version: u64,
 }
 
@@ -49,6 +48,8 @@ pub struct Metadata {
     /// The topic set changed: no backoff.
     need_now: bool,
     wanted_version: u64,
+    /// Of the topics that the last answer was asked for.
+    answered_version: u64,
     in_progress: Option<InProgress>,
     last_refresh_ms: Option<i64>,
     version: u64,
@@ -69,6 +70,7 @@ impl Metadata {
             need_update: false,
             need_now: false,
             wanted_version: 0,
+            answered_version: 0,
             in_progress: None,
             last_refresh_ms: None,
             version: 0,
@@ -116,7 +118,13 @@ impl Metadata {
 
     /// Whether other topics were asked for and the answer is still to come.
     pub fn awaits_new_topics(&self) -> bool {
-        self.need_now || self.in_progress.as_ref().is_some_and(|p| p.new_topics)
+        self.answered_version != self.wanted_version
+    }
+
+    /// Time passes between two polls: long enough that other topics, asked for while a request was under way, need not wait for
+    /// the backoff any longer. The clock must not decide in which poll they become known.
+    pub fn let_backoff_pass(&mut self) {
+        self.need_now |= self.awaits_new_topics() && self.in_progress.is_none();
     }
 
     /// Asks for other topics from the next request on, without causing one.
@@ -154,7 +162,6 @@ impl Metadata {
         self.in_progress = Some(InProgress {
             id,
             by_age,
-            new_topics: self.need_now,
             version: self.wanted_version,
         });
         self.need_now = false;
@@ -170,10 +177,10 @@ impl Metadata {
 
     /// Applies an answer.
     pub fn on_response(&mut self, response: MetadataResponse, now: i64) {
-        let asked_version = self.in_progress.take().map_or(0, |p| p.version);
+        self.answered_version = self.in_progress.take().map_or(0, |p| p.version);
         self.last_refresh_ms = Some(now);
-        self.need_update = false;
-        self.need_now = asked_version != self.wanted_version;
+        self.need_update = self.awaits_new_topics();
+        self.need_now = false;
         self.nodes = response.nodes;
         self.topics.clear();
         self.names.clear();

@@ -64,6 +64,7 @@ impl Consumer {
         self.subs.forget_log_failures();
         let records = self.poll_for_records(timeout_ms, interrupt);
         self.net.end_poll();
+        self.metadata.let_backoff_pass();
         self.settings.max_poll_records = configured;
         let records = records?;
         self.trace
@@ -295,6 +296,7 @@ impl Consumer {
     pub(super) fn settle(&mut self) -> Result<(), ClientError> {
         for _ in 0..SETTLE_TURNS {
             self.net.let_answers_arrive();
+            self.metadata.let_backoff_pass();
             if !self.net.can_progress(&self.metadata) {
                 break;
             }

@@ -68,7 +68,17 @@ impl Consumer {
             });
             let now = net.now_ms();
             coordinator.drive(net, subs, now)?;
-            if let Some(result) = coordinator.committed_result(lookup.id) {
+            let id = lookup.id;
+            // The network has its turn in any case, also in a poll that must not wait.
+            let result = if let Some(result) = coordinator.committed_result(id) {
+                self.committed_lookup = None;
+                self.read_net(None)?;
+                Some(result)
+            } else {
+                self.wait_for_answers(deadline, &mut *interrupt)?;
+                self.coordinator.as_mut().and_then(|c| c.committed_result(id))
+            };
+            if let Some(result) = result {
                 self.committed_lookup = None;
                 for (tp, committed) in result? {
                     let committed = self.committed_before.remove(&tp).or(committed);
@@ -94,7 +104,6 @@ impl Consumer {
             if now >= deadline {
                 return Ok(false);
             }
-            self.wait_for_answers(deadline, &mut *interrupt)?;
         }
     }
 

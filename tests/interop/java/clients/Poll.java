@@ -17,7 +17,7 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 /**
  * Runs scenarios side by side: THREADS, then settings of every consumer as k=v. Standard input holds, per scenario,
  * "scenario NAME SETTLE_MS TIMEOUT_MS k=v.." and its steps: "assign|pause|resume|seekToBeginning|seekToEnd TOPIC:PARTITION..",
- * "subscribe TOPIC..", "seek TOPIC:PARTITION:OFFSET..", "poll TIMES". After every poll it waits SETTLE_MS, so that every answer has
+ * "subscribe TOPIC..", "unsubscribe", "seek TOPIC:PARTITION:OFFSET..", "poll TIMES". After every poll it waits SETTLE_MS, so that every answer has
  * reached the client before its next call. Prints "NAME poll TOPIC:PARTITION:FIRST:LAST:COUNT.." per poll, in the order of a
  * for-each, and "NAME end TOPIC:PARTITION:POSITION..".
  */
@@ -45,7 +45,12 @@ public final class Poll {
                 scenarios.get(scenarios.size() - 1).steps.add(line);
             }
         }
-        ExecutorService threads = Executors.newFixedThreadPool(Integer.parseInt(args[0]));
+        // a scenario that fails ends the program, whatever the others do
+        ExecutorService threads = Executors.newFixedThreadPool(Integer.parseInt(args[0]), run -> {
+            Thread thread = new Thread(run);
+            thread.setDaemon(true);
+            return thread;
+        });
         List<Future<?>> running = new ArrayList<>();
         for (Poll scenario : scenarios) {
             running.add(threads.submit(() -> {
@@ -83,6 +88,7 @@ public final class Poll {
         switch (words[0]) {
             case "assign": consumer.assign(partitions(operands)); break;
             case "subscribe": consumer.subscribe(operands); break;
+            case "unsubscribe": consumer.unsubscribe(); break;
             case "pause": consumer.pause(partitions(operands)); break;
             case "resume": consumer.resume(partitions(operands)); break;
             case "seekToBeginning": consumer.seekToBeginning(partitions(operands)); break;
