@@ -59,6 +59,25 @@ def test_several_nodes_are_walked(tmp_path: Path) -> None:
     assert sorted(r.name for r in fl.verify(tmp_path / "log")) == [f"t-{i}" for i in range(6)]
 
 
+def test_a_partition_behind_a_link_is_checked_as_it_is_read_and_written(directory: Path, tmp_path: Path) -> None:
+    (directory / "t-0").rename(tmp_path / "elsewhere")
+    (directory / "t-0").symlink_to(tmp_path / "elsewhere")
+    with fl.Broker(directory) as broker:
+        assert broker.append_batches("t", 0, batch_of(7, 180))[0] == 70
+    assert [(p.name, p.ok, p.records) for p in fl.verify(directory)] == [("t-0", True, 77), ("t-1", True, 1)]
+    segment = tmp_path / "elsewhere" / "00000000000000000000.log"
+    data = bytearray(segment.read_bytes())
+    data[100] ^= 1
+    segment.write_bytes(data)
+    assert [(p.name, p.ok) for p in fl.verify(directory)] == [("t-0", False), ("t-1", True)]
+    with fl.Broker(directory) as broker:
+        broker.delete_topic("t")
+        assert broker.topics() == []
+    # The link is gone; what it led to is not the broker's.
+    assert segment.exists()
+    assert sorted(p.name for p in directory.iterdir() if p.is_dir()) == []
+
+
 def test_what_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(fl.errors.StorageError, match=r"nothing\.log"):
         fl.inspect_segment(tmp_path / "nothing.log")

@@ -44,6 +44,20 @@ fn real_files_are_not_for_everyone_and_links_are_not_followed() {
     assert!(real().open(&path.join("link"), false, false).is_err());
 }
 
+/// A partition may be on another disk; a file of it may not.
+#[test]
+fn a_link_to_a_directory_is_listed_as_one_and_any_other_link_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("there")).unwrap();
+    fs::write(dir.path().join("file"), b"abc").unwrap();
+    for (link, target) in [("a", "there"), ("b", "file"), ("c", "nowhere"), ("d", "d")] {
+        symlink(target, dir.path().join(link)).unwrap();
+    }
+    let entries = real().read_dir(dir.path()).unwrap();
+    let listed: Vec<_> = entries.iter().filter(|e| e.is_dir).map(|e| e.name.as_str()).collect();
+    assert_eq!(listed, ["a", "there"]);
+}
+
 const SEGMENT: &str = "00000000000000000000.log";
 
 /// A file of the largest size that there is, and one more byte; holes take no room.

@@ -52,7 +52,7 @@ pub trait File: Send + Sync + Debug {
 pub struct DirEntry {
     /// File name.
     pub name: String,
-    /// A directory.
+    /// A directory, or a link to one.
     pub is_dir: bool,
     /// Bytes, 0 for directories.
     pub len: u64,

@@ -236,7 +236,12 @@ impl Fs for RealFs {
             };
             // A live writer may delete a file between listing and stat.
             let Ok(metadata) = entry.metadata() else { continue };
-            let is_dir = metadata.is_dir();
+            // A directory may be on another disk, as for a Kafka broker; a link to a file is none of the files.
+            let is_dir = if metadata.is_symlink() {
+                fs::metadata(entry.path()).is_ok_and(|there| there.is_dir())
+            } else {
+                metadata.is_dir()
+            };
             entries.push(DirEntry {
                 name,
                 is_dir,
