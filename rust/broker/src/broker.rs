@@ -161,7 +161,7 @@ impl Broker {
             gate: RwLock::default(),
             closed: AtomicBool::new(false),
         };
-        broker.recover_unclean_logs()?;
+        broker.recover_logs()?;
         broker.load_transactions()?;
         let broker = Arc::new(broker);
         if broker.config.boolean("log.cleaner.enable") && !broker.is_read_only() {
@@ -172,13 +172,16 @@ impl Broker {
 
     /// After an unclean stop every log is recovered before anything is served; after a clean one each is opened when
     /// it is first needed, so that a thousand partitions open at once.
-    fn recover_unclean_logs(&self) -> Result<(), BrokerError> {
+    fn recover_logs(&self) -> Result<(), BrokerError> {
         if self.directory.read_only() {
             return Ok(());
         }
         let now_ms = self.clock.now_ms();
         for topic in self.topic_table().iter() {
             for partition in &topic.partitions {
+                if let Err(error) = partition.mend_topic_id(&self.directory) {
+                    log::warn!("partition.metadata is written when the partition is first used: {error}");
+                }
                 let dir = &self.directory.log_dirs()[usize::try_from(partition.leader() - 1).unwrap_or(0)];
                 if !dir.clean_shutdown() && partition.has_log(&self.directory)? {
                     partition.log(&self.directory, now_ms)?;
@@ -194,7 +197,7 @@ impl Broker {
     }
 
     /// Creates a topic; `config` by `Scope::Topic`. When it returns, the topic is on disk at every durability level. A
-    /// directory of a partition that cannot be made is a warning, and made when the partition is first used.
+    /// directory of a partition that a power loss takes is made again when the partition is first used.
     ///
     /// # Errors
     /// INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, a bad property, `ReadOnly`, `Closed`, storage

@@ -12,7 +12,7 @@ use fletchlog_log::{checkpoint, file_name};
 use fletchlog_records::TopicPartition;
 
 use crate::BrokerError;
-use crate::directory::{Directory, TopicRecord, leader_index, partition_dir_name, topic_id_text, write_topic_id};
+use crate::directory::{Directory, TopicRecord, leader_index, partition_dir_name};
 use crate::shutdown::node_index;
 use crate::sync::lock;
 use crate::topic_config::TopicConfig;
@@ -158,16 +158,32 @@ impl Partition {
                 &self.dir,
                 "partition.metadata names another topic id than fletchlog.metadata: the directory belongs to another incarnation of the topic; move it away",
             )),
-            None => write_topic_id(&**fs, &self.dir, &self.topic_id),
+            None => self.write_topic_id(directory),
         }
+    }
+
+    fn write_topic_id(&self, directory: &Directory) -> Result<(), BrokerError> {
+        let fs = directory.fs();
+        fs.create_dir_all(&self.dir)
+            .map_err(|e| BrokerError::directory(&**fs, &self.dir, format!("cannot be created: {e}")))?;
+        Ok(checkpoint::write_partition_metadata(&**fs, &self.dir, &self.topic_id)?)
+    }
+
+    /// Writes a `partition.metadata` again that a power loss has left without its content: a Kafka broker would not start.
+    pub(crate) fn mend_topic_id(&self, directory: &Directory) -> Result<(), BrokerError> {
+        if self.is_torn(directory) {
+            self.write_topic_id(directory)?;
+        }
+        Ok(())
     }
 
     /// Whether `partition.metadata` is what a full disk, a kill or a power loss leaves of the one that is to be there.
     fn is_torn(&self, directory: &Directory) -> bool {
         let bytes = directory.fs().read(&self.dir.join(file_name::PARTITION_METADATA));
-        let whole = topic_id_text(&self.topic_id).into_bytes();
+        let whole = checkpoint::partition_metadata_text(&self.topic_id).into_bytes();
         bytes.is_ok_and(|bytes| {
-            bytes.len() <= whole.len()
+            bytes != whole
+                && bytes.len() <= whole.len()
                 && bytes
                     .iter()
                     .zip(&whole)

@@ -42,22 +42,10 @@ impl Broker {
         let given = Config::parse(Scope::Topic, config.iter().map(|(k, v)| (k.as_str(), v.as_str())))?;
         TopicConfig::new(&self.config, &given).validate()?;
         let config = config.iter().map(|(k, v)| (k.clone(), v.trim().to_owned())).collect();
-        let topic = self.add_topic(name, partitions, config, true)?;
-        // It stands in the metadata, so it is made. Kafka, too, answers when the topic is in its metadata log; a directory that
-        // cannot be made then fails who uses the partition.
-        let stamped = topic
-            .partitions
-            .iter()
-            .try_for_each(|p| p.stamp_topic_id(&self.directory));
-        if let Err(error) = stamped {
-            log::warn!(
-                "topic `{name}` is made, but not yet its directories, which are made when they are first used: {error}"
-            );
-        }
-        Ok(())
+        self.add_topic(name, partitions, config, true).map(drop)
     }
 
-    /// `__consumer_offsets`, made when the first group needs it; its directories come one by one.
+    /// `__consumer_offsets`, made when the first group needs it; its directories come one by one, as they are used.
     pub(crate) fn offsets_topic(&self) -> Result<Arc<Topic>, BrokerError> {
         let config = || TopicConfig::offsets_topic(&self.config);
         self.internal_topic(CONSUMER_OFFSETS, "offsets.topic.num.partitions", config)
@@ -128,6 +116,11 @@ impl Broker {
         changed.topics_created += u64::from(counted);
         // The metadata first: directories of a topic that stands in it are made again when they are missing.
         self.store_topic(&changed, &metadata)?;
+        if counted {
+            let mut partitions = topic.partitions.iter();
+            let made = partitions.try_for_each(|p| p.stamp_topic_id(&self.directory));
+            made.inspect_err(|_| self.take_back(&mut metadata, &topic))?;
+        }
         *metadata = changed;
         self.table
             .write()
@@ -145,6 +138,19 @@ impl Broker {
                 log::warn!("the next start may find a topic whose creation has failed: {error}");
             }
         })
+    }
+
+    /// A topic that nobody knows yet and whose directories cannot be made: it is taken out of the stored metadata, and what was
+    /// made of it is removed. What that leaves undone is done before the next topic is made or deleted, or at the next start.
+    fn take_back(&self, metadata: &mut ClusterMetadata, topic: &Topic) {
+        metadata.deleting.push(topic.record.id);
+        let removed = metadata
+            .store(&**self.directory.fs(), self.directory.root())
+            .and_then(|()| topic.partitions.iter().try_for_each(|p| self.remove_log(p)))
+            .and_then(|()| self.forget_deletion(metadata, &topic.record.id));
+        if let Err(error) = removed {
+            log::warn!("the next start may find a topic whose creation has failed: {error}");
+        }
     }
 
     /// `delete_topic`: gone from the metadata first (with a note that its directories go), then the directories are

@@ -1,8 +1,8 @@
 //! A creation of a topic that a fault or a power loss interrupts (reliability C1, C2, C15).
 //!
-//! `create_topic` that fails has made nothing: the topic is not there, now or after the next start. One that succeeds has made
-//! all of it, whatever is lost afterwards and whatever failed in making directories, which are made again. A power loss in
-//! between leaves one or the other.
+//! `create_topic` that fails has made nothing: neither the topic nor a directory of it is there, now or after the next start.
+//! One that succeeds has made all of it, whatever is lost afterwards: directories are made again. A power loss in between
+//! leaves one or the other.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod broker_disk;
@@ -14,6 +14,7 @@ use std::sync::Arc;
 use fletchlog_api::ErrorCode;
 use fletchlog_broker::{Broker, BrokerError};
 use fletchlog_log::checkpoint::read_partition_metadata;
+use fletchlog_log::fs::Fs;
 use fletchlog_log::partition_log::FetchBound;
 use fletchlog_sim::crash_points::images;
 use fletchlog_sim::disk_state::{DiskState, Left};
@@ -69,8 +70,8 @@ impl Shape {
             let dir = format!("/data/node-{}/{TOPIC}-{}", partition.leader, partition.partition);
             match read_partition_metadata(disk, Path::new(&dir)) {
                 Ok(Some(id)) => assert_eq!(id, topic.topic_id, "{what}: {dir}"),
-                // Torn or lost, and written again before the first record.
-                other => assert!(!used, "{what}: {dir}: {other:?}"),
+                // Lost, and written again before the first record. A torn one is written again by a start.
+                other => assert!(!used && other.is_ok(), "{what}: {dir}: {other:?}"),
             }
         }
     }
@@ -133,14 +134,31 @@ fn is_listed(broker: &Broker) -> bool {
     topics.iter().any(|name| **name == *TOPIC)
 }
 
+/// The directories of the topic.
+fn directories(disk: &SimDisk) -> Vec<String> {
+    let nodes = disk.read_dir(Path::new("/data")).unwrap();
+    let nodes = nodes.iter().filter(|entry| entry.is_dir);
+    let dirs = nodes.flat_map(|node| disk.read_dir(&Path::new("/data").join(&node.name)).unwrap());
+    let names = dirs.filter(|entry| entry.is_dir).map(|entry| entry.name);
+    names.filter(|name| name.starts_with(TOPIC)).collect()
+}
+
 /// Lets one call of the creation of `FIRST` fail. What it answered, and whether it met the fault.
 fn create_with_fault(disk: &SimDisk, broker: &Broker, call: u64, fault: Fault) -> (Result<(), BrokerError>, bool) {
     let earlier = disk.failed();
+    let before = directories(disk);
     disk.fail(disk.calls() + call, fault);
     let created = FIRST.create(broker);
     disk.fail(u64::MAX, fault);
     let met = disk.failed() != earlier;
     assert!(met || created.is_ok(), "{created:?}");
+    match &created {
+        Ok(()) => FIRST.check(disk, broker, true, "just made"),
+        Err(error) => {
+            let left = directories(disk);
+            assert!(left.iter().all(|dir| before.contains(dir)), "{error}: {left:?}");
+        }
+    }
     (created, met)
 }
 

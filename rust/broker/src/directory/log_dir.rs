@@ -8,8 +8,7 @@ use std::sync::{Arc, Mutex};
 use fletchlog_log::OpenMode;
 use fletchlog_log::checkpoint::{self, MetaProperties, encode_uuid};
 use fletchlog_log::file_name::{
-    CLEANER_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, PARTITION_METADATA,
-    RECOVERY_POINT_CHECKPOINT,
+    CLEANER_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT,
 };
 use fletchlog_log::fs::{File, Fs};
 use fletchlog_records::TopicPartition;
@@ -252,24 +251,4 @@ pub(crate) struct LogOffsets {
     pub(crate) log_start_offset: i64,
     /// Base of the first segment.
     pub(crate) first_segment: i64,
-}
-
-/// What `partition.metadata` holds.
-pub(crate) fn topic_id_text(id: &[u8; 16]) -> String {
-    format!("version: 0\ntopic_id: {}", encode_uuid(id))
-}
-
-/// Writes `partition.metadata` before the first append (spec 1.9). Not synced, unlike Kafka's: the id also stands in our
-/// metadata file, so one that is lost with the power is written again, and a topic of 1,000 partitions does not wait for
-/// 2,000 fsyncs.
-pub(crate) fn write_topic_id(fs: &dyn Fs, partition_dir: &Path, id: &[u8; 16]) -> Result<(), BrokerError> {
-    let path = partition_dir.join(PARTITION_METADATA);
-    let text = topic_id_text(id);
-    let write = || -> std::io::Result<()> {
-        fs.create_dir_all(partition_dir)?;
-        let file = fs.open(&path, true, true)?;
-        file.set_len(0)?;
-        file.write_at(0, text.as_bytes())
-    };
-    write().map_err(|e| BrokerError::directory(fs, &path, format!("cannot be written: {e}")))
 }

@@ -23,7 +23,7 @@ mod metadata_file;
 mod names;
 mod open;
 
-pub(crate) use log_dir::{LogOffsets, topic_id_text, write_topic_id};
+pub(crate) use log_dir::LogOffsets;
 pub(crate) use metadata_file::{ClusterMetadata, TopicRecord};
 pub(crate) use names::{deleted_dir_name, partition_dir_name};
 pub(crate) use open::{Directory, leader_index};

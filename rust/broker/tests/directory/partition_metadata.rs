@@ -77,8 +77,13 @@ fn a_damaged_partition_metadata_is_refused_and_a_lost_one_written_again() {
 }
 
 #[test]
-fn what_a_power_loss_leaves_of_a_topic_id_is_written_again() {
-    for left in [&b""[..], &[0; 43]] {
+fn what_a_power_loss_leaves_of_a_topic_id_is_written_again_when_the_directory_is_opened() {
+    for (left, clean) in [
+        (&b""[..], true),
+        (&b""[..], false),
+        (&[0; 43][..], true),
+        (&b"version: 0\nto"[..], false),
+    ] {
         let dir = tempfile::tempdir().unwrap();
         let broker = open(dir.path()).unwrap();
         broker.create_topic("t", 1, &[]).unwrap();
@@ -86,8 +91,13 @@ fn what_a_power_loss_leaves_of_a_topic_id_is_written_again() {
         let path = dir.path().join("t-0/partition.metadata");
         let stamped = std::fs::read(&path).unwrap();
         std::fs::write(&path, left).unwrap();
+        if !clean {
+            std::fs::remove_file(dir.path().join(".kafka_cleanshutdown")).unwrap();
+        }
+        drop(open_read_only(dir.path()).unwrap());
+        assert_eq!(std::fs::read(&path).unwrap(), left, "a reader writes nothing");
         let broker = open(dir.path()).unwrap();
-        assert_eq!(broker.append_batches(&tp("t", 0), batch(1, 1)).unwrap().0, 0);
         assert_eq!(std::fs::read(&path).unwrap(), stamped);
+        assert_eq!(broker.append_batches(&tp("t", 0), batch(1, 1)).unwrap().0, 0);
     }
 }
