@@ -36,6 +36,7 @@ lint-rust: tools-rust $(STAMPS)/venv
 	$(BIN)/python tools/check_edges.py
 	$(BIN)/python tools/check_spec.py
 	$(BIN)/python tools/check_config.py
+	$(BIN)/python tools/check_callers.py
 
 lint-python: build
 	$(BIN)/ruff check $(PYTHON_SOURCES)
