@@ -119,7 +119,7 @@ fn a_topic_that_is_not_made_is_not_waited_for_and_one_that_is_has_its_records_fe
         }
         (disk, made)
     });
-    assert!(failed > 10 && made > 10, "{failed} failed, {made} made");
+    assert!(failed > 10 && made > 0, "{failed} failed, {made} made");
 }
 
 #[test]
