@@ -77,7 +77,7 @@ def test_the_command_shows_before_and_after(tmp_path):
     for name in ("range", "roundrobin", "sticky", "cooperative-sticky"):
         assert name in said
     assert "after c4 joined" in said
-    assert "partitions have another owner, in 2 rebalances" in said
+    assert "1 of 6 partitions has another owner, in 2 rebalances" in said
     assert (tmp_path / "a.svg").read_text().startswith("<svg")
     found = json.loads(run("-t", "orders=2", "-m", "a,b,c", "--leave", "a", "-a", "range", "--json"))
     assert [stage["stage"] for stage in found] == ["before", "after a left"]

@@ -134,7 +134,8 @@ def test_control_c_is_quiet_whenever_it_comes(many):
             process.send_signal(signal.SIGINT)
             _, said = process.communicate()
             assert said in {b"", b"interrupted\n"}, (wait, said.decode())
-            assert process.returncode in {0, 130}, wait
+            # an interpreter that ends gives SIGINT back to the system, which a shell shows as 130, too
+            assert process.returncode in {0, 130, -signal.SIGINT}, wait
 
 
 def started(process):

@@ -120,7 +120,7 @@ pub(super) fn poll_once(hand: &mut Hand, consumer: &mut Consumer, process: u32, 
     }
 }
 
-/// A poll may fail where calls of the disk do: the log cannot be read, and the next poll tries again.
+/// A call may fail where calls of the disk do: the log cannot be read or written.
 pub(super) fn unless_the_disk(hand: &Hand, what: &str, error: &ClientError) {
     let storage = matches!(error, ClientError::Kafka { code, .. } if *code == ErrorCode::KAFKA_STORAGE_ERROR);
     if !storage || hand.world.plan.disk_fault_every_ms == 0 {

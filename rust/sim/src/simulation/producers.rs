@@ -4,6 +4,7 @@ use fletchlog_api::{Clock, ErrorCode};
 use fletchlog_client::ClientError;
 use fletchlog_client::producer::{ProducerRecord, RecordFuture, SteppedProducer};
 
+use super::consumers::unless_the_disk;
 use super::plan::{Idempotence, ProducerPlan};
 use super::world::{Hand, TOMBSTONE, key_bytes, text_of};
 use crate::history::{Action, Keyed, Outcome, Partition, Value};
@@ -250,7 +251,8 @@ fn is_abortable(error: &ClientError) -> bool {
         || matches!(error, ClientError::CommitFailed(_))
 }
 
-/// A transaction that was open too long is aborted by the broker, and its producer fenced. Nothing else may stop one.
+/// A transaction that was open too long is aborted by the broker, and its producer fenced. A producer ends, too, when its broker's log
+/// takes nothing more until it is reopened. Nothing else may stop one.
 fn expect_fenced(hand: &Hand, error: &ClientError) {
     let fenced = [
         ErrorCode::PRODUCER_FENCED,
@@ -261,6 +263,6 @@ fn expect_fenced(hand: &Hand, error: &ClientError) {
     match error {
         ClientError::Kafka { code, .. } if fenced.contains(code) => {}
         error if is_abortable(error) => {}
-        error => hand.surprise(format!("transaction: {error}")),
+        error => unless_the_disk(hand, "transaction", error),
     }
 }
