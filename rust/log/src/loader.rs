@@ -164,8 +164,15 @@ impl Loader<'_> {
             self.touched.set(true);
         }
         plan.apply(&*self.fs, self.dir)?;
-        for base in dropped {
-            self.drop_segment(base)?;
+        for base in &dropped {
+            self.drop_segment(*base)?;
+        }
+        if !dropped.is_empty() {
+            // On disk before the cut segment grows over their offsets, at every level: a power loss that brought them back would leave
+            // two segments with the same offsets.
+            self.fs
+                .sync_dir(self.dir)
+                .map_err(|e| LogError::io("sync", self.dir, e))?;
         }
         let mut log_end_offset = decisions.last().map_or(0, |last| last.next_offset);
         let first_base = decisions.first().map(|first| first.base_offset);
