@@ -31,8 +31,9 @@ from settings import count, seconds
 
 import fletchlog as fl
 from kills import shim
-from kills.history import COMPACTED, CONFIG, GROUP, SENT, TOPICS, TRANSACTIONAL, TRANSACTIONAL_ID, Check, History, Note, damage
+from kills.history import COMPACTED, CONFIG, GROUP, SENT, TOPICS, TRANSACTIONAL_ID, Check, History, Note, damage
 from kills.processes import in_child
+from kills.workload import transact
 
 NAME = "call-faults"
 STEPS = 14
@@ -121,15 +122,7 @@ class Process:
             producer = fl.Producer(self.broker, self.timeouts | {"transactional.id": TRANSACTIONAL_ID})
             self.closing.append(producer.close)
             producer.init_transactions()
-        self.note("transaction", name, records)
-        producer.begin_transaction()
-        for number in range(records):
-            producer.send(TRANSACTIONAL, value=f"{name}/{number}".encode(), partition=number % 2)
-        if commits:
-            producer.commit_transaction()
-        else:
-            producer.abort_transaction()
-        self.note("ended", name, commits)
+        transact(producer, self.note, name, records, commits=commits)
         self.transactional = producer
 
     def keep(self, step: int) -> None:

@@ -15,6 +15,19 @@ KEYS, CHURNED = 5, 4
 CODECS = ["none", "gzip", "lz4", "snappy", "zstd"]
 
 
+def transact(producer: fl.Producer, note: Callable[..., object], name: str, records: int, *, commits: bool) -> None:
+    """One transaction, noted before its first record and when its end is acknowledged."""
+    note("transaction", name, records)
+    producer.begin_transaction()
+    for number in range(records):
+        producer.send(TRANSACTIONAL, value=f"{name}/{number}".encode(), partition=number % 2)
+    if commits:
+        producer.commit_transaction()
+    else:
+        producer.abort_transaction()
+    note("ended", name, commits)
+
+
 class Workload:
     """Opens the directory and starts the threads; they stop when `stop` is set, or die with the process."""
 
@@ -76,15 +89,7 @@ class Workload:
             index = 0
             while not self.stop.is_set():
                 name, records, commits = f"{self.run}.{index}", rng.randint(1, 5), rng.random() < 0.7
-                self.note("transaction", name, records)
-                producer.begin_transaction()
-                for number in range(records):
-                    producer.send(TRANSACTIONAL, value=f"{name}/{number}".encode(), partition=number % 2)
-                if commits:
-                    producer.commit_transaction()
-                else:
-                    producer.abort_transaction()
-                self.note("ended", name, commits)
+                transact(producer, self.note, name, records, commits=commits)
                 index += 1
 
     def compacted(self, rng: random.Random) -> None:
