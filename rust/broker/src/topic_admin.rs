@@ -114,13 +114,10 @@ impl Broker {
         let mut changed = metadata.clone();
         changed.topics.insert(name.to_owned(), record);
         changed.topics_created += u64::from(counted);
-        // The metadata first: directories of a topic that stands in it are made again when they are missing.
-        self.store_topic(&changed, &metadata)?;
-        if counted {
-            let mut partitions = topic.partitions.iter();
-            let made = partitions.try_for_each(|p| p.stamp_topic_id(&self.directory));
-            made.inspect_err(|_| self.take_back(&mut metadata, &topic))?;
-        }
+        // The metadata last: as long as the topic is not in it, a creation that fails has made nothing that a start would find.
+        let made = self.make_directories(&topic, counted);
+        made.and_then(|()| self.store_topic(&changed, &metadata))
+            .inspect_err(|_| self.take_back(&mut metadata, &topic))?;
         *metadata = changed;
         self.table
             .write()
@@ -140,16 +137,21 @@ impl Broker {
         })
     }
 
-    /// A topic that nobody knows yet and whose directories cannot be made: it is taken out of the stored metadata, and what was
-    /// made of it is removed. What that leaves undone is done before the next topic is made or deleted, or at the next start.
+    /// Every partition's directory with its `partition.metadata`. Those of an internal topic are made as they are used.
+    fn make_directories(&self, topic: &Topic, at_once: bool) -> Result<(), BrokerError> {
+        let mut partitions = topic.partitions.iter().filter(|_| at_once);
+        partitions.try_for_each(|p| p.stamp_topic_id(&self.directory))
+    }
+
+    /// Removes the directories of a topic whose creation has failed. What remains is removed before the next topic is made or
+    /// deleted, or at the next start, which finds directories without a log that belong to no topic.
     fn take_back(&self, metadata: &mut ClusterMetadata, topic: &Topic) {
-        metadata.deleting.push(topic.record.id);
-        let removed = metadata
-            .store(&**self.directory.fs(), self.directory.root())
-            .and_then(|()| topic.partitions.iter().try_for_each(|p| self.remove_log(p)))
-            .and_then(|()| self.forget_deletion(metadata, &topic.record.id));
-        if let Err(error) = removed {
-            log::warn!("the next start may find a topic whose creation has failed: {error}");
+        if let Err(error) = topic.partitions.iter().try_for_each(|p| self.remove_log(p)) {
+            log::warn!(
+                "directories of topic `{}`, whose creation has failed, remain: {error}",
+                topic.name
+            );
+            metadata.deleting.push(topic.record.id);
         }
     }
 

@@ -324,7 +324,13 @@ fn a_deletion_that_was_interrupted_is_finished_and_a_log_of_no_topic_is_set_asid
     ] {
         std::fs::create_dir(dir.path().join(name)).unwrap();
         std::fs::write(dir.path().join(name).join("partition.metadata"), content).unwrap();
+        std::fs::write(dir.path().join(name).join("00000000000000000000.log"), "").unwrap();
     }
+    // What a creation that was interrupted has made, of which there is nothing to keep.
+    std::fs::create_dir(dir.path().join("x-0")).unwrap();
+    let of_no_topic = "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAg";
+    std::fs::write(dir.path().join("x-0/partition.metadata"), of_no_topic).unwrap();
+    std::fs::create_dir(dir.path().join("x-1")).unwrap();
     let metadata = dir.path().join("fletchlog.metadata");
     let text = std::fs::read_to_string(&metadata)
         .unwrap()
@@ -337,7 +343,9 @@ fn a_deletion_that_was_interrupted_is_finished_and_a_log_of_no_topic_is_set_asid
         .map(|e| e.unwrap().file_name().into_string().unwrap())
         .collect();
     assert!(
-        !names.iter().any(|n| n.ends_with("-delete") || n == "v-0" || n == "w-0"),
+        !names
+            .iter()
+            .any(|n| n.ends_with("-delete") || n == "v-0" || n == "w-0" || n.starts_with("x-")),
         "{names:?}"
     );
     assert!(

@@ -304,7 +304,7 @@ fn power_that_goes_during_a_creation_leaves_all_of_the_topic_or_nothing() {
                 found[usize::from(whole_or_absent(image, durability, &mut rng, &what))] += 1;
             }
         }
-        assert!(found.into_iter().all(|times| times > 5), "{found:?}");
+        assert!(found.into_iter().all(|times| times > 0), "{found:?}");
         let what = format!("{before:?}, {durability}, created");
         for image in images(end, &mut rng, 20) {
             assert!(whole_or_absent(image, durability, &mut rng, &what), "{what}");

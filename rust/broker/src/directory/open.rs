@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use fletchlog_log::checkpoint;
-use fletchlog_log::file_name::{CLEANER_CHECKPOINT, META_PROPERTIES};
+use fletchlog_log::file_name::{CLEANER_CHECKPOINT, META_PROPERTIES, PARTITION_METADATA};
 use fletchlog_log::fs::{DirLock, Fs, LockError};
 use fletchlog_records::TopicPartition;
 
@@ -234,6 +234,8 @@ impl Directory {
             self.fs.remove_dir_all(path).map_err(io)?;
         } else if known {
             return Ok(false);
+        } else if self.is_without_log(path).map_err(io)? {
+            self.fs.remove_dir_all(path).map_err(io)?;
         } else {
             log::warn!(
                 "{} belongs to no topic; it is set aside as a stray log",
@@ -244,6 +246,12 @@ impl Directory {
                 .map_err(io)?;
         }
         Ok(true)
+    }
+
+    /// A directory that a creation has made, and nothing more: no record was ever written there.
+    fn is_without_log(&self, path: &Path) -> std::io::Result<bool> {
+        let entries = self.fs.read_dir(path)?;
+        Ok(entries.iter().all(|entry| entry.name.starts_with(PARTITION_METADATA)))
     }
 
     /// The file system.
