@@ -28,6 +28,9 @@ def suite(name: str, **numbers: object) -> subprocess.CompletedProcess[str]:
     ("name", "size", "least", "books"),
     [
         ("one_thread", {"KILLS": 300}, 20, r"kills: (\d+), (\d+) violations"),
+        ("many_threads", {"THREAD_KILLS": 12}, 1, r"thread-kills: (\d+), (\d+) violations \([1-9]\d* acknowledged records, .*\)"),
+        ("call_faults", {"RUNS": 40}, 4, r"call-faults: (\d+) runs \([1-9]\d* with a fault, .*\), (\d+) violations \(.*\)"),
+        ("power_loss", {"IMAGES": 10}, 2, r"power-loss: (\d+) images \(.* [1-9]\d* acknowledged records\), (\d+) violations \(.*\)"),
     ],
 )
 def test_what_was_acknowledged_survives(name: str, size: dict[str, int], least: int, books: str, tmp_path: Path) -> None:

@@ -44,9 +44,7 @@ class Workload:
         parts: list[Callable[[random.Random], None]] = [self.transactions, self.compacted, self.topics, self.commits]
         parts += [lambda rng, producer=producer: self.sends(producer, rng) for producer in range(PRODUCERS)]
         seeds = [rng.randrange(1 << 30) for _ in parts]
-        self.threads = [
-            threading.Thread(target=self._guarded, args=(part, random.Random(seed)), daemon=True) for part, seed in zip(parts, seeds, strict=True)
-        ]
+        self.threads = [threading.Thread(target=self._guarded, args=(part, random.Random(seed)), daemon=True) for part, seed in zip(parts, seeds, strict=True)]
         for thread in self.threads:
             thread.start()
 
