@@ -29,9 +29,10 @@ test: tools-java build lint test-rust test-python ## Set up everything and run e
 
 build: $(STAMPS)/core ## Leave .venv with a release build of the package and every extra
 
-lint: lint-rust lint-python ## clippy, the checks of crate edges, citations and properties, ruff, mypy --strict, stubtest
+lint: lint-rust lint-python ## Formats, clippy, the checks of crate edges, citations and properties, ruff, mypy --strict, stubtest
 
 lint-rust: tools-rust $(STAMPS)/venv
+	cargo fmt --all --check
 	PYO3_PYTHON=$(CURDIR)/$(BIN)/python cargo clippy --locked --workspace --all-targets -- -D warnings
 	$(BIN)/python tools/check_edges.py
 	$(BIN)/python tools/check_spec.py
@@ -40,6 +41,7 @@ lint-rust: tools-rust $(STAMPS)/venv
 
 lint-python: build
 	$(BIN)/ruff check $(PYTHON_SOURCES)
+	$(BIN)/ruff format --check $(PYTHON_SOURCES)
 	$(BIN)/mypy
 	cd python && ../$(BIN)/python -m mypy.stubtest --mypy-config-file ../pyproject.toml fletchlog._core
 

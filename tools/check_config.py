@@ -55,7 +55,7 @@ def properties(root: Path) -> list[str]:
         text = blank(path.read_text(), strings=False).split("#[cfg(test)]")[0]
         rows = re.findall(rf"^ {{4}}(?:row|key)\(\s*{_STRING}", text, re.MULTILINE)
         if len(rows) != len(re.findall(r"^ {4}\w+\(", text, re.MULTILINE)) or not rows:
-            raise SystemExit(f"check_config: {path} has rows in another form than `row(\"name\", ..)`: adapt tools/check_config.py")
+            raise SystemExit(f'check_config: {path} has rows in another form than `row("name", ..)`: adapt tools/check_config.py')
         found += [f"{path.stem} {name}" for name in rows]
     return found
 
@@ -81,8 +81,12 @@ def breaches(root: Path) -> tuple[int, list[str]]:
     rows = properties(root)
     sources = product(root, ["broker", "client", "python"])
     read = {name for source in sources for name in reads(source)}
-    found = [f"`{row.split()[1]}` of a {row.split()[0]} is read nowhere: read it, or remove the row" for row in rows if row not in read and row not in WITHOUT_EFFECT]
-    found += [f"`{row}` is excepted ({reason}), but is read or gone: remove the entry" for row, reason in WITHOUT_EFFECT.items() if row in read or row not in rows]
+    found = [
+        f"`{row.split()[1]}` of a {row.split()[0]} is read nowhere: read it, or remove the row" for row in rows if row not in read and row not in WITHOUT_EFFECT
+    ]
+    found += [
+        f"`{row}` is excepted ({reason}), but is read or gone: remove the entry" for row, reason in WITHOUT_EFFECT.items() if row in read or row not in rows
+    ]
     texts = {source.name: source.code for source in sources}
     for file, helper in HELPERS:
         if not re.search(rf"\b(?:fn|let) {helper}\b", texts.get(file, "")):

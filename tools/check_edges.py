@@ -29,7 +29,12 @@ RESERVED = {"pyo3": {"python"}, "arrow-": {"arrow", "python", "sim"}, "rustix": 
 # calls that only the named files may contain: the core takes time, randomness and files as arguments
 BANNED = {
     r"SystemTime::now|Instant::now": {"api/src/transport.rs", "log/src/fs/memory.rs"},
-    r"\bstd::fs\b|\bFile::open\b|OpenOptions::new": {"log/src/fs/real.rs", "log/src/fs/file_cache.rs", "log/src/fs/ofd_lock.rs", "client/src/group/legacy/consumer_id.rs"},
+    r"\bstd::fs\b|\bFile::open\b|OpenOptions::new": {
+        "log/src/fs/real.rs",
+        "log/src/fs/file_cache.rs",
+        "log/src/fs/ofd_lock.rs",
+        "client/src/group/legacy/consumer_id.rs",
+    },
     r"thread::sleep": set(),
     r"\btokio\b|\basync fn\b": set(),
 }
@@ -77,9 +82,7 @@ def breaches_of_purity() -> list[str]:
             continue
         for number, line in code_lines(path):
             found += [
-                f"rust/{name}:{number}: `{pattern}` is not allowed here"
-                for pattern, files in BANNED.items()
-                if name not in files and re.search(pattern, line)
+                f"rust/{name}:{number}: `{pattern}` is not allowed here" for pattern, files in BANNED.items() if name not in files and re.search(pattern, line)
             ]
     return found
 

@@ -20,12 +20,12 @@ from settings import seconds
 ROOT = Path(__file__).resolve().parent.parent
 LIST = ROOT / "rust" / "sim" / "mutants.toml"
 COPY = ROOT / ".build" / "mutants"
-PLANTED = '''
+PLANTED = """
 pub fn is(name: &str) -> bool {
     static ON: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
     ON.get_or_init(|| std::env::var("PLANTED").ok()).as_deref() == Some(name)
 }
-'''
+"""
 HUNT_SECONDS = 300
 
 

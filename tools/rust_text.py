@@ -89,7 +89,9 @@ class Source:
             )
         ]
         self.traits = [(found.start(), end_of_item(self.code, found.start())) for found in re.finditer(r"\btrait \w+", self.code)]
-        self.functions = [self._function(found) for found in re.finditer(r"(?P<pub>\bpub(?:\([^)]*\))?\s+)?(?:(?:const|unsafe|extern) )*\bfn\s+(?P<name>\w+)", self.code)]
+        self.functions = [
+            self._function(found) for found in re.finditer(r"(?P<pub>\bpub(?:\([^)]*\))?\s+)?(?:(?:const|unsafe|extern) )*\bfn\s+(?P<name>\w+)", self.code)
+        ]
 
     def _cut(self, start: int, end: int) -> None:
         gap = re.sub(r"[^\n]", " ", self.code[start:end])

@@ -60,7 +60,9 @@ def batch_of(messages: list) -> pa.RecordBatch:
 @contextlib.contextmanager
 def filled() -> Iterator[Filled]:
     """A mock cluster with ten-byte records; gone with the context."""
-    producer = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "ignored", "linger.ms": 50, "queue.buffering.max.messages": 1_000_000, "log_level": 3})
+    producer = Producer(
+        {"test.mock.num.brokers": 1, "bootstrap.servers": "ignored", "linger.ms": 50, "queue.buffering.max.messages": 1_000_000, "log_level": 3}
+    )
     broker = next(iter(producer.list_topics(TOPIC, timeout=10).brokers.values()))
     for number in range(PARTITIONS * PER_PARTITION):
         while True:

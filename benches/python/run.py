@@ -133,7 +133,9 @@ def main() -> None:
         print(f"  {name:28} {ratio:7.2f}  {few:.1f} us, {many:.1f} us  (limit {IDLE_LIMIT:g}: {'met' if met else 'MISSED'})")
         too_dear += [] if met else [name]
     arguments.json.parent.mkdir(parents=True, exist_ok=True)
-    arguments.json.write_text(json.dumps({"rates": rates, "ratios": {name: value for name, value, _ in ratios} | {"flat": flat}, "idle_partitions": idle}) + "\n")
+    arguments.json.write_text(
+        json.dumps({"rates": rates, "ratios": {name: value for name, value, _ in ratios} | {"flat": flat}, "idle_partitions": idle}) + "\n"
+    )
     print(json.dumps({name: round(value, 3) for name, value, _ in ratios}))
     if too_dear:
         raise SystemExit(f"idle partitions cost more than {IDLE_LIMIT:g} times: {'; '.join(too_dear)}")

@@ -115,9 +115,9 @@ def main() -> None:
                     action(frame)
                     took = time.perf_counter() - began
                     best[name, action.__name__] = min(took, best.get((name, action.__name__), took))
-    result = {
-        f"{action}_{name}": round(records / best[name, action] / 1e6, 2) for action in ("count", "noop") for name in frames
-    } | {f"{action}_ratio": round(best["ready-made", action] / best["fletchlog", action], 2) for action in ("count", "noop")}
+    result = {f"{action}_{name}": round(records / best[name, action] / 1e6, 2) for action in ("count", "noop") for name in frames} | {
+        f"{action}_ratio": round(best["ready-made", action] / best["fletchlog", action], 2) for action in ("count", "noop")
+    }
     spark.stop()
     print(json.dumps({"records": records, "million_rows_per_second": result}, indent=2))
 

@@ -90,9 +90,7 @@ class Broker:
         fletchlog.errors.ConfigException: Unknown or invalid property.
     """
 
-    def __new__(
-        cls, path: str | PathLike[str], nodes: int | None = None, read_only: bool = False, config: _Properties | None = None
-    ) -> Self: ...
+    def __new__(cls, path: str | PathLike[str], nodes: int | None = None, read_only: bool = False, config: _Properties | None = None) -> Self: ...
     @staticmethod
     def in_memory(nodes: int = 1, config: _Properties | None = None) -> Broker:
         """A broker in memory, gone when it is closed."""

@@ -17,7 +17,6 @@ from fletchlog._core import assign_legacy as _assign_legacy
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-
     Assignment = dict[str, dict[str, list[int]]]
 
 

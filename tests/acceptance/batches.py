@@ -54,11 +54,18 @@ def record_size(delta: int, value_length: int) -> int:
     return len(varint(body)) + body
 
 
-def batch(records: list[bytes], *, timestamp: int = 1_700_000_000_000, max_timestamp: int | None = None,
-          producer: tuple[int, int, int] = (-1, -1, -1), attributes: int = 0) -> bytes:
+def batch(
+    records: list[bytes],
+    *,
+    timestamp: int = 1_700_000_000_000,
+    max_timestamp: int | None = None,
+    producer: tuple[int, int, int] = (-1, -1, -1),
+    attributes: int = 0,
+) -> bytes:
     """A batch as a Produce request carries it."""
-    body = struct.pack(">hiqqqhii", attributes, len(records) - 1, timestamp,
-                       timestamp if max_timestamp is None else max_timestamp, *producer, len(records)) + b"".join(records)
+    body = struct.pack(
+        ">hiqqqhii", attributes, len(records) - 1, timestamp, timestamp if max_timestamp is None else max_timestamp, *producer, len(records)
+    ) + b"".join(records)
     tail = struct.pack(">ibI", -1, 2, crc32c(body)) + body
     return struct.pack(">qi", 0, len(tail)) + tail
 

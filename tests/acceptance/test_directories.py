@@ -31,10 +31,7 @@ def directory(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 def fingerprint(directory: Path) -> dict[str, str]:
     """Every file with its contents, to see that nothing was written."""
-    return {
-        str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(directory.rglob("*")) if path.is_file()
-    }
+    return {str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(directory.rglob("*")) if path.is_file()}
 
 
 def recorded(value: Any) -> Any:

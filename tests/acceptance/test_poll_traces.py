@@ -29,9 +29,7 @@ def scenarios() -> list[Any]:
         if not plain or any(starts) or huge:
             continue
         cases += [
-            pytest.param(client, path.stem, id=f"{client}-{path.stem}")
-            for client in CLIENTS
-            if (GOLDEN / "expected" / client / f"{path.stem}.jsonl").exists()
+            pytest.param(client, path.stem, id=f"{client}-{path.stem}") for client in CLIENTS if (GOLDEN / "expected" / client / f"{path.stem}.jsonl").exists()
         ]
     return cases
 

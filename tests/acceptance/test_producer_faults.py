@@ -14,8 +14,14 @@ import fletchlog as fl
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "producer-faults"
 DEFAULTS = {
-    "batch.size": 1, "linger.ms": 0, "acks": "all", "retry.backoff.ms": 10, "retry.backoff.max.ms": 10,
-    "delivery.timeout.ms": 120000, "request.timeout.ms": 30000, "max.block.ms": 10000,
+    "batch.size": 1,
+    "linger.ms": 0,
+    "acks": "all",
+    "retry.backoff.ms": 10,
+    "retry.backoff.max.ms": 10,
+    "delivery.timeout.ms": 120000,
+    "request.timeout.ms": 30000,
+    "max.block.ms": 10000,
 }
 # Spec 13: depends on when the Java client happens to wake up, or differed between two recordings.
 TIMING = {"190", "191", "197", "236", "253", "229", "234", "239", "244", "225", "235", "265", "266"}
@@ -47,14 +53,12 @@ def log_of(broker: fl.Broker, topic: str, partition: int, ids: dict[int, int]) -
         position = 0
         while position + 61 <= len(data):
             base, length = struct.unpack_from(">qi", data, position)
-            last_delta, = struct.unpack_from(">i", data, position + 23)
+            (last_delta,) = struct.unpack_from(">i", data, position + 23)
             pid, epoch, sequence = struct.unpack_from(">qhi", data, position + 43)
             number = -1 if pid < 0 else ids.setdefault(pid, len(ids))
             body = data[position + 61 : position + 12 + length]
             values = [int(body[i : i + 40]) for i in value_positions(body)]
-            rows += [
-                [base + i, value, number, epoch, -1 if sequence < 0 else sequence + i] for i, value in enumerate(values)
-            ]
+            rows += [[base + i, value, number, epoch, -1 if sequence < 0 else sequence + i] for i, value in enumerate(values)]
             assert len(values) == last_delta + 1
             position += 12 + length
             offset = base + last_delta + 1
@@ -146,9 +150,7 @@ def test_the_log_and_every_future_are_those_of_the_java_producer(client: str, nu
     scenario = json.loads((GOLDEN / "scenarios" / f"{number}.json").read_text())
     expected = json.loads((GOLDEN / "expected" / client / f"{number}.json").read_text())
     ours = run(scenario, client)
-    assert [[row[:2] + row[3:] for row in rows] for rows in ours.log] == [
-        [row[:2] + row[3:] for row in rows] for rows in expected["log"]
-    ]
+    assert [[row[:2] + row[3:] for row in rows] for rows in ours.log] == [[row[:2] + row[3:] for row in rows] for rows in expected["log"]]
     assert ours.futures == [f if isinstance(f, int) else None for f in expected["futures"]]
 
 
@@ -161,12 +163,23 @@ def test_a_partition_whose_back_off_has_ended_goes_past_one_that_must_wait() -> 
         "partitions": 3,
         "config": {"enable.idempotence": "true", "retry.backoff.ms": "40", "retry.backoff.max.ms": "40"},
         "steps": [
-            {"send": [0, 1, 2]}, {"flush": True}, {"send": [0, 0]}, {"flush": True},
-            {"send": [0, 1, 1, 2, 2, 1, 2, 2, 0, 2, 0, 2, 0]}, {"flush": True}, {"send": [0, 1, 0, 0]}, {"flush": True},
+            {"send": [0, 1, 2]},
+            {"flush": True},
+            {"send": [0, 0]},
+            {"flush": True},
+            {"send": [0, 1, 1, 2, 2, 1, 2, 2, 0, 2, 0, 2, 0]},
+            {"flush": True},
+            {"send": [0, 1, 0, 0]},
+            {"flush": True},
         ],
         "script": {
-            "2": "lost-ack", "3": "disconnect", "6": "refused:20@1", "8": "appended-refused:20", "11": "appended-refused:7",
-            "12": "refused:10@1", "14": "refused:56",
+            "2": "lost-ack",
+            "3": "disconnect",
+            "6": "refused:20@1",
+            "8": "appended-refused:20",
+            "11": "appended-refused:7",
+            "12": "refused:10@1",
+            "14": "refused:56",
         },
     }
     ours = run(scenario, "2.6.3")

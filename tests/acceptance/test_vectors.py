@@ -83,7 +83,8 @@ def test_offsets_for_times_answers_what_a_real_broker_answered(case: dict[str, A
         for times in batches:
             built = batch(
                 [record(i, b"v", timestamp_delta=t - times[0]) for i, t in enumerate(times)],
-                timestamp=times[0], max_timestamp=max(times),
+                timestamp=times[0],
+                max_timestamp=max(times),
             )
             broker.append_batches(case["topic"], 0, built)
         tp = fl.TopicPartition(case["topic"], 0)

@@ -118,9 +118,7 @@ def test_an_error_of_the_callers_stream_is_raised_and_what_came_before_is_sent(b
         (pa.schema([("key", pa.binary())]).empty_table(), "value"),
     ],
 )
-def test_a_wrong_column_is_named_and_nothing_is_sent(
-    broker: fl.Broker, producer: fl.Producer, table: pa.Table, match: str
-) -> None:
+def test_a_wrong_column_is_named_and_nothing_is_sent(broker: fl.Broker, producer: fl.Producer, table: pa.Table, match: str) -> None:
     with pytest.raises(fl.errors.SchemaError, match=match):
         producer.send_arrow("t", table)
     producer.flush()

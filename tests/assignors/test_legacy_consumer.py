@@ -28,9 +28,7 @@ def machine(broker: fl.Broker, name: str, **config: object) -> fl.LegacyConsumer
     return fl.LegacyConsumer(broker, {**settings, **{key.replace("_", "."): value for key, value in config.items()}})
 
 
-def test_one_machine_reads_all_and_the_others_name_twelve_idle_threads(
-    topic: fl.Broker, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_one_machine_reads_all_and_the_others_name_twelve_idle_threads(topic: fl.Broker, caplog: pytest.LogCaptureFixture) -> None:
     machines = [machine(topic, name) for name in ("a", "b", "c")]
     streams = [stream for m in machines for stream in m.create_message_streams({TOPIC: 6})[TOPIC]]
     assert [s.thread_id for s in streams] == [f"g_{m}-{i}" for m in "abc" for i in range(6)]

@@ -155,7 +155,12 @@ def test_the_command_tells_writes_and_fails(tmp_path, cli):
     failed = cli("audit", tmp_path / "d", "--max", "duplicate_records=0", "--max", "timestamp_inversions=0", code=1).err
     assert "duplicate_records is 1, at most 0" in failed
     assert "timestamp_inversions is 1" in failed
-    for words, text in ((("--max", "gap=0"), "no column gap"), (("--max", "gaps"), "COLUMN=NUMBER"), (("-t", "u"), "no topic u"), (("--keys", "-1"), "--keys is -1")):
+    for words, text in (
+        (("--max", "gap=0"), "no column gap"),
+        (("--max", "gaps"), "COLUMN=NUMBER"),
+        (("-t", "u"), "no topic u"),
+        (("--keys", "-1"), "--keys is -1"),
+    ):
         assert text in cli("audit", tmp_path / "d", *words, code=1).err
 
 

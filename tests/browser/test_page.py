@@ -152,7 +152,12 @@ def test_an_offset_is_found_with_its_way(shown, small_runs):
     said = text(shown, "#found")
     assert f"handed out with {step[2]} to {step[3]}" in said
     assert "is asked for payments-2 from 0" in said
-    for query, answer in (("payments-9 @ 1", "no partition payments-9"), ("payments-2 @ 99999", "no record at this offset yet: the next one to be written is 100"), ("huh", "Write a partition"), ("12", "Which partition")):
+    for query, answer in (
+        ("payments-9 @ 1", "no partition payments-9"),
+        ("payments-2 @ 99999", "no record at this offset yet: the next one to be written is 100"),
+        ("huh", "Write a partition"),
+        ("12", "Which partition"),
+    ):
         field.clear()
         field.send_keys(query, Keys.ENTER)
         assert answer in text(shown, "#found")

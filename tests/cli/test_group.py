@@ -127,9 +127,7 @@ CALLS = ("lines", "table", "file", "parquet", "full_disk", "head", "interrupted"
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     partitions=st.integers(1, 3),
-    steps=st.lists(
-        st.tuples(st.integers(0, 700), st.sampled_from(CALLS), st.one_of(st.none(), st.integers(1, 120))), min_size=2, max_size=5
-    ),
+    steps=st.lists(st.tuples(st.integers(0, 700), st.sampled_from(CALLS), st.one_of(st.none(), st.integers(1, 120))), min_size=2, max_size=5),
 )
 def test_every_record_is_shown_once_to_a_group(shell, partitions, steps):
     with tempfile.TemporaryDirectory() as folder:

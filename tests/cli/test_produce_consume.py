@@ -146,15 +146,10 @@ def test_what_was_sent_before_a_bad_line_is_kept(cli, orders):
 @pytest.mark.parametrize("config", [[], ["-c", "enable.idempotence=true"]])
 def test_a_disk_that_takes_no_more_ends_it_with_one_line(data, config):
     # a file may have 100 kB in this process; a full disk fails in the same way, but needs rights to make one
-    program = (
-        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000));"
-        "from fletchlog.cli import main; sys.exit(main())"
-    )
+    program = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000));from fletchlog.cli import main; sys.exit(main())"
     lines = "".join(f"{i}\n" for i in range(30_000))
     words = ["produce", data, "t", "--partitions", "1", *config]
-    done = subprocess.run(
-        [sys.executable, "-c", program, *map(str, words)], input=lines, capture_output=True, text=True, timeout=120, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", program, *map(str, words)], input=lines, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert "File too large" in line

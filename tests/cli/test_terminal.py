@@ -83,8 +83,11 @@ def test_keys_values_and_headers_are_shown_as_they_are(shell, nasty):
         said = shell.run(*words).stdout.decode()
         assert all(part in said for part in ("[/x]", "[red]r[/red]"))
         assert words[0] == "audit" or re.search(r"\\x1b|\\x07|\\u202e", said)
-    assert r"d[/x]\xff holds no topic" in shell.bash(r"""mkdir x; cd x; d=$'d[/x]\xff'; fletchlog topics create "$d" t; fletchlog topics delete "$d" t --yes
+    assert (
+        r"d[/x]\xff holds no topic"
+        in shell.bash(r"""mkdir x; cd x; d=$'d[/x]\xff'; fletchlog topics create "$d" t; fletchlog topics delete "$d" t --yes
         fletchlog topics list "$d" """).stdout.decode()
+    )
     for name, made in (("audit.html", ["audit", nasty]), ("explain.html", ["explain", nasty, "-t", "t"])):
         shell.run(*made, "--html", name)
         text = (shell.folder / name).read_text()

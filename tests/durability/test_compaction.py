@@ -115,9 +115,7 @@ def test_committed_offsets_survive_the_cleaning_of_their_topic(tmp_path: Path) -
     with fl.Broker(tmp_path, config=config) as broker:
         broker.create_topic("t")
         fill(broker, [(b"k", b"v%d" % i) for i in range(30)])
-        with fl.Consumer(
-            broker, {"group.id": "g", "auto.offset.reset": "earliest", "max.poll.records": 1, "enable.auto.commit": False}
-        ) as consumer:
+        with fl.Consumer(broker, {"group.id": "g", "auto.offset.reset": "earliest", "max.poll.records": 1, "enable.auto.commit": False}) as consumer:
             consumer.subscribe(["t"])
             while consumer.assignment() == [] or consumer.position(partition) < 20:
                 consumer.poll(timeout_ms=1000)

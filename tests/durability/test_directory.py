@@ -129,9 +129,7 @@ with fl.Broker(sys.argv[1]) as writer:
 def test_an_open_reader_follows_records_that_another_process_deletes(tmp_path: Path) -> None:
     with fl.Broker(tmp_path / "log") as broker:
         fill(broker)
-    writer = subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(tmp_path / "log")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    writer = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path / "log")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert writer.stdin is not None
     assert writer.stdout is not None
     assert writer.stdout.readline() == "open\n"

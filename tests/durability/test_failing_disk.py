@@ -48,9 +48,7 @@ broker.create_topic("t")
 
 def run(directory: Path, script: str) -> dict[str, Any]:
     """Runs a case; the time limit is for a call that hangs."""
-    done = subprocess.run(
-        [sys.executable, "-c", BEGIN + textwrap.dedent(script), str(directory)], capture_output=True, text=True, timeout=120, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", BEGIN + textwrap.dedent(script), str(directory)], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     facts: dict[str, Any] = json.loads(done.stdout)
     return facts

@@ -139,7 +139,9 @@ def test_a_page_needs_nothing_from_elsewhere(runs):
 
 
 def test_data_cannot_end_the_script(runs, small_broker):
-    with fl.Consumer(small_broker, {"client.id": "</script><script>alert(1)</script><!--", "fletchlog.trace": True, "auto.offset.reset": "earliest"}) as consumer:
+    with fl.Consumer(
+        small_broker, {"client.id": "</script><script>alert(1)</script><!--", "fletchlog.trace": True, "auto.offset.reset": "earliest"}
+    ) as consumer:
         consumer.assign([("orders", 0)])
         consumer.poll()
         text = page([consumer.explain()])

@@ -51,9 +51,7 @@ def test_known_orders():
 def test_every_record_taken_is_told(broker):
     told = explain(broker, ["orders", "payments"], {"max.poll.records": 7}, polls=40)
     taken = [(run.topic, run.partition, run.first_offset, run.last_offset) for runs in told.polls for run in runs]
-    events = [
-        (e["topic"], e["partition"], e["offset"], int(e["text"])) for e in told.events if e["kind"] == "records-returned"
-    ]
+    events = [(e["topic"], e["partition"], e["offset"], int(e["text"])) for e in told.events if e["kind"] == "records-returned"]
     assert events == taken
     assert sum(last - first + 1 for _, _, first, last in taken) == 180
     text = told.text(full=True)

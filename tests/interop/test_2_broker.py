@@ -50,7 +50,9 @@ def check_offsets(broker: Kraft, committed: Committed) -> None:
     """AdminClient and KafkaConsumer find exactly what was committed."""
     groups = sorted({group for group, _, _ in committed})
     printed = kafka.run("clients", [("kafka-clients", "4.3.1")], "Offsets", broker.address, *groups)
-    wanted = sorted(f"{group} {topic} {partition} {offset} {epoch} {text(note.encode())}" for (group, topic, partition), (offset, epoch, note) in committed.items())
+    wanted = sorted(
+        f"{group} {topic} {partition} {offset} {epoch} {text(note.encode())}" for (group, topic, partition), (offset, epoch, note) in committed.items()
+    )
     for who in ("admin", "consumer"):
         assert sorted(line.removeprefix(who + " ") for line in printed.splitlines() if line.startswith(who)) == wanted
 

@@ -73,7 +73,12 @@ def test_records_with_keys_go_where_java_puts_them(client: str, broker: Kraft, c
 
 def generate(rng: random.Random, topic: str, codec: str) -> Batches:
     """Sizes around the batch size, flushes here and there."""
-    config = {"batch.size": str(rng.choice([100, 500, 1_000, 4_000, 16_384])), "compression.type": codec, "linger.ms": "600000", "delivery.timeout.ms": "700000"}
+    config = {
+        "batch.size": str(rng.choice([100, 500, 1_000, 4_000, 16_384])),
+        "compression.type": codec,
+        "linger.ms": "600000",
+        "delivery.timeout.ms": "700000",
+    }
     if rng.random() < 0.5:
         config["enable.idempotence"] = "true"
         config["acks"] = "all"

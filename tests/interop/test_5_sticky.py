@@ -90,7 +90,13 @@ def ours(client: str, partitions: int, runs: list[Run]) -> list[list[int]]:
 def generate(rng: random.Random, client: str) -> Run:
     """Records around and above the batch size; keys where they are not looked at."""
     size = rng.choice([200, 500, 1_000, 4_000])
-    config = {"batch.size": str(size), "linger.ms": "600000", "delivery.timeout.ms": "700000", "compression.type": "none", "max.in.flight.requests.per.connection": "1"}
+    config = {
+        "batch.size": str(size),
+        "linger.ms": "600000",
+        "delivery.timeout.ms": "700000",
+        "compression.type": "none",
+        "max.in.flight.requests.per.connection": "1",
+    }
     keys: list[int | None] = [None]
     if client != "2.6.3":
         config["partitioner.adaptive.partitioning.enable"] = rng.choice(["true", "false"])

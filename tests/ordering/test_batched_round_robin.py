@@ -55,18 +55,14 @@ def expected(order: str) -> list[tuple[str, int]]:
     return [(name, RUN) for _ in range(17) for name in names] + [(name, RECORDS - 17 * RUN) for name in names]
 
 
-@pytest.mark.parametrize(
-    ("version", "order", "polls"), [("2.6", "CBA", 6010), ("3.9", "CBA", 6010), ("4.3", "CBA", 6010)]
-)
+@pytest.mark.parametrize(("version", "order", "polls"), [("2.6", "CBA", 6010), ("3.9", "CBA", 6010), ("4.3", "CBA", 6010)])
 def test_an_assigned_consumer_reads_runs_of_exactly_58240(filled: fl.Broker, version: str, order: str, polls: int) -> None:
     with fl.Consumer(filled, {"auto.offset.reset": "earliest", "fletchlog.consumer.version": version}) as consumer:
         consumer.assign([fl.TopicPartition(topic, 0) for topic in TOPICS])
         assert drain(consumer) == (expected(order), polls)
 
 
-@pytest.mark.parametrize(
-    ("version", "order", "polls"), [("2.6", "ACB", 6000), ("3.9", "CBA", 6000), ("4.3", "ABC", 6010)]
-)
+@pytest.mark.parametrize(("version", "order", "polls"), [("2.6", "ACB", 6000), ("3.9", "CBA", 6000), ("4.3", "ABC", 6010)])
 def test_a_subscribed_consumer_reads_runs_of_exactly_58240(filled: fl.Broker, version: str, order: str, polls: int) -> None:
     config = {
         "group.id": f"g{version}",

@@ -29,10 +29,7 @@ EPOCH = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
 def frame(spark, rows):
     """Rows are (partition, offset, milliseconds or None, key, value)."""
     return spark.createDataFrame(
-        [
-            (key, value, "t", partition, offset, None if ms is None else EPOCH + dt.timedelta(milliseconds=ms), 0)
-            for partition, offset, ms, key, value in rows
-        ],
+        [(key, value, "t", partition, offset, None if ms is None else EPOCH + dt.timedelta(milliseconds=ms), 0) for partition, offset, ms, key, value in rows],
         SCHEMA,
     )
 
@@ -63,9 +60,7 @@ def model(rows, keep=0.999):
             "gaps": len(set(range(offsets[0], offsets[-1] + 1)) - set(offsets)),
             "duplicate_offsets": len(offsets) - len(set(offsets)),
             "duplicate_records": len(mine) - len({(row[3], row[4]) for row in mine}),
-            "timestamp_inversions": sum(
-                1 for a, b in itertools.pairwise(times) if a is not None and b is not None and b < a
-            ),
+            "timestamp_inversions": sum(1 for a, b in itertools.pairwise(times) if a is not None and b is not None and b < a),
             "inversion_max_ms": max([a - b for a, b in itertools.pairwise(times) if a is not None and b is not None] + [0]) if late else None,
             "lateness_p50_ms": share(0.5),
             "lateness_p99_ms": share(0.99),

@@ -23,9 +23,7 @@ def rows(*minutes):
 
 def test_a_batch_keeps_every_record_however_late(spark):
     frame = parse_json(spark.createDataFrame(rows(0, 10, 300, 5, 65), SCHEMA), "carrier string, delay double")
-    result = event_time_windows(
-        frame, window="1 hour", watermark="1 minute", by=["carrier"], aggregate=[F.avg("delay").alias("mean")]
-    )
+    result = event_time_windows(frame, window="1 hour", watermark="1 minute", by=["carrier"], aggregate=[F.avg("delay").alias("mean")])
     assert result.columns == ["window_start", "window_end", "carrier", "records", "mean"]
     got = {(row.window_start.hour, row.carrier): (row.records, row.mean) for row in result.collect()}
     assert got == {(0, "UA"): (1, 0.0), (0, "AA"): (2, 2.0), (5, "UA"): (1, 2.0), (1, "UA"): (1, 4.0)}

@@ -129,7 +129,10 @@ NOTHING = {"type": "record", "name": "Nothing", "fields": [{"name": "n", "type":
 def test_items_of_no_bytes_are_limited_before_they_are_made(item, count):
     size = long(0) if count < 0 else b""
     few, many = (long(number) + size + long(0) for number in (1000 if count > 0 else -1000, count))
-    for schema, before in [({"type": "array", "items": item}, b""), ({"type": "record", "name": "R", "fields": [{"name": "a", "type": ["null", {"type": "array", "items": item}]}]}, long(1))]:
+    for schema, before in [
+        ({"type": "array", "items": item}, b""),
+        ({"type": "record", "name": "R", "fields": [{"name": "a", "type": ["null", {"type": "array", "items": item}]}]}, long(1)),
+    ]:
         decoded, reasons = serde.Avro(schema).decode(column(before + few, before + many))
         assert reasons == {1: "not read: its arrays have more than 1,000 items that take no bytes"}
         assert decoded[1].as_py() is None

@@ -35,9 +35,7 @@ def test_a_batch_read_equals_a_scan_while_the_writer_has_the_directory_open(log,
         for r in log.broker.scan("t").to_pyarrow().to_pylist()
     ]
     rows = read(subscribe="t").collect()
-    found = [
-        (row.key, row.value, row.topic, row.partition, row.offset, row.timestamp.astimezone(dt.UTC), row.timestampType) for row in rows
-    ]
+    found = [(row.key, row.value, row.topic, row.partition, row.offset, row.timestamp.astimezone(dt.UTC), row.timestampType) for row in rows]
     key = lambda row: (row[3], row[4])  # noqa: E731
     assert len(found) == 152
     assert sorted(found, key=key) == sorted(expected, key=key)

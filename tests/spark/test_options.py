@@ -61,7 +61,9 @@ def test_a_wrong_option_says_what_to_write_instead(options, words):
         SourceOptions.parse(options)
 
 
-@pytest.mark.parametrize("damaged", [[1], 5, None, "x", {"t": 5}, {"t": {"x": 1}}, {"t": {"0": "a"}}, {"t": {"0": -1}}, {"t": {"0": 2**63}}, {"t": {"0": True}}])
+@pytest.mark.parametrize(
+    "damaged", [[1], 5, None, "x", {"t": 5}, {"t": {"x": 1}}, {"t": {"0": "a"}}, {"t": {"0": -1}}, {"t": {"0": 2**63}}, {"t": {"0": True}}]
+)
 def test_a_checkpoint_of_another_form_is_named(damaged):
     with pytest.raises(CheckpointError, match="the checkpoint of the query is damaged"):
         from_json(damaged)
@@ -69,9 +71,7 @@ def test_a_checkpoint_of_another_form_is_named(damaged):
 
 
 def test_names_do_not_depend_on_case_and_connection_options_of_kafka_do_nothing():
-    options = parse(
-        PATH="d", SubScribe=" a, ,b,a", KAFKA__group__id="g", groupIdPrefix="p", kafkaConsumer__pollTimeoutMs="5", FailOnDataLoss="FALSE"
-    )
+    options = parse(PATH="d", SubScribe=" a, ,b,a", KAFKA__group__id="g", groupIdPrefix="p", kafkaConsumer__pollTimeoutMs="5", FailOnDataLoss="FALSE")
     assert options.strategy == Subscribe(("a", "b"))
     assert not options.fail_on_data_loss
     assert options.path.endswith("/d")

@@ -1,7 +1,5 @@
 """How offsets become tasks and micro-batches: Spark's own rules, on numbers."""
 
-
-
 from hypothesis import given
 from hypothesis import strategies as st
 

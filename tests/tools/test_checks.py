@@ -74,6 +74,12 @@ def test_a_property_that_stands_only_in_the_table_is_found(copied: Path, monkeyp
 
 
 def test_a_property_that_only_another_client_reads_is_found(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plant(copied, monkeypatch, "rust/client/src/producer/config.rs", 'config.long("metadata.max.age.ms")', "METADATA_MAX_AGE_MS // config.long(\"metadata.max.age.ms\")\n")
+    plant(
+        copied,
+        monkeypatch,
+        "rust/client/src/producer/config.rs",
+        'config.long("metadata.max.age.ms")',
+        'METADATA_MAX_AGE_MS // config.long("metadata.max.age.ms")\n',
+    )
     found = [breach for breach in check_config.breaches(copied)[1] if "`metadata.max.age.ms`" in breach]
     assert found == ["`metadata.max.age.ms` of a producer is read nowhere: read it, or remove the row"]

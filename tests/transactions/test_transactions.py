@@ -200,9 +200,7 @@ def _plain_batch() -> bytes:
         (lambda p: p.transaction().__enter__(), "init_transactions"),
     ],
 )
-def test_calls_before_init_transactions_say_what_is_missing(
-    producers: Producers, call: Callable[[fl.Producer], object], message: str
-) -> None:
+def test_calls_before_init_transactions_say_what_is_missing(producers: Producers, call: Callable[[fl.Producer], object], message: str) -> None:
     producer = producers(init=False)
     with pytest.raises(errors.IllegalStateError, match=message):
         call(producer)

@@ -44,9 +44,7 @@ for command in (demo, produce, consume, explain, assign, audit, dump, verify, co
 
 
 @app.callback(invoke_without_command=True)
-def version(
-    context: typer.Context, show: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False
-) -> None:
+def version(context: typer.Context, show: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False) -> None:
     """Options of the command itself."""
     if show:
         import fletchlog

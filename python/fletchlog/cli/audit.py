@@ -85,9 +85,7 @@ def _print(report: AuditReport) -> None:
     from rich.table import Table
 
     console = out()
-    columns = [
-        [f"{p.topic}-{p.partition}", *("" if (value := getattr(p, name)) is None else f"{value:,}" for name in SHOWN)] for p in report.partitions
-    ]
+    columns = [[f"{p.topic}-{p.partition}", *("" if (value := getattr(p, name)) is None else f"{value:,}" for name in SHOWN)] for p in report.partitions]
     shown = _fitting([max(map(len, column)) for column in columns], console.width - max(map(len, SHOWN)))
     table = Table("", box=None, pad_edge=False, title=report.source, title_justify="left")
     for column in columns[:shown]:

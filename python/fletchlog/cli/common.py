@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-Config = Annotated[
-    list[str] | None, typer.Option("--config", "-c", metavar="NAME=VALUE", help="A property by Kafka's name; may be repeated.")
-]
+Config = Annotated[list[str] | None, typer.Option("--config", "-c", metavar="NAME=VALUE", help="A property by Kafka's name; may be repeated.")]
 
 
 class CommandError(Exception):

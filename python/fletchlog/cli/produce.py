@@ -28,9 +28,7 @@ def produce(
     directory: Annotated[Path, typer.Argument(help="The broker's directory.", metavar="DIR")],
     topic: Annotated[str, typer.Argument(help="Topic to write to.")],
     source: Annotated[Path | None, typer.Argument(help="File to read; default or -: standard input.", metavar="[FILE]")] = None,
-    form: Annotated[
-        str | None, typer.Option("--format", "-f", help=f"{', '.join(FORMATS)}; default: by the file's name, lines for standard input.")
-    ] = None,
+    form: Annotated[str | None, typer.Option("--format", "-f", help=f"{', '.join(FORMATS)}; default: by the file's name, lines for standard input.")] = None,
     key: Annotated[str | None, typer.Option(help="Field (lines: separator before the value) that gives the key.")] = None,
     value: Annotated[str | None, typer.Option(help="Field that gives the value; default: the whole row as JSON.")] = None,
     timestamp: Annotated[str | None, typer.Option(help="Field with the timestamp: ms since 1970, or ISO 8601.")] = None,

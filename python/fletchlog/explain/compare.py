@@ -61,10 +61,7 @@ def parting(one: Story, other: Story) -> Parting | None:
         for place in range(max(len(mine), len(theirs))):
             a, b = (steps[place] if place < len(steps) else None for steps in (mine, theirs))
             if _renamed(a, one_is) != _renamed(b, other_is):
-                said = [
-                    sentence_of(story, step, out) or _bare(step) if step else None
-                    for story, step, out in ((one, a, left_out[0]), (other, b, left_out[1]))
-                ]
+                said = [sentence_of(story, step, out) or _bare(step) if step else None for story, step, out in ((one, a, left_out[0]), (other, b, left_out[1]))]
                 return Parting(poll, place + 1, *said)
             for story, step, out in ((one, a, left_out[0]), (other, b, left_out[1])):
                 if step is not None and step[0] == "skip":
@@ -80,9 +77,7 @@ def against(
     Raises:
         fletchlog.errors.InvalidArgumentError: None of these.
     """
-    return [
-        explain(broker, topics, dict(config or {}) | order_config(order), polls=polls, subscribe=subscribe, source=source) for order in orders
-    ]
+    return [explain(broker, topics, dict(config or {}) | order_config(order), polls=polls, subscribe=subscribe, source=source) for order in orders]
 
 
 def order_config(order: str) -> dict[str, str]:
@@ -120,9 +115,7 @@ def align(explanations: Sequence[Explanation]) -> list[Explanation]:
     """The same explanations with the same lanes under the same numbers."""
     lanes = sorted({lane for item in explanations for lane in item.story.lanes})
     ends = {lane: end for item in explanations for lane, end in item.ends.items()}
-    return [
-        item if item.story.lanes == lanes else replace(item, story=tell(item.trace, lanes), ends=item.ends or ends) for item in explanations
-    ]
+    return [item if item.story.lanes == lanes else replace(item, story=tell(item.trace, lanes), ends=item.ends or ends) for item in explanations]
 
 
 def _in_row(release: tuple[int, int], row: str) -> bool:

@@ -86,9 +86,7 @@ def fairness(polls: Sequence[Sequence[Run]], ends: Mapping[Lane, tuple[int, int]
     unfinished = {lane for lane in lanes if last_offset.get(lane, -1) + 1 < ends.get(lane, (0, 0))[1]}
     waits = _waits(polls, lanes, unfinished)
     each = [
-        PartitionFairness(
-            *lane, sum(own), len(own), min(own, default=0), _median(own), max(own, default=0), waits[lane][0], waits[lane][1]
-        )
+        PartitionFairness(*lane, sum(own), len(own), min(own, default=0), _median(own), max(own, default=0), waits[lane][0], waits[lane][1])
         for lane in lanes
         for own in [lengths.get(lane, [])]
     ]

@@ -65,9 +65,7 @@ def ownership(
     return Ownership(assignor, dict(topics), owners, idle, moved, rounds)
 
 
-def _ask(
-    assignor: str, topics: Mapping[str, int], members: Mapping[str, Sequence[str]], streams: int, before: Ownership | None
-) -> tuple[Assignment, int]:
+def _ask(assignor: str, topics: Mapping[str, int], members: Mapping[str, Sequence[str]], streams: int, before: Ownership | None) -> tuple[Assignment, int]:
     if assignor not in ASSIGNORS:
         raise InvalidArgumentError(f"there is no assignor {assignor}; there are {', '.join(ASSIGNORS)}")
     if assignor.startswith("legacy-"):

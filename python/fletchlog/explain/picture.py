@@ -157,9 +157,7 @@ def _legend(drawing: Drawing, y: float, topics: Sequence[str]) -> float:
     x = LEFT
     first = ACCENTS[0]
     for kind, text in (("run", "records handed out (number: records in a row)"), ("wait", "fetched, waiting in the queue"), ("ask", "asked for")):
-        drawing.shapes.append(
-            Bar(x + 9, y, 1.6, 11, INK) if kind == "ask" else Bar(x, y, 20, 11, first, 1.0 if kind == "run" else 0.22)
-        )
+        drawing.shapes.append(Bar(x + 9, y, 1.6, 11, INK) if kind == "ask" else Bar(x, y, 20, 11, first, 1.0 if kind == "run" else 0.22))
         drawing.shapes.append(Text(x + 27, y + 5.5, text, 11, QUIET))
         x += 52 + len(text) * 6.1
     for number, topic in enumerate(topics if len(topics) > 1 else []):

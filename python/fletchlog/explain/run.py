@@ -102,9 +102,7 @@ class Explanation:
             "timestamp": "by timestamp: each poll takes the oldest record that is buffered",
         }.get(self.order, f"Java client {self.release}: a poll takes what was fetched first until it is used up")
         found, buckets = self._order()
-        return "\n".join(
-            [*words.request_order(found, buckets, self.release, subscribed=self.subscribed), "", *words.poll_by_poll(self.story, rule)]
-        )
+        return "\n".join([*words.request_order(found, buckets, self.release, subscribed=self.subscribed), "", *words.poll_by_poll(self.story, rule)])
 
     def __str__(self) -> str:
         return self.text()

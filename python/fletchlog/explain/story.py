@@ -140,9 +140,7 @@ class _Reader:
         match kind:
             case "called":
                 given = list(self._follow(row + 1, "called-partition"))
-                named = [
-                    (rows.lane(i), rows.offset[i]) if rows.partition[i] >= 0 else (rows.topics[rows.topic[i]], -1) for i in given
-                ]
+                named = [(rows.lane(i), rows.offset[i]) if rows.partition[i] >= 0 else (rows.topics[rows.topic[i]], -1) for i in given]
                 return row + 1 + len(given), [("call", why, named)]
             case "assigned":
                 all_of_it = [row]

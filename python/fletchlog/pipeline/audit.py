@@ -80,8 +80,7 @@ def audit(df: DataFrame, *, same: Sequence[str | Column] = ("key", "value"), kee
     newest = {topic: max((row.newest_ms for row in group if row.newest_ms is not None), default=None) for topic, group in _topics(rows).items()}
     mean = {topic: sum(row.records for row in group) / len(group) for topic, group in _topics(rows).items()}
     found = [
-        row.asDict()
-        | {"skew": round(row.records / mean[row.topic], 3), "behind_ms": None if row.newest_ms is None else newest[row.topic] - row.newest_ms}
+        row.asDict() | {"skew": round(row.records / mean[row.topic], 3), "behind_ms": None if row.newest_ms is None else newest[row.topic] - row.newest_ms}
         for row in rows
     ]
     return df.sparkSession.createDataFrame([tuple(row[name] for name in COLUMNS) for row in found], SCHEMA)
@@ -151,9 +150,7 @@ def audit_report(df: DataFrame, *, same: Sequence[str | Column] = ("key", "value
         partitions=[p for topic, times in newest.items() for p in compared([p for p in found if p.topic == topic], times)],
         keys=worst,
         keys_in_several_partitions=spread,
-        lateness={
-            topic: [sum(counts) for counts in zip(*(row.lateness for row in group), strict=True)] for topic, group in _topics(rows).items()
-        },
+        lateness={topic: [sum(counts) for counts in zip(*(row.lateness for row in group), strict=True)] for topic, group in _topics(rows).items()},
     )
 
 

@@ -81,10 +81,7 @@ class Directory:
         except fl.errors.UnknownTopicOrPartitionError:
             return {}
         committed = self._isolation_level == "read_committed"
-        return {
-            part.partition: Span(part.log_start_offset, part.last_stable_offset if committed else part.high_watermark)
-            for part in description.partitions
-        }
+        return {part.partition: Span(part.log_start_offset, part.last_stable_offset if committed else part.high_watermark) for part in description.partitions}
 
 
 _brokers: dict[tuple[int, str, int, int], Any] = {}

@@ -16,6 +16,5 @@ class DataLossError(RuntimeError):
 
 
 DATA_LOSS_ADVICE = (
-    "Retention or a deleted topic may have taken records that this query had not read. "
-    "Set the option failOnDataLoss to false to go on with what is there"
+    "Retention or a deleted topic may have taken records that this query had not read. Set the option failOnDataLoss to false to go on with what is there"
 )

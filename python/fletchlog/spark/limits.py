@@ -106,10 +106,7 @@ def check_batch(start: Limit, end: Limit) -> None:
 
 def _check_pair(name: str, start: Offsets, end: Offsets) -> None:
     if start.keys() != end.keys():
-        message = (
-            f"options starting{name} and ending{name} name different partitions: "
-            f"{text(start.keys())} against {text(end.keys())}"
-        )
+        message = f"options starting{name} and ending{name} name different partitions: {text(start.keys())} against {text(end.keys())}"
         raise OptionError(message)
     for partition, first in start.items():
         if 0 <= end[partition] < first:

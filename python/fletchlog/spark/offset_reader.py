@@ -131,8 +131,7 @@ class OffsetReader:
             offset = found.get(tp)
             if offset is None and not latest_if_none:
                 raise OptionError(
-                    f"no record of {text([tp])} is at or after {timestamp} ms; "
-                    "set startingOffsetsByTimestampStrategy to latest to start at the end then"
+                    f"no record of {text([tp])} is at or after {timestamp} ms; set startingOffsetsByTimestampStrategy to latest to start at the end then"
                 )
             result[tp] = latest[tp] if offset is None else offset
         return result

@@ -25,9 +25,7 @@ class OffsetRange:
         return self.end - self.start
 
 
-def split(
-    ranges: Iterable[OffsetRange], min_partitions: int | None, max_records_per_partition: int | None
-) -> list[OffsetRange]:
+def split(ranges: Iterable[OffsetRange], min_partitions: int | None, max_records_per_partition: int | None) -> list[OffsetRange]:
     """Drops empty ranges and cuts large ones, first by `max_records_per_partition`, then towards `min_partitions`.
 
     The number of ranges is only near `min_partitions`: small ranges stay whole, the others are cut in proportion to their size.
@@ -41,9 +39,7 @@ def split(
     whole = {item for item in kept if _parts(item.size, total, min_partitions) == 1}
     rest = total - sum(item.size for item in whole)
     wanted = max(min_partitions - len(whole), 1)
-    return [
-        part for item in kept for part in _cut(item, 1 if item in whole else _parts(item.size, rest, wanted)) if part.size > 0
-    ]
+    return [part for item in kept for part in _cut(item, 1 if item in whole else _parts(item.size, rest, wanted)) if part.size > 0]
 
 
 def _parts(size: int, total: int, wanted: int) -> int:

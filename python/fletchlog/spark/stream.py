@@ -40,9 +40,7 @@ NO_LIMIT = 2**63 - 1
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans micro-batches over the partitions of a query."""
 
-    def __init__(
-        self, options: SourceOptions, schema: StructType, clock_ms: Callable[[], float] = lambda: time.monotonic() * 1000
-    ) -> None:
+    def __init__(self, options: SourceOptions, schema: StructType, clock_ms: Callable[[], float] = lambda: time.monotonic() * 1000) -> None:
         self._options = options
         self._schema = schema
         self._start_limit = options.stream_start()

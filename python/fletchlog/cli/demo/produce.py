@@ -68,9 +68,7 @@ def produce(broker: Any, flights: Flights, report: Report, progress: Progress, s
         rows.append({"producer": way.label, "sent": flights.count, **_compare(broker, way.topic, flights.count), **_count(actions)})
     report.data["produce"] = {"lost_ack": LOST_ACK, "refused": REFUSED, "seed": seed, "topics": dict(zip((w.topic for w in WAYS), rows, strict=True))}
     report.rows(rows)
-    report.say(
-        "duplicates: records that are in the log again. inversions: records that came after one that was sent later (first copies only, per partition)."
-    )
+    report.say("duplicates: records that are in the log again. inversions: records that came after one that was sent later (first copies only, per partition).")
     for way, row in zip(WAYS, rows, strict=True):
         report.check(f"{way.label}: flights missing from the log", row["missing"], 0)
         report.check(f"{way.label}: records in the log", row["in_log"], flights.count + row["duplicates"])
