@@ -1,6 +1,6 @@
 """Switches on one planted bug after the other and asks the crash and fault suites to find it: `make mutants`.
 
-The bugs are described in rust/sim/mutants.toml. They are built into a copy of the sources, never into the package. Ends with
+The bugs are described in rust/sim/mutants.toml, some with a test that finds what the suites do not look at. They are built into a copy of the sources, never into the package. Ends with
 `mutants: K of N caught`; exit code 1 unless all are, or if the suites find something with no bug switched on.
 TIME_LIMIT bounds the hunts, in seconds.
 """
@@ -68,14 +68,14 @@ def copy_sources() -> None:
         (COPY / file).write_text(text)
 
 
-def hunt(binary: Path, name: str | None, seconds: float) -> tuple[bool, str]:
-    """Runs the suites with a bug switched on. Whether they found something, and their last line."""
+def hunt(command: list[str], name: str | None, seconds: float) -> tuple[bool, str]:
+    """Runs a command with a bug switched on. Whether it found something, and its last line."""
     environment = {**os.environ, "PLANTED": name or ""}
     try:
-        done = subprocess.run([binary], env=environment, capture_output=True, text=True, timeout=seconds, check=False)
+        done = subprocess.run(command, cwd=COPY, env=environment, capture_output=True, text=True, timeout=seconds, check=False)
     except subprocess.TimeoutExpired:
         return False, "no time left"
-    lines = (done.stdout + done.stderr).strip().splitlines()
+    lines = (done.stderr + done.stdout).strip().splitlines()
     # A bug that makes an assertion fail is found, too.
     return done.returncode != 0, lines[-1] if lines else ""
 
@@ -85,18 +85,21 @@ def main() -> int:
     limit = seconds("mutants", 1200)
     copy_sources()
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-    build = ["cargo", "build", "--locked", "-p", "fletchlog-sim", "--example", "hunt", "--target-dir", str(target)]
-    subprocess.run(build, cwd=COPY, check=True)
-    binary = target / "debug" / "examples" / "hunt"
+    cargo = ["--locked", "--target-dir", str(target)]
+    subprocess.run(["cargo", "build", *cargo, "-p", "fletchlog-sim", "--example", "hunt"], cwd=COPY, check=True)
+    suites = [str(target / "debug" / "examples" / "hunt")]
+    tests = {str(mutant["name"]): ["cargo", "test", *cargo, *str(mutant["test"]).split()] for mutant in mutants() if "test" in mutant}
     deadline = time.monotonic() + limit
-    found, line = hunt(binary, None, HUNT_SECONDS)
-    if found or not line:
-        print(f"mutants: the suites complain with no bug switched on: {line}")
-        return 1
+    # The first run of a test also builds it.
+    for command in (suites, *tests.values()):
+        found, line = hunt(command, None, 2 * HUNT_SECONDS)
+        if found or not line:
+            print(f"mutants: {' '.join(command)} complains with no bug switched on: {line}")
+            return 1
     caught = 0
     names = [str(mutant["name"]) for mutant in mutants()]
     for name in names:
-        found, line = hunt(binary, name, max(0.1, min(HUNT_SECONDS, deadline - time.monotonic())))
+        found, line = hunt(tests.get(name, suites), name, max(0.1, min(HUNT_SECONDS, deadline - time.monotonic())))
         caught += found
         print(f"{'caught' if found else 'MISSED':7} {name:40} {line[:160]}", flush=True)
     print(f"mutants: {caught} of {len(names)} caught")
