@@ -143,6 +143,35 @@ def test_a_signal_handler_ends_the_consumer_whose_stream_is_polled() -> None:
     assert printed(script) == "[]\n"
 
 
+def test_a_signal_handler_cleans_the_topic_that_is_being_cleaned() -> None:
+    script = """
+        import signal
+        import fletchlog as fl
+
+        broker = fl.Broker.in_memory()
+        broker.create_topic("t", config={"cleanup.policy": "compact", "segment.bytes": 1 << 20, "min.cleanable.dirty.ratio": 0.0})
+        producer = fl.Producer(broker)
+        is_cleaning, cleaned = False, []
+
+        def clean(number, frame):
+            # Once: the timer has an interval only until then.
+            if is_cleaning and signal.setitimer(signal.ITIMER_REAL, 0)[1]:
+                cleaned.append(len(broker.clean_topic("t", force=True)))
+
+        signal.signal(signal.SIGALRM, clean)
+        signal.setitimer(signal.ITIMER_REAL, 0.005, 0.005)
+        while not cleaned:
+            for number in range(200):
+                producer.send("t", bytes(500_000), key=str(number).encode())
+            producer.flush()
+            is_cleaning = True
+            broker.clean_topic("t")
+            is_cleaning = False
+        print(cleaned)
+    """
+    assert printed(script) == "[1]\n"
+
+
 def test_a_listener_that_is_replaced_subscribes_when_it_goes() -> None:
     script = """
         import fletchlog as fl

@@ -19,7 +19,7 @@ use crate::convert::{
 };
 use crate::errors::Failure;
 use crate::fork::Shared;
-use crate::gate::gate;
+use crate::gate::{beside, gate};
 use crate::scan::{READ_BYTES, Scan};
 
 /// An embedded broker over a directory or memory: Kafka's log and its rules, without a cluster.
@@ -280,9 +280,9 @@ impl Broker {
     /// Compacts a topic: of each key the newest record stays.
     #[pyo3(signature = (topic, force=false))]
     fn clean_topic(&self, py: Python<'_>, topic: &str, force: bool) -> PyResult<Vec<Py<PyAny>>> {
-        let cleaned = self
-            .inner
-            .call(py, |broker, stop| broker.clean_topic(topic, force, stop))?;
+        let cleaned = self.inner.call(py, |broker, stop| {
+            beside(stop, |stop| broker.clean_topic(topic, force, stop))
+        })?;
         let class = cleaned_partition_class(py)?;
         cleaned
             .iter()

@@ -1,6 +1,10 @@
 //! The one way from Python into the engine: without the GIL, interruptible, panics contained.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
 
 use pyo3::prelude::*;
 
@@ -35,4 +39,31 @@ pub fn gate<T: Send>(
         Some(error) => Err(error),
         None => outcome.map_err(|failure| failure.into_py(py)),
     }
+}
+
+/// Runs a call that asks for Ctrl-C while it holds locks: in a thread of its own, while this one asks (every 50 ms) and holds
+/// none. The thread has ended when this returns.
+///
+/// # Errors
+/// Those of the call, also when it panics.
+pub fn beside<T: Send, E: Into<Failure> + Send>(
+    stop: &mut dyn FnMut() -> bool,
+    call: impl FnOnce(&mut dyn FnMut() -> bool) -> Result<T, E> + Send,
+) -> Result<T, Failure> {
+    let stopped = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let (ended, end) = channel::<()>();
+        let worker = scope.spawn(|| {
+            // Dropped when the call ends, or panics.
+            let _ended = ended;
+            call(&mut || stopped.load(Ordering::Relaxed))
+        });
+        while end.recv_timeout(Duration::from_millis(50)) == Err(RecvTimeoutError::Timeout) {
+            if stop() {
+                stopped.store(true, Ordering::Relaxed);
+            }
+        }
+        let outcome = worker.join().map_err(|panic| Failure::panic(&*panic))?;
+        outcome.map_err(Into::into)
+    })
 }

@@ -4,7 +4,8 @@
 //! runs or the GIL is taken or let go. Otherwise a thread that has the GIL and wants the lock, and the one that has the lock
 //! and wants the GIL, stop the whole process; and a signal handler, a callback, a log handler or a finalizer that calls the
 //! same object waits for its own thread. So
-//! - the engine asks for Ctrl-C ([`gate`]) with no lock held, and what it logs is handed to Python later ([`logging`]),
+//! - the engine asks for Ctrl-C ([`gate`]) with no lock held, or runs in a thread beside the one that asks ([`gate::beside`]),
+//!   and what it logs is handed to Python later ([`logging`]),
 //! - callbacks are queued and called by a thread of their own ([`callbacks`]), rebalance listeners after the call,
 //! - a Python object that is replaced is dropped after the lock; one that the engine drops is dropped by PyO3 when it is next
 //!   attached,
