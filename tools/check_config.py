@@ -66,7 +66,7 @@ def reads(source: Source) -> set[str]:
     if scope is None:
         return set()
     found = set()
-    for receiver, name in re.findall(rf"(\w+)\s*\.(?:{METHODS})\(\s*{_STRING}\s*\)", source.text):
+    for receiver, name in re.findall(rf"(\w+)(?:\(\))?\s*\.(?:{METHODS})\(\s*{_STRING}\s*\)", source.text):
         found.add(f"{'topic' if scope == 'broker' and receiver == 'topic' else scope} {name}")
     for (file, helper), scopes in HELPERS.items():
         if file == source.name:

@@ -2,26 +2,23 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Duration;
 
 use bytes::Bytes;
-use fletchlog_api::{Clock, Config, ConfigError, NodeId, Scope};
-use fletchlog_log::PartitionLog;
+use fletchlog_api::{Clock, Config, ConfigError, NodeId, Request, Scope};
 use fletchlog_log::fs::{Fs, MemoryFs, RealFs};
+use fletchlog_log::{LogError, PartitionLog};
 use fletchlog_records::TopicPartition;
 
-use crate::BrokerError;
 use crate::cleaner::{CleanedPartition, CleanerThread};
-use crate::directory::{ClusterMetadata, Directory};
-use crate::failures::Failures;
-use crate::fetch::{FetchPurgatory, FetchSessionCache};
-use crate::group::{GroupCoordinator, LegacyGroups};
-use crate::partition::Partition;
-use crate::producer_ids::ProducerIds;
-use crate::sync::{Changes, lock};
-use crate::topics::{Topic, TopicTable};
+use crate::directory::Directory;
+use crate::group::{ClientLiveness, GroupCoordinator};
+use crate::kafka_apis::{Handled, KafkaApis};
+use crate::replica_manager::ReplicaManager;
 use crate::transaction::TransactionCoordinator;
+use crate::{BrokerError, TransactionDescription};
 
 /// How to open a broker.
 #[derive(Debug, Clone)]
@@ -62,29 +59,13 @@ pub struct PartitionDescription {
 
 /// The embedded broker. Thread-safe; share it as `Arc<Broker>`.
 ///
-/// Appends to different partitions run side by side; group operations are serialised. Dropping it without
+/// Appends to different partitions run side by side, and so do different groups and transactional ids. Dropping it without
 /// [`Broker::close`] leaves the directory as a killed process would.
 pub struct Broker {
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) config: Config,
-    pub(crate) directory: Directory,
-    pub(crate) metadata: Mutex<ClusterMetadata>,
-    pub(crate) table: RwLock<TopicTable>,
-    pub(crate) producer_ids: ProducerIds,
-    /// One per node, node 1 first.
-    pub(crate) sessions: Vec<Mutex<FetchSessionCache>>,
-    pub(crate) purgatory: FetchPurgatory,
-    pub(crate) groups: GroupCoordinator,
-    pub(crate) legacy_groups: LegacyGroups,
-    pub(crate) transactions: TransactionCoordinator,
-    pub(crate) failures: Failures,
-    /// Waiting clients sleep on it.
-    pub(crate) changes: Changes,
-    pub(crate) next_retention_ms: AtomicI64,
-    /// Who writes checkpoints writes what holds when it is written.
-    pub(crate) checkpointing: Mutex<()>,
-    /// One log is cleaned at a time: their keys share the memory.
-    pub(crate) cleaning: Mutex<()>,
+    replicas: Arc<ReplicaManager>,
+    groups: Arc<GroupCoordinator>,
+    transactions: Arc<TransactionCoordinator>,
+    apis: KafkaApis,
     cleaner: OnceLock<CleanerThread>,
     /// Every call holds it for reading, `close` for writing: nothing runs while the logs are closed.
     gate: RwLock<()>,
@@ -94,9 +75,9 @@ pub struct Broker {
 impl std::fmt::Debug for Broker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Broker")
-            .field("directory", &self.directory.root())
-            .field("nodes", &self.directory.log_dirs().len())
-            .field("read_only", &self.directory.read_only())
+            .field("directory", &self.replicas.directory.root())
+            .field("nodes", &self.replicas.num_nodes())
+            .field("read_only", &self.is_read_only())
             .field("closed", &self.is_closed())
             .finish_non_exhaustive()
     }
@@ -133,67 +114,38 @@ impl Broker {
             return Err(ConfigError::Conflict("a broker takes broker properties".to_owned()).into());
         }
         let (directory, metadata) = Directory::open(fs, path, options.nodes, options.read_only)?;
-        let topics = TopicTable::build(&metadata, &options.config, &directory, &TopicTable::default())?;
-        let slots = usize::try_from(options.config.int("max.incremental.fetch.session.cache.slots")).unwrap_or(0);
-        let sessions = directory
-            .log_dirs()
-            .iter()
-            .map(|_| Mutex::new(FetchSessionCache::new(slots, !options.read_only)))
-            .collect();
-        let broker = Self {
-            groups: GroupCoordinator::new(&options.config),
-            legacy_groups: LegacyGroups::default(),
-            transactions: TransactionCoordinator::new(&options.config, &*clock),
-            producer_ids: ProducerIds::new(&options.config, &*clock),
-            clock,
-            config: options.config,
-            directory,
-            metadata: Mutex::new(metadata),
-            table: RwLock::new(topics),
-            failures: Failures::default(),
-            sessions,
-            purgatory: FetchPurgatory::default(),
-            changes: Changes::default(),
-            next_retention_ms: AtomicI64::new(i64::MIN),
-            checkpointing: Mutex::default(),
-            cleaning: Mutex::default(),
+        let replicas = Arc::new(ReplicaManager::new(directory, metadata, options.config, clock)?);
+        let groups = Arc::new(GroupCoordinator::new(&replicas));
+        let transactions = Arc::new(TransactionCoordinator::open(&replicas, &groups)?);
+        let broker = Arc::new(Self {
+            apis: KafkaApis::new(replicas.clone(), groups.clone(), transactions.clone()),
+            replicas,
+            groups,
+            transactions,
             cleaner: OnceLock::new(),
             gate: RwLock::default(),
             closed: AtomicBool::new(false),
-        };
-        broker.recover_logs()?;
-        broker.load_transactions()?;
-        let broker = Arc::new(broker);
-        if broker.config.boolean("log.cleaner.enable") && !broker.is_read_only() {
-            let _ = broker.cleaner.set(CleanerThread::start(&broker)?);
+        });
+        if broker.replicas.config().boolean("log.cleaner.enable") && !broker.is_read_only() {
+            let _ = broker.cleaner.set(broker.start_cleaner()?);
         }
         Ok(broker)
     }
 
-    /// After an unclean stop every log is recovered before anything is served; after a clean one each is opened when
-    /// it is first needed, so that a thousand partitions open at once.
-    fn recover_logs(&self) -> Result<(), BrokerError> {
-        if self.directory.read_only() {
-            return Ok(());
-        }
-        let now_ms = self.clock.now_ms();
-        for topic in self.topic_table().iter() {
-            for partition in &topic.partitions {
-                if let Err(error) = partition.mend_topic_id(&self.directory) {
-                    log::warn!("partition.metadata is written when the partition is first used: {error}");
-                }
-                let dir = &self.directory.log_dirs()[usize::try_from(partition.leader() - 1).unwrap_or(0)];
-                if !dir.clean_shutdown() && partition.has_log(&self.directory)? {
-                    partition.log(&self.directory, now_ms)?;
-                }
-            }
-        }
-        Ok(())
+    fn start_cleaner(self: &Arc<Self>) -> Result<CleanerThread, BrokerError> {
+        let pause = self.replicas.config().long("log.cleaner.backoff.ms").unsigned_abs();
+        let weak = Arc::downgrade(self);
+        let clean = move || weak.upgrade().ok_or(BrokerError::Closed)?.clean_filthiest();
+        CleanerThread::start(Duration::from_millis(pause), clean).map_err(|source| {
+            let path = self.replicas.directory.root().to_path_buf();
+            let action = "start the cleaner for";
+            BrokerError::Log(LogError::Io { action, path, source })
+        })
     }
 
     /// Node ids ascending: 1..=nodes.
     pub fn nodes(&self) -> Vec<NodeId> {
-        (1..).take(self.directory.log_dirs().len()).collect()
+        self.replicas.nodes()
     }
 
     /// Creates a topic; `config` by `Scope::Topic`. When it returns, the topic is on disk at every durability level. A
@@ -204,7 +156,7 @@ impl Broker {
     /// errors. After an error nothing was made, unless storage fails twice in a row: then the next start may find the topic.
     pub fn create_topic(&self, name: &str, partitions: i32, config: &[(String, String)]) -> Result<(), BrokerError> {
         let _open = self.enter()?;
-        self.create_user_topic(name, partitions, config)
+        self.replicas.create_user_topic(name, partitions, config)
     }
 
     /// Deletes a topic (directories renamed `-delete`, then removed).
@@ -213,7 +165,7 @@ impl Broker {
     /// UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION for an internal topic, `ReadOnly`, `Closed`.
     pub fn delete_topic(&self, name: &str) -> Result<(), BrokerError> {
         let _open = self.enter()?;
-        self.remove_topic(name)
+        self.replicas.remove_topic(name, || self.groups.forget_offsets_of(name))
     }
 
     /// Topic names, sorted, without internal ones unless asked.
@@ -222,8 +174,8 @@ impl Broker {
     /// `Closed`; read-only: the directory has become unreadable.
     pub fn topics(&self, include_internal: bool) -> Result<Vec<Arc<str>>, BrokerError> {
         let _open = self.enter()?;
-        self.see_new_topics()?;
-        let table = self.topic_table();
+        self.replicas.see_new_topics()?;
+        let table = self.replicas.topic_table();
         Ok(table
             .iter()
             .filter(|t| include_internal || !t.is_internal())
@@ -237,8 +189,8 @@ impl Broker {
     /// UNKNOWN_TOPIC_OR_PARTITION, `Closed`, storage errors.
     pub fn describe_topic(&self, name: &str) -> Result<TopicDescription, BrokerError> {
         let _open = self.enter()?;
-        self.see_new_topics()?;
-        self.describe(name)
+        self.replicas.see_new_topics()?;
+        self.replicas.describe(name)
     }
 
     /// The log of a partition (read paths: scan, tools). Refreshed when read-only.
@@ -248,8 +200,8 @@ impl Broker {
     pub fn partition_log(&self, tp: &TopicPartition) -> Result<Arc<PartitionLog>, BrokerError> {
         let _open = self.enter()?;
         self.do_scheduled_work();
-        let partition = self.partition(tp)?;
-        Ok(self.log_of(&partition)?.clone())
+        let partition = self.replicas.partition(tp)?;
+        Ok(self.replicas.log_of(&partition)?.clone())
     }
 
     /// The low-level produce door: exactly what a Produce request with acks=-1 would do for one partition.
@@ -260,7 +212,7 @@ impl Broker {
     pub fn append_batches(&self, tp: &TopicPartition, records: Bytes) -> Result<(i64, i64, i64), BrokerError> {
         let _open = self.enter()?;
         self.do_scheduled_work();
-        self.append_one(tp, records)
+        self.replicas.append_one(tp, records)
     }
 
     /// Retention over all topics now; returns segments deleted.
@@ -269,7 +221,7 @@ impl Broker {
     /// `ReadOnly`, `Closed`, storage errors.
     pub fn run_retention(&self) -> Result<usize, BrokerError> {
         let _open = self.enter()?;
-        self.delete_old_segments()
+        self.replicas.delete_old_segments()
     }
 
     /// Compacts a topic: the partitions that Kafka's cleaner would clean now (spec 4.3), or with `force` every one up to
@@ -286,7 +238,29 @@ impl Broker {
         cancelled: &mut dyn FnMut() -> bool,
     ) -> Result<Vec<CleanedPartition>, BrokerError> {
         let _open = self.enter()?;
-        self.clean(name, force, cancelled)
+        self.replicas
+            .clean(name, force, &mut || self.is_closed() || cancelled())
+    }
+
+    /// One step of the thread of log.cleaner.enable: retention if its time has come, then the log with the largest share of dirty
+    /// bytes, if one is due. `None`: none is, or cleaning it was cut short.
+    ///
+    /// # Errors
+    /// `ReadOnly`, `Closed`; or a log cannot be looked at or cleaned. That one is left out from then on, so that the others do not
+    /// wait for it, until [`Broker::clean_topic`] has cleaned it or the broker is opened again.
+    #[doc(hidden)] // For tests, in which no thread runs.
+    pub fn clean_filthiest(&self) -> Result<Option<(TopicPartition, CleanedPartition)>, BrokerError> {
+        let _open = self.enter()?;
+        self.replicas.clean_filthiest(&mut || self.is_closed())
+    }
+
+    /// Every transactional id that is known, by id. A read-only broker reads them from `__transaction_state` each time.
+    ///
+    /// # Errors
+    /// `Closed`, storage errors.
+    pub fn transactions(&self) -> Result<Vec<TransactionDescription>, BrokerError> {
+        let _open = self.enter()?;
+        self.transactions.describe_transactions()
     }
 
     /// DeleteRecords (spec 4.2): moves the log start up to `before_offset`, `None` = the high watermark. Returns the
@@ -296,7 +270,7 @@ impl Broker {
     /// OFFSET_OUT_OF_RANGE, POLICY_VIOLATION without the delete policy, UNKNOWN_TOPIC_OR_PARTITION, `ReadOnly`, `Closed`.
     pub fn delete_records(&self, tp: &TopicPartition, before_offset: Option<i64>) -> Result<i64, BrokerError> {
         let _open = self.enter()?;
-        self.delete_records_of(tp, before_offset)
+        self.replicas.delete_records_of(tp, before_offset)
     }
 
     /// Fsync everything.
@@ -305,7 +279,7 @@ impl Broker {
     /// `Closed`, storage errors. Nothing to do when read-only.
     pub fn flush(&self) -> Result<(), BrokerError> {
         let _open = self.enter()?;
-        self.flush_logs()
+        self.replicas.flush_logs()
     }
 
     /// Clean shutdown: flush, close logs, checkpoints, marker. Idempotent; later calls answer `Closed`.
@@ -316,20 +290,20 @@ impl Broker {
         if self.closed.swap(true, Ordering::SeqCst) {
             return Ok(());
         }
-        self.changes.notify();
+        self.replicas.changes().notify();
         if let Some(cleaner) = self.cleaner.get() {
             cleaner.stop();
         }
         let _alone = self.gate.write().unwrap_or_else(PoisonError::into_inner);
-        let result = self.shut_down();
-        self.directory.unlock();
-        self.changes.notify();
+        let result = self.replicas.shut_down();
+        self.replicas.directory.unlock();
+        self.replicas.changes().notify();
         result
     }
 
     /// Whether it was opened for reading only.
     pub fn is_read_only(&self) -> bool {
-        self.directory.read_only()
+        self.replicas.is_read_only()
     }
 
     /// Whether `close` was called.
@@ -339,11 +313,11 @@ impl Broker {
 
     /// The broker's clock.
     pub fn clock(&self) -> Arc<dyn Clock> {
-        self.clock.clone()
+        self.replicas.clock().clone()
     }
 
     /// Held during every call; `Closed` once `close` has begun.
-    pub(crate) fn enter(&self) -> Result<RwLockReadGuard<'_, ()>, BrokerError> {
+    fn enter(&self) -> Result<RwLockReadGuard<'_, ()>, BrokerError> {
         let guard = self.gate.read().unwrap_or_else(PoisonError::into_inner);
         if self.is_closed() {
             Err(BrokerError::Closed)
@@ -352,63 +326,45 @@ impl Broker {
         }
     }
 
-    /// Error unless it may be written; `action` completes "open it without read_only to ...".
-    pub(crate) fn for_writing(&self, action: &'static str) -> Result<(), BrokerError> {
-        if self.directory.read_only() {
-            Err(BrokerError::ReadOnly(action))
-        } else {
-            Ok(())
-        }
+    /// What the transports read and wait for.
+    pub(crate) fn replicas(&self) -> &ReplicaManager {
+        &self.replicas
     }
 
-    /// The table of topics.
-    pub(crate) fn topic_table(&self) -> RwLockReadGuard<'_, TopicTable> {
-        self.table.read().unwrap_or_else(PoisonError::into_inner)
+    /// Handles one request that a client sent to `node`.
+    pub(crate) fn handle(&self, node: NodeId, client: &Arc<ClientLiveness>, request: Request) -> Handled {
+        let Ok(_open) = self.enter() else {
+            return Handled::CloseConnection;
+        };
+        self.do_scheduled_work();
+        self.apis.handle(node, client, request)
     }
 
-    /// A topic; read-only brokers look again for one that they do not know.
-    pub(crate) fn topic(&self, name: &str) -> Result<Arc<Topic>, BrokerError> {
-        if let Some(topic) = self.topic_table().get(name) {
-            return Ok(topic.clone());
-        }
-        self.see_new_topics()?;
-        self.topic_table()
-            .get(name)
-            .cloned()
-            .ok_or_else(|| BrokerError::unknown_topic(name))
+    /// Does what every call of the broker does first if it is due: no thread does it.
+    fn do_scheduled_work(&self) {
+        let now_ms = self.replicas.clock().monotonic_ms();
+        self.transactions.tick(now_ms);
+        self.replicas.maybe_remove_expired_producers(now_ms);
     }
 
-    /// A partition; read-only brokers look again for one that they do not know.
-    pub(crate) fn partition(&self, tp: &TopicPartition) -> Result<Arc<Partition>, BrokerError> {
-        if let Some(partition) = self.topic_table().partition(tp) {
-            return Ok(partition.clone());
-        }
-        self.see_new_topics()?;
-        self.topic_table()
-            .partition(tp)
-            .cloned()
-            .ok_or_else(|| BrokerError::unknown_partition(tp))
+    /// Does what is due: waiting fetches and joins whose time is over, members that have gone.
+    pub(crate) fn run_due(&self) {
+        let Ok(_open) = self.enter() else { return };
+        let now_ms = self.replicas.clock().monotonic_ms();
+        self.replicas.expire_fetches(now_ms);
+        self.groups.tick(now_ms);
+        self.do_scheduled_work();
     }
 
-    /// The log of a partition, opened on first use, refreshed when read-only.
-    pub(crate) fn log_of<'a>(&self, partition: &'a Partition) -> Result<&'a Arc<PartitionLog>, BrokerError> {
-        match partition.opened_log() {
-            Some(log) if !self.directory.read_only() => Ok(log),
-            _ => partition.log(&self.directory, self.clock.now_ms()),
-        }
-    }
-
-    /// Read-only: takes over topics that the writer has created or deleted since.
-    pub(crate) fn see_new_topics(&self) -> Result<(), BrokerError> {
-        if !self.directory.read_only() {
-            return Ok(());
-        }
-        let mut metadata = lock(&self.metadata);
-        if let Some(new) = self.directory.reload(&metadata)? {
-            let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
-            *table = TopicTable::build(&new, &self.config, &self.directory, &table)?;
-            *metadata = new;
-        }
-        Ok(())
+    /// When something is due next, on the monotonic clock. Waits for no group and no transaction.
+    pub(crate) fn next_deadline(&self) -> Option<i64> {
+        [
+            self.replicas.purgatory().next_deadline(),
+            self.groups.next_deadline(),
+            self.transactions.next_deadline(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 }

@@ -1,7 +1,7 @@
 //! Compaction through the broker: which logs are due, how far they are clean, and the thread that may do it in the
 //! background (spec 4.3). Kafka: `LogCleaner`, `LogCleanerManager`.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -9,10 +9,11 @@ use fletchlog_api::ErrorCode;
 use fletchlog_log::{Cleanable, CleanerOptions, CleanerStats, LogError, PartitionLog};
 use fletchlog_records::TopicPartition;
 
+use crate::BrokerError;
+use crate::log_manager::node_index;
 use crate::partition::Partition;
-use crate::shutdown::node_index;
+use crate::replica_manager::ReplicaManager;
 use crate::sync::lock;
-use crate::{Broker, BrokerError};
 
 /// What cleaning did to one partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +44,7 @@ impl CleanedPartition {
     }
 }
 
-impl Broker {
+impl ReplicaManager {
     /// `clean_topic`.
     pub(crate) fn clean(
         &self,
@@ -126,8 +127,7 @@ impl Broker {
             dedupe_buffer_bytes: usize::try_from(self.config.long("log.cleaner.dedupe.buffer.size"))
                 .unwrap_or(usize::MAX),
         };
-        let mut stop = || self.is_closed() || cancelled();
-        let stats = log.clean(cleanable, &options, self.clock.now_ms(), &mut stop)?;
+        let stats = log.clean(cleanable, &options, self.clock.now_ms(), cancelled)?;
         let table = self.topic_table();
         // A new topic of a deleted one's name begins dirty.
         if table.holds(partition) {
@@ -145,19 +145,20 @@ impl Broker {
     /// bytes, if one is due. `None`: none is, or cleaning it was cut short.
     ///
     /// # Errors
-    /// `ReadOnly`, `Closed`; or a log cannot be looked at or cleaned. That one is left out from then on, so that the others do not
-    /// wait for it, until [`Broker::clean_topic`] has cleaned it or the broker is opened again.
+    /// `ReadOnly`; or a log cannot be looked at or cleaned. That one is left out from then on, so that the others do not
+    /// wait for it, until `clean_topic` has cleaned it or the broker is opened again.
     ///
     /// Kafka: `CleanerThread#tryCleanFilthiestLog`, `LogCleanerManager#grabFilthiestCompactedLog`.
-    #[doc(hidden)] // For tests, in which no thread runs.
-    pub fn clean_filthiest(&self) -> Result<Option<(TopicPartition, CleanedPartition)>, BrokerError> {
-        let _open = self.enter()?;
+    pub(crate) fn clean_filthiest(
+        &self,
+        cancelled: &mut dyn FnMut() -> bool,
+    ) -> Result<Option<(TopicPartition, CleanedPartition)>, BrokerError> {
         self.for_writing("clean topics")?;
         self.maybe_delete_old_segments(self.clock.now_ms());
         let Some(partition) = self.filthiest()? else {
             return Ok(None);
         };
-        let cleaned = self.clean_partition(&partition, false, &mut || false);
+        let cleaned = self.clean_partition(&partition, false, cancelled);
         match self.unless_deleted(&partition, cleaned) {
             Ok(done) => Ok(done
                 .filter(|done| done.rounds > 0)
@@ -230,19 +231,17 @@ impl Stop {
 }
 
 impl CleanerThread {
-    /// Starts it. It holds the broker only while it works, so that a broker that is dropped is gone.
-    pub(crate) fn start(broker: &Arc<Broker>) -> Result<Self, BrokerError> {
+    /// Starts it. `clean` cleans a log that is due; it holds the broker only while it works, so that a broker that is dropped is
+    /// gone.
+    pub(crate) fn start(
+        pause: Duration,
+        clean: impl Fn() -> Result<Option<(TopicPartition, CleanedPartition)>, BrokerError> + Send + 'static,
+    ) -> std::io::Result<Self> {
         let stop = Arc::new(Stop::default());
-        let (weak, shared) = (Arc::downgrade(broker), Arc::clone(&stop));
-        let pause = Duration::from_millis(broker.config.long("log.cleaner.backoff.ms").unsigned_abs());
+        let shared = Arc::clone(&stop);
         let thread = std::thread::Builder::new()
             .name("fletchlog-cleaner".to_owned())
-            .spawn(move || while !shared.wait(pause) && work(&weak) {})
-            .map_err(|source| LogError::Io {
-                action: "start the cleaner for",
-                path: broker.directory.root().to_path_buf(),
-                source,
-            })?;
+            .spawn(move || while !shared.wait(pause) && work(&clean) {})?;
         Ok(Self {
             stop,
             thread: Mutex::new(Some(thread)),
@@ -266,11 +265,10 @@ impl Drop for CleanerThread {
     }
 }
 
-/// Cleans whatever is due. False: the broker is gone.
-fn work(broker: &Weak<Broker>) -> bool {
+/// Cleans whatever is due. False: the broker is closed or gone.
+fn work(clean: &impl Fn() -> Result<Option<(TopicPartition, CleanedPartition)>, BrokerError>) -> bool {
     loop {
-        let Some(broker) = broker.upgrade() else { return false };
-        match broker.clean_filthiest() {
+        match clean() {
             Ok(Some(_)) => {}
             Ok(None) => return true,
             Err(BrokerError::Closed) => return false,

@@ -2,24 +2,17 @@
 
 pub mod broker;
 mod cleaner;
-mod coordinator_log;
 mod directory;
 pub mod error;
 mod failures;
-mod fetch;
 mod fields;
 mod group;
-mod leader_epochs;
-mod list_offsets;
+mod kafka_apis;
 pub mod local_transport;
-mod metadata;
+mod log_manager;
 mod partition;
-mod produce;
-mod producer_ids;
-mod requests;
-mod shutdown;
+mod replica_manager;
 mod sync;
-mod topic_admin;
 mod topic_config;
 mod topics;
 mod transaction;

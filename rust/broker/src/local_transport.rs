@@ -10,7 +10,7 @@ use fletchlog_api::{Completion, Disconnected, NodeId, Request, Transport};
 
 use crate::Broker;
 use crate::group::ClientLiveness;
-use crate::requests::Handled;
+use crate::kafka_apis::Handled;
 use crate::sync::Answer;
 
 /// A writer in another process tells nobody of its appends: a read-only broker that waits looks this often. 10 ms is
@@ -43,7 +43,7 @@ struct Connection {
 impl LocalTransport {
     /// Connects a client.
     pub fn new(broker: Arc<Broker>) -> Self {
-        let client = Arc::new(ClientLiveness::new(broker.clock.monotonic_ms()));
+        let client = Arc::new(ClientLiveness::new(broker.replicas().clock().monotonic_ms()));
         Self {
             broker,
             client,
@@ -121,7 +121,7 @@ impl Connection {
     /// Nobody will read the answer being waited for.
     fn give_up(&self, broker: &Broker) {
         if let Some((_, answer)) = &self.waiting {
-            broker.purgatory.cancel(answer);
+            broker.replicas().purgatory().cancel(answer);
         }
     }
 
@@ -143,7 +143,7 @@ impl Transport for LocalTransport {
     fn send(&mut self, node: NodeId, correlation_id: i32, request: Request) {
         self.keep_alive();
         let connection = self.connections.entry(node).or_default();
-        let nodes = i32::try_from(self.broker.sessions.len()).unwrap_or(i32::MAX);
+        let nodes = self.broker.replicas().num_nodes();
         if !(1..=nodes).contains(&node_of_connection(node)) {
             connection.close(node, Some(correlation_id));
             return;
@@ -164,17 +164,17 @@ impl Transport for LocalTransport {
 
     fn wait(&mut self, timeout: Duration) -> bool {
         self.keep_alive();
-        let start_ms = self.broker.clock.monotonic_ms();
+        let start_ms = self.broker.replicas().clock().monotonic_ms();
         let mut remaining = timeout;
         loop {
-            let seen = self.broker.changes.version();
+            let seen = self.broker.replicas().changes().version();
             if self.something_arrived() {
                 return true;
             }
             if self.woken.swap(false, Ordering::AcqRel) || remaining.is_zero() {
                 return false;
             }
-            let now_ms = self.broker.clock.monotonic_ms();
+            let now_ms = self.broker.replicas().clock().monotonic_ms();
             let mut slice = remaining;
             if let Some(deadline_ms) = self.broker.next_deadline() {
                 slice = slice.min(millis(deadline_ms.saturating_sub(now_ms).max(1)));
@@ -182,11 +182,11 @@ impl Transport for LocalTransport {
             if self.broker.is_read_only() && self.connections.values().any(|c| c.waiting.is_some()) {
                 slice = slice.min(LOOK_AGAIN);
             }
-            if !self.broker.changes.wait(seen, slice) {
+            if !self.broker.replicas().changes().wait(seen, slice) {
                 // Counted by what was slept, so that a clock that stands still (a simulation's) does not hold us.
                 remaining = remaining.saturating_sub(slice);
             }
-            let passed = millis(self.broker.clock.monotonic_ms().saturating_sub(start_ms));
+            let passed = millis(self.broker.replicas().clock().monotonic_ms().saturating_sub(start_ms));
             remaining = remaining.min(timeout.saturating_sub(passed));
         }
     }
@@ -197,7 +197,7 @@ impl Transport for LocalTransport {
         Some(Arc::new(move || {
             woken.store(true, Ordering::Release);
             if let Some(broker) = broker.upgrade() {
-                broker.changes.notify();
+                broker.replicas().changes().notify();
             }
         }))
     }
@@ -205,7 +205,7 @@ impl Transport for LocalTransport {
     fn begin_poll(&mut self) {
         for connection in self.connections.values() {
             if let Some((_, answer)) = &connection.waiting {
-                self.broker.purgatory.answer_if_without_data(&self.broker, answer);
+                self.broker.replicas().answer_if_without_data(answer);
             }
         }
     }
@@ -221,7 +221,7 @@ impl Transport for LocalTransport {
     }
 
     fn keep_alive(&mut self) {
-        self.client.seen(self.broker.clock.monotonic_ms());
+        self.client.seen(self.broker.replicas().clock().monotonic_ms());
     }
 }
 
@@ -230,9 +230,9 @@ impl Drop for LocalTransport {
         for connection in self.connections.values() {
             connection.give_up(&self.broker);
         }
-        self.client.disconnected(self.broker.clock.monotonic_ms());
+        self.client.disconnected(self.broker.replicas().clock().monotonic_ms());
         // Others may wait for its members: they have to look at the earlier deadline.
-        self.broker.changes.notify();
+        self.broker.replicas().changes().notify();
     }
 }
 

@@ -13,7 +13,7 @@ use fletchlog_records::TopicPartition;
 
 use crate::BrokerError;
 use crate::directory::{Directory, TopicRecord, leader_index, partition_dir_name};
-use crate::shutdown::node_index;
+use crate::log_manager::node_index;
 use crate::sync::lock;
 use crate::topic_config::TopicConfig;
 

@@ -1,15 +1,137 @@
-//! Locks that survive a panic of another holder, a counter to wait on, and a cell that is answered once.
+//! Locks with an order, which survive a panic of another holder, a counter to wait on, and a cell that is answered once.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, PoisonError, TryLockError};
 use std::time::Duration;
 
 use fletchlog_api::Response;
 
-/// Locks. After a panic of its holder a lock is taken over: what was being changed may be half done in memory. What this crate
-/// keeps in logs and in the metadata file is written before memory changes, and a log fences itself if the panic came out of
-/// it; so at worst a group, a session or a table of topics lags behind until the broker is opened again.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// The order of the broker's locks: a thread that holds one takes only locks further down. The table of locks in
+/// `ARCHITECTURE.md` says what each protects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Rank {
+    TransactionalId,
+    TransactionTable,
+    ProducerIds,
+    GroupLoading,
+    Group,
+    GroupTable,
+    OpenGroups,
+    GroupDeadlines,
+}
+
+/// A mutex with a place in the order of locks; debug builds panic when the order is not kept.
+///
+/// After a panic of its holder a lock is taken over: what was being changed may be half done in memory. What this crate keeps
+/// in logs and in the metadata file is written before memory changes, and a log fences itself if the panic came out of it; so
+/// at worst a group, a session or a table of topics lags behind until the broker is opened again.
+#[derive(Debug)]
+pub(crate) struct Mutex<T> {
+    rank: Rank,
+    inner: std::sync::Mutex<T>,
+}
+
+/// A held [`Mutex`].
+#[derive(Debug)]
+pub(crate) struct MutexGuard<'a, T> {
+    // Released before `_held` is dropped.
+    inner: std::sync::MutexGuard<'a, T>,
+    _held: Held,
+}
+
+impl<T> Mutex<T> {
+    /// A free lock.
+    pub(crate) fn new(rank: Rank, value: T) -> Self {
+        Self {
+            rank,
+            inner: std::sync::Mutex::new(value),
+        }
+    }
+
+    /// Waits for it.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        let held = Held::new(self.rank);
+        MutexGuard {
+            inner: self.inner.lock().unwrap_or_else(PoisonError::into_inner),
+            _held: held,
+        }
+    }
+
+    /// Takes it if it is free.
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        let inner = match self.inner.try_lock() {
+            Ok(inner) => inner,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        Some(MutexGuard {
+            inner,
+            _held: Held::new(self.rank),
+        })
+    }
+}
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.inner
+    }
+}
+
+/// A lock that this thread holds, or waits for.
+#[derive(Debug)]
+struct Held {
+    #[cfg(debug_assertions)]
+    rank: Rank,
+}
+
+#[cfg(debug_assertions)]
+thread_local! {
+    static RANKS: std::cell::RefCell<Vec<Rank>> = const { std::cell::RefCell::new(Vec::new()) };
+}
+
+#[cfg(debug_assertions)]
+impl Held {
+    fn new(rank: Rank) -> Self {
+        RANKS.with_borrow_mut(|ranks| {
+            let last = ranks.iter().max().copied();
+            assert!(
+                last.is_none_or(|last| last < rank),
+                "lock {rank:?} is taken while {last:?} is held"
+            );
+            ranks.push(rank);
+        });
+        Self { rank }
+    }
+}
+
+#[cfg(debug_assertions)]
+impl Drop for Held {
+    fn drop(&mut self) {
+        RANKS.with_borrow_mut(|ranks| {
+            if let Some(at) = ranks.iter().rposition(|rank| *rank == self.rank) {
+                ranks.remove(at);
+            }
+        });
+    }
+}
+
+#[cfg(not(debug_assertions))]
+impl Held {
+    fn new(_rank: Rank) -> Self {
+        Self {}
+    }
+}
+
+/// Takes a lock without a rank.
+pub(crate) fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -30,7 +152,7 @@ pub(crate) fn is_due(next_ms: &AtomicI64, now_ms: i64, interval_ms: i64) -> bool
 /// A counter of changes that threads can wait on.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
-    version: Mutex<u64>,
+    version: std::sync::Mutex<u64>,
     changed: Condvar,
 }
 
@@ -62,7 +184,7 @@ impl Changes {
 pub(crate) struct Answer {
     /// Number of the waiting fetch in the purgatory; 0 for other requests.
     fetch_id: u64,
-    response: Mutex<Option<Response>>,
+    response: std::sync::Mutex<Option<Response>>,
 }
 
 impl Answer {

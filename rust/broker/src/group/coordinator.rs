@@ -1,59 +1,70 @@
 //! Who coordinates a group, who is alive in it, who leaves (spec 8.7). Kafka 2.6: `GroupCoordinator`.
 //!
-//! All groups share one lock: group requests are rare beside produce and fetch. Time-outs are noticed by whoever calls
-//! the broker next; a client that waits wakes up for them.
+//! Each group has a lock of its own, which is held while its offsets or its record are appended; the table of groups is never
+//! locked meanwhile. Time-outs are noticed by whoever calls the broker next; a client that waits wakes up for them. Who only looks
+//! for time-outs passes by a group that another thread works on, and looks again.
 
-use std::sync::{Arc, Mutex};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use fletchlog_api::{Config, ErrorCode, HeartbeatRequest, LeaveGroupRequest, NodeId};
+use fletchlog_api::{ErrorCode, HeartbeatRequest, LeaveGroupRequest, NodeId};
 use rustc_hash::FxHashMap;
 
-use super::member::{ClientLiveness, Member};
+use super::member::ClientLiveness;
 use super::rebalance::{join_error, sync_error};
-use super::state::{Group, GroupState};
-use crate::sync::lock;
+use super::state::{Group, GroupState, LockedGroup};
+use crate::replica_manager::ReplicaManager;
+use crate::sync::{Changes, Mutex, Rank};
 use crate::topics::CONSUMER_OFFSETS;
-use crate::{Broker, BrokerError, uuid};
+use crate::uuid;
 
 /// The coordinator of every group.
-#[derive(Debug)]
 pub(crate) struct GroupCoordinator {
-    pub(super) state: Mutex<Groups>,
+    pub(super) replicas: Arc<ReplicaManager>,
+    /// Never held while a group is waited for or a log is written.
+    groups: Mutex<FxHashMap<Arc<str>, Arc<LockedGroup>>>,
+    /// How far each partition of `__consumer_offsets` has been read. Held while one is read.
+    pub(super) loaded: Mutex<FxHashMap<i32, i64>>,
+    /// Groups with offsets in the open transaction of a producer. Kafka: `GroupMetadataManager#openGroupsForProducer`.
+    pub(super) open_groups_for_producer: Mutex<FxHashMap<i64, BTreeSet<Arc<str>>>>,
+    /// When expired offsets are looked for next (monotonic).
+    pub(super) next_expiry_check_ms: AtomicI64,
     pub(super) min_session_timeout_ms: i32,
     pub(super) max_session_timeout_ms: i32,
     pub(super) max_size: usize,
     pub(super) initial_delay_ms: i64,
+    pub(super) expiry_check_ms: i64,
+    members_named: AtomicU64,
     /// End of every member id of this run.
     run: String,
 }
 
-/// The groups, and how far each partition of `__consumer_offsets` has been read.
-#[derive(Debug, Default)]
-pub(crate) struct Groups {
-    pub(super) by_id: FxHashMap<Arc<str>, Group>,
-    pub(super) loaded: FxHashMap<i32, i64>,
-    pub(super) next_expiry_check_ms: Option<i64>,
-    members_named: u64,
-}
-
 impl GroupCoordinator {
     /// With the broker's limits.
-    pub(crate) fn new(config: &Config) -> Self {
+    pub(crate) fn new(replicas: &Arc<ReplicaManager>) -> Self {
+        let config = replicas.config();
+        let expiry_check_ms = config.long("offsets.retention.check.interval.ms");
         Self {
-            state: Mutex::default(),
+            groups: Mutex::new(Rank::GroupTable, FxHashMap::default()),
+            loaded: Mutex::new(Rank::GroupLoading, FxHashMap::default()),
+            open_groups_for_producer: Mutex::new(Rank::OpenGroups, FxHashMap::default()),
+            next_expiry_check_ms: AtomicI64::new(replicas.clock().monotonic_ms().saturating_add(expiry_check_ms)),
             min_session_timeout_ms: config.int("group.min.session.timeout.ms"),
             max_session_timeout_ms: config.int("group.max.session.timeout.ms"),
             max_size: usize::try_from(config.int("group.max.size")).unwrap_or(usize::MAX),
             initial_delay_ms: i64::from(config.int("group.initial.rebalance.delay.ms")),
+            expiry_check_ms,
+            members_named: AtomicU64::new(0),
             run: uuid::random_hex(),
+            replicas: Arc::clone(replicas),
         }
     }
 
     /// `<prefix>-<uuid>`, as Kafka forms it; the first digits count, so that ids of the same client sort in the order in
     /// which they were given and assignments do not depend on chance.
-    pub(super) fn member_id(&self, groups: &mut Groups, prefix: &str) -> Arc<str> {
-        groups.members_named += 1;
-        let n = groups.members_named;
+    pub(super) fn member_id(&self, prefix: &str) -> Arc<str> {
+        let n = self.members_named.fetch_add(1, Ordering::Relaxed) + 1;
         let (high, low) = (n >> 16, n & 0xffff);
         Arc::from(format!(
             "{prefix}-{high:08x}-{low:04x}-4{}-8{}-{}",
@@ -63,44 +74,87 @@ impl GroupCoordinator {
         ))
     }
 
-    /// When a group has something to do next.
+    pub(super) fn changes(&self) -> &Changes {
+        self.replicas.changes()
+    }
+
+    /// Works on a group under its lock; `None`: there is no such group. Kafka: `GroupMetadata#inLock`.
+    pub(super) fn in_group<T>(&self, group_id: &str, work: impl FnOnce(&mut Group) -> T) -> Option<T> {
+        loop {
+            let found = self.groups.lock().get(group_id).cloned()?;
+            let mut group = found.lock();
+            if !group.dead {
+                let done = work(&mut group);
+                found.unlock(group, self.changes());
+                return Some(done);
+            }
+        }
+    }
+
+    /// As [`Self::in_group`]; the group is made if there is none. Kafka: `GroupMetadataManager#addGroup`.
+    pub(super) fn in_new_group<T>(&self, group_id: &Arc<str>, work: impl FnOnce(&mut Group) -> T) -> T {
+        loop {
+            let found = {
+                let mut groups = self.groups.lock();
+                let new = || Arc::new(LockedGroup::new(group_id.clone()));
+                Arc::clone(groups.entry(group_id.clone()).or_insert_with(new))
+            };
+            let mut group = found.lock();
+            if !group.dead {
+                let done = work(&mut group);
+                found.unlock(group, self.changes());
+                return done;
+            }
+        }
+    }
+
+    /// Takes a group out of the table. Kafka: `GroupMetadataManager#removeGroup`.
+    pub(super) fn remove_group(&self, group: &mut Group) {
+        group.dead = true;
+        self.groups.lock().remove(&group.id);
+    }
+
+    /// The ids of the groups that fulfil `filter`, which may not wait for a group's lock.
+    pub(super) fn ids_of(&self, filter: impl Fn(&LockedGroup) -> bool) -> Vec<Arc<str>> {
+        let groups = self.groups.lock();
+        let found = groups.iter().filter(|(_, group)| filter(group));
+        found.map(|(id, _)| id.clone()).collect()
+    }
+
+    /// Works on those of the groups that nobody works on now.
+    pub(super) fn in_idle_groups(&self, filter: impl Fn(&LockedGroup) -> bool, mut work: impl FnMut(&mut Group)) {
+        let found: Vec<_> = self.groups.lock().values().filter(|g| filter(g)).cloned().collect();
+        for locked in found {
+            if let Some(mut group) = locked.try_lock().filter(|group| !group.dead) {
+                work(&mut group);
+                locked.unlock(group, self.changes());
+            }
+        }
+    }
+
+    /// When a group has something to do next. Waits for no group.
     pub(crate) fn next_deadline(&self) -> Option<i64> {
-        let groups = lock(&self.state);
-        groups
-            .by_id
-            .values()
-            .flat_map(|g| {
-                let join = g.pending_join.map(|j| j.deadline_ms);
-                join.into_iter()
-                    .chain(g.pending_members.values().copied())
-                    .chain(g.members.iter().filter_map(Member::deadline_ms))
-            })
-            .min()
+        let groups = self.groups.lock();
+        groups.values().filter_map(|group| group.next_deadline()).min()
     }
-}
 
-impl Broker {
     /// The node whose partition of `__consumer_offsets` keeps the group.
-    pub(crate) fn coordinator_of(&self, group_id: &str) -> Result<NodeId, BrokerError> {
-        let partition = self.offsets_partition(group_id);
-        Ok(
-            match self
-                .topic_table()
-                .get(CONSUMER_OFFSETS)
-                .and_then(|t| t.partition(partition))
-            {
-                Some(p) => p.leader(),
-                // Before the first commit: where it will be.
-                None => 1 + partition.rem_euclid(i32::try_from(self.sessions.len()).unwrap_or(1)),
-            },
-        )
+    pub(crate) fn coordinator_of(&self, group_id: &str) -> NodeId {
+        let number = self.partition_for(group_id);
+        let table = self.replicas.topic_table();
+        match table.get(CONSUMER_OFFSETS).and_then(|t| t.partition(number)) {
+            Some(partition) => partition.leader(),
+            // Before the first commit: where it will be.
+            None => 1 + number.rem_euclid(self.replicas.num_nodes()),
+        }
     }
 
-    /// Kafka: `partitionFor(groupId)` = abs(hash) mod partitions, abs(MIN_VALUE) = 0.
-    pub(crate) fn offsets_partition(&self, group_id: &str) -> i32 {
-        let partitions = match self.topic_table().get(CONSUMER_OFFSETS) {
+    /// The partition of `__consumer_offsets` that keeps the group: abs(hash) mod partitions, abs(MIN_VALUE) = 0.
+    /// Kafka: `GroupMetadataManager#partitionFor`.
+    pub(crate) fn partition_for(&self, group_id: &str) -> i32 {
+        let partitions = match self.replicas.topic_table().get(CONSUMER_OFFSETS) {
             Some(topic) => topic.record.partitions,
-            None => self.config.int("offsets.topic.num.partitions"),
+            None => self.replicas.config().int("offsets.topic.num.partitions"),
         };
         fletchlog_api::java_hash::string_hash(group_id)
             .checked_abs()
@@ -109,11 +163,11 @@ impl Broker {
     }
 
     /// NOT_COORDINATOR unless `node` keeps the group.
-    pub(crate) fn check_coordinator(&self, node: NodeId, group_id: &str) -> Result<(), ErrorCode> {
-        match self.coordinator_of(group_id) {
-            Ok(coordinator) if coordinator == node => Ok(()),
-            Ok(_) => Err(ErrorCode::NOT_COORDINATOR),
-            Err(_) => Err(ErrorCode::COORDINATOR_NOT_AVAILABLE),
+    pub(super) fn check_coordinator(&self, node: NodeId, group_id: &str) -> Result<(), ErrorCode> {
+        if self.coordinator_of(group_id) == node {
+            Ok(())
+        } else {
+            Err(ErrorCode::NOT_COORDINATOR)
         }
     }
 
@@ -124,16 +178,10 @@ impl Broker {
         request: &HeartbeatRequest,
         client: &Arc<ClientLiveness>,
     ) -> ErrorCode {
-        let now_ms = self.clock.monotonic_ms();
+        let now_ms = self.replicas.clock().monotonic_ms();
         client.seen(now_ms);
-        let mut groups = lock(&self.groups.state);
-        self.tick(&mut groups, now_ms);
-        let mut beat = || -> Result<(), ErrorCode> {
-            self.check_coordinator(node, &request.group_id)?;
-            let group = groups
-                .by_id
-                .get_mut(&request.group_id)
-                .ok_or(ErrorCode::UNKNOWN_MEMBER_ID)?;
+        self.tick(now_ms);
+        let beat = |group: &mut Group| -> Result<(), ErrorCode> {
             check_member(group, &request.member_id, request.group_instance_id.as_deref())?;
             if group.generation != request.generation_id {
                 return Err(ErrorCode::ILLEGAL_GENERATION);
@@ -149,29 +197,32 @@ impl Broker {
                 GroupState::CompletingRebalance | GroupState::Stable => Ok(()),
             }
         };
-        beat().err().unwrap_or(ErrorCode::NONE)
+        let beaten = self.check_coordinator(node, &request.group_id).and_then(|()| {
+            let done = self.in_group(&request.group_id, beat);
+            done.unwrap_or(Err(ErrorCode::UNKNOWN_MEMBER_ID))
+        });
+        beaten.err().unwrap_or(ErrorCode::NONE)
     }
 
     /// LeaveGroup. Kafka: `handleLeaveGroup`.
     pub(crate) fn leave_group(&self, node: NodeId, request: &LeaveGroupRequest) -> ErrorCode {
-        let now_ms = self.clock.monotonic_ms();
-        let mut groups = lock(&self.groups.state);
-        self.tick(&mut groups, now_ms);
+        let now_ms = self.replicas.clock().monotonic_ms();
+        self.tick(now_ms);
         if let Err(error) = self.check_coordinator(node, &request.group_id) {
             return error;
         }
-        let Some(group) = groups.by_id.get_mut(&request.group_id) else {
-            return ErrorCode::UNKNOWN_MEMBER_ID;
-        };
-        if group.pending_members.remove(&request.member_id).is_some() {
-            self.try_complete_join(group, now_ms);
-            return ErrorCode::NONE;
-        }
-        if let Err(error) = check_member(group, &request.member_id, request.group_instance_id.as_deref()) {
-            return error;
-        }
-        self.remove_member(group, &request.member_id, now_ms);
-        ErrorCode::NONE
+        let left = self.in_group(&request.group_id, |group| {
+            if group.pending_members.remove(&request.member_id).is_some() {
+                self.try_complete_join(group, now_ms);
+                return ErrorCode::NONE;
+            }
+            if let Err(error) = check_member(group, &request.member_id, request.group_instance_id.as_deref()) {
+                return error;
+            }
+            self.remove_member(group, &request.member_id, now_ms);
+            ErrorCode::NONE
+        });
+        left.unwrap_or(ErrorCode::UNKNOWN_MEMBER_ID)
     }
 
     /// Kafka: `removeMemberAndUpdateGroup`.
@@ -179,9 +230,9 @@ impl Broker {
         let Some(mut member) = group.remove(id) else { return };
         member.answer_join(
             join_error(ErrorCode::UNKNOWN_MEMBER_ID, member.id.clone()),
-            &self.changes,
+            self.changes(),
         );
-        member.answer_sync(sync_error(ErrorCode::UNKNOWN_MEMBER_ID), &self.changes);
+        member.answer_sync(sync_error(ErrorCode::UNKNOWN_MEMBER_ID), self.changes());
         match group.state {
             GroupState::Stable | GroupState::CompletingRebalance => self.rebalance(group, now_ms),
             GroupState::PreparingRebalance => self.try_complete_join(group, now_ms),
@@ -189,23 +240,15 @@ impl Broker {
         }
     }
 
-    /// Does what is due in the groups.
-    pub(crate) fn tick_groups(&self, now_ms: i64) {
-        let mut groups = lock(&self.groups.state);
-        self.tick(&mut groups, now_ms);
-    }
-
-    /// Members missed, ids never used, rebalances whose time is over, offsets expired.
-    pub(super) fn tick(&self, groups: &mut Groups, now_ms: i64) {
-        for group in groups.by_id.values_mut() {
-            if group.members.is_empty() && group.pending_members.is_empty() && group.pending_join.is_none() {
-                continue;
-            }
+    /// Does what is due in the groups: members missed, ids never used, rebalances whose time is over, offsets expired.
+    pub(crate) fn tick(&self, now_ms: i64) {
+        let due = |group: &LockedGroup| group.next_deadline().is_some_and(|deadline| now_ms >= deadline);
+        self.in_idle_groups(due, |group| {
             group.pending_members.retain(|_, give_up_ms| now_ms < *give_up_ms);
             let missed: Vec<Arc<str>> = group
                 .members
                 .iter()
-                .filter(|m| m.deadline_ms().is_some_and(|deadline| now_ms >= deadline))
+                .filter(|m| m.session().is_some_and(|session| now_ms >= session.deadline_ms()))
                 .map(|m| m.id.clone())
                 .collect();
             for id in missed {
@@ -216,8 +259,8 @@ impl Broker {
                 self.remove_member(group, &id, now_ms);
             }
             self.try_complete_join(group, now_ms);
-        }
-        self.expire_offsets(groups, now_ms);
+        });
+        self.maybe_expire_offsets(now_ms);
     }
 }
 

@@ -4,17 +4,16 @@ use std::sync::Arc;
 
 use fletchlog_api::{ErrorCode, JoinGroupRequest, NodeId, Response};
 
-use super::coordinator::{Groups, check_member};
+use super::coordinator::{GroupCoordinator, check_member};
 use super::member::{ClientLiveness, Member};
 use super::rebalance::{join_error, join_response, sync_error};
 use super::state::{Group, GroupState};
-use crate::Broker;
-use crate::sync::{Answer, lock};
+use crate::sync::Answer;
 
 /// Longest text that a record of `__consumer_offsets` can hold.
 pub(super) const MAX_TEXT: usize = i16::MAX as usize;
 
-impl Broker {
+impl GroupCoordinator {
     /// JoinGroup.
     pub(crate) fn join_group(
         &self,
@@ -23,69 +22,64 @@ impl Broker {
         client: &Arc<ClientLiveness>,
     ) -> Arc<Answer> {
         let answer = Arc::new(Answer::default());
-        let now_ms = self.clock.monotonic_ms();
+        let now_ms = self.replicas.clock().monotonic_ms();
         client.seen(now_ms);
-        let mut groups = lock(&self.groups.state);
-        self.tick(&mut groups, now_ms);
+        self.tick(now_ms);
         let joined = self
-            .check_coordinator(node, &request.group_id)
-            .map_err(|e| (e, None))
-            .and_then(|()| self.join(&mut groups, request, client, &answer, now_ms));
+            .check_join(node, request)
+            .map_err(|error| (error, None))
+            .and_then(|()| self.join(request, client, &answer, now_ms));
         if let Err((error, member_id)) = joined {
             let member_id = member_id.unwrap_or_else(|| request.member_id.clone());
-            answer.complete(Response::JoinGroup(join_error(error, member_id)), &self.changes);
+            answer.complete(Response::JoinGroup(join_error(error, member_id)), self.changes());
         }
         answer
     }
 
+    /// What can be said before the group is looked at.
+    fn check_join(&self, node: NodeId, request: &JoinGroupRequest) -> Result<(), ErrorCode> {
+        self.check_coordinator(node, &request.group_id)?;
+        if request.group_id.is_empty() || request.group_id.len() > MAX_TEXT {
+            return Err(ErrorCode::INVALID_GROUP_ID);
+        }
+        let too_long = |text: &Arc<str>| text.len() > MAX_TEXT / 2;
+        if too_long(&request.client_id) || request.group_instance_id.as_ref().is_some_and(too_long) {
+            return Err(ErrorCode::INVALID_REQUEST);
+        }
+        if !(self.min_session_timeout_ms..=self.max_session_timeout_ms).contains(&request.session_timeout_ms) {
+            return Err(ErrorCode::INVALID_SESSION_TIMEOUT);
+        }
+        self.load_group(&request.group_id)
+    }
+
     fn join(
         &self,
-        groups: &mut Groups,
         request: &JoinGroupRequest,
         client: &Arc<ClientLiveness>,
         answer: &Arc<Answer>,
         now_ms: i64,
     ) -> Result<(), (ErrorCode, Option<Arc<str>>)> {
-        let limits = &self.groups;
-        let refuse = |error| Err((error, None));
-        if request.group_id.is_empty() || request.group_id.len() > MAX_TEXT {
-            return refuse(ErrorCode::INVALID_GROUP_ID);
-        }
-        if request.client_id.len() > MAX_TEXT / 2
-            || request
-                .group_instance_id
-                .as_ref()
-                .is_some_and(|i| i.len() > MAX_TEXT / 2)
-        {
-            return refuse(ErrorCode::INVALID_REQUEST);
-        }
-        if !(limits.min_session_timeout_ms..=limits.max_session_timeout_ms).contains(&request.session_timeout_ms) {
-            return refuse(ErrorCode::INVALID_SESSION_TIMEOUT);
-        }
-        self.load_group(groups, &request.group_id)
-            .map_err(|error| (error, None))?;
-        if !groups.by_id.contains_key(&request.group_id) {
-            if !request.member_id.is_empty() {
-                return refuse(ErrorCode::UNKNOWN_MEMBER_ID);
+        let known = !request.member_id.is_empty();
+        let join = |group: &mut Group| {
+            let prefix = request.group_instance_id.as_ref().unwrap_or(&request.client_id);
+            let new_id = (!known).then(|| self.member_id(prefix));
+            if !accepts(group, &request.member_id, self.max_size) {
+                group.pending_members.remove(&request.member_id);
+                return Err((ErrorCode::GROUP_MAX_SIZE_REACHED, None));
             }
-            groups
-                .by_id
-                .insert(request.group_id.clone(), Group::new(request.group_id.clone()));
-        }
-        let prefix = request.group_instance_id.as_ref().unwrap_or(&request.client_id);
-        let new_id = request.member_id.is_empty().then(|| limits.member_id(groups, prefix));
-        let Some(group) = groups.by_id.get_mut(&request.group_id) else {
-            return refuse(ErrorCode::COORDINATOR_NOT_AVAILABLE);
+            match new_id {
+                Some(new_id) => self.join_new(group, new_id, request, client, answer, now_ms),
+                None => self
+                    .join_known(group, request, client, answer, now_ms)
+                    .map_err(|error| (error, None)),
+            }
         };
-        if !accepts(group, &request.member_id, limits.max_size) {
-            group.pending_members.remove(&request.member_id);
-            return refuse(ErrorCode::GROUP_MAX_SIZE_REACHED);
+        if known {
+            let joined = self.in_group(&request.group_id, join);
+            joined.unwrap_or(Err((ErrorCode::UNKNOWN_MEMBER_ID, None)))
+        } else {
+            self.in_new_group(&request.group_id, join)
         }
-        if let Some(new_id) = new_id {
-            return self.join_new(group, new_id, request, client, answer, now_ms);
-        }
-        self.join_known(group, request, client, answer, now_ms)
-            .map_err(|error| (error, None))
     }
 
     /// Kafka: `doUnknownJoinGroup`.
@@ -148,7 +142,7 @@ impl Broker {
         }
         if current {
             let response = join_response(group, id);
-            answer.complete(Response::JoinGroup(response), &self.changes);
+            answer.complete(Response::JoinGroup(response), self.changes());
             return Ok(());
         }
         if let Some(member) = group.member_mut(id) {
@@ -194,8 +188,11 @@ impl Broker {
         let Some(member) = group.member_mut(&old_id) else {
             return Err(ErrorCode::UNKNOWN_MEMBER_ID);
         };
-        member.answer_join(join_error(ErrorCode::FENCED_INSTANCE_ID, old_id.clone()), &self.changes);
-        member.answer_sync(sync_error(ErrorCode::FENCED_INSTANCE_ID), &self.changes);
+        member.answer_join(
+            join_error(ErrorCode::FENCED_INSTANCE_ID, old_id.clone()),
+            self.changes(),
+        );
+        member.answer_sync(sync_error(ErrorCode::FENCED_INSTANCE_ID), self.changes());
         let before = member.clone();
         member.id = new_id.clone();
         member.update(request, client);
@@ -218,7 +215,7 @@ impl Broker {
                 response.members = Vec::new();
                 response.leader = old_id;
             }
-            answer.complete(Response::JoinGroup(response), &self.changes);
+            answer.complete(Response::JoinGroup(response), self.changes());
             return Ok(());
         }
         if let Some(member) = group.member_mut(&new_id) {

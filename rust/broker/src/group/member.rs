@@ -47,6 +47,29 @@ impl ClientLiveness {
     }
 }
 
+/// How long a member lives without being heard of.
+#[derive(Debug)]
+pub(crate) struct Session {
+    client: Arc<ClientLiveness>,
+    session_timeout_ms: i32,
+    rebalance_timeout_ms: i32,
+}
+
+impl Session {
+    /// When the member is missed, unless it is heard of before.
+    pub(crate) fn deadline_ms(&self) -> i64 {
+        let timeout = if self.client.gone.load(Ordering::Relaxed) {
+            self.session_timeout_ms
+        } else {
+            self.rebalance_timeout_ms.max(self.session_timeout_ms)
+        };
+        self.client
+            .last_seen_ms
+            .load(Ordering::Relaxed)
+            .saturating_add(i64::from(timeout))
+    }
+}
+
 /// A member.
 #[derive(Debug, Clone)]
 pub(crate) struct Member {
@@ -106,23 +129,14 @@ impl Member {
             .unwrap_or_default()
     }
 
-    /// When it is missed, unless it is heard of before. Members that wait in a join or sync are kept (Kafka:
-    /// `MemberMetadata#shouldKeepAlive`).
-    pub(crate) fn deadline_ms(&self) -> Option<i64> {
-        if self.joining.is_some() || self.syncing.is_some() {
-            return None;
-        }
-        let timeout = if self.client.gone.load(Ordering::Relaxed) {
-            self.session_timeout_ms
-        } else {
-            self.rebalance_timeout_ms.max(self.session_timeout_ms)
-        };
-        Some(
-            self.client
-                .last_seen_ms
-                .load(Ordering::Relaxed)
-                .saturating_add(i64::from(timeout)),
-        )
+    /// Its session, unless it waits in a join or sync: it is kept then (Kafka: `MemberMetadata#shouldKeepAlive`).
+    pub(crate) fn session(&self) -> Option<Session> {
+        let waits = self.joining.is_some() || self.syncing.is_some();
+        (!waits).then(|| Session {
+            client: self.client.clone(),
+            session_timeout_ms: self.session_timeout_ms,
+            rebalance_timeout_ms: self.rebalance_timeout_ms,
+        })
     }
 
     /// Answers a waiting join.

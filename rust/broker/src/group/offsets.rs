@@ -9,33 +9,31 @@ use fletchlog_api::{
 };
 use fletchlog_records::{BatchParams, TopicPartition};
 
-use super::coordinator::{Groups, check_member};
+use super::coordinator::{GroupCoordinator, check_member};
 use super::join::MAX_TEXT;
 use super::records;
-use super::state::{CommittedOffset, Group, GroupState};
-use crate::Broker;
-use crate::coordinator_log::CoordinatorRecord;
+use super::state::{CommittedOffset, Group, GroupState, LockedGroup};
 use crate::failures::Refused;
-use crate::sync::lock;
+use crate::replica_manager::CoordinatorRecord;
+use crate::sync::is_due;
 
 /// Per partition, in request order.
 pub(super) type OffsetResults = Vec<(TopicPartition, ErrorCode)>;
 /// Offsets on their way into the log.
 pub(super) type Offsets = Vec<(TopicPartition, CommittedOffset)>;
 
-impl Broker {
+impl GroupCoordinator {
     /// OffsetCommit.
     pub(crate) fn offset_commit(&self, node: NodeId, request: &OffsetCommitRequest) -> OffsetCommitResponse {
         let all = |error: ErrorCode| request.offsets.iter().map(|(tp, _)| (tp.clone(), error)).collect();
-        if let Err(error) = self.for_writing("commit offsets") {
+        if let Err(error) = self.replicas.for_writing("commit offsets") {
             return OffsetCommitResponse {
                 partitions: all(error.code()),
                 error_message: Some(error.to_string()),
             };
         }
-        let mut groups = lock(&self.groups.state);
-        self.tick(&mut groups, self.clock.monotonic_ms());
-        match self.commit(&mut groups, node, request) {
+        self.tick(self.replicas.clock().monotonic_ms());
+        match self.commit(node, request) {
             Ok(partitions) => OffsetCommitResponse {
                 partitions,
                 error_message: None,
@@ -47,19 +45,24 @@ impl Broker {
         }
     }
 
-    fn commit(
-        &self,
-        groups: &mut Groups,
-        node: NodeId,
-        request: &OffsetCommitRequest,
-    ) -> Result<OffsetResults, Refused> {
+    fn commit(&self, node: NodeId, request: &OffsetCommitRequest) -> Result<OffsetResults, Refused> {
         self.check_coordinator(node, &request.group_id)?;
         if request.group_id.is_empty() || request.group_id.len() > MAX_TEXT {
             return Err(ErrorCode::INVALID_GROUP_ID.into());
         }
-        self.load_group(groups, &request.group_id)?;
+        self.load_group(&request.group_id)?;
         let simple = request.generation_id < 0;
-        let group = committing_group(groups, &request.group_id, simple)?;
+        self.in_committing_group(&request.group_id, simple, |group| {
+            self.commit_to(group, simple, request)
+        })
+    }
+
+    fn commit_to(
+        &self,
+        group: &mut Group,
+        simple: bool,
+        request: &OffsetCommitRequest,
+    ) -> Result<OffsetResults, Refused> {
         // Consumers that manage their partitions themselves commit to a group without members.
         if !(simple && group.state == GroupState::Empty) {
             check_member(group, &request.member_id, request.group_instance_id.as_deref())?;
@@ -70,27 +73,37 @@ impl Broker {
                 return Err(ErrorCode::REBALANCE_IN_PROGRESS.into());
             }
         }
-        self.commit_to(group, request)
-    }
-
-    fn commit_to(&self, group: &mut Group, request: &OffsetCommitRequest) -> Result<OffsetResults, Refused> {
         let (results, accepted) = self.accept_offsets(&request.offsets);
         let accepted = self.write_offsets(group, accepted, &BatchParams::default())?;
         group.offsets.extend(accepted);
         Ok(results)
     }
 
+    /// The group that offsets are committed to; consumers that manage their partitions themselves make it.
+    pub(super) fn in_committing_group<T>(
+        &self,
+        group_id: &Arc<str>,
+        simple: bool,
+        commit: impl FnOnce(&mut Group) -> Result<T, Refused>,
+    ) -> Result<T, Refused> {
+        if simple {
+            return self.in_new_group(group_id, commit);
+        }
+        let committed = self.in_group(group_id, commit);
+        committed.unwrap_or(Err(ErrorCode::ILLEGAL_GENERATION.into()))
+    }
+
     /// What is known about each partition before anything is written, and the offsets to write.
     pub(super) fn accept_offsets(&self, offsets: &[(TopicPartition, OffsetAndMetadata)]) -> (OffsetResults, Offsets) {
-        let max_metadata = usize::try_from(self.config.int("offset.metadata.max.bytes"))
+        let max_metadata = usize::try_from(self.replicas.config().int("offset.metadata.max.bytes"))
             .unwrap_or(0)
             .min(MAX_TEXT);
-        let commit_timestamp_ms = self.clock.now_ms();
+        let commit_timestamp_ms = self.replicas.clock().now_ms();
         let mut accepted = Vec::new();
         let results = offsets
             .iter()
             .map(|(tp, value)| {
-                let error = if self.partition(tp).is_err() {
+                let error = if self.replicas.partition(tp).is_err() {
                     ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
                 } else if value.metadata.len() > max_metadata {
                     ErrorCode::OFFSET_METADATA_TOO_LARGE
@@ -127,10 +140,10 @@ impl Broker {
             .collect();
         let what = || format!("committing offsets of group {}", group.id);
         let first = self.store_records(&group.id, &batch, params).map_err(|error| {
-            self.failures.failed(what(), &error);
+            self.replicas.failures().failed(what(), &error);
             Refused::by(ErrorCode::COORDINATOR_NOT_AVAILABLE, &error)
         })?;
-        self.failures.succeeded(what);
+        self.replicas.failures().succeeded(what);
         for (at, (_, offset)) in (first..).zip(&mut offsets) {
             offset.record_offset = at;
         }
@@ -139,60 +152,31 @@ impl Broker {
 
     /// OffsetFetch.
     pub(crate) fn offset_fetch(&self, node: NodeId, request: &OffsetFetchRequest) -> OffsetFetchResponse {
-        let mut groups = lock(&self.groups.state);
-        self.tick(&mut groups, self.clock.monotonic_ms());
+        self.tick(self.replicas.clock().monotonic_ms());
         let ready = self.check_coordinator(node, &request.group_id);
-        if let Err(error) = ready.and_then(|()| self.load_group(&mut groups, &request.group_id)) {
+        if let Err(error) = ready.and_then(|()| self.load_group(&request.group_id)) {
             return OffsetFetchResponse {
                 error,
                 partitions: Vec::new(),
             };
         }
-        let group = groups.by_id.get(&request.group_id);
-        let committed = |tp: &TopicPartition| group.and_then(|g| g.offsets.get(tp)).map(|o| o.value.clone());
-        let partitions: Vec<_> = match &request.partitions {
-            Some(tps) => tps.iter().map(|tp| (tp.clone(), committed(tp))).collect(),
-            None => group
-                .iter()
-                .flat_map(|g| &g.offsets)
-                .map(|(tp, offset)| (tp.clone(), Some(offset.value.clone())))
-                .collect(),
-        };
-        let unstable = request.require_stable
-            && group.is_some_and(|g| {
-                g.pending_txn_offsets
-                    .values()
-                    .flatten()
-                    .any(|(tp, _)| partitions.iter().any(|(asked, _)| asked == tp))
-            });
-        let error = if unstable {
-            ErrorCode::UNSTABLE_OFFSET_COMMIT
-        } else {
-            ErrorCode::NONE
-        };
-        OffsetFetchResponse { error, partitions }
+        let fetched = self.in_group(&request.group_id, |group| committed_offsets(group, request));
+        fetched.unwrap_or_else(|| committed_offsets(&Group::new(request.group_id.clone()), request))
     }
 
     /// Offsets of groups that have been empty for offsets.retention.minutes are dropped, and the group with them; looked
     /// for every offsets.retention.check.interval.ms.
-    pub(super) fn expire_offsets(&self, groups: &mut Groups, now_ms: i64) {
-        let interval = self.config.long("offsets.retention.check.interval.ms");
-        let due = *groups
-            .next_expiry_check_ms
-            .get_or_insert_with(|| now_ms.saturating_add(interval));
-        if now_ms < due || self.is_read_only() {
+    pub(super) fn maybe_expire_offsets(&self, now_ms: i64) {
+        if self.replicas.is_read_only() || !is_due(&self.next_expiry_check_ms, now_ms, self.expiry_check_ms) {
             return;
         }
-        groups.next_expiry_check_ms = Some(now_ms.saturating_add(interval));
-        let retention_ms = i64::from(self.config.int("offsets.retention.minutes")).saturating_mul(60_000);
-        let wall_ms = self.clock.now_ms();
-        let ids: Vec<Arc<str>> = groups.by_id.keys().cloned().collect();
-        for id in ids {
-            let Some(group) = groups.by_id.get_mut(&id) else {
-                continue;
-            };
+        let minutes = self.replicas.config().int("offsets.retention.minutes");
+        let retention_ms = i64::from(minutes).saturating_mul(60_000);
+        let wall_ms = self.replicas.clock().now_ms();
+        let any = |_: &LockedGroup| true;
+        self.in_idle_groups(any, |group| {
             if group.state != GroupState::Empty || group.offsets.is_empty() {
-                continue;
+                return;
             }
             let expired: Vec<TopicPartition> = group
                 .offsets
@@ -203,20 +187,22 @@ impl Broker {
             self.drop_offsets(group, &expired);
             let unused = group.offsets.is_empty() && group.pending_members.is_empty();
             if unused && group.pending_txn_offsets.is_empty() && !expired.is_empty() {
-                groups.by_id.remove(&id);
+                self.remove_group(group);
             }
-        }
+        });
     }
 
     /// A deleted topic's offsets mean nothing to a later topic of its name. Kafka: `handleDeletedPartitions`.
     pub(crate) fn forget_offsets_of(&self, topic: &str) {
-        let mut groups = lock(&self.groups.state);
-        if self.load_all_groups(&mut groups).is_err() {
+        if self.load_all_groups().is_err() {
             log::warn!("commits for the deleted topic {topic} may remain: not all groups could be loaded");
         }
-        for group in groups.by_id.values_mut() {
-            let gone: Vec<TopicPartition> = group.offsets.keys().filter(|tp| &*tp.topic == topic).cloned().collect();
-            self.drop_offsets(group, &gone);
+        for id in self.ids_of(|_| true) {
+            self.in_group(&id, |group| {
+                let offsets = group.offsets.keys();
+                let gone: Vec<TopicPartition> = offsets.filter(|tp| &*tp.topic == topic).cloned().collect();
+                self.drop_offsets(group, &gone);
+            });
         }
     }
 
@@ -238,17 +224,20 @@ impl Broker {
     }
 }
 
-/// The group that offsets are committed to; consumers that manage their partitions themselves make it.
-pub(super) fn committing_group<'a>(
-    groups: &'a mut Groups,
-    group_id: &Arc<str>,
-    simple: bool,
-) -> Result<&'a mut Group, ErrorCode> {
-    if simple {
-        let new = || Group::new(group_id.clone());
-        return Ok(groups.by_id.entry(group_id.clone()).or_insert_with(new));
-    }
-    groups.by_id.get_mut(group_id).ok_or(ErrorCode::ILLEGAL_GENERATION)
+fn committed_offsets(group: &Group, request: &OffsetFetchRequest) -> OffsetFetchResponse {
+    let committed = |tp: &TopicPartition| group.offsets.get(tp).map(|o| o.value.clone());
+    let partitions: Vec<_> = match &request.partitions {
+        Some(tps) => tps.iter().map(|tp| (tp.clone(), committed(tp))).collect(),
+        None => group.offsets.keys().map(|tp| (tp.clone(), committed(tp))).collect(),
+    };
+    let mut pending = group.pending_txn_offsets.values().flatten();
+    let unstable = request.require_stable && pending.any(|(tp, _)| partitions.iter().any(|(asked, _)| asked == tp));
+    let error = if unstable {
+        ErrorCode::UNSTABLE_OFFSET_COMMIT
+    } else {
+        ErrorCode::NONE
+    };
+    OffsetFetchResponse { error, partitions }
 }
 
 /// When an offset of an empty group expires: by its own time, else counted from when the group became empty, else (a

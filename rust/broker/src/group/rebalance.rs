@@ -5,10 +5,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use fletchlog_api::{ErrorCode, JoinGroupResponse, SyncGroupResponse};
 
+use super::coordinator::GroupCoordinator;
 use super::state::{Group, GroupState, PendingJoin};
-use crate::Broker;
 
-impl Broker {
+impl GroupCoordinator {
     /// Begins a rebalance if none is being prepared, and completes it if everybody is there.
     /// Kafka: `maybePrepareRebalance`, `prepareRebalance`.
     pub(super) fn rebalance(&self, group: &mut Group, now_ms: i64) {
@@ -16,7 +16,7 @@ impl Broker {
             if group.state == GroupState::CompletingRebalance {
                 for member in &mut group.members {
                     member.assignment = Bytes::new();
-                    member.answer_sync(sync_error(ErrorCode::REBALANCE_IN_PROGRESS), &self.changes);
+                    member.answer_sync(sync_error(ErrorCode::REBALANCE_IN_PROGRESS), self.changes());
                 }
             }
             let timeout_ms = group.rebalance_timeout_ms();
@@ -36,9 +36,7 @@ impl Broker {
 
     pub(super) fn transition(&self, group: &mut Group, state: GroupState) {
         group.state = state;
-        group.state_timestamp_ms = Some(self.clock.now_ms());
-        // Whoever waits has to look at the new deadline.
-        self.changes.notify();
+        group.state_timestamp_ms = Some(self.replicas.clock().now_ms());
     }
 
     /// Kafka: `DelayedJoin#tryComplete`, `InitialDelayedJoin#onComplete`.
@@ -47,7 +45,7 @@ impl Broker {
         match join.extend_until_ms {
             Some(until_ms) if now_ms >= join.deadline_ms => {
                 if join.new_member && now_ms < until_ms {
-                    let wait_ms = self.groups.initial_delay_ms.min(until_ms.saturating_sub(now_ms));
+                    let wait_ms = self.initial_delay_ms.min(until_ms.saturating_sub(now_ms));
                     group.pending_join = Some(PendingJoin {
                         deadline_ms: now_ms.saturating_add(wait_ms),
                         new_member: false,
@@ -101,14 +99,14 @@ impl Broker {
             .collect();
         for (id, response) in responses {
             if let Some(member) = group.member_mut(&id) {
-                member.answer_join(response, &self.changes);
+                member.answer_join(response, self.changes());
             }
         }
     }
 
     fn initial_join(&self, rebalance_timeout_ms: i64, now_ms: i64) -> PendingJoin {
         PendingJoin {
-            deadline_ms: now_ms.saturating_add(self.groups.initial_delay_ms.min(rebalance_timeout_ms)),
+            deadline_ms: now_ms.saturating_add(self.initial_delay_ms.min(rebalance_timeout_ms)),
             extend_until_ms: Some(now_ms.saturating_add(rebalance_timeout_ms)),
             new_member: false,
         }

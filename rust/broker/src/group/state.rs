@@ -14,9 +14,72 @@ use bytes::Bytes;
 use fletchlog_api::{JoinGroupMember, OffsetAndMetadata};
 use fletchlog_records::TopicPartition;
 
-use super::member::Member;
+use super::member::{Member, Session};
+use crate::sync::{Changes, Mutex, MutexGuard, Rank};
 
-/// State of a group (Kafka's Dead is a group that is not in the table).
+/// A group, its lock, and its deadlines, which can be read while the lock is held. Kafka: `GroupMetadata#inLock`.
+#[derive(Debug)]
+pub(crate) struct LockedGroup {
+    /// Held over appends to `__consumer_offsets`.
+    group: Mutex<Group>,
+    deadlines: Mutex<Deadlines>,
+}
+
+impl LockedGroup {
+    /// A group nobody has joined.
+    pub(crate) fn new(id: Arc<str>) -> Self {
+        Self {
+            group: Mutex::new(Rank::Group, Group::new(id)),
+            deadlines: Mutex::new(Rank::GroupDeadlines, Deadlines::default()),
+        }
+    }
+
+    /// Waits for the lock.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Group> {
+        self.group.lock()
+    }
+
+    /// Takes the lock if it is free.
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, Group>> {
+        self.group.try_lock()
+    }
+
+    /// Ends work on the group; wakes those who wait if the group has something to do earlier than they know.
+    pub(crate) fn unlock(&self, group: MutexGuard<'_, Group>, changes: &Changes) {
+        let new = group.deadlines();
+        let next = new.next_ms();
+        let before = {
+            let mut deadlines = self.deadlines.lock();
+            std::mem::replace(&mut *deadlines, new).next_ms()
+        };
+        drop(group);
+        if next.is_some_and(|next| before.is_none_or(|before| next < before)) {
+            changes.notify();
+        }
+    }
+
+    /// When the group has something to do next. Does not wait for the group's lock.
+    pub(crate) fn next_deadline(&self) -> Option<i64> {
+        self.deadlines.lock().next_ms()
+    }
+}
+
+/// What a group waits for.
+#[derive(Debug, Default)]
+pub(crate) struct Deadlines {
+    /// The earliest of those that do not depend on whether a client is heard of.
+    fixed_ms: Option<i64>,
+    sessions: Vec<Session>,
+}
+
+impl Deadlines {
+    fn next_ms(&self) -> Option<i64> {
+        let sessions = self.sessions.iter().map(Session::deadline_ms);
+        sessions.chain(self.fixed_ms).min()
+    }
+}
+
+/// State of a group (Kafka's Dead is [`Group::dead`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum GroupState {
     Empty,
@@ -36,6 +99,9 @@ pub(crate) struct CommittedOffset {
     pub(crate) expire_timestamp_ms: Option<i64>,
 }
 
+/// Offsets in an open transaction; `None`: a tombstone.
+pub(crate) type PendingOffsets = BTreeMap<TopicPartition, Option<CommittedOffset>>;
+
 /// The rebalance that is being prepared.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PendingJoin {
@@ -52,6 +118,8 @@ pub(crate) struct PendingJoin {
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) id: Arc<str>,
+    /// Taken out of the table: who has looked it up before looks again. Kafka: `GroupState` Dead.
+    pub(crate) dead: bool,
     pub(crate) state: GroupState,
     pub(crate) generation: i32,
     pub(crate) protocol_type: Option<Arc<str>>,
@@ -64,7 +132,7 @@ pub(crate) struct Group {
     pub(crate) pending_join: Option<PendingJoin>,
     pub(crate) offsets: BTreeMap<TopicPartition, CommittedOffset>,
     /// Offsets in open transactions, by producer id.
-    pub(crate) pending_txn_offsets: BTreeMap<i64, BTreeMap<TopicPartition, Option<CommittedOffset>>>,
+    pub(crate) pending_txn_offsets: BTreeMap<i64, PendingOffsets>,
     /// Since when it is in this state (wall clock).
     pub(crate) state_timestamp_ms: Option<i64>,
 }
@@ -74,6 +142,7 @@ impl Group {
     pub(crate) fn new(id: Arc<str>) -> Self {
         Self {
             id,
+            dead: false,
             state: GroupState::Empty,
             generation: 0,
             protocol_type: None,
@@ -85,6 +154,19 @@ impl Group {
             offsets: BTreeMap::new(),
             pending_txn_offsets: BTreeMap::new(),
             state_timestamp_ms: None,
+        }
+    }
+
+    /// What it waits for now.
+    fn deadlines(&self) -> Deadlines {
+        let join = self.pending_join.map(|join| match join.extend_until_ms {
+            // Due at the next look.
+            None if self.all_joined() => i64::MIN,
+            _ => join.deadline_ms,
+        });
+        Deadlines {
+            fixed_ms: join.into_iter().chain(self.pending_members.values().copied()).min(),
+            sessions: self.members.iter().filter_map(Member::session).collect(),
         }
     }
 

@@ -1,31 +1,36 @@
 //! Groups and offsets in `__consumer_offsets`: writing them, and reading them back. Kafka: `GroupMetadataManager`.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use fletchlog_api::ErrorCode;
 use fletchlog_records::control::{ControlType, parse_control_record};
-use fletchlog_records::{BatchParams, DECOMPRESSION_LIMIT, RecordBatch, RecordCursor, RecordError, TopicPartition};
+use fletchlog_records::{
+    BatchHeader, BatchParams, DECOMPRESSION_LIMIT, Record, RecordBatch, RecordCursor, RecordError, TopicPartition,
+};
+use rustc_hash::FxHashMap;
 
-use super::coordinator::Groups;
+use super::coordinator::GroupCoordinator;
 use super::records::{self, Key};
-use super::state::{CommittedOffset, Group};
-use crate::coordinator_log::CoordinatorRecord;
+use super::state::{CommittedOffset, Group, PendingOffsets};
+use crate::BrokerError;
 use crate::partition::Partition;
-use crate::sync::lock;
+use crate::replica_manager::CoordinatorRecord;
 use crate::topics::CONSUMER_OFFSETS;
-use crate::{Broker, BrokerError};
 
-impl Broker {
+impl GroupCoordinator {
     /// Writes the group's record. Nothing is written by a read-only broker: its groups live in memory.
     pub(super) fn store_group(&self, group: &Group) -> Result<(), BrokerError> {
-        if self.is_read_only() {
+        if self.replicas.is_read_only() {
             return Ok(());
         }
-        let value = records::group_value(group, self.clock.now_ms());
+        let value = records::group_value(group, self.replicas.clock().now_ms());
         let record = (records::group_key(&group.id), Some(value));
         let stored = self.store_records(&group.id, &[record], &BatchParams::default());
         let what = || format!("storing group {}", group.id);
         match &stored {
-            Ok(_) => self.failures.succeeded(what),
-            Err(error) => self.failures.failed(what(), error),
+            Ok(_) => self.replicas.failures().succeeded(what),
+            Err(error) => self.replicas.failures().failed(what(), error),
         }
         stored.map(drop)
     }
@@ -37,65 +42,66 @@ impl Broker {
         records: &[CoordinatorRecord],
         params: &BatchParams,
     ) -> Result<i64, BrokerError> {
-        let topic = self.offsets_topic()?;
+        let topic = self.replicas.offsets_topic()?;
         let partition = topic
-            .partition(self.offsets_partition(group_id))
+            .partition(self.partition_for(group_id))
             .ok_or_else(|| BrokerError::unknown_topic(CONSUMER_OFFSETS))?;
-        self.append_records(partition, records, params)
+        self.replicas.append_records(partition, records, params)
     }
 
     /// Reads what the group's partition holds, once; a read-only broker reads on, in every partition there is.
     ///
     /// # Errors
     /// KAFKA_STORAGE_ERROR: answering as if nothing were committed would send consumers back to auto.offset.reset.
-    pub(super) fn load_group(&self, groups: &mut Groups, group_id: &str) -> Result<(), ErrorCode> {
-        let topic = self.topic(CONSUMER_OFFSETS).ok();
-        if self.is_read_only() {
-            return topic
-                .iter()
-                .flat_map(|t| &t.partitions)
-                .try_for_each(|p| self.load_partition(groups, p));
+    pub(super) fn load_group(&self, group_id: &str) -> Result<(), ErrorCode> {
+        let mut loaded = self.loaded.lock();
+        let topic = self.replicas.topic(CONSUMER_OFFSETS).ok();
+        if self.replicas.is_read_only() {
+            let mut partitions = topic.iter().flat_map(|t| &t.partitions);
+            return partitions.try_for_each(|p| self.load_partition(&mut loaded, p));
         }
-        let number = self.offsets_partition(group_id);
-        if groups.loaded.contains_key(&number) {
+        let number = self.partition_for(group_id);
+        if loaded.contains_key(&number) {
             return Ok(());
         }
         match topic.as_ref().and_then(|t| t.partition(number)) {
-            Some(partition) => self.load_partition(groups, partition),
+            Some(partition) => self.load_partition(&mut loaded, partition),
             // Nothing was ever written; what will be is known here already.
             None => {
-                groups.loaded.insert(number, 0);
+                loaded.insert(number, 0);
                 Ok(())
             }
         }
     }
 
     /// Loads every partition there is.
-    pub(super) fn load_all_groups(&self, groups: &mut Groups) -> Result<(), ErrorCode> {
-        let topic = self.topic(CONSUMER_OFFSETS).ok();
+    pub(super) fn load_all_groups(&self) -> Result<(), ErrorCode> {
+        let mut loaded = self.loaded.lock();
+        let topic = self.replicas.topic(CONSUMER_OFFSETS).ok();
         for partition in topic.iter().flat_map(|t| &t.partitions) {
-            if !groups.loaded.contains_key(&partition.tp().partition) {
-                self.load_partition(groups, partition)?;
+            if !loaded.contains_key(&partition.tp().partition) {
+                self.load_partition(&mut loaded, partition)?;
             }
         }
         Ok(())
     }
 
-    fn load_partition(&self, groups: &mut Groups, partition: &Partition) -> Result<(), ErrorCode> {
+    fn load_partition(&self, loaded: &mut FxHashMap<i32, i64>, partition: &Partition) -> Result<(), ErrorCode> {
         let number = partition.tp().partition;
-        if partition.opened_log().is_none() && !self.directory.fs().exists(partition.dir()) {
-            if !self.is_read_only() {
-                groups.loaded.insert(number, 0);
+        let read_only = self.replicas.is_read_only();
+        if !self.replicas.has_directory(partition) {
+            if !read_only {
+                loaded.insert(number, 0);
             }
             return Ok(());
         }
-        let from = groups.loaded.get(&number).copied().unwrap_or(0);
-        let with_groups = !self.is_read_only();
-        match self.read_records(partition, from, |batch| {
-            self.apply_batch(groups, number, batch, with_groups)
-        }) {
+        let from = loaded.get(&number).copied().unwrap_or(0);
+        match self
+            .replicas
+            .read_records(partition, from, |batch| self.apply_batch(number, batch))
+        {
             Ok(next) => {
-                groups.loaded.insert(number, next);
+                loaded.insert(number, next);
                 Ok(())
             }
             Err(error) => {
@@ -105,13 +111,8 @@ impl Broker {
         }
     }
 
-    fn apply_batch(
-        &self,
-        groups: &mut Groups,
-        partition: i32,
-        batch: &RecordBatch,
-        with_groups: bool,
-    ) -> Result<(), RecordError> {
+    /// Takes over a batch of `__consumer_offsets`. Kafka: `GroupMetadataManager#doLoadGroupsAndOffsets`.
+    fn apply_batch(&self, partition: i32, batch: &RecordBatch) -> Result<(), RecordError> {
         let header = batch.header();
         let slice = batch.records(DECOMPRESSION_LIMIT)?;
         let mut cursor = RecordCursor::new();
@@ -120,61 +121,14 @@ impl Broker {
             if header.is_control() {
                 if let Some(marker) = parse_control_record(key, record.value) {
                     let committed = marker.control_type == ControlType::Commit;
-                    self.end_transaction(groups, partition, header.producer_id, committed);
+                    self.complete_pending_offsets(partition, header.producer_id, committed);
                 }
                 continue;
             }
             match records::parse_key(key) {
-                Some(Key::Offset(group_id, tp)) => {
-                    let offset = match record.value {
-                        None => None,
-                        Some(value) => match records::parse_offset(value, record.offset) {
-                            Some(offset) => Some(offset),
-                            None => {
-                                log::warn!(
-                                    "an offset of group {group_id} for {tp} has an unknown format and is skipped"
-                                );
-                                continue;
-                            }
-                        },
-                    };
-                    let group = groups
-                        .by_id
-                        .entry(group_id.clone())
-                        .or_insert_with(|| Group::new(group_id));
-                    if header.is_transactional() {
-                        group
-                            .pending_txn_offsets
-                            .entry(header.producer_id)
-                            .or_default()
-                            .insert(tp, offset);
-                    } else {
-                        apply_offset(group, tp, offset);
-                    }
-                }
-                Some(Key::Group(group_id)) if with_groups => match record.value.and_then(records::parse_group) {
-                    Some(value) => {
-                        let group = groups
-                            .by_id
-                            .entry(group_id.clone())
-                            .or_insert_with(|| Group::new(group_id));
-                        // Its members lived in another run of the broker: the group is empty, the generation goes on.
-                        group.generation = value.generation;
-                        group.protocol_type = Some(value.protocol_type).filter(|t| !t.is_empty());
-                        group.state_timestamp_ms = value.timestamp_ms;
-                    }
-                    None if record.value.is_none() => {
-                        if groups
-                            .by_id
-                            .get(&group_id)
-                            .is_some_and(|g| g.offsets.is_empty() && g.pending_txn_offsets.is_empty())
-                        {
-                            groups.by_id.remove(&group_id);
-                        }
-                    }
-                    None => log::warn!("group {group_id} has an unknown format and is skipped"),
-                },
-                Some(Key::Group(_) | Key::Other(_)) => {}
+                Some(Key::Offset(group_id, tp)) => self.apply_offset_record(header, &group_id, tp, &record),
+                Some(Key::Group(group_id)) => self.apply_group_record(&group_id, record.value),
+                Some(Key::Other(_)) => {}
                 None => log::warn!(
                     "a record of __consumer_offsets at offset {} has an unknown key",
                     record.offset
@@ -184,26 +138,76 @@ impl Broker {
         Ok(())
     }
 
-    /// A marker decides about the offsets that its producer has written to this partition since the last one.
-    fn end_transaction(&self, groups: &mut Groups, partition: i32, producer_id: i64, committed: bool) {
-        for group in groups.by_id.values_mut() {
-            if !group.pending_txn_offsets.contains_key(&producer_id) || self.offsets_partition(&group.id) != partition {
-                continue;
-            }
-            let pending = group.pending_txn_offsets.remove(&producer_id).unwrap_or_default();
-            if committed {
-                for (tp, offset) in pending {
-                    apply_pending(group, tp, offset);
-                }
-            }
+    fn apply_offset_record(&self, header: &BatchHeader, group_id: &Arc<str>, tp: TopicPartition, record: &Record<'_>) {
+        let parsed = record.value.map(|value| records::parse_offset(value, record.offset));
+        if let Some(None) = parsed {
+            log::warn!("an offset of group {group_id} for {tp} has an unknown format and is skipped");
+            return;
         }
+        let offset = parsed.flatten();
+        self.in_new_group(group_id, |group| {
+            if header.is_transactional() {
+                self.add_group_for_producer(group, header.producer_id)
+                    .insert(tp, offset);
+            } else {
+                apply_offset(group, tp, offset);
+            }
+        });
     }
 
-    /// The marker of a transaction was written to a partition of `__consumer_offsets`.
-    /// Kafka: `GroupCoordinator#scheduleHandleTxnCompletion`.
+    /// A read-only broker takes over offsets alone.
+    fn apply_group_record(&self, group_id: &Arc<str>, value: Option<&[u8]>) {
+        if self.replicas.is_read_only() {
+            return;
+        }
+        let Some(value) = value else {
+            self.in_group(group_id, |group| {
+                if group.offsets.is_empty() && group.pending_txn_offsets.is_empty() {
+                    self.remove_group(group);
+                }
+            });
+            return;
+        };
+        let Some(value) = records::parse_group(value) else {
+            log::warn!("group {group_id} has an unknown format and is skipped");
+            return;
+        };
+        // Its members lived in another run of the broker: the group is empty, the generation goes on.
+        self.in_new_group(group_id, |group| {
+            group.generation = value.generation;
+            group.protocol_type = Some(value.protocol_type).filter(|t| !t.is_empty());
+            group.state_timestamp_ms = value.timestamp_ms;
+        });
+    }
+
+    /// The offsets of a producer's open transaction. Kafka: `GroupMetadataManager#addProducerGroup`.
+    pub(super) fn add_group_for_producer<'a>(&self, group: &'a mut Group, producer_id: i64) -> &'a mut PendingOffsets {
+        let mut open = self.open_groups_for_producer.lock();
+        open.entry(producer_id).or_default().insert(group.id.clone());
+        group.pending_txn_offsets.entry(producer_id).or_default()
+    }
+
+    /// The marker of a transaction was written to a partition of `__consumer_offsets`: it decides about the offsets that its
+    /// producer has written there since the last one. Kafka: `GroupCoordinator#scheduleHandleTxnCompletion`.
     pub(crate) fn complete_pending_offsets(&self, partition: i32, producer_id: i64, committed: bool) {
-        let mut groups = lock(&self.groups.state);
-        self.end_transaction(&mut groups, partition, producer_id, committed);
+        let of_partition = {
+            let mut open = self.open_groups_for_producer.lock();
+            let groups = open.remove(&producer_id).unwrap_or_default();
+            let (of_partition, others): (BTreeSet<_>, BTreeSet<_>) =
+                groups.into_iter().partition(|id| self.partition_for(id) == partition);
+            if !others.is_empty() {
+                open.insert(producer_id, others);
+            }
+            of_partition
+        };
+        for id in of_partition {
+            self.in_group(&id, |group| {
+                let pending = group.pending_txn_offsets.remove(&producer_id).unwrap_or_default();
+                for (tp, offset) in pending.into_iter().filter(|_| committed) {
+                    apply_pending(group, tp, offset);
+                }
+            });
+        }
     }
 }
 

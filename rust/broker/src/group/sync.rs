@@ -5,14 +5,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use fletchlog_api::{ErrorCode, NodeId, Response, SyncGroupRequest, SyncGroupResponse};
 
-use super::coordinator::{Groups, check_member};
+use super::coordinator::{GroupCoordinator, check_member};
 use super::member::ClientLiveness;
 use super::rebalance::sync_error;
-use super::state::GroupState;
-use crate::Broker;
-use crate::sync::{Answer, lock};
+use super::state::{Group, GroupState};
+use crate::sync::Answer;
 
-impl Broker {
+impl GroupCoordinator {
     /// SyncGroup.
     pub(crate) fn sync_group(
         &self,
@@ -21,15 +20,17 @@ impl Broker {
         client: &Arc<ClientLiveness>,
     ) -> Arc<Answer> {
         let answer = Arc::new(Answer::default());
-        let now_ms = self.clock.monotonic_ms();
+        let now_ms = self.replicas.clock().monotonic_ms();
         client.seen(now_ms);
-        let mut groups = lock(&self.groups.state);
-        self.tick(&mut groups, now_ms);
-        let synced = self
-            .check_coordinator(node, &request.group_id)
-            .and_then(|()| self.sync(&mut groups, request, client, &answer, now_ms));
+        self.tick(now_ms);
+        let synced = self.check_coordinator(node, &request.group_id).and_then(|()| {
+            let done = self.in_group(&request.group_id, |group| {
+                self.sync(group, request, client, &answer, now_ms)
+            });
+            done.unwrap_or(Err(ErrorCode::UNKNOWN_MEMBER_ID))
+        });
         if let Err(error) = synced {
-            answer.complete(Response::SyncGroup(sync_error(error)), &self.changes);
+            answer.complete(Response::SyncGroup(sync_error(error)), self.changes());
         }
         answer
     }
@@ -37,16 +38,12 @@ impl Broker {
     /// Kafka: `doSyncGroup`.
     fn sync(
         &self,
-        groups: &mut Groups,
+        group: &mut Group,
         request: &SyncGroupRequest,
         client: &Arc<ClientLiveness>,
         answer: &Arc<Answer>,
         now_ms: i64,
     ) -> Result<(), ErrorCode> {
-        let group = groups
-            .by_id
-            .get_mut(&request.group_id)
-            .ok_or(ErrorCode::UNKNOWN_MEMBER_ID)?;
         check_member(group, &request.member_id, request.group_instance_id.as_deref())?;
         if group.generation != request.generation_id {
             return Err(ErrorCode::ILLEGAL_GENERATION);
@@ -65,7 +62,7 @@ impl Broker {
                     error: ErrorCode::NONE,
                     assignment: member.assignment.clone(),
                 };
-                answer.complete(Response::SyncGroup(response), &self.changes);
+                answer.complete(Response::SyncGroup(response), self.changes());
                 return Ok(());
             }
             GroupState::CompletingRebalance => member.syncing = Some(answer.clone()),
@@ -80,7 +77,7 @@ impl Broker {
         if self.store_group(group).is_err() {
             for member in &mut group.members {
                 member.assignment = Bytes::new();
-                member.answer_sync(sync_error(ErrorCode::COORDINATOR_NOT_AVAILABLE), &self.changes);
+                member.answer_sync(sync_error(ErrorCode::COORDINATOR_NOT_AVAILABLE), self.changes());
             }
             self.rebalance(group, now_ms);
             return Ok(());
@@ -91,7 +88,7 @@ impl Broker {
                 error: ErrorCode::NONE,
                 assignment: member.assignment.clone(),
             };
-            member.answer_sync(response, &self.changes);
+            member.answer_sync(response, self.changes());
         }
         Ok(())
     }

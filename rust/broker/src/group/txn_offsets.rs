@@ -4,33 +4,40 @@
 use fletchlog_api::{ErrorCode, NodeId, TxnOffsetCommitRequest, TxnOffsetCommitResponse};
 use fletchlog_records::{BatchParams, TopicPartition};
 
-use super::coordinator::{Groups, check_member};
+use super::coordinator::{GroupCoordinator, check_member};
 use super::join::MAX_TEXT;
-use super::offsets::{OffsetResults, committing_group};
+use super::offsets::OffsetResults;
 use super::state::{Group, GroupState};
-use crate::Broker;
 use crate::failures::Refused;
-use crate::sync::lock;
+use crate::replica_manager::AddPartitionsToTxnManager;
 use crate::topics::CONSUMER_OFFSETS;
 
-impl Broker {
+impl GroupCoordinator {
     /// TxnOffsetCommit.
-    pub(crate) fn txn_offset_commit(&self, node: NodeId, request: &TxnOffsetCommitRequest) -> TxnOffsetCommitResponse {
+    pub(crate) fn txn_offset_commit(
+        &self,
+        node: NodeId,
+        request: &TxnOffsetCommitRequest,
+        transactions: &impl AddPartitionsToTxnManager,
+    ) -> TxnOffsetCommitResponse {
         let commit = || -> Result<OffsetResults, Refused> {
-            self.for_writing("commit offsets")?;
+            self.replicas.for_writing("commit offsets")?;
             self.check_coordinator(node, &request.group_id)?;
             if request.group_id.is_empty() || request.group_id.len() > MAX_TEXT {
                 return Err(ErrorCode::INVALID_GROUP_ID.into());
             }
-            let partition = TopicPartition::new(CONSUMER_OFFSETS, self.offsets_partition(&request.group_id));
+            let partition = TopicPartition::new(CONSUMER_OFFSETS, self.partition_for(&request.group_id));
             let producer = (request.producer_id, request.producer_epoch);
-            self.in_transaction(&request.transactional_id, producer, &partition, || {
-                let mut groups = lock(&self.groups.state);
-                self.tick(&mut groups, self.clock.monotonic_ms());
-                self.add_pending_offsets(&mut groups, request)
-            })
+            let verified = transactions.in_transaction(&request.transactional_id, producer, &partition, || {
+                self.tick(self.replicas.clock().monotonic_ms());
+                self.load_group(&request.group_id)?;
+                let simple = request.generation_id < 0;
+                self.in_committing_group(&request.group_id, simple, |group| {
+                    self.add_pending_offsets(group, request)
+                })
+            });
             // Kafka: GroupCoordinator turns what verification answers into what an offset commit can.
-            .map_err(|code| match code {
+            verified.map_err(|code| match code {
                 ErrorCode::CONCURRENT_TRANSACTIONS => ErrorCode::COORDINATOR_NOT_AVAILABLE,
                 code => code,
             })?
@@ -49,11 +56,9 @@ impl Broker {
 
     fn add_pending_offsets(
         &self,
-        groups: &mut Groups,
+        group: &mut Group,
         request: &TxnOffsetCommitRequest,
     ) -> Result<OffsetResults, Refused> {
-        self.load_group(groups, &request.group_id)?;
-        let group = committing_group(groups, &request.group_id, request.generation_id < 0)?;
         check_committer(group, request)?;
         let (results, accepted) = self.accept_offsets(&request.offsets);
         let params = BatchParams {
@@ -66,8 +71,8 @@ impl Broker {
         };
         let written = self.write_offsets(group, accepted, &params)?;
         if !written.is_empty() {
-            let pending = group.pending_txn_offsets.entry(request.producer_id).or_default();
-            pending.extend(written.into_iter().map(|(tp, offset)| (tp, Some(offset))));
+            let written = written.into_iter().map(|(tp, offset)| (tp, Some(offset)));
+            self.add_group_for_producer(group, request.producer_id).extend(written);
         }
         Ok(results)
     }

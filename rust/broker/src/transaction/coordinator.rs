@@ -1,16 +1,19 @@
 //! Who coordinates a transactional id, and its requests' common ground. Kafka: `TransactionCoordinator`.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicI64;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-use fletchlog_api::{Clock, Config, ErrorCode, NodeId};
+use fletchlog_api::{ErrorCode, NodeId};
 use fletchlog_records::TopicPartition;
 
+use super::producer_ids::ProducerIdManager;
 use super::state::TransactionMetadata;
-use crate::sync::lock;
+use crate::BrokerError;
+use crate::group::GroupCoordinator;
+use crate::replica_manager::ReplicaManager;
+use crate::sync::{Mutex, MutexGuard, Rank};
 use crate::topics::TRANSACTION_STATE;
-use crate::{Broker, BrokerError};
 
 /// What `Broker::transactions` tells of a transactional id. Kafka: `TransactionDescription`, `TransactionListing`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,9 +37,12 @@ pub struct TransactionDescription {
 }
 
 /// The coordinator of every transactional id.
-#[derive(Debug)]
 pub(crate) struct TransactionCoordinator {
-    by_id: Mutex<Transactions>,
+    pub(super) replicas: Arc<ReplicaManager>,
+    pub(super) groups: Arc<GroupCoordinator>,
+    pub(super) producer_ids: ProducerIdManager,
+    /// Never held while an id is waited for or a log is written.
+    by_id: Mutex<BTreeMap<Arc<str>, Arc<TransactionalId>>>,
     pub(super) verification: bool,
     pub(super) max_timeout_ms: i32,
     pub(super) timeout_check_ms: i64,
@@ -47,18 +53,67 @@ pub(crate) struct TransactionCoordinator {
     pub(super) next_expiry_check_ms: AtomicI64,
 }
 
-/// Transactional ids. All share one lock: their requests are rare beside produce and fetch.
-pub(super) type Transactions = BTreeMap<Arc<str>, TransactionMetadata>;
+/// A transactional id with its lock, which is held while its metadata, its markers and what its verified producer writes are
+/// appended. Kafka: `TransactionMetadata#inLock`.
+#[derive(Debug)]
+pub(super) struct TransactionalId {
+    state: Mutex<Option<TransactionMetadata>>,
+    /// A transaction is open or unfinished; can be read while the lock is held.
+    unfinished: AtomicBool,
+}
+
+/// A locked transactional id.
+pub(super) struct Locked<'a> {
+    id: &'a TransactionalId,
+    metadata: MutexGuard<'a, Option<TransactionMetadata>>,
+}
+
+impl TransactionalId {
+    fn new(metadata: Option<TransactionMetadata>) -> Self {
+        Self {
+            unfinished: AtomicBool::new(metadata.as_ref().is_some_and(TransactionMetadata::is_unfinished)),
+            state: Mutex::new(Rank::TransactionalId, metadata),
+        }
+    }
+
+    pub(super) fn lock(&self) -> Locked<'_> {
+        let metadata = self.state.lock();
+        Locked { id: self, metadata }
+    }
+}
+
+impl Locked<'_> {
+    /// What is known; `None`: the id is new, or forgotten.
+    pub(super) fn get(&self) -> Option<&TransactionMetadata> {
+        self.metadata.as_ref()
+    }
+
+    /// Changes what is known.
+    pub(super) fn set(&mut self, metadata: Option<TransactionMetadata>) {
+        *self.metadata = metadata;
+        let unfinished = self.get().is_some_and(TransactionMetadata::is_unfinished);
+        self.id.unfinished.store(unfinished, Ordering::Relaxed);
+    }
+
+    /// A marker was written.
+    pub(super) fn remove_partition(&mut self, tp: &TopicPartition) {
+        if let Some(metadata) = &mut *self.metadata {
+            metadata.partitions.remove(tp);
+        }
+    }
+}
 
 impl TransactionCoordinator {
-    /// With the broker's limits.
-    pub(crate) fn new(config: &Config, clock: &dyn Clock) -> Self {
+    /// With the broker's limits. Takes over what an earlier run has left, see [`Self::load`].
+    pub(crate) fn open(replicas: &Arc<ReplicaManager>, groups: &Arc<GroupCoordinator>) -> Result<Self, BrokerError> {
+        let config = replicas.config();
         let interval = |name: &str| i64::from(config.int(name));
         let timeout_check_ms = interval("transaction.abort.timed.out.transaction.cleanup.interval.ms");
         let expiry_check_ms = interval("transaction.remove.expired.transaction.cleanup.interval.ms");
-        let now_ms = clock.monotonic_ms();
-        Self {
-            by_id: Mutex::default(),
+        let now_ms = replicas.clock().monotonic_ms();
+        let coordinator = Self {
+            producer_ids: ProducerIdManager::default(),
+            by_id: Mutex::new(Rank::TransactionTable, BTreeMap::new()),
             verification: config.boolean("transaction.partition.verification.enable"),
             max_timeout_ms: config.int("transaction.max.timeout.ms"),
             timeout_check_ms,
@@ -66,20 +121,89 @@ impl TransactionCoordinator {
             expiration_ms: interval("transactional.id.expiration.ms"),
             next_timeout_check_ms: AtomicI64::new(now_ms.saturating_add(timeout_check_ms)),
             next_expiry_check_ms: AtomicI64::new(now_ms.saturating_add(expiry_check_ms)),
+            replicas: Arc::clone(replicas),
+            groups: Arc::clone(groups),
+        };
+        coordinator.load()?;
+        Ok(coordinator)
+    }
+
+    pub(super) fn insert(&self, metadata: TransactionMetadata) {
+        let id = metadata.transactional_id.clone();
+        let state = Arc::new(TransactionalId::new(Some(metadata)));
+        self.by_id.lock().insert(id, state);
+    }
+
+    pub(super) fn find(&self, transactional_id: &str) -> Option<Arc<TransactionalId>> {
+        self.by_id.lock().get(transactional_id).cloned()
+    }
+
+    /// Works on an id under its lock; `None`: it is not known. Kafka: `TransactionMetadata#inLock`.
+    pub(super) fn in_known<T>(&self, transactional_id: &str, work: impl FnOnce(&mut Locked<'_>) -> T) -> Option<T> {
+        let id = self.find(transactional_id)?;
+        let mut locked = id.lock();
+        // An id that was forgotten meanwhile, or whose first request has failed, is not known either.
+        locked.get()?;
+        Some(work(&mut locked))
+    }
+
+    /// Works on an id that becomes known by it if it is not yet.
+    pub(super) fn in_new<T>(&self, transactional_id: &Arc<str>, work: impl FnOnce(&mut Locked<'_>) -> T) -> T {
+        loop {
+            let id = {
+                let mut by_id = self.by_id.lock();
+                let new = || Arc::new(TransactionalId::new(None));
+                Arc::clone(by_id.entry(transactional_id.clone()).or_insert_with(new))
+            };
+            let mut locked = id.lock();
+            if self.is_current(transactional_id, &id) {
+                let done = work(&mut locked);
+                if locked.get().is_none() {
+                    self.by_id.lock().remove(transactional_id);
+                }
+                return done;
+            }
         }
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Transactions> {
-        lock(&self.by_id)
+    /// Whether this is the id of that name, and not one that was forgotten.
+    fn is_current(&self, transactional_id: &str, id: &Arc<TransactionalId>) -> bool {
+        let by_id = self.by_id.lock();
+        by_id.get(transactional_id).is_some_and(|now| Arc::ptr_eq(now, id))
     }
-}
 
-impl Broker {
+    /// Works on those of the ids that nobody works on now, by id: all, or those with an open or unfinished transaction.
+    pub(super) fn in_idle(&self, only_unfinished: bool, mut work: impl FnMut(&Arc<str>, &mut Locked<'_>)) {
+        let found: Vec<_> = {
+            let by_id = self.by_id.lock();
+            let wanted = by_id
+                .iter()
+                .filter(|(_, id)| !only_unfinished || id.unfinished.load(Ordering::Relaxed));
+            wanted.map(|(name, id)| (name.clone(), Arc::clone(id))).collect()
+        };
+        for (name, id) in found {
+            let Some(metadata) = id.state.try_lock() else { continue };
+            let mut locked = Locked { id: &id, metadata };
+            if locked.get().is_some() {
+                work(&name, &mut locked);
+                if locked.get().is_none() {
+                    self.by_id.lock().remove(&name);
+                }
+            }
+        }
+    }
+
+    /// Whether a transaction is open or unfinished. Waits for no id.
+    pub(super) fn any_unfinished(&self) -> bool {
+        let by_id = self.by_id.lock();
+        by_id.values().any(|id| id.unfinished.load(Ordering::Relaxed))
+    }
+
     /// The partition of `__transaction_state` that keeps the id. Kafka: `TransactionStateManager#partitionFor`.
-    pub(super) fn transaction_partition(&self, transactional_id: &str) -> i32 {
-        let partitions = match self.topic_table().get(TRANSACTION_STATE) {
+    pub(super) fn partition_for(&self, transactional_id: &str) -> i32 {
+        let partitions = match self.replicas.topic_table().get(TRANSACTION_STATE) {
             Some(topic) => topic.record.partitions,
-            None => self.config.int("transaction.state.log.num.partitions"),
+            None => self.replicas.config().int("transaction.state.log.num.partitions"),
         };
         fletchlog_api::java_hash::string_hash(transactional_id)
             .checked_abs()
@@ -88,23 +212,23 @@ impl Broker {
     }
 
     /// The node whose partition of `__transaction_state` keeps the id.
-    pub(crate) fn transaction_coordinator_of(&self, transactional_id: &str) -> NodeId {
-        let number = self.transaction_partition(transactional_id);
-        let table = self.topic_table();
+    pub(crate) fn coordinator_of(&self, transactional_id: &str) -> NodeId {
+        let number = self.partition_for(transactional_id);
+        let table = self.replicas.topic_table();
         match table.get(TRANSACTION_STATE).and_then(|t| t.partition(number)) {
             Some(partition) => partition.leader(),
             // Before the first transactional producer: where it will be.
-            None => 1 + number.rem_euclid(i32::try_from(self.sessions.len()).unwrap_or(1)),
+            None => 1 + number.rem_euclid(self.replicas.num_nodes()),
         }
     }
 
     /// What every request to the coordinator has to pass: an id, the right node, a broker that writes.
     pub(super) fn check_transactional(&self, node: NodeId, transactional_id: &str) -> Result<(), ErrorCode> {
-        self.for_writing("produce").map_err(|error| error.code())?;
+        self.replicas.for_writing("produce").map_err(|error| error.code())?;
         if transactional_id.is_empty() || transactional_id.len() > super::store::MAX_ID {
             return Err(ErrorCode::INVALID_REQUEST);
         }
-        if self.transaction_coordinator_of(transactional_id) != node {
+        if self.coordinator_of(transactional_id) != node {
             return Err(ErrorCode::NOT_COORDINATOR);
         }
         Ok(())
@@ -113,27 +237,25 @@ impl Broker {
     /// Every transactional id that is known, by id. A read-only broker reads them from `__transaction_state` each time.
     ///
     /// # Errors
-    /// `Closed`, storage errors.
-    pub fn transactions(&self) -> Result<Vec<TransactionDescription>, BrokerError> {
-        let _open = self.enter()?;
-        let known = if self.is_read_only() {
-            self.see_new_topics()?;
-            self.read_transactions()?
+    /// Storage errors.
+    pub(crate) fn describe_transactions(&self) -> Result<Vec<TransactionDescription>, BrokerError> {
+        let known: Vec<TransactionMetadata> = if self.replicas.is_read_only() {
+            self.replicas.see_new_topics()?;
+            self.read_transactions()?.into_values().collect()
         } else {
-            self.transactions.lock().clone()
+            let ids: Vec<_> = self.by_id.lock().values().cloned().collect();
+            ids.iter().filter_map(|id| id.lock().get().cloned()).collect()
         };
-        Ok(known
-            .into_values()
-            .map(|t| TransactionDescription {
-                coordinator: self.transaction_coordinator_of(&t.transactional_id),
-                state: t.state.name(),
-                producer_id: t.producer_id,
-                producer_epoch: t.producer_epoch,
-                timeout_ms: t.timeout_ms,
-                start_ms: t.start_ms,
-                partitions: t.partitions.into_iter().collect(),
-                transactional_id: t.transactional_id,
-            })
-            .collect())
+        let described = known.into_iter().map(|t| TransactionDescription {
+            coordinator: self.coordinator_of(&t.transactional_id),
+            state: t.state.name(),
+            producer_id: t.producer_id,
+            producer_epoch: t.producer_epoch,
+            timeout_ms: t.timeout_ms,
+            start_ms: t.start_ms,
+            partitions: t.partitions.into_iter().collect(),
+            transactional_id: t.transactional_id,
+        });
+        Ok(described.collect())
     }
 }

@@ -5,44 +5,39 @@ use fletchlog_api::{ErrorCode, StorageFailure};
 use fletchlog_records::TopicPartition;
 use fletchlog_records::control::{ControlType, EndTxnMarker, build_marker};
 
-use super::coordinator::Transactions;
+use super::coordinator::{Locked, TransactionCoordinator};
 use super::state::{TransactionMetadata, TransactionState};
+use crate::BrokerError;
 use crate::topics::CONSUMER_OFFSETS;
-use crate::{Broker, BrokerError};
 
-impl Broker {
+impl TransactionCoordinator {
     /// Writes the markers that a prepared transaction lacks, then that it is complete. What cannot be written stays to
     /// be done; what stood in its way is returned.
-    pub(super) fn complete_transaction(
-        &self,
-        transactions: &mut Transactions,
-        transactional_id: &str,
-    ) -> Option<StorageFailure> {
-        let metadata = transactions
-            .get_mut(transactional_id)
-            .filter(|t| t.state.is_prepared())?;
-        let partitions: Vec<TopicPartition> = metadata.partitions.iter().cloned().collect();
-        let coordinator_epoch = match self.coordinator_epoch(transactional_id) {
+    pub(super) fn complete_transaction(&self, transaction: &mut Locked<'_>) -> Option<StorageFailure> {
+        let prepared = transaction.get().filter(|t| t.state.is_prepared())?.clone();
+        let id = &prepared.transactional_id;
+        let coordinator_epoch = match self.coordinator_epoch(id) {
             Ok(epoch) => epoch,
             Err(error) => {
                 let error = BrokerError::Log(error);
-                self.failures
-                    .failed(format_args!("ending transaction {transactional_id}"), &error);
+                self.replicas
+                    .failures()
+                    .failed(format_args!("ending transaction {id}"), &error);
                 return error.storage_failure();
             }
         };
         let mut failure = None;
-        for tp in partitions {
-            match self.write_txn_marker(metadata, &tp, coordinator_epoch) {
-                Ok(()) => drop(metadata.partitions.remove(&tp)),
+        for tp in &prepared.partitions {
+            match self.write_txn_marker(&prepared, tp, coordinator_epoch) {
+                Ok(()) => transaction.remove_partition(tp),
                 Err(error) => failure = error.storage_failure(),
             }
         }
-        if metadata.partitions.is_empty() {
-            let complete = metadata.complete(self.clock.now_ms());
+        if let Some(marked) = transaction.get().filter(|t| t.partitions.is_empty()) {
+            let complete = marked.complete(self.replicas.clock().now_ms());
             // When this fails the transaction is found prepared again, and its markers are written twice: harmless.
             failure = self
-                .store_transaction(transactions, complete)
+                .store_transaction(transaction, complete)
                 .err()
                 .and_then(|refused| refused.failure);
         }
@@ -69,10 +64,10 @@ impl Broker {
             coordinator_epoch,
         };
         let write = || -> Result<(), BrokerError> {
-            let partition = self.partition(tp)?;
-            let now_ms = self.clock.now_ms();
+            let partition = self.replicas.partition(tp)?;
+            let now_ms = self.replicas.clock().now_ms();
             let batch = build_marker(0, metadata.producer_id, metadata.producer_epoch, -1, now_ms, marker);
-            self.append_as_coordinator(&partition, batch, now_ms).map(drop)
+            self.replicas.append_as_coordinator(&partition, batch, now_ms).map(drop)
         };
         let what = || {
             format!(
@@ -82,9 +77,10 @@ impl Broker {
         };
         match write() {
             Ok(()) => {
-                self.failures.succeeded(what);
+                self.replicas.failures().succeeded(what);
                 if &*tp.topic == CONSUMER_OFFSETS {
-                    self.complete_pending_offsets(tp.partition, metadata.producer_id, committed);
+                    self.groups
+                        .complete_pending_offsets(tp.partition, metadata.producer_id, committed);
                 }
                 Ok(())
             }
@@ -98,7 +94,7 @@ impl Broker {
                     Ok(())
                 }
                 _ => {
-                    self.failures.failed(what(), &error);
+                    self.replicas.failures().failed(what(), &error);
                     Err(error)
                 }
             },

@@ -5,11 +5,13 @@
 //! A marker that cannot be written leaves the transaction in PrepareX, and is tried again with the next request of that
 //! id, at the next look at time-outs, and when the broker is reopened.
 //!
-//! Lock order: the coordinator's lock, then the groups' lock or a log's.
+//! Each transactional id has a lock of its own, which is held over its appends and its markers; the table of ids is never
+//! locked meanwhile.
 
 mod coordinator;
 mod expiry;
 mod markers;
+mod producer_ids;
 mod records;
 mod requests;
 mod state;

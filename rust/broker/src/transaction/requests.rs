@@ -8,50 +8,70 @@ use fletchlog_api::{
 };
 use fletchlog_records::TopicPartition;
 
+use super::coordinator::{Locked, TransactionCoordinator};
 use super::state::{Init, TransactionMetadata};
-use crate::Broker;
 use crate::failures::Refused;
+use crate::replica_manager::AddPartitionsToTxnManager;
 use crate::topics::{CONSUMER_OFFSETS, is_internal};
 
-impl Broker {
-    /// InitProducerId with a transactional id. Kafka: `TransactionCoordinator#handleInitProducerId`.
-    pub(crate) fn init_transactional_producer(
+impl TransactionCoordinator {
+    /// InitProducerId. Without a transactional id Kafka blindly gives a new id, also to a producer that has one.
+    pub(crate) fn init_producer_id(&self, node: NodeId, request: &InitProducerIdRequest) -> InitProducerIdResponse {
+        let given = match &request.transactional_id {
+            Some(id) => self.init_transactional_producer(node, id, request),
+            None => self
+                .producer_ids
+                .generate(&self.replicas)
+                .map(|id| (id, 0))
+                .map_err(Refused::from),
+        };
+        let (error, failure, (producer_id, producer_epoch)) = match given {
+            Ok(given) => (ErrorCode::NONE, None, given),
+            Err(Refused { code, failure }) => (code, failure, (-1, -1)),
+        };
+        InitProducerIdResponse {
+            error,
+            producer_id,
+            producer_epoch,
+            failure,
+        }
+    }
+
+    /// The id and epoch of a transactional producer. Kafka: `TransactionCoordinator#handleInitProducerId`.
+    fn init_transactional_producer(
         &self,
         node: NodeId,
         transactional_id: &Arc<str>,
         request: &InitProducerIdRequest,
-    ) -> Result<InitProducerIdResponse, Refused> {
+    ) -> Result<(i64, i16), Refused> {
         self.check_transactional(node, transactional_id)?;
         let timeout_ms = request.transaction_timeout_ms;
-        if !(1..=self.transactions.max_timeout_ms).contains(&timeout_ms) {
+        if !(1..=self.max_timeout_ms).contains(&timeout_ms) {
             return Err(ErrorCode::INVALID_TRANSACTION_TIMEOUT.into());
         }
         let expected = (request.producer_id >= 0).then_some((request.producer_id, request.producer_epoch));
-        let mut transactions = self.transactions.lock();
-        let now_ms = self.clock.now_ms();
-        let incomplete = self.complete_transaction(&mut transactions, transactional_id);
-        let known = match transactions.get(transactional_id) {
-            Some(known) => known.clone(),
-            None => TransactionMetadata::new(transactional_id.clone(), self.next_producer_id()?),
-        };
-        let init = known.init(expected, timeout_ms, now_ms, || Ok(self.next_producer_id()?));
-        match init.map_err(|refused: Refused| refused.because(incomplete))? {
-            Init::Fenced(prepared) => {
-                self.store_transaction(&mut transactions, prepared)?;
-                let incomplete = self.complete_transaction(&mut transactions, transactional_id);
-                Err(Refused::from(ErrorCode::CONCURRENT_TRANSACTIONS).because(incomplete))
+        self.in_new(transactional_id, |transaction| {
+            let now_ms = self.replicas.clock().now_ms();
+            let incomplete = self.complete_transaction(transaction);
+            let new_id = || Ok(self.producer_ids.generate(&self.replicas)?);
+            let known = match transaction.get() {
+                Some(known) => known.clone(),
+                None => TransactionMetadata::new(transactional_id.clone(), new_id()?),
+            };
+            let init = known.init(expected, timeout_ms, now_ms, new_id);
+            match init.map_err(|refused: Refused| refused.because(incomplete))? {
+                Init::Fenced(prepared) => {
+                    self.store_transaction(transaction, prepared)?;
+                    let incomplete = self.complete_transaction(transaction);
+                    Err(Refused::from(ErrorCode::CONCURRENT_TRANSACTIONS).because(incomplete))
+                }
+                Init::Ready(next) => {
+                    let given = (next.producer_id, next.producer_epoch);
+                    self.store_transaction(transaction, next)?;
+                    Ok(given)
+                }
             }
-            Init::Ready(next) => {
-                let response = InitProducerIdResponse {
-                    error: ErrorCode::NONE,
-                    producer_id: next.producer_id,
-                    producer_epoch: next.producer_epoch,
-                    failure: None,
-                };
-                self.store_transaction(&mut transactions, next)?;
-                Ok(response)
-            }
-        }
+        })
     }
 
     /// AddPartitionsToTxn: all or none. Kafka: `KafkaApis#handleAddPartitionsToTxnRequest`.
@@ -63,7 +83,7 @@ impl Broker {
         let known = |tp: &TopicPartition| {
             if is_internal(&tp.topic) {
                 Err(ErrorCode::TOPIC_AUTHORIZATION_FAILED)
-            } else if self.partition(tp).is_err() {
+            } else if self.replicas.partition(tp).is_err() {
                 Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
             } else {
                 Ok(())
@@ -88,9 +108,10 @@ impl Broker {
     pub(crate) fn add_offsets_to_txn(&self, node: NodeId, request: &AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse {
         let add = || {
             // Its directory must be there for the marker, whatever becomes of the offsets.
-            self.offsets_topic()
+            self.replicas
+                .offsets_topic()
                 .map_err(|error| Refused::by(ErrorCode::COORDINATOR_NOT_AVAILABLE, &error))?;
-            let partition = TopicPartition::new(CONSUMER_OFFSETS, self.offsets_partition(&request.group_id));
+            let partition = TopicPartition::new(CONSUMER_OFFSETS, self.groups.partition_for(&request.group_id));
             let producer = (request.producer_id, request.producer_epoch);
             self.add_to_transaction(node, &request.transactional_id, producer, &[partition])
         };
@@ -106,56 +127,55 @@ impl Broker {
         partitions: &[TopicPartition],
     ) -> Result<(), Refused> {
         self.check_transactional(node, transactional_id)?;
-        let mut transactions = self.transactions.lock();
-        let incomplete = self.complete_transaction(&mut transactions, transactional_id);
-        let known = transactions
-            .get(transactional_id)
-            .ok_or(ErrorCode::INVALID_PRODUCER_ID_MAPPING)?;
-        let added = known.add_partitions(producer, partitions, self.clock.now_ms());
-        match added.map_err(|code| Refused::from(code).because(incomplete))? {
-            Some(next) => self.store_transaction(&mut transactions, next),
-            None => Ok(()),
-        }
+        let added = self.in_known(transactional_id, |transaction| {
+            let incomplete = self.complete_transaction(transaction);
+            let known = transaction.get().ok_or(ErrorCode::INVALID_PRODUCER_ID_MAPPING)?;
+            let added = known.add_partitions(producer, partitions, self.replicas.clock().now_ms());
+            match added.map_err(|code| Refused::from(code).because(incomplete))? {
+                Some(next) => self.store_transaction(transaction, next),
+                None => Ok(()),
+            }
+        });
+        added.unwrap_or_else(|| Err(ErrorCode::INVALID_PRODUCER_ID_MAPPING.into()))
     }
 
     /// EndTxn. Once PrepareX is written the outcome stands, and the producer is told so.
     pub(crate) fn end_txn(&self, node: NodeId, request: &EndTxnRequest) -> EndTxnResponse {
+        let id = &request.transactional_id;
+        let producer = (request.producer_id, request.producer_epoch);
         let end = || -> Result<(), Refused> {
-            let id = &request.transactional_id;
             self.check_transactional(node, id)?;
-            let mut transactions = self.transactions.lock();
-            let incomplete = self.complete_transaction(&mut transactions, id);
-            let known = transactions.get(id).ok_or(ErrorCode::INVALID_PRODUCER_ID_MAPPING)?;
-            let producer = (request.producer_id, request.producer_epoch);
-            let ended = known.end(producer, request.committed, self.clock.now_ms());
-            if let Some(prepared) = ended.map_err(|code| Refused::from(code).because(incomplete))? {
-                self.store_transaction(&mut transactions, prepared)?;
-                // The outcome stands, whether or not every marker can be written now.
-                self.complete_transaction(&mut transactions, id);
-            }
-            Ok(())
+            let ended = self.in_known(id, |transaction| {
+                let incomplete = self.complete_transaction(transaction);
+                let known = transaction.get().ok_or(ErrorCode::INVALID_PRODUCER_ID_MAPPING)?;
+                let ended = known.end(producer, request.committed, self.replicas.clock().now_ms());
+                if let Some(prepared) = ended.map_err(|code| Refused::from(code).because(incomplete))? {
+                    self.store_transaction(transaction, prepared)?;
+                    // The outcome stands, whether or not every marker can be written now.
+                    self.complete_transaction(transaction);
+                }
+                Ok(())
+            });
+            ended.unwrap_or_else(|| Err(ErrorCode::INVALID_PRODUCER_ID_MAPPING.into()))
         };
         let (error, failure) = outcome(end());
         EndTxnResponse { error, failure }
     }
+}
 
-    /// Runs `append` if the partition belongs to the producer's open transaction. The transaction cannot end meanwhile, so
-    /// what is appended is below its marker (KIP-890).
-    ///
-    /// # Errors
-    /// INVALID_PRODUCER_ID_MAPPING, INVALID_PRODUCER_EPOCH, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE.
-    /// Kafka: `AddPartitionsToTxnManager`, which answers 47 where the coordinator says PRODUCER_FENCED.
-    pub(crate) fn in_transaction<T>(
+impl AddPartitionsToTxnManager for TransactionCoordinator {
+    fn in_transaction<T>(
         &self,
         transactional_id: &str,
         producer: (i64, i16),
         partition: &TopicPartition,
         append: impl FnOnce() -> T,
     ) -> Result<T, ErrorCode> {
-        let transactions = self.transactions.lock();
-        if self.transactions.verification {
-            let verified = transactions
-                .get(transactional_id)
+        let id = self.find(transactional_id);
+        let transaction = id.as_ref().map(|id| id.lock());
+        if self.verification {
+            let known = transaction.as_ref().and_then(Locked::get);
+            let verified = known
                 .ok_or(ErrorCode::INVALID_PRODUCER_ID_MAPPING)
                 .and_then(|known| known.verify(producer, partition));
             verified.map_err(|code| match code {

@@ -294,6 +294,11 @@ impl TransactionMetadata {
         }
     }
 
+    /// Open, or decided while markers are missing.
+    pub(crate) fn is_unfinished(&self) -> bool {
+        self.state == TransactionState::Ongoing || self.state.is_prepared()
+    }
+
     /// Open for longer than its time-out.
     pub(crate) fn is_timed_out(&self, now_ms: i64) -> bool {
         self.state == TransactionState::Ongoing && now_ms > self.start_ms.saturating_add(i64::from(self.timeout_ms))
@@ -301,9 +306,7 @@ impl TransactionMetadata {
 
     /// Idle for so long that the id is forgotten. Kafka: `TransactionStateManager#shouldExpire`.
     pub(crate) fn is_expired(&self, now_ms: i64, expiration_ms: i64) -> bool {
-        !self.state.is_prepared()
-            && self.state != TransactionState::Ongoing
-            && self.last_update_ms.saturating_add(expiration_ms) <= now_ms
+        !self.is_unfinished() && self.last_update_ms.saturating_add(expiration_ms) <= now_ms
     }
 }
 

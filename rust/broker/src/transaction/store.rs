@@ -1,34 +1,40 @@
 //! `__transaction_state`: writing it, and reading it back. Kafka: `TransactionStateManager#appendTransactionToLog`,
 //! `#loadTransactionMetadata`.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use fletchlog_api::ErrorCode;
 use fletchlog_log::LogError;
 use fletchlog_records::{BatchParams, DECOMPRESSION_LIMIT, RecordBatch, RecordCursor, RecordError};
 
-use super::coordinator::Transactions;
+use super::coordinator::{Locked, TransactionCoordinator};
 use super::records;
 use super::state::TransactionMetadata;
-use crate::coordinator_log::CoordinatorRecord;
+use crate::BrokerError;
 use crate::failures::Refused;
+use crate::replica_manager::CoordinatorRecord;
 use crate::topics::TRANSACTION_STATE;
-use crate::{Broker, BrokerError};
+
+/// By transactional id.
+pub(super) type Transactions = BTreeMap<Arc<str>, TransactionMetadata>;
 
 /// Longest transactional id: its length is an i16 in the log.
 pub(super) const MAX_ID: usize = i16::MAX as usize;
 
-impl Broker {
+impl TransactionCoordinator {
     /// Writes the new metadata; only then is it what counts.
     ///
     /// # Errors
     /// COORDINATOR_NOT_AVAILABLE: it could not be written, nothing has changed.
     pub(super) fn store_transaction(
         &self,
-        transactions: &mut Transactions,
+        transaction: &mut Locked<'_>,
         metadata: TransactionMetadata,
     ) -> Result<(), Refused> {
         let value = records::value(&metadata);
         self.append_transaction(&metadata.transactional_id, Some(value))?;
-        transactions.insert(metadata.transactional_id.clone(), metadata);
+        transaction.set(Some(metadata));
         Ok(())
     }
 
@@ -36,20 +42,21 @@ impl Broker {
     pub(super) fn append_transaction(&self, transactional_id: &str, value: Option<Vec<u8>>) -> Result<(), Refused> {
         let record: CoordinatorRecord = (records::key(transactional_id), value);
         let append = || {
-            let topic = self.transaction_topic()?;
+            let topic = self.replicas.transaction_topic()?;
             let partition = topic
-                .partition(self.transaction_partition(transactional_id))
+                .partition(self.partition_for(transactional_id))
                 .ok_or_else(|| BrokerError::unknown_topic(TRANSACTION_STATE))?;
-            self.append_records(partition, &[record], &BatchParams::default())
+            self.replicas
+                .append_records(partition, &[record], &BatchParams::default())
         };
         let what = || format!("writing the transaction of {transactional_id} to {TRANSACTION_STATE}");
         match append() {
             Ok(_) => {
-                self.failures.succeeded(what);
+                self.replicas.failures().succeeded(what);
                 Ok(())
             }
             Err(error) => {
-                self.failures.failed(what(), &error);
+                self.replicas.failures().failed(what(), &error);
                 Err(Refused::by(ErrorCode::COORDINATOR_NOT_AVAILABLE, &error))
             }
         }
@@ -57,19 +64,20 @@ impl Broker {
 
     /// The epoch of the coordinator, that markers carry: the leader epoch of the id's partition.
     pub(super) fn coordinator_epoch(&self, transactional_id: &str) -> Result<i32, LogError> {
-        let number = self.transaction_partition(transactional_id);
-        let topic = self.topic(TRANSACTION_STATE).ok();
+        let number = self.partition_for(transactional_id);
+        let topic = self.replicas.topic(TRANSACTION_STATE).ok();
         let partition = topic.as_ref().and_then(|t| t.partition(number));
-        partition.map_or(Ok(0), |partition| partition.leader_epoch(&self.directory))
+        partition.map_or(Ok(0), |partition| self.replicas.leader_epoch_of(partition))
     }
 
     /// What the log holds: the last value of every id.
     pub(super) fn read_transactions(&self) -> Result<Transactions, BrokerError> {
         let mut transactions = Transactions::new();
-        let topic = self.topic(TRANSACTION_STATE).ok();
+        let topic = self.replicas.topic(TRANSACTION_STATE).ok();
         for partition in topic.iter().flat_map(|t| &t.partitions) {
-            if partition.has_log(&self.directory)? {
-                self.read_records(partition, 0, |batch| apply(&mut transactions, batch))?;
+            if self.replicas.has_log(partition)? {
+                self.replicas
+                    .read_records(partition, 0, |batch| apply(&mut transactions, batch))?;
             }
         }
         Ok(transactions)
@@ -77,20 +85,14 @@ impl Broker {
 
     /// Takes over what an earlier run has left, and writes the markers that it could not write any more. Open
     /// transactions wait for their producer or their time-out.
-    pub(crate) fn load_transactions(&self) -> Result<(), BrokerError> {
-        if self.is_read_only() {
+    pub(super) fn load(&self) -> Result<(), BrokerError> {
+        if self.replicas.is_read_only() {
             return Ok(());
         }
-        let mut transactions = self.transactions.lock();
-        *transactions = self.read_transactions()?;
-        let prepared: Vec<_> = transactions
-            .values()
-            .filter(|t| t.state.is_prepared())
-            .map(|t| t.transactional_id.clone())
-            .collect();
-        for id in prepared {
-            self.complete_transaction(&mut transactions, &id);
+        for metadata in self.read_transactions()?.into_values() {
+            self.insert(metadata);
         }
+        self.in_idle(true, |_, transaction| drop(self.complete_transaction(transaction)));
         Ok(())
     }
 }

@@ -6,9 +6,9 @@ use fletchlog_log::FetchBound;
 use fletchlog_records::TopicPartition;
 
 use super::FetchParams;
-use crate::Broker;
 use crate::error::ReadRefusal;
-use crate::list_offsets::fetch_bound;
+use crate::replica_manager::ReplicaManager;
+use crate::replica_manager::list_offsets::fetch_bound;
 
 /// What one pass over the partitions gave.
 #[derive(Debug)]
@@ -34,7 +34,11 @@ pub(crate) struct Position {
 }
 
 /// Reads the partitions in order under the limits.
-pub(crate) fn read_partitions(broker: &Broker, params: &FetchParams, partitions: &[FetchPartition]) -> ReadResult {
+pub(crate) fn read_partitions(
+    replicas: &ReplicaManager,
+    params: &FetchParams,
+    partitions: &[FetchPartition],
+) -> ReadResult {
     let mut result = ReadResult {
         responses: Vec::with_capacity(partitions.len()),
         bytes: 0,
@@ -45,7 +49,7 @@ pub(crate) fn read_partitions(broker: &Broker, params: &FetchParams, partitions:
     let mut limit = params.max_bytes;
     let mut min_one = true;
     for request in partitions {
-        match read_one(broker, params, request, limit, min_one) {
+        match read_one(replicas, params, request, limit, min_one) {
             Ok((response, position)) => {
                 let size = response.records.len();
                 min_one &= size == 0;
@@ -71,19 +75,19 @@ pub(crate) fn read_partitions(broker: &Broker, params: &FetchParams, partitions:
 }
 
 fn read_one(
-    broker: &Broker,
+    replicas: &ReplicaManager,
     params: &FetchParams,
     request: &FetchPartition,
     limit: usize,
     min_one: bool,
 ) -> Result<(FetchPartitionResponse, Position), ReadRefusal> {
-    let partition = broker.partition(&request.tp)?;
+    let partition = replicas.partition(&request.tp)?;
     if partition.leader() != params.node {
         return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER.into());
     }
     let max_bytes = usize::try_from(request.partition_max_bytes).map_err(|_| ErrorCode::INVALID_REQUEST)?;
-    let log = broker.log_of(&partition)?;
-    let current = partition.leader_epoch(&broker.directory)?;
+    let log = replicas.log_of(&partition)?;
+    let current = partition.leader_epoch(&replicas.directory)?;
     check_leader_epoch(request.current_leader_epoch, current)?;
     // The bounds as they were before the read: what comes in between is for the next fetch.
     let bounds = log.bounds()?;
@@ -150,15 +154,15 @@ pub(crate) enum Progress {
 }
 
 /// Kafka: `DelayedFetch#tryComplete`, one partition.
-pub(crate) fn progress(broker: &Broker, params: &FetchParams, at: &Position) -> Progress {
+pub(crate) fn progress(replicas: &ReplicaManager, params: &FetchParams, at: &Position) -> Progress {
     let request = &at.request;
-    let Ok(partition) = broker.partition(&request.tp) else {
+    let Ok(partition) = replicas.partition(&request.tp) else {
         return Progress::Answer;
     };
-    let Ok(log) = broker.log_of(&partition) else {
+    let Ok(log) = replicas.log_of(&partition) else {
         return Progress::Answer;
     };
-    let (Ok(bounds), Ok(current)) = (log.bounds(), partition.leader_epoch(&broker.directory)) else {
+    let (Ok(bounds), Ok(current)) = (log.bounds(), partition.leader_epoch(&replicas.directory)) else {
         return Progress::Answer;
     };
     let bound = bounds.of(fetch_bound(params.isolation));

@@ -8,9 +8,9 @@ use fletchlog_log::{FetchBound, TimestampAndOffset};
 use fletchlog_records::TopicPartition;
 use rustc_hash::FxHashMap;
 
-use crate::Broker;
+use super::fetch::check_leader_epoch;
 use crate::error::ReadRefusal;
-use crate::fetch::check_leader_epoch;
+use crate::replica_manager::ReplicaManager;
 
 const NOT_FOUND: TimestampAndOffset = TimestampAndOffset {
     timestamp: -1,
@@ -18,7 +18,7 @@ const NOT_FOUND: TimestampAndOffset = TimestampAndOffset {
     leader_epoch: -1,
 };
 
-impl Broker {
+impl ReplicaManager {
     /// A ListOffsets request to `node`.
     pub(crate) fn list_offsets(&self, node: NodeId, request: &ListOffsetsRequest) -> ListOffsetsResponse {
         let mut times: FxHashMap<&TopicPartition, u32> = FxHashMap::default();

@@ -3,11 +3,11 @@
 use fletchlog_api::{EpochEndOffset, ErrorCode, NodeId, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse};
 use fletchlog_records::TopicPartition;
 
-use crate::Broker;
+use super::fetch::check_leader_epoch;
 use crate::error::ReadRefusal;
-use crate::fetch::check_leader_epoch;
+use crate::replica_manager::ReplicaManager;
 
-impl Broker {
+impl ReplicaManager {
     /// An OffsetForLeaderEpoch request to `node`.
     pub(crate) fn offsets_for_leader_epoch(
         &self,

@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 use fletchlog_api::{ErrorCode, FetchRequest, FetchResponse, NodeId};
 
-use crate::Broker;
 use crate::partition::Partition;
+use crate::replica_manager::ReplicaManager;
 use crate::sync::{Answer, lock};
 use purgatory::DelayedFetch;
 use read::ReadResult;
@@ -41,7 +41,7 @@ pub(crate) struct FetchParams {
     pub(crate) isolation: fletchlog_api::IsolationLevel,
 }
 
-impl Broker {
+impl ReplicaManager {
     /// A Fetch request to `node`.
     pub(crate) fn fetch(&self, node: NodeId, request: FetchRequest) -> Fetched {
         let now_ms = self.clock.monotonic_ms();
@@ -67,6 +67,16 @@ impl Broker {
             return Fetched::Now(delayed.into_response(self));
         }
         Fetched::Later(self.purgatory.watch(self, delayed))
+    }
+
+    /// Answers waiting fetches whose time is over; a read-only broker looks at all of them, as the writer is another process.
+    pub(crate) fn expire_fetches(&self, now_ms: i64) {
+        self.purgatory.expire(self, now_ms, self.is_read_only());
+    }
+
+    /// See [`FetchPurgatory::answer_if_without_data`].
+    pub(crate) fn answer_if_without_data(&self, answer: &Answer) {
+        self.purgatory.answer_if_without_data(self, answer);
     }
 
     /// Fetch sessions live per node.

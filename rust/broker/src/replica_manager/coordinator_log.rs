@@ -4,8 +4,9 @@ use fletchlog_api::ErrorCode;
 use fletchlog_log::{AppendError, AppendOrigin, FetchBound, LogError};
 use fletchlog_records::{BatchBuilder, BatchIter, BatchParams, RecordBatch, RecordError};
 
+use crate::BrokerError;
 use crate::partition::Partition;
-use crate::{Broker, BrokerError};
+use crate::replica_manager::ReplicaManager;
 
 /// Bytes per read while loading: one batch of such records is far smaller, and a bigger batch comes whole anyway.
 const LOAD_CHUNK: usize = 1 << 20;
@@ -13,7 +14,7 @@ const LOAD_CHUNK: usize = 1 << 20;
 /// Key and value; a null value is a tombstone.
 pub(crate) type CoordinatorRecord = (Vec<u8>, Option<Vec<u8>>);
 
-impl Broker {
+impl ReplicaManager {
     /// Appends one batch of records; returns the offset of the first.
     pub(crate) fn append_records(
         &self,

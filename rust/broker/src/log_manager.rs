@@ -5,12 +5,13 @@ use std::sync::atomic::Ordering;
 
 use fletchlog_log::{LogError, PartitionLog, checkpoint};
 
+use crate::BrokerError;
 use crate::directory::LogOffsets;
 use crate::partition::Partition;
+use crate::replica_manager::ReplicaManager;
 use crate::sync::lock;
-use crate::{Broker, BrokerError};
 
-impl Broker {
+impl ReplicaManager {
     /// Partitions whose log is open.
     pub(crate) fn open_partitions(&self) -> Vec<Arc<Partition>> {
         let table = self.topic_table();

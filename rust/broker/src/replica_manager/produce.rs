@@ -4,15 +4,29 @@
 use bytes::Bytes;
 use fletchlog_api::{ErrorCode, NodeId, ProducePartitionResponse, ProduceRequest, ProduceResponse};
 use fletchlog_log::{AppendError, AppendInfo, AppendOrigin, PartitionLog};
+use fletchlog_records::batch_header::{ATTRIBUTES_POSITION, MAGIC_POSITION, TRANSACTIONAL_MASK};
 use fletchlog_records::{BatchHeader, TopicPartition};
 
+use super::ReplicaManager;
+use crate::BrokerError;
 use crate::partition::Partition;
-use crate::{Broker, BrokerError};
 
-/// Batch attributes: bytes 21 and 22 of a v2 batch; bit 4 = transactional (spec 1.1, 1.2).
-const ATTRIBUTES_END: usize = 23;
-const MAGIC: usize = 16;
-const TRANSACTIONAL: u8 = 0x10;
+/// Asks the transaction coordinator whether a producer may write to a partition. Kafka: `AddPartitionsToTxnManager`, which
+/// answers 47 where the coordinator says PRODUCER_FENCED.
+pub(crate) trait AddPartitionsToTxnManager {
+    /// Runs `append` if the partition belongs to the producer's open transaction. The transaction cannot end meanwhile, so
+    /// what is appended is below its marker (KIP-890).
+    ///
+    /// # Errors
+    /// INVALID_PRODUCER_ID_MAPPING, INVALID_PRODUCER_EPOCH, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE.
+    fn in_transaction<T>(
+        &self,
+        transactional_id: &str,
+        producer: (i64, i16),
+        partition: &TopicPartition,
+        append: impl FnOnce() -> T,
+    ) -> Result<T, ErrorCode>;
+}
 
 /// What is done with the connection after a produce request.
 pub(crate) enum Produced {
@@ -22,9 +36,14 @@ pub(crate) enum Produced {
     CloseConnection,
 }
 
-impl Broker {
+impl ReplicaManager {
     /// A Produce request to `node`.
-    pub(crate) fn produce(&self, node: NodeId, request: ProduceRequest) -> Produced {
+    pub(crate) fn produce(
+        &self,
+        node: NodeId,
+        request: ProduceRequest,
+        transactions: &impl AddPartitionsToTxnManager,
+    ) -> Produced {
         let acks = request.acks;
         self.maybe_delete_old_segments(self.clock.now_ms());
         // Kafka refuses the whole request when any batch is transactional and the request names no transactional id.
@@ -37,7 +56,12 @@ impl Broker {
                 let outcome = if transactional && id.is_none() {
                     Err(refused(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
                 } else {
-                    self.append(Some(node), acks, &tp, records, id)
+                    self.append(Some(node), acks, &tp, records, |partition, log, records| match id {
+                        Some(id) if is_transactional(&records) => {
+                            self.append_transactional(id, transactions, partition, log, records)
+                        }
+                        _ => Ok(self.append_to(partition, log, records, AppendOrigin::Client)),
+                    })
                 };
                 outcome.unwrap_or_else(|response| *response).of(tp)
             })
@@ -58,7 +82,9 @@ impl Broker {
         let outcome = if is_transactional(&records) {
             Err(refused(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
         } else {
-            self.append(None, -1, tp, records, None)
+            self.append(None, -1, tp, records, |partition, log, records| {
+                Ok(self.append_to(partition, log, records, AppendOrigin::Client))
+            })
         };
         match outcome {
             Ok(done) => Ok((done.base_offset, done.log_append_time_ms, done.log_start_offset)),
@@ -86,7 +112,7 @@ impl Broker {
         acks: i16,
         tp: &TopicPartition,
         records: Bytes,
-        transactional_id: Option<&str>,
+        write: impl FnOnce(&Partition, &PartitionLog, Bytes) -> Written,
     ) -> Result<Outcome, Box<Outcome>> {
         if let Err(error) = self.for_writing("produce") {
             return Err(refused_with(error.code(), error.to_string()));
@@ -107,10 +133,7 @@ impl Broker {
         let log = self
             .log_of(&partition)
             .map_err(|e| refused_with(e.code(), e.to_string()))?;
-        let appended = match transactional_id {
-            Some(id) if is_transactional(&records) => self.append_transactional(id, &partition, log, records)?,
-            _ => partition.append(&self.directory, log, records, AppendOrigin::Client, self.clock.now_ms()),
-        };
+        let appended = write(&partition, log, records)?;
         let what = || format!("append to {tp}");
         match appended {
             Ok(info) => {
@@ -148,17 +171,27 @@ impl Broker {
         }
     }
 
+    fn append_to(
+        &self,
+        partition: &Partition,
+        log: &PartitionLog,
+        records: Bytes,
+        origin: AppendOrigin,
+    ) -> Result<AppendInfo, AppendError> {
+        partition.append(&self.directory, log, records, origin, self.clock.now_ms())
+    }
+
     /// A batch that continues the transaction its partition knows of is appended at once; for one that opens it the
     /// coordinator is asked.
     fn append_transactional(
         &self,
         transactional_id: &str,
+        transactions: &impl AddPartitionsToTxnManager,
         partition: &Partition,
         log: &PartitionLog,
         records: Bytes,
-    ) -> Result<Result<AppendInfo, AppendError>, Box<Outcome>> {
-        let append = |records, origin| partition.append(&self.directory, log, records, origin, self.clock.now_ms());
-        let unverified = append(records.clone(), AppendOrigin::UnverifiedClient);
+    ) -> Written {
+        let unverified = self.append_to(partition, log, records.clone(), AppendOrigin::UnverifiedClient);
         let (Err(AppendError::Refused { code, .. }), Ok(header)) = (&unverified, BatchHeader::parse(&records)) else {
             return Ok(unverified);
         };
@@ -166,11 +199,11 @@ impl Broker {
             return Ok(unverified);
         }
         let producer = (header.producer_id, header.producer_epoch);
-        self.in_transaction(transactional_id, producer, partition.tp(), || {
-            append(records, AppendOrigin::Client)
-        })
+        let appended = transactions.in_transaction(transactional_id, producer, partition.tp(), || {
+            self.append_to(partition, log, records, AppendOrigin::Client)
+        });
         // An older client does not retry CONCURRENT_TRANSACTIONS of a produce request. Kafka: ReplicaManager.
-        .map_err(|code| match code {
+        appended.map_err(|code| match code {
             ErrorCode::CONCURRENT_TRANSACTIONS => refused(ErrorCode::NOT_ENOUGH_REPLICAS),
             ErrorCode::INVALID_TXN_STATE => {
                 refused_with(code, "the partition was not added to the transaction".to_owned())
@@ -179,6 +212,9 @@ impl Broker {
         })
     }
 }
+
+/// What came of writing a batch, or an answer without writing it.
+type Written = Result<Result<AppendInfo, AppendError>, Box<Outcome>>;
 
 /// One partition's answer without its name.
 #[derive(Debug)]
@@ -224,5 +260,7 @@ fn refused_with(error: ErrorCode, message: String) -> Box<Outcome> {
 
 /// Kafka: `RequestUtils#hasTransactionalRecords`, which looks at the first batch of a partition.
 fn is_transactional(records: &[u8]) -> bool {
-    records.len() >= ATTRIBUTES_END && records[MAGIC] == 2 && records[ATTRIBUTES_END - 1] & TRANSACTIONAL != 0
+    let attributes = records.get(ATTRIBUTES_POSITION..).and_then(<[u8]>::first_chunk);
+    records.get(MAGIC_POSITION) == Some(&2)
+        && attributes.is_some_and(|bytes| i16::from_be_bytes(*bytes) & TRANSACTIONAL_MASK != 0)
 }

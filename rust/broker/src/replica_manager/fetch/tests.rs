@@ -155,8 +155,8 @@ impl Side {
             read_only: false,
             config: Config::parse(Scope::Broker, []).unwrap(),
         };
-        let mut broker = Broker::in_memory(options, clock.clone()).unwrap();
-        Arc::get_mut(&mut broker).unwrap().sessions = vec![std::sync::Mutex::new(FetchSessionCache::new(3, told))];
+        let broker = Broker::in_memory(options, clock.clone()).unwrap();
+        *lock(&broker.replicas().sessions[0]) = FetchSessionCache::new(3, told);
         let side = Self {
             broker,
             clock,
@@ -188,10 +188,11 @@ impl Side {
     }
 
     fn append(&self, which: Which, batch: bytes::Bytes) {
-        if let Ok(partition) = self.broker.partition(&tp(which)) {
+        if let Ok(partition) = self.broker.replicas().partition(&tp(which)) {
             // A transaction that ends before it has begun is refused, on both sides.
             let _ = self
                 .broker
+                .replicas()
                 .append_as_coordinator(&partition, batch, self.clock.now_ms());
         }
     }
@@ -257,11 +258,11 @@ impl Side {
     fn fetch(&mut self, step: &FetchStep) {
         if let Some(answer) = &self.waiting {
             // As a poll begins, and then what a client does that waits no longer.
-            self.broker.purgatory.answer_if_without_data(&self.broker, answer);
+            self.broker.replicas().answer_if_without_data(answer);
             self.look();
         }
         if let Some(answer) = self.waiting.take() {
-            self.broker.purgatory.cancel(&answer);
+            self.broker.replicas().purgatory().cancel(&answer);
         }
         let incremental = self.session != 0 && step.kind != Kind::Full;
         if incremental {
@@ -294,7 +295,7 @@ impl Side {
             partitions: partitions.collect(),
             forgotten: step.forgotten.iter().copied().map(tp).collect(),
         };
-        match self.broker.fetch(1, request) {
+        match self.broker.replicas().fetch(1, request) {
             Fetched::Now(response) => self.answered(response),
             Fetched::Later(answer) => self.waiting = Some(answer),
         }
@@ -302,7 +303,10 @@ impl Side {
 
     /// Partitions that the next fetch of the session would read.
     fn to_read(&self) -> usize {
-        lock(&self.broker.sessions[0]).reading(self.session).partitions.len()
+        lock(&self.broker.replicas().sessions[0])
+            .reading(self.session)
+            .partitions
+            .len()
     }
 }
 
@@ -403,13 +407,20 @@ fn who_begins_to_wait_for_a_topic_that_was_made_again_meanwhile_is_answered_at_o
         max_bytes: 1 << 20,
         isolation: IsolationLevel::ReadUncommitted,
     };
-    let context = lock(&side.broker.sessions[0]).new_context(&request, 0).unwrap();
-    let fetch = DelayedFetch::new(&side.broker, params, context, 0);
+    let context = lock(&side.broker.replicas().sessions[0])
+        .new_context(&request, 0)
+        .unwrap();
+    let fetch = DelayedFetch::new(side.broker.replicas(), params, context, 0);
     assert!(!fetch.is_satisfied_at_once());
     side.broker.delete_topic(TOPICS[GONE.0]).unwrap();
     side.create(GONE.0);
     side.broker.append_batches(&tp(GONE), batch(3, -1)).unwrap();
-    let answer = side.broker.purgatory.watch(&side.broker, fetch).take();
+    let answer = side
+        .broker
+        .replicas()
+        .purgatory
+        .watch(side.broker.replicas(), fetch)
+        .take();
     let Some(Response::Fetch(response)) = answer else {
         panic!("it waits: {answer:?}")
     };

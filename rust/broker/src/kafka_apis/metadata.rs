@@ -7,17 +7,17 @@ use fletchlog_api::{
     PartitionMetadata, TopicMetadata,
 };
 
-use crate::sync::lock;
+use super::KafkaApis;
+use crate::BrokerError;
 use crate::topics::{self, Topic};
-use crate::{Broker, BrokerError};
 
-impl Broker {
+impl KafkaApis {
     /// A Metadata request.
-    pub(crate) fn metadata_response(&self, request: &MetadataRequest) -> Result<MetadataResponse, BrokerError> {
-        self.see_new_topics()?;
+    pub(super) fn metadata_response(&self, request: &MetadataRequest) -> Result<MetadataResponse, BrokerError> {
+        self.replicas.see_new_topics()?;
         let topics = match &request.topics {
             None => {
-                let all: Vec<_> = self.topic_table().iter().cloned().collect();
+                let all: Vec<_> = self.replicas.topic_table().iter().cloned().collect();
                 all.iter().map(|t| self.describe_for_clients(t)).collect()
             }
             Some(names) => names
@@ -26,34 +26,40 @@ impl Broker {
                 .collect(),
         };
         Ok(MetadataResponse {
-            cluster_id: Arc::from(lock(&self.metadata).cluster_id.as_str()),
-            nodes: self.nodes(),
+            cluster_id: self.replicas.cluster_id().clone(),
+            nodes: self.replicas.nodes(),
             topics,
         })
     }
 
     fn topic_metadata(&self, name: &Arc<str>, create: bool) -> TopicMetadata {
-        let known = self.topic_table().get(name).cloned();
+        let known = self.replicas.topic_table().get(name).cloned();
         if let Some(topic) = known {
             return self.describe_for_clients(&topic);
         }
         let mut error = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
         if topics::validate_name(name).is_err() {
             error = ErrorCode::INVALID_TOPIC_EXCEPTION;
-        } else if create && !self.is_read_only() && self.config.boolean("auto.create.topics.enable") {
-            match self.create_user_topic(name, self.config.int("num.partitions"), &[]) {
+        } else if create && !self.replicas.is_read_only() && self.replicas.config().boolean("auto.create.topics.enable")
+        {
+            match self
+                .replicas
+                .create_user_topic(name, self.replicas.config().int("num.partitions"), &[])
+            {
                 Ok(())
                 | Err(BrokerError::Kafka {
                     code: ErrorCode::TOPIC_ALREADY_EXISTS,
                     ..
                 }) => {
-                    self.failures.succeeded(|| format!("creating topic {name}"));
-                    if let Ok(topic) = self.topic(name) {
+                    self.replicas.failures().succeeded(|| format!("creating topic {name}"));
+                    if let Ok(topic) = self.replicas.topic(name) {
                         return self.describe_for_clients(&topic);
                     }
                 }
                 Err(failed) => {
-                    self.failures.failed(format_args!("creating topic {name}"), &failed);
+                    self.replicas
+                        .failures()
+                        .failed(format_args!("creating topic {name}"), &failed);
                     error = failed.code();
                 }
             }
@@ -74,7 +80,7 @@ impl Broker {
             .map(|p| PartitionMetadata {
                 partition: p.tp().partition,
                 leader: p.leader(),
-                leader_epoch: p.leader_epoch(&self.directory).unwrap_or_else(|error| {
+                leader_epoch: self.replicas.leader_epoch_of(p).unwrap_or_else(|error| {
                     log::warn!("the leader epoch of {} cannot be told now: {error}", p.tp());
                     -1
                 }),
@@ -91,29 +97,15 @@ impl Broker {
 
     /// A FindCoordinator request: the leader of the group's partition of `__consumer_offsets`, or of the transactional id's
     /// of `__transaction_state`.
-    pub(crate) fn find_coordinator(&self, request: &FindCoordinatorRequest) -> FindCoordinatorResponse {
-        let found = match request.key_type {
-            CoordinatorType::Group => self.coordinator_of(&request.key),
-            CoordinatorType::Transaction => Ok(self.transaction_coordinator_of(&request.key)),
+    pub(super) fn find_coordinator(&self, request: &FindCoordinatorRequest) -> FindCoordinatorResponse {
+        let node = match request.key_type {
+            CoordinatorType::Group => self.groups.coordinator_of(&request.key),
+            CoordinatorType::Transaction => self.transactions.coordinator_of(&request.key),
         };
-        let what = || format!("finding the coordinator of {}", request.key);
-        match found {
-            Ok(node) => {
-                self.failures.succeeded(what);
-                FindCoordinatorResponse {
-                    error: ErrorCode::NONE,
-                    node,
-                    failure: None,
-                }
-            }
-            Err(error) => {
-                self.failures.failed(what(), &error);
-                FindCoordinatorResponse {
-                    error: ErrorCode::COORDINATOR_NOT_AVAILABLE,
-                    node: -1,
-                    failure: error.storage_failure(),
-                }
-            }
+        FindCoordinatorResponse {
+            error: ErrorCode::NONE,
+            node,
+            failure: None,
         }
     }
 }

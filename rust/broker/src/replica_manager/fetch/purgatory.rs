@@ -15,7 +15,7 @@ use rustc_hash::FxHashMap;
 use super::FetchParams;
 use super::read::{Position, Progress, ReadResult, progress, read_partitions};
 use super::session::{Context, FetchSessionCache, NewContext, Reading};
-use crate::Broker;
+use crate::replica_manager::ReplicaManager;
 use crate::sync::{Answer, lock};
 
 /// A fetch and its first reading.
@@ -30,10 +30,10 @@ pub(crate) struct DelayedFetch {
 
 impl DelayedFetch {
     /// Reads for the first time.
-    pub(crate) fn new(broker: &Broker, params: FetchParams, new: NewContext, now_ms: i64) -> Self {
+    pub(crate) fn new(replicas: &ReplicaManager, params: FetchParams, new: NewContext, now_ms: i64) -> Self {
         let NewContext { context, reading } = new;
         Self {
-            first: read_partitions(broker, &params, &reading.partitions),
+            first: read_partitions(replicas, &params, &reading.partitions),
             params,
             context,
             reading,
@@ -42,9 +42,9 @@ impl DelayedFetch {
     }
 
     /// The session whose partitions it reads, with its cache.
-    fn session<'a>(&self, broker: &'a Broker) -> Option<(&'a Mutex<FetchSessionCache>, i32)> {
+    fn session<'a>(&self, replicas: &'a ReplicaManager) -> Option<(&'a Mutex<FetchSessionCache>, i32)> {
         match self.context {
-            Context::Incremental(id) => Some((broker.sessions_of(self.params.node)?, id)),
+            Context::Incremental(id) => Some((replicas.sessions_of(self.params.node)?, id)),
             _ => None,
         }
     }
@@ -59,26 +59,26 @@ impl DelayedFetch {
     }
 
     /// The answer from the first reading.
-    pub(crate) fn into_response(self, broker: &Broker) -> FetchResponse {
-        broker.fetch_response(self.params.node, &self.context, &self.reading, self.first)
+    pub(crate) fn into_response(self, replicas: &ReplicaManager) -> FetchResponse {
+        replicas.fetch_response(self.params.node, &self.context, &self.reading, self.first)
     }
 
     /// Where the partitions stood at the first reading, except those that are settled (`cached.rs`): nothing can be read there.
     /// `None`: the session is gone.
-    fn positions(&self, broker: &Broker) -> Option<Cow<'_, [Position]>> {
-        match self.session(broker) {
+    fn positions(&self, replicas: &ReplicaManager) -> Option<Cow<'_, [Position]>> {
+        match self.session(replicas) {
             Some((sessions, id)) => lock(sessions).positions(id).map(Cow::Owned),
             None => Some(Cow::Borrowed(&self.first.positions)),
         }
     }
 
-    fn is_complete(&self, broker: &Broker) -> bool {
-        let Some(positions) = self.positions(broker) else {
+    fn is_complete(&self, replicas: &ReplicaManager) -> bool {
+        let Some(positions) = self.positions(replicas) else {
             return true;
         };
         let mut readable = 0i64;
         for position in &*positions {
-            match progress(broker, &self.params, position) {
+            match progress(replicas, &self.params, position) {
                 Progress::Answer => return true,
                 Progress::Bytes(bytes) => readable = readable.saturating_add(bytes),
             }
@@ -90,19 +90,19 @@ impl DelayedFetch {
     }
 
     /// There is nothing to read at any of its positions.
-    fn is_without_data(&self, broker: &Broker) -> bool {
-        self.positions(broker).is_none_or(|positions| {
+    fn is_without_data(&self, replicas: &ReplicaManager) -> bool {
+        self.positions(replicas).is_none_or(|positions| {
             let mut all = positions.iter();
-            all.all(|position| matches!(progress(broker, &self.params, position), Progress::Bytes(0)))
+            all.all(|position| matches!(progress(replicas, &self.params, position), Progress::Bytes(0)))
         })
     }
 
     /// Reads again and answers.
-    fn response(&self, broker: &Broker) -> FetchResponse {
-        let latest = self.session(broker).map(|(sessions, id)| lock(sessions).reading(id));
+    fn response(&self, replicas: &ReplicaManager) -> FetchResponse {
+        let latest = self.session(replicas).map(|(sessions, id)| lock(sessions).reading(id));
         let reading = latest.as_ref().unwrap_or(&self.reading);
-        let again = read_partitions(broker, &self.params, &reading.partitions);
-        broker.fetch_response(self.params.node, &self.context, reading, again)
+        let again = read_partitions(replicas, &self.params, &reading.partitions);
+        replicas.fetch_response(self.params.node, &self.context, reading, again)
     }
 
     /// What it is told of: changes of its session's partitions, or of the partitions that it lists.
@@ -134,15 +134,15 @@ struct Watched {
 }
 
 impl Watched {
-    fn try_complete(&self, broker: &Broker, timed_out: bool) -> bool {
+    fn try_complete(&self, replicas: &ReplicaManager, timed_out: bool) -> bool {
         let mut slot = lock(&self.fetch);
         let done = match &*slot {
             None => return true,
-            Some(fetch) => timed_out || fetch.is_complete(broker),
+            Some(fetch) => timed_out || fetch.is_complete(replicas),
         };
         if done && let Some(fetch) = slot.take() {
-            let response = Response::Fetch(fetch.response(broker));
-            self.answer.complete(response, &broker.changes);
+            let response = Response::Fetch(fetch.response(replicas));
+            self.answer.complete(response, &replicas.changes);
         }
         done
     }
@@ -165,8 +165,8 @@ struct Waiting {
 
 impl FetchPurgatory {
     /// Kafka: `tryCompleteElseWatch`: watched first, then tried, so that no append falls between.
-    pub(crate) fn watch(&self, broker: &Broker, fetch: DelayedFetch) -> Arc<Answer> {
-        if let Some((sessions, id)) = fetch.session(broker) {
+    pub(crate) fn watch(&self, replicas: &ReplicaManager, fetch: DelayedFetch) -> Arc<Answer> {
+        if let Some((sessions, id)) = fetch.session(replicas) {
             lock(sessions).stood(id, &fetch.first.positions);
         }
         let keys = fetch.keys();
@@ -187,7 +187,7 @@ impl FetchPurgatory {
             self.count.store(waiting.by_id.len(), Ordering::SeqCst);
             (id, watched)
         };
-        if watched.try_complete(broker, false) {
+        if watched.try_complete(replicas, false) {
             self.forget(id);
         }
         watched.answer.clone()
@@ -195,21 +195,21 @@ impl FetchPurgatory {
 
     /// Something about `tp` has changed, which is in these sessions of its leader: answers the fetches that were waiting for
     /// it. Those whose time was over before are answered with what there is.
-    pub(crate) fn check(&self, broker: &Broker, tp: &TopicPartition, node: NodeId, sessions: &[i32]) {
+    pub(crate) fn check(&self, replicas: &ReplicaManager, tp: &TopicPartition, node: NodeId, sessions: &[i32]) {
         if self.count.load(Ordering::SeqCst) == 0 {
             return;
         }
         let sessions = sessions.iter().map(|id| Key::Session(node, *id));
-        self.check_keys(broker, [Key::Partition(tp.clone())].into_iter().chain(sessions));
+        self.check_keys(replicas, [Key::Partition(tp.clone())].into_iter().chain(sessions));
     }
 
     /// A session has gone: its fetch need not wait any longer.
-    pub(crate) fn check_session(&self, broker: &Broker, node: NodeId, id: i32) {
-        self.check_keys(broker, [Key::Session(node, id)]);
+    pub(crate) fn check_session(&self, replicas: &ReplicaManager, node: NodeId, id: i32) {
+        self.check_keys(replicas, [Key::Session(node, id)]);
     }
 
-    fn check_keys(&self, broker: &Broker, keys: impl IntoIterator<Item = Key>) {
-        let now_ms = broker.clock.monotonic_ms();
+    fn check_keys(&self, replicas: &ReplicaManager, keys: impl IntoIterator<Item = Key>) {
+        let now_ms = replicas.clock.monotonic_ms();
         let candidates: Vec<(u64, Arc<Watched>)> = {
             let waiting = lock(&self.waiting);
             let ids = keys.into_iter().filter_map(|key| waiting.by_key.get(&key)).flatten();
@@ -217,7 +217,7 @@ impl FetchPurgatory {
                 .collect()
         };
         for (id, watched) in candidates {
-            if watched.try_complete(broker, now_ms >= watched.deadline_ms) {
+            if watched.try_complete(replicas, now_ms >= watched.deadline_ms) {
                 self.forget(id);
             }
         }
@@ -225,7 +225,7 @@ impl FetchPurgatory {
 
     /// Answers the fetches whose time is over; with `look` also those that can be completed (read-only: the writer is
     /// another process and tells nobody).
-    pub(crate) fn expire(&self, broker: &Broker, now_ms: i64, look: bool) {
+    pub(crate) fn expire(&self, replicas: &ReplicaManager, now_ms: i64, look: bool) {
         if self.count.load(Ordering::SeqCst) == 0 {
             return;
         }
@@ -236,7 +236,7 @@ impl FetchPurgatory {
             .map(|(id, w)| (*id, w.clone()))
             .collect();
         for (id, watched) in candidates {
-            if watched.try_complete(broker, now_ms >= watched.deadline_ms) {
+            if watched.try_complete(replicas, now_ms >= watched.deadline_ms) {
                 self.forget(id);
             }
         }
@@ -249,15 +249,15 @@ impl FetchPurgatory {
 
     /// Answers a fetch as if its time were over, if there is nothing to read for it; one that has data and waits for
     /// fetch.min.bytes stays.
-    pub(crate) fn answer_if_without_data(&self, broker: &Broker, answer: &Answer) {
+    pub(crate) fn answer_if_without_data(&self, replicas: &ReplicaManager, answer: &Answer) {
         let id = answer.fetch_id();
         let Some(watched) = lock(&self.waiting).by_id.get(&id).cloned() else {
             return;
         };
         let idle = lock(&watched.fetch)
             .as_ref()
-            .is_some_and(|fetch| fetch.is_without_data(broker));
-        if watched.try_complete(broker, idle) {
+            .is_some_and(|fetch| fetch.is_without_data(replicas));
+        if watched.try_complete(replicas, idle) {
             self.forget(id);
         }
     }

@@ -6,18 +6,19 @@ use std::sync::{Arc, PoisonError};
 use fletchlog_api::{Config, ErrorCode, Scope};
 use fletchlog_records::TopicPartition;
 
+use super::ReplicaManager;
 use crate::broker::PartitionDescription;
 use crate::directory::{ClusterMetadata, TopicRecord, deleted_dir_name};
 use crate::partition::Partition;
 use crate::sync::lock;
 use crate::topic_config::TopicConfig;
 use crate::topics::{self, CONSUMER_OFFSETS, TRANSACTION_STATE, Topic};
-use crate::{Broker, BrokerError, TopicDescription, uuid};
+use crate::{BrokerError, TopicDescription, uuid};
 
 /// Kafka's controller makes at most this many partitions in one go (`ReplicationControlManager`); each is a directory.
 const MAX_PARTITIONS: i32 = 10_000;
 
-impl Broker {
+impl ReplicaManager {
     /// `create_topic`.
     pub(crate) fn create_user_topic(
         &self,
@@ -157,8 +158,8 @@ impl Broker {
 
     /// `delete_topic`: gone from the metadata first (with a note that its directories go), then the directories are
     /// renamed out of the way and removed. If that fails half-way, the topic is gone all the same; the next topic that is
-    /// made or deleted, or the next start, removes the rest.
-    pub(crate) fn remove_topic(&self, name: &str) -> Result<(), BrokerError> {
+    /// made or deleted, or the next start, removes the rest. `on_deleted` runs when the topic is gone.
+    pub(crate) fn remove_topic(&self, name: &str, on_deleted: impl FnOnce()) -> Result<(), BrokerError> {
         self.for_writing("delete topics")?;
         let mut metadata = lock(&self.metadata);
         if topics::is_internal(name) {
@@ -190,7 +191,7 @@ impl Broker {
             .and_then(|()| partitions.clone().try_for_each(|p| self.remove_log(p)))
             .and_then(|()| self.forget_deletion(&mut metadata, &record.id));
         drop(metadata);
-        self.forget_offsets_of(name);
+        on_deleted();
         // Waiting fetches of the topic end with its error.
         self.partitions_changed(partitions.map(|p| &**p));
         removed
@@ -301,7 +302,7 @@ mod tests {
     use fletchlog_log::file_name::LOG_START_OFFSET_CHECKPOINT;
 
     use super::*;
-    use crate::OpenOptions;
+    use crate::{Broker, OpenOptions};
 
     fn broker() -> Arc<Broker> {
         let options = OpenOptions {
@@ -318,12 +319,15 @@ mod tests {
     fn who_still_holds_a_partition_of_a_deleted_topic_makes_nothing_that_a_new_one_would_find() {
         let broker = broker();
         // As an append or a creation that is under way.
-        let held = broker.partition(&TopicPartition::new("t", 0)).unwrap();
+        let held = broker.replicas().partition(&TopicPartition::new("t", 0)).unwrap();
         broker.delete_topic("t").unwrap();
-        for refused in [held.stamp_topic_id(&broker.directory), broker.log_of(&held).map(drop)] {
+        for refused in [
+            held.stamp_topic_id(&broker.replicas().directory),
+            broker.replicas().log_of(&held).map(drop),
+        ] {
             assert_eq!(refused.unwrap_err().code(), ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
         }
-        assert!(!broker.directory.fs().exists(held.dir()));
+        assert!(!broker.replicas().directory.fs().exists(held.dir()));
         broker.create_topic("t", 1, &[]).unwrap();
         broker.partition_log(held.tp()).unwrap();
     }
@@ -331,21 +335,23 @@ mod tests {
     #[test]
     fn who_still_deletes_records_of_a_deleted_topic_does_not_move_the_start_of_a_new_one() {
         let broker = broker();
-        let held = broker.partition(&TopicPartition::new("t", 0)).unwrap();
+        let held = broker.replicas().partition(&TopicPartition::new("t", 0)).unwrap();
         broker.delete_topic("t").unwrap();
         broker.create_topic("t", 1, &[]).unwrap();
         broker.partition_log(held.tp()).unwrap();
-        let refused = broker.write_checkpoints_for(&held, 7, || -> Result<(), _> { panic!("nothing is to hold") });
+        let refused = broker
+            .replicas()
+            .write_checkpoints_for(&held, 7, || -> Result<(), _> { panic!("nothing is to hold") });
         assert_eq!(refused.unwrap_err().code(), ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
         let path = held.dir().with_file_name(LOG_START_OFFSET_CHECKPOINT);
-        let starts = read_offset_checkpoint(&**broker.directory.fs(), &path).unwrap();
+        let starts = read_offset_checkpoint(&**broker.replicas().directory.fs(), &path).unwrap();
         assert_eq!(starts.get(held.tp()), None);
     }
 
     #[test]
     fn what_goes_over_all_topics_passes_by_one_that_is_deleted_meanwhile() {
         let broker = broker();
-        let held = broker.partition(&TopicPartition::new("t", 0)).unwrap();
+        let held = broker.replicas().partition(&TopicPartition::new("t", 0)).unwrap();
         let log = broker.partition_log(held.tp()).unwrap();
         broker.delete_topic("t").unwrap();
         let closed = log.flush().map_err(BrokerError::from);
@@ -353,11 +359,11 @@ mod tests {
             closed.as_ref().unwrap_err().code(),
             ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
         );
-        assert!(broker.unless_deleted(&held, closed).unwrap().is_none());
+        assert!(broker.replicas().unless_deleted(&held, closed).unwrap().is_none());
         broker.create_topic("t", 1, &[]).unwrap();
-        let another = broker.partition(held.tp()).unwrap();
+        let another = broker.replicas().partition(held.tp()).unwrap();
         let failed = || Err::<(), _>(BrokerError::unknown_partition(held.tp()));
-        assert!(broker.unless_deleted(&held, failed()).unwrap().is_none());
-        broker.unless_deleted(&another, failed()).unwrap_err();
+        assert!(broker.replicas().unless_deleted(&held, failed()).unwrap().is_none());
+        broker.replicas().unless_deleted(&another, failed()).unwrap_err();
     }
 }
