@@ -79,7 +79,7 @@ impl ReplicaManager {
         force: bool,
         cancelled: &mut dyn FnMut() -> bool,
     ) -> Result<CleanedPartition, BrokerError> {
-        let _one_at_a_time = lock(&self.cleaning);
+        let _one_at_a_time = self.cleaning.lock();
         let log = self.log_of(partition)?;
         if force {
             log.roll(self.clock.now_ms())?;

@@ -3,13 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fletchlog_api::{ErrorCode, StorageFailure};
 
 use crate::BrokerError;
-use crate::sync::lock;
+use crate::sync::{Mutex, Rank};
 
 /// Why a request was refused: Kafka's code, and the failure behind it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,11 +48,20 @@ impl From<BrokerError> for Refused {
 }
 
 /// What fails at the moment, by what was to be done.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Failures {
     any: AtomicBool,
     /// Whether only reopening helps.
     ongoing: Mutex<BTreeMap<String, bool>>,
+}
+
+impl Default for Failures {
+    fn default() -> Self {
+        Self {
+            any: AtomicBool::new(false),
+            ongoing: Mutex::new(Rank::Failures, BTreeMap::new()),
+        }
+    }
 }
 
 impl Failures {
@@ -61,7 +69,7 @@ impl Failures {
     pub(crate) fn failed(&self, what: impl Display, error: &BrokerError) {
         let until_reopened = error.storage_failure().is_some_and(|failure| failure.until_reopened);
         let before = {
-            let mut ongoing = lock(&self.ongoing);
+            let mut ongoing = self.ongoing.lock();
             self.any.store(true, Ordering::Relaxed);
             ongoing.insert(what.to_string(), until_reopened)
         };
@@ -77,7 +85,7 @@ impl Failures {
         }
         let what = what().to_string();
         let failed_before = {
-            let mut ongoing = lock(&self.ongoing);
+            let mut ongoing = self.ongoing.lock();
             let before = ongoing.remove(&what);
             self.any.store(!ongoing.is_empty(), Ordering::Relaxed);
             before.is_some()

@@ -9,7 +9,6 @@ use crate::BrokerError;
 use crate::directory::LogOffsets;
 use crate::partition::Partition;
 use crate::replica_manager::ReplicaManager;
-use crate::sync::lock;
 
 impl ReplicaManager {
     /// Partitions whose log is open.
@@ -120,7 +119,7 @@ impl ReplicaManager {
 
     /// The three checkpoints of every log directory, as the logs are now.
     pub(crate) fn write_checkpoints(&self) -> Result<(), BrokerError> {
-        let _one_at_a_time = lock(&self.checkpointing);
+        let _one_at_a_time = self.checkpointing.lock();
         self.store_checkpoints(&self.checkpoint_offsets())
     }
 
@@ -135,7 +134,7 @@ impl ReplicaManager {
         log_start_offset: i64,
         make_hold: impl FnOnce() -> Result<T, LogError>,
     ) -> Result<T, BrokerError> {
-        let _one_at_a_time = lock(&self.checkpointing);
+        let _one_at_a_time = self.checkpointing.lock();
         let tp = partition.tp();
         if !self.topic_table().holds(partition) {
             return Err(BrokerError::unknown_partition(tp));

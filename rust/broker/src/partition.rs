@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use fletchlog_api::NodeId;
@@ -14,7 +14,7 @@ use fletchlog_records::TopicPartition;
 use crate::BrokerError;
 use crate::directory::{Directory, TopicRecord, leader_index, partition_dir_name};
 use crate::log_manager::node_index;
-use crate::sync::lock;
+use crate::sync::{Mutex, Rank};
 use crate::topic_config::TopicConfig;
 
 /// A partition.
@@ -52,7 +52,7 @@ impl Partition {
             config,
             log: OnceLock::new(),
             leader_epoch: OnceLock::new(),
-            deleted: Mutex::default(),
+            deleted: Mutex::new(Rank::PartitionDirectory, false),
             last_flush_ms: AtomicI64::new(i64::MAX),
             uncleanable: AtomicBool::new(false),
         }
@@ -102,7 +102,7 @@ impl Partition {
             }
             return Ok(log);
         }
-        let deleted = lock(&self.deleted);
+        let deleted = self.deleted.lock();
         if let Some(log) = self.log.get() {
             return Ok(log);
         }
@@ -132,13 +132,13 @@ impl Partition {
     /// # Errors
     /// UNKNOWN_TOPIC_OR_PARTITION once the topic is deleted, a directory of another topic id, storage errors.
     pub(crate) fn stamp_topic_id(&self, directory: &Directory) -> Result<(), BrokerError> {
-        let deleted = lock(&self.deleted);
+        let deleted = self.deleted.lock();
         self.stamp(*deleted, directory)
     }
 
     /// The topic is deleted: who still holds this makes no directory any more, which a new topic of the name would find.
     pub(crate) fn set_deleted(&self) {
-        *lock(&self.deleted) = true;
+        *self.deleted.lock() = true;
     }
 
     fn stamp(&self, deleted: bool, directory: &Directory) -> Result<(), BrokerError> {

@@ -11,6 +11,7 @@ use fletchlog_api::Response;
 /// `ARCHITECTURE.md` says what each protects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rank {
+    Cleaning,
     TransactionalId,
     TransactionTable,
     ProducerIds,
@@ -19,6 +20,19 @@ pub(crate) enum Rank {
     GroupTable,
     OpenGroups,
     GroupDeadlines,
+    LegacyGroups,
+    DelayedFetch,
+    DelayedFetchOfSession,
+    Metadata,
+    Checkpoints,
+    PartitionDirectory,
+    TopicTable,
+    CleanerCheckpoint,
+    ReadCheckpoints,
+    FetchSessions,
+    FetchPurgatory,
+    Failures,
+    Answer,
 }
 
 /// A mutex with a place in the order of locks; debug builds panic when the order is not kept.
@@ -32,13 +46,24 @@ pub(crate) struct Mutex<T> {
     inner: std::sync::Mutex<T>,
 }
 
-/// A held [`Mutex`].
+/// A read-write lock with a place in the order of locks, see [`Mutex`].
 #[derive(Debug)]
-pub(crate) struct MutexGuard<'a, T> {
+pub(crate) struct RwLock<T> {
+    rank: Rank,
+    inner: std::sync::RwLock<T>,
+}
+
+/// A held lock.
+#[derive(Debug)]
+pub(crate) struct Guard<G> {
     // Released before `_held` is dropped.
-    inner: std::sync::MutexGuard<'a, T>,
+    inner: G,
     _held: Held,
 }
+
+pub(crate) type MutexGuard<'a, T> = Guard<std::sync::MutexGuard<'a, T>>;
+pub(crate) type ReadGuard<'a, T> = Guard<std::sync::RwLockReadGuard<'a, T>>;
+pub(crate) type WriteGuard<'a, T> = Guard<std::sync::RwLockWriteGuard<'a, T>>;
 
 impl<T> Mutex<T> {
     /// A free lock.
@@ -51,11 +76,9 @@ impl<T> Mutex<T> {
 
     /// Waits for it.
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-        let held = Held::new(self.rank);
-        MutexGuard {
-            inner: self.inner.lock().unwrap_or_else(PoisonError::into_inner),
-            _held: held,
-        }
+        let _held = Held::new(self.rank);
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        Guard { inner, _held }
     }
 
     /// Takes it if it is free.
@@ -65,22 +88,44 @@ impl<T> Mutex<T> {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
-        Some(MutexGuard {
-            inner,
-            _held: Held::new(self.rank),
-        })
+        let _held = Held::new(self.rank);
+        Some(Guard { inner, _held })
     }
 }
 
-impl<T> Deref for MutexGuard<'_, T> {
-    type Target = T;
-    fn deref(&self) -> &T {
+impl<T> RwLock<T> {
+    /// A free lock.
+    pub(crate) fn new(rank: Rank, value: T) -> Self {
+        Self {
+            rank,
+            inner: std::sync::RwLock::new(value),
+        }
+    }
+
+    /// Waits until nobody writes.
+    pub(crate) fn read(&self) -> ReadGuard<'_, T> {
+        let _held = Held::new(self.rank);
+        let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
+        Guard { inner, _held }
+    }
+
+    /// Waits until nobody reads or writes.
+    pub(crate) fn write(&self) -> WriteGuard<'_, T> {
+        let _held = Held::new(self.rank);
+        let inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        Guard { inner, _held }
+    }
+}
+
+impl<G: Deref> Deref for Guard<G> {
+    type Target = G::Target;
+    fn deref(&self) -> &G::Target {
         &self.inner
     }
 }
 
-impl<T> DerefMut for MutexGuard<'_, T> {
-    fn deref_mut(&mut self) -> &mut T {
+impl<G: DerefMut> DerefMut for Guard<G> {
+    fn deref_mut(&mut self) -> &mut G::Target {
         &mut self.inner
     }
 }
@@ -130,7 +175,7 @@ impl Held {
     }
 }
 
-/// Takes a lock without a rank.
+/// Takes a lock that a thread waits on with a condition, which has no rank: no other lock is taken under it.
 pub(crate) fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -180,11 +225,17 @@ impl Changes {
 }
 
 /// The place where a waiting request's answer will be.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Answer {
     /// Number of the waiting fetch in the purgatory; 0 for other requests.
     fetch_id: u64,
-    response: std::sync::Mutex<Option<Response>>,
+    response: Mutex<Option<Response>>,
+}
+
+impl Default for Answer {
+    fn default() -> Self {
+        Self::of_fetch(0)
+    }
 }
 
 impl Answer {
@@ -192,7 +243,7 @@ impl Answer {
     pub(crate) fn of_fetch(fetch_id: u64) -> Self {
         Self {
             fetch_id,
-            ..Self::default()
+            response: Mutex::new(Rank::Answer, None),
         }
     }
 
@@ -203,12 +254,45 @@ impl Answer {
 
     /// Gives the answer and wakes whoever waits.
     pub(crate) fn complete(&self, response: Response, changes: &Changes) {
-        *lock(&self.response) = Some(response);
+        *self.response.lock() = Some(response);
         changes.notify();
     }
 
     /// Takes the answer if it is there.
     pub(crate) fn take(&self) -> Option<Response> {
-        lock(&self.response).take()
+        self.response.lock().take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locks_are_taken_in_their_order() {
+        let (group, table) = (Mutex::new(Rank::Group, 1), Mutex::new(Rank::GroupTable, 2));
+        let held = group.lock();
+        assert_eq!(*held + *table.lock(), 3);
+        drop(held);
+        drop(table.lock());
+        drop(group.lock());
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "lock Group is taken while Some(GroupTable) is held")]
+    fn a_lock_that_is_taken_against_the_order_is_a_panic() {
+        let (group, table) = (Mutex::new(Rank::Group, ()), Mutex::new(Rank::GroupTable, ()));
+        let _held = table.lock();
+        let _second = group.lock();
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "lock Group is taken while Some(Group) is held")]
+    fn a_second_lock_of_a_kind_is_a_panic() {
+        let (group, other) = (Mutex::new(Rank::Group, ()), Mutex::new(Rank::Group, ()));
+        let _held = group.lock();
+        let _second = other.lock();
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use fletchlog_log::OpenMode;
 use fletchlog_log::checkpoint::{self, MetaProperties, encode_uuid};
@@ -15,7 +15,7 @@ use fletchlog_records::TopicPartition;
 
 use super::names::{self, DirName};
 use super::open::sync_names;
-use crate::sync::lock;
+use crate::sync::{Mutex, Rank};
 use crate::{BrokerError, uuid};
 
 type Offsets = BTreeMap<TopicPartition, i64>;
@@ -106,15 +106,15 @@ impl LogDir {
         Ok(Self {
             path: path.to_path_buf(),
             clean_shutdown: false,
-            read: Mutex::new(read),
-            cleaner_checkpoint: Mutex::default(),
+            read: Mutex::new(Rank::ReadCheckpoints, read),
+            cleaner_checkpoint: Mutex::new(Rank::CleanerCheckpoint, ()),
         })
     }
 
     /// Read-only: where the writer lets a log start now, 0 if `log-start-offset-checkpoint` does not say. The file is read
     /// again only if it was replaced.
     pub(crate) fn log_start_offset(&self, fs: &dyn Fs, tp: &TopicPartition) -> Result<i64, BrokerError> {
-        let mut read = lock(&self.read);
+        let mut read = self.read.lock();
         let path = self.path.join(LOG_START_OFFSET_CHECKPOINT);
         if !read.log_starts.is_current(fs, &path) {
             read.log_starts = LogStarts::load(fs, &path)?;
@@ -124,7 +124,7 @@ impl LogDir {
 
     /// Drops what was read of partitions that exist no longer: a later topic of the same name begins at 0.
     pub(crate) fn retain(&self, exists: impl Fn(&TopicPartition) -> bool) {
-        let mut read = lock(&self.read);
+        let mut read = self.read.lock();
         read.recovery_points.retain(|tp, _| exists(tp));
         read.log_starts.offsets.retain(|tp, _| exists(tp));
     }
@@ -145,7 +145,7 @@ impl LogDir {
         offset: i64,
         exists: impl Fn(&TopicPartition) -> bool,
     ) -> Result<(), BrokerError> {
-        let _one_at_a_time = lock(&self.cleaner_checkpoint);
+        let _one_at_a_time = self.cleaner_checkpoint.lock();
         let mut offsets = self.clean_offsets(fs)?;
         offsets.retain(|tp, _| exists(tp));
         offsets.insert(tp.clone(), offset);
@@ -162,7 +162,7 @@ impl LogDir {
         fs: &dyn Fs,
         exists: impl Fn(&TopicPartition) -> bool,
     ) -> Result<(), BrokerError> {
-        let _one_at_a_time = lock(&self.cleaner_checkpoint);
+        let _one_at_a_time = self.cleaner_checkpoint.lock();
         let mut offsets = self.clean_offsets(fs)?;
         let before = offsets.len();
         offsets.retain(|tp, _| exists(tp));
@@ -188,7 +188,7 @@ impl LogDir {
             let log_start_offset = self.log_start_offset(fs, tp)?;
             return Ok(OpenMode::ReadOnly { log_start_offset });
         }
-        let read = lock(&self.read);
+        let read = self.read.lock();
         Ok(OpenMode::Write {
             clean_shutdown: self.clean_shutdown,
             recovery_point: read.recovery_points.get(tp).copied().unwrap_or(0),
@@ -204,7 +204,7 @@ impl LogDir {
         exists: impl Fn(&TopicPartition) -> bool,
     ) -> Result<(), BrokerError> {
         let (mut recovery, mut starts) = {
-            let read = lock(&self.read);
+            let read = self.read.lock();
             (read.recovery_points.clone(), read.log_starts.offsets.clone())
         };
         let high_watermarks = self.path.join(HIGH_WATERMARK_CHECKPOINT);

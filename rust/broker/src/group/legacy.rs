@@ -12,17 +12,26 @@
 //! looked at with every request of the group. Nothing here is written to disk: ephemeral nodes are nobody's after a restart.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use fletchlog_api::{ErrorCode, LegacyGroupAction, LegacyGroupMember, LegacyGroupRequest, LegacyGroupResponse};
 use fletchlog_records::TopicPartition;
 
 use super::ClientLiveness;
+use crate::sync::{Mutex, Rank};
 
 /// All legacy groups of a broker. Thread-safe.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct LegacyGroups {
     groups: Mutex<BTreeMap<Arc<str>, Group>>,
+}
+
+impl Default for LegacyGroups {
+    fn default() -> Self {
+        Self {
+            groups: Mutex::new(Rank::LegacyGroups, BTreeMap::new()),
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -64,17 +73,12 @@ impl LegacyGroups {
         now_ms: i64,
         partitions: &dyn Fn(&str) -> Option<i32>,
     ) -> LegacyGroupResponse {
-        let mut groups = self.lock();
+        let mut groups = self.groups.lock();
         let group = groups.entry(Arc::clone(&request.group_id)).or_default();
         group.expire(now_ms);
         let error = group.act(client, &request.consumer_id, &request.action);
         group.look_at_topics(partitions);
         group.answer(error)
-    }
-
-    /// A panic elsewhere leaves the registry usable: each step ends before its answer is made.
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Group>> {
-        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

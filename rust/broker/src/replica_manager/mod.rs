@@ -12,8 +12,8 @@ mod topic_admin;
 pub(crate) use coordinator_log::CoordinatorRecord;
 pub(crate) use produce::{AddPartitionsToTxnManager, Produced};
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use fletchlog_api::{Clock, Config, NodeId};
 use fletchlog_log::{LogError, PartitionLog};
@@ -23,9 +23,9 @@ use crate::BrokerError;
 use crate::directory::{ClusterMetadata, Directory};
 use crate::failures::Failures;
 use crate::partition::Partition;
-use crate::sync::{Changes, lock};
+use crate::sync::{Changes, Mutex, Rank, ReadGuard, RwLock};
 use crate::topics::{Topic, TopicTable};
-use fetch::{FetchPurgatory, FetchSessionCache};
+use fetch::{FetchManager, FetchPurgatory};
 
 /// The topics of a broker and their partitions. Thread-safe; appends to different partitions run side by side.
 pub(crate) struct ReplicaManager {
@@ -35,8 +35,7 @@ pub(crate) struct ReplicaManager {
     cluster_id: Arc<str>,
     pub(crate) metadata: Mutex<ClusterMetadata>,
     table: RwLock<TopicTable>,
-    /// One per node, node 1 first.
-    sessions: Vec<Mutex<FetchSessionCache>>,
+    fetches: FetchManager,
     purgatory: FetchPurgatory,
     pub(crate) failures: Failures,
     /// Waiting clients sleep on it.
@@ -60,11 +59,8 @@ impl ReplicaManager {
     ) -> Result<Self, BrokerError> {
         let topics = TopicTable::build(&metadata, &config, &directory, &TopicTable::default())?;
         let slots = usize::try_from(config.int("max.incremental.fetch.session.cache.slots")).unwrap_or(0);
-        let sessions = directory
-            .log_dirs()
-            .iter()
-            .map(|_| Mutex::new(FetchSessionCache::new(slots, !directory.read_only())))
-            .collect();
+        let nodes = NodeId::try_from(directory.log_dirs().len()).unwrap_or(NodeId::MAX);
+        let fetches = FetchManager::new(nodes, slots, !directory.read_only());
         let first_expiry_ms = clock
             .monotonic_ms()
             .saturating_add(producer_ids::expiry_check_ms(&config));
@@ -73,15 +69,15 @@ impl ReplicaManager {
             config,
             directory,
             cluster_id: Arc::from(metadata.cluster_id.as_str()),
-            metadata: Mutex::new(metadata),
-            table: RwLock::new(topics),
-            sessions,
+            metadata: Mutex::new(Rank::Metadata, metadata),
+            table: RwLock::new(Rank::TopicTable, topics),
+            fetches,
             purgatory: FetchPurgatory::default(),
             failures: Failures::default(),
             changes: Changes::default(),
             next_retention_ms: AtomicI64::new(i64::MIN),
-            checkpointing: Mutex::default(),
-            cleaning: Mutex::default(),
+            checkpointing: Mutex::new(Rank::Checkpoints, ()),
+            cleaning: Mutex::new(Rank::Cleaning, ()),
             next_producer_expiry_ms: AtomicI64::new(first_expiry_ms),
         };
         replicas.recover_logs()?;
@@ -95,7 +91,8 @@ impl ReplicaManager {
             return Ok(());
         }
         let now_ms = self.clock.now_ms();
-        for topic in self.topic_table().iter() {
+        let topics: Vec<_> = self.topic_table().iter().cloned().collect();
+        for topic in topics {
             for partition in &topic.partitions {
                 if let Err(error) = partition.mend_topic_id(&self.directory) {
                     log::warn!("partition.metadata is written when the partition is first used: {error}");
@@ -185,8 +182,8 @@ impl ReplicaManager {
     }
 
     /// The table of topics.
-    pub(crate) fn topic_table(&self) -> RwLockReadGuard<'_, TopicTable> {
-        self.table.read().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn topic_table(&self) -> ReadGuard<'_, TopicTable> {
+        self.table.read()
     }
 
     /// A topic; read-only brokers look again for one that they do not know.
@@ -226,9 +223,9 @@ impl ReplicaManager {
         if !self.directory.read_only() {
             return Ok(());
         }
-        let mut metadata = lock(&self.metadata);
+        let mut metadata = self.metadata.lock();
         if let Some(new) = self.directory.reload(&metadata)? {
-            let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+            let mut table = self.table.write();
             *table = TopicTable::build(&new, &self.config, &self.directory, &table)?;
             *metadata = new;
         }

@@ -7,7 +7,7 @@ use fletchlog_api::{Config, ErrorCode};
 
 use super::ReplicaManager;
 use crate::BrokerError;
-use crate::sync::{is_due, lock};
+use crate::sync::is_due;
 
 /// Kafka: `ProducerIdsBlock#PRODUCER_ID_BLOCK_SIZE`.
 const BLOCK_SIZE: i64 = 1000;
@@ -32,7 +32,7 @@ impl ReplicaManager {
 
     /// A block of ids that were never given before. Kafka: `ProducerIdControlManager#generateNextProducerId`.
     pub(crate) fn allocate_producer_ids(&self) -> Result<Range<i64>, BrokerError> {
-        let mut metadata = lock(&self.metadata);
+        let mut metadata = self.metadata.lock();
         let first = metadata.next_producer_id;
         let end = first
             .checked_add(BLOCK_SIZE)

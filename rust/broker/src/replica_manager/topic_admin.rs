@@ -1,7 +1,7 @@
 //! Creating, deleting, describing topics.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use fletchlog_api::{Config, ErrorCode, Scope};
 use fletchlog_records::TopicPartition;
@@ -10,7 +10,6 @@ use super::ReplicaManager;
 use crate::broker::PartitionDescription;
 use crate::directory::{ClusterMetadata, TopicRecord, deleted_dir_name};
 use crate::partition::Partition;
-use crate::sync::lock;
 use crate::topic_config::TopicConfig;
 use crate::topics::{self, CONSUMER_OFFSETS, TRANSACTION_STATE, Topic};
 use crate::{BrokerError, TopicDescription, uuid};
@@ -85,7 +84,7 @@ impl ReplicaManager {
         config: BTreeMap<String, String>,
         counted: bool,
     ) -> Result<Arc<Topic>, BrokerError> {
-        let mut metadata = lock(&self.metadata);
+        let mut metadata = self.metadata.lock();
         if metadata.topics.contains_key(name) {
             return Err(BrokerError::kafka(
                 ErrorCode::TOPIC_ALREADY_EXISTS,
@@ -120,10 +119,7 @@ impl ReplicaManager {
         made.and_then(|()| self.store_topic(&changed, &metadata))
             .inspect_err(|_| self.take_back(&mut metadata, &topic))?;
         *metadata = changed;
-        self.table
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(topic.clone());
+        self.table.write().insert(topic.clone());
         Ok(topic)
     }
 
@@ -161,7 +157,7 @@ impl ReplicaManager {
     /// made or deleted, or the next start, removes the rest. `on_deleted` runs when the topic is gone.
     pub(crate) fn remove_topic(&self, name: &str, on_deleted: impl FnOnce()) -> Result<(), BrokerError> {
         self.for_writing("delete topics")?;
-        let mut metadata = lock(&self.metadata);
+        let mut metadata = self.metadata.lock();
         if topics::is_internal(name) {
             return Err(BrokerError::kafka(
                 ErrorCode::INVALID_TOPIC_EXCEPTION,
@@ -183,7 +179,7 @@ impl ReplicaManager {
         // Stored, or perhaps: the new file has its name, which may not be durable. No record is taken any more that the next
         // start might not know.
         *metadata = changed;
-        let topic = self.table.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+        let topic = self.table.write().remove(name);
         self.directory.forget_deleted(&metadata);
         let partitions = topic.iter().flat_map(|t| &t.partitions);
         partitions.clone().for_each(|p| p.set_deleted());

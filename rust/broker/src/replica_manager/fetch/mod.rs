@@ -1,15 +1,16 @@
 //! The fetch path (spec 6). Kafka: `KafkaApis#handleFetchRequest`, `ReplicaManager#fetchMessages`.
 
-mod cached;
+mod fetch_manager;
 mod purgatory;
 mod read;
 mod session;
+mod session_cache;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use fetch_manager::FetchManager;
 pub(crate) use purgatory::FetchPurgatory;
 pub(crate) use read::check_leader_epoch;
-pub(crate) use session::FetchSessionCache;
 
 use std::sync::Arc;
 
@@ -17,10 +18,10 @@ use fletchlog_api::{ErrorCode, FetchRequest, FetchResponse, NodeId};
 
 use crate::partition::Partition;
 use crate::replica_manager::ReplicaManager;
-use crate::sync::{Answer, lock};
+use crate::sync::Answer;
 use purgatory::DelayedFetch;
 use read::ReadResult;
-use session::{Context, Reading};
+use session_cache::{Context, Reading};
 
 /// An answer now, or the place where it will be.
 #[derive(Debug)]
@@ -54,11 +55,7 @@ impl ReplicaManager {
             max_bytes: usize::try_from(max_bytes).unwrap_or(0),
             isolation: request.isolation_level,
         };
-        let Some(sessions) = self.sessions_of(node) else {
-            return Fetched::Now(top_level(ErrorCode::NOT_LEADER_OR_FOLLOWER));
-        };
-        let new = lock(sessions).new_context(&request, now_ms);
-        let new = match new {
+        let new = match self.fetches.new_context(node, &request, now_ms) {
             Ok(new) => new,
             Err(error) => return Fetched::Now(top_level(error)),
         };
@@ -79,17 +76,12 @@ impl ReplicaManager {
         self.purgatory.answer_if_without_data(self, answer);
     }
 
-    /// Fetch sessions live per node.
-    fn sessions_of(&self, node: NodeId) -> Option<&std::sync::Mutex<FetchSessionCache>> {
-        self.sessions.get(usize::try_from(node.checked_sub(1)?).ok()?)
-    }
-
     /// The response to the result of a reading in this context; the session remembers what it was told.
     fn fetch_response(&self, node: NodeId, context: &Context, reading: &Reading, result: ReadResult) -> FetchResponse {
-        let Some(sessions) = self.sessions_of(node) else {
+        let now_ms = self.clock.monotonic_ms();
+        let Some(made) = self.fetches.response(node, context, reading, result, now_ms) else {
             return top_level(ErrorCode::NOT_LEADER_OR_FOLLOWER);
         };
-        let made = lock(sessions).response(context, reading, result, self.clock.monotonic_ms());
         if let Some(id) = made.evicted {
             self.purgatory.check_session(self, node, id);
         }
@@ -104,12 +96,7 @@ impl ReplicaManager {
 
     /// As `partition_changed`, for several at one moment: the first fetch that is answered tells of all of them.
     pub(crate) fn partitions_changed<'a>(&self, partitions: impl IntoIterator<Item = &'a Partition>) {
-        let note = |partition: &'a Partition| {
-            let holders = self
-                .sessions_of(partition.leader())
-                .map(|s| lock(s).changed(partition.tp()));
-            (partition, holders.unwrap_or_default())
-        };
+        let note = |partition: &'a Partition| (partition, self.fetches.changed(partition));
         let noted: Vec<(&Partition, Vec<i32>)> = partitions.into_iter().map(note).collect();
         for (partition, holders) in noted {
             self.purgatory.check(self, partition.tp(), partition.leader(), &holders);

@@ -5,8 +5,8 @@
 //! or an append to one of its partitions.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
 use fletchlog_api::{FetchResponse, NodeId, Response};
 use fletchlog_records::TopicPartition;
@@ -14,9 +14,9 @@ use rustc_hash::FxHashMap;
 
 use super::FetchParams;
 use super::read::{Position, Progress, ReadResult, progress, read_partitions};
-use super::session::{Context, FetchSessionCache, NewContext, Reading};
+use super::session_cache::{Context, NewContext, Reading};
 use crate::replica_manager::ReplicaManager;
-use crate::sync::{Answer, lock};
+use crate::sync::{Answer, Mutex, Rank};
 
 /// A fetch and its first reading.
 #[derive(Debug)]
@@ -41,10 +41,10 @@ impl DelayedFetch {
         }
     }
 
-    /// The session whose partitions it reads, with its cache.
-    fn session<'a>(&self, replicas: &'a ReplicaManager) -> Option<(&'a Mutex<FetchSessionCache>, i32)> {
+    /// The session whose partitions it reads.
+    fn session(&self) -> Option<(NodeId, i32)> {
         match self.context {
-            Context::Incremental(id) => Some((replicas.sessions_of(self.params.node)?, id)),
+            Context::Incremental(id) => Some((self.params.node, id)),
             _ => None,
         }
     }
@@ -66,8 +66,8 @@ impl DelayedFetch {
     /// Where the partitions stood at the first reading, except those that are settled (`cached.rs`): nothing can be read there.
     /// `None`: the session is gone.
     fn positions(&self, replicas: &ReplicaManager) -> Option<Cow<'_, [Position]>> {
-        match self.session(replicas) {
-            Some((sessions, id)) => lock(sessions).positions(id).map(Cow::Owned),
+        match self.session() {
+            Some(session) => replicas.fetches.positions(session).map(Cow::Owned),
             None => Some(Cow::Borrowed(&self.first.positions)),
         }
     }
@@ -99,7 +99,7 @@ impl DelayedFetch {
 
     /// Reads again and answers.
     fn response(&self, replicas: &ReplicaManager) -> FetchResponse {
-        let latest = self.session(replicas).map(|(sessions, id)| lock(sessions).reading(id));
+        let latest = self.session().map(|session| replicas.fetches.reading(session));
         let reading = latest.as_ref().unwrap_or(&self.reading);
         let again = read_partitions(replicas, &self.params, &reading.partitions);
         replicas.fetch_response(self.params.node, &self.context, reading, again)
@@ -135,7 +135,7 @@ struct Watched {
 
 impl Watched {
     fn try_complete(&self, replicas: &ReplicaManager, timed_out: bool) -> bool {
-        let mut slot = lock(&self.fetch);
+        let mut slot = self.fetch.lock();
         let done = match &*slot {
             None => return true,
             Some(fetch) => timed_out || fetch.is_complete(replicas),
@@ -149,7 +149,7 @@ impl Watched {
 }
 
 /// The waiting fetches.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct FetchPurgatory {
     waiting: Mutex<Waiting>,
     /// Its size, so that an append without waiting fetches takes no lock.
@@ -163,21 +163,35 @@ struct Waiting {
     last_id: u64,
 }
 
+impl Default for FetchPurgatory {
+    fn default() -> Self {
+        Self {
+            waiting: Mutex::new(Rank::FetchPurgatory, Waiting::default()),
+            count: AtomicUsize::new(0),
+        }
+    }
+}
+
 impl FetchPurgatory {
     /// Kafka: `tryCompleteElseWatch`: watched first, then tried, so that no append falls between.
     pub(crate) fn watch(&self, replicas: &ReplicaManager, fetch: DelayedFetch) -> Arc<Answer> {
-        if let Some((sessions, id)) = fetch.session(replicas) {
-            lock(sessions).stood(id, &fetch.first.positions);
+        if let Some(session) = fetch.session() {
+            replicas.fetches.stood(session, &fetch.first.positions);
         }
+        // A full fetch whose answer opens a session may push out another one, and answers its fetch.
+        let rank = match fetch.session() {
+            Some(_) => Rank::DelayedFetchOfSession,
+            None => Rank::DelayedFetch,
+        };
         let keys = fetch.keys();
         let (id, watched) = {
-            let mut waiting = lock(&self.waiting);
+            let mut waiting = self.waiting.lock();
             waiting.last_id += 1;
             let id = waiting.last_id;
             let watched = Arc::new(Watched {
                 deadline_ms: fetch.deadline_ms,
                 keys,
-                fetch: Mutex::new(Some(fetch)),
+                fetch: Mutex::new(rank, Some(fetch)),
                 answer: Arc::new(Answer::of_fetch(id)),
             });
             for key in &watched.keys {
@@ -211,7 +225,7 @@ impl FetchPurgatory {
     fn check_keys(&self, replicas: &ReplicaManager, keys: impl IntoIterator<Item = Key>) {
         let now_ms = replicas.clock.monotonic_ms();
         let candidates: Vec<(u64, Arc<Watched>)> = {
-            let waiting = lock(&self.waiting);
+            let waiting = self.waiting.lock();
             let ids = keys.into_iter().filter_map(|key| waiting.by_key.get(&key)).flatten();
             ids.filter_map(|id| Some((*id, waiting.by_id.get(id)?.clone())))
                 .collect()
@@ -229,7 +243,9 @@ impl FetchPurgatory {
         if self.count.load(Ordering::SeqCst) == 0 {
             return;
         }
-        let candidates: Vec<(u64, Arc<Watched>)> = lock(&self.waiting)
+        let candidates: Vec<(u64, Arc<Watched>)> = self
+            .waiting
+            .lock()
             .by_id
             .iter()
             .filter(|(_, w)| look || now_ms >= w.deadline_ms)
@@ -244,17 +260,19 @@ impl FetchPurgatory {
 
     /// When the next fetch times out.
     pub(crate) fn next_deadline(&self) -> Option<i64> {
-        lock(&self.waiting).by_id.values().map(|w| w.deadline_ms).min()
+        self.waiting.lock().by_id.values().map(|w| w.deadline_ms).min()
     }
 
     /// Answers a fetch as if its time were over, if there is nothing to read for it; one that has data and waits for
     /// fetch.min.bytes stays.
     pub(crate) fn answer_if_without_data(&self, replicas: &ReplicaManager, answer: &Answer) {
         let id = answer.fetch_id();
-        let Some(watched) = lock(&self.waiting).by_id.get(&id).cloned() else {
+        let Some(watched) = self.waiting.lock().by_id.get(&id).cloned() else {
             return;
         };
-        let idle = lock(&watched.fetch)
+        let idle = watched
+            .fetch
+            .lock()
             .as_ref()
             .is_some_and(|fetch| fetch.is_without_data(replicas));
         if watched.try_complete(replicas, idle) {
@@ -268,7 +286,7 @@ impl FetchPurgatory {
     }
 
     fn forget(&self, id: u64) {
-        let mut waiting = lock(&self.waiting);
+        let mut waiting = self.waiting.lock();
         if let Some(watched) = waiting.by_id.remove(&id) {
             for key in &watched.keys {
                 if let Some(ids) = waiting.by_key.get_mut(key) {

@@ -1,276 +1,217 @@
-//! The fetch sessions of a node, KIP-227 (spec 6.6). Kafka: `FetchManager`, `FetchSessionCache`, `FullFetchContext`.
+//! One fetch session, and which of its partitions have to be looked at (spec 6.6). Kafka: `FetchSession`, `CachedPartition`,
+//! `IncrementalFetchContext`.
+//!
+//! A large session has news of few partitions at a time, and a fetch looks at those alone:
+//!
+//! ```text
+//! to look at  asked for or changed since it was last read, or when last read: in error, with records, or short of its end
+//! settled     all others. When last read it stood at its end without error, its bounds were sent, and nothing of it has
+//!             changed since: read now it would be no part of the answer and add no bytes to it
+//! ```
+//! So the answer is the one that reading every partition would give.
 
-use fletchlog_api::{ErrorCode, FetchPartition, FetchRequest, FetchResponse};
+use std::collections::BTreeMap;
+
+use fletchlog_api::{ErrorCode, FetchPartition, FetchPartitionResponse, IsolationLevel, PartitionStates};
 use fletchlog_records::TopicPartition;
 use rustc_hash::FxHashMap;
 
-use super::cached::{CachedPartition, Session, next_epoch};
 use super::read::{Position, ReadResult};
-use crate::uuid;
+use super::session_cache::Reading;
 
-/// Kafka: `FetchSessionCache` evicts a session unused for this long, and lets a larger one push out a smaller one that
-/// is older than this.
-const EVICTION_MS: i64 = 120_000;
-/// Full fetch that asks for a session.
-const INITIAL_EPOCH: i32 = 0;
-/// No session, or the end of one.
-const FINAL_EPOCH: i32 = -1;
-const INVALID_SESSION_ID: i32 = 0;
-
-/// How the answer to a fetch is made.
+/// A partition in a session, with what was last sent and where it stood when it was last read.
 #[derive(Debug)]
-pub(crate) enum Context {
-    /// Every partition is answered, nothing is remembered.
-    Sessionless,
-    /// Every partition is answered, and a session is made of them.
-    Full(Vec<FetchPartition>),
-    /// Only what has changed is answered: the session's id.
-    Incremental(i32),
+pub(super) struct CachedPartition {
+    request: FetchPartition,
+    /// -1: never sent, or last sent with an error; either way the next answer has it.
+    high_watermark: i64,
+    log_start_offset: i64,
+    segment_base_offset: i64,
+    position: u64,
 }
 
-/// Partitions to read, in order.
-#[derive(Debug, Default)]
-pub(crate) struct Reading {
-    pub(crate) partitions: Vec<FetchPartition>,
-    /// News of the session's partitions up to here is in what is read.
-    pub(super) as_of: u64,
-}
-
-/// A context and what is read for it.
-#[derive(Debug)]
-pub(crate) struct NewContext {
-    pub(crate) context: Context,
-    pub(crate) reading: Reading,
-}
-
-/// A response, and the session that had to go for the one it opens.
-#[derive(Debug)]
-pub(crate) struct Made {
-    pub(crate) response: FetchResponse,
-    pub(crate) evicted: Option<i32>,
-}
-
-/// The sessions of one node.
-#[derive(Debug)]
-pub(crate) struct FetchSessionCache {
-    slots: usize,
-    /// Whether every change of a partition is told; else every partition is always looked at.
-    told: bool,
-    sessions: FxHashMap<i32, Session>,
-    /// Sessions that a partition is in.
-    holders: FxHashMap<TopicPartition, Vec<i32>>,
-}
-
-impl FetchSessionCache {
-    /// An empty cache. `told`: [`Self::changed`] will be called after every change of a partition.
-    pub(crate) fn new(slots: usize, told: bool) -> Self {
+impl CachedPartition {
+    fn new(request: FetchPartition) -> Self {
         Self {
-            slots,
-            told,
-            sessions: FxHashMap::default(),
-            holders: FxHashMap::default(),
+            request,
+            high_watermark: -1,
+            log_start_offset: -1,
+            segment_base_offset: -1,
+            position: 0,
         }
     }
 
-    /// Kafka: `FetchManager#newContext`.
-    pub(crate) fn new_context(&mut self, request: &FetchRequest, now_ms: i64) -> Result<NewContext, ErrorCode> {
-        let (id, epoch) = (request.session_id, request.session_epoch);
-        if epoch == FINAL_EPOCH || epoch == INITIAL_EPOCH {
-            self.remove(id);
-            let partitions = without_repeats(&request.partitions);
-            let context = if epoch == FINAL_EPOCH {
-                Context::Sessionless
-            } else {
-                Context::Full(partitions.clone())
-            };
-            let reading = Reading { partitions, as_of: 0 };
-            return Ok(NewContext { context, reading });
-        }
-        let session = self
-            .sessions
-            .get_mut(&id)
-            .ok_or(ErrorCode::FETCH_SESSION_ID_NOT_FOUND)?;
-        if session.epoch != epoch {
-            return Err(ErrorCode::INVALID_FETCH_SESSION_EPOCH);
-        }
-        for partition in &request.partitions {
-            if session.ask(partition) {
-                hold(&mut self.holders, &partition.tp, id);
-            }
-        }
-        for tp in &request.forgotten {
-            if session.forget(tp) {
-                release(&mut self.holders, tp, id);
-            }
-        }
-        if session.partitions.is_empty() {
-            self.remove(id);
-            return Ok(NewContext {
-                context: Context::Sessionless,
-                reading: Reading::default(),
-            });
-        }
-        session.read_with(request.isolation_level);
-        session.epoch = next_epoch(epoch);
-        session.last_used_ms = now_ms;
-        Ok(NewContext {
-            context: Context::Incremental(id),
-            reading: session.reading(self.told),
-        })
-    }
-
-    /// Something about a partition has changed, or it is gone: its sessions look at it with their next fetch. Answers them.
-    pub(crate) fn changed(&mut self, tp: &TopicPartition) -> Vec<i32> {
-        let holders = self.holders.get(tp).cloned().unwrap_or_default();
-        for id in &holders {
-            if let Some(session) = self.sessions.get_mut(id) {
-                session.note_news(tp);
-            }
-        }
-        holders
-    }
-
-    /// What a session's fetch has to read now; nothing if the session is gone.
-    pub(crate) fn reading(&self, id: i32) -> Reading {
-        let session = self.sessions.get(&id);
-        session.map(|s| s.reading(self.told)).unwrap_or_default()
-    }
-
-    /// Remembers where the partitions stood that were read.
-    pub(crate) fn stood(&mut self, id: i32, positions: &[Position]) {
-        if let Some(session) = self.sessions.get_mut(&id) {
-            for position in positions {
-                session.stood(position);
-            }
-        }
-    }
-
-    /// Where the partitions stood, when last read, at which a waiting fetch of the session can find something; `None` if the
-    /// session is gone.
-    pub(crate) fn positions(&self, id: i32) -> Option<Vec<Position>> {
-        let session = self.sessions.get(&id)?;
-        Some(session.to_look_at(self.told).map(CachedPartition::position).collect())
-    }
-
-    /// Makes the response out of the result of a reading.
-    pub(crate) fn response(&mut self, context: &Context, reading: &Reading, result: ReadResult, now_ms: i64) -> Made {
-        let mut evicted = None;
-        let (session_id, partitions) = match context {
-            Context::Sessionless => (INVALID_SESSION_ID, result.responses),
-            Context::Full(requested) => {
-                let id = self.create(requested, &result, now_ms, &mut evicted);
-                (id, result.responses)
-            }
-            // Its client may have started anew on another connection while the fetch waited.
-            Context::Incremental(id) => match self.sessions.get_mut(id) {
-                Some(session) => {
-                    session.last_used_ms = now_ms;
-                    (*id, session.select(result, reading.as_of))
-                }
-                None => (INVALID_SESSION_ID, result.responses),
-            },
-        };
-        let response = FetchResponse {
-            error: ErrorCode::NONE,
-            session_id,
-            partitions,
-        };
-        Made { response, evicted }
-    }
-
-    /// A session of these partitions in request order; 0 if there is no room for it.
-    fn create(
-        &mut self,
-        requested: &[FetchPartition],
-        sent: &ReadResult,
-        now_ms: i64,
-        evicted: &mut Option<i32>,
-    ) -> i32 {
-        if self.sessions.len() >= self.slots {
-            *evicted = self.evict_for(requested.len(), now_ms);
-            if evicted.is_none() {
-                return INVALID_SESSION_ID;
-            }
-        }
-        let id = self.new_id();
-        for partition in requested {
-            hold(&mut self.holders, &partition.tp, id);
-        }
-        self.sessions.insert(id, Session::new(requested, sent, now_ms));
-        id
-    }
-
-    /// Random, so that a client that outlives this broker does not meet another's session in the next one.
-    /// Kafka: `FetchSessionCache#newSessionId`.
-    fn new_id(&self) -> i32 {
-        loop {
-            let id = uuid::random_positive();
-            if !self.sessions.contains_key(&id) {
-                return id;
-            }
-        }
-    }
-
-    fn remove(&mut self, id: i32) {
-        if let Some(session) = self.sessions.remove(&id) {
-            for (tp, _) in session.partitions.iter() {
-                release(&mut self.holders, tp, id);
-            }
-        }
-    }
-
-    /// Kafka: `FetchSessionCache#tryEvict`: the least recently used session if it is stale, else a smaller one that has
-    /// been there long enough.
-    fn evict_for(&mut self, size: usize, now_ms: i64) -> Option<i32> {
-        let stale = self
-            .sessions
-            .iter()
-            .map(|(&id, s)| (s.last_used_ms, id))
-            .min()
-            .filter(|&(last_used, _)| now_ms.saturating_sub(last_used) > EVICTION_MS);
-        let smaller = || {
-            self.sessions
-                .iter()
-                .filter(|(_, s)| now_ms.saturating_sub(s.created_ms) > EVICTION_MS)
-                .map(|(&id, s)| (s.partitions.len(), id))
-                .min()
-                .filter(|&(smallest, _)| size > smallest)
-                .map(|(_, id)| id)
-        };
-        let id = stale.map(|(_, id)| id).or_else(smaller)?;
-        self.remove(id);
-        Some(id)
-    }
-}
-
-fn hold(holders: &mut FxHashMap<TopicPartition, Vec<i32>>, tp: &TopicPartition, id: i32) {
-    match holders.get_mut(tp) {
-        Some(ids) => ids.push(id),
-        None => drop(holders.insert(tp.clone(), vec![id])),
-    }
-}
-
-fn release(holders: &mut FxHashMap<TopicPartition, Vec<i32>>, tp: &TopicPartition, id: i32) {
-    if let Some(ids) = holders.get_mut(tp) {
-        ids.retain(|other| *other != id);
-        if ids.is_empty() {
-            holders.remove(tp);
+    /// Where it stood.
+    pub(super) fn position(&self) -> Position {
+        Position {
+            request: self.request.clone(),
+            segment_base_offset: self.segment_base_offset,
+            position: self.position,
+            at_end: false,
         }
     }
 }
 
-/// A partition named twice is read once, at its first place with its last values (spec 6.1).
-fn without_repeats(partitions: &[FetchPartition]) -> Vec<FetchPartition> {
-    let mut index: FxHashMap<TopicPartition, usize> = FxHashMap::default();
-    let mut once: Vec<FetchPartition> = Vec::with_capacity(partitions.len());
-    for partition in partitions {
-        match index.get(&partition.tp) {
-            Some(&i) => once[i] = partition.clone(),
+/// A session: its partitions in the order in which they are read.
+#[derive(Debug)]
+pub(super) struct FetchSession {
+    pub(super) epoch: i32,
+    pub(super) partitions: PartitionStates<CachedPartition>,
+    pub(super) created_ms: i64,
+    pub(super) last_used_ms: i64,
+    /// Places of the partitions to look at, with the number of their latest news.
+    to_look_at: BTreeMap<u64, u64>,
+    /// Number of the latest news.
+    news: u64,
+    isolation: Option<IsolationLevel>,
+}
+
+pub(super) fn next_epoch(epoch: i32) -> i32 {
+    epoch.checked_add(1).unwrap_or(1)
+}
+
+impl FetchSession {
+    /// The session that a full fetch opens, after its answer.
+    pub(super) fn new(requested: &[FetchPartition], sent: &ReadResult, now_ms: i64) -> Self {
+        let mut session = Self {
+            epoch: next_epoch(0),
+            partitions: PartitionStates::default(),
+            created_ms: now_ms,
+            last_used_ms: now_ms,
+            to_look_at: BTreeMap::new(),
+            news: 0,
+            isolation: None,
+        };
+        let sent: FxHashMap<&TopicPartition, &FetchPartitionResponse> =
+            sent.responses.iter().map(|r| (&r.tp, r)).collect();
+        for request in requested {
+            let mut cached = CachedPartition::new(request.clone());
+            if let Some(sent) = sent.get(&request.tp) {
+                (cached.high_watermark, cached.log_start_offset) = (sent.high_watermark, sent.log_start_offset);
+            }
+            let place = session.partitions.insert(request.tp.clone(), cached);
+            session.look_at(place);
+        }
+        session
+    }
+
+    fn look_at(&mut self, place: u64) {
+        self.news += 1;
+        self.to_look_at.insert(place, self.news);
+    }
+
+    /// A listed partition is updated in place or appended; true: appended. Kafka: `FetchSession#update`.
+    pub(super) fn ask(&mut self, request: &FetchPartition) -> bool {
+        let known = self.partitions.get_mut(&request.tp);
+        let new = known.is_none();
+        match known {
+            Some(cached) => cached.request = request.clone(),
             None => {
-                index.insert(partition.tp.clone(), once.len());
-                once.push(partition.clone());
+                let cached = CachedPartition::new(request.clone());
+                self.partitions.insert(request.tp.clone(), cached);
+            }
+        }
+        self.note_news(&request.tp);
+        new
+    }
+
+    /// Takes a partition out; true: it was there.
+    pub(super) fn forget(&mut self, tp: &TopicPartition) -> bool {
+        let place = self.partitions.remove(tp);
+        if let Some(place) = place {
+            self.to_look_at.remove(&place);
+        }
+        place.is_some()
+    }
+
+    /// There may be something new at a partition.
+    pub(super) fn note_news(&mut self, tp: &TopicPartition) {
+        if let Some(place) = self.partitions.place(tp) {
+            self.look_at(place);
+        }
+    }
+
+    /// How far is read from now on: another isolation level has other ends.
+    pub(super) fn read_with(&mut self, isolation: IsolationLevel) {
+        if self.isolation.replace(isolation) != Some(isolation) {
+            let places: Vec<u64> = self
+                .partitions
+                .iter()
+                .filter_map(|(tp, _)| self.partitions.place(tp))
+                .collect();
+            for place in places {
+                self.look_at(place);
             }
         }
     }
-    once
+
+    /// Partitions to look at, in session order; all of them if changes are not `told`.
+    pub(super) fn to_look_at(&self, told: bool) -> impl Iterator<Item = &CachedPartition> {
+        let all = (!told).then(|| self.partitions.iter().map(|(_, cached)| cached));
+        let some = told.then(|| self.to_look_at.keys().filter_map(|place| self.partitions.at(*place)));
+        all.into_iter()
+            .flatten()
+            .chain(some.into_iter().flatten().map(|(_, cached)| cached))
+    }
+
+    /// What has to be read.
+    pub(super) fn reading(&self, told: bool) -> Reading {
+        Reading {
+            partitions: self.to_look_at(told).map(|cached| cached.request.clone()).collect(),
+            as_of: self.news,
+        }
+    }
+
+    /// Remembers where a partition stood when it was read.
+    pub(super) fn stood(&mut self, at: &Position) {
+        if let Some(cached) = self.partitions.get_mut(&at.request.tp) {
+            (cached.segment_base_offset, cached.position) = (at.segment_base_offset, at.position);
+        }
+    }
+
+    /// What of a reading's result is sent; partitions with data go to the end of the session's order, those without news are
+    /// settled. Kafka: `IncrementalFetchContext#updateAndGenerateResponseData`, `CachedPartition#maybeUpdateResponseData`.
+    pub(super) fn select(&mut self, read: ReadResult, as_of: u64) -> Vec<FetchPartitionResponse> {
+        for position in &read.positions {
+            self.stood(position);
+            if position.at_end {
+                self.settle(&position.request.tp, as_of);
+            }
+        }
+        let mut sent = Vec::new();
+        for result in read.responses {
+            let Some(cached) = self.partitions.get_mut(&result.tp) else {
+                continue;
+            };
+            let changed = !result.records.is_empty()
+                || result.error != ErrorCode::NONE
+                || cached.high_watermark != result.high_watermark
+                || cached.log_start_offset != result.log_start_offset;
+            // After an error the partition is sent once more when the error has gone.
+            cached.high_watermark = if result.error == ErrorCode::NONE {
+                result.high_watermark
+            } else {
+                -1
+            };
+            cached.log_start_offset = result.log_start_offset;
+            if !result.records.is_empty()
+                && let Some((old, new)) = self.partitions.move_to_end(&result.tp)
+                && let Some(news) = self.to_look_at.remove(&old)
+            {
+                self.to_look_at.insert(new, news);
+            }
+            if changed {
+                sent.push(result);
+            }
+        }
+        sent
+    }
+
+    fn settle(&mut self, tp: &TopicPartition, as_of: u64) {
+        if let Some(place) = self.partitions.place(tp)
+            && self.to_look_at.get(&place).is_some_and(|&news| news <= as_of)
+        {
+            self.to_look_at.remove(&place);
+        }
+    }
 }

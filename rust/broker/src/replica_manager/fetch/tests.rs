@@ -9,8 +9,9 @@ use fletchlog_records::{BatchBuilder, BatchParams, TopicPartition};
 use proptest::prelude::*;
 
 use super::purgatory::DelayedFetch;
-use super::{FetchParams, FetchSessionCache, Fetched};
-use crate::sync::{Answer, lock};
+use super::session_cache::FetchSessionCache;
+use super::{FetchParams, Fetched};
+use crate::sync::Answer;
 use crate::{Broker, OpenOptions};
 
 const TOPICS: [&str; 3] = ["kept", "compacted", "comes-and-goes"];
@@ -156,7 +157,7 @@ impl Side {
             config: Config::parse(Scope::Broker, []).unwrap(),
         };
         let broker = Broker::in_memory(options, clock.clone()).unwrap();
-        *lock(&broker.replicas().sessions[0]) = FetchSessionCache::new(3, told);
+        broker.replicas().fetches.set_cache(1, FetchSessionCache::new(3, told));
         let side = Self {
             broker,
             clock,
@@ -303,8 +304,10 @@ impl Side {
 
     /// Partitions that the next fetch of the session would read.
     fn to_read(&self) -> usize {
-        lock(&self.broker.replicas().sessions[0])
-            .reading(self.session)
+        self.broker
+            .replicas()
+            .fetches
+            .reading((1, self.session))
             .partitions
             .len()
     }
@@ -407,9 +410,7 @@ fn who_begins_to_wait_for_a_topic_that_was_made_again_meanwhile_is_answered_at_o
         max_bytes: 1 << 20,
         isolation: IsolationLevel::ReadUncommitted,
     };
-    let context = lock(&side.broker.replicas().sessions[0])
-        .new_context(&request, 0)
-        .unwrap();
+    let context = side.broker.replicas().fetches.new_context(1, &request, 0).unwrap();
     let fetch = DelayedFetch::new(side.broker.replicas(), params, context, 0);
     assert!(!fetch.is_satisfied_at_once());
     side.broker.delete_topic(TOPICS[GONE.0]).unwrap();

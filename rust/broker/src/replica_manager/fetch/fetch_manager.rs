@@ -1,0 +1,85 @@
+//! Fetch sessions of all nodes (spec 6.6). Kafka: `FetchManager`; here one object stands for the one of each node.
+
+use fletchlog_api::{ErrorCode, FetchRequest, NodeId};
+
+use super::read::{Position, ReadResult};
+use super::session_cache::{Context, FetchSessionCache, Made, NewContext, Reading};
+use crate::partition::Partition;
+use crate::sync::{Mutex, MutexGuard, Rank};
+
+/// The fetch sessions. Each node has a cache of its own.
+#[derive(Debug)]
+pub(crate) struct FetchManager {
+    /// Node 1 first.
+    caches: Vec<Mutex<FetchSessionCache>>,
+}
+
+impl FetchManager {
+    /// Empty caches. `told`: [`Self::changed`] will be called after every change of a partition.
+    pub(crate) fn new(nodes: NodeId, slots: usize, told: bool) -> Self {
+        let cache = |_| Mutex::new(Rank::FetchSessions, FetchSessionCache::new(slots, told));
+        Self {
+            caches: (0..nodes).map(cache).collect(),
+        }
+    }
+
+    fn cache(&self, node: NodeId) -> Option<MutexGuard<'_, FetchSessionCache>> {
+        let index = usize::try_from(node.checked_sub(1)?).ok()?;
+        self.caches.get(index).map(Mutex::lock)
+    }
+
+    /// What a fetch reads, and how its answer is made. Kafka: `FetchManager#newContext`.
+    ///
+    /// # Errors
+    /// The error of the whole request: there is no such node, session or epoch.
+    pub(super) fn new_context(
+        &self,
+        node: NodeId,
+        request: &FetchRequest,
+        now_ms: i64,
+    ) -> Result<NewContext, ErrorCode> {
+        let mut cache = self.cache(node).ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?;
+        cache.new_context(request, now_ms)
+    }
+
+    /// Something about a partition has changed, or it is gone: its sessions look at it with their next fetch. Answers them.
+    pub(super) fn changed(&self, partition: &Partition) -> Vec<i32> {
+        let cache = self.cache(partition.leader());
+        cache.map(|mut cache| cache.changed(partition.tp())).unwrap_or_default()
+    }
+
+    /// What a session's fetch has to read now; nothing if the session is gone.
+    pub(super) fn reading(&self, (node, session): (NodeId, i32)) -> Reading {
+        self.cache(node).map(|cache| cache.reading(session)).unwrap_or_default()
+    }
+
+    /// Remembers where the partitions stood that were read.
+    pub(super) fn stood(&self, (node, session): (NodeId, i32), positions: &[Position]) {
+        if let Some(mut cache) = self.cache(node) {
+            cache.stood(session, positions);
+        }
+    }
+
+    /// See [`FetchSessionCache::positions`].
+    pub(super) fn positions(&self, (node, session): (NodeId, i32)) -> Option<Vec<Position>> {
+        self.cache(node)?.positions(session)
+    }
+
+    /// Makes the response out of the result of a reading; `None`: there is no such node.
+    pub(super) fn response(
+        &self,
+        node: NodeId,
+        context: &Context,
+        reading: &Reading,
+        result: ReadResult,
+        now_ms: i64,
+    ) -> Option<Made> {
+        Some(self.cache(node)?.response(context, reading, result, now_ms))
+    }
+
+    /// Puts another cache in the place of a node's.
+    #[cfg(test)]
+    pub(super) fn set_cache(&self, node: NodeId, cache: FetchSessionCache) {
+        *self.cache(node).unwrap() = cache;
+    }
+}

@@ -1,0 +1,276 @@
+//! The fetch sessions of a node, KIP-227 (spec 6.6). Kafka: `FetchSessionCache`, `FullFetchContext`.
+
+use fletchlog_api::{ErrorCode, FetchPartition, FetchRequest, FetchResponse};
+use fletchlog_records::TopicPartition;
+use rustc_hash::FxHashMap;
+
+use super::read::{Position, ReadResult};
+use super::session::{CachedPartition, FetchSession, next_epoch};
+use crate::uuid;
+
+/// Kafka: `FetchSessionCache` evicts a session unused for this long, and lets a larger one push out a smaller one that
+/// is older than this.
+const EVICTION_MS: i64 = 120_000;
+/// Full fetch that asks for a session.
+const INITIAL_EPOCH: i32 = 0;
+/// No session, or the end of one.
+const FINAL_EPOCH: i32 = -1;
+const INVALID_SESSION_ID: i32 = 0;
+
+/// How the answer to a fetch is made.
+#[derive(Debug)]
+pub(crate) enum Context {
+    /// Every partition is answered, nothing is remembered.
+    Sessionless,
+    /// Every partition is answered, and a session is made of them.
+    Full(Vec<FetchPartition>),
+    /// Only what has changed is answered: the session's id.
+    Incremental(i32),
+}
+
+/// Partitions to read, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Reading {
+    pub(crate) partitions: Vec<FetchPartition>,
+    /// News of the session's partitions up to here is in what is read.
+    pub(super) as_of: u64,
+}
+
+/// A context and what is read for it.
+#[derive(Debug)]
+pub(crate) struct NewContext {
+    pub(crate) context: Context,
+    pub(crate) reading: Reading,
+}
+
+/// A response, and the session that had to go for the one it opens.
+#[derive(Debug)]
+pub(crate) struct Made {
+    pub(crate) response: FetchResponse,
+    pub(crate) evicted: Option<i32>,
+}
+
+/// The sessions of one node.
+#[derive(Debug)]
+pub(crate) struct FetchSessionCache {
+    slots: usize,
+    /// Whether every change of a partition is told; else every partition is always looked at.
+    told: bool,
+    sessions: FxHashMap<i32, FetchSession>,
+    /// Sessions that a partition is in.
+    holders: FxHashMap<TopicPartition, Vec<i32>>,
+}
+
+impl FetchSessionCache {
+    /// An empty cache. `told`: [`Self::changed`] will be called after every change of a partition.
+    pub(crate) fn new(slots: usize, told: bool) -> Self {
+        Self {
+            slots,
+            told,
+            sessions: FxHashMap::default(),
+            holders: FxHashMap::default(),
+        }
+    }
+
+    /// Kafka: `FetchManager#newContext`.
+    pub(crate) fn new_context(&mut self, request: &FetchRequest, now_ms: i64) -> Result<NewContext, ErrorCode> {
+        let (id, epoch) = (request.session_id, request.session_epoch);
+        if epoch == FINAL_EPOCH || epoch == INITIAL_EPOCH {
+            self.remove(id);
+            let partitions = without_repeats(&request.partitions);
+            let context = if epoch == FINAL_EPOCH {
+                Context::Sessionless
+            } else {
+                Context::Full(partitions.clone())
+            };
+            let reading = Reading { partitions, as_of: 0 };
+            return Ok(NewContext { context, reading });
+        }
+        let session = self
+            .sessions
+            .get_mut(&id)
+            .ok_or(ErrorCode::FETCH_SESSION_ID_NOT_FOUND)?;
+        if session.epoch != epoch {
+            return Err(ErrorCode::INVALID_FETCH_SESSION_EPOCH);
+        }
+        for partition in &request.partitions {
+            if session.ask(partition) {
+                hold(&mut self.holders, &partition.tp, id);
+            }
+        }
+        for tp in &request.forgotten {
+            if session.forget(tp) {
+                release(&mut self.holders, tp, id);
+            }
+        }
+        if session.partitions.is_empty() {
+            self.remove(id);
+            return Ok(NewContext {
+                context: Context::Sessionless,
+                reading: Reading::default(),
+            });
+        }
+        session.read_with(request.isolation_level);
+        session.epoch = next_epoch(epoch);
+        session.last_used_ms = now_ms;
+        Ok(NewContext {
+            context: Context::Incremental(id),
+            reading: session.reading(self.told),
+        })
+    }
+
+    /// Something about a partition has changed, or it is gone: its sessions look at it with their next fetch. Answers them.
+    pub(crate) fn changed(&mut self, tp: &TopicPartition) -> Vec<i32> {
+        let holders = self.holders.get(tp).cloned().unwrap_or_default();
+        for id in &holders {
+            if let Some(session) = self.sessions.get_mut(id) {
+                session.note_news(tp);
+            }
+        }
+        holders
+    }
+
+    /// What a session's fetch has to read now; nothing if the session is gone.
+    pub(crate) fn reading(&self, id: i32) -> Reading {
+        let session = self.sessions.get(&id);
+        session.map(|s| s.reading(self.told)).unwrap_or_default()
+    }
+
+    /// Remembers where the partitions stood that were read.
+    pub(crate) fn stood(&mut self, id: i32, positions: &[Position]) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            for position in positions {
+                session.stood(position);
+            }
+        }
+    }
+
+    /// Where the partitions stood, when last read, at which a waiting fetch of the session can find something; `None` if the
+    /// session is gone.
+    pub(crate) fn positions(&self, id: i32) -> Option<Vec<Position>> {
+        let session = self.sessions.get(&id)?;
+        Some(session.to_look_at(self.told).map(CachedPartition::position).collect())
+    }
+
+    /// Makes the response out of the result of a reading.
+    pub(crate) fn response(&mut self, context: &Context, reading: &Reading, result: ReadResult, now_ms: i64) -> Made {
+        let mut evicted = None;
+        let (session_id, partitions) = match context {
+            Context::Sessionless => (INVALID_SESSION_ID, result.responses),
+            Context::Full(requested) => {
+                let id = self.create(requested, &result, now_ms, &mut evicted);
+                (id, result.responses)
+            }
+            // Its client may have started anew on another connection while the fetch waited.
+            Context::Incremental(id) => match self.sessions.get_mut(id) {
+                Some(session) => {
+                    session.last_used_ms = now_ms;
+                    (*id, session.select(result, reading.as_of))
+                }
+                None => (INVALID_SESSION_ID, result.responses),
+            },
+        };
+        let response = FetchResponse {
+            error: ErrorCode::NONE,
+            session_id,
+            partitions,
+        };
+        Made { response, evicted }
+    }
+
+    /// A session of these partitions in request order; 0 if there is no room for it.
+    fn create(
+        &mut self,
+        requested: &[FetchPartition],
+        sent: &ReadResult,
+        now_ms: i64,
+        evicted: &mut Option<i32>,
+    ) -> i32 {
+        if self.sessions.len() >= self.slots {
+            *evicted = self.evict_for(requested.len(), now_ms);
+            if evicted.is_none() {
+                return INVALID_SESSION_ID;
+            }
+        }
+        let id = self.new_id();
+        for partition in requested {
+            hold(&mut self.holders, &partition.tp, id);
+        }
+        self.sessions.insert(id, FetchSession::new(requested, sent, now_ms));
+        id
+    }
+
+    /// Random, so that a client that outlives this broker does not meet another's session in the next one.
+    /// Kafka: `FetchSessionCache#newSessionId`.
+    fn new_id(&self) -> i32 {
+        loop {
+            let id = uuid::random_positive();
+            if !self.sessions.contains_key(&id) {
+                return id;
+            }
+        }
+    }
+
+    fn remove(&mut self, id: i32) {
+        if let Some(session) = self.sessions.remove(&id) {
+            for (tp, _) in session.partitions.iter() {
+                release(&mut self.holders, tp, id);
+            }
+        }
+    }
+
+    /// Kafka: `FetchSessionCache#tryEvict`: the least recently used session if it is stale, else a smaller one that has
+    /// been there long enough.
+    fn evict_for(&mut self, size: usize, now_ms: i64) -> Option<i32> {
+        let stale = self
+            .sessions
+            .iter()
+            .map(|(&id, s)| (s.last_used_ms, id))
+            .min()
+            .filter(|&(last_used, _)| now_ms.saturating_sub(last_used) > EVICTION_MS);
+        let smaller = || {
+            self.sessions
+                .iter()
+                .filter(|(_, s)| now_ms.saturating_sub(s.created_ms) > EVICTION_MS)
+                .map(|(&id, s)| (s.partitions.len(), id))
+                .min()
+                .filter(|&(smallest, _)| size > smallest)
+                .map(|(_, id)| id)
+        };
+        let id = stale.map(|(_, id)| id).or_else(smaller)?;
+        self.remove(id);
+        Some(id)
+    }
+}
+
+fn hold(holders: &mut FxHashMap<TopicPartition, Vec<i32>>, tp: &TopicPartition, id: i32) {
+    match holders.get_mut(tp) {
+        Some(ids) => ids.push(id),
+        None => drop(holders.insert(tp.clone(), vec![id])),
+    }
+}
+
+fn release(holders: &mut FxHashMap<TopicPartition, Vec<i32>>, tp: &TopicPartition, id: i32) {
+    if let Some(ids) = holders.get_mut(tp) {
+        ids.retain(|other| *other != id);
+        if ids.is_empty() {
+            holders.remove(tp);
+        }
+    }
+}
+
+/// A partition named twice is read once, at its first place with its last values (spec 6.1).
+fn without_repeats(partitions: &[FetchPartition]) -> Vec<FetchPartition> {
+    let mut index: FxHashMap<TopicPartition, usize> = FxHashMap::default();
+    let mut once: Vec<FetchPartition> = Vec::with_capacity(partitions.len());
+    for partition in partitions {
+        match index.get(&partition.tp) {
+            Some(&i) => once[i] = partition.clone(),
+            None => {
+                index.insert(partition.tp.clone(), once.len());
+                once.push(partition.clone());
+            }
+        }
+    }
+    once
+}
