@@ -150,7 +150,7 @@ class Broker:
 
         Raises:
             fletchlog.errors.OffsetOutOfRangeError: `start_offset` is below the log start.
-            fletchlog.errors.InvalidArgumentError: A negative offset, no rows per batch, another isolation level or order.
+            fletchlog.errors.InvalidArgumentError: A negative offset, an end below the start, no rows per batch, another isolation level or order.
             fletchlog.errors.UnknownTopicOrPartitionError: No such topic or partition.
             fletchlog.errors.DamagedFileError: A log that cannot be opened. While it is read, a damaged batch, or one whose offset does
                 not follow those before it, is a `CorruptRecordError` with its place.

@@ -24,6 +24,7 @@ mod recovery;
 mod refresh;
 mod retention;
 mod roll;
+pub mod scan;
 mod segment;
 mod segment_files;
 mod segment_indexes;

@@ -20,7 +20,7 @@ use crate::convert::{
 use crate::errors::Failure;
 use crate::fork::Shared;
 use crate::gate::{beside, gate};
-use crate::scan::{READ_BYTES, Scan};
+use crate::scan::Scan;
 
 /// An embedded broker over a directory or memory: Kafka's log and its rules, without a cluster.
 ///
@@ -248,7 +248,10 @@ impl Broker {
             let mut from = start_offset;
             while from < end_offset {
                 let mut next = from;
-                for batch in BatchIter::new(log.read(from, READ_BYTES, true, FetchBound::HighWatermark)?.records) {
+                for batch in BatchIter::new(
+                    log.read(from, fletchlog_log::scan::READ_BYTES, true, FetchBound::HighWatermark)?
+                        .records,
+                ) {
                     let header = *batch?.header();
                     if header.is_control() && header.base_offset < end_offset {
                         found.push((header.base_offset, header.last_offset()));

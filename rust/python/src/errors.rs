@@ -12,6 +12,7 @@ use fletchlog_broker::BrokerError;
 use fletchlog_client::ClientError;
 use fletchlog_client::assignor::AssignorError;
 use fletchlog_client::faults::FaultError;
+use fletchlog_log::scan::ScanError;
 use fletchlog_log::{AppendError, LogError};
 use fletchlog_records::{RecordError, TopicPartition};
 use pyo3::prelude::*;
@@ -378,6 +379,16 @@ impl From<LogError> for Failure {
             LogError::Closed => "closed",
         };
         Self::of(variant, error.to_string())
+    }
+}
+
+impl From<ScanError> for Failure {
+    fn from(error: ScanError) -> Self {
+        match error {
+            ScanError::Backwards { .. } => Self::argument(error.to_string()),
+            ScanError::Gone { .. } => Self::kafka(ErrorCode::OFFSET_OUT_OF_RANGE, error.to_string()),
+            ScanError::Unreadable { tp, offset, source } => Self::reading(source).at(&tp, offset),
+        }
     }
 }
 

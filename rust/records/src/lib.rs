@@ -6,6 +6,7 @@
 pub mod batch;
 pub mod batch_builder;
 pub mod batch_header;
+pub mod committed;
 pub mod compression;
 pub mod control;
 pub mod crc;
@@ -15,6 +16,7 @@ pub mod ids;
 pub mod legacy;
 pub mod record;
 mod retained;
+pub mod timestamp_merge;
 pub mod varint;
 
 pub use batch::{BatchIter, RecordBatch, RecordSpan, RecordsSlice, next_batch_size};

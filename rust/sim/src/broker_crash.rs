@@ -10,16 +10,14 @@ use std::sync::Arc;
 
 use fletchlog_broker::Broker;
 use fletchlog_log::partition_log::FetchBound;
-use fletchlog_records::{BatchIter, RecordCursor, TopicPartition};
+use fletchlog_log::scan::{Scan, ScanOrder, ScanRange};
+use fletchlog_records::TopicPartition;
 
 use crate::broker_workload::{BrokerWorkload, Model, Records, committed, new_producer_id, open, produce, value};
 use crate::crash_points::{CrashPoints, Crashable, Given, Seen, Violation};
 use crate::disk_state::{DiskState, Left};
 use crate::rng::Rng;
 use crate::sim_disk::SimDisk;
-
-/// No batch of the workload is larger.
-const MAX_BATCH: usize = 1 << 16;
 
 /// Log ends.
 pub(crate) type Ends = BTreeMap<TopicPartition, i64>;
@@ -137,24 +135,21 @@ impl Crash<'_> {
         if found.start < before.start || found.start > found.end || !(before.end..=after.end).contains(&found.end) {
             return Err(format!("is {found:?}, was {before:?}, was to be {after:?}"));
         }
+        let range = (Some(found.start), Some(found.end));
+        let range = ScanRange::resolve(log, range.0, range.1, FetchBound::LogEnd).map_err(|e| e.to_string())?;
+        let mut scan = Scan::new(&[range], FetchBound::LogEnd, ScanOrder::Offset);
         let mut offset = found.start;
-        while offset < found.end {
-            let read = log
-                .read(offset, 1 << 20, true, FetchBound::LogEnd)
-                .map_err(|e| format!("read at {offset}: {e}"))?;
-            for batch in BatchIter::new(read.records) {
-                let batch = batch.map_err(|e| format!("batch at {offset}: {e}"))?;
-                let slice = batch.records(MAX_BATCH).map_err(|e| e.to_string())?;
-                let record = RecordCursor::new().next(&slice).map_err(|e| e.to_string())?;
+        while let Some(batch) = scan.next_batch().map_err(|e| e.to_string())? {
+            while let Some(record) = batch.cursor.next(batch.slice).map_err(|e| e.to_string())? {
                 let expected = value(tp, incarnation, offset);
-                let right = record
-                    .as_ref()
-                    .is_some_and(|record| record.offset == offset && record.value == Some(expected.as_bytes()));
-                if !right {
+                if record.offset != offset || record.value != Some(expected.as_bytes()) {
                     return Err(format!("at {offset} is {record:?}"));
                 }
                 offset += 1;
             }
+        }
+        if offset != found.end {
+            return Err(format!("a scan ends at {offset}, the log at {}", found.end));
         }
         Ok(found.end)
     }

@@ -1,9 +1,8 @@
 //! One partition's part of a fetch answer, and the walk through its records (spec 7.7). Kafka: `CompletedFetch`.
 
-use fletchlog_api::{AbortedTransaction, ErrorCode, FetchPartitionResponse, IsolationLevel};
-use fletchlog_records::control::{ControlType, parse_control_record};
-use fletchlog_records::{BatchIter, RecordBatch, RecordCursor, RecordError, RecordSpan, RecordsSlice, TopicPartition};
-use rustc_hash::FxHashSet;
+use fletchlog_api::{ErrorCode, FetchPartitionResponse, IsolationLevel};
+use fletchlog_records::committed::AbortedTransactions;
+use fletchlog_records::{BatchIter, RecordCursor, RecordError, RecordSpan, RecordsSlice, TopicPartition};
 
 use super::settings::Settings;
 use super::subscription_state::SubscriptionState;
@@ -48,9 +47,7 @@ pub struct CompletedFetch {
     current: Option<CurrentBatch>,
     /// Where the next fetch begins when all batches are done; `None` before the first batch.
     after_batches: Option<i64>,
-    /// Aborted transactions not yet begun, the lowest first offset last.
-    aborted: Vec<AbortedTransaction>,
-    aborted_producers: FxHashSet<i64>,
+    aborted: AbortedTransactions,
     returned_any: bool,
     /// Why the next record cannot be read; repeated until a seek drops this fetch.
     failure: Option<ClientError>,
@@ -59,8 +56,7 @@ pub struct CompletedFetch {
 impl CompletedFetch {
     /// A fresh entry.
     pub fn new(fetch_offset: i64, response: FetchPartitionResponse) -> Self {
-        let mut aborted = response.aborted_transactions.unwrap_or_default();
-        aborted.sort_by_key(|t| std::cmp::Reverse(t.first_offset));
+        let aborted = response.aborted_transactions.unwrap_or_default();
         Self {
             tp: response.tp,
             fetch_offset,
@@ -76,8 +72,7 @@ impl CompletedFetch {
             batches: BatchIter::new(response.records),
             current: None,
             after_batches: None,
-            aborted,
-            aborted_producers: FxHashSet::default(),
+            aborted: AbortedTransactions::new(aborted.iter().map(|t| (t.producer_id, t.first_offset))),
             returned_any: false,
             failure: None,
         }
@@ -260,7 +255,10 @@ impl CompletedFetch {
             }
             if settings.isolation_level == IsolationLevel::ReadCommitted
                 && header.has_producer_id()
-                && self.is_aborted(&batch, settings)?
+                && self
+                    .aborted
+                    .is_aborted(&batch, settings.decompression_limit)
+                    .map_err(|error| self.corrupt(header.base_offset, &error))?
             {
                 self.next_fetch_offset = self.next_fetch_offset.max(next_offset);
                 continue;
@@ -285,34 +283,6 @@ impl CompletedFetch {
             self.current = Some(current);
             return Ok(true);
         }
-    }
-
-    /// The filter of read_committed (spec 7.7, nextRecord step 3): true = skip the whole batch.
-    fn is_aborted(&mut self, batch: &RecordBatch, settings: &Settings) -> Result<bool, ClientError> {
-        let header = batch.header();
-        while self
-            .aborted
-            .last()
-            .is_some_and(|t| t.first_offset <= header.last_offset())
-        {
-            if let Some(begun) = self.aborted.pop() {
-                self.aborted_producers.insert(begun.producer_id);
-            }
-        }
-        if header.is_control() {
-            let slice = batch
-                .records(settings.decompression_limit)
-                .map_err(|error| self.corrupt(header.base_offset, &error))?;
-            let record = RecordCursor::new()
-                .next(&slice)
-                .map_err(|error| self.corrupt(header.base_offset, &error))?;
-            let marker = record.and_then(|r| parse_control_record(r.key.unwrap_or_default(), r.value));
-            if marker.is_some_and(|m| m.control_type == ControlType::Abort) {
-                self.aborted_producers.remove(&header.producer_id);
-            }
-            return Ok(false);
-        }
-        Ok(header.is_transactional() && self.aborted_producers.contains(&header.producer_id))
     }
 
     /// Control records are never returned; the offset moves behind each.

@@ -13,11 +13,9 @@
 //! ```
 //! At most one fetch per partition is buffered, so memory is bounded by the fetch limits.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
 use fletchlog_api::IsolationLevel;
 use fletchlog_records::TopicPartition;
+use fletchlog_records::timestamp_merge::{MergeTurn, TimestampMerge};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::completed_fetch::TimeTurn;
@@ -104,9 +102,6 @@ enum Hold {
     AtEnd(i64),
 }
 
-/// Partitions with a record to hand out: its timestamp and their place in `parsed`.
-type Heads = BinaryHeap<Reverse<(i64, usize)>>;
-
 impl Collector<'_> {
     /// At most max.poll.records records by timestamp.
     pub(super) fn collect_by_timestamp(&mut self, collected: &mut Collected) -> Result<(), ClientError> {
@@ -155,15 +150,15 @@ impl Collector<'_> {
         Ok(())
     }
 
-    /// The first record of every buffered partition, and what the others hold back.
-    fn heads(&mut self, collected: &mut Collected, holds: &mut Holds) -> Result<Heads, ClientError> {
-        let mut heads = Heads::new();
+    /// The first record of every buffered partition (by its place in `parsed`), and what the others hold back.
+    fn heads(&mut self, collected: &mut Collected, holds: &mut Holds) -> Result<TimestampMerge, ClientError> {
+        let mut heads = TimestampMerge::default();
         let mut shown: FxHashSet<TopicPartition> = FxHashSet::default();
         for place in 0..self.buffer.parsed.len() {
             if let Some(timestamp) = self.peek(place, collected)? {
                 let tp = self.buffer.parsed[place].tp.clone();
                 if !self.subs.is_paused(&tp) {
-                    heads.push(Reverse((timestamp, place)));
+                    heads.push(timestamp, place);
                 }
                 self.buffer.by_time.at_end_since.remove(&tp);
                 shown.insert(tp);
@@ -206,28 +201,27 @@ impl Collector<'_> {
     /// Takes turns until nothing is ready. Answers until when records wait for partitions at their end, if any does.
     fn merge(
         &mut self,
-        mut heads: Heads,
+        mut heads: TimestampMerge,
         holds: &mut Holds,
         collected: &mut Collected,
     ) -> Result<Option<i64>, ClientError> {
         let mut remaining = self.settings.max_poll_records;
         while remaining > 0 && !holds.for_data {
-            let Some(Reverse((timestamp, place))) = heads.pop() else {
+            let Some(MergeTurn {
+                timestamp,
+                place,
+                until,
+            }) = heads.pop()
+            else {
                 break;
             };
             let ready = self.ready_until(holds);
             if timestamp > ready {
                 return Ok(holds.at_end_until);
             }
-            let others = heads.peek().map_or(
-                i64::MAX,
-                |&Reverse((next, other))| {
-                    if place < other { next } else { next.saturating_sub(1) }
-                },
-            );
-            remaining -= self.turn(place, remaining, ready.min(others), collected)?;
+            remaining -= self.turn(place, remaining, ready.min(until), collected)?;
             match self.peek(place, collected)? {
-                Some(timestamp) => heads.push(Reverse((timestamp, place))),
+                Some(timestamp) => heads.push(timestamp, place),
                 None => {
                     let Self {
                         subs,

@@ -14,7 +14,7 @@ use fletchlog_log::fs::{Fs, MemoryFs};
 use fletchlog_log::{FetchBound, PartitionLog};
 use fletchlog_records::{BatchBuilder, BatchIter, BatchParams, Compression, TopicPartition};
 
-use super::{Input, NOW_MS};
+use super::{Input, NOW_MS, scan};
 use crate::virtual_clock::VirtualClock;
 
 const ROOT: &str = "/data";
@@ -205,15 +205,18 @@ fn ends(served: &Served) -> Vec<(&TopicPartition, i64, i64)> {
 fn serve(broker: &Arc<Broker>) -> Served {
     let mut served = Vec::new();
     for topic in broker.topics(true).unwrap() {
+        let mut logs = Vec::new();
         for partition in 0..i32::try_from(partitions(broker, &topic)).unwrap() {
             let tp = TopicPartition::new(Arc::clone(&topic), partition);
             let Ok(log) = broker.partition_log(&tp) else { continue };
             let found = read_all(&log);
+            logs.push(Arc::clone(&log));
             // The coordinators write to theirs.
             if !topic.starts_with("__") {
                 served.push((tp, log.log_start_offset(), log.log_end_offset(), found));
             }
         }
+        scan::every_way(&logs);
     }
     ask_coordinators(broker);
     served

@@ -10,12 +10,13 @@ use fletchlog_log::checkpoint::{
     write_meta_properties, write_offset_checkpoint, write_partition_metadata,
 };
 use fletchlog_log::fs::{Fs, MemoryFs};
+use fletchlog_log::scan::ScanOrder;
 use fletchlog_log::{AppendOrigin, FetchBound, LogConfig, OpenMode, PartitionLog, verify_partition};
 use fletchlog_records::control::{ControlType, EndTxnMarker, build_marker};
 use fletchlog_records::crc::crc32c;
 use fletchlog_records::{BatchBuilder, BatchParams, TopicPartition};
 
-use super::{Input, NOW_MS, Owned, same};
+use super::{Input, NOW_MS, Owned, same, scan};
 
 const DIR: &str = "/data/t-0";
 /// Size of the header of a `.snapshot`: version, CRC, number of entries. The CRC covers what follows byte 6.
@@ -155,6 +156,15 @@ pub(super) fn index(data: &[u8]) {
         }
     }
     log.fetch_offset_by_timestamp(-3, FetchBound::LogEnd).unwrap();
+    let log = Arc::new(log);
+    let mut scanned = scan::whole(&[Arc::clone(&log)], FetchBound::HighWatermark, ScanOrder::Timestamp);
+    scanned.sort_by_key(|record| record.offset);
+    let is_data = |record: &&Owned| record.key.as_deref() == Some(&b"key"[..]);
+    same(
+        &scanned,
+        &SOUND.records.iter().filter(is_data).cloned().collect::<Vec<_>>(),
+    );
+    let log = Arc::into_inner(log).unwrap();
     if matches!(mode, OpenMode::ReadOnly { .. }) {
         assert_eq!(files(&*fs), before, "a read-only log never writes");
         return;

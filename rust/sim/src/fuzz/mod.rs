@@ -14,13 +14,14 @@ mod codecs;
 mod directory;
 mod log_files;
 mod produce;
+mod scan;
 
 use std::path::PathBuf;
 
 use bytes::Bytes;
 use fletchlog_records::batch_header::{LOG_OVERHEAD, RECORD_BATCH_OVERHEAD};
 use fletchlog_records::crc::{crc32, crc32c};
-use fletchlog_records::{Header, RecordCursor, RecordError, RecordsSlice, next_batch_size};
+use fletchlog_records::{Header, Record, RecordCursor, RecordError, RecordsSlice, next_batch_size};
 
 /// The time that every target's clock shows, ms since the epoch.
 const NOW_MS: i64 = 1_700_000_000_000;
@@ -121,24 +122,28 @@ struct Owned {
     headers: Vec<(String, Option<Vec<u8>>)>,
 }
 
+impl From<Record<'_>> for Owned {
+    fn from(record: Record<'_>) -> Self {
+        let own = |header: Header<'_>| (header.key.to_owned(), header.value.map(<[u8]>::to_vec));
+        let headers: Vec<_> = record.headers().map(own).collect();
+        assert_eq!(headers.len(), usize::try_from(record.header_count).unwrap());
+        Self {
+            offset: record.offset,
+            timestamp: record.timestamp,
+            key: record.key.map(<[u8]>::to_vec),
+            value: record.value.map(<[u8]>::to_vec),
+            headers,
+        }
+    }
+}
+
 /// All records of a batch one by one, and the error that ended them.
 fn records_of(slice: &RecordsSlice) -> (Vec<Owned>, Option<RecordError>) {
     let mut cursor = RecordCursor::new();
     let mut records = Vec::new();
     loop {
         match cursor.next(slice) {
-            Ok(Some(record)) => {
-                let own = |header: Header<'_>| (header.key.to_owned(), header.value.map(<[u8]>::to_vec));
-                let headers: Vec<_> = record.headers().map(own).collect();
-                assert_eq!(headers.len(), usize::try_from(record.header_count).unwrap());
-                records.push(Owned {
-                    offset: record.offset,
-                    timestamp: record.timestamp,
-                    key: record.key.map(<[u8]>::to_vec),
-                    value: record.value.map(<[u8]>::to_vec),
-                    headers,
-                });
-            }
+            Ok(Some(record)) => records.push(record.into()),
             Ok(None) => return (records, None),
             Err(error) => {
                 assert_eq!(cursor.next(slice).unwrap_err(), error, "an error repeats");

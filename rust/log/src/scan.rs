@@ -1,0 +1,365 @@
+//! A range of offsets of one or more partitions, batch by batch: what `Broker.scan` and the Spark source read.
+//!
+//! Every checksum is checked. Control batches are never shown; aborted transactions are not with [`FetchBound::LastStableOffset`].
+//! Memory: the bytes read at a time and one decompressed batch of each partition that is being read.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use fletchlog_records::committed::AbortedTransactions;
+use fletchlog_records::timestamp_merge::{MergeTurn, TimestampMerge};
+use fletchlog_records::{BatchIter, DECOMPRESSION_LIMIT, RecordCursor, RecordError, RecordsSlice, TopicPartition};
+
+use crate::{FetchBound, LogError, PartitionLog};
+
+/// Bytes read from a segment at a time: several of them fit into a core's second-level cache with the columns they become.
+pub const READ_BYTES: usize = 1 << 20;
+/// Bytes read at a time from each of many partitions at least: a few batches of a default producer.
+const READ_BYTES_MIN: usize = 64 << 10;
+
+/// A scan could not begin or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum ScanError {
+    /// The range ends before it starts.
+    #[error("start_offset is {start} and end_offset {end}; a range does not end before it starts")]
+    Backwards {
+        /// First offset asked for.
+        start: i64,
+        /// End asked for.
+        end: i64,
+    },
+    /// The range starts below the log. Kafka: OFFSET_OUT_OF_RANGE (1).
+    #[error("offset {offset} of {tp} is gone: the log starts at {log_start}; scan from there")]
+    Gone {
+        /// Partition.
+        tp: TopicPartition,
+        /// First offset asked for.
+        offset: i64,
+        /// Log start offset.
+        log_start: i64,
+    },
+    /// The log cannot be read on.
+    #[error("{tp} at offset {offset}: {source}")]
+    Unreadable {
+        /// Partition.
+        tp: TopicPartition,
+        /// Base offset of the batch, or the offset to read from.
+        offset: i64,
+        /// Cause.
+        source: LogError,
+    },
+}
+
+/// Offsets of one partition. It never changes: reading it twice shows the same records.
+#[derive(Debug, Clone)]
+pub struct ScanRange {
+    log: Arc<PartitionLog>,
+    /// First offset.
+    pub start: i64,
+    /// End, exclusive.
+    pub end: i64,
+}
+
+impl ScanRange {
+    /// From `start` (the log start without one) to `end`, at most to the end that a reader of `bound` sees now. A range that
+    /// starts behind that end is empty.
+    ///
+    /// # Errors
+    /// `Backwards`, `Gone`.
+    pub fn resolve(
+        log: Arc<PartitionLog>,
+        start: Option<i64>,
+        end: Option<i64>,
+        bound: FetchBound,
+    ) -> Result<Self, ScanError> {
+        if let (Some(start), Some(end)) = (start, end)
+            && start > end
+        {
+            return Err(ScanError::Backwards { start, end });
+        }
+        let log_start = log.log_start_offset();
+        let log_end = match bound {
+            FetchBound::LastStableOffset => log.last_stable_offset(),
+            FetchBound::HighWatermark => log.high_watermark(),
+            FetchBound::LogEnd => log.log_end_offset(),
+        };
+        let start = start.unwrap_or(log_start);
+        if start < log_start {
+            return Err(ScanError::Gone {
+                tp: log.tp.clone(),
+                offset: start,
+                log_start,
+            });
+        }
+        let end = end.map_or(log_end, |end| end.min(log_end));
+        Ok(Self { log, start, end })
+    }
+
+    /// Its partition.
+    pub fn tp(&self) -> &TopicPartition {
+        &self.log.tp
+    }
+}
+
+/// The order of the records of several ranges. Within a partition it is always that of the offsets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScanOrder {
+    /// Range after range.
+    Offset,
+    /// All ranges merged: next is the one whose first record is least by (timestamp, place of the range).
+    Timestamp,
+}
+
+/// Records that come next: those of `slice` from `cursor` on whose offset is in `start..end`, as many as
+/// [`ScanBatch::in_turn`] allows. The caller reads them, which advances the cursor; what is left is shown again.
+#[derive(Debug)]
+pub struct ScanBatch<'a> {
+    /// Partition.
+    pub tp: &'a TopicPartition,
+    /// Records of one batch, not parsed yet.
+    pub slice: &'a RecordsSlice,
+    /// The next record.
+    pub cursor: &'a mut RecordCursor,
+    /// First offset of the range.
+    pub start: i64,
+    /// End of the range, exclusive.
+    pub end: i64,
+    /// Records up to this timestamp (ms) are in turn; `None`: all are.
+    until: Option<i64>,
+}
+
+impl ScanBatch<'_> {
+    /// How many of the next `max` records come before those of other partitions.
+    ///
+    /// # Errors
+    /// The next record is malformed.
+    pub fn in_turn(&self, max: usize) -> Result<usize, RecordError> {
+        let Some(until) = self.until else { return Ok(max) };
+        let walked = self
+            .cursor
+            .clone()
+            .walk_while(self.slice, max, |timestamp| timestamp <= until)?;
+        Ok(walked.map_or(0, |(records, _, _)| records))
+    }
+}
+
+/// A scan on its way. Belongs to one reader.
+#[derive(Debug)]
+pub struct Scan {
+    bound: FetchBound,
+    walks: Vec<Walk>,
+    progress: Progress,
+}
+
+#[derive(Debug)]
+enum Progress {
+    /// The range that is being read.
+    Offset(usize),
+    Timestamp {
+        merge: TimestampMerge,
+        /// Ranges whose next record is in `merge` or does not exist.
+        begun: usize,
+        /// The range whose records were shown last: its next record is not in `merge`.
+        shown: Option<usize>,
+    },
+}
+
+impl Scan {
+    /// At the first record. In timestamp order all ranges together read as much at a time as one alone does, within reason.
+    pub fn new(ranges: &[ScanRange], bound: FetchBound, order: ScanOrder) -> Self {
+        let (progress, read_bytes) = match order {
+            ScanOrder::Offset => (Progress::Offset(0), READ_BYTES),
+            ScanOrder::Timestamp => (
+                Progress::Timestamp {
+                    merge: TimestampMerge::default(),
+                    begun: 0,
+                    shown: None,
+                },
+                (READ_BYTES / ranges.len().max(1)).max(READ_BYTES_MIN),
+            ),
+        };
+        Self {
+            bound,
+            walks: ranges
+                .iter()
+                .map(|range| Walk::new(range.clone(), read_bytes))
+                .collect(),
+            progress,
+        }
+    }
+
+    /// The records that come next; `None` at the end. Of a batch whose records were read in part, the rest.
+    ///
+    /// # Errors
+    /// `Unreadable`: records before it have been shown, and no later call goes past it.
+    pub fn next_batch(&mut self) -> Result<Option<ScanBatch<'_>>, ScanError> {
+        let found = match &mut self.progress {
+            Progress::Offset(place) => {
+                while let Some(walk) = self.walks.get_mut(*place)
+                    && !walk.step(self.bound)?
+                {
+                    *place += 1;
+                }
+                Some((*place, None))
+            }
+            Progress::Timestamp { merge, begun, shown } => {
+                while let Some(place) = shown.or_else(|| (*begun < self.walks.len()).then_some(*begun)) {
+                    if let Some(timestamp) = self.walks[place].next_timestamp(self.bound)? {
+                        merge.push(timestamp, place);
+                    }
+                    if shown.take().is_none() {
+                        *begun += 1;
+                    }
+                }
+                let turn = merge.pop();
+                *shown = turn.map(|turn| turn.place);
+                turn.map(|MergeTurn { place, until, .. }| (place, Some(until)))
+            }
+        };
+        Ok(found.and_then(|(place, until)| self.walks.get_mut(place)?.batch(until)))
+    }
+}
+
+/// Where the scan is in one range.
+#[derive(Debug)]
+struct Walk {
+    range: ScanRange,
+    /// Bytes read from the log at a time.
+    read_bytes: usize,
+    /// First offset not read yet.
+    next_offset: i64,
+    batches: BatchIter,
+    aborted: AbortedTransactions,
+    records: Option<(RecordsSlice, RecordCursor)>,
+}
+
+impl Walk {
+    fn new(range: ScanRange, read_bytes: usize) -> Self {
+        Self {
+            next_offset: range.start,
+            range,
+            read_bytes,
+            batches: BatchIter::new(Bytes::new()),
+            aborted: AbortedTransactions::default(),
+            records: None,
+        }
+    }
+
+    fn batch(&mut self, until: Option<i64>) -> Option<ScanBatch<'_>> {
+        let (slice, cursor) = self.records.as_mut()?;
+        Some(ScanBatch {
+            tp: self.range.tp(),
+            slice,
+            cursor,
+            start: self.range.start,
+            end: self.range.end,
+            until,
+        })
+    }
+
+    /// Finds the next batch with records of the range. `false`: the range is finished. An error repeats.
+    fn step(&mut self, bound: FetchBound) -> Result<bool, ScanError> {
+        if let Some((slice, cursor)) = &self.records {
+            // The reader stopped: it had enough, or before a malformed record, or at the end of the range.
+            let next = cursor.clone().next(slice);
+            let next = next.map_err(|error| self.unreadable(slice.base_offset, error))?;
+            if next.is_some_and(|record| record.offset < self.range.end) {
+                return Ok(true);
+            }
+            self.records = None;
+        }
+        let found = self.find(bound);
+        if !matches!(found, Ok(true)) {
+            // Behind a damaged batch nothing is shown: the next call reads from that batch again.
+            self.batches = BatchIter::new(Bytes::new());
+        }
+        found
+    }
+
+    fn find(&mut self, bound: FetchBound) -> Result<bool, ScanError> {
+        while self.next_offset < self.range.end {
+            let next = self.batches.next().transpose();
+            let Some(batch) = next.map_err(|error| self.unreadable(self.next_offset, error))? else {
+                if !self.read(bound)? {
+                    return Ok(false);
+                }
+                continue;
+            };
+            let header = batch.header();
+            let (base_offset, next_offset) = (header.base_offset, header.next_offset());
+            if base_offset >= self.range.end {
+                self.next_offset = self.range.end;
+                return Ok(false);
+            }
+            batch
+                .ensure_valid()
+                .map_err(|error| self.unreadable(base_offset, error))?;
+            let is_aborted = bound == FetchBound::LastStableOffset
+                && self
+                    .aborted
+                    .is_aborted(&batch, DECOMPRESSION_LIMIT)
+                    .map_err(|error| self.unreadable(base_offset, error))?;
+            let skipped = is_aborted || header.is_control() || next_offset <= self.range.start;
+            if !skipped {
+                let slice = batch
+                    .records(DECOMPRESSION_LIMIT)
+                    .map_err(|error| self.unreadable(base_offset, error))?;
+                self.records = Some((slice, RecordCursor::new()));
+            }
+            self.next_offset = next_offset.max(self.next_offset);
+            if !skipped {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Reads the next bytes. `false`: there are none.
+    fn read(&mut self, bound: FetchBound) -> Result<bool, ScanError> {
+        let read = self.range.log.read(self.next_offset, self.read_bytes, true, bound);
+        let read = read.map_err(|error| self.unreadable(self.next_offset, error))?;
+        if read.records.is_empty() {
+            return Ok(false);
+        }
+        self.aborted = AbortedTransactions::new(read.aborted_transactions.unwrap_or_default());
+        self.batches = BatchIter::new(read.records);
+        Ok(true)
+    }
+
+    /// Timestamp (ms) of the next record of the range, which the cursor is then in front of; `None` at the end.
+    fn next_timestamp(&mut self, bound: FetchBound) -> Result<Option<i64>, ScanError> {
+        while self.step(bound)? {
+            let Some((slice, cursor)) = &mut self.records else {
+                break;
+            };
+            match first_timestamp(slice, cursor, self.range.start) {
+                Ok(None) => {}
+                Ok(timestamp) => return Ok(timestamp),
+                Err(error) => {
+                    let offset = slice.base_offset;
+                    return Err(self.unreadable(offset, error));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn unreadable(&self, offset: i64, source: impl Into<LogError>) -> ScanError {
+        ScanError::Unreadable {
+            tp: self.range.tp().clone(),
+            offset,
+            source: source.into(),
+        }
+    }
+}
+
+/// Timestamp of the first record at or after `start`; the cursor is then in front of it.
+fn first_timestamp(slice: &RecordsSlice, cursor: &mut RecordCursor, start: i64) -> Result<Option<i64>, RecordError> {
+    loop {
+        let mut probe = cursor.clone();
+        match probe.next(slice)? {
+            Some(record) if record.offset < start => *cursor = probe,
+            record => return Ok(record.map(|record| record.timestamp)),
+        }
+    }
+}
