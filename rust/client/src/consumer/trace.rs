@@ -241,7 +241,7 @@ impl Trace {
     /// Whether events are kept.
     #[inline]
     pub fn is_on(&self) -> bool {
-        cfg!(not(feature = "without-trace")) && self.on
+        self.on
     }
 
     /// The next poll begins.

@@ -101,14 +101,12 @@ impl Trace {
     /// Builds and keeps an event when tracing is on.
     #[inline]
     pub(crate) fn add(&mut self, event: impl FnOnce() -> TraceEvent) {
-        if self.is_on()
-            && let Some(events) = &mut self.events
-        {
+        if let Some(events) = &mut self.events {
             events.push(event());
         }
     }
     pub(crate) fn is_on(&self) -> bool {
-        cfg!(not(feature = "without-trace")) && self.events.is_some()
+        self.events.is_some()
     }
     pub(crate) fn events(&self) -> Vec<TraceEvent> {
         self.events.clone().unwrap_or_default()
