@@ -45,9 +45,13 @@ __all__ = [
     "__version__",
     "assign",
     "assign_legacy",
+    "clean_offsets",
     "config_table",
+    "decision_rows",
     "error_classes",
+    "hash_buckets",
     "inspect_segment",
+    "java_hash",
     "json_lines",
     "partition_directories",
     "segment_records",
@@ -721,6 +725,26 @@ def partition_directories(directory: str | PathLike[str]) -> list[tuple[Path, in
 
     Raises:
         fletchlog.errors.StorageError: The directory cannot be read, or there is no partition.
+    """
+
+def clean_offsets(log_dir: str | PathLike[str]) -> dict[tuple[str, int], int]:
+    """Up to which offset the cleaner has been over each partition of a log directory: its `cleaner-offset-checkpoint`.
+
+    Raises:
+        fletchlog.errors.StorageError: The file cannot be read.
+        fletchlog.errors.DamagedFileError: It is no checkpoint.
+    """
+
+def decision_rows() -> list[tuple[tuple[int, int], tuple[int, int], bool]]:
+    """First and last release of every row of the decision table, and whether the partitions of a subscription are sorted there."""
+
+def java_hash(topic: str, partition: int) -> int:
+    """Java's `TopicPartition.hashCode()` as a signed 32-bit number."""
+
+def hash_buckets(order: Sequence[tuple[str, int]], release: tuple[int, int], subscribe: bool) -> tuple[int, list[int]] | None:
+    """The hash table that decides the order in which a consumer asks for partitions: its size, and the bucket of each partition.
+
+    None where no table decides, or where it would lead to another order.
     """
 
 def verify(directory: str | PathLike[str]) -> list[PartitionReport]:

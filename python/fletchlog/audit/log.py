@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fletchlog._core import Broker
+from fletchlog._core import Broker, clean_offsets, partition_directories
 from fletchlog.audit.report import AuditReport, compared
-from fletchlog.errors import DamagedFileError, UnknownTopicOrPartitionError
+from fletchlog.errors import UnknownTopicOrPartitionError
 from fletchlog.interop import readable_path
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from os import PathLike
 
     from fletchlog.audit.report import KeyAudit
@@ -40,7 +40,9 @@ def audit(directory: str | PathLike[str], topics: Sequence[str] = (), *, keys: i
         missing = [topic for topic in topics if topic not in known]
         if missing:
             raise UnknownTopicOrPartitionError(f"{root} has no topic {', '.join(missing)}; it has {', '.join(broker.topics()) or 'none'}")
-        found = [_Topic(broker, root, topic, keys) for topic in (dict.fromkeys(topics) or broker.topics())]
+        wanted = dict.fromkeys(topics) or broker.topics()
+        folders = {folder.name: folder for folder, _ in partition_directories(root)} if wanted else {}
+        found = [_Topic(broker, lambda name: folders.get(name, root / name), topic, keys) for topic in wanted]
     partitions = [partition for topic in found for partition in topic.partitions]
     worst = sorted((key for topic in found for key in topic.worst), key=_badness, reverse=True)
     return AuditReport(
@@ -57,7 +59,7 @@ def _badness(key: KeyAudit) -> tuple[int, int, int, int]:
 
 
 class _Topic:
-    def __init__(self, broker: Broker, root: Path, name: str, most: int) -> None:
+    def __init__(self, broker: Broker, folder_of: Callable[[str], Path], name: str, most: int) -> None:
         from fletchlog.audit.keys import Keys
         from fletchlog.audit.partition import look
 
@@ -66,8 +68,8 @@ class _Topic:
         self.name = name
         partitions, newest, lateness, keys = [], {}, [], Keys()
         for p in described.partitions:
-            folder = _folder(root, f"{name}-{p.partition}")
-            cleaned = p.high_watermark if compacted else _cleaned(folder)
+            folder = folder_of(f"{name}-{p.partition}")
+            cleaned = p.high_watermark if compacted else clean_offsets(folder.parent).get((name, p.partition), 0)
             found = look(broker.scan(name, partition=p.partition), folder, (name, p.partition), cleaned, keys)
             partitions.append(found.audit)
             newest[p.partition] = found.order.newest
@@ -75,21 +77,3 @@ class _Topic:
         self.partitions = compared(partitions, newest)
         self.lateness = [sum(counts) for counts in zip(*lateness, strict=True)]
         self.worst, self.spread = keys.worst(name, most), keys.spread()
-
-
-def _folder(root: Path, name: str) -> Path:
-    # one node: the directory itself is the log.dir; several: one folder each
-    return next((folder for folder in [root / name, *sorted(root.glob(f"node-*/{name}"))] if folder.is_dir()), root / name)
-
-
-def _cleaned(folder: Path) -> int:
-    """Up to which offset the cleaner has been over a partition. Kafka: OffsetCheckpointFile `cleaner-offset-checkpoint`."""
-    path = folder.parent / "cleaner-offset-checkpoint"
-    topic, _, partition = folder.name.rpartition("-")
-    if not path.is_file():
-        return 0
-    try:
-        lines = (line.rsplit(" ", 2) for line in path.read_text(encoding="utf-8").splitlines()[2:])
-        return next((int(line[2]) for line in lines if line[:2] == [topic, partition]), 0)
-    except ValueError:
-        raise DamagedFileError(f"{readable_path(path)} is damaged: it holds no checkpoint; the cleaner writes it anew") from None

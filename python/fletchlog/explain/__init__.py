@@ -7,9 +7,10 @@
 The engine decides everything that is told here; these modules only put it into words.
 """
 
+from fletchlog._core import java_hash
 from fletchlog.explain.compare import Parting, against, align, parting, title
 from fletchlog.explain.fairness import Fairness, PartitionFairness, fairness
-from fletchlog.explain.order import Place, java_hash
+from fletchlog.explain.order import Place
 from fletchlog.explain.pages import page, story
 from fletchlog.explain.replay import Replay, replay
 from fletchlog.explain.run import Explanation, explain, explanation

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from fletchlog._core import decision_rows
 from fletchlog.errors import InvalidArgumentError
 from fletchlog.explain.order import version
-from fletchlog.explain.run import ORDER, VERSION, explain
+from fletchlog.explain.run import ORDER, VERSION, default, explain
 from fletchlog.explain.story import tell
 from fletchlog.explain.words import sentence_of
 
@@ -18,7 +19,21 @@ if TYPE_CHECKING:
     from fletchlog.explain.run import Explanation
     from fletchlog.explain.story import Step, Story
 
-ROWS = {"2.6": "2.4 - 3.0", "3.1": "3.1", "3.6": "3.2 - 3.6", "3.9": "3.7 - 3.9", "4.1": "4.0 - 4.1", "4.3": "4.2 - 4.3"}
+
+def _rows() -> dict[str, str]:
+    usual = version(default(VERSION))
+    rows = {}
+    for first, last, _ in decision_rows():
+        release = usual if first <= usual <= last else last
+        rows[_name(release)] = _name(first) if first == last else f"{_name(first)} - {_name(last)}"
+    return rows
+
+
+def _name(release: tuple[int, int]) -> str:
+    return f"{release[0]}.{release[1]}"
+
+
+ROWS = _rows()
 """A release of each row of the decision table, and the releases that decide as it does."""
 
 KIP_387 = "kip-387"

@@ -49,7 +49,7 @@ class Explanation:
     @property
     def release(self) -> str:
         """The Java client release reproduced."""
-        return self.config.get(VERSION, _default(VERSION))
+        return self.config.get(VERSION, default(VERSION))
 
     @property
     def order(self) -> str:
@@ -195,5 +195,6 @@ def config_of(trace: pa.Table) -> dict[str, str]:
     return {key[len(prefix) :].decode(): value.decode() for key, value in metadata.items() if key.startswith(prefix)}
 
 
-def _default(name: str) -> str:
+def default(name: str) -> str:
+    """The default of a consumer property."""
     return next(key.default or "" for key in config_table() if key.scope == "consumer" and key.name == name)

@@ -56,6 +56,15 @@ pub fn bucket(hash: i32, capacity: usize) -> usize {
 /// exceeds 0.75 of the capacity, and when a bin would get its 9th entry while the table has fewer than 64 buckets.
 /// Bins that would turn into trees (9 entries, 64 buckets or more) keep insertion order here (spec 7.2).
 pub fn walk_order(hashes: &[i32], initial_capacity: usize) -> Vec<usize> {
+    filled(hashes, initial_capacity).into_iter().flatten().collect()
+}
+
+/// Buckets of that table once all are inserted.
+pub fn table_size(hashes: &[i32], initial_capacity: usize) -> usize {
+    filled(hashes, initial_capacity).len()
+}
+
+fn filled(hashes: &[i32], initial_capacity: usize) -> Vec<Vec<usize>> {
     let mut capacity = initial_capacity.max(1);
     let mut bins: Vec<Vec<usize>> = vec![Vec::new(); capacity];
     for (i, &h) in hashes.iter().enumerate() {
@@ -81,7 +90,7 @@ pub fn walk_order(hashes: &[i32], initial_capacity: usize) -> Vec<usize> {
             }
         }
     }
-    bins.into_iter().flatten().collect()
+    bins
 }
 
 /// `keys` in the walk order of `new HashMap(capacity)` filled in the given order.

@@ -1,13 +1,17 @@
 //! Looking at files without a broker: `fletchlog.inspect_segment` and `fletchlog.verify`.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use arrow_array::{BooleanArray, Int8Array, Int16Array, Int32Array, Int64Array, StringArray, UInt32Array, UInt64Array};
 use fletchlog_api::Clock;
 use fletchlog_api::transport::SystemClock;
+use fletchlog_log::checkpoint::read_offset_checkpoint;
+use fletchlog_log::file_name::CLEANER_CHECKPOINT;
 use fletchlog_log::fs::{Fs, RealFs};
 use fletchlog_log::verify::Problem;
 use fletchlog_log::{BatchDescription, LogError, PartitionReport, inspect_segment as inspect, verify_partition};
+use fletchlog_records::TopicPartition;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -173,6 +177,17 @@ pub fn partition_directories(py: Python<'_>, directory: PathBuf) -> PyResult<Vec
         }
         Ok(found)
     })
+}
+
+/// Up to which offset the cleaner has been over each partition of a log directory. Kafka: `cleaner-offset-checkpoint`.
+#[pyfunction]
+pub fn clean_offsets(py: Python<'_>, log_dir: PathBuf) -> PyResult<BTreeMap<(String, i32), i64>> {
+    let offsets = gate(py, |_| {
+        let found = read_offset_checkpoint(&RealFs::new(), &log_dir.join(CLEANER_CHECKPOINT))?;
+        Ok::<_, Failure>(found)
+    })?;
+    let row = |(tp, offset): (TopicPartition, i64)| ((tp.topic.to_string(), tp.partition), offset);
+    Ok(offsets.into_iter().map(row).collect())
 }
 
 fn no_partition(directory: &Path) -> Failure {

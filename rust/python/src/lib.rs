@@ -29,6 +29,7 @@ pub mod legacy;
 pub mod logging;
 pub mod producer;
 pub mod records;
+pub mod request_order;
 pub mod scan;
 pub mod segment_records;
 pub mod table;
@@ -67,9 +68,13 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(assignors::assign_legacy, module)?)?;
     module.add_function(wrap_pyfunction!(config::config_table, module)?)?;
     module.add_function(wrap_pyfunction!(errors::error_classes, module)?)?;
+    module.add_function(wrap_pyfunction!(inspect::clean_offsets, module)?)?;
     module.add_function(wrap_pyfunction!(inspect::inspect_segment, module)?)?;
     module.add_function(wrap_pyfunction!(inspect::partition_directories, module)?)?;
     module.add_function(wrap_pyfunction!(inspect::verify, module)?)?;
     module.add_function(wrap_pyfunction!(json_lines::json_lines, module)?)?;
+    module.add_function(wrap_pyfunction!(request_order::decision_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(request_order::hash_buckets, module)?)?;
+    module.add_function(wrap_pyfunction!(request_order::java_hash, module)?)?;
     module.add_function(wrap_pyfunction!(segment_records::segment_records, module)?)
 }

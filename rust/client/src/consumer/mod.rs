@@ -29,7 +29,7 @@ mod trace_events;
 mod wakeup;
 
 pub use consumer::Consumer;
-pub use decision_table::{NetworkRead, RequestOrder, Row, SubscribeOrder, row_of};
+pub use decision_table::{NetworkRead, ROWS, RequestOrder, Row, SubscribeOrder, row_of};
 pub use trace::{TraceEvent, TraceKind, TraceText};
 pub use wakeup::WakeupHandle;
 

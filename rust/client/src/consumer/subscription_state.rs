@@ -444,6 +444,7 @@ mod order;
 mod positions;
 mod reset;
 mod validation;
+pub use order::table_behind;
 pub use validation::{FetchPosition, Validated};
 
 #[cfg(test)]

@@ -35,6 +35,23 @@ pub(super) fn of_group(
     }
 }
 
+/// The hash table behind an order in which partitions were assigned, to show it: its size, and the bucket of each partition.
+/// `subscribed`: how a group's assignment is ordered; `None` after assign(). `None` if no table decides, or none leads to this order.
+pub fn table_behind(assigned: &[TopicPartition], subscribed: Option<SubscribeOrder>) -> Option<(usize, Vec<usize>)> {
+    let capacity = match subscribed {
+        None => java_hash::DEFAULT_CAPACITY,
+        Some(SubscribeOrder::Sorted) => return None,
+        Some(_) => java_hash::table_size_for(assigned.len()),
+    };
+    let hashes: Vec<i32> = assigned.iter().map(java_hash::topic_partition_hash).collect();
+    let size = java_hash::table_size(&hashes, capacity);
+    let buckets: Vec<usize> = hashes.iter().map(|hash| java_hash::bucket(*hash, size)).collect();
+    let mut walked: Vec<_> = assigned.iter().cloned().zip(&buckets).collect();
+    walked.sort_by_key(|(_, bucket)| **bucket);
+    let walked = by_topic(walked.into_iter().map(|(tp, _)| tp).collect());
+    (walked == assigned).then_some((size, buckets))
+}
+
 /// Kafka's list L: topics as two hash tables over the subscribed names leave them, partitions ascending.
 fn as_deserialized(topics: &[Arc<str>], sorted: &[TopicPartition]) -> Vec<TopicPartition> {
     let mut names = topics.to_vec();

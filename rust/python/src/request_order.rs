@@ -1,0 +1,40 @@
+//! Rules of the client that `fletchlog.explain` shows: the rows of the decision table, and the hash table behind an order.
+
+use fletchlog_api::java_hash::topic_partition_hash;
+use fletchlog_client::consumer::subscription_state::table_behind;
+use fletchlog_client::consumer::{ROWS, SubscribeOrder, row_of};
+use fletchlog_records::TopicPartition;
+use pyo3::prelude::*;
+
+/// A release: major, minor.
+type Release = (u32, u32);
+
+/// First and last release of every row of the decision table, and whether the partitions of a subscription are sorted there.
+#[pyfunction]
+pub fn decision_rows() -> Vec<(Release, Release, bool)> {
+    ROWS.iter()
+        .map(|row| {
+            (
+                row.releases.0,
+                row.releases.1,
+                row.subscribe_order == SubscribeOrder::Sorted,
+            )
+        })
+        .collect()
+}
+
+/// Java's `TopicPartition.hashCode()`.
+#[pyfunction]
+pub fn java_hash(topic: &str, partition: i32) -> i32 {
+    topic_partition_hash(&TopicPartition::new(topic, partition))
+}
+
+/// The size of the hash table that decides this order, and the bucket of each partition; None where no table decides.
+#[pyfunction]
+pub fn hash_buckets(order: Vec<(String, i32)>, release: Release, subscribe: bool) -> Option<(usize, Vec<usize>)> {
+    let order: Vec<_> = order
+        .into_iter()
+        .map(|(topic, partition)| TopicPartition::new(topic, partition))
+        .collect();
+    table_behind(&order, subscribe.then(|| row_of(release).subscribe_order))
+}
