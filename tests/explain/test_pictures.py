@@ -10,7 +10,7 @@ from importlib.resources import files
 import pytest
 
 import fletchlog as fl
-from fletchlog.explain import against, explain, page, picture, shapes, story
+from fletchlog.explain import Story, against, explain, page, picture, shapes, story
 
 
 @pytest.fixture
@@ -36,6 +36,24 @@ def test_the_spans_are_the_runs(runs):
         for lane, own in found.runs.items():
             for start, end, _ in own:
                 assert any(a <= start + 1e-9 and end <= b + 1e-9 for a, b in found.waits[lane])
+
+
+def test_runs_of_one_partition_are_joined_across_polls():
+    lanes = [fl.TopicPartition("t", 0), fl.TopicPartition("t", 1)]
+    taken = [[(0, 3)], [(0, 1), (1, 2)], [(1, 3)], [(0, 3)]]
+    told = Story(lanes, [1, 1], [[], *([("take", lane, 0, records - 1, records) for lane, records in poll] for poll in taken)])
+    ribbon = [(lane, round(start, 3), round(end, 3), records) for lane, start, end, records in picture.spans(told).ribbon]
+    assert ribbon == [(0, 0, 1.333, 4), (1, 1.333, 3, 5), (0, 3, 4, 3)]
+    assert picture.run_lengths(told) == {("t", 0): [4, 3], ("t", 1): [5]}
+
+
+def test_a_picture_of_the_first_polls_has_the_given_titles(runs):
+    drawing = picture.draw(runs[:2], "headline", titles=["one", "other"], polls=2)
+    said = [shape.text for shape in drawing.shapes if isinstance(shape, picture.Text)]
+    assert {"headline", "one", "other"} <= set(said)
+    assert [text for text in said if text.startswith("2 polls, 14 records")]
+    with pytest.raises(fl.errors.InvalidArgumentError, match="nothing to draw"):
+        picture.draw([], "headline")
 
 
 @pytest.mark.parametrize("order", ["partition", "kip-387"])
@@ -187,26 +205,26 @@ def test_notebooks_show_pictures_and_tables(small_broker):
     assert "high watermark" in small_broker.describe_topic("orders")._repr_html_()
 
 
-def test_as_many_topics_as_accents_and_stripes_look_different():
-    looks = [tuple(shapes.topic_bars(number, 0, 0, 10, 10)) for number in range(len(shapes.ACCENTS) * len(shapes.STRIPES))]
+def test_as_many_partitions_as_accents_and_stripes_look_different():
+    looks = [tuple(shapes.lane_bars(number, 0, 0, 10, 10)) for number in range(len(shapes.ACCENTS) * len(shapes.STRIPES))]
     assert len(set(looks)) == len(looks) == 24
 
 
-def test_a_picture_of_many_topics_tells_them_apart():
-    names = [f"t{number:02}" for number in range(9)]
+def test_a_picture_of_many_partitions_tells_them_apart():
+    names = [f"t{number:02}-{partition}" for number in range(3) for partition in range(3)]
     with fl.Broker.in_memory() as broker:
-        for name in names:
-            broker.create_topic(name)
+        for name in sorted({name[:3] for name in names}):
+            broker.create_topic(name, partitions=3)
             with fl.Producer(broker) as producer:
-                producer.send(name, value=b"v")
-        drawing = picture.draw([explain(broker, names)], "headline")
-    # the legend: what stands left of each name
+                for partition in range(3):
+                    producer.send(name, value=b"v", partition=partition)
+        drawing = picture.draw([explain(broker, ["t00", "t01", "t02"])], "headline")
+    # left of the name of each lane is a bar of its look
     look = {}
     for place, shape in enumerate(drawing.shapes):
-        if isinstance(shape, shapes.Text) and shape.text in names:
-            before = itertools.takewhile(lambda s: isinstance(s, shapes.Bar), reversed(drawing.shapes[:place]))
-            look[shape.text] = {(bar.fill, round(bar.y - (shape.y - 5.5), 2), round(bar.h, 2)) for bar in before}
-            assert shape.x < shapes.WIDTH
+        if isinstance(shape, shapes.Text) and shape.text in names and shape.x < 50:
+            before = itertools.takewhile(lambda s: isinstance(s, shapes.Bar) and s.w == 5, reversed(drawing.shapes[:place]))
+            look[shape.text] = {(bar.fill, round(bar.y - shape.y, 2), round(bar.h, 2)) for bar in before}
     assert sorted(look) == names
     assert len({frozenset(bars) for bars in look.values()}) == len(names)
 

@@ -6,19 +6,20 @@ Both are made from the same list of shapes. PNG needs the extra `plot` (matplotl
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from fletchlog.errors import InvalidArgumentError
 from fletchlog.explain.compare import align, title
-from fletchlog.explain.shapes import ACCENTS, DIGIT, INK, LEFT, PAPER, QUIET, SOFT, WIDTH, Bar, Drawing, Text, to_png, to_svg, topic_bars
+from fletchlog.explain.shapes import ACCENTS, DIGIT, INK, LEFT, PAPER, QUIET, SOFT, WIDTH, Bar, Drawing, Text, lane_bars, to_png, to_svg
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fletchlog.explain.run import Explanation
     from fletchlog.explain.story import Story
+    from fletchlog.types import TopicPartition
 
 RIGHT = 132.0
 
@@ -58,38 +59,47 @@ def png(explanations: Sequence[Explanation], headline: str = "Which partition do
     return to_png(draw(explanations, headline))
 
 
-def draw(explanations: Sequence[Explanation], headline: str) -> Drawing:
-    """The shapes of the picture."""
+def draw(explanations: Sequence[Explanation], headline: str, *, titles: Sequence[str] = (), polls: int | None = None) -> Drawing:
+    """The shapes of the picture.
+
+    Args:
+        explanations: The runs.
+        headline: Headline.
+        titles: One for each run; without them: whose order it is.
+        polls: So many polls of each run; None: all.
+
+    Raises:
+        fletchlog.errors.InvalidArgumentError: Nothing to draw.
+    """
     if not any(item.polls for item in explanations):
         raise InvalidArgumentError("nothing to draw: no poll returned a record")
-    items = align(explanations)
+    items = [replace(item, story=replace(item.story, polls=item.story.polls[: polls and polls + 1])) for item in align(explanations)]
     lanes = items[0].story.lanes
-    topics = list(dict.fromkeys(lane.topic for lane in lanes))
     count = len(lanes)
     row = 26.0 if count <= 8 else 20.0 if count <= 16 else 13.5 if count <= 60 else 8.5  # noqa: PLR2004 - by what still can be read
     size = min(12.0, row * 0.72)
     gutter = LEFT + 12 + min(190.0, max(90.0, max(len(str(lane)) for lane in lanes) * size * 0.6))
     drawing = Drawing(headline=headline)
     drawing.shapes.append(Text(LEFT, 30, headline, 20, bold=True))
-    polls = max(len(item.polls) for item in items)
+    width = max(len(item.polls) for item in items)
     y = 56.0
-    for item in items:
-        y = _Panel(drawing, item, polls, gutter, row, size, topics).draw(y)
-    drawing.height = _legend(drawing, y, topics)
+    for item, name in zip(items, titles or map(title, items), strict=True):
+        y = _Panel(drawing, item, name, width, gutter, row, size).draw(y)
+    drawing.height = _legend(drawing, y)
     return drawing
 
 
 class _Panel:
-    def __init__(self, drawing: Drawing, item: Explanation, polls: int, gutter: float, row: float, size: float, topics: Sequence[str]) -> None:
+    def __init__(self, drawing: Drawing, item: Explanation, name: str, polls: int, gutter: float, row: float, size: float) -> None:
         self.add = drawing.shapes.append
         self.add_all = drawing.shapes.extend
         self.item = item
+        self.name = name
         self.lanes = item.story.lanes
         self.polls = polls
         self.gutter = gutter
         self.row = row
         self.size = size
-        self.topic_of = [topics.index(lane.topic) for lane in self.lanes]
         self.spans = spans(item.story)
 
     def x(self, poll: float) -> float:
@@ -99,8 +109,7 @@ class _Panel:
         records = sum(run[3] for run in self.spans.ribbon)
         asks = sum(step[0] == "ask" for steps in self.item.story.polls for step in steps)
         numbers = f"{len(self.item.polls):,} polls, {records:,} records, {asks:,} request{'' if asks == 1 else 's'}"
-        name = title(self.item)
-        self.add(Text(LEFT, y + 8, name, 14, bold=True))
+        self.add(Text(LEFT, y + 8, self.name, 14, bold=True))
         self.add(Text(WIDTH - RIGHT, y + 8, numbers, 12, QUIET, "end"))
         y += 26
         step = _nice(self.polls / 12)
@@ -117,10 +126,7 @@ class _Panel:
         self.add(Text(WIDTH - RIGHT + 12, y + 10, "runs of typical", 11, QUIET))
         for lane, start, end, _ in self.spans.ribbon:
             left, width = self.x(start), self._width(start, end)
-            self.add_all(topic_bars(self.topic_of[lane], left, y, width, 20))
-            if self.lanes[lane].partition % 2:
-                # partitions of one topic share its colour; every other one a shade further, so that turns are seen
-                self.add(Bar(left, y, width, 20, INK, 0.22))
+            self.add_all(lane_bars(lane, left, y, width, 20))
             name = next((n for n in (str(self.lanes[lane]), str(self.lanes[lane].partition)) if width > len(n) * 6.4 + 6), "")
             if name:
                 self.add(Text(left + 4, y + 10, name, 11, PAPER, bold=True))
@@ -129,16 +135,16 @@ class _Panel:
     def _lane(self, lane: int, y: float) -> None:
         inner = self.row - (5 if self.row > 15 else 2.5)  # noqa: PLR2004
         middle = y + inner / 2
-        self.add_all(topic_bars(self.topic_of[lane], LEFT, y, 5, inner))
+        self.add_all(lane_bars(lane, LEFT, y, 5, inner))
         self.add(Text(LEFT + 12, middle, str(self.lanes[lane]), self.size))
         self.add(Bar(self.gutter, middle - 0.5, WIDTH - RIGHT - self.gutter, 1, SOFT))
         for start, end in self.spans.waits.get(lane, []):
-            self.add(Bar(self.x(start), y, self.x(end) - self.x(start), inner, ACCENTS[self.topic_of[lane] % len(ACCENTS)], 0.22))
+            self.add(Bar(self.x(start), y, self.x(end) - self.x(start), inner, ACCENTS[lane % len(ACCENTS)], 0.22))
         runs = self.spans.runs.get(lane, [])
         asks = [self.x(at) for at in self.spans.asks.get(lane, [])]
         for start, end, records in runs:
             left, width = self.x(start), self._width(start, end)
-            self.add_all(topic_bars(self.topic_of[lane], left, y, width, inner))
+            self.add_all(lane_bars(lane, left, y, width, inner))
             number = f"{records:,}"
             free, room = _widest(left, left + width, asks)
             if room > len(number) * self.size * DIGIT + 5:
@@ -153,20 +159,13 @@ class _Panel:
         return max(0.5, width - (0.8 if width > 4 else 0))  # noqa: PLR2004 - a gap where it does not hide the bar
 
 
-def _legend(drawing: Drawing, y: float, topics: Sequence[str]) -> float:
+def _legend(drawing: Drawing, y: float) -> float:
     x = LEFT
     first = ACCENTS[0]
     for kind, text in (("run", "records handed out (number: records in a row)"), ("wait", "fetched, waiting in the queue"), ("ask", "asked for")):
         drawing.shapes.append(Bar(x + 9, y, 1.6, 11, INK) if kind == "ask" else Bar(x, y, 20, 11, first, 1.0 if kind == "run" else 0.22))
         drawing.shapes.append(Text(x + 27, y + 5.5, text, 11, QUIET))
         x += 52 + len(text) * 6.1
-    for number, topic in enumerate(topics if len(topics) > 1 else []):
-        wide = 38 + len(topic) * 6.1
-        if x + wide > WIDTH:
-            x, y = LEFT, y + 18
-        drawing.shapes += topic_bars(number, x, y, 11, 11)
-        drawing.shapes.append(Text(x + 17, y + 5.5, topic, 11, QUIET))
-        x += wide
     return y + 30
 
 
@@ -200,6 +199,11 @@ def spans(story: Story) -> Spans:
     for lane, start in since.items():
         found.waits.setdefault(lane, []).append((start, float(len(story.polls) - 1)))
     return found
+
+
+def run_lengths(story: Story) -> dict[TopicPartition, list[int]]:
+    """How many records came in a row from each partition, over as many polls as it took."""
+    return {story.lanes[lane]: [records for _, _, records in runs] for lane, runs in spans(story).runs.items()}
 
 
 def _extend(found: Spans, lane: int, start: float, end: float, records: int) -> None:

@@ -7,14 +7,14 @@ import io
 from dataclasses import dataclass, field
 from typing import Any
 
-# one accent per topic, told apart with any kind of colour vision, each readable under white text
+# one accent per partition, told apart with any kind of colour vision, each readable under white text
 ACCENTS = ("#0069a8", "#c24a06", "#007a5b", "#a3417f", "#846400", "#5a55c9")
 INK, QUIET, LINE, SOFT, PAPER = "#1d2126", "#5a626b", "#dfe2e5", "#eff1f2", "#ffffff"
 # what a viewer that prefers dark pages shows instead; text on a bar is dark there
 DARK_ACCENTS = ("#58b2ee", "#ff9850", "#43cf9f", "#ee8fc9", "#dcbd4c", "#a9a5ff")
 DARK = dict(zip(ACCENTS, DARK_ACCENTS, strict=True)) | {INK: "#e8eaec", QUIET: "#a2aab3", LINE: "#343a41", SOFT: "#23282d", PAPER: "#1b1f23"}
 ON_DARK = "#101316"
-# of more topics than there are accents: no stripe, one along the lower edge of each bar, the upper one, or both; narrow bars show it too
+# of more partitions than there are accents: no stripe, one along the lower edge of each bar, the upper one, or both; narrow bars show it too
 STRIPES: tuple[tuple[float, ...], ...] = ((), (0.74,), (0.0,), (0.0, 0.74))
 STRIPE, STRIPE_OPACITY = 0.26, 0.7
 WIDTH, LEFT = 1200.0, 24.0
@@ -35,8 +35,8 @@ class Bar:
     opacity: float = 1.0
 
 
-def topic_bars(number: int, x: float, y: float, w: float, h: float) -> list[Bar]:
-    """A bar of the topic with this number, from 0. As many topics as `ACCENTS` times `STRIPES` look different."""
+def lane_bars(number: int, x: float, y: float, w: float, h: float) -> list[Bar]:
+    """A bar of the partition with this number, from 0. As many partitions as `ACCENTS` times `STRIPES` look different."""
     stripes = STRIPES[number // len(ACCENTS) % len(STRIPES)]
     return [Bar(x, y, w, h, ACCENTS[number % len(ACCENTS)]), *(Bar(x, y + h * top, w, h * STRIPE, INK, STRIPE_OPACITY) for top in stripes)]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fletchlog.plot import PollOrder, poll_order, run_lengths
+from fletchlog.explain import picture, shapes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,21 +21,21 @@ ORDERS = (
 DRAWN_POLLS = 72
 
 
-def compare(broker: Any, topic: str, report: Report, progress: Progress, picture: Path) -> None:
+def compare(broker: Any, topic: str, report: Report, progress: Progress, path: Path) -> None:
     """Polls everything in both orders and draws the first polls of each."""
     import fletchlog as fl
 
     report.heading("3. The same records polled in two orders")
     described = broker.describe_topic(topic).partitions
     total = sum(p.high_watermark - p.log_start_offset for p in described)
-    orders, numbers = [], {}
+    told, numbers = [], {}
     rows: list[dict[str, Any]] = []
-    for order, title in ORDERS:
+    for order, _ in ORDERS:
         # a node answers at once, also when all it was asked for is at its end: nothing here depends on time
         config = {"auto.offset.reset": "earliest", "fetch.max.wait.ms": 0, "fletchlog.consumer.version": "2.6", "fletchlog.fetch.order": order}
         polls, count = [], 0
         task = progress.add_task(f"polling: {order}", total=total)
-        with fl.Consumer(broker, config) as consumer:
+        with fl.Consumer(broker, config | {"fletchlog.trace": True}) as consumer:
             consumer.assign([fl.TopicPartition(topic, p.partition) for p in described])
             while count < total:
                 records = consumer.poll(timeout_ms=5000)
@@ -44,8 +44,8 @@ def compare(broker: Any, topic: str, report: Report, progress: Progress, picture
                 polls.append(records.runs())
                 count += len(records)
                 progress.update(task, completed=count)
-        orders.append(PollOrder(title, polls))
-        lengths = run_lengths(orders[-1].stretches())
+            told.append(consumer.explain())
+        lengths = picture.run_lengths(told[-1].story)
         every = sorted(length for item in lengths.values() for length in item)
         report.check(f"{order}: records polled", count, total)
         report.check(f"{order}: offsets of each partition ascend without a gap", _in_order(polls), True)
@@ -59,15 +59,12 @@ def compare(broker: Any, topic: str, report: Report, progress: Progress, picture
         }
         rows.append(row)
         numbers[order] = row | {"run_lengths": {f"{t}-{p}": item for (t, p), item in sorted(lengths.items())}}
-    poll_order(
-        picture,
-        [PollOrder(order.title, order.polls[:DRAWN_POLLS]) for order in orders],
-        title="Same records, same settings: which partition does each poll() return?",
-        lanes=[(topic, p.partition) for p in described],
-    )
+    headline = "Same records, same settings: which partition does each poll() return?"
+    drawing = picture.draw(told, headline, titles=[title for _, title in ORDERS], polls=DRAWN_POLLS)
+    path.write_bytes(shapes.to_png(drawing))
     report.data["order"] = numbers
     report.rows(rows)
-    report.say(f"A run is how many records come from one partition before another has its turn. Picture: {picture}")
+    report.say(f"A run is how many records come from one partition before another has its turn. Picture: {path}")
     classic, fair = rows
     report.check_that("runs are longer in Kafka's order than in KIP-387's", classic["typical_run"] > fair["typical_run"])
 

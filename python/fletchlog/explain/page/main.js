@@ -83,7 +83,7 @@ function find(text) {
   const model = modelOf(shown[0]);
   const name = laneName(story, query.lane);
   const link = (poll) => make("button", { type: "button", onclick: () => goTo(poll) }, `poll ${number(poll)}`);
-  box.style.setProperty("--c", topicColour(story, query.lane));
+  box.style.setProperty("--c", laneColour(query.lane));
   const why = whyNone(story, query.lane, query.offset);
   const around = model.around(query.lane, query.offset);
   const dense = around.over && around.over.records === around.over.last - around.over.first + 1;

@@ -15,18 +15,18 @@ function make(tag, attributes = {}, ...children) {
   return element;
 }
 
-const topicColour = (story, lane) => `var(--t${topicOf(story, lane) % ACCENTS})`;
+const laneColour = (lane) => `var(--t${lane % ACCENTS})`;
 
 // The same as a background of an element.
-function topicFill(story, lane) {
-  const colour = topicColour(story, lane);
+function laneFill(lane) {
+  const colour = laneColour(lane);
   const ink = `color-mix(in srgb, var(--ink) ${100 * STRIPE_ALPHA}%, ${colour})`;
-  const parts = stripesOf(topicOf(story, lane)).map((top) => `${colour} ${100 * top}%, ${ink} ${100 * top}% ${100 * (top + STRIPE)}%, ${colour} ${100 * (top + STRIPE)}%`);
+  const parts = stripesOf(lane).map((top) => `${colour} ${100 * top}%, ${ink} ${100 * top}% ${100 * (top + STRIPE)}%, ${colour} ${100 * (top + STRIPE)}%`);
   return parts.length ? `linear-gradient(${parts.join(", ")})` : colour;
 }
 
 function chips(story, lanes) {
-  const chip = (lane) => make("span", { class: "chip", style: `--c:${topicColour(story, lane)}` }, laneName(story, lane));
+  const chip = (lane) => make("span", { class: "chip", style: `--c:${laneColour(lane)}` }, laneName(story, lane));
   const box = make("div", { class: "chips" }, ...lanes.slice(0, CHIPS).map(chip));
   if (lanes.length > CHIPS) {
     const rest = make("details", { class: "more" }, make("summary", {}, `and ${lanes.length - CHIPS} more`));
@@ -122,7 +122,7 @@ function queue(story, state) {
   const list = make("ol", { class: "queue" });
   for (const entry of full.slice(0, CHIPS)) {
     const share = entry.total > 0 ? (100 * entry.left) / entry.total : 0;
-    const bar = make("span", { class: "bar", "aria-hidden": "true" }, make("i", { style: `width:${share}%;background:${topicFill(story, entry.lane)}` }));
+    const bar = make("span", { class: "bar", "aria-hidden": "true" }, make("i", { style: `width:${share}%;background:${laneFill(entry.lane)}` }));
     list.append(make("li", {}, make("span", { class: "name" }, laneName(story, entry.lane)), bar, make("span", { class: "n" }, `${number(entry.left)} of ${number(entry.total)} left`)));
   }
   const box = make("div", {}, list);

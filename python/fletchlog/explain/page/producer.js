@@ -115,7 +115,7 @@ class ProducerTimeline {
     this.least = few ? 24 : 13;
     this.tops = [6];
     model.slots.forEach((slots, lane) => this.tops.push(this.tops[lane] + Math.max(this.least, slots * this.line + 7)));
-    this.words = { topics: [...new Set(model.data.lanes.map(([topic]) => topic))], lanes: model.data.lanes };
+    this.words = { lanes: model.data.lanes };
     this.scroller.addEventListener("scroll", () => this.draw(), { passive: true });
     const pick = (event) => onPick(this.#eventAt(event));
     this.canvas.addEventListener("pointerdown", (event) => { this.canvas.setPointerCapture(event.pointerId); pick(event); });
@@ -152,7 +152,7 @@ class ProducerTimeline {
 
   #lane(pen, lane, y, tall, { x, style }) {
     const { model, view, line } = this;
-    const colour = accent(style, this.words, lane);
+    const colour = accent(style, lane);
     pen.fillStyle = style.getPropertyValue("--ink");
     pen.fillText(fit(pen, laneName(model.data, lane), this.left - 20), 12, y + tall / 2);
     pen.save();
@@ -182,7 +182,7 @@ class ProducerTimeline {
 
 function windowOf(data, words, state, lane) {
   const flying = [...state.flight.values()];
-  const slots = Array.from({ length: Math.max(WINDOW, flying.length) }, (_, i) => make("span", { class: flying[i] ? "slot full" : "slot", style: `--c:${topicColour(words, lane)}` },
+  const slots = Array.from({ length: Math.max(WINDOW, flying.length) }, (_, i) => make("span", { class: flying[i] ? "slot full" : "slot", style: `--c:${laneColour(lane)}` },
     flying[i] ? (flying[i].sequence >= 0 ? `seq ${number(flying[i].sequence)}` : `batch ${flying[i].batch}`) : "\u00a0"));
   const said = `${plural(state.queued.size, "batch", "batches")} waiting, ${number(state.done)} acknowledged${state.failed ? `, ${number(state.failed)} failed` : ""}`;
   return make("div", { class: "why" }, make("p", {}, make("strong", {}, laneName(data, lane)), "  ", make("span", { class: "muted" }, state.muted ? "muted  " : ""), said), make("div", { class: "window5" }, ...slots));

@@ -4,26 +4,22 @@ const GUTTER_MAX = 190;
 const TAIL = 14;
 const TOP = 46;
 
-// As in shapes.py: of more topics than there are accents, stripes along the edges of each bar tell them apart.
+// As in shapes.py: of more partitions than there are accents, stripes along the edges of each bar tell them apart.
 const ACCENTS = 6;
 const STRIPES = [[], [0.74], [0], [0, 0.74]];
 const STRIPE = 0.26;
 const STRIPE_ALPHA = 0.7;
 
-function topicOf(story, lane) {
-  return story.topics.indexOf(story.lanes[lane][0]);
+function accent(style, lane) {
+  return style.getPropertyValue(`--t${lane % ACCENTS}`).trim();
 }
 
-function accent(style, story, lane) {
-  return style.getPropertyValue(`--t${topicOf(story, lane) % ACCENTS}`).trim();
+function stripesOf(lane) {
+  return STRIPES[Math.floor(lane / ACCENTS) % STRIPES.length];
 }
 
-function stripesOf(topic) {
-  return STRIPES[Math.floor(topic / ACCENTS) % STRIPES.length];
-}
-
-// A bar in its topic's colour, and with its stripes.
-function topicBar(pen, { fill, ink, stripes }, x, y, width, height) {
+// A bar in its partition's colour, and with its stripes.
+function laneBar(pen, { fill, ink, stripes }, x, y, width, height) {
   pen.fillStyle = fill;
   pen.fillRect(x, y, width, height);
   if (!stripes.length) return;
@@ -98,7 +94,7 @@ class Timeline {
     const area = { x: this.gutter, w: width - this.gutter - TAIL };
     const x = (poll) => area.x + ((poll - view.from) / (view.to - view.from)) * area.w;
     const ink = colour("--ink");
-    const fills = lanes.map((_, lane) => ({ fill: accent(style, model.story, lane), ink, stripes: stripesOf(topicOf(model.story, lane)) }));
+    const fills = lanes.map((_, lane) => ({ fill: accent(style, lane), ink, stripes: stripesOf(lane) }));
     const paint = { x, area, width, fills, colour, family };
     this.#drawTop(paint);
     this.#drawLanes(paint);
@@ -132,14 +128,7 @@ class Timeline {
       if (right - drawn < 0.6) continue;
       drawn = right;
       const wide = Math.max(0.7, right - left - (right - left > 4 ? 1 : 0));
-      topicBar(pen, fills[run.lane], left, 22, wide, 20);
-      // partitions of one topic have its colour; every other one a shade further, so that turns are seen
-      if (model.story.lanes[run.lane][1] % 2) {
-        pen.globalAlpha = 0.2;
-        pen.fillStyle = colour("--ink");
-        pen.fillRect(left, 22, wide, 20);
-        pen.globalAlpha = 1;
-      }
+      laneBar(pen, fills[run.lane], left, 22, wide, 20);
       pen.font = `600 11px ${family}`;
       const names = [laneName(model.story, run.lane), String(model.story.lanes[run.lane][1])];
       const text = right - left > 14 && names.find((name) => right - left > pen.measureText(name).width + 8);
@@ -183,7 +172,7 @@ class Timeline {
     const size = row >= 22 ? 12 : row >= 15 ? 11 : 9.5;
     pen.font = `${size}px ${family}`;
     pen.textAlign = "left";
-    topicBar(pen, fills[lane], 5, y, 5, inner);
+    laneBar(pen, fills[lane], 5, y, 5, inner);
     pen.fillStyle = colour("--ink");
     pen.fillText(fit(pen, laneName(model.story, lane), this.gutter - 22), 14, y + inner / 2 + 0.5);
     pen.save();
@@ -206,7 +195,7 @@ class Timeline {
       const right = x(run.x1);
       if (right - drawn < 0.4) continue;
       drawn = right;
-      topicBar(pen, fills[lane], left, y, Math.max(0.8, right - left - (right - left > 5 ? 1 : 0)), inner);
+      laneBar(pen, fills[lane], left, y, Math.max(0.8, right - left - (right - left > 5 ? 1 : 0)), inner);
       if (row < 15) continue;
       const text = run.records.toLocaleString("en");
       pen.font = `600 ${size}px ${family}`;
