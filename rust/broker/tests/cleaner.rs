@@ -1,12 +1,9 @@
 //! Compaction through the broker: explicit, by the background thread, across restarts.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // The helpers of a test file are tests, too.
-
-mod common;
 
 use std::sync::Arc;
 
+use crate::common::*;
 use bytes::Bytes;
-use common::*;
 use fletchlog_broker::{Broker, BrokerError, CleanedPartition};
 use fletchlog_log::FetchBound;
 use fletchlog_records::{BatchBuilder, BatchIter, BatchParams};

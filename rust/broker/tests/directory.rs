@@ -1,18 +1,12 @@
 //! What may be opened, by whom, and what survives: reopen, lock, nodes, foreign directories.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // The helpers of a test file are tests, too.
 
-mod common;
-
-#[path = "directory/helpers.rs"]
 mod helpers;
-#[path = "directory/kafka_log_dir.rs"]
 mod kafka_log_dir;
-#[path = "directory/partition_metadata.rs"]
 mod partition_metadata;
 
 use std::sync::Arc;
 
-use common::*;
+use crate::common::*;
 use fletchlog_api::*;
 use fletchlog_broker::{Broker, BrokerError};
 use helpers::*;

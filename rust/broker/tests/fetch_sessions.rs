@@ -1,11 +1,8 @@
 //! Fetch sessions: order, rotation, epochs, cache (spec 6.6, 11.13), and the order of a request's partitions (6.1).
-#![allow(clippy::unwrap_used, clippy::expect_used)] // The helpers of a test file are tests, too.
-
-mod common;
 
 use std::sync::Arc;
 
-use common::*;
+use crate::common::*;
 use fletchlog_api::*;
 use fletchlog_broker::Broker;
 

@@ -1,13 +1,10 @@
 //! Fetch requests that were sent to a real 4.3.1 broker, with its answers (tests/golden/fetch-vectors.json).
-#![allow(clippy::unwrap_used, clippy::expect_used)] // The helpers of a test file are tests, too.
-
-mod common;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::common::*;
 use bytes::Bytes;
-use common::*;
 use fletchlog_api::*;
 use fletchlog_broker::Broker;
 use fletchlog_records::{BatchIter, TopicPartition};

@@ -1,12 +1,9 @@
 //! A broker that is open for reading follows what a live writer deletes: DeleteRecords, retention, a topic made anew.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // The helpers of a test file are tests, too.
-
-mod common;
 
 use std::path::Path;
 use std::sync::Arc;
 
-use common::*;
+use crate::common::*;
 use fletchlog_api::Transport as _;
 use fletchlog_api::list_offsets::{EARLIEST_TIMESTAMP, LATEST_TIMESTAMP};
 use fletchlog_api::{ErrorCode, FetchRequest, IsolationLevel, ListOffsetsRequest, Request, Response};

@@ -1,12 +1,9 @@
 //! Produce, fetch and look up over the local transport.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // The helpers of a test file are tests, too.
-
-mod common;
 
 use std::time::Duration;
 
+use crate::common::*;
 use bytes::Bytes;
-use common::*;
 use fletchlog_api::*;
 use fletchlog_broker::{Broker, BrokerError};
 use fletchlog_log::FetchBound;

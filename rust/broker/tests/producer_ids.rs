@@ -1,17 +1,10 @@
 //! Producer ids that are silent for producer.id.expiration.ms are forgotten while the broker runs (spec 3.7).
-#![allow(clippy::unwrap_used, clippy::expect_used)] // The helpers of a test file are tests, too.
-
-mod common;
-
-#[path = "transactions/client.rs"]
-#[allow(dead_code)] // This file uses a part.
-mod client;
 
 use std::sync::Arc;
 
+use crate::common::*;
+use crate::transactions::client::{Txn, read_committed};
 use bytes::Bytes;
-use client::Txn;
-use common::*;
 use fletchlog_api::ErrorCode;
 use fletchlog_broker::{Broker, BrokerError};
 use fletchlog_records::BatchParams;
@@ -100,7 +93,7 @@ fn the_producer_of_an_open_transaction_is_kept() {
     assert_eq!(txn.send_with(&t, "c", 7, true), Err(gap));
     assert_eq!(txn.send(&t, "b"), Ok(1));
     assert_eq!(txn.end(true), 0);
-    assert_eq!(client::read_committed(&broker, &t), ["a", "b"]);
+    assert_eq!(read_committed(&broker, &t), ["a", "b"]);
     // The transaction is over, its producer silent.
     clock.advance(CHECK_INTERVAL_MS);
     assert_eq!(txn.add(std::slice::from_ref(&t)), [0]);

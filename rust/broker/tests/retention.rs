@@ -1,9 +1,6 @@
 //! Retention, flush and what topics inherit, through the broker.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // The helpers of a test file are tests, too.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use fletchlog_broker::{Broker, BrokerError};
 
 fn config(pairs: &[(&str, &str)]) -> Vec<(String, String)> {

@@ -1,13 +1,10 @@
 //! Many threads share one broker: nothing is lost, nobody waits for ever.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // The helpers of a test file are tests, too.
-
-mod common;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::common::*;
 use bytes::Bytes;
-use common::*;
 use fletchlog_api::transport::SystemClock;
 use fletchlog_api::*;
 use fletchlog_broker::Broker;

@@ -1,5 +1,4 @@
 //! What the broker's tests share: a clock that stands still, a client with one connection per node, batches of a size.
-#![allow(dead_code)] // Each test file uses a part.
 
 use std::path::PathBuf;
 use std::sync::Arc;

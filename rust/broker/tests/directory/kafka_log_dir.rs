@@ -9,8 +9,8 @@ use fletchlog_broker::BrokerError;
 use fletchlog_records::{BatchBuilder, BatchParams};
 use serde_json::Value;
 
+use super::helpers::*;
 use crate::common::*;
-use crate::helpers::*;
 
 #[test]
 fn a_kafka_brokers_log_dir_opens_read_only_with_its_topics_ids_records_and_commits() {

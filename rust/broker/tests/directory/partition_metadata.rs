@@ -4,8 +4,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use super::helpers::*;
 use crate::common::*;
-use crate::helpers::*;
 
 #[test]
 fn a_partition_directory_of_another_incarnation_is_not_written() {

@@ -3,8 +3,8 @@
 use fletchlog_api::*;
 use fletchlog_broker::Broker;
 
+use super::member::*;
 use crate::common::*;
-use crate::member::*;
 
 #[test]
 fn the_coordinator_is_the_leader_of_the_groups_partition_and_others_say_so() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use fletchlog_api::*;
 
-use crate::member::*;
+use super::member::*;
 
 #[test]
 fn a_session_timeout_outside_the_limits_is_refused() {

@@ -2,7 +2,7 @@
 
 use fletchlog_api::*;
 
-use crate::member::*;
+use super::member::*;
 
 #[test]
 fn a_client_that_vanishes_is_missed_after_its_session_timeout_and_the_rest_goes_on() {

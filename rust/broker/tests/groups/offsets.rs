@@ -2,8 +2,8 @@
 
 use fletchlog_api::*;
 
+use super::member::*;
 use crate::common::*;
-use crate::member::*;
 
 #[test]
 fn commits_are_accepted_by_group_state_and_membership() {

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use fletchlog_api::*;
 
-use crate::member::*;
+use super::member::*;
 
 #[test]
 fn the_leaders_sync_releases_the_followers_with_their_assignment() {

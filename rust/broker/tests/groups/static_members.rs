@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use fletchlog_api::*;
 
-use crate::member::*;
+use super::member::*;
 
 #[test]
 fn a_static_member_returns_without_a_rebalance_and_its_old_id_is_fenced() {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use fletchlog_broker::Broker;
 
-use crate::client::*;
+use super::client::*;
+use super::offsets::committed;
 use crate::common::{ManualClock, golden, open, options, tp};
-use crate::offsets::committed;
 
 fn open_at(path: &Path, clock: &Arc<ManualClock>) -> Arc<Broker> {
     Broker::open(path, options(None, false, &[]), clock.clone()).unwrap()

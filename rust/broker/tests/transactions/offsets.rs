@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fletchlog_api::*;
 use fletchlog_broker::Broker;
 
-use crate::client::*;
+use super::client::*;
 use crate::common::{Client, tp};
 
 /// The committed offset; an error's code.

@@ -2,7 +2,7 @@
 
 use fletchlog_api::*;
 
-use crate::client::*;
+use super::client::*;
 use crate::common::{Client, batch, fetch_of, tp};
 
 #[test]
@@ -71,7 +71,7 @@ fn a_partition_that_was_not_added_takes_no_transactional_batch() {
     // A late batch of a transaction that has ended would be held for ever (KIP-890).
     assert_eq!(txn.send(&tp("t", 1), "late"), Err(48));
     assert_eq!(log_of(&broker, &t), [""; 0]);
-    let (unverified, _) = crate::client::broker(&[("transaction.partition.verification.enable", "false")]);
+    let (unverified, _) = super::client::broker(&[("transaction.partition.verification.enable", "false")]);
     assert_eq!(Txn::new(&unverified, "id").send(&t, "a"), Ok(0));
 }
 

@@ -2,7 +2,7 @@
 
 use fletchlog_api::*;
 
-use crate::client::*;
+use super::client::*;
 use crate::common::{Client, tp};
 
 #[test]

@@ -1,0 +1,20 @@
+//! The broker by its requests and its directories.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::cast_possible_truncation,
+    reason = "a test fails by panicking"
+)]
+
+mod cleaner;
+mod common;
+mod directory;
+mod fetch_sessions;
+mod fetch_vectors;
+mod groups;
+mod live_reader;
+mod produce_fetch;
+mod producer_ids;
+mod retention;
+mod threads;
+mod transactions;
