@@ -1,10 +1,7 @@
 //! What is appended is read back, at the offsets that were answered, cut as a Fetch response is cut (spec 6.3, 6.4).
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // helpers of tests, too, fail by panicking
 
-mod common;
-
+use crate::common::*;
 use bytes::BytesMut;
-use common::*;
 use fletchlog_log::{AppendOrigin, FetchBound, LogConfig, LogError};
 
 #[test]

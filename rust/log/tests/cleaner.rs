@@ -1,13 +1,10 @@
 //! Compaction: of each key the newest value survives, offsets and order never change. (Crashes: `cleaner_crash.rs`.)
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // helpers of tests, too, fail by panicking
-
-mod common;
 
 use std::collections::BTreeMap;
 
+use crate::common::compacted::*;
+use crate::common::*;
 use bytes::Bytes;
-use common::compacted::*;
-use common::*;
 use fletchlog_log::{AppendOrigin, CleanerOptions, FetchBound, LogConfig, PartitionLog};
 use fletchlog_records::{BatchIter, BatchParams, Compression};
 use proptest::prelude::*;

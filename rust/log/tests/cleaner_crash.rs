@@ -1,10 +1,7 @@
 //! The cleaner is killed: at whatever change of a file or name that happens, the old or the new segments are found.
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // helpers of tests, too, fail by panicking
 
-mod common;
-
-use common::compacted::*;
-use common::*;
+use crate::common::compacted::*;
+use crate::common::*;
 use fletchlog_log::CleanerOptions;
 
 /// A file system whose writer dies: after `left` changes of names nothing changes any more.

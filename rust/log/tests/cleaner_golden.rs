@@ -1,13 +1,10 @@
 //! The cleaner against Kafka's: the golden directories still hold the segments that a real cleaner (4.3.1) had read, as
 //! `.deleted` files, beside those that it wrote from them. Ours, given the former, must write the latter byte for byte.
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // helpers of tests, too, fail by panicking
-
-mod common;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use common::*;
+use crate::common::*;
 use fletchlog_log::{CleanerOptions, LogConfig, PartitionLog};
 use fletchlog_records::TopicPartition;
 

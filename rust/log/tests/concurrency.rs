@@ -1,11 +1,8 @@
 //! Readers beside a writer in one process: what they see is whole, in order, and below the published end.
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // helpers of tests, too, fail by panicking
-
-mod common;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::*;
+use crate::common::*;
 use fletchlog_log::{FetchBound, LogConfig, LogError};
 use fletchlog_records::BatchIter;
 

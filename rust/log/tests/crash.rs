@@ -1,9 +1,6 @@
 //! Torn tails and killed writers: whole batches survive, nothing else does.
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // helpers of tests, too, fail by panicking
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use fletchlog_log::{AppendOrigin, FetchBound, LogConfig, LogError, OpenMode, PartitionLog};
 
 #[test]

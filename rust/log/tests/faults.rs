@@ -1,13 +1,10 @@
 //! A disk that fills up or fails, and one that must be asked to keep what it was given.
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // helpers of tests, too, fail by panicking
-
-mod common;
 
 use std::io;
 use std::sync::atomic::Ordering;
 
-use common::faulty::*;
-use common::*;
+use crate::common::faulty::*;
+use crate::common::*;
 use fletchlog_log::config::Durability;
 use fletchlog_log::{AppendError, AppendOrigin, LogConfig, LogError};
 

@@ -1,14 +1,11 @@
 //! Durability fsync with several threads: who is told what when, and what is on disk then.
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // helpers of tests, too, fail by panicking
-
-mod common;
 
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::faulty::*;
-use common::*;
+use crate::common::faulty::*;
+use crate::common::*;
 use fletchlog_log::config::Durability;
 use fletchlog_log::{AppendError, AppendOrigin, LogConfig, LogError, PartitionLog};
 

@@ -1,13 +1,10 @@
 //! Directories that a real Kafka wrote: every partition opens, read-only and for writing, and gives the recorded records
 //! (tests/golden/directories).
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // helpers of tests, too, fail by panicking
-
-mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use common::*;
+use crate::common::*;
 use fletchlog_log::checkpoint::read_offset_checkpoint;
 use fletchlog_log::file_name::{LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, parse_partition_dir};
 use fletchlog_log::{FetchBound, LogConfig, OpenMode, PartitionLog};

@@ -1,9 +1,6 @@
 //! Producer state through the log: duplicates, epochs, restarts, markers (spec 3).
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // helpers of tests, too, fail by panicking
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use fletchlog_log::{AppendOrigin, FetchBound, LogConfig, PartitionLog};
 
 fn send(log: &PartitionLog, sequence: i32) -> (i16, i64) {

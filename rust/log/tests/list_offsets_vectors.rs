@@ -1,13 +1,10 @@
 //! What a real broker (4.3.1) answered to lookups by time (tests/golden/list-offsets-vectors.json).
 //!
 //! Ours, not in these vectors: a segment wholly below the log start hides nothing (spec 5.3).
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // helpers of tests, too, fail by panicking
-
-mod common;
 
 use std::sync::Arc;
 
-use common::*;
+use crate::common::*;
 use fletchlog_log::fs::{Fs, MemoryFs};
 use fletchlog_log::{AppendOrigin, FetchBound, LogConfig, PartitionLog};
 use fletchlog_records::BatchParams;

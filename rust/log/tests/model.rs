@@ -1,9 +1,6 @@
 //! Random appends, reads, rolls, restarts, deletions and lookups against a plain vector.
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // helpers of tests, too, fail by panicking
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use fletchlog_log::{AppendOrigin, FetchBound, LogConfig};
 use fletchlog_records::{BatchParams, Compression, TimestampType};
 use proptest::prelude::*;

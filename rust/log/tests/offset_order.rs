@@ -1,13 +1,10 @@
 //! No checksum covers a base offset: one that is changed is found because offsets must follow each other (row C7 of
 //! docs/reliability.md).
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // helpers of tests, too, fail by panicking
-
-mod common;
 
 use std::path::Path;
 use std::sync::Arc;
 
-use common::*;
+use crate::common::*;
 use fletchlog_log::fs::{Fs, MemoryFs};
 use fletchlog_log::{CleanerOptions, FetchBound, LogConfig, LogError, OpenMode, PartitionLog};
 use fletchlog_records::{BatchIter, RecordBatch};

@@ -1,10 +1,7 @@
 //! Segments of message formats v0 and v1 are read, looked up by time, and refused as input (spec 1.6).
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // helpers of tests, too, fail by panicking
 
-mod common;
-
+use crate::common::*;
 use bytes::Bytes;
-use common::*;
 use fletchlog_log::{AppendOrigin, CleanerOptions, FetchBound, OpenMode};
 use fletchlog_records::Compression;
 use fletchlog_records::crc::crc32;

@@ -1,13 +1,10 @@
 //! A panic in the middle of a change, here in the file system below the log: nothing is added to what is half done, and
 //! reopening recovers everything acknowledged.
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // helpers of tests, too, fail by panicking
-
-mod common;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use common::faulty::*;
-use common::*;
+use crate::common::faulty::*;
+use crate::common::*;
 use fletchlog_log::config::Durability;
 use fletchlog_log::{AppendError, CleanerOptions, LogConfig, LogError, PartitionLog};
 

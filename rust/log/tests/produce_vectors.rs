@@ -3,14 +3,11 @@
 //! Listed differences, all decisions of ours: offset deltas other than 0, 1, 2, ... are refused with 87 (the broker
 //! stores them when uncompressed and answers -1 when compressed), and so is what cannot be decompressed (broker: -1).
 //! Steps that a broker decides before its log (acks, transactional.id, protocol version) are not steps of the log.
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // helpers of tests, too, fail by panicking
-
-mod common;
 
 use std::collections::BTreeMap;
 
+use crate::common::*;
 use bytes::Bytes;
-use common::*;
 use fletchlog_log::{AppendError, AppendOrigin, LogConfig, PartitionLog};
 use fletchlog_records::{BatchHeader, Compression};
 use serde_json::Value;

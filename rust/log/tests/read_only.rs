@@ -1,11 +1,8 @@
 //! Reading beside a live writer: only whole batches become visible, nothing is ever written.
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // helpers of tests, too, fail by panicking
-
-mod common;
 
 use std::os::unix::fs::FileExt;
 
-use common::*;
+use crate::common::*;
 use fletchlog_log::{AppendOrigin, FetchBound, LogConfig, LogError};
 
 #[test]

@@ -1,14 +1,11 @@
 //! Files of the operating system, `RealFs`.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod common;
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
-use common::*;
+use crate::common::*;
 use fletchlog_log::fs::{Fs, LockError, MemoryFs, RealFs};
 use fletchlog_log::{LogConfig, PartitionLog};
 

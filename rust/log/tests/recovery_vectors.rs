@@ -10,14 +10,11 @@
 //!   stop, the log is refused, otherwise it is cut there (the broker keeps such a batch).
 //! - a damaged `leader-epoch-checkpoint` after an unclean stop is made anew from the batches (the broker stops).
 //! - topic ids (`meta-*`, 6 cases) are the broker's to check, not the log's: `rust/broker/tests/directory.rs` has them.
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // helpers of tests, too, fail by panicking
-
-mod common;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use common::*;
+use crate::common::*;
 use fletchlog_log::{AppendOrigin, FetchBound, LogConfig, OpenMode, PartitionLog};
 use fletchlog_records::{BatchIter, RecordBatch};
 use serde_json::Value;

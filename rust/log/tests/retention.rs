@@ -1,9 +1,6 @@
 //! Deleting from the start: by time, by size, by start offset (spec 4.1, 4.2).
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // helpers of tests, too, fail by panicking
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use fletchlog_log::{AppendOrigin, LogConfig, LogError, OpenMode, PartitionLog};
 
 fn five_per_segment(

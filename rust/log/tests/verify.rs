@@ -1,9 +1,6 @@
 //! `inspect_segment` and `verify_partition` find what is wrong, and nothing wrong with what a real broker wrote.
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // helpers of tests, too, fail by panicking
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use fletchlog_log::{LogConfig, LogError, PartitionLog, inspect_segment, verify_partition};
 use fletchlog_records::TopicPartition;
 

@@ -1,5 +1,4 @@
 //! What the tests of the log share.
-#![allow(dead_code)] // each test file uses its part
 
 pub mod compacted;
 pub mod faulty;
