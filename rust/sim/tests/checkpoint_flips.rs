@@ -1,13 +1,10 @@
 //! A flipped bit in a checkpoint of a whole log directory, which has no checksum: `verify` tells of it, or a broker that opens the
 //! directory for writing has the same logs (reliability C5).
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod broker_disk;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use broker_disk::{NOW_MS, ROOT, TOPIC, append, new_disk, open_with};
+use crate::broker_disk::{NOW_MS, ROOT, TOPIC, append, new_disk, open_with};
 use fletchlog_broker::{Broker, BrokerError};
 use fletchlog_log::fs::Fs;
 use fletchlog_log::partition_log::FetchBound;
@@ -17,7 +14,7 @@ use fletchlog_sim::disk_state::DiskState;
 use fletchlog_sim::sim_disk::SimDisk;
 
 fn partitions() -> impl Iterator<Item = TopicPartition> {
-    broker_disk::partitions(TOPIC, 4)
+    crate::broker_disk::partitions(TOPIC, 4)
 }
 
 fn open(disk: &SimDisk) -> Result<Arc<Broker>, BrokerError> {

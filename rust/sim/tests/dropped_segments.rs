@@ -1,10 +1,7 @@
 //! A power loss may take the middle of a log that nobody has synced. Recovery cuts the log there and drops the segments behind it: a
 //! second power loss must not bring them back beside the records that were appended since (reliability C2, C3).
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod broker_disk;
-
-use broker_disk::{TOPIC, append, new_disk, open};
+use crate::broker_disk::{TOPIC, append, new_disk, open};
 use fletchlog_records::TopicPartition;
 use fletchlog_sim::crash_points::images;
 use fletchlog_sim::rng::Rng;

@@ -1,10 +1,7 @@
 //! An append that the disk fails, and the ones after it: what is acknowledged stays, whatever part of the unsynced a power loss takes
 //! (reliability C12, C15).
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod broker_disk;
-
-use broker_disk::{FSYNC, TOPIC, append, new_disk, open};
+use crate::broker_disk::{FSYNC, TOPIC, append, new_disk, open};
 use fletchlog_log::partition_log::FetchBound;
 use fletchlog_records::TopicPartition;
 use fletchlog_sim::crash_points::images;

@@ -1,12 +1,9 @@
 //! A broker whose close fails at any call of the disk (reliability C12, C15): the next one finds every log as it was, and deleted
 //! records stay deleted.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod broker_disk;
 
 use std::sync::Arc;
 
-use broker_disk::{TOPIC, append, new_disk, open_with, partitions};
+use crate::broker_disk::{TOPIC, append, new_disk, open_with, partitions};
 use fletchlog_broker::Broker;
 use fletchlog_sim::sim_disk::{Fault, SimDisk};
 

@@ -1,13 +1,10 @@
 //! A broker whose disk fails a call while it is opened, or when a log is looked at first (reliability C14, C18): it says so, or it knows
 //! everything.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod broker_disk;
 
 use std::path::Path;
 use std::sync::Arc;
 
-use broker_disk::{TOPIC, append, new_disk, open_with};
+use crate::broker_disk::{TOPIC, append, new_disk, open_with};
 use fletchlog_api::{InitProducerIdRequest, InitProducerIdResponse, MetadataRequest, Request, Response, Transport};
 use fletchlog_broker::{Broker, BrokerError, LocalTransport};
 use fletchlog_log::fs::Fs;

@@ -1,5 +1,4 @@
 //! Every input of `fuzz/corpus` through its target (see `fletchlog_sim::fuzz`), as it is and damaged.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::panic::catch_unwind;

@@ -1,14 +1,11 @@
 //! Batches close exactly where the Java producer's do: the recorded sends and the batches that they made.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
-mod producer_harness;
-
+use crate::producer_harness::cluster::{broker, log_bytes};
+use crate::producer_harness::{VirtualClock, VirtualWait, scenario};
 use fletchlog_api::{Config, Scope, Transport};
 use fletchlog_broker::LocalTransport;
 use fletchlog_client::producer::{ProducerRecord, RecordColumns, SteppedProducer};
 use fletchlog_records::BatchIter;
-use producer_harness::cluster::{broker, log_bytes};
-use producer_harness::{VirtualClock, VirtualWait, scenario};
 use serde_json::Value;
 
 const EPOCH: i64 = 1_700_000_000_000;

@@ -1,17 +1,14 @@
 //! A producer whose broker cannot write: what it is told, and that every call comes to an end (reliability C23).
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
-
-mod producer_harness;
 
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::producer_harness::{Bench, VirtualClock};
 use fletchlog_api::{Clock, Config, ErrorCode, Scope};
 use fletchlog_broker::{Broker, LocalTransport, OpenOptions};
 use fletchlog_client::ClientError;
 use fletchlog_client::faults::Faults;
 use fletchlog_sim::sim_disk::{Fault, SimDisk};
-use producer_harness::{Bench, VirtualClock};
 
 const ROOT: &str = "/data";
 const TIMES: [(&str, &str); 3] = [

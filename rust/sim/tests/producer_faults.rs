@@ -1,11 +1,8 @@
 //! The recorded fault scripts of three Java producers, replayed against the embedded broker on virtual time: requests,
 //! log, futures, the place of every request, and the order of callbacks within each partition.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
-mod producer_harness;
-
-use producer_harness::cluster::cluster;
-use producer_harness::scenario::{Outcome, expected, numbers, run};
+use crate::producer_harness::cluster::cluster;
+use crate::producer_harness::scenario::{Outcome, expected, numbers, run};
 
 const CLIENTS: [&str; 3] = ["2.6.3", "3.9.1", "4.3.1"];
 

@@ -1,16 +1,13 @@
 //! What a producer promises under any seeded faults (spec 9.6), and that columns and single sends are the same thing.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
-
-mod producer_harness;
 
 use std::collections::BTreeMap;
 
+use crate::producer_harness::cluster::{broker, log_bytes};
+use crate::producer_harness::{Bench, VirtualClock, VirtualWait, records_of};
 use fletchlog_api::{Config, Scope, Transport};
 use fletchlog_broker::LocalTransport;
 use fletchlog_client::faults::{FaultLogEntry, FaultPartition, FaultRates, Faults};
 use fletchlog_client::producer::{ProducerRecord, RecordColumns, RecordFuture, SteppedProducer};
-use producer_harness::cluster::{broker, log_bytes};
-use producer_harness::{Bench, VirtualClock, VirtualWait, records_of};
 use proptest::prelude::*;
 
 /// What a run under faults left behind.

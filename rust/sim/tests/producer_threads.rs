@@ -1,19 +1,16 @@
 //! The producer on its thread, against an embedded broker and the machine's clock: waiting, closing, interruption.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
-
-mod producer_harness;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::producer_harness::cluster::log_bytes;
+use crate::producer_harness::records_of;
 use fletchlog_api::transport::SystemClock;
 use fletchlog_api::{Clock, Config, ErrorCode, Scope};
 use fletchlog_broker::{Broker, LocalTransport, OpenOptions};
 use fletchlog_client::faults::{FaultTransport, Faults};
 use fletchlog_client::producer::{ProducerRecord, RecordColumns};
 use fletchlog_client::{ClientError, Producer};
-use producer_harness::cluster::log_bytes;
-use producer_harness::records_of;
 
 fn clock() -> Arc<dyn Clock> {
     Arc::new(SystemClock::default())

@@ -1,5 +1,4 @@
 //! A slice of `make sim`.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -3,9 +3,6 @@
 //! `create_topic` that fails has made nothing: neither the topic nor a directory of it is there, now or after the next start.
 //! One that succeeds has made all of it, whatever is lost afterwards: directories are made again. A power loss in between
 //! leaves one or the other.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod broker_disk;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,7 +18,7 @@ use fletchlog_sim::disk_state::{DiskState, Left};
 use fletchlog_sim::rng::Rng;
 use fletchlog_sim::sim_disk::{Fault, SimDisk};
 
-use broker_disk::{FSYNC, OTHER, TOPIC, new_disk, open, partitions, send};
+use crate::broker_disk::{FSYNC, OTHER, TOPIC, new_disk, open, partitions, send};
 
 /// What a topic is made with.
 #[derive(Debug)]

@@ -1,8 +1,5 @@
 //! A deletion of a topic that a fault or a power loss interrupts, and a new topic of the same name (reliability C1, C2, C15): the
 //! new one holds what was sent to it and nothing else.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod broker_disk;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +11,7 @@ use fletchlog_log::partition_log::FetchBound;
 use fletchlog_sim::disk_state::Left;
 use fletchlog_sim::sim_disk::{Fault, SimDisk};
 
-use broker_disk::{FSYNC, OTHER, TOPIC, new_disk, open, partitions, send};
+use crate::broker_disk::{FSYNC, OTHER, TOPIC, new_disk, open, partitions, send};
 
 /// One on each node.
 const PARTITIONS: i32 = 2;

@@ -1,13 +1,10 @@
 //! A fetch that would wait ten minutes for records, of a topic that is made or deleted on a disk that fails: it is told at once.
 //! Nobody waits for a topic to be made: a partition in error is answered at once, in a session as well (Kafka:
 //! `ReplicaManager#fetchMessages`). Who waits for records of a topic that goes is told so (Kafka: `DelayedFetch#tryComplete`).
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod broker_disk;
 
 use std::sync::Arc;
 
-use broker_disk::{FSYNC, OTHER, TOPIC, append, new_disk, open_with};
+use crate::broker_disk::{FSYNC, OTHER, TOPIC, append, new_disk, open_with};
 use fletchlog_api::{ErrorCode, FetchPartition, FetchRequest, IsolationLevel, Request, Response, Transport};
 use fletchlog_broker::{Broker, LocalTransport};
 use fletchlog_records::TopicPartition;

@@ -1,5 +1,4 @@
 //! A broker on a simulated disk, which fails or loses power.
-#![allow(dead_code, reason = "each test file uses its part")]
 
 use std::path::Path;
 use std::sync::Arc;

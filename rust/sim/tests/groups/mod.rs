@@ -1,5 +1,4 @@
 //! Consumer groups by the classic protocol against an in-memory broker, several consumers polled in turn by one thread.
-#![allow(clippy::unwrap_used)] // Helpers of tests; clippy.toml covers test functions only.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

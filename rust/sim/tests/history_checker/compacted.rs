@@ -6,7 +6,7 @@ use fletchlog_sim::rng::Rng;
 
 use super::generate::{CLEANER, KEYED, LAST_READERS};
 use super::inject::{any, read_late, steps};
-use crate::{Action, Class, Fetch, History, Keyed, Op, Outcome, Step};
+use super::{Action, Class, Fetch, History, Keyed, Op, Outcome, Step};
 
 /// (offset, value, what it goes by) of every record of the compacted partition that may be in its log.
 fn sends(history: &History) -> Vec<(Option<i64>, u64, Keyed)> {

@@ -3,7 +3,7 @@
 use fletchlog_api::IsolationLevel;
 use fletchlog_sim::rng::Rng;
 
-use crate::{Action, Fetch, History, Joined, Keyed, Op, Outcome, Step};
+use super::{Action, Fetch, History, Joined, Keyed, Op, Outcome, Step};
 
 /// Partitions of the plain producers, of the transactional one, of the copies.
 const PLAIN: u32 = 2;

@@ -4,7 +4,7 @@ use fletchlog_sim::rng::Rng;
 
 use super::generate::{COPIER, LOOKER, MEMBER};
 use super::inject::{NEW, add, any, end_of, polls, steps, transaction};
-use crate::{Action, History, Joined, Op, Outcome, Step};
+use super::{Action, History, Joined, Op, Outcome, Step};
 
 /// A record that the group has gone past was returned to nobody of it.
 pub fn forget(history: &mut History, rng: &mut Rng) -> bool {

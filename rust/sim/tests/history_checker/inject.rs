@@ -4,8 +4,8 @@ use fletchlog_api::IsolationLevel;
 use fletchlog_sim::rng::Rng;
 
 use super::generate::{ADMIN, KEYED, READERS};
+use super::{Action, Class, Fetch, History, Op, Outcome, Step};
 use super::{compacted, groups};
-use crate::{Action, Class, Fetch, History, Op, Outcome, Step};
 
 /// Puts it in; false if the history has no place for it.
 pub fn inject(class: Class, history: &mut History, seed: u64) -> bool {

@@ -1,5 +1,4 @@
 //! The history checker is proven by mutation: a history as it should be has no anomaly, and one of each class put into it is found.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,4 @@
 //! The legacy high-level consumer against an in-memory broker: who owns what, and that nothing is lost, doubled or read by two.
-#![allow(clippy::unwrap_used)] // Helpers of tests; clippy.toml covers test functions only.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,6 +1,5 @@
 //! A real Kafka's poll order, replayed: what poll() returned, what went over the wire, and where the positions ended, for every
 //! recorded scenario and client.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // A test may panic.
 
 mod computed;
 mod replay;

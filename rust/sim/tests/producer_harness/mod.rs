@@ -1,6 +1,5 @@
 //! What the producer tests share: a clock that only waiting moves, the embedded broker behind it, and a recorder of what
 //! went over the wire.
-#![allow(dead_code, reason = "each test file uses its part")]
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};

@@ -2,8 +2,8 @@
 
 use fletchlog_client::ClientError;
 
+use super::{Cluster, code, state};
 use crate::producer_harness::Bench;
-use crate::{Cluster, code, state};
 
 fn name(error: &ClientError) -> &'static str {
     code(error).map_or("-", |c| c.name())

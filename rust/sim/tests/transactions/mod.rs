@@ -1,8 +1,4 @@
 //! Transactional producers against an embedded broker, on virtual time (spec 10).
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
-
-#[path = "../producer_harness/mod.rs"]
-mod producer_harness;
 
 mod errors;
 mod model;
@@ -12,12 +8,12 @@ mod order;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::producer_harness::{Bench, VirtualClock};
 use fletchlog_api::{Clock, Config, ErrorCode, Scope};
 use fletchlog_broker::{Broker, LocalTransport};
 use fletchlog_client::faults::Faults;
 use fletchlog_client::{ClientError, Consumer};
 use fletchlog_records::{RecordCursor, TopicPartition};
-use producer_harness::{Bench, VirtualClock};
 
 /// A broker with topic `t` of 3 partitions, and its clock.
 struct Cluster {
@@ -31,7 +27,7 @@ impl Cluster {
     }
     fn with_topic(topic_config: &[(&str, &str)]) -> Self {
         let clock = VirtualClock::new();
-        let broker = producer_harness::cluster::broker(&clock, 1, 3, topic_config);
+        let broker = crate::producer_harness::cluster::broker(&clock, 1, 3, topic_config);
         Self { broker, clock }
     }
 

@@ -7,8 +7,8 @@ use fletchlog_client::faults::{FaultRates, Faults};
 use fletchlog_client::producer::SteppedProducer;
 use proptest::prelude::*;
 
+use super::{Cluster, code};
 use crate::producer_harness::Bench;
-use crate::{Cluster, code};
 
 const PARTITIONS: i32 = 2;
 

@@ -5,7 +5,7 @@ use fletchlog_client::producer::ConsumerGroupMetadata;
 use fletchlog_client::{ClientError, Consumer};
 use fletchlog_records::TopicPartition;
 
-use crate::{Cluster, code, tp, values};
+use super::{Cluster, code, tp, values};
 
 fn next(offset: i64) -> OffsetAndMetadata {
     OffsetAndMetadata {

@@ -2,7 +2,7 @@
 
 use fletchlog_client::ClientError;
 
-use crate::{Cluster, code, state, tp};
+use super::{Cluster, code, state, tp};
 
 #[test]
 fn a_transaction_sends_its_requests_in_kafkas_order() {
