@@ -123,7 +123,7 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 30, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(30))]
     /// One looks after every operation: a checkpoint that is replaced twice within a tick of the clock, by one of the same
     /// length, is another one all the same. One looks at the end only.
     #[test]

@@ -150,7 +150,7 @@ fn run(ops: Vec<Op>, segment_bytes: i32, target: Option<Compression>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(300))]
     #[test]
     fn a_log_is_a_vector_of_records(ops in prop::collection::vec(op(), 1..60), segment_bytes in 500..3000i32, codec in 0..6u8) {
         run(ops, segment_bytes, Compression::from_id(codec));

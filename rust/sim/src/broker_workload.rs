@@ -231,6 +231,18 @@ impl BrokerWorkload {
         Ok(())
     }
 
+    /// Whether a topic with records was deleted, and one of its name made afterwards.
+    pub fn makes_a_topic_again(&self) -> bool {
+        let models = || self.moments.iter().map(|(_, model)| model);
+        models().enumerate().any(|(at, old)| {
+            let has_records = |name| partitions(name).any(|tp| old.records.get(&tp).is_some_and(|r| r.end > r.start));
+            old.topics.iter().any(|(&name, incarnation)| {
+                let mut later = models().skip(at).filter_map(|model| model.topics.get(name));
+                has_records(name) && later.any(|other| other != incarnation)
+            })
+        })
+    }
+
     fn step(
         &mut self,
         disk: &SimDisk,

@@ -90,6 +90,11 @@ impl Course {
         &self.history
     }
 
+    /// Operations on the disk.
+    pub fn operations(&self) -> usize {
+        self.history.len()
+    }
+
     /// The first `count` states of the disk after the call that failed, and the last one.
     pub(crate) fn after_failure(&self, count: usize) -> Vec<DiskState> {
         let failed = self.failed.map_or(0, |(_, operations)| operations);
