@@ -17,7 +17,7 @@ MATURIN := env -u CONDA_PREFIX VIRTUAL_ENV=$(CURDIR)/.venv CARGO_TARGET_DIR=$(CU
 
 SUITE := PYTHONPATH=$(CURDIR)/tests:$(CURDIR)/tools $(BIN)/python
 
-.PHONY: help demo test build lint lint-rust lint-python test-rust test-python test-binding test-interop test-browser docs bench crash-points bit-flips kills call-faults power-loss fuzz mutants sim tools-rust tools-java tools-browser clean
+.PHONY: help demo test test-slow build lint lint-rust lint-python test-rust test-python test-binding test-interop test-browser docs bench crash-points bit-flips kills call-faults power-loss fuzz mutants sim tools-rust tools-java tools-browser clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -25,7 +25,10 @@ help: ## Print this list
 demo: tools-java build ## Run the whole story on 336,776 real flights; writes demo-out/
 	$(BIN)/fletchlog demo
 
-test: tools-java build lint test-rust test-python ## Set up everything and run every test and lint
+test: tools-java build lint test-rust test-python ## Set up everything, run the lints and every test that is not slow by nature
+
+test-slow: tools-java build ## The tests marked slow: full slices of kills and faults, every recording through Python, the demo
+	$(BIN)/python -m pytest -m slow --durations=25
 
 build: $(STAMPS)/core ## Leave .venv with a release build of the package and every extra
 
@@ -52,8 +55,8 @@ test-rust: tools-rust ## Rust tests only
 test-binding: build ## Rust tests of the binding (panics become exceptions)
 	PYO3_PYTHON=$(CURDIR)/$(BIN)/python PYTHONPATH=$(CURDIR)/python cargo test --locked -p fletchlog-python
 
-test-python: tools-java build ## Python tests only (a real Spark session included)
-	$(BIN)/python -m pytest
+test-python: tools-java build ## Python tests only (a real Spark session included), without the slow ones
+	$(BIN)/python -m pytest -m "not slow" --durations=25
 
 # Fetches Kafka into .build/interop with Maven. SEED=n CASES=n choose and size what is generated; both are printed.
 test-interop: tools-java build ## Judge fletchlog by real Kafka releases: tools, brokers, clients (needs a JDK and Maven)

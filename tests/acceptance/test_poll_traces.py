@@ -1,5 +1,8 @@
 """The recorded polls of four Java clients and of KIP-387, replayed through the public API, one poll right after the other: the
-order depends on the log, the configuration and the calls, never on the time between two calls."""
+order depends on the log, the configuration and the calls, never on the time between two calls.
+
+rust/sim/tests/poll_traces replays all of them on the engine; here every 22nd shows that the binding does the same, the rest is slow.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,8 @@ import fletchlog as fl
 from .batches import batch_of
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "poll-traces"
+# No multiple of the number of clients, so that each has its turn.
+EVERY = 22
 CLIENTS = ["2.6.3", "3.7.2", "3.9.1", "4.3.1", "kip-387"]
 
 
@@ -28,10 +33,8 @@ def scenarios() -> list[Any]:
         huge = sum(b[0] * b[1] for b in batches) > 500_000
         if not plain or any(starts) or huge:
             continue
-        cases += [
-            pytest.param(client, path.stem, id=f"{client}-{path.stem}") for client in CLIENTS if (GOLDEN / "expected" / client / f"{path.stem}.jsonl").exists()
-        ]
-    return cases
+        cases += [(client, path.stem) for client in CLIENTS if (GOLDEN / "expected" / client / f"{path.stem}.jsonl").exists()]
+    return [pytest.param(client, number, marks=[pytest.mark.slow] if i % EVERY else [], id=f"{client}-{number}") for i, (client, number) in enumerate(cases)]
 
 
 def fill(broker: fl.Broker, topics: dict[str, Any]) -> None:

@@ -186,6 +186,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, report.partiti
 """
 
 
+@pytest.mark.timeout(120)
 def test_memory_does_not_grow_with_the_partition(tmp_path):
     """Ten times the records, the same memory: a table of them alone would be 100 MiB more."""
     value = b"x" * 24

@@ -27,9 +27,18 @@ EPOCH = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
 
 
 def frame(spark, rows):
-    """Rows are (partition, offset, milliseconds or None, key, value)."""
+    """Rows of topic `t` are (partition, offset, milliseconds or None, key, value)."""
+    return frame_of(spark, {"t": rows})
+
+
+def frame_of(spark, topics):
+    """Rows by topic."""
     return spark.createDataFrame(
-        [(key, value, "t", partition, offset, None if ms is None else EPOCH + dt.timedelta(milliseconds=ms), 0) for partition, offset, ms, key, value in rows],
+        [
+            (key, value, topic, partition, offset, None if ms is None else EPOCH + dt.timedelta(milliseconds=ms), 0)
+            for topic, rows in topics.items()
+            for partition, offset, ms, key, value in rows
+        ],
         SCHEMA,
     )
 
@@ -255,7 +264,10 @@ def test_a_report_has_tables_thresholds_and_keys(spark):
         audit_keys(frame(spark, rows).drop("key"))
 
 
-@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@given(rows=st.lists(records, min_size=1, max_size=25), keep=st.sampled_from([0.5, 0.9, 0.999, 1.0]))
-def test_the_audit_equals_a_plain_model(spark, rows, keep):
-    assert [row.asDict() for row in audit(frame(spark, rows), keep=keep).collect()] == model(rows, keep)
+# A Spark job costs seconds, so one takes many logs, each a topic.
+@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(logs=st.lists(st.lists(records, min_size=1, max_size=25), min_size=3, max_size=9), keep=st.sampled_from([0.5, 0.9, 0.999, 1.0]))
+def test_the_audit_equals_a_plain_model(spark, logs, keep):
+    topics = {f"t{number}": rows for number, rows in enumerate(logs)}
+    found = [row.asDict() for row in audit(frame_of(spark, topics), keep=keep).collect()]
+    assert found == [row | {"topic": topic} for topic, rows in topics.items() for row in model(rows, keep)]

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -248,8 +249,8 @@ broker = fl.Broker.in_memory()
 broker.create_topic("t")
 consumer = fl.Consumer(broker)
 consumer.assign([("t", 0)])
-print("ready", flush=True)
 try:
+    print("ready", flush=True)
     consumer.poll(timeout_ms=20_000)
 except KeyboardInterrupt:
     print("interrupted", flush=True)
@@ -257,7 +258,9 @@ except KeyboardInterrupt:
     child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
     assert child.stdout.readline().strip() == "ready"
-    time.sleep(0.2)
+    # it is asleep in the poll
+    while Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[0] != "S":
+        time.sleep(0.001)
     started = time.monotonic()
     os.kill(child.pid, signal.SIGINT)
     assert child.communicate(timeout=10)[0].strip() == "interrupted"

@@ -11,7 +11,6 @@ import pytest
 
 import fletchlog as fl
 from fletchlog import serde
-from spark_session import spark  # noqa: F401 - a fixture
 
 AMOUNT = serde.Json(pa.schema({"amount": pa.int64()}))
 
@@ -144,7 +143,7 @@ except ImportError as error:
 
 @pytest.mark.spark
 @pytest.mark.timeout(180)
-def test_in_spark_the_same_call_goes_into_map_in_arrow(spark, tmp_path):  # noqa: F811
+def test_in_spark_the_same_call_goes_into_map_in_arrow(spark, tmp_path):
     with fl.Broker(tmp_path / "log") as broker:
         broker.create_topic("orders", partitions=2)
         with fl.Producer(broker) as producer:

@@ -4,7 +4,6 @@ import uuid
 import pytest
 
 import fletchlog as fl
-from spark_session import spark  # noqa: F401 - a fixture
 
 START_MS = 1_700_000_000_000
 
@@ -45,7 +44,7 @@ def log(tmp_path):
 
 
 @pytest.fixture
-def read(spark, log):  # noqa: F811
+def read(spark, log):
     """A batch frame over the log."""
 
     def load(schema=None, **options):
@@ -58,7 +57,7 @@ def read(spark, log):  # noqa: F811
 
 
 @pytest.fixture
-def run(spark, log, tmp_path):  # noqa: F811
+def run(spark, log, tmp_path):
     """Runs a streaming query over what is there now and answers (values, progress); one checkpoint per test."""
     sink = f"sink_{uuid.uuid4().hex}"
 

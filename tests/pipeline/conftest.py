@@ -1,1 +1,0 @@
-from spark_session import spark  # noqa: F401 - a fixture
