@@ -12,10 +12,10 @@ use fletchlog_log::fs::{Fs, MemoryFs, RealFs};
 use fletchlog_log::{LogError, PartitionLog};
 use fletchlog_records::TopicPartition;
 
-use crate::cleaner::{CleanedPartition, CleanerThread};
 use crate::directory::Directory;
 use crate::group::{ClientLiveness, GroupCoordinator};
 use crate::kafka_apis::{Handled, KafkaApis};
+use crate::log_manager::{CleanedPartition, CleanerThread, LogManager};
 use crate::replica_manager::ReplicaManager;
 use crate::transaction::TransactionCoordinator;
 use crate::{BrokerError, TransactionDescription};
@@ -62,6 +62,7 @@ pub struct PartitionDescription {
 /// Appends to different partitions run side by side, and so do different groups and transactional ids. Dropping it without
 /// [`Broker::close`] leaves the directory as a killed process would.
 pub struct Broker {
+    logs: Arc<LogManager>,
     replicas: Arc<ReplicaManager>,
     groups: Arc<GroupCoordinator>,
     transactions: Arc<TransactionCoordinator>,
@@ -75,7 +76,7 @@ pub struct Broker {
 impl std::fmt::Debug for Broker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Broker")
-            .field("directory", &self.replicas.directory.root())
+            .field("directory", &self.logs.directory().root())
             .field("nodes", &self.replicas.num_nodes())
             .field("read_only", &self.is_read_only())
             .field("closed", &self.is_closed())
@@ -114,11 +115,13 @@ impl Broker {
             return Err(ConfigError::Conflict("a broker takes broker properties".to_owned()).into());
         }
         let (directory, metadata) = Directory::open(fs, path, options.nodes, options.read_only)?;
-        let replicas = Arc::new(ReplicaManager::new(directory, metadata, options.config, clock)?);
+        let logs = Arc::new(LogManager::open(directory, &metadata, options.config, clock)?);
+        let replicas = Arc::new(ReplicaManager::new(logs.clone(), metadata));
         let groups = Arc::new(GroupCoordinator::new(&replicas));
         let transactions = Arc::new(TransactionCoordinator::open(&replicas, &groups)?);
         let broker = Arc::new(Self {
             apis: KafkaApis::new(replicas.clone(), groups.clone(), transactions.clone()),
+            logs,
             replicas,
             groups,
             transactions,
@@ -137,7 +140,7 @@ impl Broker {
         let weak = Arc::downgrade(self);
         let clean = move || weak.upgrade().ok_or(BrokerError::Closed)?.clean_filthiest();
         CleanerThread::start(Duration::from_millis(pause), clean).map_err(|source| {
-            let path = self.replicas.directory.root().to_path_buf();
+            let path = self.logs.directory().root().to_path_buf();
             let action = "start the cleaner for";
             BrokerError::Log(LogError::Io { action, path, source })
         })
@@ -221,7 +224,7 @@ impl Broker {
     /// `ReadOnly`, `Closed`, storage errors.
     pub fn run_retention(&self) -> Result<usize, BrokerError> {
         let _open = self.enter()?;
-        self.replicas.delete_old_segments()
+        self.logs.cleanup_logs(&|p| self.replicas.partition_changed(p))
     }
 
     /// Compacts a topic: the partitions that Kafka's cleaner would clean now (spec 4.3), or with `force` every one up to
@@ -238,8 +241,10 @@ impl Broker {
         cancelled: &mut dyn FnMut() -> bool,
     ) -> Result<Vec<CleanedPartition>, BrokerError> {
         let _open = self.enter()?;
-        self.replicas
-            .clean(name, force, &mut || self.is_closed() || cancelled())
+        self.logs
+            .clean(name, force, &mut || self.is_closed() || cancelled(), &|p| {
+                self.replicas.partition_changed(p);
+            })
     }
 
     /// One step of the thread of log.cleaner.enable: retention if its time has come, then the log with the largest share of dirty
@@ -251,7 +256,8 @@ impl Broker {
     #[doc(hidden)] // For tests, in which no thread runs.
     pub fn clean_filthiest(&self) -> Result<Option<(TopicPartition, CleanedPartition)>, BrokerError> {
         let _open = self.enter()?;
-        self.replicas.clean_filthiest(&mut || self.is_closed())
+        self.logs
+            .clean_filthiest(&mut || self.is_closed(), &|p| self.replicas.partition_changed(p))
     }
 
     /// Every transactional id that is known, by id. A read-only broker reads them from `__transaction_state` each time.
@@ -279,7 +285,7 @@ impl Broker {
     /// `Closed`, storage errors. Nothing to do when read-only.
     pub fn flush(&self) -> Result<(), BrokerError> {
         let _open = self.enter()?;
-        self.replicas.flush_logs()
+        self.logs.flush_logs()
     }
 
     /// Clean shutdown: flush, close logs, checkpoints, marker. Idempotent; later calls answer `Closed`.
@@ -295,8 +301,8 @@ impl Broker {
             cleaner.stop();
         }
         let _alone = self.gate.write().unwrap_or_else(PoisonError::into_inner);
-        let result = self.replicas.shut_down();
-        self.replicas.directory.unlock();
+        let result = self.logs.shutdown();
+        self.logs.directory().unlock();
         self.replicas.changes().notify();
         result
     }
@@ -344,7 +350,7 @@ impl Broker {
     fn do_scheduled_work(&self) {
         let now_ms = self.replicas.clock().monotonic_ms();
         self.transactions.tick(now_ms);
-        self.replicas.maybe_remove_expired_producers(now_ms);
+        self.logs.maybe_remove_expired_producers(now_ms);
     }
 
     /// Does what is due: waiting fetches and joins whose time is over, members that have gone.

@@ -1,7 +1,6 @@
 //! The embedded broker: topics, nodes, the produce, fetch and lookup paths, groups, and [`LocalTransport`].
 
 pub mod broker;
-mod cleaner;
 mod directory;
 pub mod error;
 mod failures;
@@ -19,7 +18,7 @@ mod transaction;
 mod uuid;
 
 pub use broker::{Broker, OpenOptions, PartitionDescription, TopicDescription};
-pub use cleaner::CleanedPartition;
 pub use error::BrokerError;
 pub use local_transport::LocalTransport;
+pub use log_manager::CleanedPartition;
 pub use transaction::TransactionDescription;

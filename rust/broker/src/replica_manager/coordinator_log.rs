@@ -22,7 +22,7 @@ impl ReplicaManager {
         records: &[CoordinatorRecord],
         params: &BatchParams,
     ) -> Result<i64, BrokerError> {
-        let now_ms = self.clock.now_ms();
+        let now_ms = self.clock().now_ms();
         let size = |(key, value): &CoordinatorRecord| key.len() + value.as_ref().map_or(0, Vec::len) + 32;
         let mut builder = BatchBuilder::with_capacity(records.iter().map(size).sum());
         for (key, value) in records {
@@ -39,7 +39,7 @@ impl ReplicaManager {
         now_ms: i64,
     ) -> Result<i64, BrokerError> {
         let log = self.log_of(partition)?;
-        match partition.append(&self.directory, log, batch, AppendOrigin::Coordinator, now_ms) {
+        match partition.append(self.logs.directory(), log, batch, AppendOrigin::Coordinator, now_ms) {
             Ok(info) => {
                 self.partition_changed(partition);
                 Ok(info.first_offset)

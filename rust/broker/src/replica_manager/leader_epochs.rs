@@ -46,7 +46,7 @@ impl ReplicaManager {
         if partition.leader() != node {
             return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER.into());
         }
-        let current = partition.leader_epoch(&self.directory)?;
+        let current = partition.leader_epoch(self.logs.directory())?;
         check_leader_epoch(current_leader_epoch, current)?;
         let log = self.log_of(&partition)?;
         Ok(log.end_offset_for_epoch(leader_epoch))

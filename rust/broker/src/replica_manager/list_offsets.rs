@@ -64,7 +64,7 @@ impl ReplicaManager {
             return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER.into());
         }
         let log = self.log_of(&partition)?;
-        let current = partition.leader_epoch(&self.directory)?;
+        let current = partition.leader_epoch(self.logs.directory())?;
         check_leader_epoch(leader_epoch, current)?;
         let bound = fetch_bound(isolation);
         match timestamp {

@@ -45,7 +45,8 @@ impl ReplicaManager {
         transactions: &impl AddPartitionsToTxnManager,
     ) -> Produced {
         let acks = request.acks;
-        self.maybe_delete_old_segments(self.clock.now_ms());
+        self.logs
+            .maybe_cleanup_logs(self.clock().now_ms(), &|p| self.partition_changed(p));
         // Kafka refuses the whole request when any batch is transactional and the request names no transactional id.
         let transactional = request.partitions.iter().any(|(_, records)| is_transactional(records));
         let partitions: Vec<ProducePartitionResponse> = request
@@ -178,7 +179,7 @@ impl ReplicaManager {
         records: Bytes,
         origin: AppendOrigin,
     ) -> Result<AppendInfo, AppendError> {
-        partition.append(&self.directory, log, records, origin, self.clock.now_ms())
+        partition.append(self.logs.directory(), log, records, origin, self.clock().now_ms())
     }
 
     /// A batch that continues the transaction its partition knows of is appended at once; for one that opens it the

@@ -40,20 +40,20 @@ impl ReplicaManager {
             ));
         }
         let given = Config::parse(Scope::Topic, config.iter().map(|(k, v)| (k.as_str(), v.as_str())))?;
-        TopicConfig::new(&self.config, &given).validate()?;
+        TopicConfig::new(self.config(), &given).validate()?;
         let config = config.iter().map(|(k, v)| (k.clone(), v.trim().to_owned())).collect();
         self.add_topic(name, partitions, config, true).map(drop)
     }
 
     /// `__consumer_offsets`, made when the first group needs it; its directories come one by one, as they are used.
     pub(crate) fn offsets_topic(&self) -> Result<Arc<Topic>, BrokerError> {
-        let config = || TopicConfig::offsets_topic(&self.config);
+        let config = || TopicConfig::offsets_topic(self.config());
         self.internal_topic(CONSUMER_OFFSETS, "offsets.topic.num.partitions", config)
     }
 
     /// `__transaction_state`, made when the first transactional producer needs it.
     pub(crate) fn transaction_topic(&self) -> Result<Arc<Topic>, BrokerError> {
-        let config = || TopicConfig::transaction_topic(&self.config);
+        let config = || TopicConfig::transaction_topic(self.config());
         self.internal_topic(TRANSACTION_STATE, "transaction.state.log.num.partitions", config)
     }
 
@@ -67,7 +67,12 @@ impl ReplicaManager {
             return Ok(topic);
         }
         self.for_writing("commit offsets or write transactions")?;
-        match self.add_topic(name, self.config.int(partitions), config().into_iter().collect(), false) {
+        match self.add_topic(
+            name,
+            self.config().int(partitions),
+            config().into_iter().collect(),
+            false,
+        ) {
             // Another thread was quicker.
             Err(BrokerError::Kafka {
                 code: ErrorCode::TOPIC_ALREADY_EXISTS,
@@ -110,7 +115,7 @@ impl ReplicaManager {
             first_leader,
             config,
         };
-        let topic = Arc::new(Topic::new(name, record.clone(), &self.config, &self.directory)?);
+        let topic = Arc::new(Topic::new(name, record.clone(), self.config(), self.logs.directory())?);
         let mut changed = metadata.clone();
         changed.topics.insert(name.to_owned(), record);
         changed.topics_created += u64::from(counted);
@@ -119,14 +124,14 @@ impl ReplicaManager {
         made.and_then(|()| self.store_topic(&changed, &metadata))
             .inspect_err(|_| self.take_back(&mut metadata, &topic))?;
         *metadata = changed;
-        self.table.write().insert(topic.clone());
+        self.logs.insert(topic.clone());
         Ok(topic)
     }
 
     /// Stores the metadata with a new topic. If that fails, the file may have its name all the same: the next start would find
     /// a topic whose creation has failed.
     fn store_topic(&self, changed: &ClusterMetadata, before: &ClusterMetadata) -> Result<(), BrokerError> {
-        let (fs, root) = (&**self.directory.fs(), self.directory.root());
+        let (fs, root) = (&**self.logs.directory().fs(), self.logs.directory().root());
         changed.store(fs, root).inspect_err(|_| {
             if let Err(error) = before.store(fs, root) {
                 log::warn!("the next start may find a topic whose creation has failed: {error}");
@@ -137,7 +142,7 @@ impl ReplicaManager {
     /// Every partition's directory with its `partition.metadata`. Those of an internal topic are made as they are used.
     fn make_directories(&self, topic: &Topic, at_once: bool) -> Result<(), BrokerError> {
         let mut partitions = topic.partitions.iter().filter(|_| at_once);
-        partitions.try_for_each(|p| p.stamp_topic_id(&self.directory))
+        partitions.try_for_each(|p| p.stamp_topic_id(self.logs.directory()))
     }
 
     /// Removes the directories of a topic whose creation has failed. What remains is removed before the next topic is made or
@@ -171,7 +176,7 @@ impl ReplicaManager {
             return Err(BrokerError::unknown_topic(name));
         };
         changed.deleting.push(record.id);
-        let (fs, root) = (&**self.directory.fs(), self.directory.root());
+        let (fs, root) = (&**self.logs.directory().fs(), self.logs.directory().root());
         let stored = changed.store(fs, root);
         if stored.is_err() && ClusterMetadata::load(fs, root).is_ok_and(|(found, _)| found.topics == metadata.topics) {
             return stored;
@@ -179,8 +184,8 @@ impl ReplicaManager {
         // Stored, or perhaps: the new file has its name, which may not be durable. No record is taken any more that the next
         // start might not know.
         *metadata = changed;
-        let topic = self.table.write().remove(name);
-        self.directory.forget_deleted(&metadata);
+        let topic = self.logs.remove(name);
+        self.logs.directory().forget_deleted(&metadata);
         let partitions = topic.iter().flat_map(|t| &t.partitions);
         partitions.clone().for_each(|p| p.set_deleted());
         let removed = stored
@@ -196,10 +201,10 @@ impl ReplicaManager {
     /// The directories are gone. No checkpoint may know them when the note goes; writing the checkpoints makes the end of the
     /// directories durable as well.
     fn forget_deletion(&self, metadata: &mut ClusterMetadata, topic_id: &[u8; 16]) -> Result<(), BrokerError> {
-        self.write_checkpoints()?;
+        self.logs.write_checkpoints()?;
         let mut changed = metadata.clone();
         changed.deleting.retain(|id| id != topic_id);
-        changed.store(&**self.directory.fs(), self.directory.root())?;
+        changed.store(&**self.logs.directory().fs(), self.logs.directory().root())?;
         *metadata = changed;
         Ok(())
     }
@@ -208,9 +213,9 @@ impl ReplicaManager {
     /// metadata first, as it may not have been durable.
     fn finish_deletions(&self, metadata: &mut ClusterMetadata) -> Result<(), BrokerError> {
         if !metadata.deleting.is_empty() {
-            metadata.store(&**self.directory.fs(), self.directory.root())?;
-            self.directory.clear_leftovers(metadata)?;
-            self.write_checkpoints()?;
+            metadata.store(&**self.logs.directory().fs(), self.logs.directory().root())?;
+            self.logs.directory().clear_leftovers(metadata)?;
+            self.logs.write_checkpoints()?;
             metadata.deleting.clear();
         }
         Ok(())
@@ -221,7 +226,7 @@ impl ReplicaManager {
             // The data goes anyway; only the log's later calls matter, which answer Closed.
             let _ = log.close();
         }
-        let (fs, dir) = (&**self.directory.fs(), partition.dir());
+        let (fs, dir) = (&**self.logs.directory().fs(), partition.dir());
         if !fs.exists(dir) {
             return Ok(());
         }
@@ -237,7 +242,7 @@ impl ReplicaManager {
         let mut partitions = Vec::with_capacity(topic.partitions.len());
         for partition in &topic.partitions {
             // One broker of a cluster holds some partitions of a topic.
-            if self.directory.is_kafkas() && !self.directory.fs().exists(partition.dir()) {
+            if self.logs.directory().is_kafkas() && !self.logs.directory().fs().exists(partition.dir()) {
                 continue;
             }
             let mut description = PartitionDescription {
@@ -250,7 +255,7 @@ impl ReplicaManager {
                 segments: 0,
             };
             // Telling of a partition that nobody has used does not make its log.
-            if partition.opened_log().is_some() || partition.has_log(&self.directory)? {
+            if partition.opened_log().is_some() || partition.has_log(self.logs.directory())? {
                 let log = self.log_of(partition)?;
                 description.log_start_offset = log.log_start_offset();
                 description.high_watermark = log.high_watermark();
@@ -285,7 +290,8 @@ impl ReplicaManager {
         let log = self.log_of(&partition)?;
         let start = log.log_start_after_deleting(before_offset)?;
         // Kafka does this once a minute; a start that clients have seen and a crash takes back would show deleted records again.
-        let start = self.write_checkpoints_for(&partition, start, || log.delete_records(Some(start)))?;
+        let logs = &self.logs;
+        let start = logs.write_checkpoints_for(&partition, start, || log.delete_records(Some(start)))?;
         self.partition_changed(&partition);
         Ok(start)
     }
@@ -318,12 +324,12 @@ mod tests {
         let held = broker.replicas().partition(&TopicPartition::new("t", 0)).unwrap();
         broker.delete_topic("t").unwrap();
         for refused in [
-            held.stamp_topic_id(&broker.replicas().directory),
+            held.stamp_topic_id(broker.replicas().logs.directory()),
             broker.replicas().log_of(&held).map(drop),
         ] {
             assert_eq!(refused.unwrap_err().code(), ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
         }
-        assert!(!broker.replicas().directory.fs().exists(held.dir()));
+        assert!(!broker.replicas().logs.directory().fs().exists(held.dir()));
         broker.create_topic("t", 1, &[]).unwrap();
         broker.partition_log(held.tp()).unwrap();
     }
@@ -337,10 +343,11 @@ mod tests {
         broker.partition_log(held.tp()).unwrap();
         let refused = broker
             .replicas()
+            .logs
             .write_checkpoints_for(&held, 7, || -> Result<(), _> { panic!("nothing is to hold") });
         assert_eq!(refused.unwrap_err().code(), ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
         let path = held.dir().with_file_name(LOG_START_OFFSET_CHECKPOINT);
-        let starts = read_offset_checkpoint(&**broker.replicas().directory.fs(), &path).unwrap();
+        let starts = read_offset_checkpoint(&**broker.replicas().logs.directory().fs(), &path).unwrap();
         assert_eq!(starts.get(held.tp()), None);
     }
 
@@ -355,11 +362,18 @@ mod tests {
             closed.as_ref().unwrap_err().code(),
             ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
         );
-        assert!(broker.replicas().unless_deleted(&held, closed).unwrap().is_none());
+        assert!(broker.replicas().logs.unless_deleted(&held, closed).unwrap().is_none());
         broker.create_topic("t", 1, &[]).unwrap();
         let another = broker.replicas().partition(held.tp()).unwrap();
         let failed = || Err::<(), _>(BrokerError::unknown_partition(held.tp()));
-        assert!(broker.replicas().unless_deleted(&held, failed()).unwrap().is_none());
-        broker.replicas().unless_deleted(&another, failed()).unwrap_err();
+        assert!(
+            broker
+                .replicas()
+                .logs
+                .unless_deleted(&held, failed())
+                .unwrap()
+                .is_none()
+        );
+        broker.replicas().logs.unless_deleted(&another, failed()).unwrap_err();
     }
 }

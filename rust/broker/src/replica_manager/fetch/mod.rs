@@ -45,9 +45,9 @@ pub(crate) struct FetchParams {
 impl ReplicaManager {
     /// A Fetch request to `node`.
     pub(crate) fn fetch(&self, node: NodeId, request: FetchRequest) -> Fetched {
-        let now_ms = self.clock.monotonic_ms();
+        let now_ms = self.clock().monotonic_ms();
         // 6.1: the broker's own limit caps the request's, and min_bytes is never more than that.
-        let max_bytes = request.max_bytes.min(self.config.int("fetch.max.bytes")).max(0);
+        let max_bytes = request.max_bytes.min(self.config().int("fetch.max.bytes")).max(0);
         let params = FetchParams {
             node,
             max_wait_ms: i64::from(request.max_wait_ms),
@@ -78,7 +78,7 @@ impl ReplicaManager {
 
     /// The response to the result of a reading in this context; the session remembers what it was told.
     fn fetch_response(&self, node: NodeId, context: &Context, reading: &Reading, result: ReadResult) -> FetchResponse {
-        let now_ms = self.clock.monotonic_ms();
+        let now_ms = self.clock().monotonic_ms();
         let Some(made) = self.fetches.response(node, context, reading, result, now_ms) else {
             return top_level(ErrorCode::NOT_LEADER_OR_FOLLOWER);
         };

@@ -223,7 +223,7 @@ impl FetchPurgatory {
     }
 
     fn check_keys(&self, replicas: &ReplicaManager, keys: impl IntoIterator<Item = Key>) {
-        let now_ms = replicas.clock.monotonic_ms();
+        let now_ms = replicas.clock().monotonic_ms();
         let candidates: Vec<(u64, Arc<Watched>)> = {
             let waiting = self.waiting.lock();
             let ids = keys.into_iter().filter_map(|key| waiting.by_key.get(&key)).flatten();

@@ -87,7 +87,7 @@ fn read_one(
     }
     let max_bytes = usize::try_from(request.partition_max_bytes).map_err(|_| ErrorCode::INVALID_REQUEST)?;
     let log = replicas.log_of(&partition)?;
-    let current = partition.leader_epoch(&replicas.directory)?;
+    let current = partition.leader_epoch(replicas.logs.directory())?;
     check_leader_epoch(request.current_leader_epoch, current)?;
     // The bounds as they were before the read: what comes in between is for the next fetch.
     let bounds = log.bounds()?;
@@ -162,7 +162,7 @@ pub(crate) fn progress(replicas: &ReplicaManager, params: &FetchParams, at: &Pos
     let Ok(log) = replicas.log_of(&partition) else {
         return Progress::Answer;
     };
-    let (Ok(bounds), Ok(current)) = (log.bounds(), partition.leader_epoch(&replicas.directory)) else {
+    let (Ok(bounds), Ok(current)) = (log.bounds(), partition.leader_epoch(replicas.logs.directory())) else {
         return Progress::Answer;
     };
     let bound = bounds.of(fetch_bound(params.isolation));

@@ -1,19 +1,170 @@
-//! Retention, flush, and the clean stop.
+//! The logs of a broker: their directory, the table of their partitions, retention, compaction, checkpoints, flush, and the clean
+//! stop. Kafka: `LogManager`.
+
+mod cleaner;
+
+pub use cleaner::CleanedPartition;
+pub(crate) use cleaner::CleanerThread;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicI64, Ordering};
 
+use fletchlog_api::{Clock, Config};
 use fletchlog_log::{LogError, PartitionLog, checkpoint};
 
 use crate::BrokerError;
-use crate::directory::LogOffsets;
+use crate::directory::{ClusterMetadata, Directory, LogOffsets};
 use crate::partition::Partition;
-use crate::replica_manager::ReplicaManager;
+use crate::sync::{Mutex, Rank, ReadGuard, RwLock, is_due};
+use crate::topics::{Topic, TopicTable};
 
-impl ReplicaManager {
+/// Called after a change of a partition that a fetch could see.
+pub(crate) type Changed<'a> = &'a dyn Fn(&Partition);
+
+/// The directory of a broker, its partitions and their logs. Thread-safe.
+pub(crate) struct LogManager {
+    clock: Arc<dyn Clock>,
+    config: Config,
+    directory: Directory,
+    table: RwLock<TopicTable>,
+    next_retention_ms: AtomicI64,
+    /// When expired producer ids are looked for next (monotonic).
+    next_producer_expiry_ms: AtomicI64,
+    /// Who writes checkpoints writes what holds when it is written.
+    checkpointing: Mutex<()>,
+    /// One log is cleaned at a time: their keys share the memory.
+    cleaning: Mutex<()>,
+}
+
+impl LogManager {
+    /// Over an open directory. After an unclean stop every log is recovered here.
+    ///
+    /// # Errors
+    /// A bad property of a topic; what recovery found.
+    pub(crate) fn open(
+        directory: Directory,
+        metadata: &ClusterMetadata,
+        config: Config,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, BrokerError> {
+        let table = TopicTable::build(metadata, &config, &directory, &TopicTable::default())?;
+        let first_expiry_ms = clock.monotonic_ms().saturating_add(producer_expiry_check_ms(&config));
+        let logs = Self {
+            clock,
+            config,
+            directory,
+            table: RwLock::new(Rank::TopicTable, table),
+            next_retention_ms: AtomicI64::new(i64::MIN),
+            next_producer_expiry_ms: AtomicI64::new(first_expiry_ms),
+            checkpointing: Mutex::new(Rank::Checkpoints, ()),
+            cleaning: Mutex::new(Rank::Cleaning, ()),
+        };
+        logs.load_logs()?;
+        Ok(logs)
+    }
+
+    /// After an unclean stop every log is recovered before anything is served; after a clean one each is opened when
+    /// it is first needed, so that a thousand partitions open at once. Kafka: `LogManager#loadLogs`.
+    fn load_logs(&self) -> Result<(), BrokerError> {
+        if self.is_read_only() {
+            return Ok(());
+        }
+        let now_ms = self.clock.now_ms();
+        let topics: Vec<_> = self.table().iter().cloned().collect();
+        for partition in topics.iter().flat_map(|topic| &topic.partitions) {
+            if let Err(error) = partition.mend_topic_id(&self.directory) {
+                log::warn!("partition.metadata is written when the partition is first used: {error}");
+            }
+            let dir = &self.directory.log_dirs()[node_index(partition)];
+            if !dir.clean_shutdown() && partition.has_log(&self.directory)? {
+                partition.log(&self.directory, now_ms)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The clock.
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
+    /// The broker's properties.
+    pub(crate) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The directory.
+    pub(crate) fn directory(&self) -> &Directory {
+        &self.directory
+    }
+
+    /// Whether the broker was opened for reading only.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.directory.read_only()
+    }
+
+    /// Error unless it may be written; `action` completes "open it without read_only to ...".
+    pub(crate) fn for_writing(&self, action: &'static str) -> Result<(), BrokerError> {
+        if self.is_read_only() {
+            Err(BrokerError::ReadOnly(action))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The table of topics.
+    pub(crate) fn table(&self) -> ReadGuard<'_, TopicTable> {
+        self.table.read()
+    }
+
+    /// A new topic.
+    pub(crate) fn insert(&self, topic: Arc<Topic>) {
+        self.table.write().insert(topic);
+    }
+
+    /// A deleted topic.
+    pub(crate) fn remove(&self, name: &str) -> Option<Arc<Topic>> {
+        self.table.write().remove(name)
+    }
+
+    /// Read-only: takes over the topics that the writer has now.
+    ///
+    /// # Errors
+    /// A bad property of a topic.
+    pub(crate) fn take_over(&self, metadata: &ClusterMetadata) -> Result<(), BrokerError> {
+        let mut table = self.table.write();
+        *table = TopicTable::build(metadata, &self.config, &self.directory, &table)?;
+        Ok(())
+    }
+
+    /// The log of a partition, opened on first use, refreshed when read-only.
+    pub(crate) fn log_of<'a>(&self, partition: &'a Partition) -> Result<&'a Arc<PartitionLog>, BrokerError> {
+        match partition.opened_log() {
+            Some(log) if !self.is_read_only() => Ok(log),
+            _ => partition.log(&self.directory, self.clock.now_ms()),
+        }
+    }
+
+    /// Lets every open log forget expired producers, when it is time to. What is forgotten is seen by the next append alone, so
+    /// no waiting client has to wake up for it. Kafka: `UnifiedLog#removeExpiredProducers`, scheduled by each log.
+    pub(crate) fn maybe_remove_expired_producers(&self, now_ms: i64) {
+        if is_due(
+            &self.next_producer_expiry_ms,
+            now_ms,
+            producer_expiry_check_ms(&self.config),
+        ) {
+            let now_ms = self.clock.now_ms();
+            for partition in self.open_partitions() {
+                if let Some(log) = partition.opened_log() {
+                    log.remove_expired_producers(now_ms);
+                }
+            }
+        }
+    }
+
     /// Partitions whose log is open.
     pub(crate) fn open_partitions(&self) -> Vec<Arc<Partition>> {
-        let table = self.topic_table();
+        let table = self.table();
         table
             .iter()
             .flat_map(|t| &t.partitions)
@@ -23,10 +174,10 @@ impl ReplicaManager {
     }
 
     /// Retention over every log (spec 4.1). Kafka: `LogManager#cleanupLogs`.
-    pub(crate) fn delete_old_segments(&self) -> Result<usize, BrokerError> {
+    pub(crate) fn cleanup_logs(&self, changed: Changed<'_>) -> Result<usize, BrokerError> {
         self.for_writing("delete old segments")?;
         let now_ms = self.clock.now_ms();
-        let topics: Vec<_> = self.topic_table().iter().cloned().collect();
+        let topics: Vec<_> = self.table().iter().cloned().collect();
         let mut deleted = 0;
         for partition in topics.iter().flat_map(|t| &t.partitions) {
             let delete = || {
@@ -38,7 +189,7 @@ impl ReplicaManager {
             let segments = self.unless_deleted(partition, delete());
             // An error, too, may come after some have gone.
             if !matches!(segments, Ok(None | Some(0))) {
-                self.partition_changed(partition);
+                changed(partition);
             }
             deleted += segments?.unwrap_or(0);
         }
@@ -52,13 +203,13 @@ impl ReplicaManager {
         result: Result<T, BrokerError>,
     ) -> Result<Option<T>, BrokerError> {
         match result {
-            Err(_) if !self.topic_table().holds(partition) => Ok(None),
+            Err(_) if !self.table().holds(partition) => Ok(None),
             other => other.map(Some),
         }
     }
 
     /// With log.retention.check.interval.ms set: retention when its time has come, by the thread that produces.
-    pub(crate) fn maybe_delete_old_segments(&self, now_ms: i64) {
+    pub(crate) fn maybe_cleanup_logs(&self, now_ms: i64, changed: Changed<'_>) {
         /// Kafka: `LogManager#InitialTaskDelayMs`.
         const INITIAL_DELAY_MS: i64 = 30_000;
         let interval = self.config.long("log.retention.check.interval.ms");
@@ -79,7 +230,7 @@ impl ReplicaManager {
         );
         if due
             && claimed.is_ok()
-            && let Err(error) = self.delete_old_segments()
+            && let Err(error) = self.cleanup_logs(changed)
         {
             log::error!("retention failed: {error}");
         }
@@ -87,7 +238,7 @@ impl ReplicaManager {
 
     /// fsync of every open log, then the recovery points (the log first, then what names its offsets).
     pub(crate) fn flush_logs(&self) -> Result<(), BrokerError> {
-        if self.directory.read_only() {
+        if self.is_read_only() {
             return Ok(());
         }
         let partitions = self.open_partitions();
@@ -136,7 +287,7 @@ impl ReplicaManager {
     ) -> Result<T, BrokerError> {
         let _one_at_a_time = self.checkpointing.lock();
         let tp = partition.tp();
-        if !self.topic_table().holds(partition) {
+        if !self.table().holds(partition) {
             return Err(BrokerError::unknown_partition(tp));
         }
         let mut offsets = self.checkpoint_offsets();
@@ -156,7 +307,7 @@ impl ReplicaManager {
     }
 
     fn store_checkpoints(&self, offsets: &[(usize, LogOffsets)]) -> Result<(), BrokerError> {
-        let table = self.topic_table();
+        let table = self.table();
         for (node, dir) in self.directory.log_dirs().iter().enumerate() {
             let of_node: Vec<LogOffsets> = offsets
                 .iter()
@@ -171,11 +322,11 @@ impl ReplicaManager {
     }
 
     /// Closes every log, then checkpoints, then says so. Kafka: `LogManager#shutdown`.
-    pub(crate) fn shut_down(&self) -> Result<(), BrokerError> {
+    pub(crate) fn shutdown(&self) -> Result<(), BrokerError> {
         let partitions = self.open_partitions();
         let mut offsets_at_close = Vec::new();
         let mut failure = None;
-        if !self.directory.read_only() {
+        if !self.is_read_only() {
             for log in partitions.iter().filter_map(|p| p.opened_log()) {
                 // What fails here fails again, and is told, when the log is closed.
                 let _ = log.prepare_close();
@@ -196,7 +347,7 @@ impl ReplicaManager {
             // Of one that failed, too: what stands in the checkpoints else is as old as the last start.
             offsets_at_close.push((node_index(partition), at_close));
         }
-        if self.directory.read_only() {
+        if self.is_read_only() {
             return Ok(());
         }
         self.store_checkpoints(&offsets_at_close)?;
@@ -208,6 +359,10 @@ impl ReplicaManager {
         }
         Ok(())
     }
+}
+
+fn producer_expiry_check_ms(config: &Config) -> i64 {
+    i64::from(config.int("producer.id.expiration.check.interval.ms"))
 }
 
 pub(crate) fn node_index(partition: &Partition) -> usize {

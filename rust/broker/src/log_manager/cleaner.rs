@@ -9,10 +9,9 @@ use fletchlog_api::ErrorCode;
 use fletchlog_log::{Cleanable, CleanerOptions, CleanerStats, LogError, PartitionLog};
 use fletchlog_records::TopicPartition;
 
+use super::{Changed, LogManager, node_index};
 use crate::BrokerError;
-use crate::log_manager::node_index;
 use crate::partition::Partition;
-use crate::replica_manager::ReplicaManager;
 use crate::sync::lock;
 
 /// What cleaning did to one partition.
@@ -44,16 +43,18 @@ impl CleanedPartition {
     }
 }
 
-impl ReplicaManager {
+impl LogManager {
     /// `clean_topic`.
     pub(crate) fn clean(
         &self,
         name: &str,
         force: bool,
         cancelled: &mut dyn FnMut() -> bool,
+        changed: Changed<'_>,
     ) -> Result<Vec<CleanedPartition>, BrokerError> {
         self.for_writing("clean topics")?;
-        let topic = self.topic(name)?;
+        let topic = self.table().get(name).cloned();
+        let topic = topic.ok_or_else(|| BrokerError::unknown_topic(name))?;
         let mut cleaned = Vec::new();
         for partition in &topic.partitions {
             if !partition.config().log.cleanup_compact {
@@ -63,7 +64,7 @@ impl ReplicaManager {
                 ));
             }
             if partition.opened_log().is_some() || partition.has_log(&self.directory)? {
-                let done = self.clean_partition(partition, force, cancelled);
+                let done = self.clean_partition(partition, force, cancelled, changed);
                 let done = self.unless_deleted(partition, done)?;
                 cleaned.push(done.ok_or_else(|| BrokerError::unknown_topic(name))?);
                 partition.set_uncleanable(false);
@@ -78,12 +79,13 @@ impl ReplicaManager {
         partition: &Partition,
         force: bool,
         cancelled: &mut dyn FnMut() -> bool,
+        changed: Changed<'_>,
     ) -> Result<CleanedPartition, BrokerError> {
         let _one_at_a_time = self.cleaning.lock();
         let log = self.log_of(partition)?;
         if force {
             log.roll(self.clock.now_ms())?;
-            self.partition_changed(partition);
+            changed(partition);
         }
         let mut done = CleanedPartition {
             partition: partition.tp().partition,
@@ -128,7 +130,7 @@ impl ReplicaManager {
                 .unwrap_or(usize::MAX),
         };
         let stats = log.clean(cleanable, &options, self.clock.now_ms(), cancelled)?;
-        let table = self.topic_table();
+        let table = self.table();
         // A new topic of a deleted one's name begins dirty.
         if table.holds(partition) {
             self.directory.log_dirs()[node_index(partition)].store_clean_offset(
@@ -152,13 +154,14 @@ impl ReplicaManager {
     pub(crate) fn clean_filthiest(
         &self,
         cancelled: &mut dyn FnMut() -> bool,
+        changed: Changed<'_>,
     ) -> Result<Option<(TopicPartition, CleanedPartition)>, BrokerError> {
         self.for_writing("clean topics")?;
-        self.maybe_delete_old_segments(self.clock.now_ms());
+        self.maybe_cleanup_logs(self.clock.now_ms(), changed);
         let Some(partition) = self.filthiest()? else {
             return Ok(None);
         };
-        let cleaned = self.clean_partition(&partition, false, cancelled);
+        let cleaned = self.clean_partition(&partition, false, cancelled, changed);
         match self.unless_deleted(&partition, cleaned) {
             Ok(done) => Ok(done
                 .filter(|done| done.rounds > 0)
@@ -174,7 +177,7 @@ impl ReplicaManager {
 
     /// Of the logs that are due, the one with the largest share of dirty bytes.
     fn filthiest(&self) -> Result<Option<Arc<Partition>>, BrokerError> {
-        let topics: Vec<_> = self.topic_table().iter().cloned().collect();
+        let topics: Vec<_> = self.table().iter().cloned().collect();
         let mut filthiest: Option<(f64, &Arc<Partition>)> = None;
         for partition in topics.iter().flat_map(|topic| &topic.partitions) {
             if !partition.config().log.cleanup_compact || partition.is_uncleanable() {
