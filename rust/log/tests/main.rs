@@ -27,4 +27,5 @@ mod read_only;
 mod real_fs;
 mod recovery_vectors;
 mod retention;
+mod scan;
 mod verify;

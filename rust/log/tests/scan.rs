@@ -1,15 +1,12 @@
 //! A scan shows what the log holds: any range, batch sizes, order and isolation level, over compacted logs and aborted transactions;
 //! a damaged batch ends it with an error.
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // helpers of tests, too, fail by panicking
-
-mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use common::compacted::clean;
-use common::*;
+use crate::common::compacted::clean;
+use crate::common::*;
 use fletchlog_log::fs::{Fs, MemoryFs};
 use fletchlog_log::scan::{Scan, ScanError, ScanOrder, ScanRange};
 use fletchlog_log::{AppendOrigin, FetchBound, LogConfig, PartitionLog};
