@@ -16,5 +16,6 @@ mod live_reader;
 mod produce_fetch;
 mod producer_ids;
 mod retention;
+mod slow_fsync;
 mod threads;
 mod transactions;

@@ -1,24 +1,16 @@
 //! Row C17 of docs/reliability.md, through the broker: an fsync that takes long holds up only those who asked for it.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // The helpers of a test file are tests, too.
-
-mod common;
-#[path = "common/held_disk.rs"]
-mod held_disk;
-#[allow(dead_code)] // Another test file uses the rest.
-#[path = "transactions/client.rs"]
-mod transactional;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use crate::common::held_disk::{HeldFs, Hold};
+use crate::common::*;
+use crate::transactions::client::Txn;
 use bytes::Bytes;
-use common::*;
 use fletchlog_api::*;
 use fletchlog_broker::Broker;
-use held_disk::{HeldFs, Hold};
-use transactional::Txn;
 
 fn broker() -> (Arc<Broker>, Arc<ManualClock>, Arc<Hold>) {
     let (fs, hold) = HeldFs::new();

@@ -1,5 +1,7 @@
 //! What the broker's tests share: a clock that stands still, a client with one connection per node, batches of a size.
 
+pub mod held_disk;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
