@@ -69,6 +69,7 @@ def records(path, topic="t"):
         return [(row["key"], row["value"]) for row in broker.scan(topic).to_pyarrow().to_pylist()]
 
 
+@pytest.mark.slow
 def test_the_name_tells_the_format_and_the_compression(shell):
     names = {}
     for name, data in FILES.items():

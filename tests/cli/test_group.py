@@ -123,6 +123,7 @@ class Calls:
 CALLS = ("lines", "table", "file", "parquet", "full_disk", "head", "interrupted")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(

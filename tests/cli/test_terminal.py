@@ -125,6 +125,7 @@ def test_standard_streams_that_are_full_or_closed_are_named(many):
     assert many.bash("echo 1 | fletchlog produce d t 2>&- && fletchlog verify d").returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_control_c_is_quiet_whenever_it_comes(many):
     """From the first import on; what the interpreter does before that is its own."""
