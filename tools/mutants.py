@@ -2,7 +2,7 @@
 
 The bugs are described in rust/sim/mutants.toml, some with a test that finds what the suites do not look at. They are built into a copy of the sources, never into the package. Ends with
 `mutants: K of N caught`; exit code 1 unless all are, or if the suites find something with no bug switched on.
-TIME_LIMIT bounds the hunts, in seconds.
+TIME_LIMIT bounds the hunts, in seconds; MUTANTS is a comma-separated choice of bugs (default all).
 """
 
 from __future__ import annotations
@@ -80,15 +80,27 @@ def hunt(command: list[str], name: str | None, seconds: float) -> tuple[bool, st
     return done.returncode != 0, lines[-1] if lines else ""
 
 
+def chosen() -> list[str]:
+    """The bugs to switch on."""
+    names = [str(mutant["name"]) for mutant in mutants()]
+    wanted = os.environ.get("MUTANTS", ",".join(names)).split(",")
+    if unknown := set(wanted) - set(names):
+        raise SystemExit(f"mutants: there is no bug {', '.join(sorted(unknown))}; MUTANTS takes names of {LIST}")
+    return wanted
+
+
 def main() -> int:
     """Prints what became of each bug."""
     limit = seconds("mutants", 1200)
+    names = chosen()
     copy_sources()
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     cargo = ["--locked", "--target-dir", str(target)]
     subprocess.run(["cargo", "build", *cargo, "-p", "fletchlog-sim", "--example", "hunt"], cwd=COPY, check=True)
     suites = [str(target / "debug" / "examples" / "hunt")]
-    tests = {str(mutant["name"]): ["cargo", "test", *cargo, *str(mutant["test"]).split()] for mutant in mutants() if "test" in mutant}
+    tests = {
+        str(mutant["name"]): ["cargo", "test", *cargo, *str(mutant["test"]).split()] for mutant in mutants() if "test" in mutant and mutant["name"] in names
+    }
     deadline = time.monotonic() + limit
     # The first run of a test also builds it.
     for command in (suites, *tests.values()):
@@ -97,7 +109,6 @@ def main() -> int:
             print(f"mutants: {' '.join(command)} complains with no bug switched on: {line}")
             return 1
     caught = 0
-    names = [str(mutant["name"]) for mutant in mutants()]
     for name in names:
         found, line = hunt(tests.get(name, suites), name, max(0.1, min(HUNT_SECONDS, deadline - time.monotonic())))
         caught += found
