@@ -12,4 +12,4 @@ pub use config_table::{Config, ConfigError, Scope};
 pub use error_code::ErrorCode;
 pub use messages::*;
 pub use partition_states::PartitionStates;
-pub use transport::{Clock, Completion, Disconnected, NodeId, Transport};
+pub use transport::{Clock, Completion, Disconnected, InProcess, NodeId, Transport};

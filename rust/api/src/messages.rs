@@ -37,7 +37,6 @@ pub enum Request {
     LeaveGroup(LeaveGroupRequest),
     OffsetCommit(OffsetCommitRequest),
     OffsetFetch(OffsetFetchRequest),
-    LegacyGroup(LegacyGroupRequest),
 }
 
 /// Every answer.
@@ -61,7 +60,6 @@ pub enum Response {
     LeaveGroup(ErrorCode),
     OffsetCommit(OffsetCommitResponse),
     OffsetFetch(OffsetFetchResponse),
-    LegacyGroup(LegacyGroupResponse),
 }
 
 // ---------------------------------------------------------------- produce

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::messages::{Request, Response};
+use crate::messages::{LegacyGroupRequest, LegacyGroupResponse, Request, Response};
 
 /// A broker node's id. A client's connection to its group coordinator is a connection of its own, numbered
 /// [`coordinator_connection`] as Kafka's Java client does.
@@ -42,47 +42,64 @@ pub struct Completion {
 /// Ends the wait of another thread, see [`Transport::waker`].
 pub type Waker = Arc<dyn Fn() + Send + Sync>;
 
-/// One client's connections. Requests of one connection are handled and answered in order.
-///
-/// In-process, an answer that the broker can give at once is "in the socket" when `send` returns; a waiting request
-/// (long poll, group join) is answered later and holds back those behind it.
+/// One client's connections, as sockets are. Requests of one connection are handled and answered in order.
 pub trait Transport: Send {
+    /// The nodes to ask before the first Metadata answer, in the order in which they were given. Never empty. Kafka:
+    /// `Metadata#bootstrap`.
+    fn bootstrap(&self) -> Vec<NodeId>;
     /// Puts one request on the wire of a connection.
     fn send(&mut self, node: NodeId, correlation_id: i32, request: Request);
     /// Takes the oldest completion of that connection which has arrived; never waits.
     fn receive(&mut self, node: NodeId) -> Option<Completion>;
     /// True if `receive(node)` would return something now; never waits.
     fn has_arrived(&mut self, node: NodeId) -> bool;
-    /// Waits until an answer has arrived on any connection, at most `timeout`. The caller states with this call that it
-    /// has nothing more to send (the quiescence that scripted faults need, spec 9.5.1). Returns true if something arrived.
+    /// Waits until an answer has arrived on any connection, at most `timeout`. Returns true if something arrived.
     fn wait(&mut self, timeout: Duration) -> bool;
     /// What another thread calls to end a [`Transport::wait`] that is going on, or the next one, early. A transport without one waits on;
     /// its clients look every 50 ms.
     fn waker(&self) -> Option<Waker> {
         None
     }
-    /// Tells the cluster that this client is alive and processing (stands for the heartbeat thread); cheap.
-    fn keep_alive(&mut self) {}
-    /// A poll begins. In-process this is when whatever was asked before it has been answered: a fetch that is held only
-    /// because there is nothing to read is answered now, so that the order of polls does not depend on how long the caller
-    /// took between two of them. A network does its own waiting.
-    fn begin_poll(&mut self) {}
-    /// True once the other side is gone for good (an embedded broker that was closed): nothing will be answered any more.
-    fn is_closed(&self) -> bool {
-        false
-    }
     /// The client gives up every request outstanding on a connection (a request time-out) and will open it anew. Answers
     /// that still come for them are ignored by correlation id.
     fn disconnect(&mut self, node: NodeId) {
         let _ = node;
     }
+    /// The other side, if it is in this process.
+    fn in_process(&mut self) -> Option<&mut dyn InProcess> {
+        None
+    }
+}
+
+/// What only a peer in the same process can do for its client; a transport over sockets does without. An answer that such
+/// a peer can give at once is there when `send` returns.
+pub trait InProcess {
+    /// Tells the cluster that this client is alive and processing, in place of a heartbeat thread; cheap.
+    fn keep_alive(&mut self) {}
+    /// A poll begins. This is when whatever was asked before it has been answered: a fetch that is held only because there
+    /// is nothing to read is answered now, so that the order of polls does not depend on how long the caller took between
+    /// two of them.
+    fn begin_poll(&mut self) {}
     /// A producer is about to look for records to send. False: it shall not look yet (a test lets records pile up).
-    /// When true, the producer calls [`Transport::end_drain`] after it has sent what it found.
+    /// When true, the producer calls [`InProcess::end_drain`] after it has sent what it found.
     fn begin_drain(&mut self) -> bool {
         true
     }
-    /// What was found since [`Transport::begin_drain`] is sent.
+    /// What was found since [`InProcess::begin_drain`] is sent.
     fn end_drain(&mut self) {}
+    /// The client has nothing more to send before its next [`Transport::wait`] ends. Scripted faults act only then
+    /// (spec 9.5.1).
+    fn quiescent(&mut self) {}
+    /// True once the broker was closed: nothing will be answered any more.
+    fn is_closed(&mut self) -> bool {
+        false
+    }
+    /// One step against the registry of a legacy group, which Kafka has no request for; `None` if there is no registry
+    /// (any more).
+    fn legacy_group(&mut self, request: &LegacyGroupRequest) -> Option<LegacyGroupResponse> {
+        let _ = request;
+        None
+    }
 }
 
 /// Time. Wall clock in ms since the epoch and a monotonic ms clock; virtual in simulations.

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
-use fletchlog_api::{Clock, Config, ConfigError, NodeId, Request, Scope};
+use fletchlog_api::{Clock, Config, ConfigError, LegacyGroupRequest, LegacyGroupResponse, NodeId, Request, Scope};
 use fletchlog_log::fs::{Fs, MemoryFs, RealFs};
 use fletchlog_log::{LogError, PartitionLog};
 use fletchlog_records::TopicPartition;
@@ -344,6 +344,17 @@ impl Broker {
         };
         self.do_scheduled_work();
         self.apis.handle(node, client, request)
+    }
+
+    /// One step of a legacy consumer; `None` once the broker is closed.
+    pub(crate) fn legacy_group(
+        &self,
+        client: &Arc<ClientLiveness>,
+        request: &LegacyGroupRequest,
+    ) -> Option<LegacyGroupResponse> {
+        let _open = self.enter().ok()?;
+        self.do_scheduled_work();
+        Some(self.apis.legacy_group(client, request))
     }
 
     /// Does what every call of the broker does first if it is due: no thread does it.

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fletchlog_api::transport::{Waker, node_of_connection};
-use fletchlog_api::{Completion, Disconnected, NodeId, Request, Transport};
+use fletchlog_api::{
+    Completion, Disconnected, InProcess, LegacyGroupRequest, LegacyGroupResponse, NodeId, Request, Transport,
+};
 
 use crate::Broker;
 use crate::group::ClientLiveness;
@@ -140,6 +142,10 @@ impl Connection {
 }
 
 impl Transport for LocalTransport {
+    fn bootstrap(&self) -> Vec<NodeId> {
+        vec![1]
+    }
+
     fn send(&mut self, node: NodeId, correlation_id: i32, request: Request) {
         self.keep_alive();
         let connection = self.connections.entry(node).or_default();
@@ -192,7 +198,7 @@ impl Transport for LocalTransport {
     }
 
     fn waker(&self) -> Option<Waker> {
-        // Whoever keeps it does not keep the broker.
+        // A weak reference: a waker must not keep the broker open.
         let (woken, broker) = (Arc::clone(&self.woken), Arc::downgrade(&self.broker));
         Some(Arc::new(move || {
             woken.store(true, Ordering::Release);
@@ -200,6 +206,22 @@ impl Transport for LocalTransport {
                 broker.replicas().changes().notify();
             }
         }))
+    }
+
+    fn disconnect(&mut self, node: NodeId) {
+        if let Some(connection) = self.connections.remove(&node) {
+            connection.give_up(&self.broker);
+        }
+    }
+
+    fn in_process(&mut self) -> Option<&mut dyn InProcess> {
+        Some(self)
+    }
+}
+
+impl InProcess for LocalTransport {
+    fn keep_alive(&mut self) {
+        self.client.seen(self.broker.replicas().clock().monotonic_ms());
     }
 
     fn begin_poll(&mut self) {
@@ -210,18 +232,13 @@ impl Transport for LocalTransport {
         }
     }
 
-    fn is_closed(&self) -> bool {
+    fn is_closed(&mut self) -> bool {
         self.broker.is_closed()
     }
 
-    fn disconnect(&mut self, node: NodeId) {
-        if let Some(connection) = self.connections.remove(&node) {
-            connection.give_up(&self.broker);
-        }
-    }
-
-    fn keep_alive(&mut self) {
-        self.client.seen(self.broker.replicas().clock().monotonic_ms());
+    fn legacy_group(&mut self, request: &LegacyGroupRequest) -> Option<LegacyGroupResponse> {
+        self.keep_alive();
+        self.broker.legacy_group(&self.client, request)
     }
 }
 

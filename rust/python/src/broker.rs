@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use fletchlog_api::Scope;
 use fletchlog_api::transport::SystemClock;
-use fletchlog_broker::{Broker as Engine, BrokerError, OpenOptions, TopicDescription};
+use fletchlog_api::{Scope, Transport};
+use fletchlog_broker::{Broker as Engine, BrokerError, LocalTransport, OpenOptions, TopicDescription};
 use fletchlog_log::{FetchBound, PartitionLog};
 use fletchlog_records::{BatchIter, TopicPartition};
 use pyo3::prelude::*;
@@ -54,6 +54,12 @@ impl Broker {
             return Err(Failure::closed("broker"));
         }
         Ok(Arc::clone(engine))
+    }
+
+    /// Makes the connections of new clients of this broker; `Closed` once it is closed.
+    pub fn transports(&self) -> Result<impl Fn() -> Box<dyn Transport> + Send + Sync + 'static, Failure> {
+        let engine = self.engine()?;
+        Ok(move || Box::new(LocalTransport::new(Arc::clone(&engine))) as Box<dyn Transport>)
     }
 
     fn describe(py: Python<'_>, topic: &TopicDescription) -> PyResult<Py<PyAny>> {

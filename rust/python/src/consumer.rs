@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use fletchlog_api::transport::SystemClock;
 use fletchlog_api::{Config, ErrorCode, Scope};
-use fletchlog_broker::LocalTransport;
 use fletchlog_client::consumer::{PolledRecords, RebalanceEvent, WakeupHandle};
 use fletchlog_client::{ClientError, Consumer as Engine};
 use fletchlog_records::TopicPartition;
@@ -115,12 +114,11 @@ impl Consumer {
     fn new(py: Python<'_>, broker: &Bound<'_, Broker>, config: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         let config = config_from_py(Scope::Consumer, config)?;
         let traced = config.boolean("fletchlog.trace");
-        let broker = broker.get().engine()?;
-        let read_only = broker.is_read_only();
+        let broker = broker.get();
+        let (transports, read_only) = (broker.transports()?, broker.engine()?.is_read_only());
         let given = config.clone();
         let engine = crate::gate::gate(py, |_| {
-            let transport = Box::new(LocalTransport::new(broker));
-            Ok(Engine::new(given, transport, Arc::new(SystemClock::default()))?)
+            Ok(Engine::new(given, transports(), Arc::new(SystemClock::default()))?)
         })?;
         let wakeup = engine.wakeup_handle();
         Ok(Self {

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
+use fletchlog_api::Scope;
 use fletchlog_api::transport::SystemClock;
-use fletchlog_api::{Scope, Transport};
-use fletchlog_broker::LocalTransport;
 use fletchlog_client::group::legacy::{LegacyConsumer as Engine, LegacyStream as Stream};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -28,12 +27,11 @@ impl LegacyConsumer {
     #[pyo3(signature = (broker, config=None))]
     fn new(py: Python<'_>, broker: &Bound<'_, Broker>, config: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         let config = config_from_py(Scope::LegacyConsumer, config)?;
-        let broker = broker.get().engine()?;
-        let connect = move || Box::new(LocalTransport::new(Arc::clone(&broker))) as Box<dyn Transport>;
+        let transports = broker.get().transports()?;
         let engine = gate(py, |_| {
             Ok(Engine::new(
                 config,
-                Box::new(connect),
+                Box::new(transports),
                 Arc::new(SystemClock::default()),
             )?)
         })?;

@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use fletchlog_api::transport::SystemClock;
-use fletchlog_api::{Clock, Config, Scope, Transport};
+use fletchlog_api::{Clock, Config, Scope};
 use fletchlog_arrow::import::ProducerBatch;
-use fletchlog_broker::LocalTransport;
 use fletchlog_client::faults::FaultTransport;
 use fletchlog_client::producer::{OnDecided, ProducerRecord, RecordColumns, RecordFuture as Future};
 use fletchlog_client::{ClientError, Producer as Engine};
@@ -74,15 +73,14 @@ impl Producer {
     ) -> PyResult<Self> {
         let config = config_from_py(Scope::Producer, config)?;
         let traced = config.boolean("fletchlog.trace");
-        let broker = broker.get().engine()?;
+        let transports = broker.get().transports()?;
         let faults = faults.map(|faults| faults.get().engine());
         let given = config.clone();
         let engine = gate(py, |_| {
             let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
-            let transport = LocalTransport::new(broker);
-            let transport: Box<dyn Transport> = match faults {
-                Some(faults) => Box::new(FaultTransport::new(transport, faults, Arc::clone(&clock))),
-                None => Box::new(transport),
+            let transport = match faults {
+                Some(faults) => Box::new(FaultTransport::new(transports(), faults, Arc::clone(&clock))),
+                None => transports(),
             };
             Ok(Engine::new(given, transport, clock)?)
         })?;

@@ -38,7 +38,7 @@ fn producer(broker: &Arc<Broker>, faults: Option<&Arc<Faults>>, config: &[(&str,
     match faults {
         None => Producer::new(config, Box::new(local), clock).unwrap(),
         Some(faults) => {
-            let transport = FaultTransport::new(local, faults.clone(), clock.clone());
+            let transport = FaultTransport::new(Box::new(local), faults.clone(), clock.clone());
             Producer::new(config, Box::new(transport), clock).unwrap()
         }
     }

@@ -7,7 +7,7 @@ use fletchlog_records::TopicPartition;
 use crate::ErrorCode;
 
 /// One step against the registry of a legacy group: what ZooKeeper's nodes under `/consumers/<group>` were to the 0.8
-/// high-level consumer. Kafka has no such request; offsets go through OffsetCommit and OffsetFetch.
+/// high-level consumer. It goes by [`crate::InProcess::legacy_group`], for Kafka has no such request; offsets go through OffsetCommit and OffsetFetch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LegacyGroupRequest {
     /// group.id.

@@ -4,7 +4,7 @@ mod metadata;
 
 use std::sync::Arc;
 
-use fletchlog_api::{NodeId, Request, Response};
+use fletchlog_api::{LegacyGroupRequest, LegacyGroupResponse, NodeId, Request, Response};
 
 use crate::group::{ClientLiveness, GroupCoordinator, LegacyGroups};
 use crate::replica_manager::fetch::Fetched;
@@ -89,16 +89,18 @@ impl KafkaApis {
             Request::Heartbeat(r) => Handled::Now(Response::Heartbeat(self.groups.heartbeat(node, &r, client))),
             Request::LeaveGroup(r) => Handled::Now(Response::LeaveGroup(self.groups.leave_group(node, &r))),
             Request::OffsetCommit(r) => Handled::Now(Response::OffsetCommit(self.groups.offset_commit(node, &r))),
-            Request::LegacyGroup(r) => {
-                let partitions = |topic: &str| self.replicas.topic(topic).ok().map(|t| t.record.partitions);
-                Handled::Now(Response::LegacyGroup(self.legacy_groups.handle(
-                    client,
-                    &r,
-                    self.replicas.clock().monotonic_ms(),
-                    &partitions,
-                )))
-            }
             Request::OffsetFetch(r) => Handled::Now(Response::OffsetFetch(self.groups.offset_fetch(node, &r))),
         }
+    }
+
+    /// One step of a legacy consumer, which is no request of Kafka's.
+    pub(crate) fn legacy_group(
+        &self,
+        client: &Arc<ClientLiveness>,
+        request: &LegacyGroupRequest,
+    ) -> LegacyGroupResponse {
+        let partitions = |topic: &str| self.replicas.topic(topic).ok().map(|t| t.record.partitions);
+        let now_ms = self.replicas.clock().monotonic_ms();
+        self.legacy_groups.handle(client, request, now_ms, &partitions)
     }
 }

@@ -228,7 +228,7 @@ impl Consumer {
         Ok(())
     }
 
-    fn ensure_seekable(&self, tp: &TopicPartition, offset: i64) -> Result<(), ClientError> {
+    fn ensure_seekable(&mut self, tp: &TopicPartition, offset: i64) -> Result<(), ClientError> {
         self.ensure_open()?;
         if offset < 0 {
             return Err(ClientError::IllegalArgument(format!(
@@ -402,7 +402,7 @@ impl Consumer {
         self.closed
     }
 
-    pub(super) fn ensure_open(&self) -> Result<(), ClientError> {
+    pub(super) fn ensure_open(&mut self) -> Result<(), ClientError> {
         if self.closed {
             return Err(ClientError::Closed(
                 "this consumer is closed; make a new one".to_owned(),

@@ -200,9 +200,11 @@ impl ConsumerNetworkClient {
             .is_some_and(|c| c.backoff_until_ms > self.clock.monotonic_ms())
     }
 
-    /// A poll begins: see [`Transport::begin_poll`]. What it writes from now on is answered while it waits, or after it.
+    /// A poll begins: see [`fletchlog_api::InProcess::begin_poll`]. What it writes from now on is answered while it waits, or after it.
     pub fn begin_poll(&mut self) {
-        self.transport.begin_poll();
+        if let Some(peer) = self.transport.in_process() {
+            peer.begin_poll();
+        }
         self.in_poll = true;
     }
 
@@ -218,14 +220,16 @@ impl ConsumerNetworkClient {
         in_flight.for_each(|f| f.just_written = false);
     }
 
-    /// Stands for the heartbeat thread: tells the cluster that this client is alive.
+    /// Tells the cluster that this client is alive, in place of a heartbeat thread.
     pub fn keep_alive(&mut self) {
-        self.transport.keep_alive();
+        if let Some(peer) = self.transport.in_process() {
+            peer.keep_alive();
+        }
     }
 
     /// The broker is gone for good.
-    pub fn is_closed(&self) -> bool {
-        self.transport.is_closed()
+    pub fn is_closed(&mut self) -> bool {
+        self.transport.in_process().is_some_and(|peer| peer.is_closed())
     }
 
     /// Monotonic milliseconds.
@@ -309,8 +313,11 @@ impl ConsumerNetworkClient {
                 return Ok(());
             }
             let slice = left.min(INTERRUPT_CHECK_MS);
+            if let Some(peer) = self.transport.in_process() {
+                peer.quiescent();
+            }
             let arrived = self.transport.wait(Duration::from_millis(slice.unsigned_abs()));
-            self.transport.keep_alive();
+            self.keep_alive();
             if arrived {
                 return Ok(());
             }

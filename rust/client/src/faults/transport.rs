@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fletchlog_api::{
-    Clock, Completion, Disconnected, ErrorCode, NodeId, ProducePartitionResponse, ProduceRequest, ProduceResponse,
-    Request, Response, Transport,
+    Clock, Completion, Disconnected, ErrorCode, InProcess, NodeId, ProducePartitionResponse, ProduceRequest,
+    ProduceResponse, Request, Response, Transport,
 };
 
 use super::{Action, Faults};
@@ -18,8 +18,8 @@ const SLICE: Duration = Duration::from_millis(10);
 
 /// Wraps the connections of one client. Requests other than Produce are passed on at once, except behind an undecided
 /// Produce of the same connection: a broker answers a connection in order.
-pub struct FaultTransport<T> {
-    inner: T,
+pub struct FaultTransport {
+    inner: Box<dyn Transport>,
     faults: Arc<Faults>,
     clock: Arc<dyn Clock>,
     connections: BTreeMap<NodeId, Connection>,
@@ -29,6 +29,8 @@ pub struct FaultTransport<T> {
     moved_ms: i64,
     /// The last answer was a fault, or an error of the broker.
     after_fault: bool,
+    /// The client has nothing more to send: the next wait may treat a request.
+    quiescent: bool,
 }
 
 #[derive(Default)]
@@ -97,9 +99,9 @@ impl Connection {
     }
 }
 
-impl<T: Transport> FaultTransport<T> {
+impl FaultTransport {
     /// Puts `faults` in front of `inner`. `clock` must be the producer's.
-    pub fn new(inner: T, faults: Arc<Faults>, clock: Arc<dyn Clock>) -> Self {
+    pub fn new(inner: Box<dyn Transport>, faults: Arc<Faults>, clock: Arc<dyn Clock>) -> Self {
         let moved_ms = clock.monotonic_ms();
         Self {
             inner,
@@ -109,11 +111,8 @@ impl<T: Transport> FaultTransport<T> {
             timer: None,
             moved_ms,
             after_fault: false,
+            quiescent: false,
         }
-    }
-    /// What it wraps.
-    pub fn inner(&self) -> &T {
-        &self.inner
     }
 
     fn connection(&mut self, node: NodeId) -> &mut Connection {
@@ -371,7 +370,11 @@ impl<T: Transport> FaultTransport<T> {
     }
 }
 
-impl<T: Transport> Transport for FaultTransport<T> {
+impl Transport for FaultTransport {
+    fn bootstrap(&self) -> Vec<NodeId> {
+        self.inner.bootstrap()
+    }
+
     fn send(&mut self, node: NodeId, correlation_id: i32, request: Request) {
         let request = match request {
             Request::Produce(request) => HeldRequest::Produce(self.faults.arrived(node, &request), request),
@@ -398,11 +401,14 @@ impl<T: Transport> Transport for FaultTransport<T> {
     }
 
     fn wait(&mut self, timeout: Duration) -> bool {
+        let quiescent = std::mem::take(&mut self.quiescent);
         self.pump();
         if self.any_answer() {
             return true;
         }
-        if let Some(timer) = &self.timer {
+        if !quiescent {
+            self.inner.wait(timeout.min(SLICE));
+        } else if let Some(timer) = &self.timer {
             let left = timer.at_ms.saturating_sub(self.clock.monotonic_ms());
             if let Ok(left @ 1..) = u64::try_from(left) {
                 self.inner.wait(Duration::from_millis(left).min(timeout).min(SLICE));
@@ -426,14 +432,6 @@ impl<T: Transport> Transport for FaultTransport<T> {
         self.any_answer()
     }
 
-    fn is_closed(&self) -> bool {
-        self.inner.is_closed()
-    }
-
-    fn keep_alive(&mut self) {
-        self.inner.keep_alive();
-    }
-
     fn disconnect(&mut self, node: NodeId) {
         self.inner.disconnect(node);
         self.timer.take_if(|t| t.node == node);
@@ -444,9 +442,30 @@ impl<T: Transport> Transport for FaultTransport<T> {
         connection.answers.clear();
     }
 
+    fn in_process(&mut self) -> Option<&mut dyn InProcess> {
+        Some(self)
+    }
+}
+
+impl InProcess for FaultTransport {
+    fn keep_alive(&mut self) {
+        if let Some(peer) = self.inner.in_process() {
+            peer.keep_alive();
+        }
+    }
+
+    fn is_closed(&mut self) -> bool {
+        self.inner.in_process().is_some_and(|peer| peer.is_closed())
+    }
+
+    fn quiescent(&mut self) {
+        self.quiescent = true;
+    }
+
     fn begin_drain(&mut self) -> bool {
         self.faults.begin_drain()
     }
+
     fn end_drain(&mut self) {
         self.faults.end_drain();
     }

@@ -65,6 +65,9 @@ impl Sender {
 
     /// Waits for an answer, at most `ms`, stating that there is nothing more to send; may return early.
     pub(crate) fn wait(&mut self, ms: i64) {
+        if let Some(peer) = self.transport.in_process() {
+            peer.quiescent();
+        }
         self.transport
             .wait(Duration::from_millis(u64::try_from(ms).unwrap_or(0)));
     }
@@ -80,13 +83,13 @@ impl Sender {
     /// Sends what can be sent. Returns how many ms may pass before the next turn if nothing happens (0: go on at once).
     pub(crate) fn send_half(&mut self) -> i64 {
         let shared = self.shared.clone();
-        if self.transport.is_closed() {
+        if self.transport.in_process().is_some_and(|peer| peer.is_closed()) {
             let mut guard = shared.lock();
             guard.core.die(&broker_closed());
             shared.made_progress(&mut guard);
             return 0;
         }
-        let held = !self.transport.begin_drain();
+        let held = self.transport.in_process().is_some_and(|peer| !peer.begin_drain());
         let mut outgoing = Vec::new();
         let mut wait = {
             let mut guard = shared.lock();
@@ -106,8 +109,8 @@ impl Sender {
         for (node, correlation_id, request) in outgoing {
             self.transport.send(node, correlation_id, request);
         }
-        if !held {
-            self.transport.end_drain();
+        if !held && let Some(peer) = self.transport.in_process() {
+            peer.end_drain();
         }
         let mut guard = shared.lock();
         if self.config.acks == 0 && self.complete_without_ack(&mut guard.core) {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use fletchlog_api::transport::{coordinator_connection, node_of_connection};
-use fletchlog_api::{Completion, Disconnected, FetchResponse, NodeId, Request, Response, Transport};
+use fletchlog_api::{Completion, Disconnected, FetchResponse, InProcess, NodeId, Request, Response, Transport};
 use fletchlog_broker::{Broker, LocalTransport};
 use fletchlog_records::{BatchIter, TopicPartition};
 
@@ -367,6 +367,9 @@ struct SimTransport {
 }
 
 impl Transport for SimTransport {
+    fn bootstrap(&self) -> Vec<NodeId> {
+        vec![1]
+    }
     fn send(&mut self, node: NodeId, correlation_id: i32, request: Request) {
         lock(&self.net).send(self.port, node, correlation_id, request);
     }
@@ -398,17 +401,23 @@ impl Transport for SimTransport {
         arrived()
     }
 
-    fn keep_alive(&mut self) {
-        if let Some(server) = &mut lock(&self.net).ports[self.port].server {
-            server.keep_alive();
-        }
-    }
-
     fn disconnect(&mut self, node: NodeId) {
         let mut net = lock(&self.net);
         net.reopen(self.port, node);
         if let Some(connection) = net.ports[self.port].connections.get_mut(&node) {
             connection.arrived.clear();
+        }
+    }
+
+    fn in_process(&mut self) -> Option<&mut dyn InProcess> {
+        Some(self)
+    }
+}
+
+impl InProcess for SimTransport {
+    fn keep_alive(&mut self) {
+        if let Some(server) = &mut lock(&self.net).ports[self.port].server {
+            server.keep_alive();
         }
     }
 }

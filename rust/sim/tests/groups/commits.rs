@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fletchlog_api::{Completion, ErrorCode, NodeId, Request, Transport};
+use fletchlog_api::{Completion, ErrorCode, InProcess, NodeId, Request, Transport};
 
 use super::*;
 
@@ -222,6 +222,9 @@ struct LateFirstLookup {
 }
 
 impl Transport for LateFirstLookup {
+    fn bootstrap(&self) -> Vec<NodeId> {
+        self.inner.bootstrap()
+    }
     fn send(&mut self, node: NodeId, correlation_id: i32, request: Request) {
         if matches!(request, Request::OffsetFetch(_)) && self.first.is_none() {
             self.first = Some(correlation_id);
@@ -252,6 +255,12 @@ impl Transport for LateFirstLookup {
         self.inner.wait(timeout)
     }
 
+    fn in_process(&mut self) -> Option<&mut dyn InProcess> {
+        Some(self)
+    }
+}
+
+impl InProcess for LateFirstLookup {
     fn keep_alive(&mut self) {
         self.inner.keep_alive();
     }

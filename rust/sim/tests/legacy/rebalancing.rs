@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use fletchlog_api::{ErrorCode, LegacyGroupAction, LegacyGroupRequest, Request};
+use fletchlog_api::{ErrorCode, InProcess, LegacyGroupAction, LegacyGroupRequest};
 
 use super::*;
 
@@ -107,22 +107,16 @@ fn a_member_that_vanishes_keeps_its_partitions_until_its_session_expires() {
 /// Stands for a consumer in another process: it answers no watch.
 struct Elsewhere {
     transport: LocalTransport,
-    sent: i32,
 }
 
 impl Elsewhere {
     fn step(&mut self, action: LegacyGroupAction) -> fletchlog_api::LegacyGroupResponse {
-        self.sent += 1;
         let request = LegacyGroupRequest {
             group_id: "g-else".into(),
             consumer_id: "g-else_0".into(),
             action,
         };
-        self.transport.send(1, self.sent, Request::LegacyGroup(request));
-        match self.transport.receive(1).unwrap().result.unwrap() {
-            fletchlog_api::Response::LegacyGroup(response) => response,
-            other => panic!("{other:?}"),
-        }
+        self.transport.legacy_group(&request).unwrap()
     }
 }
 
@@ -131,7 +125,6 @@ fn a_rebalance_waits_for_the_old_owner_fails_after_its_retries_and_still_succeed
     let (broker, clock) = virtual_broker(&[("t", 2)]);
     let mut elsewhere = Elsewhere {
         transport: LocalTransport::new(Arc::clone(&broker)),
-        sent: 0,
     };
     let joined = elsewhere.step(LegacyGroupAction::Register {
         session_timeout_ms: 6000,

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use fletchlog_api::{Clock, Completion, Config, NodeId, Request, Response, Scope, Transport};
+use fletchlog_api::{Clock, Completion, Config, InProcess, NodeId, Request, Response, Scope, Transport};
 use fletchlog_broker::{Broker, LocalTransport, OpenOptions};
 use fletchlog_client::consumer::{PolledRecords, TraceEvent, TraceKind};
 use fletchlog_client::{ClientError, Consumer};
@@ -76,6 +76,9 @@ impl WatchedTransport {
 }
 
 impl Transport for WatchedTransport {
+    fn bootstrap(&self) -> Vec<NodeId> {
+        vec![1]
+    }
     fn send(&mut self, node: NodeId, correlation_id: i32, request: Request) {
         if let Request::Fetch(fetch) = &request {
             let mut wire = self.wire.lock().unwrap();
@@ -122,6 +125,12 @@ impl Transport for WatchedTransport {
             self.clock.advance(1);
         }
     }
+    fn in_process(&mut self) -> Option<&mut dyn InProcess> {
+        Some(self)
+    }
+}
+
+impl InProcess for WatchedTransport {
     fn keep_alive(&mut self) {
         self.inner.keep_alive();
     }
@@ -132,6 +141,9 @@ impl Transport for WatchedTransport {
 struct Shared(Arc<Mutex<WatchedTransport>>);
 
 impl Transport for Shared {
+    fn bootstrap(&self) -> Vec<NodeId> {
+        vec![1]
+    }
     fn send(&mut self, node: NodeId, correlation_id: i32, request: Request) {
         self.0.lock().unwrap().send(node, correlation_id, request);
     }
@@ -144,6 +156,12 @@ impl Transport for Shared {
     fn wait(&mut self, timeout: Duration) -> bool {
         self.0.lock().unwrap().wait(timeout)
     }
+    fn in_process(&mut self) -> Option<&mut dyn InProcess> {
+        Some(self)
+    }
+}
+
+impl InProcess for Shared {
     fn keep_alive(&mut self) {
         self.0.lock().unwrap().keep_alive();
     }

@@ -9,7 +9,7 @@ pub mod cluster;
 pub mod scenario;
 
 use bytes::Bytes;
-use fletchlog_api::{Clock, Completion, Config, NodeId, Request, Scope, Transport};
+use fletchlog_api::{Clock, Completion, Config, InProcess, NodeId, Request, Scope, Transport};
 use fletchlog_client::ClientError;
 use fletchlog_client::faults::{FaultTransport, Faults};
 use fletchlog_client::producer::{ProducerRecord, RecordFuture, SteppedProducer};
@@ -56,6 +56,9 @@ impl<T: Transport> VirtualWait<T> {
 }
 
 impl<T: Transport> Transport for VirtualWait<T> {
+    fn bootstrap(&self) -> Vec<NodeId> {
+        self.inner.bootstrap()
+    }
     fn send(&mut self, node: NodeId, correlation_id: i32, request: Request) {
         if !self.nodes.contains(&node) {
             self.nodes.push(node);
@@ -123,16 +126,16 @@ pub fn records_of(bytes: &Bytes) -> Vec<Stored> {
 pub type SentRequest = Vec<(i32, Vec<Stored>)>;
 
 /// Notes every produce request, in the order of sending.
-pub struct Recorder<T> {
-    inner: T,
+pub struct Recorder {
+    inner: FaultTransport,
     pub requests: Arc<Mutex<Vec<SentRequest>>>,
     pub init_producer_ids: Arc<AtomicI64>,
     /// Kafka's names of the requests, Metadata left out.
     pub names: Arc<Mutex<Vec<String>>>,
 }
 
-impl<T: Transport> Recorder<T> {
-    pub fn new(inner: T) -> Self {
+impl Recorder {
+    pub fn new(inner: FaultTransport) -> Self {
         Self {
             inner,
             requests: Arc::default(),
@@ -142,7 +145,10 @@ impl<T: Transport> Recorder<T> {
     }
 }
 
-impl<T: Transport> Transport for Recorder<T> {
+impl Transport for Recorder {
+    fn bootstrap(&self) -> Vec<NodeId> {
+        self.inner.bootstrap()
+    }
     fn send(&mut self, node: NodeId, correlation_id: i32, request: Request) {
         let name = format!("{request:?}");
         let name = name.split('(').next().unwrap_or_default();
@@ -175,11 +181,8 @@ impl<T: Transport> Transport for Recorder<T> {
     fn disconnect(&mut self, node: NodeId) {
         self.inner.disconnect(node);
     }
-    fn begin_drain(&mut self) -> bool {
-        self.inner.begin_drain()
-    }
-    fn end_drain(&mut self) {
-        self.inner.end_drain();
+    fn in_process(&mut self) -> Option<&mut dyn InProcess> {
+        self.inner.in_process()
     }
 }
 
@@ -204,7 +207,7 @@ impl Bench {
         config: &[(&str, &str)],
     ) -> Self {
         let waiting = VirtualWait::new(broker, clock.clone());
-        let recorder = Recorder::new(FaultTransport::new(waiting, faults.clone(), clock.clone()));
+        let recorder = Recorder::new(FaultTransport::new(Box::new(waiting), faults.clone(), clock.clone()));
         let (requests, init_producer_ids) = (recorder.requests.clone(), recorder.init_producer_ids.clone());
         let names = recorder.names.clone();
         let config = Config::parse(Scope::Producer, config.iter().copied()).unwrap();

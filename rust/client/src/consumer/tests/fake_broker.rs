@@ -462,6 +462,9 @@ impl State {
 }
 
 impl Transport for FakeBroker {
+    fn bootstrap(&self) -> Vec<NodeId> {
+        vec![1]
+    }
     fn send(&mut self, connection: NodeId, id: i32, request: Request) {
         let now = self.clock.monotonic_ms();
         let mut state = self.state.lock().unwrap();

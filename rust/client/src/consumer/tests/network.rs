@@ -43,6 +43,9 @@ impl Wire {
 }
 
 impl Transport for Wire {
+    fn bootstrap(&self) -> Vec<NodeId> {
+        vec![1]
+    }
     fn send(&mut self, node: NodeId, correlation_id: i32, request: Request) {
         let kind = match request {
             Request::Metadata(_) => "metadata",

@@ -34,6 +34,9 @@ struct Wires {
 struct TestTransport(Arc<Mutex<Wires>>);
 
 impl Transport for TestTransport {
+    fn bootstrap(&self) -> Vec<NodeId> {
+        vec![1]
+    }
     fn send(&mut self, node: NodeId, id: i32, request: Request) {
         let Request::Fetch(fetch) = request else { return };
         self.0.lock().unwrap().sent.push((id, node, fetch));

@@ -29,6 +29,9 @@ struct Script {
 }
 
 impl Transport for Script {
+    fn bootstrap(&self) -> Vec<NodeId> {
+        vec![1]
+    }
     fn send(&mut self, node: NodeId, correlation_id: i32, request: Request) {
         self.sent.lock().unwrap().push((node, request));
         if let Some(answer) = self.answers.lock().unwrap().pop_front() {

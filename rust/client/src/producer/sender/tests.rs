@@ -42,6 +42,9 @@ struct Wire {
 }
 
 impl Transport for Wire {
+    fn bootstrap(&self) -> Vec<NodeId> {
+        vec![1]
+    }
     fn send(&mut self, node: NodeId, correlation_id: i32, request: Request) {
         self.state.lock().unwrap().sent.push((node, correlation_id, request));
     }
