@@ -17,7 +17,9 @@ use crate::{AppendError, AppendInfo, AppendOrigin, LogConfig, LogError};
 const RECORD_LIST_TOO_LARGE: i16 = 18;
 
 impl PartitionLog {
-    pub(crate) fn append(
+    /// Appends what one produce request carried for this partition: steps 1-8 of spec 2.1 from the batch check on
+    /// (magic, one batch, sizes, CRC, validation, producer state, roll, write). Offsets and `leader_epoch` are stamped here.
+    pub fn append_as_leader(
         &self,
         records: Bytes,
         leader_epoch: i32,
@@ -176,8 +178,16 @@ impl PartitionLog {
         error
     }
 
+    /// Notes that this node leads with `epoch` from the log end on, as a broker does before the first append of an epoch.
+    /// An epoch that is already known changes nothing. Kafka: `UnifiedLog#maybeAssignEpochStartOffset`.
+    pub fn assign_leader_epoch(&self, epoch: i32) -> Result<(), LogError> {
+        self.check_writable("lead")?;
+        let _writer = self.lock_writer();
+        self.assign_epoch(epoch, self.log_end_offset())
+    }
+
     /// Kafka: `LeaderEpochFileCache#assign` for each appended batch.
-    pub(crate) fn assign_epoch(&self, epoch: i32, start_offset: i64) -> Result<(), LogError> {
+    fn assign_epoch(&self, epoch: i32, start_offset: i64) -> Result<(), LogError> {
         if epoch < 0 || read(&self.epochs).latest_epoch() == Some(epoch) {
             return Ok(());
         }
@@ -188,9 +198,7 @@ impl PartitionLog {
         }
         Ok(())
     }
-}
 
-impl PartitionLog {
     pub(crate) fn store_epochs(
         &self,
         epochs: &mut LeaderEpochCache,

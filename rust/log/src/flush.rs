@@ -162,8 +162,8 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// fsync up to the log end, side files included.
-    pub(crate) fn flush_all(&self) -> Result<i64, LogError> {
+    /// fsync up to the log end, side files included; returns the new recovery point.
+    pub fn flush(&self) -> Result<i64, LogError> {
         self.check_writable("flush")?;
         {
             // Index entries are added under the writer's lock.

@@ -20,49 +20,53 @@ use crate::partition_log::{PartitionLog, Writer};
 use crate::producer_snapshot::SnapshotEntry;
 use crate::producer_state::ProducerStateManager;
 use crate::recovery::{RecoveredSegment, Restore, keep_torn, restore_producers};
+use crate::refresh::load_read_only;
 use crate::roll::preallocation;
 use crate::segment::{LogSegment, SegmentParams};
 use crate::segment_files::SegmentFiles;
 use crate::txn_index::TransactionIndex;
 use crate::view::{IndexCache, Segments, View};
-use crate::{LogConfig, LogError, OpenMode, producer_snapshot, refresh};
+use crate::{LogConfig, LogError, OpenMode, producer_snapshot};
 
-pub(crate) fn open(
-    fs: Arc<dyn Fs>,
-    dir: &Path,
-    tp: TopicPartition,
-    config: LogConfig,
-    mode: OpenMode,
-    now_ms: i64,
-) -> Result<PartitionLog, LogError> {
-    match mode {
-        OpenMode::ReadOnly { log_start_offset } => {
-            refresh::open_read_only(fs, dir, tp, config, log_start_offset, now_ms)
-        }
-        OpenMode::Write {
-            clean_shutdown,
-            recovery_point,
-            log_start_offset,
-        } => {
-            let loader = Loader {
-                fs,
-                dir,
-                config,
-                now_ms,
+impl PartitionLog {
+    /// Opens `dir` (created when missing in write mode) and recovers it as spec 1.11-1.12 say.
+    pub fn open(
+        fs: Arc<dyn Fs>,
+        dir: &Path,
+        tp: TopicPartition,
+        config: LogConfig,
+        mode: OpenMode,
+        now_ms: i64,
+    ) -> Result<Self, LogError> {
+        let (clean_shutdown, recovery_point, checkpointed_start) = match mode {
+            OpenMode::ReadOnly { log_start_offset } => {
+                let loaded = load_read_only(&fs, dir, &config, log_start_offset, now_ms)?;
+                return Ok(loaded.into_log(fs, dir, tp, config, mode));
+            }
+            OpenMode::Write {
                 clean_shutdown,
                 recovery_point,
-                checkpointed_start: log_start_offset,
-                touched: Cell::new(!clean_shutdown),
-            };
-            let loaded = loader.load()?;
-            let fsync = loader.config.durability == Durability::Fsync;
-            let log = loaded.into_log(loader.fs, dir, tp, loader.config, mode);
-            if fsync {
-                // What recovery has read may be in the page cache alone: on disk before anyone is told of it.
-                log.flush()?;
-            }
-            Ok(log)
+                log_start_offset,
+            } => (clean_shutdown, recovery_point, log_start_offset),
+        };
+        let loader = Loader {
+            fs,
+            dir,
+            config,
+            now_ms,
+            clean_shutdown,
+            recovery_point,
+            checkpointed_start,
+            touched: Cell::new(!clean_shutdown),
+        };
+        let loaded = loader.load()?;
+        let fsync = loader.config.durability == Durability::Fsync;
+        let log = loaded.into_log(loader.fs, dir, tp, loader.config, mode);
+        if fsync {
+            // What recovery has read may be in the page cache alone: it must be on disk before it is reported.
+            log.flush()?;
         }
+        Ok(log)
     }
 }
 

@@ -1,9 +1,12 @@
-//! One partition's log: the facade. Kafka: `UnifiedLog`.
+//! One partition's log: its state and bounds. Kafka: `UnifiedLog`.
+//!
+//! Its operations are in the files that are named after them: `loader` (open), `append`, `read`, `timestamps`, `roll`,
+//! `flush`, `retention` (delete and close), `refresh`, `cleaner`.
 //!
 //! Thread promise: all methods take `&self`; appends are serialised, reads run beside them and see only offsets below
 //! the published bounds.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
@@ -16,7 +19,7 @@ use crate::leader_epoch::LeaderEpochCache;
 use crate::producer_state::ProducerStateManager;
 use crate::sync::{read, write};
 use crate::view::{IndexCache, View};
-use crate::{AppendError, LogConfig, LogError};
+use crate::{LogConfig, LogError};
 
 /// How to open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -191,39 +194,6 @@ impl PartitionLog {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Opens `dir` (created when missing in write mode) and recovers it as spec 1.11-1.12 say.
-    pub fn open(
-        fs: Arc<dyn Fs>,
-        dir: &Path,
-        tp: TopicPartition,
-        config: LogConfig,
-        mode: OpenMode,
-        now_ms: i64,
-    ) -> Result<Self, LogError> {
-        crate::loader::open(fs, dir, tp, config, mode, now_ms)
-    }
-    /// Appends what one produce request carried for this partition: steps 1-8 of spec 2.1 from the batch check on
-    /// (magic, one batch, sizes, CRC, validation, producer state, roll, write). Offsets and `leader_epoch` are stamped here.
-    pub fn append_as_leader(
-        &self,
-        records: Bytes,
-        leader_epoch: i32,
-        origin: AppendOrigin,
-        now_ms: i64,
-    ) -> Result<AppendInfo, AppendError> {
-        self.append(records, leader_epoch, origin, now_ms)
-    }
-    /// Reads at most `max_bytes` (at least one batch if `min_one_message`) from `offset`, below the bound, from one
-    /// segment (spec 6.2-6.4). `offset` at the bound or beyond (up to the log end): empty. Out of range: error.
-    pub fn read(
-        &self,
-        offset: i64,
-        max_bytes: usize,
-        min_one_message: bool,
-        bound: FetchBound,
-    ) -> Result<FetchDataInfo, LogError> {
-        self.read_slice(offset, max_bytes, min_one_message, bound)
-    }
     /// All bounds at one moment: one look instead of one per bound, at a cost that does not depend on the number of segments.
     ///
     /// # Errors
@@ -262,33 +232,9 @@ impl PartitionLog {
     pub fn latest_epoch(&self) -> Option<i32> {
         read(&self.epochs).latest_epoch()
     }
-    /// Notes that this node leads with `epoch` from the log end on, as a broker does before the first append of an epoch.
-    /// An epoch that is already known changes nothing. Kafka: `UnifiedLog#maybeAssignEpochStartOffset`.
-    pub fn assign_leader_epoch(&self, epoch: i32) -> Result<(), LogError> {
-        self.check_writable("lead")?;
-        let _writer = self.lock_writer();
-        self.assign_epoch(epoch, self.log_end_offset())
-    }
     /// (epoch, end offset) of the newest epoch at or below `epoch`, (-1, -1) if unknown (spec 1.9).
     pub fn end_offset_for_epoch(&self, epoch: i32) -> (i32, i64) {
         read(&self.epochs).end_offset_for(epoch, self.log_end_offset())
-    }
-    /// ListOffsets for one partition, specials included (spec 5): -1 LATEST needs the bound, the others ignore it
-    /// except that results at or beyond it are not found. Unsupported specials are the caller's business.
-    pub fn fetch_offset_by_timestamp(&self, timestamp: i64, bound: FetchBound) -> Result<TimestampAndOffset, LogError> {
-        self.offset_by_timestamp(timestamp, bound)
-    }
-    /// Deletes segments by start offset, size and time (spec 4.1). Returns how many segments went.
-    pub fn delete_old_segments(&self, now_ms: i64) -> Result<usize, LogError> {
-        self.apply_retention(now_ms)
-    }
-    /// The log start offset that [`PartitionLog::delete_records`] would return now, with the same errors.
-    pub fn log_start_after_deleting(&self, before_offset: Option<i64>) -> Result<i64, LogError> {
-        self.future_log_start(before_offset)
-    }
-    /// DeleteRecords (spec 4.2): `None` = up to the high watermark. Returns the new log start offset.
-    pub fn delete_records(&self, before_offset: Option<i64>) -> Result<i64, LogError> {
-        self.raise_log_start(before_offset)
     }
     /// Forgets producers that have been silent for producer.id.expiration.ms by the timestamps of their last batches (spec
     /// 3.7), unless they have a transaction open. The next batch of one of them may begin with any sequence.
@@ -296,38 +242,9 @@ impl PartitionLog {
         let expiration_ms = self.config().producer_id_expiration_ms;
         self.lock_writer().producers.remove_expired(now_ms, expiration_ms);
     }
-    /// Starts a new segment now. Returns its base offset.
-    pub fn roll(&self, now_ms: i64) -> Result<i64, LogError> {
-        self.check_writable("roll")?;
-        let mut writer = self.lock_writer();
-        let view = self.view()?;
-        self.roll_to(&mut writer, &view, &self.config(), view.log_end_offset, now_ms)
-    }
-    /// fsync up to the log end; returns the new recovery point.
-    pub fn flush(&self) -> Result<i64, LogError> {
-        self.flush_all()
-    }
     /// Offsets below are known to be on disk.
     pub fn recovery_point(&self) -> i64 {
         self.durable.recovery_point()
-    }
-    /// Read-only logs: looks at the directory again for what a live writer has added or deleted. Cheap if nothing changed.
-    /// `log_start_offset`: what log-start-offset-checkpoint says now, 0 if nothing; the log start never goes back. It must be
-    /// read before this is called: what the writer has appended before it moved the start is seen then.
-    pub fn refresh(&self, log_start_offset: i64) -> Result<(), LogError> {
-        self.look_again()?;
-        self.observe_log_start_offset(log_start_offset);
-        Ok(())
-    }
-    /// The part of [`PartitionLog::close`] that writes without waiting for the disk. With many logs: this for each, then
-    /// one `Fs::sync_all`, then `close`, whose fsyncs find little left to do. Nothing may be appended in between.
-    pub fn prepare_close(&self) -> Result<(), LogError> {
-        self.write_out()
-    }
-    /// Flush, final index entries, trim, producer snapshot at the log end (spec 1.8, 3.7). Later calls answer `Closed`.
-    /// Dropping without `close` leaves the directory as a killed process would.
-    pub fn close(&self) -> Result<(), LogError> {
-        self.close_cleanly()
     }
     /// Total bytes of `.log` files.
     pub fn size(&self) -> u64 {

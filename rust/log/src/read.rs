@@ -9,7 +9,9 @@ use crate::view::View;
 use crate::{FetchBound, FetchDataInfo, LogError};
 
 impl PartitionLog {
-    pub(crate) fn read_slice(
+    /// Reads at most `max_bytes` (at least one batch if `min_one_message`) from `offset`, below the bound, from one
+    /// segment (spec 6.2-6.4). `offset` at the bound or beyond (up to the log end): empty. Out of range: error.
+    pub fn read(
         &self,
         offset: i64,
         max_bytes: usize,
@@ -20,7 +22,7 @@ impl PartitionLog {
         let mut result = self.read_view(&view, offset, max_bytes, min_one_message, bound);
         // A segment was deleted or replaced between the look at the view and the opening of its file, by the writer that
         // this log is read beside: first what it has appended and deleted is looked at, then everything.
-        for look in [Self::look_again, Self::load_again] {
+        for look in [Self::catch_up, Self::load_again] {
             match result {
                 Err(LogError::Io { ref source, .. }) if source.kind() == std::io::ErrorKind::NotFound => look(self)?,
                 other => return other,

@@ -6,8 +6,6 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use fletchlog_records::TopicPartition;
-
 use crate::batch_walk::{CheckedWalk, OffsetOrder, WalkEnd};
 use crate::file_name::{LOG, segment_file};
 use crate::fs::Fs;
@@ -45,19 +43,7 @@ fn list(fs: &dyn Fs, dir: &Path) -> Result<LoadPlan, LogError> {
     Ok(plan)
 }
 
-pub(crate) fn open_read_only(
-    fs: Arc<dyn Fs>,
-    dir: &Path,
-    tp: TopicPartition,
-    config: LogConfig,
-    log_start_offset: i64,
-    now_ms: i64,
-) -> Result<PartitionLog, LogError> {
-    let loaded = load_read_only(&fs, dir, &config, log_start_offset, now_ms)?;
-    Ok(loaded.into_log(fs, dir, tp, config, OpenMode::ReadOnly { log_start_offset }))
-}
-
-fn load_read_only(
+pub(crate) fn load_read_only(
     fs: &Arc<dyn Fs>,
     dir: &Path,
     config: &LogConfig,
@@ -258,7 +244,21 @@ fn loaded(
 }
 
 impl PartitionLog {
-    pub(crate) fn look_again(&self) -> Result<(), LogError> {
+    /// Read-only logs: looks at the directory again for what a live writer has added or deleted. Cheap if nothing changed.
+    /// `log_start_offset`: what log-start-offset-checkpoint says now, 0 if nothing; the log start never goes back. It must be
+    /// read before this is called: what the writer has appended before it moved the start is seen then.
+    pub fn refresh(&self, log_start_offset: i64) -> Result<(), LogError> {
+        self.catch_up()?;
+        if matches!(self.mode, OpenMode::ReadOnly { .. }) && log_start_offset > self.log_start_offset() {
+            let mut view = write(&self.view);
+            // Beyond the log end, as far as it is known here, there is nothing to skip.
+            view.log_start_offset = view.log_start_offset.max(log_start_offset.min(view.log_end_offset));
+        }
+        Ok(())
+    }
+
+    /// Read-only logs: takes over what the writer has changed since the last look.
+    pub(crate) fn catch_up(&self) -> Result<(), LogError> {
         let OpenMode::ReadOnly { .. } = self.mode else {
             return Ok(());
         };
@@ -391,15 +391,5 @@ impl PartitionLog {
         published.log_start_offset = published.log_start_offset.max(segments.first().base_offset);
         published.segments = segments;
         Ok(true)
-    }
-
-    /// The writer has moved the log start, perhaps. Beyond the log end, as far as it is known here, there is nothing to skip.
-    pub(crate) fn observe_log_start_offset(&self, offset: i64) {
-        if let OpenMode::ReadOnly { .. } = self.mode
-            && offset > self.log_start_offset()
-        {
-            let mut view = write(&self.view);
-            view.log_start_offset = view.log_start_offset.max(offset.min(view.log_end_offset));
-        }
     }
 }

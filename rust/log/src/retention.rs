@@ -13,7 +13,8 @@ use crate::view::{Segments, View};
 use crate::{LogConfig, LogError};
 
 impl PartitionLog {
-    pub(crate) fn apply_retention(&self, now_ms: i64) -> Result<usize, LogError> {
+    /// Deletes segments by start offset, size and time (spec 4.1). Returns how many segments went.
+    pub fn delete_old_segments(&self, now_ms: i64) -> Result<usize, LogError> {
         self.check_writable("delete old segments")?;
         let config = self.config();
         let mut writer = self.lock_writer();
@@ -162,9 +163,8 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// Where the log is going to start if records below this offset are deleted; [`PartitionLog::delete_records`] would fail
-    /// where this does.
-    pub(crate) fn future_log_start(&self, before_offset: Option<i64>) -> Result<i64, LogError> {
+    /// The log start offset that [`PartitionLog::delete_records`] would return now, with the same errors.
+    pub fn log_start_after_deleting(&self, before_offset: Option<i64>) -> Result<i64, LogError> {
         self.check_writable("delete records")?;
         let view = self.view()?;
         let offset = before_offset.unwrap_or(view.high_watermark);
@@ -179,9 +179,10 @@ impl PartitionLog {
         Ok(offset.max(view.log_start_offset))
     }
 
-    pub(crate) fn raise_log_start(&self, before_offset: Option<i64>) -> Result<i64, LogError> {
+    /// DeleteRecords (spec 4.2): `None` = up to the high watermark. Returns the new log start offset.
+    pub fn delete_records(&self, before_offset: Option<i64>) -> Result<i64, LogError> {
         let _writer = self.lock_writer();
-        let offset = self.future_log_start(before_offset)?;
+        let offset = self.log_start_after_deleting(before_offset)?;
         if offset > self.log_start_offset() {
             self.trim_epochs_from_start(offset)?;
             write(&self.view).log_start_offset = offset;
@@ -189,8 +190,10 @@ impl PartitionLog {
         Ok(self.log_start_offset())
     }
 
-    /// Writes what is only in memory: final index entries, the producer snapshot at the log end.
-    pub(crate) fn write_out(&self) -> Result<(), LogError> {
+    /// The part of [`PartitionLog::close`] that writes without waiting for the disk: final index entries, the producer
+    /// snapshot at the log end. With many logs: this for each, then one `Fs::sync_all`, then `close`, whose fsyncs find
+    /// little left to do. Nothing may be appended in between.
+    pub fn prepare_close(&self) -> Result<(), LogError> {
         self.check_writable("close")?;
         let mut writer = self.lock_writer();
         let view = self.view()?;
@@ -207,9 +210,11 @@ impl PartitionLog {
         Ok(())
     }
 
-    pub(crate) fn close_cleanly(&self) -> Result<(), LogError> {
+    /// Flush, final index entries, trim, producer snapshot at the log end (spec 1.8, 3.7). Later calls answer `Closed`.
+    /// Dropping without `close` leaves the directory as a killed process would.
+    pub fn close(&self) -> Result<(), LogError> {
         if self.check_writable("close").is_ok() {
-            self.write_out()?;
+            self.prepare_close()?;
             self.sync_snapshot()?;
             self.sync_everything()?;
             self.closed.store(true, Ordering::Release);

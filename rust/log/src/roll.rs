@@ -26,6 +26,14 @@ pub(crate) fn preallocation(config: &LogConfig) -> Option<(u64, u64)> {
 }
 
 impl PartitionLog {
+    /// Starts a new segment now. Returns its base offset.
+    pub fn roll(&self, now_ms: i64) -> Result<i64, LogError> {
+        self.check_writable("roll")?;
+        let mut writer = self.lock_writer();
+        let view = self.view()?;
+        self.roll_to(&mut writer, &view, &self.config(), view.log_end_offset, now_ms)
+    }
+
     /// Rolls if the append does not belong into the active segment. Returns the view to append to.
     #[allow(clippy::too_many_arguments)] // Kafka: `RollParams`
     pub(crate) fn maybe_roll(

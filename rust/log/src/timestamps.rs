@@ -24,11 +24,9 @@ const NOT_FOUND: TimestampAndOffset = TimestampAndOffset {
 };
 
 impl PartitionLog {
-    pub(crate) fn offset_by_timestamp(
-        &self,
-        timestamp: i64,
-        bound: FetchBound,
-    ) -> Result<TimestampAndOffset, LogError> {
+    /// ListOffsets for one partition, specials included (spec 5): -1 LATEST needs the bound, the others ignore it
+    /// except that results at or beyond it are not found. The caller refuses specials that it does not support.
+    pub fn fetch_offset_by_timestamp(&self, timestamp: i64, bound: FetchBound) -> Result<TimestampAndOffset, LogError> {
         let view = self.view()?;
         let at = |offset: i64, leader_epoch: Option<i32>| TimestampAndOffset {
             timestamp: -1,
