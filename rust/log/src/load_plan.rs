@@ -2,18 +2,18 @@
 //! replacement is completed, and what has to be done for that. Reading it changes nothing. Kafka: `LogLoader#load`.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use crate::LogError;
 use crate::batch_walk::{HeaderWalk, OffsetOrder};
 use crate::file_name::{CLEANED, DELETED, LOG, OFFSET_INDEX, SWAP, TIME_INDEX, TXN_INDEX, offset_of};
-use crate::fs::Fs;
+use crate::fs::{DirEntry, Fs};
 use crate::producer_snapshot;
 use crate::segment_files::SegmentFiles;
 
 /// Kafka: `FileRecords`, whose positions are 32-bit numbers.
 const MAX_SEGMENT_BYTES: u64 = i32::MAX.cast_unsigned() as u64;
-const SIDE_FILES: [&str; 3] = [OFFSET_INDEX, TIME_INDEX, TXN_INDEX];
 
 /// A segment and its files under the names they have now.
 #[derive(Debug, Clone)]
@@ -36,150 +36,134 @@ pub(crate) struct LoadPlan {
     pub rename: Vec<(PathBuf, PathBuf)>,
 }
 
-/// Base offset, kind (`.log`, ...) and whether it is a `.swap` file.
-fn segment_file(name: &str) -> Option<(i64, &'static str, bool)> {
-    let (name, swap) = name.strip_suffix(SWAP).map_or((name, false), |name| (name, true));
-    [LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX]
-        .into_iter()
-        .find_map(|kind| Some((offset_of(name, kind)?, kind, swap)))
+/// A file of a segment, as its name says.
+struct SegmentFile {
+    base: i64,
+    /// `.log`, ...
+    kind: &'static str,
+    is_swap: bool,
+    path: PathBuf,
+    len: u64,
+}
+
+impl SegmentFile {
+    fn parse(dir: &Path, entry: &DirEntry) -> Option<Self> {
+        let stripped = entry.name.strip_suffix(SWAP);
+        let name = stripped.unwrap_or(&entry.name);
+        [LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX].into_iter().find_map(|kind| {
+            Some(Self {
+                base: offset_of(name, kind)?,
+                kind,
+                is_swap: stripped.is_some(),
+                path: dir.join(&entry.name),
+                len: entry.len,
+            })
+        })
+    }
 }
 
 impl LoadPlan {
+    /// # Errors
+    /// `Damaged` for a `.log` file that no log can have.
     pub fn read(fs: &dyn Fs, dir: &Path) -> Result<Self, LogError> {
-        let entries = fs.read_dir(dir).map_err(|e| LogError::io("list", dir, e))?;
-        let files: Vec<_> = entries.iter().filter(|entry| !entry.is_dir).collect();
-        let mut remove: Vec<PathBuf> = Vec::new();
+        let mut entries = fs.read_dir(dir).map_err(|e| LogError::io("list", dir, e))?;
+        let snapshots = producer_snapshot::list(dir, &entries);
+        entries.retain(|entry| !entry.is_dir);
+        let mut files = Vec::new();
+        for entry in &entries {
+            let file = SegmentFile::parse(dir, entry);
+            check_name_and_size(dir, entry, file.as_ref())?;
+            files.extend(file);
+        }
+        let mut plan = Self {
+            segments: BTreeMap::new(),
+            snapshots,
+            remove: Vec::new(),
+            rename: Vec::new(),
+        };
+        plan.remove_unfinished(dir, &entries, &mut files);
+        let replaced = plan.complete_swaps(fs, &files)?;
+        let side_files = plan.list_segments(dir, files, &replaced);
+        plan.assign_side_files(side_files);
+        // The snapshot at the base of a replaced segment is removed with it.
+        plan.remove
+            .extend(plan.snapshots.range(replaced.clone()).map(|(_, path)| path.clone()));
+        plan.snapshots.retain(|offset, _| !replaced.contains(offset));
+        Ok(plan)
+    }
 
-        // Pass 1: what never came to be goes, and with it what was only complete together with it.
+    /// Pass 1: removes the files of an interrupted deletion or cleaning, and replacements that are complete only together
+    /// with a `.cleaned` file.
+    fn remove_unfinished(&mut self, dir: &Path, entries: &[DirEntry], files: &mut Vec<SegmentFile>) {
         let mut smallest_cleaned = i64::MAX;
-        for file in &files {
-            let name = file.name.as_str();
+        for name in entries.iter().map(|entry| entry.name.as_str()) {
             if name.ends_with(DELETED) || name.ends_with(CLEANED) {
-                remove.push(dir.join(name));
+                self.remove.push(dir.join(name));
             }
             if name.ends_with(CLEANED) {
                 let base = name.split('.').next().and_then(|digits| digits.parse().ok());
                 smallest_cleaned = smallest_cleaned.min(base.unwrap_or(i64::MAX));
             }
-            if file.len > MAX_SEGMENT_BYTES && segment_file(name).is_some_and(|(_, kind, _)| kind == LOG) {
-                let reason = format!(
-                    "it has {} bytes, and no segment has more than {MAX_SEGMENT_BYTES}; nothing was changed, restore the file",
-                    file.len
-                );
-                return Err(LogError::damaged(&dir.join(name), 0, reason));
-            }
-            if let Some(stem) = name.strip_suffix(LOG)
-                && offset_of(name, LOG).is_none()
-            {
-                let reason = format!(
-                    "a segment is named after its base offset in 20 digits, found {stem:?}; move the file away"
-                );
-                return Err(LogError::Damaged {
-                    path: dir.join(name),
-                    position: 0,
-                    reason,
-                });
-            }
         }
+        let unfinished = files.extract_if(.., |file| file.is_swap && file.base >= smallest_cleaned);
+        self.remove.extend(unfinished.map(|file| file.path));
+    }
 
-        // Pass 2: complete replacements take the place of the segments they cover.
-        let mut rename = Vec::new();
+    /// Pass 2: complete replacements are renamed. Returns the offsets of the segments that they replace.
+    fn complete_swaps(&mut self, fs: &dyn Fs, files: &[SegmentFile]) -> Result<Range<i64>, LogError> {
         let mut replaced = 0..0;
-        let swaps: Vec<_> = files
-            .iter()
-            .filter_map(|file| Some((file, segment_file(&file.name)?)))
-            .filter(|(_, (_, _, swap))| *swap)
-            .collect();
-        for (file, (base, kind, _)) in swaps {
-            let path = dir.join(&file.name);
-            if base >= smallest_cleaned {
-                remove.push(path);
-                continue;
-            }
-            if kind == LOG {
-                let end = next_offset(fs, &path, file.len, base)?;
+        for file in files.iter().filter(|file| file.is_swap) {
+            if file.kind == LOG {
+                let end = next_offset(fs, &file.path, file.len, file.base)?;
                 replaced = if replaced.is_empty() {
-                    base..end.max(base + 1)
+                    file.base..end.max(file.base + 1)
                 } else {
-                    replaced.start.min(base)..replaced.end.max(end)
+                    replaced.start.min(file.base)..replaced.end.max(end)
                 };
             }
-            rename.push((
-                path.clone(),
-                dir.join(file.name.strip_suffix(SWAP).unwrap_or(&file.name)),
-            ));
+            self.rename.push((file.path.clone(), file.path.with_extension("")));
         }
+        Ok(replaced)
+    }
 
-        // Pass 3 and 4: the segments that result, and side files that belong to none.
-        let mut logs: BTreeMap<i64, (u64, &str)> = BTreeMap::new();
-        let mut side_files: Vec<(i64, &'static str, bool, PathBuf)> = Vec::new();
-        for file in &files {
-            let Some((base, kind, swap)) = segment_file(&file.name) else {
-                continue;
-            };
-            let path = dir.join(&file.name);
-            if swap && base >= smallest_cleaned {
-                continue;
-            }
-            if !swap && replaced.contains(&base) {
-                remove.push(path);
-            } else if kind == LOG {
-                logs.insert(base, (file.len, if swap { SWAP } else { "" }));
-            } else {
-                side_files.push((base, kind, swap, path));
-            }
-        }
-        let mut segments: BTreeMap<i64, PlannedSegment> = BTreeMap::new();
-        for (base, (size, suffix)) in &logs {
-            let files = SegmentFiles::with_suffix(dir, *base, suffix);
-            segments.insert(
-                *base,
-                PlannedSegment {
-                    files,
-                    size: *size,
+    /// Pass 3: the segments that result. Returns the side files.
+    fn list_segments(&mut self, dir: &Path, files: Vec<SegmentFile>, replaced: &Range<i64>) -> Vec<SegmentFile> {
+        let mut side_files = Vec::new();
+        for file in files {
+            if !file.is_swap && replaced.contains(&file.base) {
+                self.remove.push(file.path);
+            } else if file.kind == LOG {
+                let segment = PlannedSegment {
+                    files: SegmentFiles::with_suffix(dir, file.base, if file.is_swap { SWAP } else { "" }),
+                    size: file.len,
                     has_offset_index: false,
                     has_time_index: false,
                     has_txn_index: false,
-                },
-            );
-        }
-        for (base, kind, _, path) in side_files {
-            match segments.get_mut(&base) {
-                // A replacement may have been renamed in part: each side file keeps the name it has.
-                Some(segment) => {
-                    let [offset, time, txn] = SIDE_FILES.map(|side| side == kind);
-                    if offset {
-                        segment.files.offset_index = path;
-                        segment.has_offset_index = true;
-                    } else if time {
-                        segment.files.time_index = path;
-                        segment.has_time_index = true;
-                    } else if txn {
-                        segment.files.txn_index = path;
-                        segment.has_txn_index = true;
-                    }
-                }
-                None => {
-                    rename.retain(|(from, _)| *from != path);
-                    remove.push(path);
-                }
+                };
+                self.segments.insert(file.base, segment);
+            } else {
+                side_files.push(file);
             }
         }
-        let mut snapshots = producer_snapshot::list(dir, &entries);
-        snapshots.retain(|offset, path| {
-            // It goes with the segment of its name.
-            let kept = !replaced.contains(offset);
-            if !kept {
-                remove.push(path.clone());
-            }
-            kept
-        });
-        Ok(Self {
-            segments,
-            snapshots,
-            remove,
-            rename,
-        })
+        side_files
+    }
+
+    /// Pass 4: side files go to their segments. Those without a segment are removed.
+    fn assign_side_files(&mut self, side_files: Vec<SegmentFile>) {
+        for file in side_files {
+            let Some(segment) = self.segments.get_mut(&file.base) else {
+                self.rename.retain(|(from, _)| *from != file.path);
+                self.remove.push(file.path);
+                continue;
+            };
+            // A replacement may have been renamed in part: each side file keeps the name it has.
+            let (path, is_present) = match file.kind {
+                OFFSET_INDEX => (&mut segment.files.offset_index, &mut segment.has_offset_index),
+                TIME_INDEX => (&mut segment.files.time_index, &mut segment.has_time_index),
+                _ => (&mut segment.files.txn_index, &mut segment.has_txn_index),
+            };
+            (*path, *is_present) = (file.path, true);
+        }
     }
 
     /// Does what the plan says; afterwards all files have their canonical names.
@@ -189,13 +173,13 @@ impl LoadPlan {
             true => fs.sync_dir(dir).map_err(|e| LogError::io("sync", dir, e)),
             false => Ok(()),
         };
-        // Whoever was killed may not have lived to sync the names of the `.swap` files: a power loss must not take them and what
-        // they replace.
+        // A killed process may not have synced the names of the `.swap` files: a power loss must not take both them and the
+        // segments that they replace.
         sync_names()?;
         for path in self.remove.drain(..) {
             fs.remove_file(&path).map_err(|e| LogError::io("remove", &path, e))?;
         }
-        // What is replaced is gone for good before the `.swap` files that tell so.
+        // The removal of the replaced segments is on disk before the `.swap` names, which ask for it, are gone.
         sync_names()?;
         for (from, to) in self.rename.drain(..) {
             fs.rename(&from, &to).map_err(|e| LogError::io("rename", &from, e))?;
@@ -207,6 +191,20 @@ impl LoadPlan {
     }
 }
 
+fn check_name_and_size(dir: &Path, entry: &DirEntry, file: Option<&SegmentFile>) -> Result<(), LogError> {
+    let reason = if entry.len > MAX_SEGMENT_BYTES && file.is_some_and(|file| file.kind == LOG) {
+        format!(
+            "it has {} bytes, and no segment has more than {MAX_SEGMENT_BYTES}; nothing was changed, restore the file",
+            entry.len
+        )
+    } else if let Some(stem) = entry.name.strip_suffix(LOG).filter(|_| file.is_none()) {
+        format!("a segment is named after its base offset in 20 digits, found {stem:?}; move the file away")
+    } else {
+        return Ok(());
+    };
+    Err(LogError::damaged(&dir.join(&entry.name), 0, reason))
+}
+
 /// Kafka: `LogSegment#readNextOffset`.
 fn next_offset(fs: &dyn Fs, path: &Path, size: u64, base: i64) -> Result<i64, LogError> {
     let file = fs.open(path, false, false).map_err(|e| LogError::io("open", path, e))?;
@@ -216,7 +214,7 @@ fn next_offset(fs: &dyn Fs, path: &Path, size: u64, base: i64) -> Result<i64, Lo
         match walk.next().map_err(|e| LogError::io("read", path, e))? {
             Ok(batch) => next = batch.header.next_offset(),
             Err(why) => {
-                // What it covers is removed for it.
+                // The segments that it covers are removed, so its offsets must be right.
                 why.unless_disorder(path, walk.position())?;
                 return Ok(next);
             }
