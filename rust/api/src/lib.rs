@@ -2,14 +2,13 @@
 //! configuration property, the [`Transport`] between them, and the ordered map of partitions of both. No I/O.
 
 pub mod config_table;
-pub mod error_code;
 pub mod java_hash;
 pub mod messages;
 pub mod partition_states;
 pub mod transport;
 
 pub use config_table::{Config, ConfigError, Scope};
-pub use error_code::ErrorCode;
+pub use fletchlog_records::ErrorCode;
 pub use messages::*;
 pub use partition_states::PartitionStates;
 pub use transport::{Clock, Completion, Disconnected, InProcess, NodeId, Transport};

@@ -1,20 +1,19 @@
 //! Appending (spec 2.1). Kafka: `UnifiedLog#append`.
 
 use bytes::Bytes;
-use fletchlog_records::TimestampType;
 use fletchlog_records::batch::set_offset_and_epoch;
+use fletchlog_records::{ErrorCode, TimestampType};
 
 use crate::batch_walk::BatchMeta;
 use crate::config::Durability;
 use crate::leader_epoch::LeaderEpochCache;
 use crate::partition_log::{PartitionLog, Writer};
-use crate::producer_state::{Origin, PendingAppend, Refusal};
+use crate::producer_state::{BatchMetadata, PendingAppend, ProducerStateManager, Refusal};
+use crate::roll::RollParams;
 use crate::segment::LogSegment;
 use crate::sync::{read, write};
-use crate::validator::{ValidRecords, validate};
+use crate::validator::{ValidBatch, ValidRecords, validate};
 use crate::{AppendError, AppendInfo, AppendOrigin, LogConfig, LogError};
-
-const RECORD_LIST_TOO_LARGE: i16 = 18;
 
 impl PartitionLog {
     /// Appends what one produce request carried for this partition: steps 1-8 of spec 2.1 from the batch check on
@@ -51,87 +50,66 @@ impl PartitionLog {
         now_ms: i64,
     ) -> Result<AppendInfo, AppendError> {
         let view = self.view()?;
-        let first_offset = view.log_end_offset;
-        let mut next_offset = first_offset;
-        let mut max_timestamp = i64::MIN;
-        for batch in &mut valid.batches {
-            batch.header.base_offset = next_offset;
-            batch.header.partition_leader_epoch = leader_epoch;
-            max_timestamp = max_timestamp.max(batch.header.max_timestamp);
-            let beyond = i64::from(batch.header.last_offset_delta) + 1;
-            next_offset = next_offset
-                .checked_add(beyond)
-                .ok_or_else(|| refused(RECORD_LIST_TOO_LARGE, "no offset is left below 2^63", -1))?;
-        }
-        let last_offset = next_offset - 1;
-        let size = valid.data.len() as u64;
-        if usize::try_from(config.segment_bytes).is_ok_and(|max| valid.data.len() > max) {
-            let message = format!(
-                "{size} bytes do not fit a segment of segment.bytes = {}",
-                config.segment_bytes
-            );
-            return Err(refused(RECORD_LIST_TOO_LARGE, message, -1));
-        }
-
-        let mut info = AppendInfo {
-            first_offset,
-            last_offset,
-            log_append_time_ms: -1,
+        let next_offset = assign_offsets(valid, view.log_end_offset, leader_epoch)?;
+        check_fits_segment(valid.data.len(), config)?;
+        let has_append_time = config.message_timestamp_type == TimestampType::LogAppendTime;
+        let info = AppendInfo {
+            first_offset: view.log_end_offset,
+            last_offset: next_offset - 1,
+            log_append_time_ms: if has_append_time { now_ms } else { -1 },
             log_start_offset: view.log_start_offset,
             duplicate: false,
         };
-        let mut pending = PendingAppend::default();
-        for batch in &valid.batches {
-            if origin.is_client()
-                && batch.header.has_producer_id()
-                && let Some(original) = writer
-                    .producers
-                    .get(batch.header.producer_id)
-                    .and_then(|entry| entry.find_duplicate(&batch.header))
-            {
-                info.first_offset = original.first_offset();
-                info.last_offset = original.last_offset;
-                info.log_append_time_ms = original.timestamp;
-                info.duplicate = true;
-                return Ok(info);
+        let pending = match check_producers(&writer.producers, valid, origin, config) {
+            Ok(Verdict::Append(pending)) => pending,
+            Ok(Verdict::Duplicate(original)) => {
+                return Ok(AppendInfo {
+                    first_offset: original.first_offset(),
+                    last_offset: original.last_offset,
+                    log_append_time_ms: original.timestamp,
+                    duplicate: true,
+                    ..info
+                });
             }
-            let origin = match origin {
-                AppendOrigin::Client => Origin::Client,
-                AppendOrigin::UnverifiedClient => Origin::UnverifiedClient,
-                AppendOrigin::Coordinator => Origin::Coordinator,
-            };
-            let checked = writer.producers.check(
-                &mut pending,
-                &batch.header,
-                batch.marker,
-                origin,
-                config.strict_first_sequence,
-            );
-            checked.map_err(|Refusal { code, message }| refused(code, message, view.log_start_offset))?;
-        }
-
-        self.assign_epoch(leader_epoch, first_offset)?;
-        let view = self.maybe_roll(
-            writer,
-            view,
-            config,
-            size,
-            max_timestamp,
-            first_offset,
-            last_offset,
+            Err(Refusal { code, message }) => return Err(refused(code, message, view.log_start_offset)),
+        };
+        self.assign_epoch(leader_epoch, info.first_offset)?;
+        let timestamps = valid.batches.iter().map(|batch| batch.header.max_timestamp);
+        let params = RollParams {
+            max_timestamp_in_messages: timestamps.max().unwrap_or(-1),
+            max_offset_in_messages: info.last_offset,
+            messages_size: valid.data.len() as u64,
             now_ms,
-        )?;
-        for batch in &valid.batches {
-            set_offset_and_epoch(&mut valid.data[batch.start..], batch.header.base_offset, leader_epoch);
+        };
+        let view = self.maybe_roll(writer, view, config, info.first_offset, &params)?;
+        self.write_and_publish(writer, view.segments.active(), valid, pending, next_offset, config)?;
+        Ok(info)
+    }
+
+    /// Writes the batches to the active segment, then moves the log end for readers.
+    fn write_and_publish(
+        &self,
+        writer: &mut Writer,
+        segment: &LogSegment,
+        valid: &mut ValidRecords,
+        pending: PendingAppend,
+        next_offset: i64,
+        config: &LogConfig,
+    ) -> Result<(), LogError> {
+        for ValidBatch { start, header, .. } in &valid.batches {
+            set_offset_and_epoch(
+                &mut valid.data[*start..],
+                header.base_offset,
+                header.partition_leader_epoch,
+            );
         }
-        let segment = view.segments.active();
         let start = segment.size();
         let metas = valid.batches.iter().map(|batch| BatchMeta {
             position: start + batch.start as u64,
             header: batch.header,
         });
         if let Err(e) = segment.append(&valid.data, metas) {
-            return Err(self.after_failed_write(segment, start, e).into());
+            return Err(self.after_failed_write(segment, start, e));
         }
 
         writer.map_end_offset = next_offset;
@@ -144,19 +122,14 @@ impl PartitionLog {
                 );
             }
         }
-        {
-            let mut view = write(&self.view);
-            view.log_end_offset = next_offset;
-            view.active_size = start + size;
-            view.first_unstable_offset = writer.producers.first_unstable_offset();
-            if config.durability == Durability::PageCache {
-                view.high_watermark = next_offset;
-            }
+        let mut view = write(&self.view);
+        view.log_end_offset = next_offset;
+        view.active_size = segment.size();
+        view.first_unstable_offset = writer.producers.first_unstable_offset();
+        if config.durability == Durability::PageCache {
+            view.high_watermark = next_offset;
         }
-        if config.message_timestamp_type == TimestampType::LogAppendTime {
-            info.log_append_time_ms = now_ms;
-        }
-        Ok(info)
+        Ok(())
     }
 
     /// A full disk takes nothing: the log is cut back to its last batch and goes on. The cut is on disk before anything else: if the
@@ -211,7 +184,59 @@ impl PartitionLog {
     }
 }
 
-fn refused(code: i16, message: impl Into<String>, log_start_offset: i64) -> AppendError {
+/// Gives the batches the offsets from `first_offset` on. Returns the offset behind them. Kafka:
+/// `LogValidator#validateMessagesAndAssignOffsets`.
+fn assign_offsets(valid: &mut ValidRecords, first_offset: i64, leader_epoch: i32) -> Result<i64, AppendError> {
+    let mut next_offset = first_offset;
+    for ValidBatch { header, .. } in &mut valid.batches {
+        header.base_offset = next_offset;
+        header.partition_leader_epoch = leader_epoch;
+        next_offset = next_offset
+            .checked_add(i64::from(header.last_offset_delta) + 1)
+            .ok_or_else(|| refused(ErrorCode::RECORD_LIST_TOO_LARGE, "no offset is left below 2^63", -1))?;
+    }
+    Ok(next_offset)
+}
+
+fn check_fits_segment(size: usize, config: &LogConfig) -> Result<(), AppendError> {
+    if usize::try_from(config.segment_bytes).is_ok_and(|max| size > max) {
+        let message = format!(
+            "{size} bytes do not fit a segment of segment.bytes = {}",
+            config.segment_bytes
+        );
+        return Err(refused(ErrorCode::RECORD_LIST_TOO_LARGE, message, -1));
+    }
+    Ok(())
+}
+
+/// What the producer state says about an append.
+enum Verdict {
+    Append(PendingAppend),
+    /// A batch that is in the log already.
+    Duplicate(BatchMetadata),
+}
+
+/// Kafka: `UnifiedLog#analyzeAndValidateProducerState`.
+fn check_producers(
+    producers: &ProducerStateManager,
+    valid: &ValidRecords,
+    origin: AppendOrigin,
+    config: &LogConfig,
+) -> Result<Verdict, Refusal> {
+    let mut pending = PendingAppend::default();
+    for ValidBatch { header, marker, .. } in &valid.batches {
+        let entry = producers.get(header.producer_id);
+        if let Some(original) = entry.and_then(|entry| entry.find_duplicate_batch(header))
+            && origin.is_client()
+        {
+            return Ok(Verdict::Duplicate(original));
+        }
+        producers.check(&mut pending, header, *marker, origin, config.strict_first_sequence)?;
+    }
+    Ok(Verdict::Append(pending))
+}
+
+fn refused(code: ErrorCode, message: impl Into<String>, log_start_offset: i64) -> AppendError {
     AppendError::Refused {
         code,
         message: message.into(),

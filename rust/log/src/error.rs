@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use fletchlog_records::RecordError;
+use fletchlog_records::{ErrorCode, RecordError};
 
 /// A log could not be opened, read or written.
 #[derive(Debug, thiserror::Error)]
@@ -114,11 +114,11 @@ pub(crate) fn is_out_of_descriptors(error: &io::Error) -> bool {
 /// An append was refused; the log is unchanged (spec 2.1).
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
-    /// Refused with a code of Kafka's error table.
-    #[error("{message} (code {code})")]
+    /// Refused as Kafka refuses it.
+    #[error("{message} (code {})", code.code())]
     Refused {
-        /// Kafka's code.
-        code: i16,
+        /// Kafka's error.
+        code: ErrorCode,
         /// What is wrong.
         message: String,
         /// Failing records: (index in batch, message); only per-record failures.

@@ -50,6 +50,8 @@ pub enum AppendOrigin {
     UnverifiedClient,
     /// The group or transaction coordinator: may write control batches, no sequence check.
     Coordinator,
+    /// A batch that is in a log already: producer state takes it over without checks (recovery, read-only opening).
+    Replication,
 }
 
 impl AppendOrigin {

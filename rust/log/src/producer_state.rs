@@ -3,41 +3,23 @@
 
 use std::collections::BTreeMap;
 
-use fletchlog_records::BatchHeader;
 use fletchlog_records::batch_header::decrement_sequence;
 use fletchlog_records::control::{ControlType, EndTxnMarker};
+use fletchlog_records::{BatchHeader, ErrorCode};
 use rustc_hash::FxHashMap;
 
+use crate::AppendOrigin;
 use crate::producer_snapshot::SnapshotEntry;
 use crate::txn_index::AbortedTxn;
 
 /// Batches remembered per producer: at most 5 are in flight, so a resent one is always among them (spec 9.6).
-const WINDOW: usize = 5;
+const NUM_BATCHES_TO_RETAIN: usize = 5;
 
-const OUT_OF_ORDER_SEQUENCE_NUMBER: i16 = 45;
-const INVALID_PRODUCER_EPOCH: i16 = 47;
-const INVALID_TXN_STATE: i16 = 48;
-const TRANSACTION_COORDINATOR_FENCED: i16 = 52;
-const UNKNOWN_PRODUCER_ID: i16 = 59;
-
-/// A batch was refused; `code` is Kafka's.
+/// Why a batch is refused.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
-    pub code: i16,
+    pub code: ErrorCode,
     pub message: String,
-}
-
-/// Who wrote a batch; decides which checks apply.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Origin {
-    /// A producer: epoch and sequence.
-    Client,
-    /// As `Client`, and it may not open a transaction.
-    UnverifiedClient,
-    /// Group or transaction coordinator: epoch alone.
-    Coordinator,
-    /// Already accepted once: recovery and read-only opening.
-    Replay,
 }
 
 /// One remembered batch.
@@ -61,7 +43,7 @@ impl BatchMetadata {
 /// The newest batches of a producer, oldest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Window {
-    batches: [BatchMetadata; WINDOW],
+    batches: [BatchMetadata; NUM_BATCHES_TO_RETAIN],
     len: usize,
 }
 
@@ -75,7 +57,7 @@ impl Window {
 
     fn new() -> Self {
         Self {
-            batches: [Self::EMPTY; WINDOW],
+            batches: [Self::EMPTY; NUM_BATCHES_TO_RETAIN],
             len: 0,
         }
     }
@@ -83,7 +65,7 @@ impl Window {
         &self.batches[..self.len]
     }
     fn push(&mut self, batch: BatchMetadata) {
-        if self.len == WINDOW {
+        if self.len == NUM_BATCHES_TO_RETAIN {
             self.batches.rotate_left(1);
             self.len -= 1;
         }
@@ -165,7 +147,7 @@ impl ProducerStateEntry {
     }
 
     /// The remembered batch with the same epoch and sequences, if any. Kafka: `ProducerStateEntry#findDuplicateBatch`.
-    pub fn find_duplicate(&self, header: &BatchHeader) -> Option<BatchMetadata> {
+    pub fn find_duplicate_batch(&self, header: &BatchHeader) -> Option<BatchMetadata> {
         if header.producer_epoch != self.producer_epoch {
             return None;
         }
@@ -184,14 +166,14 @@ impl ProducerStateEntry {
         }
     }
 
-    fn check_epoch(&self, epoch: i16, origin: Origin) -> Result<(), Refusal> {
-        if epoch < self.producer_epoch && origin != Origin::Replay {
+    fn check_epoch(&self, epoch: i16, origin: AppendOrigin) -> Result<(), Refusal> {
+        if epoch < self.producer_epoch && origin != AppendOrigin::Replication {
             let message = format!(
                 "producer {} wrote with epoch {epoch}, the partition knows epoch {}; a newer producer has taken its place",
                 self.producer_id, self.producer_epoch
             );
             return Err(Refusal {
-                code: INVALID_PRODUCER_EPOCH,
+                code: ErrorCode::INVALID_PRODUCER_EPOCH,
                 message,
             });
         }
@@ -207,7 +189,7 @@ impl ProducerStateEntry {
                 "producer {} is unknown here and starts with sequence {base}; a first batch must have sequence 0 (strict first sequence)",
                 self.producer_id
             );
-            return refuse(UNKNOWN_PRODUCER_ID, message);
+            return refuse(ErrorCode::UNKNOWN_PRODUCER_ID, message);
         }
         if !known {
             return Ok(());
@@ -218,7 +200,7 @@ impl ProducerStateEntry {
                     "producer {} starts epoch {epoch} with sequence {base}, expected 0",
                     self.producer_id
                 );
-                return refuse(OUT_OF_ORDER_SEQUENCE_NUMBER, message);
+                return refuse(ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER, message);
             }
             return Ok(());
         }
@@ -230,7 +212,7 @@ impl ProducerStateEntry {
             "producer {} sent sequence {base} after {last}; a batch before it is missing, or it was appended too long ago to be recognised",
             self.producer_id
         );
-        refuse(OUT_OF_ORDER_SEQUENCE_NUMBER, message)
+        refuse(ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER, message)
     }
 }
 
@@ -280,7 +262,7 @@ impl ProducerStateManager {
         pending: &mut PendingAppend,
         header: &BatchHeader,
         marker: Option<EndTxnMarker>,
-        origin: Origin,
+        origin: AppendOrigin,
         strict: bool,
     ) -> Result<(), Refusal> {
         if !header.has_producer_id() || (header.is_control() && marker.is_none()) {
@@ -310,14 +292,14 @@ impl ProducerStateManager {
         entry: &mut ProducerStateEntry,
         pending: &mut PendingAppend,
         header: &BatchHeader,
-        origin: Origin,
+        origin: AppendOrigin,
         strict: bool,
     ) -> Result<(), Refusal> {
         // Kafka: UnifiedLog#analyzeAndValidateProducerState, batchMissingRequiredVerification: before epoch and sequence.
         let is_open = entry.current_txn_first_offset.is_some() && entry.producer_epoch == header.producer_epoch;
-        if origin == Origin::UnverifiedClient && header.is_transactional() && !is_open {
+        if origin == AppendOrigin::UnverifiedClient && header.is_transactional() && !is_open {
             return Err(Refusal {
-                code: INVALID_TXN_STATE,
+                code: ErrorCode::INVALID_TXN_STATE,
                 message: format!(
                     "producer {} has not added this partition to its transaction",
                     entry.producer_id
@@ -325,17 +307,17 @@ impl ProducerStateManager {
             });
         }
         entry.check_epoch(header.producer_epoch, origin)?;
-        if matches!(origin, Origin::Client | Origin::UnverifiedClient) {
+        if origin.is_client() {
             entry.check_sequence(header.producer_epoch, header.base_sequence, strict)?;
         }
         match (entry.current_txn_first_offset, header.is_transactional()) {
-            (Some(first), false) if origin != Origin::Replay => {
+            (Some(first), false) if origin != AppendOrigin::Replication => {
                 let message = format!(
                     "producer {} has a transaction open since offset {first} and sent a batch outside of it",
                     entry.producer_id
                 );
                 return Err(Refusal {
-                    code: INVALID_TXN_STATE,
+                    code: ErrorCode::INVALID_TXN_STATE,
                     message,
                 });
             }
@@ -362,7 +344,7 @@ impl ProducerStateManager {
         pending: &mut PendingAppend,
         header: &BatchHeader,
         marker: EndTxnMarker,
-        origin: Origin,
+        origin: AppendOrigin,
     ) -> Result<(), Refusal> {
         let is_aborted = match marker.control_type {
             ControlType::Abort => true,
@@ -370,13 +352,13 @@ impl ProducerStateManager {
             ControlType::Other(_) => return Ok(()),
         };
         entry.check_epoch(header.producer_epoch, origin)?;
-        if marker.coordinator_epoch < entry.coordinator_epoch && origin != Origin::Replay {
+        if marker.coordinator_epoch < entry.coordinator_epoch && origin != AppendOrigin::Replication {
             let message = format!(
                 "marker for producer {} has coordinator epoch {}, the partition knows {}",
                 entry.producer_id, marker.coordinator_epoch, entry.coordinator_epoch
             );
             return Err(Refusal {
-                code: TRANSACTION_COORDINATOR_FENCED,
+                code: ErrorCode::TRANSACTION_COORDINATOR_FENCED,
                 message,
             });
         }

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use fletchlog_records::control::{EndTxnMarker, parse_control_record};
 use fletchlog_records::{DECOMPRESSION_LIMIT, RecordCursor};
 
-use crate::LogError;
 use crate::batch_walk::{BatchMeta, CheckedWalk, HeaderWalk, OffsetOrder, WalkEnd};
 use crate::config::Durability;
 use crate::fs::{File, Fs};
 use crate::producer_snapshot;
-use crate::producer_state::{Origin, PendingAppend, ProducerStateManager};
+use crate::producer_state::{PendingAppend, ProducerStateManager};
 use crate::segment::LogSegment;
 use crate::segment_indexes::SegmentIndexes;
+use crate::{AppendOrigin, LogError};
 
 /// What a complete check of a segment found.
 #[derive(Debug)]
@@ -336,7 +336,7 @@ pub(crate) fn apply(
     let mut pending = PendingAppend::default();
     // Nothing is refused on replay.
     if producers
-        .check(&mut pending, &batch.header, marker, Origin::Replay, false)
+        .check(&mut pending, &batch.header, marker, AppendOrigin::Replication, false)
         .is_ok()
     {
         for aborted in producers.commit(pending) {

@@ -25,6 +25,14 @@ pub(crate) fn preallocation(config: &LogConfig) -> Option<(u64, u64)> {
         .then(|| (bytes(offset_index::ENTRY_SIZE), bytes(time_index::ENTRY_SIZE)))
 }
 
+/// An append, as far as it decides whether the active segment can take it. Kafka: `RollParams`.
+pub(crate) struct RollParams {
+    pub max_timestamp_in_messages: i64,
+    pub max_offset_in_messages: i64,
+    pub messages_size: u64,
+    pub now_ms: i64,
+}
+
 impl PartitionLog {
     /// Starts a new segment now. Returns its base offset.
     pub fn roll(&self, now_ms: i64) -> Result<i64, LogError> {
@@ -35,63 +43,24 @@ impl PartitionLog {
     }
 
     /// Rolls if the append does not belong into the active segment. Returns the view to append to.
-    #[allow(clippy::too_many_arguments)] // Kafka: `RollParams`
     pub(crate) fn maybe_roll(
         &self,
         writer: &mut Writer,
         view: View,
         config: &LogConfig,
-        size: u64,
-        max_timestamp: i64,
         first_offset: i64,
-        last_offset: i64,
-        now_ms: i64,
+        params: &RollParams,
     ) -> Result<View, LogError> {
-        if self.should_roll(view.segments.active(), config, size, max_timestamp, last_offset, now_ms)? {
-            self.roll_to(writer, &view, config, first_offset, now_ms)?;
+        if should_roll(view.segments.active(), config, params)? {
+            self.roll_to(writer, &view, config, first_offset, params.now_ms)?;
             return self.view();
         }
         Ok(view)
     }
 
-    fn should_roll(
-        &self,
-        segment: &LogSegment,
-        config: &LogConfig,
-        size: u64,
-        max_timestamp: i64,
-        last_offset: i64,
-        now_ms: i64,
-    ) -> Result<bool, LogError> {
-        let segment_size = segment.size();
-        let segment_bytes = u64::try_from(config.segment_bytes).unwrap_or(0);
-        if segment_size + size > segment_bytes && segment_size > 0 {
-            return Ok(true);
-        }
-        if segment_size > 0 {
-            let mut segment_ms = config.segment_ms;
-            if config.cleanup_compact {
-                segment_ms = segment_ms.min(config.max_compaction_lag_ms);
-            }
-            let waited = match segment.first_batch_timestamp()? {
-                Some(first) if first >= 0 => max_timestamp.saturating_sub(first),
-                _ => now_ms.saturating_sub(segment.created_ms),
-            };
-            if waited > segment_ms.saturating_sub(jitter(config, segment_ms, segment.base_offset)) {
-                return Ok(true);
-            }
-        }
-        // The time index keeps one slot for its final entry.
-        let (offsets, times) = segment.index_entries();
-        let full = offsets >= capacity(config, offset_index::ENTRY_SIZE)
-            || times + 1 >= capacity(config, time_index::ENTRY_SIZE);
-        let fits = (0..=i64::from(i32::MAX)).contains(&(last_offset - segment.base_offset));
-        Ok((full && segment_size > 0) || !fits)
-    }
-
-    /// Starts a segment at max(expected first offset, log end). With durability fsync the old one is on disk before, up to its
-    /// end. The new files come first: if they cannot be made, the
-    /// old segment stays active and usable. (Kafka takes its log directory offline: `LogDirFailureChannel`.)
+    /// Starts a segment at max(expected first offset, log end). With durability fsync the old one is synced up to its end
+    /// first. The new files are made before anything else changes: if that fails, the old segment stays active and usable.
+    /// (Kafka takes its log directory offline: `LogDirFailureChannel`.)
     pub(crate) fn roll_to(
         &self,
         writer: &mut Writer,
@@ -106,8 +75,8 @@ impl PartitionLog {
             return Ok(base_offset);
         }
         if config.durability == Durability::Fsync {
-            // Others may still wait for the disk. Of a segment that others follow nothing may be lost with the power: recovery would
-            // go on behind the gap.
+            // Appends may still wait for their fsync. A power loss must take nothing from a segment that another one follows:
+            // recovery would go on behind the gap.
             self.await_durable(view.log_end_offset)?;
         }
         let params = SegmentParams {
@@ -188,6 +157,34 @@ impl PartitionLog {
             Ok(()) => Ok(()),
         }
     }
+}
+
+/// Kafka: `LogSegment#shouldRoll`.
+fn should_roll(segment: &LogSegment, config: &LogConfig, params: &RollParams) -> Result<bool, LogError> {
+    let segment_size = segment.size();
+    let segment_bytes = u64::try_from(config.segment_bytes).unwrap_or(0);
+    if segment_size + params.messages_size > segment_bytes && segment_size > 0 {
+        return Ok(true);
+    }
+    if segment_size > 0 {
+        let mut segment_ms = config.segment_ms;
+        if config.cleanup_compact {
+            segment_ms = segment_ms.min(config.max_compaction_lag_ms);
+        }
+        let waited = match segment.first_batch_timestamp()? {
+            Some(first) if first >= 0 => params.max_timestamp_in_messages.saturating_sub(first),
+            _ => params.now_ms.saturating_sub(segment.created_ms),
+        };
+        if waited > segment_ms.saturating_sub(jitter(config, segment_ms, segment.base_offset)) {
+            return Ok(true);
+        }
+    }
+    // The time index keeps one slot for its final entry.
+    let (offsets, times) = segment.index_entries();
+    let full =
+        offsets >= capacity(config, offset_index::ENTRY_SIZE) || times + 1 >= capacity(config, time_index::ENTRY_SIZE);
+    let fits = (0..=i64::from(i32::MAX)).contains(&(params.max_offset_in_messages - segment.base_offset));
+    Ok((full && segment_size > 0) || !fits)
 }
 
 /// A number in [0, min(segment.jitter.ms, segment.ms)), the same for a segment each time it is asked: segments of many

@@ -5,16 +5,11 @@ use bytes::{Bytes, BytesMut};
 use fletchlog_records::batch::{rebuild, set_max_timestamp};
 use fletchlog_records::control::{EndTxnMarker, parse_control_record};
 use fletchlog_records::{
-    BatchHeader, BatchIter, DECOMPRESSION_LIMIT, RecordBatch, RecordCursor, RecordError, RecordsSlice, TimestampType,
-    TopicPartition,
+    BatchHeader, BatchIter, DECOMPRESSION_LIMIT, ErrorCode, RecordBatch, RecordCursor, RecordError, RecordsSlice,
+    TimestampType, TopicPartition,
 };
 
 use crate::{AppendError, AppendOrigin, LogConfig};
-
-const CORRUPT_MESSAGE: i16 = 2;
-const MESSAGE_TOO_LARGE: i16 = 10;
-const INVALID_TIMESTAMP: i16 = 32;
-const INVALID_RECORD: i16 = 87;
 
 /// A batch ready to be written, but for its offsets and leader epoch.
 #[derive(Debug)]
@@ -36,7 +31,7 @@ pub(crate) struct ValidRecords {
 
 /// A refusal before `log_start_offset` is known to the answer.
 pub(crate) struct Invalid {
-    code: i16,
+    code: ErrorCode,
     message: String,
     record_errors: Vec<(i32, String)>,
     /// Found by the log itself: the answer carries its start offset (spec 2.1).
@@ -44,7 +39,7 @@ pub(crate) struct Invalid {
 }
 
 impl Invalid {
-    fn request(code: i16, message: impl Into<String>) -> Self {
+    fn request(code: ErrorCode, message: impl Into<String>) -> Self {
         Self {
             code,
             message: message.into(),
@@ -53,7 +48,7 @@ impl Invalid {
         }
     }
 
-    fn log(code: i16, message: impl Into<String>) -> Self {
+    fn log(code: ErrorCode, message: impl Into<String>) -> Self {
         Self {
             by_log: true,
             ..Self::request(code, message)
@@ -86,7 +81,7 @@ pub(crate) fn validate(
 ) -> Result<ValidRecords, Invalid> {
     let (first, rest) = match origin {
         AppendOrigin::Client | AppendOrigin::UnverifiedClient => (only_batch(&records)?, Vec::new()),
-        AppendOrigin::Coordinator => all_batches(&records)?,
+        AppendOrigin::Coordinator | AppendOrigin::Replication => all_batches(&records)?,
     };
     if rest.is_empty() {
         let (plan, header) = check_batch(&first, origin, config, tp, now_ms)?;
@@ -133,7 +128,7 @@ fn only_batch(records: &Bytes) -> Result<RecordBatch, Invalid> {
     let first = match batches.next() {
         None => {
             return Err(Invalid::request(
-                INVALID_RECORD,
+                ErrorCode::INVALID_RECORD,
                 "a produce request must carry one whole record batch for a partition, found none",
             ));
         }
@@ -142,23 +137,23 @@ fn only_batch(records: &Bytes) -> Result<RecordBatch, Invalid> {
     };
     if first.header().magic != 2 {
         let message = format!("record batches must have magic 2, found {}", first.header().magic);
-        return Err(Invalid::request(INVALID_RECORD, message));
+        return Err(Invalid::request(ErrorCode::INVALID_RECORD, message));
     }
     match batches.next() {
         None => Ok(first),
         Some(Ok(_)) => Err(Invalid::request(
-            INVALID_RECORD,
+            ErrorCode::INVALID_RECORD,
             "a produce request must carry one record batch for a partition, found more",
         )),
-        Some(Err(e)) => Err(Invalid::request(CORRUPT_MESSAGE, e.to_string())),
+        Some(Err(e)) => Err(Invalid::request(ErrorCode::CORRUPT_MESSAGE, e.to_string())),
     }
 }
 
 /// A first batch that cannot be parsed: in an old format it is simply not accepted, else it is corrupt.
 fn corrupt(error: &RecordError, records: &Bytes) -> Invalid {
     let code = match records.get(16) {
-        Some(0 | 1) if !matches!(error, RecordError::Corrupt { .. }) => INVALID_RECORD,
-        _ => CORRUPT_MESSAGE,
+        Some(0 | 1) if !matches!(error, RecordError::Corrupt { .. }) => ErrorCode::INVALID_RECORD,
+        _ => ErrorCode::CORRUPT_MESSAGE,
     };
     Invalid::request(code, error.to_string())
 }
@@ -166,17 +161,22 @@ fn corrupt(error: &RecordError, records: &Bytes) -> Invalid {
 fn all_batches(records: &Bytes) -> Result<(RecordBatch, Vec<RecordBatch>), Invalid> {
     let mut batches = BatchIter::new(records.clone());
     let first = match batches.next() {
-        None => return Err(Invalid::log(INVALID_RECORD, "nothing to append: no whole record batch")),
-        Some(first) => first.map_err(|e| Invalid::log(CORRUPT_MESSAGE, e.to_string()))?,
+        None => {
+            return Err(Invalid::log(
+                ErrorCode::INVALID_RECORD,
+                "nothing to append: no whole record batch",
+            ));
+        }
+        Some(first) => first.map_err(|e| Invalid::log(ErrorCode::CORRUPT_MESSAGE, e.to_string()))?,
     };
     let rest: Result<Vec<_>, _> = batches.collect();
-    let rest = rest.map_err(|e| Invalid::log(CORRUPT_MESSAGE, e.to_string()))?;
+    let rest = rest.map_err(|e| Invalid::log(ErrorCode::CORRUPT_MESSAGE, e.to_string()))?;
     if let Some(old) = std::iter::once(&first)
         .chain(&rest)
         .find(|batch| batch.header().magic != 2)
     {
         return Err(Invalid::log(
-            INVALID_RECORD,
+            ErrorCode::INVALID_RECORD,
             format!("record batches must have magic 2, found {}", old.header().magic),
         ));
     }
@@ -198,7 +198,7 @@ fn check_size(header: &BatchHeader, config: &LogConfig) -> Result<(), Invalid> {
             "a batch of {size} bytes is larger than max.message.bytes = {}; send smaller batches or raise it",
             config.max_message_bytes
         );
-        return Err(Invalid::request(MESSAGE_TOO_LARGE, message));
+        return Err(Invalid::request(ErrorCode::MESSAGE_TOO_LARGE, message));
     }
     Ok(())
 }
@@ -213,7 +213,7 @@ fn check_batch(
     let header = *batch.header();
     if origin.is_client() && header.base_offset != 0 {
         return Err(Invalid::log(
-            INVALID_RECORD,
+            ErrorCode::INVALID_RECORD,
             format!(
                 "the base offset of a sent batch must be 0, found {}",
                 header.base_offset
@@ -223,12 +223,12 @@ fn check_batch(
     check_size(&header, config)?;
     batch
         .ensure_valid()
-        .map_err(|e| Invalid::request(CORRUPT_MESSAGE, e.to_string()))?;
+        .map_err(|e| Invalid::request(ErrorCode::CORRUPT_MESSAGE, e.to_string()))?;
     check_header(&header, origin)?;
     let codec = header.compression();
     let Some(codec) = codec else {
         return Err(Invalid::log(
-            INVALID_RECORD,
+            ErrorCode::INVALID_RECORD,
             format!("unknown compression codec {}", header.attributes & 7),
         ));
     };
@@ -265,7 +265,7 @@ fn marker_of(slice: &RecordsSlice) -> Result<Option<EndTxnMarker>, Invalid> {
 }
 
 fn malformed(error: &RecordError) -> Invalid {
-    Invalid::log(INVALID_RECORD, error.to_string())
+    Invalid::log(ErrorCode::INVALID_RECORD, error.to_string())
 }
 
 /// Checks every record; returns the highest timestamp, -1 without one. Kafka: `LogValidator#validateRecord`.
@@ -302,14 +302,14 @@ fn check_records(
     }
     if let Some(delta) = misplaced {
         let message = format!("record {index} has offset delta {delta}, expected {index}");
-        return Err(Invalid::log(INVALID_RECORD, message));
+        return Err(Invalid::log(ErrorCode::INVALID_RECORD, message));
     }
     errors.into_result().map(|()| max_timestamp)
 }
 
 /// Kafka: `LogValidator#validateBatch`.
 fn check_header(header: &BatchHeader, origin: AppendOrigin) -> Result<(), Invalid> {
-    let invalid = |message: String| Err(Invalid::log(INVALID_RECORD, message));
+    let invalid = |message: String| Err(Invalid::log(ErrorCode::INVALID_RECORD, message));
     let count = header.records_count;
     if count <= 0 || i64::from(header.last_offset_delta) + 1 != i64::from(count) {
         return invalid(format!(
@@ -386,7 +386,7 @@ impl RecordErrors {
         }
         let (code, message) = if self.timestamp {
             (
-                INVALID_TIMESTAMP,
+                ErrorCode::INVALID_TIMESTAMP,
                 "One or more records have been rejected due to invalid timestamp".to_string(),
             )
         } else {
@@ -397,7 +397,7 @@ impl RecordErrors {
                 .map(|(_, message)| message.as_str())
                 .collect();
             (
-                INVALID_RECORD,
+                ErrorCode::INVALID_RECORD,
                 format!(
                     "One or more records have been rejected: {} in total, the first: {}",
                     self.errors.len(),
@@ -430,5 +430,5 @@ fn in_place(records: Bytes, size: usize, plan: &Plan, header: BatchHeader) -> Re
 }
 
 fn parse_stored(data: &[u8]) -> Result<BatchHeader, Invalid> {
-    BatchHeader::parse(data).map_err(|e| Invalid::log(CORRUPT_MESSAGE, e.to_string()))
+    BatchHeader::parse(data).map_err(|e| Invalid::log(ErrorCode::CORRUPT_MESSAGE, e.to_string()))
 }

@@ -15,11 +15,11 @@ use crate::leader_epoch::LeaderEpochCache;
 use crate::load_plan::{LoadPlan, PlannedSegment};
 use crate::offset_index::{OffsetIndex, OffsetPosition};
 use crate::producer_snapshot;
-use crate::producer_state::{Origin, PendingAppend, ProducerStateManager};
+use crate::producer_state::{PendingAppend, ProducerStateManager};
 use crate::recovery::check_segment;
 use crate::time_index::TimeIndex;
 use crate::txn_index::TransactionIndex;
-use crate::{LogConfig, LogError};
+use crate::{AppendOrigin, LogConfig, LogError};
 
 /// Something is wrong with a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -384,7 +384,7 @@ impl Verifier<'_> {
                 let mut pending = PendingAppend::default();
                 if self
                     .producers
-                    .check(&mut pending, &batch.header, marker, Origin::Replay, false)
+                    .check(&mut pending, &batch.header, marker, AppendOrigin::Replication, false)
                     .is_ok()
                 {
                     aborted.extend(self.producers.commit(pending));

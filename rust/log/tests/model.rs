@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use fletchlog_log::{AppendOrigin, FetchBound, LogConfig};
-use fletchlog_records::{BatchParams, Compression, TimestampType};
+use fletchlog_records::{BatchParams, Compression, ErrorCode, TimestampType};
 use proptest::prelude::*;
 
 #[derive(Debug, Clone)]
@@ -235,7 +235,7 @@ fn a_compacted_topic_takes_no_record_without_key() {
     builder.append(NOW, None, Some(b"v"), &[]);
     let result = log.append_as_leader(builder.build(&BatchParams::default()), 0, AppendOrigin::Client, NOW);
     let Err(fletchlog_log::AppendError::Refused {
-        code: 87,
+        code: ErrorCode::INVALID_RECORD,
         record_errors,
         log_start_offset: 0,
         ..

@@ -123,7 +123,7 @@ fn every_recorded_produce_request_gets_the_brokers_answer() {
                     log_start_offset,
                     message,
                 }) => {
-                    assert_eq!(i64::from(code), expected, "{what}: {message}");
+                    assert_eq!(i64::from(code.code()), expected, "{what}: {message}");
                     assert_eq!(log.log_end_offset(), before, "{what}");
                     if let Some(start) = outcome["logStartOffset"].as_i64().filter(|_| !ours) {
                         assert_eq!(log_start_offset, start, "{what}");

@@ -395,10 +395,7 @@ impl From<ScanError> for Failure {
 impl From<AppendError> for Failure {
     fn from(error: AppendError) -> Self {
         match error {
-            AppendError::Refused { code, message, .. } => Self::kafka(
-                ErrorCode::from_code(code).unwrap_or(ErrorCode::UNKNOWN_SERVER_ERROR),
-                message,
-            ),
+            AppendError::Refused { code, message, .. } => Self::kafka(code, message),
             AppendError::Log(error) => error.into(),
         }
     }

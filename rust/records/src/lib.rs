@@ -1,4 +1,4 @@
-//! Kafka's record batches: bytes to batches and back.
+//! Kafka's record batches: bytes to batches and back; and Kafka's error table.
 //!
 //! No I/O, no clock, nothing of ours below this crate. Layouts are those of Kafka's
 //! `DefaultRecordBatch`, `DefaultRecord`, `LegacyRecord` and `CompressionType`.
@@ -12,6 +12,7 @@ pub mod control;
 pub mod crc;
 mod encode;
 pub mod error;
+pub mod error_code;
 pub mod ids;
 pub mod legacy;
 pub mod record;
@@ -24,6 +25,7 @@ pub use batch_builder::{BatchBuilder, BatchParams, record_size};
 pub use batch_header::BatchHeader;
 pub use compression::{Compression, DECOMPRESSION_LIMIT};
 pub use error::RecordError;
+pub use error_code::ErrorCode;
 pub use ids::{TimestampType, TopicPartition};
 pub use record::{Header, Record, RecordCursor};
 pub use retained::{empty_batch, retained_batch};

@@ -1,6 +1,5 @@
 //! Appending to and reading the logs in which coordinators keep their state: `__consumer_offsets`, `__transaction_state`.
 
-use fletchlog_api::ErrorCode;
 use fletchlog_log::{AppendError, AppendOrigin, FetchBound, LogError};
 use fletchlog_records::{BatchBuilder, BatchIter, BatchParams, RecordBatch, RecordError};
 
@@ -45,10 +44,7 @@ impl ReplicaManager {
                 Ok(info.first_offset)
             }
             Err(AppendError::Log(error)) => Err(error.into()),
-            Err(AppendError::Refused { code, message, .. }) => Err(BrokerError::kafka(
-                ErrorCode::from_code(code).unwrap_or(ErrorCode::UNKNOWN_SERVER_ERROR),
-                message,
-            )),
+            Err(AppendError::Refused { code, message, .. }) => Err(BrokerError::kafka(code, message)),
         }
     }
 

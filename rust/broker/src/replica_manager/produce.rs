@@ -157,7 +157,7 @@ impl ReplicaManager {
                 record_errors,
                 log_start_offset,
             }) => Err(Box::new(Outcome {
-                error: ErrorCode::from_code(code).unwrap_or(ErrorCode::UNKNOWN_SERVER_ERROR),
+                error: code,
                 base_offset: -1,
                 log_append_time_ms: -1,
                 log_start_offset,
@@ -196,7 +196,7 @@ impl ReplicaManager {
         let (Err(AppendError::Refused { code, .. }), Ok(header)) = (&unverified, BatchHeader::parse(&records)) else {
             return Ok(unverified);
         };
-        if *code != ErrorCode::INVALID_TXN_STATE.code() {
+        if *code != ErrorCode::INVALID_TXN_STATE {
             return Ok(unverified);
         }
         let producer = (header.producer_id, header.producer_epoch);

@@ -1,4 +1,3 @@
-use fletchlog_records::BatchHeader;
 use fletchlog_records::control::{ControlType, EndTxnMarker};
 
 use super::*;
@@ -61,19 +60,19 @@ impl State {
         &mut self,
         header: &BatchHeader,
         marker: Option<EndTxnMarker>,
-        origin: Origin,
+        origin: AppendOrigin,
     ) -> Result<Vec<AbortedTxn>, i16> {
         let mut pending = PendingAppend::default();
         self.manager
             .check(&mut pending, header, marker, origin, self.strict)
-            .map_err(|refusal| refusal.code)?;
+            .map_err(|refusal| refusal.code.code())?;
         Ok(self.manager.commit(pending))
     }
 
     /// A batch of `count` records from the producer; answers Kafka's code, 0 if accepted.
     fn send(&mut self, epoch: i16, sequence: i32, count: i32) -> i16 {
         let header = header(epoch, sequence, self.offset, count);
-        match self.apply(&header, None, Origin::Client) {
+        match self.apply(&header, None, AppendOrigin::Client) {
             Ok(_) => {
                 self.offset += i64::from(count);
                 0
@@ -85,7 +84,7 @@ impl State {
     fn duplicate(&self, epoch: i16, sequence: i32, count: i32) -> Option<i64> {
         self.manager
             .get(PID)?
-            .find_duplicate(&header(epoch, sequence, -1, count))
+            .find_duplicate_batch(&header(epoch, sequence, -1, count))
             .map(|batch| batch.first_offset())
     }
 }
@@ -115,7 +114,11 @@ fn an_unknown_producer_starts_anywhere_unless_that_is_forbidden() {
     assert_eq!(state.send(6, 2, 1), 45);
     // Known by a marker alone: no batch is remembered.
     state
-        .apply(&marker(PID, 7, 10), end(ControlType::Commit, 0), Origin::Coordinator)
+        .apply(
+            &marker(PID, 7, 10),
+            end(ControlType::Commit, 0),
+            AppendOrigin::Coordinator,
+        )
         .unwrap();
     assert_eq!(state.send(7, 3, 1), 59);
     assert_eq!(state.send(7, 0, 1), 0);
@@ -170,14 +173,22 @@ fn the_newest_five_batches_are_recognised() {
 fn after_a_marker_only_sequence_0_is_accepted() {
     let mut state = State::default();
     state
-        .apply(&marker(PID, 2, 0), end(ControlType::Commit, 0), Origin::Coordinator)
+        .apply(
+            &marker(PID, 2, 0),
+            end(ControlType::Commit, 0),
+            AppendOrigin::Coordinator,
+        )
         .unwrap();
     assert_eq!(state.send(2, 17, 1), 45);
     assert_eq!(state.send(2, 0, 1), 0);
     assert_eq!(state.send(2, 1, 1), 0);
     // A marker with a larger epoch clears what is remembered.
     state
-        .apply(&marker(PID, 3, 9), end(ControlType::Abort, 0), Origin::Coordinator)
+        .apply(
+            &marker(PID, 3, 9),
+            end(ControlType::Abort, 0),
+            AppendOrigin::Coordinator,
+        )
         .unwrap();
     assert_eq!(state.manager.get(PID).unwrap().last_seq(), -1);
     assert_eq!(state.send(3, 2, 1), 45);
@@ -196,18 +207,22 @@ fn a_marker_ends_the_open_transaction_and_keeps_the_window() {
         attributes: 0x10,
         ..header(0, 1, 16, 5)
     };
-    state.apply(&first, None, Origin::Client).unwrap();
+    state.apply(&first, None, AppendOrigin::Client).unwrap();
     assert_eq!(state.manager.first_unstable_offset(), Some(16));
     let second = BatchHeader {
         attributes: 0x10,
         ..header(0, 6, 21, 1)
     };
-    state.apply(&second, None, Origin::Client).unwrap();
+    state.apply(&second, None, AppendOrigin::Client).unwrap();
     assert_eq!(state.manager.first_unstable_offset(), Some(16));
     // Not outside of it.
-    assert_eq!(state.apply(&header(0, 7, 22, 1), None, Origin::Client), Err(48));
+    assert_eq!(state.apply(&header(0, 7, 22, 1), None, AppendOrigin::Client), Err(48));
     let aborted = state
-        .apply(&marker(PID, 0, 40), end(ControlType::Commit, 0), Origin::Coordinator)
+        .apply(
+            &marker(PID, 0, 40),
+            end(ControlType::Commit, 0),
+            AppendOrigin::Coordinator,
+        )
         .unwrap();
     assert_eq!((aborted, state.manager.first_unstable_offset()), (vec![], None));
     assert_eq!(state.duplicate(0, 1, 5), Some(16));
@@ -218,19 +233,35 @@ fn a_marker_ends_the_open_transaction_and_keeps_the_window() {
 fn an_old_coordinator_is_fenced() {
     let mut state = State::default();
     state
-        .apply(&marker(PID, 0, 0), end(ControlType::Abort, 2), Origin::Coordinator)
+        .apply(
+            &marker(PID, 0, 0),
+            end(ControlType::Abort, 2),
+            AppendOrigin::Coordinator,
+        )
         .unwrap();
     assert_eq!(
-        state.apply(&marker(PID, 0, 1), end(ControlType::Abort, 1), Origin::Coordinator),
+        state.apply(
+            &marker(PID, 0, 1),
+            end(ControlType::Abort, 1),
+            AppendOrigin::Coordinator
+        ),
         Err(52)
     );
     assert_eq!(
-        state.apply(&marker(PID, -1, 1), end(ControlType::Abort, 2), Origin::Coordinator),
+        state.apply(
+            &marker(PID, -1, 1),
+            end(ControlType::Abort, 2),
+            AppendOrigin::Coordinator
+        ),
         Err(47)
     );
     assert!(
         state
-            .apply(&marker(PID, 0, 1), end(ControlType::Abort, 2), Origin::Coordinator)
+            .apply(
+                &marker(PID, 0, 1),
+                end(ControlType::Abort, 2),
+                AppendOrigin::Coordinator
+            )
             .is_ok()
     );
 }
@@ -239,7 +270,7 @@ fn an_old_coordinator_is_fenced() {
 fn aborted_transactions_know_the_stable_offset_that_follows_them() {
     // Kafka: UnifiedLogTest, four producers.
     let mut state = State::default();
-    let step = |state: &mut State, h: BatchHeader, m| state.apply(&h, m, Origin::Coordinator).unwrap();
+    let step = |state: &mut State, h: BatchHeader, m| state.apply(&h, m, AppendOrigin::Coordinator).unwrap();
     for (producer, first, last) in [(1, 0, 4), (2, 8, 12), (3, 36, 40)] {
         step(&mut state, transactional(producer, first, last), None);
     }
@@ -269,7 +300,9 @@ fn aborted_transactions_know_the_stable_offset_that_follows_them() {
 fn silent_producers_expire_but_not_inside_a_transaction() {
     let mut state = State::default();
     assert_eq!(state.send(0, 0, 1), 0);
-    state.apply(&transactional(2, 5, 5), None, Origin::Coordinator).unwrap();
+    state
+        .apply(&transactional(2, 5, 5), None, AppendOrigin::Coordinator)
+        .unwrap();
     state.manager.remove_expired(1000 + 99, 100);
     assert!(state.manager.get(PID).is_some());
     state.manager.remove_expired(1000 + 100, 100);
@@ -285,9 +318,11 @@ fn a_snapshot_keeps_the_newest_batch_and_the_open_transaction() {
     for sequence in 0..3 {
         assert_eq!(state.send(0, sequence, 1), 0);
     }
-    state.apply(&transactional(2, 3, 4), None, Origin::Coordinator).unwrap();
     state
-        .apply(&marker(3, 4, 5), end(ControlType::Commit, 6), Origin::Coordinator)
+        .apply(&transactional(2, 3, 4), None, AppendOrigin::Coordinator)
+        .unwrap();
+    state
+        .apply(&marker(3, 4, 5), end(ControlType::Commit, 6), AppendOrigin::Coordinator)
         .unwrap();
     let entries = state.manager.to_snapshot();
     let markers_only = entries.iter().find(|entry| entry.producer_id == 3).unwrap();
@@ -312,10 +347,16 @@ fn a_snapshot_keeps_the_newest_batch_and_the_open_transaction() {
 #[test]
 fn replay_accepts_what_was_accepted_once() {
     let mut state = State::default();
-    state.apply(&header(1, 0, 0, 1), None, Origin::Replay).unwrap();
+    state
+        .apply(&header(1, 0, 0, 1), None, AppendOrigin::Replication)
+        .unwrap();
     // A gap and an older epoch.
-    state.apply(&header(1, 3, 1, 1), None, Origin::Replay).unwrap();
-    state.apply(&header(0, 0, 2, 1), None, Origin::Replay).unwrap();
+    state
+        .apply(&header(1, 3, 1, 1), None, AppendOrigin::Replication)
+        .unwrap();
+    state
+        .apply(&header(0, 0, 2, 1), None, AppendOrigin::Replication)
+        .unwrap();
     assert_eq!(state.manager.get(PID).unwrap().producer_epoch, 0);
 }
 
@@ -326,18 +367,18 @@ fn a_producer_that_was_not_verified_continues_a_transaction_but_opens_none() {
         attributes: 0x10,
         ..header(epoch, sequence, offset, 1)
     };
-    let unverified = Origin::UnverifiedClient;
+    let unverified = AppendOrigin::UnverifiedClient;
     assert_eq!(state.apply(&batch(0, 0, 0), None, unverified), Err(48));
     // Without a transaction there is nothing to verify.
     assert!(state.apply(&header(0, 0, 0, 1), None, unverified).is_ok());
-    assert!(state.apply(&batch(0, 1, 1), None, Origin::Client).is_ok());
+    assert!(state.apply(&batch(0, 1, 1), None, AppendOrigin::Client).is_ok());
     assert!(state.apply(&batch(0, 2, 2), None, unverified).is_ok());
     // The transaction of an older epoch is not this producer's, and the marker ends the permission.
     assert_eq!(state.apply(&batch(1, 0, 3), None, unverified), Err(48));
     let marker = marker(PID, 0, 3);
     assert!(
         state
-            .apply(&marker, end(ControlType::Commit, 0), Origin::Coordinator)
+            .apply(&marker, end(ControlType::Commit, 0), AppendOrigin::Coordinator)
             .is_ok()
     );
     assert_eq!(state.apply(&batch(0, 3, 4), None, unverified), Err(48));

@@ -123,7 +123,7 @@ pub fn append(log: &PartitionLog, records: Bytes) -> AppendInfo {
 pub fn code(result: Result<AppendInfo, AppendError>) -> i16 {
     match result {
         Ok(_) => 0,
-        Err(AppendError::Refused { code, .. }) => code,
+        Err(AppendError::Refused { code, .. }) => code.code(),
         Err(AppendError::Log(e)) => panic!("the log failed: {e}"),
     }
 }
