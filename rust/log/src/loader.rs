@@ -1,4 +1,4 @@
-//! Opening a log for writing (spec 1.11, 1.12): first everything is looked at and nothing changed, so that a log that
+//! Opening a log for writing (spec 1.11, 1.12): first everything is checked and nothing changed, so that a log that
 //! cannot be opened stays as it was; then the directory is put in order. Kafka: `LogLoader`.
 
 use std::cell::Cell;
@@ -20,11 +20,10 @@ use crate::partition_log::{PartitionLog, Writer};
 use crate::producer_snapshot::SnapshotEntry;
 use crate::producer_state::ProducerStateManager;
 use crate::recovery::{RecoveredSegment, Restore, keep_torn, restore_producers};
-use crate::refresh::load_read_only;
+use crate::refresh::ReadOnlyLoader;
 use crate::roll::preallocation;
 use crate::segment::{LogSegment, SegmentParams};
 use crate::segment_files::SegmentFiles;
-use crate::txn_index::TransactionIndex;
 use crate::view::{IndexCache, Segments, View};
 use crate::{LogConfig, LogError, OpenMode, producer_snapshot};
 
@@ -40,7 +39,14 @@ impl PartitionLog {
     ) -> Result<Self, LogError> {
         let (clean_shutdown, recovery_point, checkpointed_start) = match mode {
             OpenMode::ReadOnly { log_start_offset } => {
-                let loaded = load_read_only(&fs, dir, &config, log_start_offset, now_ms)?;
+                let loader = ReadOnlyLoader {
+                    fs: &fs,
+                    dir,
+                    config: &config,
+                    checkpointed_start: log_start_offset,
+                    now_ms,
+                };
+                let loaded = loader.load()?;
                 return Ok(loaded.into_log(fs, dir, tp, config, mode));
             }
             OpenMode::Write {
@@ -70,7 +76,7 @@ impl PartitionLog {
     }
 }
 
-/// A log that has been put in order.
+/// What a log consists of when it has been loaded.
 pub(crate) struct Loaded {
     pub segments: Segments,
     pub epochs: LeaderEpochCache,
@@ -112,7 +118,7 @@ impl Loaded {
                 producers: self.producers,
                 map_end_offset: self.log_end_offset,
                 last_snapshot_offset: self.last_snapshot_offset,
-                // Whatever opening has written is named after the log end; a clean stop syncs it.
+                // A snapshot that opening has written has the name of the log end; a clean stop syncs it.
                 snapshot_unsynced: self.directory_changed && self.last_snapshot_offset == self.log_end_offset,
                 deleted: Vec::new(),
             }),
@@ -153,76 +159,20 @@ impl Loader<'_> {
         }
         let mut plan = LoadPlan::read(&*self.fs, self.dir)?;
         self.sync_own_name(&plan)?;
-        let stored_epochs = match LeaderEpochCache::read(&*self.fs, self.dir) {
-            // A power loss may have left its size without its bytes: the batches tell the same.
-            Err(e @ LogError::Damaged { .. }) if !self.clean_shutdown => {
-                log::warn!("the leader epochs are read from the batches: {e}");
-                None
-            }
-            read => Some(read?),
-        };
-        let (mut decisions, dropped) = self.decide(&plan)?;
-
+        let stored_epochs = self.stored_epochs()?;
+        let (decisions, dropped) = self.decide(&plan)?;
         // From here on the directory changes.
-        if !plan.remove.is_empty() || !plan.rename.is_empty() {
-            self.touched.set(true);
-        }
-        plan.apply(&*self.fs, self.dir)?;
-        for base in &dropped {
-            self.drop_segment(*base)?;
-        }
-        if !dropped.is_empty() {
-            // On disk before the cut segment grows over their offsets, at every level: a power loss that brought them back would leave
-            // two segments with the same offsets.
-            self.fs
-                .sync_dir(self.dir)
-                .map_err(|e| LogError::io("sync", self.dir, e))?;
-        }
-        let mut log_end_offset = decisions.last().map_or(0, |last| last.next_offset);
-        let first_base = decisions.first().map(|first| first.base_offset);
-        let mut log_start_offset = self.checkpointed_start.max(first_base.unwrap_or(0));
-        if !decisions.is_empty() && log_end_offset < log_start_offset {
-            log::warn!(
-                "{}: the log ends at {log_end_offset}, before its start {log_start_offset}: starting empty there",
-                self.dir.display()
-            );
-            for decision in decisions.drain(..) {
-                self.drop_segment(decision.base_offset)?;
-            }
-        }
-        let mut segments = Vec::new();
+        self.apply(&mut plan, &dropped)?;
+        let (decisions, log_start_offset, log_end_offset) = self.drop_before_start(decisions)?;
         let mut rebuild_txn_index = BTreeSet::new();
-        let mut recovered_epochs = Vec::new();
-        for decision in decisions {
-            let recovered = decision.recovered.iter().flat_map(|recovered| &recovered.epochs);
-            recovered_epochs.extend(recovered.copied());
-            segments.push(self.open_segment(decision, &mut rebuild_txn_index)?);
-        }
-        let mut epochs = match &stored_epochs {
-            Some(stored) => stored.clone(),
-            None => LeaderEpochCache::rebuild(&segments)?,
-        };
-        for (epoch, start) in recovered_epochs {
-            epochs.note(epoch, start);
-        }
-        if segments.is_empty() {
-            log_end_offset = log_start_offset;
-            let segment = LogSegment::create(
-                Arc::clone(&self.fs),
-                self.params(log_start_offset, SegmentFiles::new(self.dir, log_start_offset), 0),
-                preallocation(&self.config),
-            )?;
-            segments.push(Arc::new(segment));
-            self.touched.set(true);
-        }
-        log_start_offset = log_start_offset.min(log_end_offset);
-        epochs.truncate_from_end(log_end_offset);
-        // Kafka takes the checkpoint here, not the first segment that happens to be there.
-        epochs.truncate_from_start(self.checkpointed_start.min(log_end_offset));
-        if stored_epochs.is_none_or(|stored| epochs != stored) {
-            epochs.write(&*self.fs, self.dir)?;
-            self.touched.set(true);
-        }
+        let (segments, epochs) = self.open_segments(
+            decisions,
+            stored_epochs.as_ref(),
+            log_start_offset,
+            &mut rebuild_txn_index,
+        )?;
+        let log_start_offset = log_start_offset.min(log_end_offset);
+        let epochs = self.store_epochs(epochs, stored_epochs, log_end_offset)?;
         let (producers, last_snapshot_offset) =
             self.producers(plan, &segments, rebuild_txn_index, log_start_offset, log_end_offset)?;
         let segments = Segments::new(segments);
@@ -233,27 +183,126 @@ impl Loader<'_> {
                 .preallocate(sizes)
                 .map_err(|e| active.io("preallocate the indexes of", e))?;
         }
-        let active_size = active.size();
         let recovery_point = if self.clean_shutdown {
             log_end_offset
         } else {
             self.recovery_point.min(log_end_offset)
         };
         Ok(Loaded {
+            active_size: active.size(),
             segments,
             epochs,
             producers,
             last_snapshot_offset,
             log_start_offset,
             log_end_offset,
-            active_size,
             recovery_point,
             directory_changed: self.touched.get(),
         })
     }
 
-    /// The directory may have been made a moment ago, or by a writer that did not live to sync it: its name must be on disk
-    /// before anything in it is acknowledged.
+    /// `None`: to be read from the batches.
+    fn stored_epochs(&self) -> Result<Option<LeaderEpochCache>, LogError> {
+        match LeaderEpochCache::read(&*self.fs, self.dir) {
+            // A power loss may have left its size without its bytes. The batches have the same epochs.
+            Err(e @ LogError::Damaged { .. }) if !self.clean_shutdown => {
+                log::warn!("the leader epochs are read from the batches: {e}");
+                Ok(None)
+            }
+            read => Ok(Some(read?)),
+        }
+    }
+
+    /// Drops all segments if the log ends before its start. Returns the segments, the start and the end.
+    fn drop_before_start(&self, decisions: Vec<Decision>) -> Result<(Vec<Decision>, i64, i64), LogError> {
+        let first_base = decisions.first().map_or(0, |first| first.base_offset);
+        let start = self.checkpointed_start.max(first_base);
+        let Some(end) = decisions.last().map(|last| last.next_offset) else {
+            return Ok((decisions, start, start));
+        };
+        if end >= start {
+            return Ok((decisions, start, end));
+        }
+        log::warn!(
+            "{}: the log ends at {end}, before its start {start}: starting empty there",
+            self.dir.display()
+        );
+        for decision in decisions {
+            self.drop_segment(decision.base_offset)?;
+        }
+        Ok((Vec::new(), start, start))
+    }
+
+    /// Completes what was interrupted, and moves the segments behind a cut one aside.
+    fn apply(&self, plan: &mut LoadPlan, dropped: &[i64]) -> Result<(), LogError> {
+        if !plan.remove.is_empty() || !plan.rename.is_empty() {
+            self.touched.set(true);
+        }
+        plan.apply(&*self.fs, self.dir)?;
+        for base in dropped {
+            self.drop_segment(*base)?;
+        }
+        if dropped.is_empty() {
+            return Ok(());
+        }
+        // On disk before the cut segment grows over their offsets, at every level: a power loss that brought them back would
+        // leave two segments with the same offsets.
+        self.fs
+            .sync_dir(self.dir)
+            .map_err(|e| LogError::io("sync", self.dir, e))
+    }
+
+    /// Opens the segments, or makes the first one, and finds the leader epochs of their batches.
+    fn open_segments(
+        &self,
+        decisions: Vec<Decision>,
+        stored_epochs: Option<&LeaderEpochCache>,
+        log_start_offset: i64,
+        rebuild_txn_index: &mut BTreeSet<i64>,
+    ) -> Result<(Vec<Arc<LogSegment>>, LeaderEpochCache), LogError> {
+        let mut segments = Vec::new();
+        let mut recovered_epochs = Vec::new();
+        for decision in decisions {
+            let recovered = decision.recovered.iter().flat_map(|recovered| &recovered.epochs);
+            recovered_epochs.extend(recovered.copied());
+            segments.push(self.open_segment(decision, rebuild_txn_index)?);
+        }
+        let mut epochs = match stored_epochs {
+            Some(stored) => stored.clone(),
+            None => LeaderEpochCache::rebuild(&segments)?,
+        };
+        for (epoch, start) in recovered_epochs {
+            epochs.note(epoch, start);
+        }
+        if segments.is_empty() {
+            let files = SegmentFiles::new(self.dir, log_start_offset);
+            let params = self.params(log_start_offset, files, 0);
+            let segment = LogSegment::create(Arc::clone(&self.fs), params, preallocation(&self.config))?;
+            segments.push(Arc::new(segment));
+            self.touched.set(true);
+        }
+        Ok((segments, epochs))
+    }
+
+    /// Leaves out the epochs outside of the log, and writes the others if they are not those of the file.
+    fn store_epochs(
+        &self,
+        mut epochs: LeaderEpochCache,
+        stored: Option<LeaderEpochCache>,
+        log_end_offset: i64,
+    ) -> Result<LeaderEpochCache, LogError> {
+        epochs.truncate_from_end(log_end_offset);
+        // Kafka takes the checkpoint here, not the first segment that happens to be there.
+        epochs.truncate_from_start(self.checkpointed_start.min(log_end_offset));
+        if stored.is_none_or(|stored| epochs != stored) {
+            epochs.write(&*self.fs, self.dir)?;
+            self.touched.set(true);
+        }
+        Ok(epochs)
+    }
+
+    /// The directory may have been made a moment ago, or by a writer that was killed before it synced it: its name must be on
+    /// disk before anything in it is acknowledged.
     fn sync_own_name(&self, plan: &LoadPlan) -> Result<(), LogError> {
         let may_be_new = plan.segments.is_empty() || !self.clean_shutdown;
         match self.dir.parent() {
@@ -285,7 +334,7 @@ impl Loader<'_> {
         let valid_bytes = decision.valid_bytes();
         let segment = LogSegment::new(Arc::clone(&self.fs), self.params(base, files, valid_bytes));
         if let Some(recovered) = decision.recovered {
-            // Whoever wrote it did not live to sync it.
+            // The writer that was killed may not have synced it.
             segment.mark_unsynced();
             self.touched.set(true);
             if valid_bytes < decision.planned.size {
@@ -298,20 +347,12 @@ impl Loader<'_> {
             segment.install(recovered.indexes, true);
             segment.write_side_files(true)?;
         } else {
-            if decision.planned.has_txn_index {
-                let path = &segment.files.txn_index;
-                let bytes = self.fs.read(path).map_err(|e| LogError::io("read", path, e))?;
-                match TransactionIndex::parse(base, &bytes) {
-                    Ok(index) => {
-                        let written = index.entries().len();
-                        segment.install_txn_index(index, written);
-                    }
-                    Err(reason) => {
-                        log::warn!("{}: rebuilt from the log: {reason}", path.display());
-                        self.empty(path)?;
-                        rebuild_txn_index.insert(base);
-                    }
-                }
+            if decision.planned.has_txn_index
+                && let Err(reason) = segment.read_txn_index()?
+            {
+                log::warn!("{}: rebuilt from the log: {reason}", segment.files.txn_index.display());
+                self.empty(&segment.files.txn_index)?;
+                rebuild_txn_index.insert(base);
             }
             if let Some((indexes, rebuilt)) = decision.indexes {
                 segment.install(indexes, rebuilt);
@@ -357,7 +398,7 @@ impl Loader<'_> {
         file.sync().map_err(|e| LogError::io("sync", path, e))
     }
 
-    /// A segment behind a cut one has no place in the log any more. Its records are kept aside.
+    /// A segment behind a cut one is no longer part of the log. Its records are kept aside.
     fn drop_segment(&self, base: i64) -> Result<(), LogError> {
         let files = SegmentFiles::new(self.dir, base);
         let torn = with_suffix(&files.log, TORN);
@@ -376,6 +417,7 @@ impl Loader<'_> {
         Ok(())
     }
 
+    /// Producer state at the log end, and the offset of the newest snapshot.
     fn producers(
         &self,
         mut plan: LoadPlan,
@@ -384,43 +426,14 @@ impl Loader<'_> {
         log_start_offset: i64,
         log_end_offset: i64,
     ) -> Result<(ProducerStateManager, i64), LogError> {
-        let bases: BTreeSet<i64> = segments.iter().map(|segment| segment.base_offset).collect();
-        let last_base = bases.last().copied().unwrap_or(0);
-        // Of snapshots without a segment only the newest is of use, and only behind the last base.
-        let stray = plan
-            .snapshots
-            .keys()
-            .rev()
-            .find(|offset| !bases.contains(offset))
-            .copied()
-            .filter(|offset| *offset > last_base);
-        self.remove_snapshots(&mut plan, |offset| !bases.contains(&offset) && Some(offset) != stray)?;
+        self.remove_stray_snapshots(&mut plan, segments)?;
         if plan.snapshots.is_empty() && self.clean_shutdown && rebuild_txn_index.is_empty() {
-            // Nothing but Kafka's rule: a clean log without snapshots has no producers.
-            let mut last = 0;
-            for offset in segments
-                .iter()
-                .rev()
-                .take(2)
-                .rev()
-                .map(|segment| segment.base_offset)
-                .chain([log_end_offset])
-            {
-                if offset > last {
-                    self.write_snapshot(offset, &[])?;
-                    last = offset;
-                }
-            }
+            let last = self.write_empty_snapshots(segments, log_end_offset)?;
             return Ok((ProducerStateManager::default(), last.max(log_start_offset)));
         }
-        let limit = rebuild_txn_index
-            .first()
-            .copied()
-            .filter(|_| !self.clean_shutdown)
-            .unwrap_or(log_end_offset);
-        self.remove_snapshots(&mut plan, |offset| {
-            offset > limit || offset > log_end_offset || offset <= log_start_offset
-        })?;
+        let rebuilt = rebuild_txn_index.first().copied().filter(|_| !self.clean_shutdown);
+        let limit = rebuilt.unwrap_or(log_end_offset).min(log_end_offset);
+        self.remove_snapshots(&mut plan, |offset| offset > limit || offset <= log_start_offset)?;
         let mut written = 0;
         let mut failed = None;
         let mut at_base = |base: i64, producers: &ProducerStateManager| {
@@ -442,9 +455,7 @@ impl Loader<'_> {
             expiration_ms: self.config.producer_id_expiration_ms,
             at_base: &mut at_base,
         })?;
-        if let Some(e) = failed {
-            return Err(e);
-        }
+        failed.map_or(Ok(()), Err)?;
         for segment in segments {
             segment.write_txn_index()?;
         }
@@ -460,6 +471,29 @@ impl Loader<'_> {
             producers.remove_expired(self.now_ms, self.config.producer_id_expiration_ms);
         }
         Ok((producers, last))
+    }
+
+    /// Of the snapshots without a segment only the newest is of use, and only behind the last base. Kafka:
+    /// `ProducerStateManager#removeStraySnapshots`.
+    fn remove_stray_snapshots(&self, plan: &mut LoadPlan, segments: &[Arc<LogSegment>]) -> Result<(), LogError> {
+        let bases: BTreeSet<i64> = segments.iter().map(|segment| segment.base_offset).collect();
+        let last_base = bases.last().copied().unwrap_or(0);
+        let newest = plan.snapshots.keys().rfind(|offset| !bases.contains(offset)).copied();
+        let kept = newest.filter(|offset| *offset > last_base);
+        self.remove_snapshots(plan, |offset| !bases.contains(&offset) && Some(offset) != kept)
+    }
+
+    /// Kafka's rule: a clean log without snapshots has no producers. Returns the offset of the last snapshot.
+    fn write_empty_snapshots(&self, segments: &[Arc<LogSegment>], log_end_offset: i64) -> Result<i64, LogError> {
+        let newest = &segments[segments.len().saturating_sub(2)..];
+        let mut last = 0;
+        for offset in newest.iter().map(|segment| segment.base_offset).chain([log_end_offset]) {
+            if offset > last {
+                self.write_snapshot(offset, &[])?;
+                last = offset;
+            }
+        }
+        Ok(last)
     }
 
     fn remove_snapshots(&self, plan: &mut LoadPlan, remove: impl Fn(i64) -> bool) -> Result<(), LogError> {

@@ -1,10 +1,12 @@
 //! Reading (spec 6.2-6.4). Kafka: `LocalLog#read`, `LogSegment#read`.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use crate::batch_walk::{OFFSETS_SIZE, OffsetOrder, offsets_in};
 use crate::partition_log::PartitionLog;
-use crate::segment::Found;
+use crate::segment::LogSegment;
 use crate::view::View;
 use crate::{FetchBound, FetchDataInfo, LogError};
 
@@ -18,154 +20,159 @@ impl PartitionLog {
         min_one_message: bool,
         bound: FetchBound,
     ) -> Result<FetchDataInfo, LogError> {
-        let view = self.view()?;
-        let mut result = self.read_view(&view, offset, max_bytes, min_one_message, bound);
-        // A segment was deleted or replaced between the look at the view and the opening of its file, by the writer that
-        // this log is read beside: first what it has appended and deleted is looked at, then everything.
+        let fetch = Fetch {
+            offset,
+            max_bytes,
+            min_one_message,
+            bound,
+        };
+        let mut result = self.read_view(&self.view()?, fetch);
+        // The writer that this log is read beside has deleted or replaced a segment between the look at the view and the
+        // opening of its file: take over its changes, and if that does not help, load the directory anew.
         for look in [Self::catch_up, Self::load_again] {
             match result {
                 Err(LogError::Io { ref source, .. }) if source.kind() == std::io::ErrorKind::NotFound => look(self)?,
                 other => return other,
             }
-            result = self.read_view(&self.view()?, offset, max_bytes, min_one_message, bound);
+            result = self.read_view(&self.view()?, fetch);
         }
         result
     }
 
-    fn read_view(
-        &self,
-        view: &View,
-        offset: i64,
-        max_bytes: usize,
-        min_one_message: bool,
-        bound: FetchBound,
-    ) -> Result<FetchDataInfo, LogError> {
-        if offset > view.log_end_offset || offset < view.log_start_offset {
+    fn read_view(&self, view: &View, fetch: Fetch) -> Result<FetchDataInfo, LogError> {
+        if !(view.log_start_offset..=view.log_end_offset).contains(&fetch.offset) {
             return Err(LogError::OffsetOutOfRange {
                 partition: self.tp.to_string(),
-                offset,
+                offset: fetch.offset,
                 start: view.log_start_offset,
                 end: view.log_end_offset,
             });
         }
-        let aborted = (bound == FetchBound::LastStableOffset).then(Vec::new);
-        let empty = |segment_base_offset, position| FetchDataInfo {
-            records: Bytes::new(),
-            segment_base_offset,
-            position,
-            aborted_transactions: aborted.clone(),
-        };
-        let bound_offset = view.bound(bound);
-        if offset >= bound_offset {
-            return Ok(empty(view.segments.active().base_offset, view.active_size));
-        }
-        let segments = view.segments.floor_and_after(offset);
-        for (i, segment) in segments.iter().enumerate() {
-            let size = view.size_of(segment);
-            if size == 0 {
-                continue;
-            }
-            self.index_cache.touch(segment);
-            // Behind the last batch of a segment (a gap that compaction left): the next segment has the answer.
-            let Some(Found {
-                batch: first,
-                is_behind_gap,
-            }) = segment.find(offset, size)?
-            else {
-                continue;
-            };
-            let next = segments.get(i + 1);
-            let ends_here =
-                bound_offset < view.log_end_offset && next.is_none_or(|next| bound_offset < next.base_offset);
-            // Bounds are batch boundaries.
-            let end = if ends_here {
-                segment
-                    .translate_offset(bound_offset, size)?
-                    .map_or(size, |batch| batch.position)
-            } else {
-                size
-            };
-            if first.position >= end {
-                return Ok(empty(segment.base_offset, first.position));
-            }
-            let first_size = first.header.size_in_bytes();
-            let limit = if min_one_message {
-                max_bytes.max(first_size)
-            } else {
-                max_bytes
-            };
-            let readable = usize::try_from(end - first.position).unwrap_or(usize::MAX);
-            let length = readable.min(limit);
-            // A slice smaller than its first batch is of no use (spec 6.3).
-            if length < first_size {
-                return Ok(empty(segment.base_offset, first.position));
-            }
-            // With the head of the batch behind it, which contradicts a last batch with a wrong offset.
-            let mut records = segment.read_at(first.position, readable.min(length + OFFSETS_SIZE))?;
-            if records.len() < first_size {
-                let reason = "the file was cut while it was read; refresh and read again";
-                return Err(LogError::damaged(&segment.files.log, first.position, reason));
-            }
-            let limit = next.map_or(view.log_end_offset, |next| next.base_offset);
-            let order = OffsetOrder::of_segment(segment.base_offset).below(limit);
-            if let Err((valid, reason)) = check_order(&records, order, is_behind_gap) {
-                if valid == 0 {
-                    let reason = format!("{reason}; run verify, or restore the file");
-                    return Err(LogError::damaged(&segment.files.log, first.position, reason));
+        if fetch.offset < view.bound(fetch.bound) {
+            let segments = view.segments.floor_and_after(fetch.offset);
+            for i in 0..segments.len() {
+                if let Some(info) = self.read_segment(view, &segments[i..], fetch)? {
+                    return Ok(info);
                 }
-                records.truncate(valid);
             }
-            records.truncate(length);
-            let aborted_transactions = match bound {
-                FetchBound::LastStableOffset => {
-                    Some(self.aborted_in(view, i, offset, first.position + records.len() as u64)?)
-                }
-                _ => None,
-            };
-            return Ok(FetchDataInfo {
-                records,
-                segment_base_offset: segment.base_offset,
-                position: first.position,
-                aborted_transactions,
-            });
         }
-        Ok(empty(view.segments.active().base_offset, view.active_size))
+        Ok(fetch.nothing_at(view.segments.active().base_offset, view.active_size))
     }
 
-    /// Aborted transactions that a reader of the slice must know. `index`: of the segment, counted from the floor of the
-    /// offset. Kafka: `UnifiedLog#collectAbortedTransactions`, `LogSegment#fetchUpperBoundOffset`.
-    fn aborted_in(
+    /// Reads from the first of the segments. `None`: the offset is behind its last batch, in a gap that compaction left, so
+    /// the next segment has the answer.
+    fn read_segment(
         &self,
         view: &View,
-        index: usize,
-        offset: i64,
-        end_position: u64,
-    ) -> Result<Vec<(i64, i64)>, LogError> {
-        let segments = &view.segments.floor_and_after(offset)[index..];
-        let next_base = segments.get(1).map(|next| next.base_offset);
-        let upper_bound = segments[0]
-            .upper_bound(end_position)?
-            .map(|entry| entry.offset)
-            .or(next_base)
-            .unwrap_or(view.log_end_offset);
-        let mut found = Vec::new();
-        for segment in segments {
-            if segment.collect_aborted(offset, upper_bound, &mut found) {
-                break;
-            }
+        segments: &[Arc<LogSegment>],
+        fetch: Fetch,
+    ) -> Result<Option<FetchDataInfo>, LogError> {
+        let segment = &segments[0];
+        let size = view.size_of(segment);
+        if size == 0 {
+            return Ok(None);
         }
-        Ok(found
-            .into_iter()
-            .map(|txn| (txn.producer_id, txn.first_offset))
-            .collect())
+        self.index_cache.touch(segment);
+        let Some(found) = segment.find(fetch.offset, size)? else {
+            return Ok(None);
+        };
+        let (position, first_size) = (found.batch.position, found.batch.header.size_in_bytes());
+        let end = end_position(view, segments, fetch.bound, size)?;
+        let readable = usize::try_from(end.saturating_sub(position)).unwrap_or(usize::MAX);
+        let at_least = if fetch.min_one_message { first_size } else { 0 };
+        let length = readable.min(fetch.max_bytes.max(at_least));
+        // A slice smaller than its first batch is of no use (spec 6.3).
+        if length < first_size {
+            return Ok(Some(fetch.nothing_at(segment.base_offset, position)));
+        }
+        // With the head of the batch behind it, which contradicts a last batch with a wrong offset.
+        let mut records = segment.read_at(position, readable.min(length + OFFSETS_SIZE))?;
+        if records.len() < first_size {
+            let reason = "the file was cut while it was read; refresh and read again";
+            return Err(LogError::damaged(&segment.files.log, position, reason));
+        }
+        let limit = segments.get(1).map_or(view.log_end_offset, |next| next.base_offset);
+        let order = OffsetOrder::of_segment(segment.base_offset).below(limit);
+        if let Err((valid, reason)) = check_order(&records, order, found.is_behind_gap) {
+            if valid == 0 {
+                let reason = format!("{reason}; run verify, or restore the file");
+                return Err(LogError::damaged(&segment.files.log, position, reason));
+            }
+            records.truncate(valid);
+        }
+        records.truncate(length);
+        let end = position + records.len() as u64;
+        let lists_aborted = fetch.bound == FetchBound::LastStableOffset;
+        let aborted = lists_aborted.then(|| collect_aborted_transactions(view, segments, fetch.offset, end));
+        Ok(Some(FetchDataInfo {
+            records,
+            segment_base_offset: segment.base_offset,
+            position,
+            aborted_transactions: aborted.transpose()?,
+        }))
     }
 }
 
-/// Holds the offsets of a slice against each other. The error tells how many bytes are in order, and what is not: readers get what
-/// stands before it first.
+/// What is asked for.
+#[derive(Clone, Copy)]
+struct Fetch {
+    offset: i64,
+    max_bytes: usize,
+    min_one_message: bool,
+    bound: FetchBound,
+}
+
+impl Fetch {
+    fn nothing_at(self, segment_base_offset: i64, position: u64) -> FetchDataInfo {
+        FetchDataInfo {
+            records: Bytes::new(),
+            segment_base_offset,
+            position,
+            aborted_transactions: (self.bound == FetchBound::LastStableOffset).then(Vec::new),
+        }
+    }
+}
+
+/// Where the bound is in the first of the segments, of `size` bytes: its end, if the bound is not in it. Bounds are batch
+/// boundaries.
+fn end_position(view: &View, segments: &[Arc<LogSegment>], bound: FetchBound, size: u64) -> Result<u64, LogError> {
+    let bound = view.bound(bound);
+    let is_behind = segments.get(1).is_some_and(|next| bound >= next.base_offset);
+    if bound >= view.log_end_offset || is_behind {
+        return Ok(size);
+    }
+    let batch = segments[0].translate_offset(bound, size)?;
+    Ok(batch.map_or(size, |batch| batch.position))
+}
+
+/// Producer id and first offset of the aborted transactions that a reader of a slice must know. The slice is in the first of
+/// the segments. Kafka: `UnifiedLog#collectAbortedTransactions`, `LogSegment#fetchUpperBoundOffset`.
+fn collect_aborted_transactions(
+    view: &View,
+    segments: &[Arc<LogSegment>],
+    offset: i64,
+    end_position: u64,
+) -> Result<Vec<(i64, i64)>, LogError> {
+    let next_base = segments.get(1).map(|next| next.base_offset);
+    let upper_bound = segments[0]
+        .upper_bound(end_position)?
+        .map(|entry| entry.offset)
+        .or(next_base)
+        .unwrap_or(view.log_end_offset);
+    let mut found = Vec::new();
+    for segment in segments {
+        if segment.collect_aborted(offset, upper_bound, &mut found) {
+            break;
+        }
+    }
+    Ok(found.iter().map(|txn| (txn.producer_id, txn.first_offset)).collect())
+}
+
+/// Checks that the offsets of a slice follow each other. The error has the number of bytes that are in order, which readers
+/// still get, and what is wrong behind them.
 fn check_order(records: &[u8], mut order: OffsetOrder, is_behind_gap: bool) -> Result<(), (usize, String)> {
     let mut position = 0;
-    // Where a batch behind a gap is: when the next one contradicts it, the gap may be its own wrong offset.
+    // The position of a batch behind a gap: if the next one contradicts it, its own offset may be the wrong one.
     let mut behind_gap = is_behind_gap.then_some(0);
     while let Some((base_offset, last_offset_delta, size)) = records.get(position..).and_then(offsets_in) {
         let expected = order.next();

@@ -198,78 +198,58 @@ pub(crate) struct Restore<'a> {
 
 /// Producer state as of the log end, and the offset of the snapshot it started from (the log start if there was none).
 pub(crate) fn restore_producers(restore: Restore<'_>) -> Result<(ProducerStateManager, i64), LogError> {
-    let Restore {
-        fs,
-        segments,
-        log_start_offset,
-        log_end_offset,
-        snapshots,
-        rebuild_txn_index,
-        now_ms,
-        expiration_ms,
-        at_base,
-    } = restore;
-    let newest = |above: i64, upto: i64| {
+    if let Some(first) = restore.rebuild_txn_index.first() {
+        return restore.with_rebuilt_indexes(*first);
+    }
+    let (start, end) = (restore.log_start_offset, restore.log_end_offset);
+    let (mut producers, from) = restore
+        .newest_snapshot(start, end)
+        .unwrap_or((ProducerStateManager::default(), start));
+    replay(restore.segments, &mut producers, from, end, None, &mut |_, _| {})?;
+    Ok((producers, from))
+}
+
+impl Restore<'_> {
+    /// The state of the newest usable snapshot in (above, upto], and its offset.
+    fn newest_snapshot(&self, above: i64, upto: i64) -> Option<(ProducerStateManager, i64)> {
+        let snapshots = self.snapshots.iter().rev();
         snapshots
-            .iter()
-            .rev()
             .filter(|(offset, _)| **offset > above && **offset <= upto)
             .find_map(|(offset, path)| {
-                let entries = producer_snapshot::read(fs, path);
-                entries
+                let entries = producer_snapshot::read(self.fs, path)
                     .inspect_err(|reason| log::warn!("{}: not used: {reason}", path.display()))
-                    .ok()
-                    .map(|entries| (*offset, entries))
+                    .ok()?;
+                let producers = ProducerStateManager::from_snapshot(&entries, self.now_ms, self.expiration_ms);
+                Some((producers, *offset))
             })
-    };
-    let start = |above: i64, upto: i64| {
-        newest(above, upto).map(|(offset, entries)| {
-            (
-                ProducerStateManager::from_snapshot(&entries, now_ms, expiration_ms),
-                offset,
-            )
-        })
-    };
-    if let Some(first) = rebuild_txn_index.first() {
-        // A rebuilt index needs the state at its start, even below the log start.
+    }
+
+    /// A rebuilt index needs the state at its start, even below the log start. `first`: the base of the first such segment.
+    fn with_rebuilt_indexes(self, first: i64) -> Result<(ProducerStateManager, i64), LogError> {
+        let (segments, start, end) = (self.segments, self.log_start_offset, self.log_end_offset);
         let floor = segments.first().map_or(0, |segment| segment.base_offset);
-        let found = start(-1, *first);
+        let found = self.newest_snapshot(-1, first);
         let from = found.as_ref().map_or(floor, |(_, offset)| *offset);
-        let whole = if found.is_some() {
-            from > log_start_offset
-        } else {
-            log_start_offset <= floor
-        };
+        let whole = if found.is_some() { from > start } else { start <= floor };
         let mut producers = found.map(|(producers, _)| producers).unwrap_or_default();
         let mut visit =
-            |segment: &LogSegment, producers: &ProducerStateManager| at_base(segment.base_offset, producers);
+            |segment: &LogSegment, producers: &ProducerStateManager| (self.at_base)(segment.base_offset, producers);
         replay(
             segments,
             &mut producers,
             from,
-            log_end_offset,
-            Some(rebuild_txn_index),
+            end,
+            Some(self.rebuild_txn_index),
             &mut visit,
         )?;
         if whole {
-            return Ok((producers, from.max(log_start_offset)));
+            return Ok((producers, from.max(start)));
         }
         // Producers are not remembered from below the log start.
         let mut producers = ProducerStateManager::default();
-        replay(
-            segments,
-            &mut producers,
-            log_start_offset,
-            log_end_offset,
-            None,
-            &mut |_, _| {},
-        )?;
-        return Ok((producers, log_start_offset));
+        replay(segments, &mut producers, start, end, None, &mut |_, _| {})?;
+        Ok((producers, start))
     }
-    let (mut producers, from) =
-        start(log_start_offset, log_end_offset).unwrap_or((ProducerStateManager::default(), log_start_offset));
-    replay(segments, &mut producers, from, log_end_offset, None, &mut |_, _| {})?;
-    Ok((producers, from))
 }
 
 /// Applies the batches of [from, to) to the state. `visit` is called before the first batch of each segment whose base

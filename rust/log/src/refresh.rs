@@ -6,24 +6,25 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::batch_walk::{CheckedWalk, OffsetOrder, WalkEnd};
+use crate::batch_walk::{BatchMeta, CheckedWalk, OffsetOrder, WalkEnd};
 use crate::file_name::{LOG, segment_file};
 use crate::fs::Fs;
 use crate::leader_epoch::LeaderEpochCache;
-use crate::load_plan::LoadPlan;
+use crate::load_plan::{LoadPlan, PlannedSegment};
 use crate::loader::Loaded;
 use crate::partition_log::{PartitionLog, Writer};
-use crate::recovery::{Restore, apply, restore_producers};
+use crate::producer_state::ProducerStateManager;
+use crate::recovery::{Restore, apply, replay, restore_producers};
 use crate::segment::{LogSegment, SegmentParams};
 use crate::segment_files::SegmentFiles;
 use crate::segment_indexes::{Check, SegmentIndexes, load};
 use crate::sync::{lock, read, write};
 use crate::txn_index::TransactionIndex;
 use crate::view::{Segments, View};
-use crate::{LogConfig, LogError, OpenMode};
+use crate::{LogConfig, LogError, OpenMode, producer_snapshot};
 
-/// A writer may delete or rename a file between our listing and opening it; a fresh listing then tells. More often than
-/// this it is not that.
+/// A writer may delete or rename a file between our listing and opening it; then the directory is listed again. If a file is
+/// missing more often than this, that is not the reason.
 const ATTEMPTS: usize = 5;
 
 fn is_gone(error: &LogError) -> bool {
@@ -43,22 +44,6 @@ fn list(fs: &dyn Fs, dir: &Path) -> Result<LoadPlan, LogError> {
     Ok(plan)
 }
 
-pub(crate) fn load_read_only(
-    fs: &Arc<dyn Fs>,
-    dir: &Path,
-    config: &LogConfig,
-    log_start_offset: i64,
-    now_ms: i64,
-) -> Result<Loaded, LogError> {
-    let mut attempt = 1;
-    loop {
-        match try_load(fs, dir, config, log_start_offset, now_ms) {
-            Err(e) if is_gone(&e) && attempt < ATTEMPTS && fs.exists(dir) => attempt += 1,
-            other => return other,
-        }
-    }
-}
-
 fn params(config: &LogConfig, base_offset: i64, files: SegmentFiles, size: u64, now_ms: i64) -> SegmentParams {
     let index_interval = u64::try_from(config.index_interval_bytes).unwrap_or(0);
     SegmentParams {
@@ -71,161 +56,155 @@ fn params(config: &LogConfig, base_offset: i64, files: SegmentFiles, size: u64, 
     }
 }
 
-fn try_load(
-    fs: &Arc<dyn Fs>,
-    dir: &Path,
-    config: &LogConfig,
-    checkpointed_start: i64,
-    now_ms: i64,
-) -> Result<Loaded, LogError> {
-    let plan = list(&**fs, dir)?;
-    let stored_epochs = match LeaderEpochCache::read(&**fs, dir) {
-        Err(e @ LogError::Damaged { .. }) => {
-            log::warn!("the leader epochs are read from the batches: {e}");
-            None
-        }
-        read => Some(read?),
-    };
-    let mut segments = Vec::new();
-    let mut rebuild_txn_index = BTreeSet::new();
-    for (base, planned) in &plan.segments {
-        let segment = LogSegment::new(
-            Arc::clone(fs),
-            params(config, *base, planned.files.clone(), planned.size, now_ms),
-        );
-        if planned.has_txn_index {
-            let bytes = fs
-                .read(&planned.files.txn_index)
-                .map_err(|e| LogError::io("read", &planned.files.txn_index, e))?;
-            match TransactionIndex::parse(*base, &bytes) {
-                Ok(index) => {
-                    let written = index.entries().len();
-                    segment.install_txn_index(index, written);
-                }
-                Err(_) => drop(rebuild_txn_index.insert(*base)),
-            }
-        }
-        segments.push(Arc::new(segment));
-    }
-    if segments.is_empty() {
-        // A writer that has just made the directory has not made the first segment yet.
-        let files = SegmentFiles::new(dir, checkpointed_start);
-        let segment = LogSegment::new(Arc::clone(fs), params(config, checkpointed_start, files, 0, now_ms));
-        segment.install(SegmentIndexes::new(checkpointed_start), true);
-        let segments = Segments::new(vec![Arc::new(segment)]);
-        return Ok(loaded(
-            segments,
-            stored_epochs.unwrap_or_default(),
-            crate::producer_state::ProducerStateManager::default(),
-            checkpointed_start,
-            checkpointed_start,
-        ));
-    }
-    let segments = Segments::new(segments);
-    let active = segments.active();
-    let file = active.file()?;
-    let len = file.len().map_err(|e| active.io("stat", e))?;
-    let interval = u64::try_from(config.index_interval_bytes).unwrap_or(0);
-    let found = load(
-        &**fs,
-        &active.files,
-        &*file,
-        active.base_offset,
-        len,
-        interval,
-        Check::Checksums,
-    )
-    .map_err(|e| active.io("read", e))?;
-    found.why.unless_disorder(&active.files.log, found.end)?;
-    active.install(found.indexes, true);
-    active.set_size(found.end);
-    let log_end_offset = found.next_offset;
-    let mut epochs = match stored_epochs {
-        Some(stored) => stored,
-        None => LeaderEpochCache::rebuild(segments.as_slice())?,
-    };
-    // What begins beyond the end is damage; at the end it is an epoch whose first batch the writer has yet to append.
-    epochs.truncate_from_end(log_end_offset.saturating_add(1));
-    if let Some(last) = found.last {
-        epochs.note(last.header.partition_leader_epoch, last.header.base_offset);
-    }
-    let log_start_offset = checkpointed_start.max(segments.first().base_offset).min(log_end_offset);
-
-    // The transaction index of the active segment may lag behind its log: entries behind the newest snapshot are made
-    // from the log.
-    let newest = plan
-        .snapshots
-        .keys()
-        .rev()
-        .find(|offset| **offset > log_start_offset && **offset <= log_end_offset);
-    let from = newest.copied().unwrap_or(log_start_offset).max(active.base_offset);
-    rebuild_txn_index.insert(active.base_offset);
-    let known = active.aborted();
-    active.install_txn_index(TransactionIndex::default(), 0);
-    let usable = newest.is_some_and(|offset| {
-        *offset >= active.base_offset && crate::producer_snapshot::read(&**fs, &plan.snapshots[offset]).is_ok()
-    });
-    let (producers, _) = if usable && rebuild_txn_index.len() == 1 {
-        for txn in known.iter().filter(|txn| txn.last_offset < from) {
-            active.append_aborted(*txn);
-        }
-        resume(
-            fs,
-            &plan,
-            &segments,
-            log_start_offset,
-            log_end_offset,
-            from,
-            config,
-            now_ms,
-        )?
-    } else {
-        restore_producers(Restore {
-            fs: &**fs,
-            segments: segments.as_slice(),
-            log_start_offset,
-            log_end_offset,
-            snapshots: &plan.snapshots,
-            rebuild_txn_index: &rebuild_txn_index,
-            now_ms,
-            expiration_ms: config.producer_id_expiration_ms,
-            at_base: &mut |_, _| {},
-        })?
-    };
-    Ok(loaded(segments, epochs, producers, log_start_offset, log_end_offset))
+/// Loads a directory without changing it, beside a writer or without one.
+pub(crate) struct ReadOnlyLoader<'a> {
+    pub fs: &'a Arc<dyn Fs>,
+    pub dir: &'a Path,
+    pub config: &'a LogConfig,
+    pub checkpointed_start: i64,
+    pub now_ms: i64,
 }
 
-/// From a snapshot inside the active segment: only what follows it is replayed.
-#[allow(clippy::too_many_arguments)] // one caller; the parts of what it has loaded
-fn resume(
-    fs: &Arc<dyn Fs>,
-    plan: &LoadPlan,
-    segments: &Segments,
-    log_start_offset: i64,
-    log_end_offset: i64,
-    from: i64,
-    config: &LogConfig,
-    now_ms: i64,
-) -> Result<(crate::producer_state::ProducerStateManager, i64), LogError> {
-    let entries = crate::producer_snapshot::read(&**fs, &plan.snapshots[&from]).unwrap_or_default();
-    let mut producers =
-        crate::producer_state::ProducerStateManager::from_snapshot(&entries, now_ms, config.producer_id_expiration_ms);
-    let active = BTreeSet::from([segments.active().base_offset]);
-    crate::recovery::replay(
-        segments.as_slice(),
-        &mut producers,
-        from,
-        log_end_offset,
-        Some(&active),
-        &mut |_, _| {},
-    )?;
-    Ok((producers, log_start_offset))
+impl ReadOnlyLoader<'_> {
+    pub fn load(&self) -> Result<Loaded, LogError> {
+        let mut attempt = 1;
+        loop {
+            match self.try_load() {
+                Err(e) if is_gone(&e) && attempt < ATTEMPTS && self.fs.exists(self.dir) => attempt += 1,
+                other => return other,
+            }
+        }
+    }
+
+    fn try_load(&self) -> Result<Loaded, LogError> {
+        let plan = list(&**self.fs, self.dir)?;
+        let stored_epochs = match LeaderEpochCache::read(&**self.fs, self.dir) {
+            Err(e @ LogError::Damaged { .. }) => {
+                log::warn!("the leader epochs are read from the batches: {e}");
+                None
+            }
+            read => Some(read?),
+        };
+        let mut rebuild_txn_index = BTreeSet::new();
+        let mut segments = Vec::new();
+        for (base, planned) in &plan.segments {
+            segments.push(self.open_segment(*base, planned, &mut rebuild_txn_index)?);
+        }
+        if segments.is_empty() {
+            return Ok(self.without_segments(stored_epochs.unwrap_or_default()));
+        }
+        let segments = Segments::new(segments);
+        let (log_end_offset, last) = self.check_active(segments.active())?;
+        let mut epochs = match stored_epochs {
+            Some(stored) => stored,
+            None => LeaderEpochCache::rebuild(segments.as_slice())?,
+        };
+        // What begins beyond the end is damage; at the end it is an epoch whose first batch the writer has yet to append.
+        epochs.truncate_from_end(log_end_offset.saturating_add(1));
+        if let Some(BatchMeta { header, .. }) = last {
+            epochs.note(header.partition_leader_epoch, header.base_offset);
+        }
+        let first = segments.first().base_offset;
+        let log_start_offset = self.checkpointed_start.max(first).min(log_end_offset);
+        let producers = self.producers(&plan, &segments, rebuild_txn_index, log_start_offset, log_end_offset)?;
+        Ok(loaded(segments, epochs, producers, log_start_offset, log_end_offset))
+    }
+
+    fn open_segment(
+        &self,
+        base: i64,
+        planned: &PlannedSegment,
+        rebuild_txn_index: &mut BTreeSet<i64>,
+    ) -> Result<Arc<LogSegment>, LogError> {
+        let params = params(self.config, base, planned.files.clone(), planned.size, self.now_ms);
+        let segment = LogSegment::new(Arc::clone(self.fs), params);
+        if planned.has_txn_index && segment.read_txn_index()?.is_err() {
+            rebuild_txn_index.insert(base);
+        }
+        Ok(Arc::new(segment))
+    }
+
+    /// A writer that has just made the directory has not made the first segment yet.
+    fn without_segments(&self, epochs: LeaderEpochCache) -> Loaded {
+        let start = self.checkpointed_start;
+        let params = params(self.config, start, SegmentFiles::new(self.dir, start), 0, self.now_ms);
+        let segment = LogSegment::new(Arc::clone(self.fs), params);
+        segment.install(SegmentIndexes::new(start), true);
+        let segments = Segments::new(vec![Arc::new(segment)]);
+        loaded(segments, epochs, ProducerStateManager::default(), start, start)
+    }
+
+    /// Checks the batches behind the last index entry, up to the first that is not whole. Returns the log end and the last
+    /// batch.
+    fn check_active(&self, active: &LogSegment) -> Result<(i64, Option<BatchMeta>), LogError> {
+        let file = active.file()?;
+        let len = file.len().map_err(|e| active.io("stat", e))?;
+        let (base, interval) = (active.base_offset, active.index_interval());
+        let found = load(&**self.fs, &active.files, &*file, base, len, interval, Check::Checksums)
+            .map_err(|e| active.io("read", e))?;
+        found.why.unless_disorder(&active.files.log, found.end)?;
+        active.install(found.indexes, true);
+        active.set_size(found.end);
+        Ok((found.next_offset, found.last))
+    }
+
+    /// Producer state at the log end. The transaction index of the active segment may lag behind its log: its entries behind
+    /// the newest snapshot are made from the log.
+    fn producers(
+        &self,
+        plan: &LoadPlan,
+        segments: &Segments,
+        mut rebuild_txn_index: BTreeSet<i64>,
+        log_start_offset: i64,
+        log_end_offset: i64,
+    ) -> Result<ProducerStateManager, LogError> {
+        let active = segments.active();
+        rebuild_txn_index.insert(active.base_offset);
+        let known = active.aborted();
+        active.install_txn_index(TransactionIndex::default(), 0);
+        let newest = plan
+            .snapshots
+            .iter()
+            .rfind(|(offset, _)| **offset > log_start_offset && **offset <= log_end_offset)
+            .filter(|(offset, _)| **offset >= active.base_offset && rebuild_txn_index.len() == 1)
+            .and_then(|(offset, path)| Some((*offset, producer_snapshot::read(&**self.fs, path).ok()?)));
+        let Some((from, entries)) = newest else {
+            let (producers, _) = restore_producers(Restore {
+                fs: &**self.fs,
+                segments: segments.as_slice(),
+                log_start_offset,
+                log_end_offset,
+                snapshots: &plan.snapshots,
+                rebuild_txn_index: &rebuild_txn_index,
+                now_ms: self.now_ms,
+                expiration_ms: self.config.producer_id_expiration_ms,
+                at_base: &mut |_, _| {},
+            })?;
+            return Ok(producers);
+        };
+        // The snapshot is inside the active segment: only what follows it is replayed.
+        for txn in known.into_iter().filter(|txn| txn.last_offset < from) {
+            active.append_aborted(txn);
+        }
+        let expiration_ms = self.config.producer_id_expiration_ms;
+        let mut producers = ProducerStateManager::from_snapshot(&entries, self.now_ms, expiration_ms);
+        let segments = segments.as_slice();
+        replay(
+            segments,
+            &mut producers,
+            from,
+            log_end_offset,
+            Some(&rebuild_txn_index),
+            &mut |_, _| {},
+        )?;
+        Ok(producers)
+    }
 }
 
 fn loaded(
     segments: Segments,
     epochs: LeaderEpochCache,
-    producers: crate::producer_state::ProducerStateManager,
+    producers: ProducerStateManager,
     log_start_offset: i64,
     log_end_offset: i64,
 ) -> Loaded {
@@ -277,8 +256,14 @@ impl PartitionLog {
         };
         let mut writer = lock(&self.writer);
         let view = self.view()?;
-        let start = view.log_start_offset.max(log_start_offset);
-        let loaded = load_read_only(&self.fs, &self.dir, &self.config(), start, 0)?;
+        let loader = ReadOnlyLoader {
+            fs: &self.fs,
+            dir: &self.dir,
+            config: &self.config(),
+            checkpointed_start: view.log_start_offset.max(log_start_offset),
+            now_ms: 0,
+        };
+        let loaded = loader.load()?;
         writer.producers = loaded.producers;
         *write(&self.epochs) = loaded.epochs;
         *write(&self.view) = View {
@@ -342,7 +327,7 @@ impl PartitionLog {
         }
     }
 
-    /// False: what stands behind the batches seen does not follow them.
+    /// False: the batches behind those that were seen do not follow them.
     fn follow_appends(
         &self,
         writer: &mut Writer,

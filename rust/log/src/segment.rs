@@ -494,6 +494,16 @@ impl LogSegment {
             .map_or((0, 0), |indexes| (indexes.offset.len(), indexes.time.len()))
     }
 
+    /// Reads the transaction index from its file. The inner error is the reason why that cannot be used.
+    pub fn read_txn_index(&self) -> Result<Result<(), String>, LogError> {
+        let path = &self.files.txn_index;
+        let bytes = self.fs.read(path).map_err(|e| LogError::io("read", path, e))?;
+        Ok(TransactionIndex::parse(self.base_offset, &bytes).map(|index| {
+            let written = index.entries().len();
+            self.install_txn_index(index, written);
+        }))
+    }
+
     /// `written`: how many of the entries are in the file already.
     pub fn install_txn_index(&self, index: TransactionIndex, written: usize) {
         *write(&self.txn) = TxnFile { index, written };

@@ -1,10 +1,13 @@
 //! Checking a whole partition directory: every batch, every index entry, every side file. Changes nothing.
 
 mod checkpoints;
+mod index_checks;
 
 use std::path::{Path, PathBuf};
 
 use fletchlog_records::control::{ControlType, EndTxnMarker};
+
+use index_checks::{OffsetCheck, TimeCheck};
 
 use crate::batch_walk::BatchMeta;
 use crate::config::Durability;
@@ -13,13 +16,12 @@ use crate::file_name::{LEADER_EPOCH_CHECKPOINT, TXN_INDEX};
 use crate::fs::Fs;
 use crate::leader_epoch::LeaderEpochCache;
 use crate::load_plan::{LoadPlan, PlannedSegment};
-use crate::offset_index::{OffsetIndex, OffsetPosition};
-use crate::producer_snapshot;
+use crate::offset_index::OffsetIndex;
 use crate::producer_state::{PendingAppend, ProducerStateManager};
 use crate::recovery::check_segment;
 use crate::time_index::TimeIndex;
-use crate::txn_index::TransactionIndex;
-use crate::{AppendOrigin, LogConfig, LogError};
+use crate::txn_index::{AbortedTxn, TransactionIndex};
+use crate::{AppendOrigin, LogConfig, LogError, offset_index, producer_snapshot, time_index};
 
 /// Something is wrong with a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,7 +49,7 @@ pub struct SegmentReport {
     pub max_timestamp: i64,
 }
 
-/// One producer, as the log tells it.
+/// One producer, as the batches of the log show it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct ProducerReport {
@@ -110,8 +112,10 @@ impl PartitionReport {
 /// The default of producer.id.expiration.ms (spec 3.7).
 const PRODUCER_ID_EXPIRATION_MS: i64 = 86_400_000;
 
-/// Checks everything in a partition directory. What is wrong stands in the report; an error means that it could not be
-/// looked at.
+/// Checks everything in a partition directory. The report lists what is wrong.
+///
+/// # Errors
+/// The directory or a file cannot be read.
 pub fn verify_partition(fs: &dyn Fs, dir: &Path, now_ms: i64) -> Result<PartitionReport, LogError> {
     let plan = match LoadPlan::read(fs, dir) {
         Ok(plan) => plan,
@@ -212,7 +216,7 @@ impl Verifier<'_> {
         });
     }
 
-    /// No checksum covers a batch's leader epoch, but its file tells who wrote an offset.
+    /// No checksum covers a batch's leader epoch, but the checkpoint says which epoch wrote an offset.
     fn wrong_epoch(&self, batch: &BatchMeta) -> Option<String> {
         let found = batch.header.partition_leader_epoch;
         let expected = self.epochs.epoch_for_offset(batch.header.base_offset)?;
@@ -224,7 +228,7 @@ impl Verifier<'_> {
         })
     }
 
-    /// What recovery would make of a segment: asked of recovery itself.
+    /// What recovery would cut from a segment. Recovery itself decides that.
     fn cut(&mut self, base: i64, planned: &PlannedSegment) -> Result<(), LogError> {
         let path = &planned.files.log;
         let (from, reason) = if self.cut {
@@ -278,44 +282,48 @@ impl Verifier<'_> {
         self.fs.read(path).map_err(|e| LogError::io("read", path, e))
     }
 
-    /// Behind the entries that can be used stand only zeros, of an index that was made larger than it is.
+    /// Behind the entries that can be used there are only zeros, if the index was preallocated.
     fn unused(&mut self, path: &Path, bytes: &[u8], used: usize) {
         if bytes.iter().skip(used).any(|byte| *byte != 0) {
             self.index_problem(path, used as u64, "entries from here on do not grow; they are not used");
         }
     }
 
-    fn segment(&mut self, base: i64, planned: &PlannedSegment) -> Result<(), LogError> {
-        let files = &planned.files;
-        let log = files.log.as_path();
-        let bytes = self.side_file(&files.offset_index, planned.has_offset_index)?;
-        let mut offsets = OffsetCheck::new(OffsetIndex::parse(base, &bytes));
-        self.unused(
-            &files.offset_index,
-            &bytes,
-            offsets.index.len() * crate::offset_index::ENTRY_SIZE,
-        );
-        let bytes = self.side_file(&files.time_index, planned.has_time_index)?;
-        let mut times = TimeCheck {
-            index: TimeIndex::parse(base, &bytes),
-            next: 0,
-        };
-        self.unused(
-            &files.time_index,
-            &bytes,
-            times.index.len() * crate::time_index::ENTRY_SIZE,
-        );
-        let mut listed = TransactionIndex::default();
-        if planned.has_txn_index {
-            match TransactionIndex::parse(base, &self.side_file(&files.txn_index, true)?) {
-                Ok(index) => listed = index,
-                Err(reason) => self.index_problem(&files.txn_index, 0, format!("{TXN_INDEX}: {reason}")),
-            }
+    fn offset_index<'p>(&mut self, base: i64, planned: &'p PlannedSegment) -> Result<OffsetCheck<'p>, LogError> {
+        let path = &planned.files.offset_index;
+        let bytes = self.side_file(path, planned.has_offset_index)?;
+        let index = OffsetIndex::parse(base, &bytes);
+        self.unused(path, &bytes, index.len() * offset_index::ENTRY_SIZE);
+        Ok(OffsetCheck { path, index, next: 0 })
+    }
+
+    fn time_index<'p>(&mut self, base: i64, planned: &'p PlannedSegment) -> Result<TimeCheck<'p>, LogError> {
+        let path = &planned.files.time_index;
+        let bytes = self.side_file(path, planned.has_time_index)?;
+        let index = TimeIndex::parse(base, &bytes);
+        self.unused(path, &bytes, index.len() * time_index::ENTRY_SIZE);
+        Ok(TimeCheck { path, index, next: 0 })
+    }
+
+    fn txn_index(&mut self, base: i64, planned: &PlannedSegment) -> Result<TransactionIndex, LogError> {
+        let path = &planned.files.txn_index;
+        if !planned.has_txn_index {
+            return Ok(TransactionIndex::default());
         }
-        let mut aborted = Vec::new();
-        if let Some(expected) = self.expected.filter(|expected| *expected < base) {
+        let parsed = TransactionIndex::parse(base, &self.side_file(path, true)?);
+        Ok(parsed.unwrap_or_else(|reason| {
+            self.index_problem(path, 0, format!("{TXN_INDEX}: {reason}"));
+            TransactionIndex::default()
+        }))
+    }
+
+    fn segment(&mut self, base: i64, planned: &PlannedSegment) -> Result<(), LogError> {
+        let log = planned.files.log.as_path();
+        let mut offsets = self.offset_index(base, planned)?;
+        let mut times = self.time_index(base, planned)?;
+        let listed = self.txn_index(base, planned)?;
+        if let Some(expected) = self.expected.take_if(|expected| *expected < base) {
             self.report.holes.push((expected, base));
-            self.expected = None;
         }
         let mut report = SegmentReport {
             path: log.to_path_buf(),
@@ -326,88 +334,32 @@ impl Verifier<'_> {
             next_offset: base,
             max_timestamp: -1,
         };
+        let mut aborted = Vec::new();
         let mut batches = inspect_segment(self.fs, log)?;
         while let Some((batch, description)) = batches.next_batch()? {
-            let mut bad = description.error.clone();
-            if batch.header.base_offset < base || batch.last_offset().saturating_sub(base) > i64::from(i32::MAX) {
-                bad = Some(format!(
-                    "offset {} does not belong into a segment that starts at {base}",
-                    batch.header.base_offset
-                ));
-            } else if let Some(reason) = self.wrong_epoch(&batch) {
-                bad = bad.or(Some(reason));
-            } else if let Some(expected) = self.expected {
-                if batch.header.base_offset < expected {
-                    self.damage(
-                        log,
-                        batch.position,
-                        format!("offset {} follows {}", batch.header.base_offset, expected - 1),
-                    );
-                } else if batch.header.base_offset > expected {
-                    self.report.holes.push((expected, batch.header.base_offset));
-                }
-            }
-            if let Some(reason) = bad {
-                self.damage(log, batch.position, reason);
-            }
-            self.expected = Some(batch.header.next_offset());
-            if batch.header.partition_leader_epoch < 0 {
-                self.without_epoch = batch.header.next_offset();
-            }
-            if self
-                .epochs
-                .start_offset()
-                .is_some_and(|first| batch.header.base_offset < first)
-            {
-                self.before_epochs = batch.header.next_offset();
-            }
+            self.offset_and_epoch(log, base, &batch, description.error.as_deref());
+            let is_newest = batch.header.max_timestamp > report.max_timestamp;
             report.batches += 1;
             report.records += u64::try_from(description.records_count).unwrap_or(0);
             report.next_offset = batch.header.next_offset();
-            let is_newest = batch.header.max_timestamp > report.max_timestamp;
             report.max_timestamp = report.max_timestamp.max(batch.header.max_timestamp);
-            for (position, reason) in offsets.on_batch(batch.position, batch.last_offset()) {
-                self.index_problem(&files.offset_index, position, reason);
-            }
-            for (position, reason) in times.on_batch(batch.last_offset(), report.max_timestamp, is_newest) {
-                self.index_problem(&files.time_index, position, reason);
-            }
+            let problems = &mut self.report.index_problems;
+            offsets.on_batch(&batch, problems);
+            times.on_batch(batch.last_offset(), report.max_timestamp, is_newest, problems);
             if description.crc_valid {
-                let marker = description.marker.map(|(kind, coordinator_epoch)| EndTxnMarker {
-                    control_type: match kind {
-                        0 => ControlType::Abort,
-                        1 => ControlType::Commit,
-                        other => ControlType::Other(other),
-                    },
-                    coordinator_epoch,
-                });
-                let mut pending = PendingAppend::default();
-                if self
-                    .producers
-                    .check(&mut pending, &batch.header, marker, AppendOrigin::Replication, false)
-                    .is_ok()
-                {
-                    aborted.extend(self.producers.commit(pending));
-                }
+                aborted.extend(self.producer_state(&batch, description.marker));
             }
         }
         if let Some((position, reason)) = batches.tail() {
             self.damage(log, position, reason);
         }
-        for (position, reason) in offsets.rest() {
-            self.index_problem(&files.offset_index, position, reason);
-        }
-        for (position, reason) in times.rest() {
-            self.index_problem(&files.time_index, position, reason);
-        }
+        offsets.rest(&mut self.report.index_problems);
+        times.rest(&mut self.report.index_problems);
         // Without the start of the log, or with gaps, the markers alone do not say what was aborted.
         let whole = self.report.holes.is_empty() && self.report.segments.first().map_or(base, |s| s.base_offset) == 0;
         if whole && listed.entries() != aborted {
-            self.index_problem(
-                &files.txn_index,
-                0,
-                format!("{TXN_INDEX}: not what the markers in the log say"),
-            );
+            let reason = format!("{TXN_INDEX}: not what the markers in the log say");
+            self.index_problem(&planned.files.txn_index, 0, reason);
         }
         self.cut(base, planned)?;
         self.report.batches += report.batches;
@@ -415,90 +367,53 @@ impl Verifier<'_> {
         self.report.segments.push(report);
         Ok(())
     }
-}
 
-/// Position in the index file and what is wrong there.
-type Found = Vec<(u64, String)>;
-
-/// Walks offset entries beside the batches: an entry leads to the batch that ends with its offset.
-struct OffsetCheck {
-    index: OffsetIndex,
-    next: usize,
-}
-
-impl OffsetCheck {
-    fn new(index: OffsetIndex) -> Self {
-        Self { index, next: 0 }
-    }
-
-    fn file_position(entry: usize) -> u64 {
-        (entry * crate::offset_index::ENTRY_SIZE) as u64
-    }
-
-    fn on_batch(&mut self, position: u64, last_offset: i64) -> Found {
-        let mut found = Found::new();
-        while let Some(entry) = self.index.entry(self.next).filter(|entry| entry.position <= position) {
-            if entry
-                != (OffsetPosition {
-                    offset: last_offset,
-                    position,
-                })
-            {
-                found.push((
-                    Self::file_position(self.next),
-                    format!(
-                        "entry ({}, {}) does not lead to the batch that ends with {}",
-                        entry.offset, entry.position, entry.offset
-                    ),
-                ));
+    /// Whether the batch fits the segment, its leader epoch the checkpoint, and its offset the batch before it. `error`: why
+    /// its records cannot be read.
+    fn offset_and_epoch(&mut self, log: &Path, base: i64, batch: &BatchMeta, error: Option<&str>) {
+        let header = &batch.header;
+        let offset = header.base_offset;
+        let mut bad = error.map(str::to_string);
+        if offset < base || batch.last_offset().saturating_sub(base) > i64::from(i32::MAX) {
+            bad = Some(format!(
+                "offset {offset} does not belong into a segment that starts at {base}"
+            ));
+        } else if let Some(reason) = self.wrong_epoch(batch) {
+            bad = bad.or(Some(reason));
+        } else if let Some(expected) = self.expected {
+            if offset < expected {
+                self.damage(log, batch.position, format!("offset {offset} follows {}", expected - 1));
+            } else if offset > expected {
+                self.report.holes.push((expected, offset));
             }
-            self.next += 1;
         }
-        found
-    }
-
-    fn rest(&self) -> Found {
-        (self.next..self.index.len())
-            .map(|i| (Self::file_position(i), "entry leads behind the last batch".to_string()))
-            .collect()
-    }
-}
-
-/// Walks time entries beside the batches: an entry has the largest timestamp up to its offset, which ends the first batch that
-/// has it.
-struct TimeCheck {
-    index: TimeIndex,
-    next: usize,
-}
-
-impl TimeCheck {
-    fn on_batch(&mut self, last_offset: i64, max_timestamp: i64, is_newest: bool) -> Found {
-        let mut found = Found::new();
-        while let Some(entry) = self.index.entry(self.next).filter(|entry| entry.offset <= last_offset) {
-            if entry.offset != last_offset || entry.timestamp != max_timestamp || !is_newest {
-                let position = (self.next * crate::time_index::ENTRY_SIZE) as u64;
-                found.push((
-                    position,
-                    format!(
-                        "entry ({}, {}) is not the largest timestamp up to the first batch that has it",
-                        entry.timestamp, entry.offset
-                    ),
-                ));
-            }
-            self.next += 1;
+        if let Some(reason) = bad {
+            self.damage(log, batch.position, reason);
         }
-        found
+        self.expected = Some(header.next_offset());
+        if header.partition_leader_epoch < 0 {
+            self.without_epoch = header.next_offset();
+        }
+        if self.epochs.start_offset().is_some_and(|first| offset < first) {
+            self.before_epochs = header.next_offset();
+        }
     }
 
-    fn rest(&self) -> Found {
-        let position = |i: usize| (i * crate::time_index::ENTRY_SIZE) as u64;
-        (self.next..self.index.len())
-            .map(|i| {
-                (
-                    position(i),
-                    "entry speaks of an offset behind the last batch".to_string(),
-                )
-            })
-            .collect()
+    /// Takes a valid batch into the producer state. `marker`: its type and coordinator epoch. Returns what it aborts.
+    fn producer_state(&mut self, batch: &BatchMeta, marker: Option<(i16, i32)>) -> Vec<AbortedTxn> {
+        let marker = marker.map(|(kind, coordinator_epoch)| EndTxnMarker {
+            control_type: match kind {
+                0 => ControlType::Abort,
+                1 => ControlType::Commit,
+                other => ControlType::Other(other),
+            },
+            coordinator_epoch,
+        });
+        let mut pending = PendingAppend::default();
+        let origin = AppendOrigin::Replication;
+        match self.producers.check(&mut pending, &batch.header, marker, origin, false) {
+            Ok(()) => self.producers.commit(pending),
+            Err(_) => Vec::new(),
+        }
     }
 }
