@@ -7,15 +7,15 @@
 //!   than that region, and each byte column has room for it plus [`SLACK`], which covers one over-store.
 //!
 //! A build with debug assertions checks both bounds at every row; the tests of [`crate::export`] run that way and
-//! compare every column with a decoder of the plain kind.
+//! compare every column with a plain decoder.
 #![allow(unsafe_code)]
 
 use arrow_array::BinaryArray;
 use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
-use fletchlog_records::record::{RawRecord, parse_record, parse_small};
+use fletchlog_records::record::{MIN_RECORD_SIZE, RawRecord, parse_record, parse_small};
 use fletchlog_records::{RecordCursor, RecordError, RecordsSlice};
 
-use crate::columns::{Columns, Pools};
+use crate::columns::{BytesColumn, Columns, Pools};
 
 /// Short keys and values are copied in pieces of this size, whatever their length: the surplus is overwritten by the
 /// next one.
@@ -26,35 +26,37 @@ const SLACK: usize = PIECE;
 /// Which records to take.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Window {
-    /// Records below are passed over.
+    /// Records below are skipped.
     pub(crate) from_offset: i64,
     /// The first record at or above ends the decoding.
     pub(crate) to_offset: i64,
     /// Rows at most.
     pub(crate) max_rows: usize,
-    /// Records lie before this position of the payload.
+    /// The records end before this position of the payload.
     pub(crate) end: usize,
 }
 
-/// Copies `bytes` to `to`, storing up to `SLACK` bytes more.
+/// Copies `bytes`, a part of `payload`, to `to`, storing up to `SLACK` bytes more.
 ///
 /// # Safety
-/// `to` is valid for writes of `bytes.len() + SLACK` bytes, outside the source; `source_end` is the end of the
-/// allocation that `bytes` lies in.
+/// `to` is valid for writes of `bytes.len() + SLACK` bytes, outside the payload.
 #[inline(always)]
-unsafe fn copy_over(bytes: &[u8], to: *mut u8, source_end: *const u8) {
-    let from = bytes.as_ptr();
-    let readable = source_end as usize - from as usize;
-    // SAFETY: reads stay below `source_end`, as `readable` says; writes within the caller's promise.
+unsafe fn copy_over(payload: &[u8], bytes: &[u8], to: *mut u8) {
+    // An empty slice may be from anywhere: then the pieces are any bytes of the payload, all of them surplus.
+    let offset = (bytes.as_ptr() as usize).wrapping_sub(payload.as_ptr() as usize);
+    let rest = payload.get(offset..).unwrap_or_default();
+    // SAFETY: within the caller's promise.
     unsafe {
-        if bytes.len() <= PIECE && readable >= PIECE {
-            to.cast::<[u8; PIECE]>()
-                .write_unaligned(from.cast::<[u8; PIECE]>().read_unaligned());
-        } else if bytes.len() <= 2 * PIECE && readable >= 2 * PIECE {
-            to.cast::<[u8; 2 * PIECE]>()
-                .write_unaligned(from.cast::<[u8; 2 * PIECE]>().read_unaligned());
+        if bytes.len() <= PIECE
+            && let Some(piece) = rest.first_chunk::<PIECE>()
+        {
+            to.cast::<[u8; PIECE]>().write_unaligned(*piece);
+        } else if bytes.len() <= 2 * PIECE
+            && let Some(pieces) = rest.first_chunk::<{ 2 * PIECE }>()
+        {
+            to.cast::<[u8; 2 * PIECE]>().write_unaligned(*pieces);
         } else {
-            to.copy_from_nonoverlapping(from, bytes.len());
+            to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
         }
     }
 }
@@ -68,35 +70,103 @@ fn stored(field: Option<&[u8]>) -> usize {
     }
 }
 
+/// Position of the next element.
+fn head<T>(vec: &mut Vec<T>) -> *mut T {
+    vec.spare_capacity_mut().as_mut_ptr().cast()
+}
+
+/// Where the next key or value goes.
+struct BytesHead {
+    end: *mut i32,
+    data: *mut u8,
+    len: usize,
+}
+
+impl BytesHead {
+    fn new(column: &mut BytesColumn) -> Self {
+        Self {
+            end: head(&mut column.offsets),
+            data: column.data.as_mut_ptr(),
+            len: column.data.len(),
+        }
+    }
+
+    /// # Safety
+    /// `column` has room for the row and [`stored`] bytes, and was not reallocated since `new`.
+    #[inline(always)]
+    unsafe fn write(&mut self, column: &mut BytesColumn, payload: &[u8], row: usize, field: Option<&[u8]>) {
+        debug_assert!(row + 1 < column.offsets.capacity());
+        debug_assert!(self.len + stored(field) <= column.data.capacity());
+        // SAFETY: the caller's promise.
+        unsafe {
+            if let Some(bytes) = field {
+                copy_over(payload, bytes, self.data.add(self.len));
+                self.len += bytes.len();
+            } else {
+                column.nulls.push(row_number(row));
+            }
+            self.end.write(below_2_gib(self.len));
+            self.end = self.end.add(1);
+        }
+    }
+
+    /// Makes `rows` rows part of the column.
+    ///
+    /// # Safety
+    /// All of them are written.
+    unsafe fn close(&self, column: &mut BytesColumn, rows: usize) {
+        // SAFETY: the caller's promise; the length was counted while writing.
+        unsafe {
+            column.offsets.set_len(rows + 1);
+            column.data.set_len(self.len);
+        }
+    }
+}
+
 /// Where the next row goes.
 struct Heads {
     offset: *mut i64,
     timestamp: *mut i64,
-    value_end: *mut i32,
-    value: *mut u8,
-    value_len: usize,
-    key_end: *mut i32,
-    key: *mut u8,
-    key_len: usize,
+    value: BytesHead,
+    /// `None` before the first key.
+    key: Option<BytesHead>,
 }
 
 impl Heads {
+    fn new(columns: &mut Columns) -> Self {
+        Self {
+            offset: head(&mut columns.offsets),
+            timestamp: head(&mut columns.timestamps),
+            value: BytesHead::new(&mut columns.value),
+            key: columns.has_keys().then(|| BytesHead::new(&mut columns.key)),
+        }
+    }
+
     /// # Safety
-    /// `columns` was reserved for the rows to come and is not reallocated while the heads are used.
-    unsafe fn new(columns: &mut Columns) -> Self {
-        let rows = columns.rows();
-        let (value_len, key_len) = (columns.value.data.len(), columns.key.data.len());
-        // SAFETY: all positions are lengths of their vectors, hence within their allocations.
+    /// The columns were reserved for the row before `new`, and not reallocated since; if the row has a key, `key` is there.
+    #[inline(always)]
+    unsafe fn write(
+        &mut self,
+        columns: &mut Columns,
+        slice: &RecordsSlice,
+        offset: i64,
+        row: usize,
+        raw: &RawRecord<'_>,
+    ) {
+        debug_assert!(row < columns.offsets.capacity() && row < columns.timestamps.capacity());
+        let microseconds = slice.timestamp(raw.timestamp_delta).checked_mul(1000);
+        if microseconds.is_none() {
+            columns.timestamp_nulls.push(row_number(row));
+        }
+        // SAFETY: the caller's promise.
         unsafe {
-            Self {
-                offset: columns.offsets.as_mut_ptr().add(rows),
-                timestamp: columns.timestamps.as_mut_ptr().add(rows),
-                value_end: columns.value.offsets.as_mut_ptr().add(columns.value.offsets.len()),
-                value: columns.value.data.as_mut_ptr(),
-                value_len,
-                key_end: columns.key.offsets.as_mut_ptr().add(columns.key.offsets.len()),
-                key: columns.key.data.as_mut_ptr(),
-                key_len,
+            self.offset.write(offset);
+            self.offset = self.offset.add(1);
+            self.timestamp.write(microseconds.unwrap_or(0));
+            self.timestamp = self.timestamp.add(1);
+            self.value.write(&mut columns.value, &slice.payload, row, raw.value);
+            if let Some(key) = &mut self.key {
+                key.write(&mut columns.key, &slice.payload, row, raw.key);
             }
         }
     }
@@ -104,19 +174,38 @@ impl Heads {
     /// Makes `rows` rows part of the columns.
     ///
     /// # Safety
-    /// All columns hold `rows` initialised rows.
+    /// All of them are written.
     unsafe fn close(&self, columns: &mut Columns, rows: usize) {
-        // SAFETY: the caller's promise; the lengths were counted while writing.
+        // SAFETY: the caller's promise.
         unsafe {
             columns.offsets.set_len(rows);
             columns.timestamps.set_len(rows);
-            columns.value.offsets.set_len(rows + 1);
-            columns.value.data.set_len(self.value_len);
-            if columns.has_keys() {
-                columns.key.offsets.set_len(rows + 1);
-                columns.key.data.set_len(self.key_len);
+            self.value.close(&mut columns.value, rows);
+            if let Some(key) = &self.key {
+                key.close(&mut columns.key, rows);
             }
         }
+    }
+}
+
+/// The record at `position` with the position behind it and its offset, or what is wrong with it. `is_last`: of its batch.
+#[inline(always)]
+fn parse<'a>(
+    slice: &RecordsSlice,
+    region: &'a [u8],
+    position: usize,
+    is_last: bool,
+) -> Result<(RawRecord<'a>, usize, i64), &'static str> {
+    let (raw, end) = match parse_small(region, position) {
+        Some(small) => small,
+        None => parse_record(region, position)?,
+    };
+    if is_last && end != slice.payload.len() {
+        return Err("bytes are left after the declared number of records");
+    }
+    match slice.base_offset.checked_add(i64::from(raw.offset_delta)) {
+        Some(offset) => Ok((raw, end, offset)),
+        None => Err("the offset is beyond 2^63"),
     }
 }
 
@@ -130,17 +219,13 @@ pub(crate) fn decode(
     cursor: &mut RecordCursor,
     window: Window,
 ) -> Result<usize, RecordError> {
-    let payload: &[u8] = &slice.payload;
-    let region = payload.get(..window.end).unwrap_or(payload);
-    let mut position = cursor.position();
-    let mut returned = cursor.returned();
+    let region = slice.payload.get(..window.end).unwrap_or(&slice.payload);
+    let (mut position, mut returned) = (cursor.position(), cursor.returned());
     let left = usize::try_from(slice.count.saturating_sub(returned)).unwrap_or(0);
     let bytes = region.len().saturating_sub(position);
-    // A record is at least 7 bytes: a count that lies reserves nothing beyond its bytes.
-    let budget = left
-        .min(window.max_rows)
-        .min(bytes / fletchlog_records::record::MIN_RECORD_SIZE + 1);
-    if left == 0 || window.max_rows == 0 {
+    // A record is at least 7 bytes: a wrong count reserves nothing beyond them.
+    let budget = left.min(window.max_rows).min(bytes / MIN_RECORD_SIZE + 1);
+    if budget == 0 {
         return Ok(0);
     }
     // No column outgrows 31 bits: row numbers, ends of keys and values, and those of headers (at least 2 bytes each).
@@ -151,92 +236,33 @@ pub(crate) fn decode(
 
     let before = columns.rows();
     let mut rows = before;
-    let last = slice.count - 1;
-    let source_end = payload.as_ptr_range().end;
     let mut failure = None;
-    // SAFETY: just reserved.
-    let mut heads = unsafe { Heads::new(columns) };
-    let mut has_keys = columns.has_keys();
-    while rows - before < budget && returned <= last {
-        let (raw, end) = match parse_small(region, position) {
-            Some(small) => small,
-            None => match parse_record(region, position) {
-                Ok(parsed) => parsed,
-                Err(reason) => {
-                    failure = Some(reason);
-                    break;
-                }
-            },
-        };
-        if returned == last && end != payload.len() {
-            failure = Some("bytes are left after the declared number of records");
-            break;
-        }
-        let Some(offset) = slice.base_offset.checked_add(i64::from(raw.offset_delta)) else {
-            failure = Some("the offset is beyond 2^63");
-            break;
-        };
-        if offset < window.from_offset {
-            position = end;
-            returned += 1;
-            continue;
-        }
-        if offset >= window.to_offset {
-            break;
-        }
-        let milliseconds = slice.timestamp(raw.timestamp_delta);
-        let timestamp = match milliseconds.checked_mul(1000) {
-            Some(microseconds) => microseconds,
-            None => {
-                columns.timestamp_nulls.push(row_number(rows));
-                0
+    let mut heads = Heads::new(columns);
+    while rows - before < budget && returned < slice.count {
+        let (raw, end, offset) = match parse(slice, region, position, returned == slice.count - 1) {
+            Ok(parsed) => parsed,
+            Err(reason) => {
+                failure = Some(reason);
+                break;
             }
         };
-        if raw.key.is_some() && !has_keys {
-            columns.begin_keys(rows);
-            columns.reserve_keys(pools, budget - (rows - before), bytes, SLACK);
-            has_keys = true;
-            // SAFETY: the key column has room for what is left of the region; the others were not touched.
-            unsafe {
-                heads.key_end = columns.key.offsets.as_mut_ptr().add(columns.key.offsets.len());
-                heads.key = columns.key.data.as_mut_ptr();
+        if offset >= window.from_offset {
+            if offset >= window.to_offset {
+                break;
             }
-        }
-        debug_assert!(rows < columns.offsets.capacity() && rows < columns.timestamps.capacity());
-        debug_assert!(rows + 1 < columns.value.offsets.capacity());
-        debug_assert!(heads.value_len + stored(raw.value) <= columns.value.data.capacity());
-        debug_assert!(!has_keys || rows + 1 < columns.key.offsets.capacity());
-        debug_assert!(!has_keys || heads.key_len + stored(raw.key) <= columns.key.data.capacity());
-        // SAFETY: fewer than `budget` rows were written, and the values and keys so far are parts of the region; see
-        // the module's text. Rows past their lengths become part of the vectors in `close`.
-        unsafe {
-            heads.offset.write(offset);
-            heads.timestamp.write(timestamp);
-            heads.offset = heads.offset.add(1);
-            heads.timestamp = heads.timestamp.add(1);
-            if let Some(value) = raw.value {
-                copy_over(value, heads.value.add(heads.value_len), source_end);
-                heads.value_len += value.len();
-            } else {
-                columns.value.nulls.push(row_number(rows));
+            if raw.key.is_some() && heads.key.is_none() {
+                columns.begin_keys(rows);
+                columns.reserve_keys(pools, budget - (rows - before), bytes, SLACK);
+                heads.key = Some(BytesHead::new(&mut columns.key));
             }
-            heads.value_end.write(below_2_gib(heads.value_len));
-            heads.value_end = heads.value_end.add(1);
-            if has_keys {
-                if let Some(key) = raw.key {
-                    copy_over(key, heads.key.add(heads.key_len), source_end);
-                    heads.key_len += key.len();
-                } else {
-                    columns.key.nulls.push(row_number(rows));
-                }
-                heads.key_end.write(below_2_gib(heads.key_len));
-                heads.key_end = heads.key_end.add(1);
+            // SAFETY: fewer than `budget` rows were written, and the values and keys so far are parts of the region; see
+            // the module's text. Rows past their lengths become part of the vectors in `close`.
+            unsafe { heads.write(columns, slice, offset, rows, &raw) };
+            if raw.header_count > 0 {
+                push_headers(columns, rows, &raw);
             }
+            rows += 1;
         }
-        if raw.header_count > 0 {
-            push_headers(columns, rows, &raw);
-        }
-        rows += 1;
         position = end;
         returned += 1;
     }
