@@ -6,11 +6,11 @@ use arrow_array::{Array, ArrayRef, BinaryArray, Int32Array, StringArray};
 use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use fletchlog_records::TopicPartition;
 
-/// Templates kept of a kind; more topics or partitions than this take turns.
+/// Templates kept of a kind; with more topics or partitions than this they replace each other.
 const MAX_KEPT: usize = 8;
 /// Rows of the smallest template.
 const MIN_ROWS: usize = 1024;
-/// A topic's template is made longer than asked for only up to this size.
+/// A topic's template is made longer than needed only up to this size.
 const MAX_TEMPLATE_BYTES: usize = 64 << 20;
 
 /// Consecutive rows of one partition and timestamp type.

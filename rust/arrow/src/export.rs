@@ -48,7 +48,7 @@ impl RowsBuilder {
     /// If the span does not hold its records: nothing of it is appended then.
     pub fn append_span(&mut self, tp: &TopicPartition, span: &RecordSpan) -> Result<(), RecordError> {
         let before = self.rows();
-        // The span's records were counted by its cursor; the check for bytes after a batch's last one is its too.
+        // The cursor that cut the span has counted its records and checked for bytes behind the last one of the batch.
         let returned = span
             .slice
             .count
@@ -74,8 +74,8 @@ impl RowsBuilder {
     }
 
     /// Decodes and checks records from the cursor on, in one pass: skips those below `from_offset`, stops before
-    /// `to_offset`, after `max_rows`, and before a malformed record. Returns the rows appended; the cursor stands where
-    /// it stopped.
+    /// `to_offset`, after `max_rows`, and before a malformed record. Returns the rows appended; the cursor is where it
+    /// stopped.
     ///
     /// # Errors
     /// A malformed record before which nothing was appended. The same call gives the same error again.

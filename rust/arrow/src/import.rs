@@ -46,7 +46,7 @@ pub enum ImportError {
         /// Types it may have.
         accepted: &'static str,
     },
-    /// A column that means nothing to a producer.
+    /// A column that a producer does not know.
     #[error("column {column:?} is not known; accepted are: {accepted}; drop or rename it")]
     UnknownColumn {
         /// Its name.
@@ -226,7 +226,7 @@ fn partition_column(column: &dyn Array) -> Result<Numbers<i32>, ImportError> {
         for (row, &value) in column.values().iter().enumerate() {
             match value.try_into() {
                 Ok(value) => values.push(value),
-                // What lies under a null means nothing.
+                // The value under a null has no meaning.
                 Err(_) if column.is_null(row) => values.push(0),
                 Err(_) => {
                     let reason = format!("partition {value} is beyond 32 bits");

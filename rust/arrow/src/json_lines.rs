@@ -1,7 +1,7 @@
 //! A column of JSON values as lines that a reader of newline-delimited JSON can be given safely.
 //!
 //! Such readers take a stream, so one malformed value could swallow its neighbours or split in two, and some neither check
-//! UTF-8 nor bound the depth of nesting. Here every value is looked at alone: it must be exactly one JSON value.
+//! UTF-8 nor bound the depth of nesting. Here every value is checked alone: it must be exactly one JSON value.
 
 use std::fmt;
 
@@ -68,7 +68,7 @@ fn check(value: &[u8]) -> Result<(), String> {
         })
 }
 
-/// Any JSON value, looked at and forgotten. Unlike `serde::de::IgnoredAny` it checks UTF-8 and is bound to a depth.
+/// Any JSON value, checked and dropped. Unlike `serde::de::IgnoredAny` it checks UTF-8 and is bound to a depth.
 struct Valid;
 
 impl<'de> Deserialize<'de> for Valid {

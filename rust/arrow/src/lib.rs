@@ -1,7 +1,7 @@
 //! Records to Arrow columns and back.
 //!
 //! [`export`] turns the records of batches into Arrow record batches with the columns of Spark's kafka source;
-//! [`import`] reads the columns that a user wants to produce. Nothing here knows of brokers, consumers or files.
+//! [`import`] reads the columns that a user wants to produce. Nothing here depends on brokers, consumers or files.
 
 pub mod export;
 pub mod import;

@@ -15,8 +15,8 @@ const MAX_KEPT_BYTES: usize = 32 << 20;
 /// Below this a copy of the exact size is cheaper than lending.
 const MIN_LENT_BYTES: usize = 64 << 10;
 
-/// The free vectors of one element type. A lock that is taken, or was left locked by a fork, is passed by: the vector
-/// is freed, or a fresh one made.
+/// The free vectors of one element type. If the lock is taken, or was left locked by a fork, the vector is freed, or a new
+/// one made.
 #[derive(Debug)]
 pub(crate) struct Pool<T> {
     free: Mutex<Vec<Vec<T>>>,

@@ -34,7 +34,7 @@ impl PartitionLog {
         let info = self.append_locked(&mut writer, &mut valid, leader_epoch, origin, &config, now_ms)?;
         drop(writer);
         if config.durability == Durability::Fsync {
-            // A repeat, too: the first one may still be waiting.
+            // A repeat, too: the original may still be waiting for its fsync.
             self.await_durable(info.last_offset + 1)?;
         }
         Ok(info)
@@ -132,12 +132,12 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// A full disk takes nothing: the log is cut back to its last batch and goes on. The cut is on disk before anything else: if the
-    /// next append rolls, a power loss would bring back what the failed write left, and recovery would end the log there. After any
-    /// other failure nothing is known about the file, and nothing is written to it until it is reopened.
+    /// If the disk is full, the log is cut back to its last batch and stays usable. The cut is synced at once: if the next append
+    /// rolls, a power loss could bring back the bytes of the failed write, and recovery would end the log there. After any
+    /// other failure the state of the file is unknown, and nothing is written to it until the log is reopened.
     fn after_failed_write(&self, segment: &LogSegment, size: u64, error: LogError) -> LogError {
         if error.is_out_of_descriptors() {
-            // The file could not be opened, so it is as it was.
+            // The file could not be opened, so it is unchanged.
             return error;
         }
         let cut = segment.file().and_then(|file| {

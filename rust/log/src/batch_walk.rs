@@ -43,8 +43,8 @@ impl BatchMeta {
     }
 }
 
-/// Which offsets the next batch of a segment may have. Offsets only grow, with gaps where compaction took something. No checksum
-/// covers a base offset: this is what tells of one that was changed.
+/// Which offsets the next batch of a segment may have. Offsets only grow, with gaps where compaction removed records. No
+/// checksum covers a base offset: only this check finds one that was changed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OffsetOrder {
     next: i64,
@@ -81,7 +81,7 @@ impl OffsetOrder {
         self.next
     }
 
-    /// Takes the next batch, or tells why its offsets do not belong here.
+    /// Accepts the next batch, or returns why its offsets do not belong here.
     pub fn accept(&mut self, base_offset: i64, last_offset_delta: i32) -> Result<(), String> {
         if base_offset < self.next {
             return Err(format!(
@@ -127,7 +127,7 @@ impl WalkEnd {
         }
     }
 
-    /// An end that is none of the log's: where a walk ends quietly, this must be told all the same.
+    /// An error if the walk ended at offsets that are out of order. Callers that ignore every other end report this one.
     pub fn unless_disorder(&self, path: &Path, position: u64) -> Result<(), LogError> {
         match self {
             Self::Disorder(reason) => Err(LogError::damaged(
@@ -142,12 +142,12 @@ impl WalkEnd {
 
 enum Parsed {
     Batch(BatchHeader),
-    /// This many bytes are needed to tell.
+    /// This many bytes are needed.
     Needs(usize),
     End(WalkEnd),
 }
 
-/// Judges the header at the start of `head`, of which `left` bytes are in the file.
+/// Parses the header at the start of `head`; `left` bytes of the file are behind that position.
 fn parse(head: &[u8], left: u64) -> Parsed {
     if left == 0 {
         return Parsed::End(WalkEnd::EndOfFile);
@@ -218,7 +218,7 @@ fn accept(order: &mut Option<OffsetOrder>, header: &BatchHeader) -> Result<(), S
     order.as_mut().map_or(Ok(()), take)
 }
 
-/// Bytes that tell the offsets of a batch in any format.
+/// Bytes that are needed for the offsets of a batch in any format.
 pub(crate) const OFFSETS_SIZE: usize = 27;
 
 /// Base offset, last offset delta and size of the batch at the start of `head`, which need not hold all of it. `None`: too few

@@ -1,8 +1,8 @@
 //! Small text files of a log directory (spec 1.9). Kafka: `CheckpointFile`, `OffsetCheckpointFile`,
 //! `PartitionMetadataFile`, `MetaProperties`.
 //!
-//! A checkpoint is `0` (version), the number of entries, then one entry a line. Where the log starts stands in
-//! `log-start-offset-checkpoint` alone, so ours ends with a checksum:
+//! A checkpoint is `0` (version), the number of entries, then one entry a line. No other file has the log start offset
+//! than `log-start-offset-checkpoint`, so ours ends with a checksum:
 //!
 //! | bytes | |
 //! |---|---|
@@ -10,7 +10,7 @@
 //! | 32 | CRC-32C of these bytes, the highest bit first: a space is 0, a tab 1 |
 //! | 1 | line feed |
 //!
-//! Kafka takes blanks behind an entry for nothing, and writes none: such a checkpoint is not checked.
+//! Kafka ignores blanks behind an entry and writes none: a checkpoint that Kafka wrote has no checksum and is not checked.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -55,7 +55,7 @@ pub fn read_checkpoint(fs: &dyn Fs, path: &Path) -> Result<Vec<String>, LogError
     if !is_checksum_right(&text) {
         return Err(damaged(
             path,
-            "its checksum is wrong, so something has changed it; restore it, or delete it to do without what it says",
+            "its checksum is wrong, so something has changed it; restore it, or delete it to open without it",
         ));
     }
     let mut lines = text.lines();
@@ -198,13 +198,13 @@ pub fn partition_metadata_text(topic_id: &[u8; 16]) -> String {
     format!("version: 0\ntopic_id: {}", encode_uuid(topic_id))
 }
 
-/// Writes `partition.metadata`, before the first append: whole or not at all. Not synced, unlike Kafka's: the caller knows the id
-/// and writes one that is lost with the power again, and a topic of 1,000 partitions does not wait for 2,000 fsyncs.
+/// Writes `partition.metadata`, before the first append: whole or not at all. Not synced, unlike Kafka's: the caller knows the
+/// id and writes the file again if a power loss took it, and a topic of 1,000 partitions does not wait for 2,000 fsyncs.
 pub fn write_partition_metadata(fs: &dyn Fs, partition_dir: &Path, topic_id: &[u8; 16]) -> Result<(), LogError> {
     let path = partition_dir.join(PARTITION_METADATA);
     let temporary = with_suffix(&path, ".tmp");
     let write = || {
-        // Of a failed attempt.
+        // Left by a failed attempt.
         fs.remove_file(&temporary)?;
         let file = fs.open(&temporary, true, true)?;
         file.write_at(0, partition_metadata_text(topic_id).as_bytes())?;
@@ -392,7 +392,7 @@ mod tests {
         }
     }
 
-    /// As Kafka reads a line: split at blanks, those at the end are nothing.
+    /// As Kafka reads a line: split at blanks, those at the end are ignored.
     #[test]
     fn the_checksum_of_a_checkpoint_stands_behind_its_last_entry_in_blanks() {
         let (fs, path) = fs_with("");

@@ -1,4 +1,4 @@
-//! Looking at one `.log` file, batch by batch. Changes nothing. Kafka's counterpart: `DumpLogSegments`.
+//! Inspecting one `.log` file, batch by batch. Changes nothing. Kafka's counterpart: `DumpLogSegments`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -41,13 +41,13 @@ pub struct BatchDescription {
     /// Transaction marker of a control batch: its type (0 abort, 1 commit) and coordinator epoch.
     pub marker: Option<(i16, i32)>,
     pub crc: u32,
-    /// The stored checksum is that of the bytes.
+    /// The stored checksum is right.
     pub crc_valid: bool,
     /// Why the records inside cannot be read.
     pub error: Option<String>,
 }
 
-/// The batches of a segment in file order. After the last, [`SegmentBatches::tail`] tells what follows.
+/// The batches of a segment in file order. After the last, [`SegmentBatches::tail`] has what follows.
 #[derive(Debug)]
 pub struct SegmentBatches {
     path: PathBuf,

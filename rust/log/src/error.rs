@@ -13,7 +13,7 @@ pub enum LogError {
     OffsetOutOfRange {
         /// Partition.
         partition: String,
-        /// The offset asked for.
+        /// The requested offset.
         offset: i64,
         /// Log start offset.
         start: i64,
@@ -53,10 +53,10 @@ pub enum LogError {
     ReadOnly {
         /// Directory.
         path: PathBuf,
-        /// What was wanted.
+        /// What the caller wanted to do.
         action: &'static str,
     },
-    /// The cleaner found that a segment it had read is no longer there: retention was quicker.
+    /// A segment that the cleaner had read was deleted by retention meanwhile.
     #[error("{path} was deleted while it was cleaned; clean again")]
     Replaced {
         /// The `.log` file.
@@ -93,20 +93,20 @@ impl LogError {
         }
     }
 
-    /// There was no room for what should be written, on the disk or within a quota. A log goes on taking what it has room for.
+    /// The disk or a quota is full. The log stays usable: a smaller append may still fit.
     pub fn is_full(&self) -> bool {
         use io::ErrorKind::{QuotaExceeded, StorageFull, WriteZero};
         let Self::Io { source, .. } = self else { return false };
         matches!(source.kind(), StorageFull | QuotaExceeded | WriteZero)
     }
 
-    /// As the function of this name.
+    /// See [`is_out_of_descriptors`].
     pub(crate) fn is_out_of_descriptors(&self) -> bool {
         matches!(self, Self::Io { source, .. } if is_out_of_descriptors(source))
     }
 }
 
-/// Whether the process or the system has no file descriptor left: the file was not opened, and nothing has happened to it.
+/// Whether the process or the system has no file descriptor left: the file was not opened and is unchanged.
 pub(crate) fn is_out_of_descriptors(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
@@ -123,7 +123,7 @@ pub enum AppendError {
         message: String,
         /// Failing records: (index in batch, message); only per-record failures.
         record_errors: Vec<(i32, String)>,
-        /// Whether Kafka answers with the real log start offset (else -1), spec 2.1.
+        /// The log start offset where Kafka's answer has it, else -1 (spec 2.1).
         log_start_offset: i64,
     },
     /// The log failed.

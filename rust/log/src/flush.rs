@@ -8,8 +8,8 @@ use crate::sync::{FenceOnPanic, lock, read, write};
 use crate::view::View;
 use crate::{LogError, OpenMode};
 
-/// What is known to be on disk. One thread at a time syncs, for all that wait: those who come meanwhile wait for the
-/// next round, which one of them leads.
+/// What is known to be on disk. One thread at a time syncs, for all threads that wait. Threads that come meanwhile wait for
+/// the next round, which one of them leads.
 #[derive(Debug)]
 pub(crate) struct Durable {
     state: Mutex<State>,
@@ -22,7 +22,7 @@ struct State {
     log_end: i64,
     /// Offsets below need no recovery: their side files are on disk too.
     recovery_point: i64,
-    /// A thread is at it.
+    /// A thread is syncing.
     syncing: bool,
 }
 
@@ -58,7 +58,7 @@ impl Durable {
     }
 }
 
-/// The right to sync. Dropped, the next one has it.
+/// The right to sync. Dropping it passes it to the next thread.
 struct Round<'a> {
     durable: &'a Durable,
 }
@@ -85,8 +85,8 @@ impl PartitionLog {
         lock(&self.fenced).get_or_insert(cause);
     }
 
-    /// As [`PartitionLog::fence`], unless there was no descriptor for a file or directory that was to be synced: it is as
-    /// unsynced as before.
+    /// As [`PartitionLog::fence`], unless no descriptor was left to open the file or directory: then nothing was tried, and it
+    /// is synced the next time.
     pub(crate) fn fence_after_sync(&self, error: &LogError) {
         if !error.is_out_of_descriptors() {
             self.fence(error);
@@ -118,7 +118,7 @@ impl PartitionLog {
         let Some(round) = self.durable.lead(Some(offset)) else {
             return Ok(());
         };
-        // Also for those who waited for a round that failed.
+        // Also for threads that waited for a round that failed.
         self.check_writable("append")?;
         let end = self.sync_to_end(&round, false)?;
         debug_assert!(end >= offset, "an append is published before it waits");
@@ -138,7 +138,7 @@ impl PartitionLog {
             let mut published = write(&self.view);
             published.high_watermark = published.high_watermark.max(view.log_end_offset);
         }
-        // Whoever is told that it is on disk can read it.
+        // The high watermark first: what is acknowledged can be read.
         let mut state = lock(&round.durable.state);
         state.log_end = view.log_end_offset;
         if side_files {
@@ -177,7 +177,7 @@ impl PartitionLog {
     }
 
     pub(crate) fn sync_everything(&self) -> Result<i64, LogError> {
-        // Without an offset to wait for there is always a turn.
+        // Without an offset to wait for it always gets its turn.
         match self.durable.lead(None) {
             Some(round) => {
                 self.check_writable("flush")?;

@@ -61,7 +61,7 @@ impl LeaderEpochCache {
             .map_err(|e| LogError::io("write", &path, e))
     }
 
-    /// What the batches of a log tell: in place of a file that a power loss has left without its bytes.
+    /// The epochs of the batches of a log, in place of a file that a power loss has left without its bytes.
     ///
     /// # Errors
     /// Segments that cannot be read.
@@ -77,7 +77,7 @@ impl LeaderEpochCache {
         Ok(cache)
     }
 
-    /// Notes the epoch of a batch that is in the log. Those that go back are damage, and not believed.
+    /// Notes the epoch of a batch that is in the log. An epoch below the one before it is damage and is ignored.
     pub fn note(&mut self, epoch: i32, offset: i64) {
         if epoch >= 0 && self.latest_epoch().is_none_or(|latest| epoch > latest) {
             self.assign(epoch, offset);
@@ -140,14 +140,14 @@ impl LeaderEpochCache {
         (floor, start)
     }
 
-    /// Drops what begins at or beyond the end of the log.
+    /// Removes the epochs that begin at or beyond the end of the log.
     pub fn truncate_from_end(&mut self, end_offset: i64) -> bool {
         let before = self.entries.len();
         self.entries.retain(|entry| entry.start_offset < end_offset);
         self.entries.len() != before
     }
 
-    /// Drops what ends before the start of the log; the entry that covers it starts there.
+    /// Removes the epochs that end before the start of the log; the entry that covers the start begins there.
     pub fn truncate_from_start(&mut self, start_offset: i64) -> bool {
         let covered = self.entries.partition_point(|entry| entry.start_offset <= start_offset);
         let Some(covering) = covered.checked_sub(1) else {

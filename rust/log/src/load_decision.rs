@@ -11,7 +11,7 @@ use crate::loader::Loader;
 use crate::recovery::{RecoveredSegment, check_segment};
 use crate::segment_indexes::{Check, SegmentIndexes, load};
 
-/// What the look at one segment decided.
+/// What was decided about one segment.
 pub(crate) struct Decision {
     pub base_offset: i64,
     pub planned: PlannedSegment,
@@ -19,7 +19,7 @@ pub(crate) struct Decision {
     pub recovered: Option<RecoveredSegment>,
     /// Of the active segment after a clean stop.
     pub indexes: Option<(SegmentIndexes, bool)>,
-    /// Behind the batch before the last one, as far as it was looked for.
+    /// Next offset of the batch before the last one, if it was read.
     pub before_last: i64,
     pub next_offset: i64,
 }
@@ -32,7 +32,7 @@ impl Decision {
     }
 }
 
-/// No checksum covers what is wrong, so nothing tells which offset is right.
+/// No checksum covers the offsets, so it is not known which of them is right.
 fn foreign(planned: &PlannedSegment, position: u64, what: &str) -> LogError {
     LogError::damaged(
         &planned.files.log,
@@ -42,8 +42,8 @@ fn foreign(planned: &PlannedSegment, position: u64, what: &str) -> LogError {
 }
 
 impl Loader<'_> {
-    /// Looks at every segment that must be looked at; also returns the bases of those that go because one before them
-    /// was cut.
+    /// Checks every segment that must be checked; also returns the bases of those that are dropped because one before them
+    /// is cut.
     ///
     /// | stop | segment | checked completely |
     /// |---|---|---|
@@ -87,7 +87,7 @@ impl Loader<'_> {
             } else if active {
                 self.look_at_active(&mut decision)?;
             }
-            // A log has ended at its recovery point, and only segments before the last one are compacted.
+            // At some time the log ended at its recovery point, so a batch must end there: the last segment is never compacted.
             if active && decision.before_last < self.recovery_point && self.recovery_point < decision.next_offset {
                 let what = format!(
                     "its last batch ends below offset {}, but a batch was on disk that ends below {} (recovery-point-offset-checkpoint)",
@@ -112,7 +112,7 @@ impl Loader<'_> {
     fn check(&self, planned: &PlannedSegment, base: i64) -> Result<RecoveredSegment, LogError> {
         let path = &planned.files.log;
         if self.config.durability == Durability::Fsync {
-            // What a failed fsync has left in memory alone must not be taken for what is on disk.
+            // After a failed fsync the page cache may differ from the disk.
             self.fs.drop_cache(path).map_err(|e| LogError::io("open", path, e))?;
         }
         let file = self

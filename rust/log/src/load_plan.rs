@@ -1,4 +1,4 @@
-//! What the names in a partition directory mean (spec 1.11): which segments there are once an interrupted deletion or
+//! What the names in a partition directory mean (spec 1.11): which segments there are when an interrupted deletion or
 //! replacement is completed, and what has to be done for that. Reading it changes nothing. Kafka: `LogLoader#load`.
 
 use std::collections::BTreeMap;

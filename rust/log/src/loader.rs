@@ -292,7 +292,7 @@ impl Loader<'_> {
         log_end_offset: i64,
     ) -> Result<LeaderEpochCache, LogError> {
         epochs.truncate_from_end(log_end_offset);
-        // Kafka takes the checkpoint here, not the first segment that happens to be there.
+        // Kafka takes the checkpointed start here, not the base of the first segment.
         epochs.truncate_from_start(self.checkpointed_start.min(log_end_offset));
         if stored.is_none_or(|stored| epochs != stored) {
             epochs.write(&*self.fs, self.dir)?;

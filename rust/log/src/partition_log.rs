@@ -71,7 +71,7 @@ pub struct AppendInfo {
     pub log_append_time_ms: i64,
     /// Log start offset.
     pub log_start_offset: i64,
-    /// Nothing was written: one of the last five batches of this producer came again (spec 3.2.1).
+    /// Nothing was written: the batch is one of the last five of this producer (spec 3.2.1).
     pub duplicate: bool,
 }
 
@@ -144,8 +144,8 @@ pub struct TimestampAndOffset {
 
 /// One partition's log in one directory.
 ///
-/// Lock order: `writer`, then the turn to sync (`durable`), then `epochs`, then `view`, then a segment's own locks. Who has
-/// the turn never waits for `writer`.
+/// Lock order: `writer`, then the turn to sync (`durable`), then `epochs`, then `view`, then a segment's own locks. A thread
+/// that has the turn never waits for `writer`.
 #[derive(Debug)]
 pub struct PartitionLog {
     pub(crate) fs: Arc<dyn Fs>,
@@ -166,7 +166,7 @@ pub struct PartitionLog {
     pub(crate) index_cache: IndexCache,
 }
 
-/// What appends change one after the other.
+/// State that only the holder of the lock changes.
 #[derive(Debug)]
 pub(crate) struct Writer {
     pub producers: ProducerStateManager,
@@ -174,7 +174,7 @@ pub(crate) struct Writer {
     pub map_end_offset: i64,
     /// Offset of the newest snapshot.
     pub last_snapshot_offset: i64,
-    /// It was written since its last fsync.
+    /// That snapshot is not synced yet.
     pub snapshot_unsynced: bool,
     /// Renamed files, and when they may be removed.
     pub deleted: Vec<(PathBuf, i64)>,
@@ -196,7 +196,7 @@ impl PartitionLog {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// All bounds at one moment: one look instead of one per bound, at a cost that does not depend on the number of segments.
+    /// All bounds at one moment, under one lock. The cost does not depend on the number of segments.
     ///
     /// # Errors
     /// `Closed`.
@@ -222,7 +222,7 @@ impl PartitionLog {
     pub fn log_end_offset(&self) -> i64 {
         read(&self.view).log_end_offset
     }
-    /// End for read_uncommitted: the log end with one replica (spec 6.7), with durability fsync what of it is on disk.
+    /// End for read_uncommitted: the log end, as there is one replica (spec 6.7); with durability fsync the end of what is on disk.
     pub fn high_watermark(&self) -> i64 {
         read(&self.view).high_watermark
     }

@@ -85,7 +85,7 @@ impl PartitionLog {
         if length < first_size {
             return Ok(Some(fetch.nothing_at(segment.base_offset, position)));
         }
-        // With the head of the batch behind it, which contradicts a last batch with a wrong offset.
+        // The head of the next batch is read too: it shows if the last batch of the slice has a wrong offset.
         let mut records = segment.read_at(position, readable.min(length + OFFSETS_SIZE))?;
         if records.len() < first_size {
             let reason = "the file was cut while it was read; refresh and read again";
@@ -113,7 +113,7 @@ impl PartitionLog {
     }
 }
 
-/// What is asked for.
+/// The arguments of a read.
 #[derive(Clone, Copy)]
 struct Fetch {
     offset: i64,

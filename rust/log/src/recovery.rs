@@ -25,12 +25,12 @@ pub(crate) struct RecoveredSegment {
     pub valid_bytes: u64,
     /// Why the rest is not valid.
     pub why: WalkEnd,
-    /// Behind the batch before the last one.
+    /// Next offset of the batch before the last one.
     pub before_last: i64,
-    /// Where the last batch is, if it does not begin there.
+    /// Position of the last batch, if it does not begin at that offset.
     pub behind_gap: Option<u64>,
     pub next_offset: i64,
-    /// Leader epochs as they begin: (epoch, offset).
+    /// Leader epochs and the offsets at which they begin.
     pub epochs: Vec<(i32, i64)>,
 }
 
@@ -43,9 +43,9 @@ pub(crate) struct RecoveredSegment {
 /// | base offset below the next one, at or above `recovery_point` | valid up to there |
 /// | base offset below the next one, below `recovery_point` | error |
 ///
-/// The last two are ours, Kafka keeps such batches unless its index refuses one: no checksum covers a base offset, so a torn write can leave a whole batch with a
-/// smaller one. Below the recovery point everything was on disk: there the file was damaged, and nothing tells which of its
-/// offsets are right.
+/// The last two rules are ours; Kafka keeps such batches unless its index refuses one. No checksum covers a base offset, so a
+/// torn write can leave a whole batch with a smaller one. Below the recovery point everything was on disk: there the file was
+/// damaged, and it is not known which of its offsets are right.
 ///
 /// | found at level `fsync` | result |
 /// |---|---|
@@ -63,7 +63,7 @@ pub(crate) fn check_segment(
     let mut found = walk_segment(file, path, base, size, interval, durability)?;
     let disorder = matches!(found.why, WalkEnd::Disorder(_));
     if disorder && let Some(position) = found.behind_gap {
-        // The batch that is contradicted has left a gap: it is the wrong one.
+        // The batch before the contradiction is behind a gap: its own offset is taken to be the wrong one.
         found = RecoveredSegment {
             why: found.why,
             ..walk_segment(file, path, base, position, interval, durability)?

@@ -1,5 +1,5 @@
-//! Reading a log that another process may be writing: nothing is ever created, changed or locked. Visible is what is on
-//! disk as whole, valid batches; the bytes behind them are the writer's business.
+//! Reading a log that another process may be writing: nothing is created, changed or locked. Readers see the whole, valid
+//! batches of the files; bytes behind them may be an append in progress and are ignored.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -31,8 +31,8 @@ fn is_gone(error: &LogError) -> bool {
     matches!(error, LogError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
 }
 
-/// What is in the directory. While it is listed the writer may delete segments, the oldest first: if the list lacks one of them,
-/// it may still hold those before, with a gap behind them, but they are gone by now.
+/// What is in the directory. While it is listed the writer may delete segments, the oldest first. A listing that lacks one of
+/// them may still have older ones, which are deleted by now: these are left out.
 fn list(fs: &dyn Fs, dir: &Path) -> Result<LoadPlan, LogError> {
     let mut plan = LoadPlan::read(fs, dir)?;
     while plan.segments.len() > 1
@@ -223,14 +223,14 @@ fn loaded(
 }
 
 impl PartitionLog {
-    /// Read-only logs: looks at the directory again for what a live writer has added or deleted. Cheap if nothing changed.
-    /// `log_start_offset`: what log-start-offset-checkpoint says now, 0 if nothing; the log start never goes back. It must be
-    /// read before this is called: what the writer has appended before it moved the start is seen then.
+    /// Read-only logs: takes over what a live writer has added or deleted. Cheap if nothing changed.
+    /// `log_start_offset`: the value of log-start-offset-checkpoint, 0 if it has none; the log start never goes back. The
+    /// caller reads it before this call, so that all records below the new start are seen here, too.
     pub fn refresh(&self, log_start_offset: i64) -> Result<(), LogError> {
         self.catch_up()?;
         if matches!(self.mode, OpenMode::ReadOnly { .. }) && log_start_offset > self.log_start_offset() {
             let mut view = write(&self.view);
-            // Beyond the log end, as far as it is known here, there is nothing to skip.
+            // Not beyond the log end as it is known here.
             view.log_start_offset = view.log_start_offset.max(log_start_offset.min(view.log_end_offset));
         }
         Ok(())
@@ -249,7 +249,7 @@ impl PartitionLog {
         if fits { Ok(()) } else { self.load_again() }
     }
 
-    /// Read-only logs: the directory from the start, when it is no continuation of what was seen.
+    /// Read-only logs: loads the directory anew, when it is not a continuation of what was seen.
     pub(crate) fn load_again(&self) -> Result<(), LogError> {
         let OpenMode::ReadOnly { log_start_offset } = self.mode else {
             return Ok(());

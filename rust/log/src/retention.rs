@@ -70,12 +70,12 @@ impl PartitionLog {
         }
         if count == segments.len() {
             self.roll_to(writer, &view, config, view.log_end_offset, now_ms)?;
-            // Without a segment the log would begin anew.
+            // If the name of the new segment were lost, the log would begin at offset 0 again.
             if config.durability == Durability::Fsync {
                 self.sync_names().inspect_err(|e| self.fence_after_sync(e))?;
             }
         }
-        // Not all at once: every segment that goes takes a descriptor until nobody holds it.
+        // Not all at once: a deleted segment takes a descriptor for as long as a reader holds it.
         drop(view);
         let mut left = count;
         while left > 0 {
@@ -97,8 +97,8 @@ impl PartitionLog {
         let (gone, kept) = view.segments.as_slice().split_at(count);
         let kept: Vec<Arc<LogSegment>> = kept.to_vec();
         let start = kept.first().map_or(view.log_end_offset, |first| first.base_offset);
-        // With durability fsync, which files there are survives a power loss. Once files are renamed it is too late for a want of
-        // descriptors.
+        // With durability fsync the renames are synced. The descriptor for that is opened now: it must not be missing after the
+        // renames.
         let sync = match config.durability {
             Durability::Fsync => Some(self.names_sync()?),
             Durability::PageCache => None,
@@ -109,7 +109,7 @@ impl PartitionLog {
             log::warn!("readers of a deleted segment may fail: {e}");
         }
         self.mark_directory_changed();
-        // The files first: a start that readers have seen must not go back with a crash.
+        // The files first: after a crash the log start must not be lower than readers have seen.
         let renamed = gone
             .iter()
             .try_for_each(|segment| self.rename_deleted(writer, segment, config, now_ms));

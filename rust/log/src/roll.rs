@@ -114,8 +114,8 @@ impl PartitionLog {
         Ok(base_offset)
     }
 
-    /// Removes the file of a segment that could not be made, for good. The old segment goes on with its offsets; after the next
-    /// start an empty segment would stand in front of them.
+    /// Removes the file of a segment that could not be made, and syncs that. The old segment goes on with its offsets; a file
+    /// that came back would be a segment in the middle of them.
     fn take_back(&self, path: &Path) {
         let removed = self.fs.remove_file(path).map_err(|e| LogError::io("remove", path, e));
         if let Err(e) = removed.and_then(|()| self.sync_names()) {
@@ -138,7 +138,7 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// fsync of the newest snapshot, for a clean stop: it may know producers whose batches are gone.
+    /// fsync of the newest snapshot, for a clean stop: it may have producers whose batches are deleted.
     pub(crate) fn sync_snapshot(&self) -> Result<(), LogError> {
         let mut writer = self.lock_writer();
         if !std::mem::take(&mut writer.snapshot_unsynced) {
@@ -187,8 +187,8 @@ fn should_roll(segment: &LogSegment, config: &LogConfig, params: &RollParams) ->
     Ok((full && segment_size > 0) || !fits)
 }
 
-/// A number in [0, min(segment.jitter.ms, segment.ms)), the same for a segment each time it is asked: segments of many
-/// partitions shall not all roll at once.
+/// A number in [0, min(segment.jitter.ms, segment.ms)), always the same for a segment: segments of many partitions should
+/// not all roll at once.
 fn jitter(config: &LogConfig, segment_ms: i64, base_offset: i64) -> i64 {
     let range = config.segment_jitter_ms.min(segment_ms);
     if range <= 0 {

@@ -17,7 +17,7 @@ use crate::sync::{lock, read, write};
 use crate::time_index::TimestampOffset;
 use crate::txn_index::{AbortedTxn, TransactionIndex};
 
-/// Files that a deletion or a cleaning keeps open for readers at a time: a process may have some hundred descriptors.
+/// How many files a deletion or a cleaning keeps open for readers at a time: a process may have only some hundred descriptors.
 pub(crate) const KEPT_OPEN: usize = 32;
 
 /// Bits of `dirty_side_files`.
@@ -41,7 +41,7 @@ pub(crate) struct LogSegment {
     index_interval: u64,
     /// Loaded when first needed, so that opening a log of many segments costs nothing per segment.
     indexes: RwLock<Option<SegmentIndexes>>,
-    /// They differ from the files, or the files are odd: they must stay in memory.
+    /// They differ from the files, or the files are not usable: they must stay in memory.
     pinned: AtomicBool,
     max_timestamp: Mutex<Option<TimestampOffset>>,
     first_timestamp: Mutex<Option<i64>>,
@@ -199,7 +199,7 @@ impl LogSegment {
         }
     }
 
-    /// Of a read-only log: the writer has rolled, so its index files are complete and will do.
+    /// Read-only logs: the writer has rolled, so its index files are complete and are used from now on.
     pub fn forget_indexes(&self) {
         self.pinned.store(false, Ordering::Relaxed);
         self.evict();
@@ -223,7 +223,7 @@ impl LogSegment {
         self.with_indexes(|indexes| indexes.max_timestamp)
     }
 
-    /// The files are about to be renamed: whoever holds this segment goes on reading them.
+    /// The files are about to be renamed: readers that hold this segment go on reading them.
     pub fn keep_for_readers(&self) -> Result<(), LogError> {
         self.with_indexes(|_| ())?;
         self.pinned.store(true, Ordering::Relaxed);
@@ -273,15 +273,15 @@ impl LogSegment {
         Ok(self.find(offset, end)?.map(|found| found.batch))
     }
 
-    /// As [`LogSegment::translate_offset`], with what was met on the way.
+    /// As [`LogSegment::translate_offset`], and whether there is a gap before the batch.
     pub fn find(&self, offset: i64, end: u64) -> Result<Option<Found>, LogError> {
         let (entry, before) = self.with_indexes(|indexes| {
             let entry = indexes.offset.lookup(offset);
             (entry, indexes.offset.lookup(entry.offset.saturating_sub(1)))
         })?;
         if entry.position > 0 {
-            // An entry that was altered into another batch's position skips batches, and the offset of its own batch may be damaged:
-            // the entry before it shows the batches between them, at last the log itself decides.
+            // A damaged entry may lead to a wrong batch, and the offset of its own batch may be damaged. Then the search starts at
+            // the entry before it, and at last at the start of the log.
             for (start, last_offset) in [(entry.position, Some(entry.offset)), (before.position, None)] {
                 if let Search::Sure(found) = self.search_from(start, last_offset, offset, end)? {
                     return Ok(found);
@@ -380,7 +380,7 @@ impl LogSegment {
 
     fn write_indexes(&self, indexes: &mut SegmentIndexes, trim: bool) -> io::Result<()> {
         let changed = indexes.write(&*self.fs, &self.files, trim);
-        // Also if it failed: the files may have changed in part.
+        // Also after a failure: part of the files may have changed.
         if !matches!(changed, Ok(false)) {
             self.dirty_side_files.fetch_or(INDEXES, Ordering::AcqRel);
         }
@@ -390,7 +390,7 @@ impl LogSegment {
     /// Notes a batch that another process has appended (read-only logs).
     pub fn observe(&self, batch: &BatchMeta) {
         if let Some(indexes) = &mut *write(&self.indexes) {
-            // An index in memory that says too little is still right.
+            // An index that lacks an entry is still right.
             let _ = indexes.on_batch(batch, self.index_interval);
         }
         self.set_size(batch.end());
@@ -426,14 +426,14 @@ impl LogSegment {
             self.write_indexes(indexes, trim)
                 .map_err(|e| LogError::io("write", &self.files.offset_index, e))?;
             if trim {
-                // Sealed: from now on the files say it all.
+                // Sealed: from now on the files are complete.
                 self.pinned.store(false, Ordering::Relaxed);
             }
         }
         self.write_txn_index()
     }
 
-    /// On close: what an earlier failure has left in memory.
+    /// On close: writes what an earlier failure has left in memory.
     pub fn write_pending_side_files(&self) -> Result<(), LogError> {
         let pending = self.pinned.load(Ordering::Relaxed)
             && read(&self.indexes)
@@ -446,7 +446,7 @@ impl LogSegment {
         }
     }
 
-    /// Its files may hold what was never synced.
+    /// Its files may have bytes that were never synced.
     pub fn mark_unsynced(&self) {
         self.dirty.store(true, Ordering::Release);
         self.dirty_side_files.store(INDEXES | TXN_INDEX, Ordering::Release);
@@ -472,7 +472,7 @@ impl LogSegment {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
                 Err(e) => Err(LogError::io("open", path, e)),
             };
-            // This one, and those behind it.
+            // On a failure this one and those behind it stay unsynced.
             let left = dirty >> i << i;
             synced.inspect_err(|_| {
                 self.dirty_side_files.fetch_or(left, Ordering::AcqRel);
@@ -540,7 +540,7 @@ impl LogSegment {
         let path = &self.files.txn_index;
         let file = self.fs.open(path, true, true);
         let result = file.and_then(|file| file.write_at(position, &bytes));
-        // As for the indexes.
+        // Also after a failure, as for the indexes.
         self.dirty_side_files.fetch_or(TXN_INDEX, Ordering::AcqRel);
         result.map_err(|e| LogError::io("write", path, e))?;
         state.written = len;

@@ -1,4 +1,4 @@
-//! The indexes of one segment in memory: the rule that fills them, and how files on disk are believed or rebuilt
+//! The indexes of one segment in memory: the rule that fills them, and when files on disk are used or rebuilt
 //! (spec 1.8). Kafka: `LogSegment#append`, `LogSegment#recover`.
 
 use std::io;
@@ -61,7 +61,7 @@ impl SegmentIndexes {
 
     /// The final time entry on roll, clean close and end of recovery.
     pub fn finish(&mut self) {
-        // Refused only if a batch went backwards, and then the entry is of no use.
+        // Refused only if the offsets of the batches went back; then the entry would be of no use.
         let _ = self.time.maybe_append(self.max_timestamp);
     }
 
@@ -85,7 +85,7 @@ impl SegmentIndexes {
         !self.replace_files && self.written == (self.offset.len(), self.time.len())
     }
 
-    /// Writes what is not in the files yet; `trim` also cuts what stands behind the last entry. True if a file changed.
+    /// Writes what is not in the files yet; `trim` also cuts the bytes behind the last entry. True if a file changed.
     pub fn write(&mut self, fs: &dyn Fs, files: &SegmentFiles, trim: bool) -> io::Result<bool> {
         if self.replace_files {
             self.written = (0, 0);
@@ -133,9 +133,9 @@ pub(crate) struct LoadedIndexes {
     pub indexes: SegmentIndexes,
     /// The files could not be used; this is why.
     pub rebuilt: Option<String>,
-    /// Last batch met, if any.
+    /// Last batch read, if any.
     pub last: Option<BatchMeta>,
-    /// Behind the batch before it; behind the last one.
+    /// Next offset of the batch before it, and of the last one.
     pub before_last: i64,
     pub next_offset: i64,
     /// Where the walk ended, and why.
@@ -172,7 +172,7 @@ pub(crate) fn load(
     };
     match believe(fs, files, file, base, size)? {
         Ok(indexes) => {
-            // From the last entry but one: the batch of the last one is held against those before it.
+            // From the last entry but one: so the batch of the last one is compared with those before it.
             let start = indexes
                 .offset
                 .len()
@@ -215,7 +215,7 @@ fn walk(
         match next {
             Ok(batch) => {
                 if batch.position >= indexed && indexes.on_batch(&batch, interval).is_err() {
-                    // Not above the last entry of a damaged index: readers get along with one that says less.
+                    // Refused after a damaged last entry: an index that lacks entries is still right.
                     interval = u64::MAX;
                 }
                 (before_last, next_offset) = (next_offset, batch.header.next_offset());
@@ -236,7 +236,7 @@ fn walk(
     }
 }
 
-/// Reads the files; `Err` says why they are not believed.
+/// Reads the files; `Err` is the reason why they are not used.
 fn believe(
     fs: &dyn Fs,
     files: &SegmentFiles,

@@ -1,6 +1,6 @@
-//! Locks. A poisoned lock is taken over: a panic in the middle of a change of the log fences it ([`FenceOnPanic`]), so that
-//! nothing is added to what is half done. Readers see what was published before. A log that is open for reading may take over
-//! the same batches twice, which changes nothing.
+//! Locks. Poisoning is ignored: a panic in the middle of a change fences the log instead ([`FenceOnPanic`]), so that nothing
+//! is added to a half-done change. Readers see what was published before. A log that is open for reading may take over the
+//! same batches twice, which changes nothing.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -45,7 +45,7 @@ impl Drop for FenceOnPanic<'_> {
 
 /// The right to change the log.
 pub(crate) struct WriterGuard<'a> {
-    /// First, so that it is dropped before the lock is given to another.
+    /// First, so that it is dropped before the lock is released.
     _fence: FenceOnPanic<'a>,
     writer: MutexGuard<'a, Writer>,
 }

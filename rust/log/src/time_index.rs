@@ -5,7 +5,7 @@
 //! | 0 | i64 | largest timestamp so far, the batch being indexed included |
 //! | 8 | i32 | last offset of the earliest batch that has it, relative to the base offset of the segment |
 //!
-//! Entries of 12 bytes, timestamps strictly increasing: no record of the segment up to that offset is younger.
+//! Entries of 12 bytes, timestamps strictly increasing: no record of the segment up to that offset has a larger one.
 
 use crate::offset_index::InvalidOffset;
 

@@ -38,7 +38,7 @@ fn i64_at(bytes: &[u8; ENTRY_SIZE], at: usize) -> i64 {
 }
 
 impl TransactionIndex {
-    /// `Err`: why the file cannot be believed (version, order, length); the segment is then read again.
+    /// `Err`: why the file is not usable (version, order, length); the index is then made from the segment.
     pub fn parse(base: i64, bytes: &[u8]) -> Result<Self, String> {
         let (whole, rest) = bytes.as_chunks::<ENTRY_SIZE>();
         if !rest.is_empty() {

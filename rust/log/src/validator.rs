@@ -11,7 +11,7 @@ use fletchlog_records::{
 
 use crate::{AppendError, AppendOrigin, LogConfig};
 
-/// A batch ready to be written, but for its offsets and leader epoch.
+/// A batch ready to be written, except for its offsets and leader epoch.
 #[derive(Debug)]
 pub(crate) struct ValidBatch {
     /// Where it starts in the data.
@@ -29,7 +29,7 @@ pub(crate) struct ValidRecords {
     pub batches: Vec<ValidBatch>,
 }
 
-/// A refusal before `log_start_offset` is known to the answer.
+/// A refusal whose log start offset is not filled in yet.
 pub(crate) struct Invalid {
     code: ErrorCode,
     message: String,
@@ -414,7 +414,7 @@ impl RecordErrors {
     }
 }
 
-/// The sent bytes themselves, without a copy if nobody else holds them.
+/// The sent bytes themselves, copied only if they are shared.
 fn in_place(records: Bytes, size: usize, plan: &Plan, header: BatchHeader) -> Result<BytesMut, Invalid> {
     let mut data = match records.try_into_mut() {
         Ok(mut data) => {

@@ -67,7 +67,7 @@ pub struct ProducerReport {
 pub struct Cut {
     /// The `.log` file.
     pub path: PathBuf,
-    /// First byte that would go.
+    /// First byte that would be removed.
     pub from: u64,
     /// Bytes of the file.
     pub size: u64,
@@ -103,7 +103,7 @@ pub struct PartitionReport {
 }
 
 impl PartitionReport {
-    /// Nothing is wrong (holes and open transactions are not wrong).
+    /// Whether nothing is wrong. Holes and open transactions are not wrong.
     pub fn is_ok(&self) -> bool {
         self.damaged.is_empty() && self.index_problems.is_empty()
     }
@@ -119,7 +119,7 @@ const PRODUCER_ID_EXPIRATION_MS: i64 = 86_400_000;
 pub fn verify_partition(fs: &dyn Fs, dir: &Path, now_ms: i64) -> Result<PartitionReport, LogError> {
     let plan = match LoadPlan::read(fs, dir) {
         Ok(plan) => plan,
-        // A name that no log can have: a broker refuses the whole directory.
+        // A `.log` file that no log can have: a broker refuses the whole directory.
         Err(LogError::Damaged { path, position, reason }) => {
             return Ok(PartitionReport {
                 damaged: vec![Problem { path, position, reason }],
@@ -181,7 +181,7 @@ struct Verifier<'a> {
     without_epoch: i64,
     /// Behind the last batch before the first leader epoch.
     before_epochs: i64,
-    /// An earlier segment would be cut, so later ones would go.
+    /// An earlier segment would be cut, so later ones would be dropped.
     cut: bool,
     /// index.interval.bytes: where recovery would make index entries, and notice that offsets go backwards.
     index_interval: u64,

@@ -1,4 +1,4 @@
-//! What readers see: segments and bounds, published in one assignment after the bytes they speak of are in place.
+//! What readers see: segments and bounds, published in one assignment after the bytes that they cover are written.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, Weak};
@@ -78,7 +78,7 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// Spec 3.8: min(HW, first unstable offset), which cannot lie below the log start.
+    /// Spec 3.8: min(HW, first unstable offset), which cannot be below the log start.
     pub fn last_stable_offset(&self) -> i64 {
         self.first_unstable_offset.map_or(self.high_watermark, |first| {
             first.max(self.log_start_offset).min(self.high_watermark)

@@ -51,7 +51,7 @@ pub const CONTROL_MASK: i16 = 0x20;
 /// Attribute bit 6: baseTimestamp is a delete horizon.
 pub const DELETE_HORIZON_MASK: i16 = 0x40;
 
-/// A parsed v2 header. The table of positions stands in spec 1.1.
+/// A parsed v2 header. The positions are in the table above.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BatchHeader {
     /// Offset of the first record when written.
@@ -92,7 +92,7 @@ pub(crate) fn field<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
 }
 
 impl BatchHeader {
-    /// Parses the first 61 bytes. Errors: fewer than 61 bytes, `batch_length` < 49. Magic and CRC are not judged here.
+    /// Parses the first 61 bytes. Errors: fewer than 61 bytes, `batch_length` < 49. Magic and CRC are not checked here.
     pub fn parse(bytes: &[u8]) -> Result<Self, RecordError> {
         let Some(bytes) = bytes.first_chunk::<RECORD_BATCH_OVERHEAD>() else {
             return Err(RecordError::Corrupt {
@@ -129,7 +129,7 @@ impl BatchHeader {
         }
         Ok(header)
     }
-    /// Writes the 61 bytes (crc as it stands in the field).
+    /// Writes the 61 bytes, with the value of `crc` as it is.
     pub fn write(&self, out: &mut [u8; RECORD_BATCH_OVERHEAD]) {
         out[0..8].copy_from_slice(&self.base_offset.to_be_bytes());
         out[8..12].copy_from_slice(&self.batch_length.to_be_bytes());

@@ -48,7 +48,7 @@ impl From<&str> for DecodeError {
 }
 
 /// Makes room for `more` bytes, of which there may be `limit - out.len()` at most. The buffer doubles, but not beyond the
-/// limit: with what it grows out of, it never takes twice of that.
+/// limit: together with the buffer that it replaces, it never takes twice the limit.
 fn make_room(out: &mut Vec<u8>, more: usize, limit: usize) {
     if out.capacity() - out.len() < more {
         out.reserve_exact(more.max(out.len()).min(limit - out.len()));
@@ -78,7 +78,7 @@ impl Compression {
         Self::ALL.into_iter().find(|codec| codec.name() == name)
     }
     /// Compresses one payload, appending to `out`; `level` only where the codec has levels (else Kafka's default).
-    /// The lz4 encoder has one level, whatever is asked for.
+    /// The lz4 encoder has one level and ignores it.
     pub fn compress(self, input: &[u8], level: Option<i32>, out: &mut Vec<u8>) {
         match self {
             Self::None => out.extend_from_slice(input),

@@ -64,7 +64,7 @@ pub fn parse_control_record(key: &[u8], value: Option<&[u8]>) -> Option<EndTxnMa
     })
 }
 
-/// Builds a marker batch of one record (G3).
+/// Builds a marker batch of one record.
 pub fn build_marker(
     base_offset: i64,
     producer_id: i64,

@@ -80,7 +80,7 @@ unsafe fn copy(at: *mut u8, bytes: &[u8]) -> *mut u8 {
     }
 }
 
-/// What [`push_small`] did.
+/// The result of [`push_small`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Small {
     /// Appended so many bytes.

@@ -1,4 +1,4 @@
-//! What can be wrong with bytes that claim to be records.
+//! What can be wrong with record bytes.
 
 /// Why bytes were refused. `position` is a byte position in the buffer that was given.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -203,7 +203,7 @@ fn split_inner<'a>(inner: &'a [u8], outer: &Entry<'_>) -> Result<Vec<Entry<'a>>,
         ensure_valid(entry, inner.len() - rest.len())?;
         let entry = split(entry).map_err(corrupt)?;
         if entry.codec_id() != 0 {
-            return Err(corrupt("a compressed entry lies within a compressed entry"));
+            return Err(corrupt("a compressed entry is inside a compressed entry"));
         }
         entries.push(entry);
         rest = tail;
@@ -259,7 +259,7 @@ fn convert(header: &BatchHeader, entries: &[Entry<'_>], base: i64) -> Result<Rec
             entry.value.map(<[u8]>::len),
             &[],
         );
-        // The lengths of an entry are i32, and what follows them lies within one buffer below 2 GiB.
+        // The lengths of an entry are i32, and its fields are in one buffer below 2 GiB.
         let int = |n: usize| i32::try_from(n).map_err(|_| invalid("an entry is larger than 2 GiB"));
         write_varint(&mut payload, int(body)?);
         payload.push(0);

@@ -224,7 +224,7 @@ fn unzigzag_short(raw: u32) -> i32 {
 }
 
 /// [`parse_record`] for the common record: without headers, every field's varint at most two bytes, well formed, and not
-/// at the very end of the payload. `None` means only "not that": ask [`parse_record`].
+/// at the very end of the payload. `None` means only that it is not such a record: use [`parse_record`].
 #[inline(always)]
 pub fn parse_small(payload: &[u8], pos: usize) -> Option<(RawRecord<'_>, usize)> {
     let win = payload.get(pos..)?.first_chunk::<WINDOW>()?;
@@ -283,7 +283,7 @@ pub fn parse_small(payload: &[u8], pos: usize) -> Option<(RawRecord<'_>, usize)>
 /// header count, UTF-8 header keys. After `count` records there must be no byte left.
 ///
 /// Kafka: `DefaultRecordBatch.RecordIterator`: bytes left after the last record are found when the last record is
-/// read, so that record is not handed out; a batch that declares no record is not looked into.
+/// read, so that record is not handed out; the records of a batch that declares none are not read.
 #[derive(Debug, Clone)]
 pub struct RecordCursor {
     position: usize,
@@ -364,8 +364,8 @@ impl RecordCursor {
         self.walk_while(slice, max, |_| true)
     }
 
-    /// As [`Self::walk`], up to the first record whose timestamp (ms) `wanted` refuses. `wanted` is asked once about each record,
-    /// in order, and every record that it takes is walked.
+    /// As [`Self::walk`], up to the first record whose timestamp (ms) `wanted` refuses. `wanted` is called once for each
+    /// record, in order, and every record that it accepts is walked.
     #[inline(always)]
     pub fn walk_while(
         &mut self,
@@ -389,7 +389,7 @@ impl RecordCursor {
     /// checks it. One that `visit` refuses ends the call and is not passed. Returns how many were passed; ends early, without error,
     /// before a malformed record if at least one was passed or refused; then the next call returns the error.
     ///
-    /// This is the quick way: records that lie like the one before them are not parsed.
+    /// This is the quick way: records with the same layout as the one before them are not parsed.
     #[inline(always)]
     pub fn visit(
         &mut self,
@@ -400,7 +400,7 @@ impl RecordCursor {
         let left = usize::try_from(slice.count.saturating_sub(self.returned)).unwrap_or(0);
         let most = max.min(left);
         let payload: &[u8] = &slice.payload;
-        // Only a parse looks whether the sum of base offset and delta overflows.
+        // Only a parse checks whether the sum of base offset and delta overflows.
         let sums_fit = (0..=i64::MAX - i64::from(i32::MAX)).contains(&slice.base_offset);
         let mut at = self.position; // local ones: the loop keeps them in registers
         let mut passed = 0;

@@ -14,7 +14,7 @@ use crate::{BatchBuilder, BatchHeader, Compression, Record, TimestampType};
 /// formats.
 ///
 /// # Panics
-/// Without records (that is [`empty_batch`]'s business), or beyond Kafka's 31-bit sizes: they come out of one batch.
+/// Without records (use [`empty_batch`]), or beyond Kafka's 31-bit sizes, which records of one batch never reach.
 pub fn retained_batch(header: &BatchHeader, records: &[Record<'_>], delete_horizon: Option<i64>) -> Bytes {
     assert!(!records.is_empty(), "a batch of kept records has some");
     let (first, last) = (&records[0], &records[records.len() - 1]);

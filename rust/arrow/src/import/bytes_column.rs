@@ -8,7 +8,7 @@ use arrow_array::{Array, BinaryViewArray, FixedSizeBinaryArray, GenericByteArray
 use arrow_buffer::{ArrowNativeType, Buffer, NullBuffer, ScalarBuffer};
 use arrow_schema::DataType;
 
-/// The bytes of each row, wherever they lie.
+/// The bytes of each row, in the layout of the array.
 #[derive(Debug, Clone)]
 enum Layout {
     /// Binary, Utf8.
@@ -47,7 +47,7 @@ impl BytesColumn {
                 let dictionary = column.as_any_dictionary();
                 let values = Self::try_new(dictionary.values().as_ref())?;
                 let len = dictionary.values().len();
-                // A dictionary of nothing has only null keys; whatever stands under them is not looked at.
+                // An empty dictionary has only null keys; the values under them are not read.
                 let keys = if len == 0 {
                     vec![0; column.len()]
                 } else {

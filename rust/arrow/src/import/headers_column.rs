@@ -11,7 +11,7 @@ use super::{ImportError, wrong_type};
 const ACCEPTED: &str =
     "List or LargeList of Struct(key: Utf8, value: Binary or Utf8), Map of Utf8 to Binary or Utf8, Null";
 
-/// Where the headers of each row lie among all.
+/// Where the headers of each row are among all.
 #[derive(Debug, Clone)]
 pub(super) struct HeadersColumn {
     /// Position of each row's first header, and the end of the last row's.

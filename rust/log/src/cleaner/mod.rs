@@ -1,4 +1,4 @@
-//! Compaction: of each key the newest value survives; offsets and order never change (spec 4.3, 4.4).
+//! Compaction: of each key the newest value is kept; offsets and order never change (spec 4.3, 4.4).
 //! Kafka: `LogCleaner`, `Cleaner#doClean`.
 
 mod filter;
@@ -80,7 +80,7 @@ impl PartitionLog {
     /// the old or the new segments, each group of them whole.
     ///
     /// # Errors
-    /// A damaged batch, a segment that retention deleted meanwhile, or `cancelled` (asked about once a mebibyte): nothing
+    /// A damaged batch, a segment that retention deleted meanwhile, or `cancelled` (checked about once a mebibyte): nothing
     /// more is replaced. An I/O failure while files are renamed fences the log until it is reopened.
     pub fn clean(
         &self,
@@ -103,7 +103,7 @@ impl PartitionLog {
         };
         let mut transactions = CleanedTransactions::default();
         let segments = round.view.segments.as_slice();
-        // A log start in the middle of a segment that must not be cleaned yet lies above the bound.
+        // The log start may be above the bound, in the middle of a segment that must not be cleaned yet.
         let end = stats.end_offset.min(cleanable.first_uncleanable_offset);
         let end = segments.partition_point(|segment| segment.base_offset < end);
         for group in plan::group_segments(segments, end, &self.config(), cleanable.first_uncleanable_offset)? {
@@ -116,7 +116,7 @@ impl PartitionLog {
             stats.segments_read += group.len();
             stats.segments_written += 1;
             stats.bytes_written += cleaned.size();
-            // From here on this round does not hold them, and their files with them.
+            // Drop the references, so that their files can be closed.
             let rest = round.view.segments.as_slice()[group.len()..].to_vec();
             let old = std::mem::replace(&mut round.view.segments, Segments::new(rest));
             self.replace_segments(cleaned, &old.as_slice()[..group.len()], now_ms)?;
@@ -141,7 +141,7 @@ impl PartitionLog {
     }
 }
 
-/// Asks now and then whether to go on.
+/// Checks now and then whether to go on.
 struct Pace<'a> {
     cancelled: &'a mut dyn FnMut() -> bool,
     unasked_bytes: u64,
@@ -170,7 +170,7 @@ struct Round<'a> {
     view: View,
     map: OffsetMap,
     now_ms: i64,
-    /// Tombstones of batches before v2 go when their segment is older than this.
+    /// Tombstones of batches before v2 are removed when their segment is older than this.
     legacy_horizon_ms: i64,
 }
 
@@ -345,8 +345,7 @@ fn clean_into(
     }
 }
 
-/// The next batch. A damaged one stops the cleaning: what cannot be read
-/// must not be dropped.
+/// The next batch. A damaged one stops the cleaning: what cannot be read must not be dropped.
 fn next_batch(segment: &LogSegment, walk: &mut CheckedWalk<'_>) -> Result<Option<(BatchMeta, bytes::Bytes)>, LogError> {
     match walk.next().map_err(|e| segment.io("read", e))? {
         Ok(batch) => Ok(Some(batch)),

@@ -1,5 +1,5 @@
 //! Key to newest offset, in bounded memory. Kafka: `SkimpyOffsetMap`, which keeps hashes of the keys; the keys themselves
-//! are kept here, so that no two are ever taken for one.
+//! are kept here, so that two keys are never mixed up.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ pub(super) struct OffsetMap {
 }
 
 impl OffsetMap {
-    /// An empty map of what begins at `start`.
+    /// An empty map for records from `start` on.
     pub fn new(limit: usize, start: i64) -> Self {
         Self {
             offsets: HashMap::new(),
@@ -25,7 +25,7 @@ impl OffsetMap {
         }
     }
 
-    /// False if there is no room for another key. One key always fits, so that each round gets on.
+    /// False if there is no room for another key. One key always fits, so that each round makes progress.
     pub fn put(&mut self, key: &[u8], offset: i64) -> bool {
         if let Some(newest) = self.offsets.get_mut(key) {
             *newest = offset;

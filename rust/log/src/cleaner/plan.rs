@@ -15,7 +15,7 @@ pub struct Cleanable {
     pub first_dirty_offset: i64,
     /// Nothing from here on may be cleaned: open transactions, the active segment, min.compaction.lag.ms.
     pub first_uncleanable_offset: i64,
-    /// The checkpointed offset lies outside of the log.
+    /// The checkpointed offset is outside of the log.
     pub checkpoint_is_invalid: bool,
     /// Bytes below the dirty part.
     pub clean_bytes: u64,

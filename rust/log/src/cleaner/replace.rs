@@ -93,7 +93,7 @@ impl PartitionLog {
                 }
             }
         }
-        // An old segment that came back beside the new one would overlap it, with no `.swap` left to tell.
+        // If a power loss brought an old segment back now, it would overlap the new one, and no `.swap` would show that.
         sync_names()?;
         let files = name("");
         self.rename_files(&name(SWAP), &files)?;

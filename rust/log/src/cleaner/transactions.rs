@@ -14,7 +14,7 @@ use crate::txn_index::AbortedTxn;
 pub(super) struct CleanedTransactions {
     /// Not begun yet at the batch read last, by first offset and producer.
     pending: BTreeMap<(i64, i64), AbortedTxn>,
-    /// Begun; and whether a batch of it is still there.
+    /// Begun, and whether a batch of it was kept.
     aborted: HashMap<i64, (AbortedTxn, bool)>,
     /// Producers with data of a transaction that was not aborted.
     committed: HashSet<i64>,
@@ -57,7 +57,7 @@ impl CleanedTransactions {
         false
     }
 
-    /// True: all data of the transaction is gone, so its marker may go.
+    /// True: no data of the transaction is left, so its marker may be removed.
     pub fn on_control_batch(&mut self, header: &BatchHeader, records: &RecordsSlice) -> bool {
         self.begin_up_to(header.last_offset());
         let record = RecordCursor::new().next(records).ok().flatten();

@@ -1,6 +1,6 @@
 //! Descriptors of segment files, shared by all logs of the process: a log of many segments, or many logs, must not need
-//! as many descriptors. A handle opens its file when it is used and may lose the descriptor when others need one; which
-//! one goes is decided by the clock algorithm (second chance), so that a read takes no lock but its own.
+//! as many descriptors. A handle opens its file when it is used and may lose the descriptor when others need one. The
+//! clock algorithm (second chance) picks the handle, so that a read takes no lock but its own.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -118,11 +118,11 @@ struct Slot {
     file: Option<Arc<fs::File>>,
     /// Device and inode at the first opening.
     identity: Option<(u64, u64)>,
-    /// An fsync before closing failed: the next write or fsync must hear of it.
+    /// An fsync before closing failed: the next write or fsync must return it.
     failed: Option<i32>,
 }
 
-/// A file whose descriptor comes and goes.
+/// A file whose descriptor may be closed and opened again between calls.
 #[derive(Debug)]
 pub(super) struct CachedFile {
     path: PathBuf,
@@ -138,7 +138,7 @@ pub(super) struct CachedFile {
 }
 
 impl CachedFile {
-    /// Opens a file (and creates it if asked for), to see whether that works.
+    /// Opens a file (and creates it if `create`), to see whether that works.
     pub fn open(cache: &Arc<FileCache>, path: &Path, write: bool, create: bool) -> io::Result<Arc<Self>> {
         let file = Arc::new(Self {
             path: path.to_path_buf(),
@@ -175,7 +175,7 @@ impl CachedFile {
         Ok(file)
     }
 
-    /// Closes the descriptor unless a caller is using it, or it shall stay. True if it is closed.
+    /// Closes the descriptor unless a caller is using it or it is to stay open. True if it is closed.
     fn close_unless(&self, unused: bool, synced: bool) -> bool {
         // A caller that is just opening or using it has it locked.
         let Ok(mut slot) = self.slot.try_lock() else {
@@ -190,7 +190,7 @@ impl CachedFile {
             if synced {
                 return false;
             }
-            // Only this descriptor is sure to be told of a failed write-back.
+            // Only this descriptor is sure to get the error of a failed write-back.
             if let Err(e) = file.sync_data() {
                 slot.failed = Some(e.raw_os_error().unwrap_or(libc::EIO));
             }

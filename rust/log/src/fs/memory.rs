@@ -183,7 +183,7 @@ impl MemoryFs {
     }
 }
 
-/// Everything below a directory. Paths are ordered by their components, so it stands in one piece behind the directory itself:
+/// Everything below a directory. Paths are ordered by their components, so these entries follow the directory itself directly:
 /// a broker has three entries and more for each of its partitions, and opens their logs one by one.
 fn below<'a>(nodes: &'a BTreeMap<PathBuf, Node>, dir: &'a Path) -> impl Iterator<Item = (&'a PathBuf, &'a Node)> {
     nodes

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 /// An open file. Positions are bytes from the start.
-#[allow(clippy::len_without_is_empty)] // asks the system; nobody wants to know whether it is 0
+#[allow(clippy::len_without_is_empty)] // a system call; no caller needs to know whether it is 0
 pub trait File: Send + Sync + Debug {
     /// Reads up to `len` bytes at `position` (fewer only at the end of the file).
     fn read_at(&self, position: u64, len: usize) -> io::Result<Bytes>;
@@ -34,7 +34,7 @@ pub trait File: Send + Sync + Debug {
     fn len(&self) -> io::Result<u64>;
     /// fdatasync.
     fn sync(&self) -> io::Result<()>;
-    /// Whether `path` leads to this very file, and not to one that has replaced it since. False if that cannot be told.
+    /// Whether `path` leads to this file, and not to one that has replaced it. False if that is not known.
     fn is_at(&self, path: &Path) -> io::Result<bool> {
         let _ = path;
         Ok(false)
@@ -47,7 +47,7 @@ pub trait File: Send + Sync + Debug {
     }
 }
 
-/// What `read_dir` tells of an entry.
+/// An entry of [`Fs::read_dir`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirEntry {
     /// File name.
@@ -69,16 +69,16 @@ pub trait Fs: Send + Sync + Debug {
     }
     /// Reads a whole (small) file. One of more than 2^31-1 bytes is an error, and nothing of it is read.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
-    /// Forgets what the system keeps of a file in memory without having to write it: what is read next comes from the disk.
-    /// After a failed fsync the memory shows what no later fsync brings to the disk.
+    /// Drops the clean pages of a file from the page cache: the next read comes from the disk. After a failed fsync the page
+    /// cache may have bytes that no later fsync writes.
     fn drop_cache(&self, path: &Path) -> io::Result<()> {
         let _ = path;
         Ok(())
     }
     /// Replaces a small file atomically: `<name>.tmp`, fsync, rename, directory fsync.
     fn replace(&self, path: &Path, data: &[u8]) -> io::Result<()>;
-    /// Replaces a small file atomically: `<name>.tmp`, fsync, rename. Until the directory is synced a power loss may undo it; a file
-    /// without its bytes it cannot leave.
+    /// Replaces a small file atomically: `<name>.tmp`, fsync, rename. Until the directory is synced a power loss may undo it, but
+    /// it never leaves a file without its bytes.
     fn replace_without_name(&self, path: &Path, data: &[u8]) -> io::Result<()> {
         self.replace(path, data)
     }
@@ -100,13 +100,12 @@ pub trait Fs: Send + Sync + Debug {
     fn set_modified_ms(&self, path: &Path, modified_ms: i64) -> io::Result<()>;
     /// Makes names in this directory durable.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
-    /// What will do as [`Fs::sync_dir`] as often as it is called, and needs no more descriptors for it: for a change that must
-    /// not stop half-way.
+    /// A function that does what [`Fs::sync_dir`] does and needs no new descriptor: for a change that must not stop half-way.
     fn dir_sync<'a>(&'a self, path: &'a Path) -> io::Result<DirSync<'a>> {
         Ok(Box::new(|| self.sync_dir(path)))
     }
-    /// Makes everything below a directory durable at once, names included; others' files on the same device go along.
-    /// Cheaper than an fsync each from a few dozen files on. A file whose write-back failed is told by its own fsync.
+    /// Makes everything below a directory durable at once, names included, and with it all other files on the same device.
+    /// Cheaper than an fsync each from a few dozen files on. A failed write-back is still reported by the file's own fsync.
     fn sync_all(&self, dir: &Path) -> io::Result<()>;
     /// Takes the exclusive lock on `<dir>/.lock`, created if missing: an OFD lock, so that it excludes a Kafka broker
     /// (Java locks the same file) and other writers of ours, and is not lost when another descriptor closes.
@@ -129,7 +128,7 @@ pub enum LockError {
     /// Another writer (of ours or a Kafka broker) has it.
     #[error("another writer holds the lock{}", pid.map_or(String::new(), |p| format!(" (process {p})")))]
     Held {
-        /// Its process id if it can be told.
+        /// Its process id if it is known.
         pid: Option<u32>,
     },
     /// The lock file could not be opened or locked.

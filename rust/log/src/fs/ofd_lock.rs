@@ -44,7 +44,7 @@ fn replace_held(old: i32, new: i32) -> bool {
 pub(super) struct OfdLock {
     /// Closed by the owner alone: in a child the descriptor was closed at once and may be another file's by now.
     file: ManuallyDrop<File>,
-    /// Only the process that took the lock may give it up.
+    /// Only the process that took the lock may release it.
     owner: u32,
 }
 
@@ -88,7 +88,7 @@ impl OfdLock {
         }
         let owner = std::process::id();
         replace_held(NO_DESCRIPTOR, file.as_raw_fd());
-        // Only so that a refused writer can tell whom to look for; a full disk must not refuse the lock.
+        // Only for the error of a refused writer, which names the process; a full disk must not refuse the lock.
         let _ = file
             .set_len(0)
             .and_then(|()| file.write_all_at(format!("{owner}\n").as_bytes(), 0));
@@ -99,7 +99,8 @@ impl OfdLock {
     }
 }
 
-/// A classic record lock (Java) tells its process; an OFD lock answers -1, then ours has written its id into the file.
+/// A classic record lock (Java's) has its process id; for an OFD lock the id is -1, and our process has written its own into
+/// the file.
 fn holder(file: &File) -> Option<u32> {
     let mut lock = request(libc::F_WRLCK);
     if fcntl(file, libc::F_OFD_GETLK, &mut lock).is_ok() && lock.l_pid > 0 {

@@ -52,7 +52,7 @@ pub(super) fn read_at(file: &fs::File, position: u64, len: usize) -> io::Result<
         .map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
     while out.len() < len {
         let at = position + out.len() as u64;
-        // The spare capacity may be larger than asked for; a longer answer is cut below.
+        // The spare capacity may be larger than `len`; a longer result is cut below.
         match rustix::io::pread(file, spare_capacity(&mut out), at) {
             Ok(0) => break,
             Ok(_) => {}
@@ -69,7 +69,7 @@ pub(super) fn next_data(file: &fs::File, position: u64) -> io::Result<Option<u64
     match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(position)) {
         Ok(found) => Ok(Some(found)),
         Err(rustix::io::Errno::NXIO) => Ok(None),
-        // The file system does not know its holes.
+        // The file system does not support holes.
         Err(rustix::io::Errno::INVAL) => Ok(Some(position)),
         Err(e) => Err(e.into()),
     }
@@ -147,7 +147,7 @@ fn regular(file: fs::File) -> io::Result<fs::File> {
 }
 
 impl RealFs {
-    /// Descriptors of segments give way to what else has to be opened.
+    /// Closes descriptors of segments if there is none left to open something else.
     fn with_room<T>(&self, opens: impl Fn() -> io::Result<T>) -> io::Result<T> {
         self.segments.with_room(opens)
     }
@@ -157,7 +157,7 @@ impl RealFs {
     }
 }
 
-/// A new file, not the one that a failed attempt has left: after a power loss its bytes could stand under the final name.
+/// A new file, not the one that a failed attempt has left: after a power loss the final name could have its bytes.
 fn write_new(path: &Path, data: &[u8]) -> io::Result<fs::File> {
     match fs::remove_file(path) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),

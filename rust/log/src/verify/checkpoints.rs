@@ -1,4 +1,4 @@
-//! The checkpoints of the log directory, held against the log of a partition: Kafka's have no checksum.
+//! The checkpoints of the log directory, compared with the log of a partition: Kafka's have no checksum.
 
 use std::path::Path;
 
@@ -24,7 +24,7 @@ impl Verifier<'_> {
             return Ok(());
         };
         let tp = TopicPartition::new(topic, partition);
-        // A broker that stops leaves its files in step; one that was killed may have moved one of them only.
+        // A broker that stops leaves files that agree; one that was killed may have changed only one of them.
         let stopped = has_clean_shutdown(self.fs, log_dir);
         let path = log_dir.join(LOG_START_OFFSET_CHECKPOINT);
         if let Some(starts) = self.unless_damaged(read_offset_checkpoint(self.fs, &path))? {
@@ -61,7 +61,7 @@ impl Verifier<'_> {
         }
     }
 
-    /// What is below it is not looked at after an unclean stop. Whoever stops cleanly has flushed everything.
+    /// Recovery does not check anything below it. A clean stop flushes everything, so then it is the log end.
     fn recovery_point(&mut self, path: &Path, tp: &TopicPartition, point: i64, stopped: bool) {
         let end = self.report.log_end_offset;
         if point > end || stopped && point != end {

@@ -1,6 +1,6 @@
-//! Where the fields of a record lie. Records of one producer often lie alike: lengths of key and value are the same, and deltas take
-//! as many bytes. Whether the next one does is told by three comparisons; where it ends is then known without reading it, so that a
-//! loop need not wait for one length to find the next.
+//! The layout of a record. Records of one producer often have the same layout: their keys and values have the same lengths, and
+//! their deltas take the same number of bytes. Three comparisons show whether the next record has it, too; then its end is known
+//! without parsing it, and a loop need not wait for one length to find the next.
 
 use crate::varint::read_varint;
 
@@ -23,7 +23,7 @@ pub(super) struct Frame {
 #[derive(Debug)]
 struct Delta {
     shift: usize,
-    /// What of its second byte belongs to it.
+    /// Mask of its second byte.
     second: u64,
 }
 
@@ -81,7 +81,7 @@ impl Frame {
         self.size
     }
 
-    /// Timestamp and offset delta of the record at `position` if it lies like this: then it is well formed.
+    /// Timestamp and offset delta of the record at `position` if it has this layout: then it is well formed.
     #[inline(always)]
     pub(super) fn deltas(&self, payload: &[u8], position: usize) -> Option<(i64, i64)> {
         let record = payload.get(position..)?.get(..self.size)?;
@@ -93,7 +93,7 @@ impl Frame {
     }
 }
 
-/// Fixes the varint at `*at` by `bits` and its "more" bits, and goes behind it; `None` if it does not end within the eight bytes.
+/// Fixes the varint at `*at` by `bits` and its "more" bits, and moves `*at` behind it; `None` if it does not end within the eight bytes.
 fn mark(bytes: &[u8; 8], fixed: &mut [u8; 8], at: &mut usize, bits: u8) -> Option<()> {
     loop {
         *fixed.get_mut(*at)? = bits;
@@ -104,7 +104,7 @@ fn mark(bytes: &[u8; 8], fixed: &mut [u8; 8], at: &mut usize, bits: u8) -> Optio
     }
 }
 
-/// Fixes which bytes the delta at `*at` takes, and goes behind it; `None` if they are more than two.
+/// Fixes which bytes the delta at `*at` takes, and moves `*at` behind it; `None` if they are more than two.
 fn delta(bytes: &[u8; 8], fixed: &mut [u8; 8], at: &mut usize) -> Option<Delta> {
     let begin = *at;
     mark(bytes, fixed, at, 0x80)?;
