@@ -9,7 +9,7 @@ use fletchlog_records::{DECOMPRESSION_LIMIT, RecordBatch, RecordCursor, RecordEr
 
 use crate::LogError;
 use crate::batch_walk::{BatchMeta, HeaderWalk, WalkEnd, check};
-use crate::fs::{File, Fs};
+use crate::fs::{File, Fs, open_to_read};
 
 /// One batch of a segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,7 +59,7 @@ pub struct SegmentBatches {
 
 /// Opens a `.log` file for inspection.
 pub fn inspect_segment(fs: &dyn Fs, path: &Path) -> Result<SegmentBatches, LogError> {
-    let file = fs.open(path, false, false).map_err(|e| LogError::io("open", path, e))?;
+    let file = open_to_read(fs, path)?;
     let size = file.len().map_err(|e| LogError::io("stat", path, e))?;
     Ok(SegmentBatches {
         path: path.to_path_buf(),

@@ -6,6 +6,7 @@ use crate::LogError;
 use crate::batch_walk::WalkEnd;
 use crate::config::Durability;
 use crate::file_name::CLEAN_SHUTDOWN;
+use crate::fs::open_to_read;
 use crate::load_plan::{LoadPlan, PlannedSegment};
 use crate::loader::Loader;
 use crate::recovery::{RecoveredSegment, check_segment};
@@ -115,10 +116,7 @@ impl Loader<'_> {
             // After a failed fsync the page cache may differ from the disk.
             self.fs.drop_cache(path).map_err(|e| LogError::io("open", path, e))?;
         }
-        let file = self
-            .fs
-            .open(path, false, false)
-            .map_err(|e| LogError::io("open", path, e))?;
+        let file = open_to_read(&*self.fs, path)?;
         let (recovery_point, durability) = (self.recovery_point, self.config.durability);
         check_segment(
             &*file,
@@ -135,10 +133,7 @@ impl Loader<'_> {
         let planned = &decision.planned;
         let path = &planned.files.log;
         let io = |e| LogError::io("read", path, e);
-        let file = self
-            .fs
-            .open(path, false, false)
-            .map_err(|e| LogError::io("open", path, e))?;
+        let file = open_to_read(&*self.fs, path)?;
         let loaded = load(
             &*self.fs,
             &planned.files,

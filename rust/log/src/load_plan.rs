@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::LogError;
 use crate::batch_walk::{HeaderWalk, OffsetOrder};
 use crate::file_name::{CLEANED, DELETED, LOG, OFFSET_INDEX, SWAP, TIME_INDEX, TXN_INDEX, offset_of};
-use crate::fs::{DirEntry, Fs};
+use crate::fs::{DirEntry, Fs, open_to_read};
 use crate::producer_snapshot;
 use crate::segment_files::SegmentFiles;
 
@@ -207,7 +207,7 @@ fn check_name_and_size(dir: &Path, entry: &DirEntry, file: Option<&SegmentFile>)
 
 /// Kafka: `LogSegment#readNextOffset`.
 fn next_offset(fs: &dyn Fs, path: &Path, size: u64, base: i64) -> Result<i64, LogError> {
-    let file = fs.open(path, false, false).map_err(|e| LogError::io("open", path, e))?;
+    let file = open_to_read(fs, path)?;
     let mut walk = HeaderWalk::new(&*file, 0, size).in_order(OffsetOrder::of_segment(base));
     let mut next = base;
     loop {

@@ -276,7 +276,7 @@ impl Loader<'_> {
         }
         if segments.is_empty() {
             let files = SegmentFiles::new(self.dir, log_start_offset);
-            let params = self.params(log_start_offset, files, 0);
+            let params = SegmentParams::new(&self.config, log_start_offset, files, 0, self.now_ms);
             let segment = LogSegment::create(Arc::clone(&self.fs), params, preallocation(&self.config))?;
             segments.push(Arc::new(segment));
             self.touched.set(true);
@@ -313,17 +313,6 @@ impl Loader<'_> {
         }
     }
 
-    fn params(&self, base_offset: i64, files: SegmentFiles, size: u64) -> SegmentParams {
-        SegmentParams {
-            files,
-            base_offset,
-            size,
-            writable: true,
-            created_ms: self.now_ms,
-            index_interval: self.interval(),
-        }
-    }
-
     fn open_segment(
         &self,
         decision: Decision,
@@ -332,7 +321,8 @@ impl Loader<'_> {
         let base = decision.base_offset;
         let files = SegmentFiles::new(self.dir, base);
         let valid_bytes = decision.valid_bytes();
-        let segment = LogSegment::new(Arc::clone(&self.fs), self.params(base, files, valid_bytes));
+        let params = SegmentParams::new(&self.config, base, files, valid_bytes, self.now_ms);
+        let segment = LogSegment::new(Arc::clone(&self.fs), params);
         if let Some(recovered) = decision.recovered {
             // The writer that was killed may not have synced it.
             segment.mark_unsynced();

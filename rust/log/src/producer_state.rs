@@ -22,6 +22,10 @@ pub(crate) struct Refusal {
     pub message: String,
 }
 
+fn refuse(code: ErrorCode, message: String) -> Result<(), Refusal> {
+    Err(Refusal { code, message })
+}
+
 /// One remembered batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BatchMetadata {
@@ -172,10 +176,7 @@ impl ProducerStateEntry {
                 "producer {} wrote with epoch {epoch}, the partition knows epoch {}; a newer producer has taken its place",
                 self.producer_id, self.producer_epoch
             );
-            return Err(Refusal {
-                code: ErrorCode::INVALID_PRODUCER_EPOCH,
-                message,
-            });
+            return refuse(ErrorCode::INVALID_PRODUCER_EPOCH, message);
         }
         Ok(())
     }
@@ -183,7 +184,6 @@ impl ProducerStateEntry {
     /// Kafka: `ProducerAppendInfo#checkSequence`.
     fn check_sequence(&self, epoch: i16, base: i32, strict: bool) -> Result<(), Refusal> {
         let known = self.producer_epoch != -1;
-        let refuse = |code, message| Err(Refusal { code, message });
         if strict && base != 0 && (!known || (epoch == self.producer_epoch && self.window.len == 0)) {
             let message = format!(
                 "producer {} is unknown here and starts with sequence {base}; a first batch must have sequence 0 (strict first sequence)",
@@ -298,13 +298,11 @@ impl ProducerStateManager {
         // Kafka: UnifiedLog#analyzeAndValidateProducerState, batchMissingRequiredVerification: before epoch and sequence.
         let is_open = entry.current_txn_first_offset.is_some() && entry.producer_epoch == header.producer_epoch;
         if origin == AppendOrigin::UnverifiedClient && header.is_transactional() && !is_open {
-            return Err(Refusal {
-                code: ErrorCode::INVALID_TXN_STATE,
-                message: format!(
-                    "producer {} has not added this partition to its transaction",
-                    entry.producer_id
-                ),
-            });
+            let message = format!(
+                "producer {} has not added this partition to its transaction",
+                entry.producer_id
+            );
+            return refuse(ErrorCode::INVALID_TXN_STATE, message);
         }
         entry.check_epoch(header.producer_epoch, origin)?;
         if origin.is_client() {
@@ -316,10 +314,7 @@ impl ProducerStateManager {
                     "producer {} has a transaction open since offset {first} and sent a batch outside of it",
                     entry.producer_id
                 );
-                return Err(Refusal {
-                    code: ErrorCode::INVALID_TXN_STATE,
-                    message,
-                });
+                return refuse(ErrorCode::INVALID_TXN_STATE, message);
             }
             (None, true) => {
                 entry.current_txn_first_offset = Some(header.base_offset);
@@ -357,10 +352,7 @@ impl ProducerStateManager {
                 "marker for producer {} has coordinator epoch {}, the partition knows {}",
                 entry.producer_id, marker.coordinator_epoch, entry.coordinator_epoch
             );
-            return Err(Refusal {
-                code: ErrorCode::TRANSACTION_COORDINATOR_FENCED,
-                message,
-            });
+            return refuse(ErrorCode::TRANSACTION_COORDINATOR_FENCED, message);
         }
         if let Some(first_offset) = entry.current_txn_first_offset.take() {
             pending.completed.push(CompletedTxn {

@@ -45,14 +45,9 @@ fn list(fs: &dyn Fs, dir: &Path) -> Result<LoadPlan, LogError> {
 }
 
 fn params(config: &LogConfig, base_offset: i64, files: SegmentFiles, size: u64, now_ms: i64) -> SegmentParams {
-    let index_interval = u64::try_from(config.index_interval_bytes).unwrap_or(0);
     SegmentParams {
-        files,
-        base_offset,
-        size,
         writable: false,
-        created_ms: now_ms,
-        index_interval,
+        ..SegmentParams::new(config, base_offset, files, size, now_ms)
     }
 }
 

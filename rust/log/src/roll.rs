@@ -79,14 +79,8 @@ impl PartitionLog {
             // recovery would go on behind the gap.
             self.await_durable(view.log_end_offset)?;
         }
-        let params = SegmentParams {
-            files: SegmentFiles::new(&self.dir, base_offset),
-            base_offset,
-            size: 0,
-            writable: true,
-            created_ms: now_ms,
-            index_interval: u64::try_from(config.index_interval_bytes).unwrap_or(0),
-        };
+        let files = SegmentFiles::new(&self.dir, base_offset);
+        let params = SegmentParams::new(config, base_offset, files, 0, now_ms);
         let path = params.files.log.clone();
         let is_new = !self.fs.exists(&path);
         let created = LogSegment::create(Arc::clone(&self.fs), params, preallocation(config));

@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, RwLock};
 use bytes::Bytes;
 use fletchlog_records::RecordBatch;
 
-use crate::LogError;
 use crate::batch_walk::{BatchMeta, HeaderWalk, OffsetOrder, WalkEnd};
 use crate::fs::{File, Fs};
 use crate::offset_index::OffsetPosition;
@@ -16,6 +15,7 @@ use crate::segment_indexes::{Check, SegmentIndexes, load};
 use crate::sync::{lock, read, write};
 use crate::time_index::TimestampOffset;
 use crate::txn_index::{AbortedTxn, TransactionIndex};
+use crate::{LogConfig, LogError};
 
 /// How many files a deletion or a cleaning keeps open for readers at a time: a process may have only some hundred descriptors.
 pub(crate) const KEPT_OPEN: usize = 32;
@@ -62,6 +62,20 @@ pub(crate) struct SegmentParams {
     pub writable: bool,
     pub created_ms: i64,
     pub index_interval: u64,
+}
+
+impl SegmentParams {
+    /// Of a segment that is open for writing.
+    pub fn new(config: &LogConfig, base_offset: i64, files: SegmentFiles, size: u64, now_ms: i64) -> Self {
+        Self {
+            files,
+            base_offset,
+            size,
+            writable: true,
+            created_ms: now_ms,
+            index_interval: u64::try_from(config.index_interval_bytes).unwrap_or(0),
+        }
+    }
 }
 
 impl LogSegment {

@@ -13,7 +13,7 @@ use crate::batch_walk::BatchMeta;
 use crate::config::Durability;
 use crate::dump::inspect_segment;
 use crate::file_name::{LEADER_EPOCH_CHECKPOINT, TXN_INDEX};
-use crate::fs::Fs;
+use crate::fs::{Fs, open_to_read};
 use crate::leader_epoch::LeaderEpochCache;
 use crate::load_plan::{LoadPlan, PlannedSegment};
 use crate::offset_index::OffsetIndex;
@@ -234,10 +234,7 @@ impl Verifier<'_> {
         let (from, reason) = if self.cut {
             (0, "it follows a segment that is cut".to_string())
         } else {
-            let file = self
-                .fs
-                .open(path, false, false)
-                .map_err(|e| LogError::io("open", path, e))?;
+            let file = open_to_read(self.fs, path)?;
             match check_segment(
                 &*file,
                 path,

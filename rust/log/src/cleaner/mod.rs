@@ -236,14 +236,7 @@ impl<'a> Round<'a> {
         let base_offset = segments[0].base_offset;
         let files = cleaned_files(self.log, base_offset);
         replace::remove_files(self.log, &files)?;
-        let params = SegmentParams {
-            files,
-            base_offset,
-            size: 0,
-            writable: true,
-            created_ms: self.now_ms,
-            index_interval: u64::try_from(config.index_interval_bytes).unwrap_or(0),
-        };
+        let params = SegmentParams::new(&config, base_offset, files, 0, self.now_ms);
         let cleaned = LogSegment::create(Arc::clone(&self.log.fs), params, None)?;
         let active = self.log.last_records();
         let mut modified_ms = 0;

@@ -15,6 +15,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::LogError;
+
 /// An open file. Positions are bytes from the start.
 #[allow(clippy::len_without_is_empty)] // a system call; no caller needs to know whether it is 0
 pub trait File: Send + Sync + Debug {
@@ -114,6 +116,11 @@ pub trait Fs: Send + Sync + Debug {
     fn display(&self, path: &Path) -> PathBuf {
         path.to_path_buf()
     }
+}
+
+/// Opens a file for reading only.
+pub(crate) fn open_to_read(fs: &dyn Fs, path: &Path) -> Result<Arc<dyn File>, LogError> {
+    fs.open(path, false, false).map_err(|e| LogError::io("open", path, e))
 }
 
 /// Makes the names in a directory durable.
