@@ -44,17 +44,15 @@ pub(crate) struct Window {
 unsafe fn copy_over(payload: &[u8], bytes: &[u8], to: *mut u8) {
     // An empty slice may be from anywhere: then the pieces are any bytes of the payload, all of them surplus.
     let offset = (bytes.as_ptr() as usize).wrapping_sub(payload.as_ptr() as usize);
-    let rest = payload.get(offset..).unwrap_or_default();
-    // SAFETY: within the caller's promise.
+    let has = |len: usize| payload.len() >= len && offset <= payload.len() - len;
+    // SAFETY: `has` keeps the reads inside the payload; the writes are within the caller's promise.
     unsafe {
-        if bytes.len() <= PIECE
-            && let Some(piece) = rest.first_chunk::<PIECE>()
-        {
-            to.cast::<[u8; PIECE]>().write_unaligned(*piece);
-        } else if bytes.len() <= 2 * PIECE
-            && let Some(pieces) = rest.first_chunk::<{ 2 * PIECE }>()
-        {
-            to.cast::<[u8; 2 * PIECE]>().write_unaligned(*pieces);
+        if bytes.len() <= PIECE && has(PIECE) {
+            let piece = payload.as_ptr().add(offset).cast::<[u8; PIECE]>().read_unaligned();
+            to.cast::<[u8; PIECE]>().write_unaligned(piece);
+        } else if bytes.len() <= 2 * PIECE && has(2 * PIECE) {
+            let pieces = payload.as_ptr().add(offset).cast::<[u8; 2 * PIECE]>().read_unaligned();
+            to.cast::<[u8; 2 * PIECE]>().write_unaligned(pieces);
         } else {
             to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
         }
@@ -148,13 +146,14 @@ impl Heads {
     unsafe fn write(
         &mut self,
         columns: &mut Columns,
-        slice: &RecordsSlice,
+        payload: &[u8],
         offset: i64,
+        milliseconds: i64,
         row: usize,
         raw: &RawRecord<'_>,
     ) {
         debug_assert!(row < columns.offsets.capacity() && row < columns.timestamps.capacity());
-        let microseconds = slice.timestamp(raw.timestamp_delta).checked_mul(1000);
+        let microseconds = milliseconds.checked_mul(1000);
         if microseconds.is_none() {
             columns.timestamp_nulls.push(row_number(row));
         }
@@ -164,9 +163,9 @@ impl Heads {
             self.offset = self.offset.add(1);
             self.timestamp.write(microseconds.unwrap_or(0));
             self.timestamp = self.timestamp.add(1);
-            self.value.write(&mut columns.value, &slice.payload, row, raw.value);
+            self.value.write(&mut columns.value, payload, row, raw.value);
             if let Some(key) = &mut self.key {
-                key.write(&mut columns.key, &slice.payload, row, raw.key);
+                key.write(&mut columns.key, payload, row, raw.key);
             }
         }
     }
@@ -188,19 +187,20 @@ impl Heads {
     }
 }
 
-/// The record at `position` with the position behind it and its offset, or what is wrong with it. `is_last`: of its batch.
+/// The record at `position` with the position behind it and its offset, or what is wrong with it. `batch_end`: where
+/// the last record of its batch must end.
 #[inline(always)]
 fn parse<'a>(
     slice: &RecordsSlice,
     region: &'a [u8],
     position: usize,
-    is_last: bool,
+    batch_end: Option<usize>,
 ) -> Result<(RawRecord<'a>, usize, i64), &'static str> {
     let (raw, end) = match parse_small(region, position) {
         Some(small) => small,
         None => parse_record(region, position)?,
     };
-    if is_last && end != slice.payload.len() {
+    if batch_end.is_some_and(|batch_end| end != batch_end) {
         return Err("bytes are left after the declared number of records");
     }
     match slice.base_offset.checked_add(i64::from(raw.offset_delta)) {
@@ -219,7 +219,8 @@ pub(crate) fn decode(
     cursor: &mut RecordCursor,
     window: Window,
 ) -> Result<usize, RecordError> {
-    let region = slice.payload.get(..window.end).unwrap_or(&slice.payload);
+    let payload: &[u8] = &slice.payload;
+    let region = payload.get(..window.end).unwrap_or(payload);
     let (mut position, mut returned) = (cursor.position(), cursor.returned());
     let left = usize::try_from(slice.count.saturating_sub(returned)).unwrap_or(0);
     let bytes = region.len().saturating_sub(position);
@@ -237,9 +238,10 @@ pub(crate) fn decode(
     let before = columns.rows();
     let mut rows = before;
     let mut failure = None;
+    let last = slice.count - 1;
     let mut heads = Heads::new(columns);
-    while rows - before < budget && returned < slice.count {
-        let (raw, end, offset) = match parse(slice, region, position, returned == slice.count - 1) {
+    while rows - before < budget && returned <= last {
+        let (raw, end, offset) = match parse(slice, region, position, (returned == last).then_some(payload.len())) {
             Ok(parsed) => parsed,
             Err(reason) => {
                 failure = Some(reason);
@@ -257,7 +259,16 @@ pub(crate) fn decode(
             }
             // SAFETY: fewer than `budget` rows were written, and the values and keys so far are parts of the region; see
             // the module's text. Rows past their lengths become part of the vectors in `close`.
-            unsafe { heads.write(columns, slice, offset, rows, &raw) };
+            unsafe {
+                heads.write(
+                    columns,
+                    payload,
+                    offset,
+                    slice.timestamp(raw.timestamp_delta),
+                    rows,
+                    &raw,
+                )
+            };
             if raw.header_count > 0 {
                 push_headers(columns, rows, &raw);
             }
