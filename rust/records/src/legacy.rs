@@ -203,7 +203,7 @@ fn split_inner<'a>(inner: &'a [u8], outer: &Entry<'_>) -> Result<Vec<Entry<'a>>,
         ensure_valid(entry, inner.len() - rest.len())?;
         let entry = split(entry).map_err(corrupt)?;
         if entry.codec_id() != 0 {
-            return Err(corrupt("a compressed entry is inside a compressed entry"));
+            return Err(corrupt("a compressed entry is within a compressed entry"));
         }
         entries.push(entry);
         rest = tail;
