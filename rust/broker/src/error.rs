@@ -27,7 +27,7 @@ pub enum BrokerError {
     DirectoryLocked {
         /// Directory.
         path: PathBuf,
-        /// Its process id if it can be told.
+        /// Its process id, if it is known.
         pid: Option<u32>,
     },
     /// Missing, foreign or inconsistent directory.

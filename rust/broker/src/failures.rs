@@ -24,7 +24,7 @@ impl From<ErrorCode> for Refused {
 }
 
 impl Refused {
-    /// A code that stands for what the broker could not do.
+    /// A code for what the broker could not do.
     pub(crate) fn by(code: ErrorCode, error: &BrokerError) -> Self {
         Self {
             code,

@@ -205,7 +205,7 @@ impl Partition {
         }
     }
 
-    /// The leader epoch: stamped into appended batches, told to clients and checked when they send it back. It is what
+    /// The leader epoch: stamped into appended batches, sent to clients and checked when they send it back. It is what
     /// the log was left with (0 for a new one) and stays so, as there is never another leader; it is read without opening the
     /// log. Where its file is damaged, the log tells when it is open, and 0 is answered until then. A file that cannot be read
     /// is an error: taken for 0, an epoch would go back.

@@ -252,7 +252,7 @@ impl Answer {
         self.fetch_id
     }
 
-    /// Gives the answer and wakes whoever waits.
+    /// Gives the answer and wakes all that wait for it.
     pub(crate) fn complete(&self, response: Response, changes: &Changes) {
         *self.response.lock() = Some(response);
         changes.notify();

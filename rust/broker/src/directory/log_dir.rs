@@ -137,7 +137,7 @@ impl LogDir {
         )?)
     }
 
-    /// Notes how far a log is clean; what stands there of partitions that exist no longer goes.
+    /// Notes how far a log is clean; entries of partitions that no longer exist are dropped.
     pub(crate) fn store_clean_offset(
         &self,
         fs: &dyn Fs,

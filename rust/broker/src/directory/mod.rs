@@ -11,7 +11,7 @@
 //!   <topic>-<p>.<hex>-delete a log being removed;  ...-stray: one that belongs to no topic
 //! ```
 
-/// Most nodes of an embedded broker. Each is a log directory and a session cache; the clusters whose order they stand for
+/// Most nodes of an embedded broker. Each is a log directory and a session cache; the clusters whose order they reproduce
 /// have tens.
 pub(crate) const MAX_NODES: u32 = 1_000;
 /// Most partitions that one topic of a directory may have: ten times what can be created in one go. A larger number, in

@@ -185,7 +185,7 @@ impl Directory {
         Ok((directory, metadata))
     }
 
-    /// Drops what the checkpoints say of partitions that stand in no topic any more.
+    /// Drops what the checkpoints say of partitions that no topic has any more.
     pub(crate) fn forget_deleted(&self, metadata: &ClusterMetadata) {
         for dir in &self.log_dirs {
             dir.retain(|tp| has_partition(metadata, tp));
@@ -396,7 +396,7 @@ fn take_lock(fs: &dyn Fs, dir: &Path) -> Result<Box<dyn DirLock>, BrokerError> {
 
 /// What a Kafka broker's own log.dir tells: topics from the partition directories, ids from `partition.metadata`.
 /// Topic configurations are in the cluster's metadata log and not known here, so retention is off; logs that Kafka
-/// compacts (they stand in the cleaner's checkpoint) stay marked as compacted.
+/// compacts (they are in the cleaner's checkpoint) stay marked as compacted.
 fn derive_metadata(fs: &dyn Fs, root: &Path, read_only: bool) -> Result<ClusterMetadata, BrokerError> {
     let mut metadata = ClusterMetadata::new(1);
     if let Some(id) = checkpoint::read_meta_properties(fs, root)?.and_then(|properties| properties.cluster_id) {

@@ -1,7 +1,7 @@
 //! Who coordinates a group, who is alive in it, who leaves (spec 8.7). Kafka 2.6: `GroupCoordinator`.
 //!
 //! Each group has a lock of its own, which is held while its offsets or its record are appended; the table of groups is never
-//! locked meanwhile. Time-outs are noticed by whoever calls the broker next; a client that waits wakes up for them. Who only looks
+//! locked meanwhile. Time-outs are noticed by the next caller of the broker; a client that waits wakes up for them. Who only looks
 //! for time-outs passes by a group that another thread works on, and looks again.
 
 use std::collections::BTreeSet;

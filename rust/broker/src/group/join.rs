@@ -209,7 +209,7 @@ impl GroupCoordinator {
                 }
                 return Err(ErrorCode::COORDINATOR_NOT_AVAILABLE);
             }
-            // The leader's return does not make it compute an assignment again: it is told of itself as a follower.
+            // The leader's return does not make it compute an assignment again: its answer is that of a follower.
             let mut response = join_response(group, &new_id);
             if was_leader {
                 response.members = Vec::new();

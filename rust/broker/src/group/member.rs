@@ -10,7 +10,7 @@ use crate::sync::{Answer, Changes};
 
 /// Whether a client is there, and when it was last heard of (monotonic ms).
 ///
-/// It stands for the heartbeat thread of Kafka's clients: as long as the connection exists and the client does something
+/// It replaces the heartbeat thread of Kafka's clients: as long as the connection exists and the client does something
 /// at least every max.poll.interval.ms, its members live; a client that has gone without leaving is missed after
 /// session.timeout.ms.
 #[derive(Debug)]

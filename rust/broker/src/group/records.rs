@@ -52,7 +52,7 @@ pub(crate) fn parse_key(key: &[u8]) -> Option<Key> {
     })
 }
 
-/// Reads the value of an offset commit, versions 0 to 4, that stands at `record_offset`.
+/// Reads the value of an offset commit, versions 0 to 4, whose record has the offset `record_offset`.
 pub(crate) fn parse_offset(value: &[u8], record_offset: i64) -> Option<CommittedOffset> {
     let mut r = Reader::new(value);
     let version = r.i16()?;

@@ -5,7 +5,7 @@
 //! | Empty | PreparingRebalance (the last member left) | the first join |
 //! | PreparingRebalance | Empty, Stable, CompletingRebalance | everybody has rejoined, or the rebalance time-out |
 //! | CompletingRebalance | PreparingRebalance | the leader's sync, or another rebalance |
-//! | Stable | CompletingRebalance | a join with news, a member that leaves or is missed |
+//! | Stable | CompletingRebalance | a join that changes something, a member that leaves or is missed |
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -105,7 +105,7 @@ pub(crate) type PendingOffsets = BTreeMap<TopicPartition, Option<CommittedOffset
 /// The rebalance that is being prepared.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PendingJoin {
-    /// When it is completed with whoever has joined.
+    /// When it is completed with the members that have joined.
     pub(crate) deadline_ms: i64,
     /// First rebalance of an empty group: it waits the initial delay even when all known members have joined, and each
     /// new member extends the wait up to this instant.

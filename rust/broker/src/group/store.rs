@@ -222,7 +222,7 @@ fn apply_offset(group: &mut Group, tp: TopicPartition, offset: Option<CommittedO
     }
 }
 
-/// Kafka: `GroupMetadata#completePendingTxnOffsetCommit`: what was committed after it stands.
+/// Kafka: `GroupMetadata#completePendingTxnOffsetCommit`: what was committed after it stays.
 fn apply_pending(group: &mut Group, tp: TopicPartition, offset: Option<CommittedOffset>) {
     let newer = match (group.offsets.get(&tp), &offset) {
         (Some(current), Some(pending)) => current.record_offset < pending.record_offset,

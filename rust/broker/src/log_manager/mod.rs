@@ -328,7 +328,7 @@ impl LogManager {
         let mut failure = None;
         if !self.is_read_only() {
             for log in partitions.iter().filter_map(|p| p.opened_log()) {
-                // What fails here fails again, and is told, when the log is closed.
+                // What fails here fails again, and is reported, when the log is closed.
                 let _ = log.prepare_close();
             }
             self.sync_many(&partitions)?;
@@ -344,7 +344,7 @@ impl LogManager {
                     failure.get_or_insert(error);
                 }
             }
-            // Of one that failed, too: what stands in the checkpoints else is as old as the last start.
+            // Also of a log that failed: otherwise its checkpoints would be as old as the last start.
             offsets_at_close.push((node_index(partition), at_close));
         }
         if self.is_read_only() {

@@ -169,7 +169,7 @@ impl ReplicaManager {
                 format!("`{name}` is the broker's own topic and cannot be deleted"),
             ));
         }
-        // Who is told that a topic is unknown relies on its being gone.
+        // A caller to whom the topic is unknown relies on its being gone.
         self.finish_deletions(&mut metadata)?;
         let mut changed = metadata.clone();
         let Some(record) = changed.topics.remove(name) else {

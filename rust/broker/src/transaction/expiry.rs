@@ -1,5 +1,5 @@
 //! What time does to transactions: time-outs, forgotten ids. Kafka: `TransactionCoordinator#abortTimedOutTransactions`,
-//! `TransactionStateManager#removeExpiredTransactionalIds`. There is no thread: whoever calls the broker looks, and a client
+//! `TransactionStateManager#removeExpiredTransactionalIds`. There is no thread: every caller of the broker looks, and a client
 //! that waits wakes up for it.
 
 use std::sync::atomic::Ordering;

@@ -139,7 +139,7 @@ impl TransactionCoordinator {
         added.unwrap_or_else(|| Err(ErrorCode::INVALID_PRODUCER_ID_MAPPING.into()))
     }
 
-    /// EndTxn. Once PrepareX is written the outcome stands, and the producer is told so.
+    /// EndTxn. Once PrepareX is written the outcome is decided, and the answer says so.
     pub(crate) fn end_txn(&self, node: NodeId, request: &EndTxnRequest) -> EndTxnResponse {
         let id = &request.transactional_id;
         let producer = (request.producer_id, request.producer_epoch);
@@ -151,7 +151,7 @@ impl TransactionCoordinator {
                 let ended = known.end(producer, request.committed, self.replicas.clock().now_ms());
                 if let Some(prepared) = ended.map_err(|code| Refused::from(code).because(incomplete))? {
                     self.store_transaction(transaction, prepared)?;
-                    // The outcome stands, whether or not every marker can be written now.
+                    // The outcome is decided, whether or not every marker can be written now.
                     self.complete_transaction(transaction);
                 }
                 Ok(())

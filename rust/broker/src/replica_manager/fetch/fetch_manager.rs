@@ -1,4 +1,4 @@
-//! Fetch sessions of all nodes (spec 6.6). Kafka: `FetchManager`; here one object stands for the one of each node.
+//! Fetch sessions of all nodes (spec 6.6). Kafka: `FetchManager`; here one object for those of all nodes.
 
 use fletchlog_api::{ErrorCode, FetchRequest, NodeId};
 

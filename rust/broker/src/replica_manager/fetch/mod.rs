@@ -76,7 +76,7 @@ impl ReplicaManager {
         self.purgatory.answer_if_without_data(self, answer);
     }
 
-    /// The response to the result of a reading in this context; the session remembers what it was told.
+    /// The response to the result of a reading in this context; the session remembers what was sent.
     fn fetch_response(&self, node: NodeId, context: &Context, reading: &Reading, result: ReadResult) -> FetchResponse {
         let now_ms = self.clock().monotonic_ms();
         let Some(made) = self.fetches.response(node, context, reading, result, now_ms) else {

@@ -1,7 +1,7 @@
 //! Fetches that wait for data (spec 6.5). Kafka: `DelayedFetch`, `DelayedOperationPurgatory`.
 //!
 //! A waiting fetch is answered by the thread whose append completes it, with what the log holds at that moment, so the
-//! answer does not depend on when the client looks. Its time-out is noticed by whoever looks first: the waiting client,
+//! answer does not depend on when the client looks. Its time-out is noticed by the first that looks: the waiting client,
 //! or an append to one of its partitions.
 
 use std::borrow::Cow;
@@ -105,7 +105,7 @@ impl DelayedFetch {
         replicas.fetch_response(self.params.node, &self.context, reading, again)
     }
 
-    /// What it is told of: changes of its session's partitions, or of the partitions that it lists.
+    /// What is reported to it: changes of its session's partitions, or of the partitions that it lists.
     fn keys(&self) -> Vec<Key> {
         match self.context {
             Context::Incremental(id) => vec![Key::Session(self.params.node, id)],

@@ -1,7 +1,7 @@
 //! One fetch session, and which of its partitions have to be looked at (spec 6.6). Kafka: `FetchSession`, `CachedPartition`,
 //! `IncrementalFetchContext`.
 //!
-//! A large session has news of few partitions at a time, and a fetch looks at those alone:
+//! Of a large session few partitions change at a time, and a fetch looks at those alone:
 //!
 //! ```text
 //! to look at  asked for or changed since it was last read, or when last read: in error, with records, or short of its end
@@ -59,9 +59,9 @@ pub(super) struct FetchSession {
     pub(super) partitions: PartitionStates<CachedPartition>,
     pub(super) created_ms: i64,
     pub(super) last_used_ms: i64,
-    /// Places of the partitions to look at, with the number of their latest news.
+    /// Places of the partitions to look at, with the number of their latest change.
     to_look_at: BTreeMap<u64, u64>,
-    /// Number of the latest news.
+    /// Number of the latest change.
     news: u64,
     isolation: Option<IsolationLevel>,
 }
@@ -111,7 +111,7 @@ impl FetchSession {
                 self.partitions.insert(request.tp.clone(), cached);
             }
         }
-        self.note_news(&request.tp);
+        self.note_change(&request.tp);
         new
     }
 
@@ -125,7 +125,7 @@ impl FetchSession {
     }
 
     /// There may be something new at a partition.
-    pub(super) fn note_news(&mut self, tp: &TopicPartition) {
+    pub(super) fn note_change(&mut self, tp: &TopicPartition) {
         if let Some(place) = self.partitions.place(tp) {
             self.look_at(place);
         }
@@ -169,7 +169,7 @@ impl FetchSession {
         }
     }
 
-    /// What of a reading's result is sent; partitions with data go to the end of the session's order, those without news are
+    /// What of a reading's result is sent; partitions with data go to the end of the session's order, those without changes are
     /// settled. Kafka: `IncrementalFetchContext#updateAndGenerateResponseData`, `CachedPartition#maybeUpdateResponseData`.
     pub(super) fn select(&mut self, read: ReadResult, as_of: u64) -> Vec<FetchPartitionResponse> {
         for position in &read.positions {

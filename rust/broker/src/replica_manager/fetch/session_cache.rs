@@ -32,7 +32,7 @@ pub(crate) enum Context {
 #[derive(Debug, Default)]
 pub(crate) struct Reading {
     pub(crate) partitions: Vec<FetchPartition>,
-    /// News of the session's partitions up to here is in what is read.
+    /// Changes of the session's partitions up to this number are in what is read.
     pub(super) as_of: u64,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Made {
 #[derive(Debug)]
 pub(crate) struct FetchSessionCache {
     slots: usize,
-    /// Whether every change of a partition is told; else every partition is always looked at.
+    /// True if [`Self::changed`] is called after every change; otherwise each fetch looks at all partitions.
     told: bool,
     sessions: FxHashMap<i32, FetchSession>,
     /// Sessions that a partition is in.
@@ -124,7 +124,7 @@ impl FetchSessionCache {
         let holders = self.holders.get(tp).cloned().unwrap_or_default();
         for id in &holders {
             if let Some(session) = self.sessions.get_mut(id) {
-                session.note_news(tp);
+                session.note_change(tp);
             }
         }
         holders

@@ -1,4 +1,4 @@
-//! A session that looks only at partitions with news answers like one that looks at all of them.
+//! A session that looks only at changed partitions answers like one that looks at all of them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -51,7 +51,7 @@ enum Step {
 
 #[derive(Debug, Clone)]
 struct FetchStep {
-    /// Partition and how far from its end, with the leader epoch told.
+    /// Partition and how far from its end, with the leader epoch that is sent.
     listed: Vec<(Which, i64, i32)>,
     forgotten: Vec<Which>,
     kind: Kind,
@@ -348,9 +348,9 @@ proptest! {
     }
 }
 
-/// One partition of many has news: only that is looked at, whatever else the session holds.
+/// One partition of many has changed: only that one is looked at, whatever else the session holds.
 #[test]
-fn partitions_without_news_are_not_looked_at() {
+fn unchanged_partitions_are_not_looked_at() {
     let mut side = Side::new(true);
     let all: Vec<(Which, i64, i32)> = (0..PARTITIONS).map(|p| ((0, p), 0, -1)).collect();
     let fetch = |listed: Vec<(Which, i64, i32)>| {
@@ -379,7 +379,7 @@ fn partitions_without_news_are_not_looked_at() {
     assert!(side.answers[3].contains("partition: 1") && !side.answers[3].contains("partition: 2"));
 }
 
-/// The moment between the first reading and the wait, in which nobody is told of changes.
+/// The moment between the first reading and the wait, in which changes are reported to nobody.
 #[test]
 fn who_begins_to_wait_for_a_topic_that_was_made_again_meanwhile_is_answered_at_once() {
     const GONE: Which = (2, 0);
