@@ -61,7 +61,7 @@ fn hunt_all() -> Result<usize, (String, Violation)> {
     })?;
     let compacted = hunt::<CleanerWorkload>(&Slice {
         of: "a compacted log",
-        crashed: (6, 60, 4),
+        crashed: (12, 60, 4),
         // Runs in which a batch finds no room, and another one does.
         faulty: (&[2, 8], 16),
     })?;
