@@ -79,7 +79,11 @@ impl ReplicaManager {
     /// `append_batches`.
     pub(crate) fn append_one(&self, tp: &TopicPartition, records: Bytes) -> Result<(i64, i64, i64), BrokerError> {
         self.for_writing("produce")?;
-        self.partition(tp)?;
+        let partition = self.partition(tp)?;
+        if !crate::topics::is_internal(&tp.topic) {
+            // A log that cannot be opened is no refusal of the batch, but an error with its own place.
+            self.log_of(&partition)?;
+        }
         let outcome = if is_transactional(&records) {
             Err(refused(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
         } else {
