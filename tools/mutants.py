@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -72,14 +73,18 @@ def copy_sources() -> None:
 def hunt(command: list[str], name: str | None, seconds: float) -> tuple[bool, str]:
     """Runs a command with a bug switched on. Whether it found something, and its last line."""
     environment = {**os.environ, "PLANTED": name or ""}
+    process = subprocess.Popen(command, cwd=COPY, env=environment, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
-        done = subprocess.run(command, cwd=COPY, env=environment, capture_output=True, text=True, timeout=seconds, check=False)
+        text, _ = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
+        # What cargo has started ends with it.
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
         # A test that has its whole time hangs: without the bug it takes seconds. The suites may only be slow.
         return command[0] == "cargo" and seconds >= TEST_SECONDS, "no time left"
-    lines = (done.stderr + done.stdout).strip().splitlines()
+    lines = text.strip().splitlines()
     # A bug that makes an assertion fail is found, too.
-    return done.returncode != 0, lines[-1] if lines else ""
+    return process.returncode != 0, lines[-1] if lines else ""
 
 
 def chosen() -> list[str]:
