@@ -109,9 +109,9 @@ def main() -> int:
         str(mutant["name"]): ["cargo", "test", *cargo, *str(mutant["test"]).split()] for mutant in mutants() if "test" in mutant and mutant["name"] in names
     }
     deadline = time.monotonic() + limit
-    # The first run of a test also builds it.
-    for command in (suites, *tests.values()):
-        found, line = hunt(command, None, 2 * HUNT_SECONDS)
+    # The first run of a test also builds it; several bugs may have the same one.
+    for command in dict.fromkeys(map(tuple, (suites, *tests.values()))):
+        found, line = hunt(list(command), None, 2 * HUNT_SECONDS)
         if found or not line:
             print(f"mutants: {' '.join(command)} complains with no bug switched on: {line}")
             return 1
