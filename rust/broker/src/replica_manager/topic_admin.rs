@@ -120,7 +120,7 @@ impl ReplicaManager {
         changed.topics.insert(name.to_owned(), record);
         changed.topics_created += u64::from(counted);
         // The metadata last: as long as the topic is not in it, a creation that fails has made nothing that a start would find.
-        let made = self.make_directories(&topic, counted);
+        let made = if counted { self.make_directories(&topic) } else { Ok(()) };
         made.and_then(|()| self.store_topic(&changed, &metadata))
             .inspect_err(|_| self.take_back(&mut metadata, &topic))?;
         *metadata = changed;
@@ -140,8 +140,8 @@ impl ReplicaManager {
     }
 
     /// Every partition's directory with its `partition.metadata`. Those of an internal topic are made as they are used.
-    fn make_directories(&self, topic: &Topic, at_once: bool) -> Result<(), BrokerError> {
-        let mut partitions = topic.partitions.iter().filter(|_| at_once);
+    fn make_directories(&self, topic: &Topic) -> Result<(), BrokerError> {
+        let mut partitions = topic.partitions.iter();
         partitions.try_for_each(|p| p.stamp_topic_id(self.logs.directory()))
     }
 
