@@ -190,7 +190,7 @@ impl GroupCoordinator {
             group
                 .member_mut(&request.member_id)
                 .ok_or(ErrorCode::UNKNOWN_MEMBER_ID)?
-                .heard_from(client);
+                .heard_from(client, now_ms);
             match state {
                 GroupState::Empty => Err(ErrorCode::UNKNOWN_MEMBER_ID),
                 GroupState::PreparingRebalance => Err(ErrorCode::REBALANCE_IN_PROGRESS),

@@ -138,7 +138,7 @@ impl GroupCoordinator {
             GroupState::Empty => return Err(ErrorCode::UNKNOWN_MEMBER_ID),
         };
         if let Some(member) = group.member_mut(id) {
-            member.update(request, client);
+            member.update(request, client, now_ms);
         }
         if current {
             let response = join_response(group, id);
@@ -161,7 +161,7 @@ impl GroupCoordinator {
         answer: &Arc<Answer>,
         now_ms: i64,
     ) {
-        let mut member = Member::new(id, request, client);
+        let mut member = Member::new(id, request, client, now_ms);
         member.joining = Some(answer.clone());
         group.add(member, &request.protocol_type);
         if let Some(join) = &mut group.pending_join {
@@ -195,7 +195,7 @@ impl GroupCoordinator {
         member.answer_sync(sync_error(ErrorCode::FENCED_INSTANCE_ID), self.changes());
         let before = member.clone();
         member.id = new_id.clone();
-        member.update(request, client);
+        member.update(request, client, now_ms);
         if was_leader {
             group.leader = Some(new_id.clone());
         }

@@ -8,49 +8,91 @@ use fletchlog_api::{JoinGroupRequest, JoinGroupResponse, Response, SyncGroupResp
 
 use crate::sync::{Answer, Changes};
 
-/// Whether a client is there, and when it was last heard of (monotonic ms).
+/// Where a member lives, by which it is missed when it has gone.
+#[derive(Debug, Clone)]
+enum Presence {
+    /// In a client of this process: as long as its transport is there.
+    Transport(Arc<Transport>),
+    /// Behind a socket: since it was last heard of (monotonic ms). Kafka: `MemberMetadata#hasSatisfiedHeartbeat`.
+    Heartbeats(i64),
+}
+
+/// The client that sends a request. Kafka: `RequestContext`.
+#[derive(Debug)]
+pub(crate) struct ClientLiveness {
+    /// As Kafka shows it: `/` and the address.
+    host: Arc<str>,
+    /// `None`: it is behind a socket.
+    transport: Option<Arc<Transport>>,
+}
+
+/// The connections of a client in this process, and when it last did something (monotonic ms).
 ///
-/// It replaces the heartbeat thread of Kafka's clients: as long as the connection exists and the client does something
+/// They replace the heartbeat thread of Kafka's clients: as long as the transport exists and the client does something
 /// at least every max.poll.interval.ms, its members live; a client that has gone without leaving is missed after
 /// session.timeout.ms.
 #[derive(Debug)]
-pub(crate) struct ClientLiveness {
+struct Transport {
     last_seen_ms: AtomicI64,
     gone: AtomicBool,
 }
 
 impl ClientLiveness {
-    /// A client that has just connected.
+    /// A client in this process that has just connected.
     pub(crate) fn new(now_ms: i64) -> Self {
         Self {
-            last_seen_ms: AtomicI64::new(now_ms),
-            gone: AtomicBool::new(false),
+            host: Arc::from("/127.0.0.1"),
+            transport: Some(Arc::new(Transport {
+                last_seen_ms: AtomicI64::new(now_ms),
+                gone: AtomicBool::new(false),
+            })),
+        }
+    }
+
+    /// A client behind a socket: its members live by their own requests, and a lost connection changes nothing.
+    /// `host` as Kafka shows it: `/` and the address.
+    #[allow(dead_code)] // For the listener.
+    pub(crate) fn of_wire(host: &str) -> Self {
+        Self {
+            host: Arc::from(host),
+            transport: None,
         }
     }
 
     /// It did something.
     pub(crate) fn seen(&self, now_ms: i64) {
-        self.last_seen_ms.store(now_ms, Ordering::Relaxed);
+        if let Some(transport) = &self.transport {
+            transport.last_seen_ms.store(now_ms, Ordering::Relaxed);
+        }
     }
 
     /// Its transport was dropped.
     pub(crate) fn disconnected(&self, now_ms: i64) {
-        self.last_seen_ms.store(now_ms, Ordering::Relaxed);
-        self.gone.store(true, Ordering::Relaxed);
+        self.seen(now_ms);
+        if let Some(transport) = &self.transport {
+            transport.gone.store(true, Ordering::Relaxed);
+        }
     }
 
     /// When its transport was dropped, if it was.
     pub(crate) fn gone_since_ms(&self) -> Option<i64> {
-        self.gone
-            .load(Ordering::Relaxed)
-            .then(|| self.last_seen_ms.load(Ordering::Relaxed))
+        let transport = self.transport.as_ref()?;
+        let gone = transport.gone.load(Ordering::Relaxed);
+        gone.then(|| transport.last_seen_ms.load(Ordering::Relaxed))
+    }
+
+    fn presence(&self, now_ms: i64) -> Presence {
+        match &self.transport {
+            Some(transport) => Presence::Transport(transport.clone()),
+            None => Presence::Heartbeats(now_ms),
+        }
     }
 }
 
 /// How long a member lives without being heard of.
 #[derive(Debug)]
 pub(crate) struct Session {
-    client: Arc<ClientLiveness>,
+    presence: Presence,
     session_timeout_ms: i32,
     rebalance_timeout_ms: i32,
 }
@@ -58,15 +100,18 @@ pub(crate) struct Session {
 impl Session {
     /// When the member is missed, unless it is heard of before.
     pub(crate) fn deadline_ms(&self) -> i64 {
-        let timeout = if self.client.gone.load(Ordering::Relaxed) {
-            self.session_timeout_ms
-        } else {
-            self.rebalance_timeout_ms.max(self.session_timeout_ms)
+        let (last_seen_ms, timeout_ms) = match &self.presence {
+            Presence::Heartbeats(last_ms) => (*last_ms, self.session_timeout_ms),
+            Presence::Transport(transport) => {
+                let timeout_ms = if transport.gone.load(Ordering::Relaxed) {
+                    self.session_timeout_ms
+                } else {
+                    self.rebalance_timeout_ms.max(self.session_timeout_ms)
+                };
+                (transport.last_seen_ms.load(Ordering::Relaxed), timeout_ms)
+            }
         };
-        self.client
-            .last_seen_ms
-            .load(Ordering::Relaxed)
-            .saturating_add(i64::from(timeout))
+        last_seen_ms.saturating_add(i64::from(timeout_ms))
     }
 }
 
@@ -82,12 +127,13 @@ pub(crate) struct Member {
     pub(crate) assignment: Bytes,
     pub(crate) joining: Option<Arc<Answer>>,
     pub(crate) syncing: Option<Arc<Answer>>,
-    client: Arc<ClientLiveness>,
+    pub(crate) client_host: Arc<str>,
+    presence: Presence,
 }
 
 impl Member {
     /// A member as its join describes it.
-    pub(crate) fn new(id: Arc<str>, request: &JoinGroupRequest, client: &Arc<ClientLiveness>) -> Self {
+    pub(crate) fn new(id: Arc<str>, request: &JoinGroupRequest, client: &ClientLiveness, now_ms: i64) -> Self {
         Self {
             id,
             instance_id: request.group_instance_id.clone(),
@@ -98,21 +144,22 @@ impl Member {
             assignment: Bytes::new(),
             joining: None,
             syncing: None,
-            client: client.clone(),
+            client_host: client.host.clone(),
+            presence: client.presence(now_ms),
         }
     }
 
     /// A later join of the same member. Kafka: `GroupMetadata#updateMember`.
-    pub(crate) fn update(&mut self, request: &JoinGroupRequest, client: &Arc<ClientLiveness>) {
+    pub(crate) fn update(&mut self, request: &JoinGroupRequest, client: &ClientLiveness, now_ms: i64) {
         self.protocols.clone_from(&request.protocols);
         self.session_timeout_ms = request.session_timeout_ms;
         self.rebalance_timeout_ms = request.rebalance_timeout_ms;
-        self.client = client.clone();
+        self.heard_from(client, now_ms);
     }
 
-    /// Another request of this member came over this connection.
-    pub(crate) fn heard_from(&mut self, client: &Arc<ClientLiveness>) {
-        self.client = client.clone();
+    /// Another request of this member came from this client. Kafka: `completeAndScheduleNextHeartbeatExpiration`.
+    pub(crate) fn heard_from(&mut self, client: &ClientLiveness, now_ms: i64) {
+        self.presence = client.presence(now_ms);
     }
 
     /// Kafka: `MemberMetadata#matches`: same protocols in the same order with the same metadata.
@@ -133,7 +180,7 @@ impl Member {
     pub(crate) fn session(&self) -> Option<Session> {
         let waits = self.joining.is_some() || self.syncing.is_some();
         (!waits).then(|| Session {
-            client: self.client.clone(),
+            presence: self.presence.clone(),
             session_timeout_ms: self.session_timeout_ms,
             rebalance_timeout_ms: self.rebalance_timeout_ms,
         })

@@ -149,7 +149,7 @@ pub(crate) fn group_value(group: &Group, timestamp_ms: i64) -> Vec<u8> {
         put_string(&mut out, &member.id);
         put_nullable(&mut out, member.instance_id.as_deref());
         put_string(&mut out, &member.client_id);
-        put_string(&mut out, "/127.0.0.1");
+        put_string(&mut out, &member.client_host);
         out.extend_from_slice(&member.rebalance_timeout_ms.to_be_bytes());
         out.extend_from_slice(&member.session_timeout_ms.to_be_bytes());
         put_bytes(&mut out, &member.metadata(group.protocol.as_deref().unwrap_or("")));

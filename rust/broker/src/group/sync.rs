@@ -53,7 +53,7 @@ impl GroupCoordinator {
         let member = group
             .member_mut(&request.member_id)
             .ok_or(ErrorCode::UNKNOWN_MEMBER_ID)?;
-        member.heard_from(client);
+        member.heard_from(client, now_ms);
         match state {
             GroupState::Empty => return Err(ErrorCode::UNKNOWN_MEMBER_ID),
             GroupState::PreparingRebalance => return Err(ErrorCode::REBALANCE_IN_PROGRESS),
