@@ -365,7 +365,8 @@ impl Broker {
     }
 
     /// Does what is due: waiting fetches and joins whose time is over, members that have gone.
-    pub(crate) fn run_due(&self) {
+    /// A listener calls it when [`Broker::next_deadline`] has come.
+    pub fn run_due(&self) {
         let Ok(_open) = self.enter() else { return };
         let now_ms = self.replicas.clock().monotonic_ms();
         self.replicas.expire_fetches(now_ms);
@@ -374,7 +375,7 @@ impl Broker {
     }
 
     /// When something is due next, on the monotonic clock. Waits for no group and no transaction.
-    pub(crate) fn next_deadline(&self) -> Option<i64> {
+    pub fn next_deadline(&self) -> Option<i64> {
         [
             self.replicas.purgatory().next_deadline(),
             self.groups.next_deadline(),

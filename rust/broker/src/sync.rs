@@ -225,11 +225,31 @@ impl Changes {
 }
 
 /// The place where a waiting request's answer will be.
-#[derive(Debug)]
 pub(crate) struct Answer {
     /// Number of the waiting fetch in the purgatory; 0 for other requests.
     fetch_id: u64,
-    response: Mutex<Option<Response>>,
+    cell: Mutex<Cell>,
+}
+
+/// What an [`Answer`] holds.
+enum Cell {
+    /// Neither an answer nor a receiver.
+    Empty,
+    /// Answered, not taken yet.
+    Ready(Response),
+    /// The receiver of the answer.
+    Receiver(Receiver),
+}
+
+/// What is called with an answer. It is called under locks of the broker: it must not wait, and not call the broker.
+pub(crate) type Receiver = Box<dyn FnOnce(Response) + Send>;
+
+impl std::fmt::Debug for Answer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Answer")
+            .field("fetch_id", &self.fetch_id)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Default for Answer {
@@ -243,7 +263,7 @@ impl Answer {
     pub(crate) fn of_fetch(fetch_id: u64) -> Self {
         Self {
             fetch_id,
-            response: Mutex::new(Rank::Answer, None),
+            cell: Mutex::new(Rank::Answer, Cell::Empty),
         }
     }
 
@@ -252,15 +272,41 @@ impl Answer {
         self.fetch_id
     }
 
-    /// Gives the answer and wakes all that wait for it.
+    /// Gives the answer: to its receiver, or to the thread that waits for `changes` and takes it.
     pub(crate) fn complete(&self, response: Response, changes: &Changes) {
-        *self.response.lock() = Some(response);
-        changes.notify();
+        let mut cell = self.cell.lock();
+        if let Cell::Receiver(receive) = std::mem::replace(&mut *cell, Cell::Empty) {
+            drop(cell);
+            receive(response);
+        } else {
+            *cell = Cell::Ready(response);
+            drop(cell);
+            changes.notify();
+        }
     }
 
     /// Takes the answer if it is there.
     pub(crate) fn take(&self) -> Option<Response> {
-        self.response.lock().take()
+        let mut cell = self.cell.lock();
+        match std::mem::replace(&mut *cell, Cell::Empty) {
+            Cell::Ready(response) => Some(response),
+            other => {
+                *cell = other;
+                None
+            }
+        }
+    }
+
+    /// Calls `receive` with the answer, now if it is there, else from the thread that gives it.
+    pub(crate) fn on_ready(&self, receive: Receiver) {
+        let mut cell = self.cell.lock();
+        match std::mem::replace(&mut *cell, Cell::Empty) {
+            Cell::Ready(response) => {
+                drop(cell);
+                receive(response);
+            }
+            _ => *cell = Cell::Receiver(receive),
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 //! or an append to one of its partitions.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -160,6 +161,8 @@ pub(crate) struct FetchPurgatory {
 struct Waiting {
     by_id: FxHashMap<u64, Arc<Watched>>,
     by_key: FxHashMap<Key, Vec<u64>>,
+    /// (deadline in ms, id) of each.
+    by_deadline: BTreeSet<(i64, u64)>,
     last_id: u64,
 }
 
@@ -197,6 +200,7 @@ impl FetchPurgatory {
             for key in &watched.keys {
                 waiting.by_key.entry(key.clone()).or_default().push(id);
             }
+            waiting.by_deadline.insert((watched.deadline_ms, id));
             waiting.by_id.insert(id, watched.clone());
             self.count.store(waiting.by_id.len(), Ordering::SeqCst);
             (id, watched)
@@ -243,14 +247,13 @@ impl FetchPurgatory {
         if self.count.load(Ordering::SeqCst) == 0 {
             return;
         }
-        let candidates: Vec<(u64, Arc<Watched>)> = self
-            .waiting
-            .lock()
-            .by_id
-            .iter()
-            .filter(|(_, w)| look || now_ms >= w.deadline_ms)
-            .map(|(id, w)| (*id, w.clone()))
-            .collect();
+        let candidates: Vec<(u64, Arc<Watched>)> = {
+            let waiting = self.waiting.lock();
+            let due = if look { i64::MAX } else { now_ms };
+            let ids = waiting.by_deadline.range(..=(due, u64::MAX)).map(|(_, id)| *id);
+            ids.filter_map(|id| Some((id, waiting.by_id.get(&id)?.clone())))
+                .collect()
+        };
         for (id, watched) in candidates {
             if watched.try_complete(replicas, now_ms >= watched.deadline_ms) {
                 self.forget(id);
@@ -260,7 +263,11 @@ impl FetchPurgatory {
 
     /// When the next fetch times out.
     pub(crate) fn next_deadline(&self) -> Option<i64> {
-        self.waiting.lock().by_id.values().map(|w| w.deadline_ms).min()
+        self.waiting
+            .lock()
+            .by_deadline
+            .first()
+            .map(|(deadline_ms, _)| *deadline_ms)
     }
 
     /// Answers a fetch as if its time were over, if there is nothing to read for it; one that has data and waits for
@@ -288,6 +295,7 @@ impl FetchPurgatory {
     fn forget(&self, id: u64) {
         let mut waiting = self.waiting.lock();
         if let Some(watched) = waiting.by_id.remove(&id) {
+            waiting.by_deadline.remove(&(watched.deadline_ms, id));
             for key in &watched.keys {
                 if let Some(ids) = waiting.by_key.get_mut(key) {
                     ids.retain(|other| *other != id);
