@@ -67,9 +67,10 @@ impl Port {
 }
 
 impl Broker {
-    /// Connects a client at `host` to a node.
-    pub fn connect(self: &Arc<Self>, node: NodeId) -> Port {
-        let client = Arc::new(ClientLiveness::new(self.clock().monotonic_ms()));
+    /// Connects a client at `host` (as Kafka writes it: `/127.0.0.1`) to a node. Group members that join over the connection
+    /// live by their own heartbeats.
+    pub fn connect(self: &Arc<Self>, node: NodeId, host: &str) -> Port {
+        let client = Arc::new(ClientLiveness::of_wire(host));
         Port {
             broker: Arc::clone(self),
             node,
