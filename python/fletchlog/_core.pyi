@@ -530,15 +530,17 @@ class Consumer:
     def trace(self) -> Table:
         """Every call, request, answer and decision, when `fletchlog.trace` is on; one row per event, in order.
 
-        Columns: `poll` uint64, number of the poll from 1, 0 before the first; `kind` string, see below; `node` int32; `topic`
-        string; `partition` int32; `offset` int64; `bytes`, `batches`, `records` int64; `full` bool, whether a fetch is a full one;
-        `text` string, why or more. What does not apply is null. The properties that were set are in the schema's metadata as
-        `fletchlog.config.<name>`, so that `fletchlog.replay` can make the run again.
+        Columns: `poll` uint64, number of the poll from 1, 0 before the first; `kind` string, see below; `node` int32; `full` bool, whether a
+        fetch is a full one; `topic` string; `partition` int32; `offset`, `last_offset` int64; `epoch` int32, leader epoch of a committed
+        offset; `records` int64; `text` string, why or more; `partitions`, a list of structs: `topic`, `partition`, `offset`, `records`,
+        `bytes`, `batches`, `error`, `gone`. What does not apply is null or empty. The properties that were set are in the schema's metadata
+        as `fletchlog.config.<name>`, so that `fletchlog.replay` can make the run again.
 
-        Kinds: `called` (`text`: the method) followed by `called-partition`; `assigned`, once per partition in request order;
-        `poll-started`; `request-sent` followed by `request-partition` and `request-forgotten`; `excluded`, left out of
-        requests from now on, `text` says why and is empty when it is left out no longer; `response-read` followed by `response-queued`; `records-returned` (`offset` to `text`); `late`;
-        `partition-drained`; `moved-to-end`; `paused`; `discarded`; `reset`; `error`; `poll-returned`.
+        Kinds: `poll`, a poll begins; `call`, the program calls the method `text` with `partitions`; `order`, the assignment in request order;
+        `ask`, a fetch request, where `gone` are those it takes out of the session; `answer`, its answer; `skip`, left out of requests from
+        now on because of `text`, where `gone` are those no longer left out for it; `take`, records handed out; `late`, records among them
+        that are older than one handed out before; `drained`, a fetch is used up; `rotate`, moved behind all others; `park`, a paused
+        partition's data moved to the end of the queue; `drop`, a fetch thrown away; `place`, a position looked up; `error`; `return`.
 
         Raises:
             fletchlog.errors.IllegalStateError: It is off.

@@ -51,7 +51,7 @@ def test_known_orders():
 def test_every_record_taken_is_told(broker):
     told = explain(broker, ["orders", "payments"], {"max.poll.records": 7}, polls=40)
     taken = [(run.topic, run.partition, run.first_offset, run.last_offset) for runs in told.polls for run in runs]
-    events = [(e["topic"], e["partition"], e["offset"], int(e["text"])) for e in told.events if e["kind"] == "records-returned"]
+    events = [(e["topic"], e["partition"], e["offset"], e["last_offset"]) for e in told.events if e["kind"] == "take"]
     assert events == taken
     assert sum(last - first + 1 for _, _, first, last in taken) == 180
     text = told.text(full=True)
@@ -115,7 +115,7 @@ def test_the_short_story_tells_what_the_program_did(broker):
 @pytest.mark.parametrize("most", [5, 10, 17, 45, 500])
 def test_what_is_taken_is_told_before_the_fetch_is_used_up_and_in_the_order_of_the_trace(broker, order, most):
     told = explain(broker, ["orders", "payments"], {"max.poll.records": most, "fletchlog.fetch.order": order}, polls=60)
-    rows = [(e["topic"], e["partition"], e["offset"]) for e in told.events if e["kind"] == "records-returned"]
+    rows = [(e["topic"], e["partition"], e["offset"]) for e in told.events if e["kind"] == "take"]
     assert [(run.topic, run.partition, run.first_offset) for runs in told.polls for run in runs] == rows
     left = {}
     for steps in told.story.polls:
@@ -128,4 +128,4 @@ def test_what_is_taken_is_told_before_the_fetch_is_used_up_and_in_the_order_of_t
                 assert left[step[1]] == 0
     counts = sorted(step[0] for steps in told.story.polls for step in steps if step[0] in {"take", "drained"})
     assert counts.count("take") == len(rows)
-    assert counts.count("drained") == sum(e["kind"] == "partition-drained" for e in told.events)
+    assert counts.count("drained") == sum(e["kind"] == "drained" for e in told.events)

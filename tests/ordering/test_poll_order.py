@@ -97,11 +97,12 @@ def test_the_trace_tells_requests_and_polls(broker: fl.Broker) -> None:
         consumer.assign([fl.TopicPartition("A", 0), fl.TopicPartition("B", 0)])
         total = len(consumer.poll(timeout_ms=100))
         trace = consumer.trace().to_pyarrow().to_pylist()
-    returned = [row for row in trace if row["kind"] == "records-returned"]
+    returned = [row for row in trace if row["kind"] == "take"]
     assert {row["topic"] for row in returned} == {"A", "B"}
     assert sum(row["records"] for row in returned) == total == 56
-    assert [row["kind"] for row in trace][:4] == ["called", "called-partition", "called-partition", "poll-started"]
-    assert any(row["kind"] == "request-sent" and row["full"] for row in trace)
+    assert [row["kind"] for row in trace][:2] == ["call", "poll"]
+    assert [(p["topic"], p["partition"], p["offset"]) for p in trace[0]["partitions"]] == [("A", 0, None), ("B", 0, None)]
+    assert any(row["kind"] == "ask" and row["full"] for row in trace)
 
 
 @pytest.mark.parametrize("version", ["2.6", "3.7", "3.9", "4.3"])

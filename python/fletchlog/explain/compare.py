@@ -146,8 +146,8 @@ def _renamed(step: Step | None, names: list[int]) -> Any:
         return names[number] if isinstance(number, int) and number >= 0 else number
 
     match step:
-        case ("call", method, given):
-            return ("call", method, [(lane(n), offset) for n, offset in given])
+        case ("call", method, given, epoch):
+            return ("call", method, [(lane(n), offset) for n, offset in given], epoch)
         case ("order", lanes):
             return ("order", [lane(n) for n in lanes])
         case ("ask", node, full, asked, forgotten):

@@ -25,7 +25,7 @@ def refuse_others(story: Story, broker: Broker) -> None:
     held: set[int] | None = None
     for number, steps in enumerate(story.polls):
         for step in steps:
-            if step[0] == "call" and step[1].partition(" ")[0] in ASSIGNING:
+            if step[0] == "call" and step[1] in ASSIGNING:
                 asked = [topic for topic, _ in step[2]] if step[1] == "subscribe" else None
                 held = None
             elif step[0] == "order":

@@ -134,31 +134,28 @@ def _calls(consumer: Consumer, story: Story, number: int, on_assigned: Callable[
 
 
 def _call(consumer: Consumer, story: Story, step: Step, on_assigned: Callable[[list[TopicPartition]], object] | None) -> None:
-    _, method, given = step
-    name, _, detail = method.partition(" ")
-    match name:
+    _, method, given, epoch = step
+    match method:
         case "assign":
             consumer.assign([story.lanes[lane] for lane, _ in given])
         case "subscribe":
             consumer.subscribe([topic for topic, _ in given], on_assigned=on_assigned)
         case "subscribe_pattern":
-            consumer.subscribe(pattern=detail, on_assigned=on_assigned)
+            consumer.subscribe(pattern=given[0][0], on_assigned=on_assigned)
         case "unsubscribe":
             consumer.unsubscribe()
         case "seek":
             lane, offset = given[0]
-            epoch = detail.removeprefix("leader-epoch=")
-            consumer.seek(story.lanes[lane], OffsetAndMetadata(offset, "", int(epoch)) if epoch else offset)
+            consumer.seek(story.lanes[lane], OffsetAndMetadata(offset, "", epoch) if epoch >= 0 else offset)
         case "seek_to_beginning" | "seek_to_end" | "pause" | "resume":
-            getattr(consumer, name)([story.lanes[lane] for lane, _ in given])
+            getattr(consumer, method)([story.lanes[lane] for lane, _ in given])
 
 
 def _committed(story: Story) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Committed offsets that the recorded run began with, as the trace tells them: `.. leader epoch N`."""
+    """Committed offsets that the recorded run began with."""
     found: dict[TopicPartition, OffsetAndMetadata] = {}
     for steps in story.polls:
         for step in steps:
             if step[0] == "place" and "committed" in step[3]:
-                epoch = int(step[3].rpartition(" ")[2])
-                found.setdefault(story.lanes[step[1]], OffsetAndMetadata(step[2], "", epoch))
+                found.setdefault(story.lanes[step[1]], OffsetAndMetadata(step[2], "", step[4]))
     return found

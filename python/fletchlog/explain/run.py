@@ -59,8 +59,7 @@ class Explanation:
     @property
     def subscribed(self) -> bool:
         """Whether the partitions came from subscribe()."""
-        calls = [step[1] for steps in self.story.polls for step in steps if step[0] == "call"]
-        return any(call.startswith("subscribe") for call in calls)
+        return any(step[0] == "call" and step[1].startswith("subscribe") for steps in self.story.polls for step in steps)
 
     @property
     def polls(self) -> list[list[Run]]:

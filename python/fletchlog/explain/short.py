@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fletchlog.explain.fairness import fairness
-from fletchlog.explain.words import WIDTH, counted, listed
+from fletchlog.explain.words import WIDTH, arguments, counted, listed
 
 if TYPE_CHECKING:
     from fletchlog.explain.run import Explanation
@@ -118,9 +118,8 @@ class _Teller:
                 self.ended[lane] = f"{self._name(lane)} is paused"
             case ("drop", lane, why):
                 self.ended[lane] = f"what was fetched of {self._name(lane)} is thrown away{f' ({why})' if why else ''}"
-            case ("call", method, given) if poll > 0:
-                names = [lane if isinstance(lane, str) else f"{self._name(lane)}{f' at {at:,}' if at >= 0 else ''}" for lane, at in given]
-                self._line(poll, "called", f"{method}({listed(names, NAMES)}) by the program")
+            case ("call", method, given, epoch) if poll > 0:
+                self._line(poll, "called", f"{method}({listed(arguments(self.story, given, epoch), NAMES)}) by the program")
             case ("error", lane, node, text):
                 self._line(poll, "error", f"{self._name(lane) if lane >= 0 else f'node {node}'}: {text}")
 

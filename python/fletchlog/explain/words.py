@@ -87,16 +87,15 @@ def _alike(steps: Sequence[Step]) -> tuple[int, int] | None:
 def sentence_of(story: Story, step: Step, left_out: dict[str, set[int]]) -> str | None:
     """One step as a sentence; None where nothing is worth telling."""
 
-    def name(lane: int | str) -> str:
-        return lane if isinstance(lane, str) else str(story.lanes[lane])
+    def name(lane: int) -> str:
+        return str(story.lanes[lane])
 
     def because(text: str) -> str:
         return f": {text}" if text else ""
 
     match step:
-        case ("call", method, given):
-            args = ", ".join(f"{name(lane)}{f' at {offset:,}' if offset >= 0 else ''}" for lane, offset in given)
-            return f"the program calls {method}({args})"
+        case ("call", method, given, epoch):
+            return f"the program calls {method}({', '.join(arguments(story, given, epoch))})"
         case ("ask", node, full, asked, forgotten):
             wanted = ", ".join(f"{name(lane)} from {offset:,}" for lane, offset in asked)
             kind = " (a full fetch)" if full else " (only what changed)"
@@ -120,12 +119,12 @@ def sentence_of(story: Story, step: Step, left_out: dict[str, set[int]]) -> str 
         case ("drained", lane, why):
             return f"{name(lane)} is used up{because(why)}; the next in the queue has its turn"
         case ("rotate", lane, why):
-            return f"{name(lane)} goes behind all others in the order of requests{because('' if why == 'NONE' else why)}"
+            return f"{name(lane)} goes behind all others in the order of requests{because(why)}"
         case ("park", lane):
             return f"{name(lane)} is paused, what was fetched of it goes to the end of the queue"
         case ("drop", lane, why):
             return f"what was fetched of {name(lane)} is thrown away{because(why)}"
-        case ("place", lane, offset, how):
+        case ("place", lane, offset, how, _):
             return f"position of {name(lane)}{because(how)}{f': {offset:,}' if offset >= 0 else ''}"
         case ("error", lane, node, text):
             where = name(lane) if lane >= 0 else f"node {node}"
@@ -133,6 +132,12 @@ def sentence_of(story: Story, step: Step, left_out: dict[str, set[int]]) -> str 
         case ("return", 0):
             return "returns nothing"
     return None
+
+
+def arguments(story: Story, given: Sequence[tuple[int | str, int]], epoch: int) -> list[str]:
+    """What a program's call was given."""
+    named = [f"{lane if isinstance(lane, str) else story.lanes[lane]}{f' at {offset:,}' if offset >= 0 else ''}" for lane, offset in given]
+    return [*named, f"leader epoch {epoch}"] if epoch >= 0 else named
 
 
 def _size(part: Sequence[int]) -> str:

@@ -416,7 +416,7 @@ impl Consumer {
     fn trace(&self, py: Python<'_>) -> PyResult<Table> {
         crate::trace::ensure_on(self.traced, "consumer")?;
         self.inner
-            .call(py, |consumer, _| crate::trace::consumer_table(&consumer.trace()))
+            .call(py, |consumer, _| crate::trace::consumer_table(consumer.trace()))
             .map(|table| crate::trace::with_config(table, "consumer", &self.config))
     }
 

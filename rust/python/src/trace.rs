@@ -3,11 +3,16 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, BooleanArray, Int16Array, Int32Array, Int64Array, RecordBatch, StringArray, UInt64Array};
-use arrow_schema::ArrowError;
+use arrow_array::{
+    Array, ArrayRef, BooleanArray, Int16Array, Int32Array, Int64Array, ListArray, RecordBatch, StringArray,
+    StructArray, UInt64Array,
+};
+use arrow_buffer::OffsetBuffer;
+use arrow_schema::{ArrowError, Field};
 use fletchlog_api::Config;
 use fletchlog_client::consumer::TraceEvent as ConsumerEvent;
 use fletchlog_client::producer::TraceEvent as ProducerEvent;
+use fletchlog_records::TopicPartition;
 
 use crate::errors::Failure;
 use crate::table::Table;
@@ -35,9 +40,11 @@ pub fn with_config(table: Table, whose: &str, config: &Config) -> Table {
 
 /// A table from named columns; a column is nullable where it holds a null.
 pub fn table(columns: Vec<(&str, ArrayRef)>) -> Result<Table, Failure> {
-    let batch: Result<RecordBatch, ArrowError> =
-        RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(n, c)| (n, c, true)));
-    Ok(Table::new(batch?))
+    Ok(Table::new(batch(columns)?))
+}
+
+fn batch(columns: Vec<(&str, ArrayRef)>) -> Result<RecordBatch, ArrowError> {
+    RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(n, c)| (n, c, true)))
 }
 
 /// A column of any array type that collects from values.
@@ -53,46 +60,64 @@ fn known(value: i64) -> Option<i64> {
     (value >= 0).then_some(value)
 }
 
-/// One row per event of a consumer.
+/// One row per event of a consumer; the partitions of an event are a list of structs.
 pub fn consumer_table(events: &[ConsumerEvent]) -> Result<Table, Failure> {
-    let tp = |e: &'_ ConsumerEvent| e.tp.clone();
+    let each = || events.iter().flat_map(|e| &e.partitions);
+    let partitions = StructArray::from(batch(vec![
+        ("topic", column::<StringArray, _>(each().map(|p| Some(&*p.tp.topic)))),
+        ("partition", column::<Int32Array, _>(each().map(|p| number(&p.tp)))),
+        ("offset", column::<Int64Array, _>(each().map(|p| known(p.offset)))),
+        ("records", column::<Int64Array, _>(each().map(|p| known(p.records)))),
+        ("bytes", column::<Int64Array, _>(each().map(|p| known(p.bytes)))),
+        ("batches", column::<Int64Array, _>(each().map(|p| known(p.batches)))),
+        ("error", column::<StringArray, _>(each().map(|p| Some(p.error)))),
+        ("gone", column::<BooleanArray, _>(each().map(|p| Some(p.gone)))),
+    ])?);
+    let lists = ListArray::try_new(
+        Arc::new(Field::new("item", partitions.data_type().clone(), false)),
+        OffsetBuffer::from_lengths(events.iter().map(|e| e.partitions.len())),
+        Arc::new(partitions),
+        None,
+    )?;
+    let topic = |e: &'_ ConsumerEvent| e.tp.as_ref().map(|tp| tp.topic.to_string());
+    let kind = |e: &ConsumerEvent| Some(format!("{:?}", e.kind).to_lowercase());
     table(vec![
         ("poll", column::<UInt64Array, _>(events.iter().map(|e| Some(e.poll)))),
-        (
-            "kind",
-            column::<StringArray, _>(events.iter().map(|e| Some(e.kind.name()))),
-        ),
+        ("kind", column::<StringArray, _>(events.iter().map(kind))),
         (
             "node",
             column::<Int32Array, _>(events.iter().map(|e| (e.node >= 0).then_some(e.node))),
         ),
-        (
-            "topic",
-            column::<StringArray, _>(events.iter().map(|e| tp(e).map(|tp| tp.topic.to_string()))),
-        ),
+        ("full", column::<BooleanArray, _>(events.iter().map(|e| e.full))),
+        ("topic", column::<StringArray, _>(events.iter().map(topic))),
         (
             "partition",
-            column::<Int32Array, _>(events.iter().map(|e| tp(e).map(|tp| tp.partition).filter(|&p| p >= 0))),
+            column::<Int32Array, _>(events.iter().map(|e| e.tp.as_ref().and_then(number))),
         ),
         (
             "offset",
             column::<Int64Array, _>(events.iter().map(|e| known(e.offset))),
         ),
-        ("bytes", column::<Int64Array, _>(events.iter().map(|e| known(e.bytes)))),
         (
-            "batches",
-            column::<Int64Array, _>(events.iter().map(|e| known(e.batches))),
+            "last_offset",
+            column::<Int64Array, _>(events.iter().map(|e| known(e.last_offset))),
+        ),
+        (
+            "epoch",
+            column::<Int32Array, _>(events.iter().map(|e| (e.epoch >= 0).then_some(e.epoch))),
         ),
         (
             "records",
             column::<Int64Array, _>(events.iter().map(|e| known(e.records))),
         ),
-        ("full", column::<BooleanArray, _>(events.iter().map(|e| e.full))),
-        (
-            "text",
-            column::<StringArray, _>(events.iter().map(|e| Some(e.text.to_text()))),
-        ),
+        ("text", column::<StringArray, _>(events.iter().map(|e| Some(&*e.text)))),
+        ("partitions", Arc::new(lists)),
     ])
+}
+
+/// Number of a partition; `None` where a topic was given.
+fn number(tp: &TopicPartition) -> Option<i32> {
+    (tp.partition >= 0).then_some(tp.partition)
 }
 
 /// One row per event of a producer.

@@ -40,10 +40,10 @@ function chips(story, lanes) {
 function sentence(story, step) {
   const name = (lane) => laneName(story, lane);
   const some = (lanes) => (lanes.length <= 6 ? lanes.join(", ") : `${lanes.slice(0, 5).join(", ")} and ${lanes.length - 5} more`);
-  const because = (text) => (text && text !== "NONE" ? `: ${text}` : "");
+  const because = (text) => (text ? `: ${text}` : "");
   switch (step[0]) {
     case "call":
-      return `The program calls ${step[1]}(${some(step[2].map(([lane, offset]) => name(lane) + (offset >= 0 ? ` at ${number(offset)}` : "")))}).`;
+      return `The program calls ${step[1]}(${some(step[2].map(([lane, offset]) => name(lane) + (offset >= 0 ? ` at ${number(offset)}` : "")))}${step[3] >= 0 ? `, leader epoch ${step[3]}` : ""}).`;
     case "order":
       return `It is assigned ${plural(step[1].length, "partition")}, asked for in the order ${some(step[1].map(name))}.`;
     case "ask": {

@@ -92,13 +92,13 @@ impl CompletedFetch {
         self.current = None;
         self.batches = BatchIter::new(bytes::Bytes::new());
         trace.push(|| {
-            TraceEvent::of(TraceKind::PartitionDrained, &self.tp)
+            TraceEvent::of(TraceKind::Drained, &self.tp)
                 .at(self.next_fetch_offset)
                 .because(why)
         });
         if self.returned_any {
             subs.move_partition_to_end(&self.tp);
-            trace.push(|| TraceEvent::of(TraceKind::MovedToEnd, &self.tp));
+            trace.push(|| TraceEvent::of(TraceKind::Rotate, &self.tp));
         }
     }
 

@@ -106,7 +106,7 @@ impl Consumer {
         }
         self.subs.subscribe(topics)?;
         let given: Vec<_> = topics.iter().map(|t| TopicPartition::new(Arc::clone(t), -1)).collect();
-        self.trace.called("subscribe", given.iter().map(|tp| (tp, -1)));
+        self.trace.called("subscribe", given.iter().map(|tp| (tp, -1)), -1);
         self.buffer
             .retain(|tp| topics.contains(&tp.topic), &mut self.subs, &mut self.trace);
         self.want_metadata();
@@ -126,7 +126,8 @@ impl Consumer {
             ));
         }
         self.subs.subscribe_pattern(pattern)?;
-        self.trace.called(format!("subscribe_pattern {pattern}"), []);
+        let given = TopicPartition::new(pattern, -1);
+        self.trace.called("subscribe_pattern", [(&given, -1)], -1);
         self.matched_metadata = self.metadata.version();
         self.want_metadata();
         Ok(())
@@ -157,7 +158,7 @@ impl Consumer {
             coordinator.maybe_auto_commit(&self.subs, self.net.now_ms());
         }
         self.subs.assign_from_user(partitions)?;
-        self.trace.called("assign", partitions.iter().map(|tp| (tp, -1)));
+        self.trace.called("assign", partitions.iter().map(|tp| (tp, -1)), -1);
         let Self {
             buffer, subs, trace, ..
         } = self;
@@ -178,7 +179,7 @@ impl Consumer {
             coordinator.leave(&mut self.net, &mut self.subs, now);
         }
         self.subs.unsubscribe();
-        self.trace.called("unsubscribe", []);
+        self.trace.called("unsubscribe", [], -1);
         self.buffer.retain(|_| false, &mut self.subs, &mut self.trace);
         self.cancel_committed_lookup();
         if self
@@ -210,7 +211,7 @@ impl Consumer {
     pub fn seek(&mut self, tp: &TopicPartition, offset: i64) -> Result<(), ClientError> {
         self.ensure_seekable(tp, offset)?;
         self.subs.seek(tp, offset, self.metadata.leader(tp))?;
-        self.trace.called("seek", [(tp, offset)]);
+        self.trace.called("seek", [(tp, offset)], -1);
         Ok(())
     }
 
@@ -224,7 +225,7 @@ impl Consumer {
         let (offset, epoch) = (committed.offset, committed.leader_epoch);
         self.subs
             .seek_unvalidated(tp, offset, epoch, self.metadata.leader(tp))?;
-        self.trace.called(format!("seek leader-epoch={epoch}"), [(tp, offset)]);
+        self.trace.called("seek", [(tp, offset)], epoch);
         Ok(())
     }
 
@@ -272,11 +273,11 @@ impl Consumer {
             ResetStrategy::Earliest => "seek_to_beginning",
             ResetStrategy::Latest => "seek_to_end",
         };
-        self.trace.called(method, all.iter().map(|tp| (tp, -1)));
+        self.trace.called(method, all.iter().map(|tp| (tp, -1)), -1);
         for tp in &all {
             self.subs.request_offset_reset(tp, strategy)?;
             self.trace
-                .push(|| TraceEvent::of(TraceKind::Reset, tp).because(format!("{strategy:?} offset asked for")));
+                .push(|| TraceEvent::of(TraceKind::Place, tp).because(format!("{strategy:?} offset asked for")));
         }
         Ok(())
     }
@@ -288,7 +289,7 @@ impl Consumer {
     pub fn pause(&mut self, partitions: &[TopicPartition]) -> Result<(), ClientError> {
         self.ensure_open()?;
         self.ensure_assigned(partitions)?;
-        self.trace.called("pause", partitions.iter().map(|tp| (tp, -1)));
+        self.trace.called("pause", partitions.iter().map(|tp| (tp, -1)), -1);
         partitions.iter().try_for_each(|tp| self.subs.pause(tp))
     }
 
@@ -299,7 +300,7 @@ impl Consumer {
     pub fn resume(&mut self, partitions: &[TopicPartition]) -> Result<(), ClientError> {
         self.ensure_open()?;
         self.ensure_assigned(partitions)?;
-        self.trace.called("resume", partitions.iter().map(|tp| (tp, -1)));
+        self.trace.called("resume", partitions.iter().map(|tp| (tp, -1)), -1);
         partitions.iter().try_for_each(|tp| self.subs.resume(tp))
     }
 
@@ -393,7 +394,7 @@ impl Consumer {
     }
 
     /// Every event so far, when `fletchlog.trace` is on.
-    pub fn trace(&self) -> Vec<TraceEvent> {
+    pub fn trace(&self) -> &[TraceEvent] {
         self.trace.events()
     }
 

@@ -111,7 +111,7 @@ impl Collector<'_> {
                     }
                 }
                 Some(next) if self.subs.is_paused(&next.tp) => {
-                    self.trace.push(|| TraceEvent::of(TraceKind::Paused, &next.tp));
+                    self.trace.push(|| TraceEvent::of(TraceKind::Park, &next.tp));
                     self.buffer.changed();
                     paused.push(next);
                 }
@@ -147,7 +147,7 @@ pub(super) fn initialize(
     let outcome = judge(fetch, subs, metadata, trace);
     if fetch.error != ErrorCode::NONE {
         subs.move_partition_to_end(&fetch.tp);
-        trace.push(|| TraceEvent::of(TraceKind::MovedToEnd, &fetch.tp).because(fetch.error.name()));
+        trace.push(|| TraceEvent::of(TraceKind::Rotate, &fetch.tp).because(fetch.error.name()));
     }
     outcome
 }
@@ -160,11 +160,7 @@ fn judge(
 ) -> Result<bool, ClientError> {
     let tp = fetch.tp.clone();
     let discard = |trace: &mut Trace, why: &'static str| {
-        trace.push(|| {
-            TraceEvent::of(TraceKind::Discarded, &tp)
-                .at(fetch.fetch_offset)
-                .because(why)
-        })
+        trace.push(|| TraceEvent::of(TraceKind::Drop, &tp).at(fetch.fetch_offset).because(why))
     };
     let Some(position) = subs.position(&tp) else {
         discard(trace, "not assigned, or waiting for a position");
@@ -207,7 +203,7 @@ fn judge(
             Some(strategy) => {
                 log::info!("position {position} of {tp} is out of range; looking up the {strategy:?} offset");
                 trace.push(|| {
-                    TraceEvent::of(TraceKind::Reset, &tp)
+                    TraceEvent::of(TraceKind::Place, &tp)
                         .at(position)
                         .because("the position is out of range")
                 });
@@ -261,10 +257,11 @@ pub(super) fn fetch_records(
             let ends = ends.map(|(first, last)| (first.first_offset, last.last_offset));
             if let Some((first_offset, last_offset)) = ends {
                 trace.push(|| {
-                    TraceEvent::of(TraceKind::RecordsReturned, &tp)
-                        .at(first_offset)
-                        .records(taken.records)
-                        .because(last_offset)
+                    let event = TraceEvent::of(TraceKind::Take, &tp);
+                    TraceEvent {
+                        last_offset,
+                        ..event.at(first_offset).records(taken.records)
+                    }
                 });
             }
             if taken.exhausted {

@@ -11,7 +11,7 @@ use super::changed::Changed;
 use super::fetchable::View;
 use super::network_client::ConsumerNetworkClient;
 use super::node_fetches::NodeFetches;
-use super::trace::{Trace, TraceEvent, TraceKind};
+use super::trace::Trace;
 
 const UNDER_WAY: &str = "a fetch to the leader is under way";
 
@@ -83,18 +83,24 @@ impl LeftOut {
         };
         self.hindrances = hindrances;
         self.version = requests.version;
+        let mut changes = Vec::new();
         for tp in looked_at {
             let why = view.subs.state(&tp).and_then(|state| {
                 let own = view.why_not(&tp, state);
                 own.or_else(|| why_not_asked(view, requests, &tp, state.position()))
             });
-            self.tell_one(&tp, why, trace);
+            let before = self.note(&tp, why);
+            if before != why {
+                changes.push((tp, before, why));
+            }
         }
+        trace.left_out(&changes);
     }
 
-    fn tell_one(&mut self, tp: &TopicPartition, why: Option<&'static str>, trace: &mut Trace) {
+    /// Keeps the reason and returns the one before.
+    fn note(&mut self, tp: &TopicPartition, why: Option<&'static str>) -> Option<&'static str> {
         if self.told.get(tp).copied() == why {
-            return;
+            return why;
         }
         if why == Some(UNDER_WAY) {
             self.waiting.insert(tp.clone());
@@ -104,8 +110,7 @@ impl LeftOut {
         match why {
             Some(why) => self.told.insert(tp.clone(), why),
             None => self.told.remove(tp),
-        };
-        trace.push(|| TraceEvent::of(TraceKind::Excluded, tp).because(why.unwrap_or_default()));
+        }
     }
 }
 

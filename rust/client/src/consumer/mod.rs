@@ -25,12 +25,11 @@ mod settings;
 pub mod subscription_state;
 mod timestamp_collector;
 mod trace;
-mod trace_events;
 mod wakeup;
 
 pub use consumer::Consumer;
 pub use decision_table::{NetworkRead, ROWS, RequestOrder, Row, SubscribeOrder, row_of};
-pub use trace::{TraceEvent, TraceKind, TraceText};
+pub use trace::{TraceEvent, TraceKind, TracePartition};
 pub use wakeup::WakeupHandle;
 
 use fletchlog_api::java_hash;

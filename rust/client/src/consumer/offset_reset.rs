@@ -73,7 +73,7 @@ impl OffsetReset {
                 Some(a) if a.error == ErrorCode::NONE && a.offset >= 0 => {
                     if subs.maybe_seek(&tp, a.offset, metadata.leader(&tp), strategy) {
                         trace.push(|| {
-                            TraceEvent::of(TraceKind::Reset, &tp)
+                            TraceEvent::of(TraceKind::Place, &tp)
                                 .at(a.offset)
                                 .because(format!("{strategy:?} offset looked up"))
                         });

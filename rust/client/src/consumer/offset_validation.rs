@@ -123,5 +123,5 @@ fn note(trace: &mut Trace, tp: &TopicPartition, position: FetchPosition, outcome
         ),
     };
     log::warn!("{tp}: the log was cut below position {}: {outcome:?}", position.offset);
-    trace.push(|| TraceEvent::of(TraceKind::Reset, tp).at(at).because(why));
+    trace.push(|| TraceEvent::of(TraceKind::Place, tp).at(at).because(why));
 }

@@ -68,7 +68,7 @@ impl Consumer {
         self.settings.max_poll_records = configured;
         let records = records?;
         self.trace
-            .push(|| TraceEvent::new(TraceKind::PollReturned).records(records.count()));
+            .push(|| TraceEvent::new(TraceKind::Return).records(records.count()));
         Ok(records)
     }
 

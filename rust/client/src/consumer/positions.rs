@@ -88,12 +88,13 @@ impl Consumer {
                         continue;
                     };
                     self.trace.push(|| {
-                        TraceEvent::of(TraceKind::Reset, &tp)
-                            .at(committed.offset)
-                            .because(format!(
-                                "committed offset of the group, leader epoch {}",
-                                committed.leader_epoch
-                            ))
+                        let epoch = committed.leader_epoch;
+                        let why = format!("committed offset of the group, leader epoch {epoch}");
+                        let event = TraceEvent::of(TraceKind::Place, &tp).at(committed.offset);
+                        TraceEvent {
+                            epoch,
+                            ..event.because(why)
+                        }
                     });
                     let leader = self.metadata.leader(&tp);
                     self.subs

@@ -1,145 +1,45 @@
-//! What the consumer did and why, event by event: the source of `consumer.trace()` and of `fletchlog explain`.
-//! Costs one branch per event while it is off.
+//! What the consumer did and why, step by step: the source of `consumer.trace()` and of `fletchlog explain`.
+//! Costs one branch per step while it is off.
 
 use std::borrow::Cow;
 
 use fletchlog_api::{FetchRequest, FetchResponse, NodeId};
-use fletchlog_records::{BatchIter, TopicPartition};
+use fletchlog_records::{BatchIter, ErrorCode, TopicPartition};
 
-use super::trace_events::TraceEvents;
-
-/// What happened. The name is the value of the `kind` column.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// What happened. Its name in small letters is the value of the `kind` column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TraceKind {
-    /// The program called a method that changes what is read: `text` = its name, `records` = partitions (topics) given.
-    Called,
-    /// A partition (subscribe: a topic) given to that call, in the order given; `offset` of a seek.
-    CalledPartition,
-    /// The assignment is another one since the last event of this kind: one event per partition, in request order;
-    /// `records` = its place, from 0.
-    Assigned,
+    /// The program called a method that changes what is read: `text` = its name; `partitions` (subscribe: topics) as given, with the offset
+    /// of a seek; `epoch` of a seek to a committed offset.
+    Call,
+    /// The assignment, when it is another set than in the last event of this kind: `partitions` in request order.
+    Order,
     /// poll() was called.
-    PollStarted,
-    /// A fetch was built (and is fixed from now on): one event per request, `records` = partitions listed.
-    RequestSent,
-    /// A partition listed in that request, in wire order; `offset` = fetch offset.
-    RequestPartition,
-    /// A partition that this request takes out of the session.
-    RequestForgotten,
-    /// An answer was read and its callback ran: one event per answer, `records` = partitions in it.
-    ResponseRead,
-    /// A partition of that answer, in wire order, put at the end of the queue; `offset` = fetch offset.
-    ResponseQueued,
-    /// From now on left out of requests, or for another reason than before; `text` says why, and is empty when it is left out no longer.
-    Excluded,
-    /// Its records were taken from the queue; `offset` = first offset, `text` = last offset.
-    RecordsReturned,
-    /// Some of these were older than a record handed out before them: `records` = how many, `offset` = first of the turn.
+    Poll,
+    /// A fetch request was built: `node`, `full`; `partitions` in wire order with fetch offsets, then those it takes out of the session.
+    Ask,
+    /// An answer was read and its callback ran: `node`, `full`, `text` = error; `partitions` in the order in which they joined the queue.
+    Answer,
+    /// `partitions` left out of requests from now on because of `text`, then those no longer left out for it.
+    Skip,
+    /// Records were taken from the queue: `offset` .. `last_offset`, `records` of them.
+    Take,
+    /// So many of these `records` were older than a record handed out before them; `offset` = first of the turn.
     Late,
     /// A fetch is finished; `text` says how.
-    PartitionDrained,
-    /// Rotated behind all others.
-    MovedToEnd,
+    Drained,
+    /// Moved behind all others; `text` = the error, if that is why.
+    Rotate,
     /// Buffered data of a paused partition went to the end of the queue.
-    Paused,
+    Park,
     /// A queued fetch was thrown away at its turn; `text` says why.
-    Discarded,
-    /// A position was looked up, or asked to be.
-    Reset,
-    /// An error, of the broker or of the data.
+    Drop,
+    /// A position was looked up, or a lookup was requested: `offset`, `text`; `epoch` of a committed offset.
+    Place,
+    /// An error of the broker or of the data: `text`.
     Error,
-    /// poll() returned; `records` = how many records.
-    PollReturned,
-}
-
-impl TraceKind {
-    /// All of them, each at its number.
-    pub const ALL: [Self; 19] = [
-        Self::Called,
-        Self::CalledPartition,
-        Self::Assigned,
-        Self::PollStarted,
-        Self::RequestSent,
-        Self::RequestPartition,
-        Self::RequestForgotten,
-        Self::ResponseRead,
-        Self::ResponseQueued,
-        Self::Excluded,
-        Self::RecordsReturned,
-        Self::Late,
-        Self::PartitionDrained,
-        Self::MovedToEnd,
-        Self::Paused,
-        Self::Discarded,
-        Self::Reset,
-        Self::Error,
-        Self::PollReturned,
-    ];
-
-    /// Text of the `kind` column.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Called => "called",
-            Self::CalledPartition => "called-partition",
-            Self::Assigned => "assigned",
-            Self::PollStarted => "poll-started",
-            Self::RequestSent => "request-sent",
-            Self::RequestPartition => "request-partition",
-            Self::RequestForgotten => "request-forgotten",
-            Self::ResponseRead => "response-read",
-            Self::ResponseQueued => "response-queued",
-            Self::Excluded => "excluded",
-            Self::RecordsReturned => "records-returned",
-            Self::Late => "late",
-            Self::PartitionDrained => "partition-drained",
-            Self::MovedToEnd => "moved-to-end",
-            Self::Paused => "paused",
-            Self::Discarded => "discarded",
-            Self::Reset => "reset",
-            Self::Error => "error",
-            Self::PollReturned => "poll-returned",
-        }
-    }
-}
-
-/// Why, or more. A number is not written out before somebody reads it: a poll that is traced does not allocate for it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum TraceText {
-    /// Written in the program.
-    Fixed(&'static str),
-    /// Written for this event.
-    Own(Box<str>),
-    /// A number.
-    Number(i64),
-}
-
-impl TraceText {
-    /// As the `text` column has it.
-    pub fn to_text(&self) -> Cow<'_, str> {
-        match self {
-            Self::Fixed(text) => Cow::Borrowed(text),
-            Self::Own(text) => Cow::Borrowed(text),
-            Self::Number(number) => Cow::Owned(number.to_string()),
-        }
-    }
-}
-
-impl From<&'static str> for TraceText {
-    fn from(text: &'static str) -> Self {
-        Self::Fixed(text)
-    }
-}
-
-impl From<String> for TraceText {
-    fn from(text: String) -> Self {
-        Self::Own(text.into())
-    }
-}
-
-impl From<i64> for TraceText {
-    fn from(number: i64) -> Self {
-        Self::Number(number)
-    }
+    /// poll() returned so many `records`.
+    Return,
 }
 
 /// One event. Fields that do not apply are `None`, -1 or empty.
@@ -151,37 +51,80 @@ pub struct TraceEvent {
     pub kind: TraceKind,
     /// Node, -1 none.
     pub node: NodeId,
+    /// Of requests and answers: a full fetch (else incremental).
+    pub full: Option<bool>,
     /// Partition.
     pub tp: Option<TopicPartition>,
     /// Offset, -1 none.
     pub offset: i64,
-    /// Bytes, -1 none.
-    pub bytes: i64,
-    /// Whole batches, -1 none.
-    pub batches: i64,
-    /// Records (of requests and answers: partitions), -1 none.
+    /// Offset of the last record taken, -1 none.
+    pub last_offset: i64,
+    /// Leader epoch, -1 none.
+    pub epoch: i32,
+    /// Records, -1 none.
     pub records: i64,
-    /// Of requests and answers: a full fetch (else incremental).
-    pub full: Option<bool>,
     /// Why, or more.
-    pub text: TraceText,
+    pub text: Cow<'static, str>,
+    /// The partitions of an event that is about several.
+    pub partitions: Vec<TracePartition>,
+}
+
+/// A partition of an event that is about several. Fields that do not apply are -1 or empty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TracePartition {
+    /// Partition; its number is -1 where a topic was given.
+    pub tp: TopicPartition,
+    /// Fetch offset, or the one given to a seek.
+    pub offset: i64,
+    /// Records that the headers of the batches announce.
+    pub records: i64,
+    /// Bytes.
+    pub bytes: i64,
+    /// Whole batches.
+    pub batches: i64,
+    /// Error of this partition.
+    pub error: &'static str,
+    /// Of `Ask`: taken out of the session. Of `Skip`: no longer left out.
+    pub gone: bool,
+}
+
+impl TracePartition {
+    /// A partition with an offset, -1 for none.
+    pub fn at(tp: &TopicPartition, offset: i64) -> Self {
+        Self {
+            tp: tp.clone(),
+            offset,
+            records: -1,
+            bytes: -1,
+            batches: -1,
+            error: "",
+            gone: false,
+        }
+    }
+    fn gone(tp: &TopicPartition) -> Self {
+        Self {
+            gone: true,
+            ..Self::at(tp, -1)
+        }
+    }
 }
 
 impl TraceEvent {
-    /// An event about nothing in particular.
+    /// An event about no single partition.
     #[inline]
     pub fn new(kind: TraceKind) -> Self {
         Self {
             poll: 0,
             kind,
             node: -1,
+            full: None,
             tp: None,
             offset: -1,
-            bytes: -1,
-            batches: -1,
+            last_offset: -1,
+            epoch: -1,
             records: -1,
-            full: None,
-            text: TraceText::Fixed(""),
+            text: Cow::Borrowed(""),
+            partitions: Vec::new(),
         }
     }
     /// About a partition.
@@ -207,7 +150,7 @@ impl TraceEvent {
     }
     /// With a text.
     #[inline]
-    pub fn because(self, text: impl Into<TraceText>) -> Self {
+    pub fn because(self, text: impl Into<Cow<'static, str>>) -> Self {
         Self {
             text: text.into(),
             ..self
@@ -218,6 +161,14 @@ impl TraceEvent {
     pub fn node(self, node: NodeId) -> Self {
         Self { node, ..self }
     }
+    /// With partitions.
+    #[inline]
+    pub fn partitions(self, partitions: impl IntoIterator<Item = TracePartition>) -> Self {
+        Self {
+            partitions: partitions.into_iter().collect(),
+            ..self
+        }
+    }
 }
 
 /// Collects events when on.
@@ -225,10 +176,10 @@ impl TraceEvent {
 pub struct Trace {
     on: bool,
     poll: u64,
-    events: TraceEvents,
+    events: Vec<TraceEvent>,
     /// Version of the assignment looked at last.
     assignment: Option<u64>,
-    /// Of the last `Assigned` events, sorted: rotation is no new assignment.
+    /// Of the last `Order` event, sorted: a rotation is no new assignment.
     assigned: Vec<TopicPartition>,
 }
 
@@ -247,7 +198,7 @@ impl Trace {
     /// The next poll begins.
     pub fn start_poll(&mut self) {
         self.poll += 1;
-        self.push(|| TraceEvent::new(TraceKind::PollStarted));
+        self.push(|| TraceEvent::new(TraceKind::Poll));
     }
 
     /// Keeps an event; `event` is not called when off.
@@ -262,26 +213,25 @@ impl Trace {
     #[inline(never)]
     fn keep(&mut self, event: impl FnOnce() -> TraceEvent) {
         let poll = self.poll;
-        self.events.push(&TraceEvent { poll, ..event() });
+        self.events.push(TraceEvent { poll, ..event() });
     }
 
-    /// Events of a call of the program's; offsets below 0 stand for none.
+    /// A call of the program's; an offset or epoch of -1 means none.
     pub fn called<'a>(
         &mut self,
-        method: impl Into<TraceText>,
+        method: &'static str,
         given: impl IntoIterator<Item = (&'a TopicPartition, i64)>,
+        epoch: i32,
     ) {
-        if !self.is_on() {
-            return;
-        }
-        let given: Vec<_> = given.into_iter().collect();
-        self.push(|| TraceEvent::new(TraceKind::Called).records(given.len()).because(method));
-        for (tp, offset) in given {
-            self.push(|| TraceEvent::of(TraceKind::CalledPartition, tp).at(offset));
-        }
+        self.push(|| TraceEvent {
+            epoch,
+            ..TraceEvent::new(TraceKind::Call)
+                .because(method)
+                .partitions(given.into_iter().map(|(tp, offset)| TracePartition::at(tp, offset)))
+        });
     }
 
-    /// Events of the assignment, if it is not the one told last; under the same `version` it is.
+    /// The assignment, if it is not the set reported last; under the same `version` it is.
     pub fn assignment(&mut self, version: u64, current: impl FnOnce() -> Vec<TopicPartition>) {
         if !self.is_on() || self.assignment == Some(version) {
             return;
@@ -294,40 +244,24 @@ impl Trace {
             return;
         }
         self.assigned = sorted;
-        for (place, tp) in current.iter().enumerate() {
-            self.push(|| TraceEvent::of(TraceKind::Assigned, tp).records(place));
+        if !current.is_empty() {
+            let listed = current.iter().map(|tp| TracePartition::at(tp, -1));
+            self.push(|| TraceEvent::new(TraceKind::Order).partitions(listed));
         }
     }
 
-    /// Events of a fetch request.
+    /// A fetch request.
     pub fn request(&mut self, node: NodeId, request: &FetchRequest) {
-        if !self.is_on() {
-            return;
-        }
-        let full = Some(request.session_epoch <= 0);
+        let asked = request.partitions.iter();
+        let asked = asked.map(|p| TracePartition::at(&p.tp, p.fetch_offset));
+        let partitions = asked.chain(request.forgotten.iter().map(TracePartition::gone));
         self.push(|| TraceEvent {
-            full,
-            ..TraceEvent::new(TraceKind::RequestSent)
-                .node(node)
-                .records(request.partitions.len())
+            full: Some(request.session_epoch <= 0),
+            ..TraceEvent::new(TraceKind::Ask).node(node).partitions(partitions)
         });
-        for p in &request.partitions {
-            self.push(|| TraceEvent {
-                full,
-                ..TraceEvent::of(TraceKind::RequestPartition, &p.tp)
-                    .node(node)
-                    .at(p.fetch_offset)
-            });
-        }
-        for tp in &request.forgotten {
-            self.push(|| TraceEvent {
-                full,
-                ..TraceEvent::of(TraceKind::RequestForgotten, tp).node(node)
-            });
-        }
     }
 
-    /// Events of an answer; `fetch_offset` tells the offset that was asked for.
+    /// An answer; `fetch_offset` gives the offset that was asked for.
     pub fn response(
         &mut self,
         node: NodeId,
@@ -335,35 +269,52 @@ impl Trace {
         response: &FetchResponse,
         fetch_offset: impl Fn(&TopicPartition) -> i64,
     ) {
-        if !self.is_on() {
-            return;
-        }
-        let full = Some(full);
-        let head = TraceEvent::new(TraceKind::ResponseRead)
-            .node(node)
-            .records(response.partitions.len())
-            .because(response.error.name());
-        self.push(|| TraceEvent { full, ..head });
-        for p in &response.partitions {
+        let partitions = response.partitions.iter().map(|p| {
             let (batches, records) = whole_batches(&p.records);
-            let event = TraceEvent::of(TraceKind::ResponseQueued, &p.tp)
-                .node(node)
-                .at(fetch_offset(&p.tp))
-                .because(p.error.name());
-            self.push(|| TraceEvent {
-                full,
+            TracePartition {
                 bytes: count(p.records.len()),
                 batches,
                 records,
-                ..event
-            });
+                error: name(p.error),
+                ..TracePartition::at(&p.tp, fetch_offset(&p.tp))
+            }
+        });
+        self.push(|| TraceEvent {
+            full: Some(full),
+            ..TraceEvent::new(TraceKind::Answer)
+                .node(node)
+                .because(name(response.error))
+                .partitions(partitions)
+        });
+    }
+
+    /// Partitions that are left out for another reason than before: (partition, reason before, reason now).
+    pub fn left_out(&mut self, changes: &[(TopicPartition, Option<&'static str>, Option<&'static str>)]) {
+        let came = changes.iter().filter_map(|&(_, _, why)| why);
+        let mut reasons: Vec<&str> = Vec::new();
+        for reason in came.chain(changes.iter().filter_map(|&(_, before, _)| before)) {
+            if !reasons.contains(&reason) {
+                reasons.push(reason);
+            }
+        }
+        for reason in reasons {
+            let came = changes.iter().filter(|(_, _, why)| *why == Some(reason));
+            let went = changes.iter().filter(|(_, before, _)| *before == Some(reason));
+            let came = came.map(|(tp, ..)| TracePartition::at(tp, -1));
+            let partitions = came.chain(went.map(|(tp, ..)| TracePartition::gone(tp)));
+            self.push(|| TraceEvent::new(TraceKind::Skip).because(reason).partitions(partitions));
         }
     }
 
     /// Events so far.
-    pub fn events(&self) -> Vec<TraceEvent> {
-        self.events.iter().collect()
+    pub fn events(&self) -> &[TraceEvent] {
+        &self.events
     }
+}
+
+/// Name of an error, empty for none.
+fn name(error: ErrorCode) -> &'static str {
+    if error == ErrorCode::NONE { "" } else { error.name() }
 }
 
 fn count(n: usize) -> i64 {

@@ -378,7 +378,7 @@ pub fn replay(scenario: &Scenario, properties: &[(&str, &str)]) -> Outcome {
             (tp, at)
         })
         .collect();
-    let traced_requests = traced_requests(&consumer.trace());
+    let traced_requests = traced_requests(consumer.trace());
     Outcome {
         polls,
         total,
@@ -388,22 +388,19 @@ pub fn replay(scenario: &Scenario, properties: &[(&str, &str)]) -> Outcome {
 }
 
 fn traced_requests(events: &[TraceEvent]) -> Vec<Value> {
-    let mut requests: Vec<Value> = Vec::new();
-    for event in events {
-        let tp = event.tp.as_ref();
-        match (event.kind, tp, requests.last_mut()) {
-            (TraceKind::RequestSent, ..) => requests.push(json!(["req", i32::from(event.full == Some(false)), [], []])),
-            (TraceKind::RequestPartition, Some(tp), Some(request)) => {
-                let row = json!([&*tp.topic, tp.partition, event.offset]);
-                request[2].as_array_mut().unwrap().push(row);
-            }
-            (TraceKind::RequestForgotten, Some(tp), Some(request)) => {
-                request[3].as_array_mut().unwrap().push(pair(tp));
-            }
-            _ => {}
-        }
-    }
-    requests
+    let asked = events.iter().filter(|e| e.kind == TraceKind::Ask);
+    let request = |e: &TraceEvent| {
+        let (forgotten, listed): (Vec<_>, Vec<_>) = e.partitions.iter().partition(|p| p.gone);
+        let listed = listed.iter().map(|p| json!([&*p.tp.topic, p.tp.partition, p.offset]));
+        let forgotten = forgotten.iter().map(|p| pair(&p.tp));
+        json!([
+            "req",
+            i32::from(e.full == Some(false)),
+            listed.collect::<Vec<_>>(),
+            forgotten.collect::<Vec<_>>()
+        ])
+    };
+    asked.map(request).collect()
 }
 
 /// Lets time pass until every fetch has been answered: the recordings waited for that between two calls.

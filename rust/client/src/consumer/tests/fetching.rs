@@ -523,30 +523,19 @@ fn the_trace_tells_why_a_partition_was_left_out() {
     c.assign(&[tp("A"), tp("B")]).unwrap();
     assert_eq!(token(&poll(&mut c)), "A3+B1");
     let kinds: Vec<TraceKind> = c.trace().iter().map(|e| e.kind).collect();
-    for kind in [
-        TraceKind::PollStarted,
-        TraceKind::RequestSent,
-        TraceKind::ResponseRead,
-        TraceKind::RecordsReturned,
-        TraceKind::PartitionDrained,
-        TraceKind::MovedToEnd,
-    ] {
+    use TraceKind as K;
+    for kind in [K::Poll, K::Ask, K::Answer, K::Take, K::Drained, K::Rotate] {
         assert!(kinds.contains(&kind), "{kind:?} in {kinds:?}");
     }
-    let why = c
-        .trace()
-        .into_iter()
-        .filter(|e| e.kind == TraceKind::Excluded && e.tp == Some(tp("B")))
-        .last()
+    let mut skips = c.trace().iter().filter(|e| e.kind == K::Skip);
+    let why = skips
+        .rfind(|e| e.partitions.iter().any(|p| !p.gone && p.tp == tp("B")))
         .unwrap();
-    assert_eq!(why.text.to_text(), "the last fetch is still buffered");
-    let queued = c
-        .trace()
-        .into_iter()
-        .find(|e| e.kind == TraceKind::ResponseQueued)
-        .unwrap();
+    assert_eq!(why.text, "the last fetch is still buffered");
+    let answer = c.trace().iter().find(|e| e.kind == K::Answer).unwrap();
+    let queued = &answer.partitions[0];
     assert_eq!(
-        (queued.batches, queued.records, queued.offset, queued.full),
+        (queued.batches, queued.records, queued.offset, answer.full),
         (1, 3, 0, Some(true))
     );
 }

@@ -283,17 +283,21 @@ impl Client {
         );
         if self.trace.is_on() {
             let events = self.trace.events();
-            let new = events
-                .iter()
-                .skip(self.traced)
-                .filter(|e| e.kind == TraceKind::Excluded);
-            for event in new {
-                let (tp, why) = (event.tp.clone().unwrap(), event.text.to_text().into_owned());
-                let before = self.left_out.remove(&tp);
-                assert_ne!(before.as_deref().unwrap_or_default(), why, "{tp}: told again");
-                if !why.is_empty() {
-                    self.left_out.insert(tp, why);
-                }
+            let new = || events[self.traced..].iter().filter(|e| e.kind == TraceKind::Skip);
+            let each = |gone| {
+                new().flat_map(move |e| {
+                    e.partitions
+                        .iter()
+                        .filter(move |p| p.gone == gone)
+                        .map(move |p| (p, &e.text))
+                })
+            };
+            for (p, why) in each(true) {
+                assert_eq!(self.left_out.remove(&p.tp).as_deref(), Some(&**why), "{}", p.tp);
+            }
+            for (p, why) in each(false) {
+                let before = self.left_out.insert(p.tp.clone(), why.to_string());
+                assert_eq!(before, None, "{}: reported again", p.tp);
             }
             self.traced = events.len();
             assert_eq!(self.left_out, left_out);

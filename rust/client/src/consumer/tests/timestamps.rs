@@ -293,7 +293,7 @@ fn the_trace_names_late_records() {
     let broker = log_of(&[vec![vec![7, 1, 2]]]);
     let mut c = reader(&broker, 1, &[("fletchlog.trace", "true")]);
     read(&mut c, 3);
-    let late: Vec<_> = c.trace().into_iter().filter(|e| e.kind == TraceKind::Late).collect();
+    let late: Vec<_> = c.trace().iter().filter(|e| e.kind == TraceKind::Late).collect();
     assert_eq!(late.iter().map(|e| e.records).sum::<i64>(), 2);
     assert_eq!(late[0].tp, Some(part(0)));
 }
