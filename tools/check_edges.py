@@ -16,13 +16,14 @@ PREFIX = "fletchlog-"
 # crate -> crates of ours it may use (development dependencies count too, except in `sim`, which is for tests only)
 ALLOWED: dict[str, set[str]] = {
     "records": set(),
+    "wire": set(),
     "api": {"records"},
     "log": {"records"},
     "arrow": {"records"},
     "broker": {"records", "api", "log"},
     "client": {"records", "api"},
     "python": {"records", "api", "log", "arrow", "broker", "client"},
-    "sim": {"records", "api", "log", "arrow", "broker", "client"},
+    "sim": {"records", "wire", "api", "log", "arrow", "broker", "client"},
 }
 # outside crates that only these crates may use
 RESERVED = {"pyo3": {"python"}, "arrow-": {"arrow", "python", "sim"}, "rustix": {"log", "python"}}

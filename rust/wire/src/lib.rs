@@ -1,0 +1,44 @@
+//! Kafka's wire messages: bytes to values and back.
+//!
+//! One table a message (`messages/*.rs`) gives the struct, its decoder, its encoder and the printed schema.
+//! No I/O and nothing of ours below this crate. Kafka: `common/message/*.json` and what its generator makes of them.
+//!
+//! ```
+//! use bytes::Bytes;
+//! use fletchlog_wire::header::{RequestHeader, ResponseHeader, response_header_version};
+//! use fletchlog_wire::messages::{HeartbeatRequest, HeartbeatResponse};
+//! use fletchlog_wire::{Message, Reader, frame};
+//!
+//! fn answer(request: Bytes) -> Result<Vec<Bytes>, fletchlog_wire::WireError> {
+//!     let mut reader = Reader::new(request);
+//!     let header = RequestHeader::decode(&mut reader)?;
+//!     let _heartbeat = HeartbeatRequest::decode(&mut reader, header.api_version)?;
+//!     let mut writer = frame::begin();
+//!     let version = response_header_version(header.api_key, header.api_version);
+//!     ResponseHeader { correlation_id: header.correlation_id }.encode(&mut writer, version);
+//!     HeartbeatResponse { error_code: 25, ..Default::default() }.encode(&mut writer, header.api_version)?;
+//!     frame::finish(writer)
+//! }
+//! let request = Bytes::from_static(b"\0\x0c\0\0\0\0\0\x07\xff\xff\0\x01g\0\0\0\x01\0\x01m");
+//! assert_eq!(answer(request).unwrap().concat(), b"\0\0\0\x06\0\0\0\x07\0\x19");
+//! ```
+
+#[macro_use]
+mod table;
+
+pub mod api_key;
+pub mod error;
+pub mod frame;
+pub mod header;
+pub mod messages;
+pub mod reader;
+pub mod schema;
+mod types;
+pub mod writer;
+
+pub use api_key::ApiKey;
+pub use error::{Fault, WireError};
+pub use reader::Reader;
+pub use schema::{FieldSpec, FieldType, schema_json};
+pub use table::Message;
+pub use writer::Writer;

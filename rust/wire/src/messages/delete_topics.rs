@@ -1,0 +1,28 @@
+//! DeleteTopics, API key 20.
+
+message! {
+    DeleteTopicsRequest, delete_topics_request: key 20, versions 1 to 6, flexible from 4;
+    DeleteTopicsRequest {
+        topics: Vec<DeleteTopicState>, since(6);
+        topic_names: Vec<Arc<str>>, between(0, 5).ignorable();
+        timeout_ms: i32, since(0);
+    }
+    DeleteTopicState {
+        name: Option<Arc<str>> = None, since(6).nullable(6);
+        topic_id: [u8; 16], since(6);
+    }
+}
+
+message! {
+    DeleteTopicsResponse, delete_topics_response: key 20, versions 1 to 6, flexible from 4;
+    DeleteTopicsResponse {
+        throttle_time_ms: i32, since(1).ignorable();
+        responses: Vec<DeletableTopicResult>, since(0);
+    }
+    DeletableTopicResult {
+        name: Option<Arc<str>>, since(0).nullable(6);
+        topic_id: [u8; 16], since(6).ignorable();
+        error_code: i16, since(0);
+        error_message: Option<Arc<str>> = None, since(5).nullable(5).ignorable();
+    }
+}

@@ -1,0 +1,33 @@
+//! IncrementalAlterConfigs, API key 44.
+
+message! {
+    IncrementalAlterConfigsRequest, incremental_alter_configs_request: key 44, versions 0 to 1, flexible from 1;
+    IncrementalAlterConfigsRequest {
+        resources: Vec<AlterConfigsResource>, since(0);
+        validate_only: bool, since(0);
+    }
+    AlterConfigsResource {
+        resource_type: i8, since(0);
+        resource_name: Arc<str>, since(0);
+        configs: Vec<AlterableConfig>, since(0);
+    }
+    AlterableConfig {
+        name: Arc<str>, since(0);
+        config_operation: i8, since(0);
+        value: Option<Arc<str>>, since(0).nullable(0);
+    }
+}
+
+message! {
+    IncrementalAlterConfigsResponse, incremental_alter_configs_response: key 44, versions 0 to 1, flexible from 1;
+    IncrementalAlterConfigsResponse {
+        throttle_time_ms: i32, since(0);
+        responses: Vec<AlterConfigsResourceResponse>, since(0);
+    }
+    AlterConfigsResourceResponse {
+        error_code: i16, since(0);
+        error_message: Option<Arc<str>>, since(0).nullable(0);
+        resource_type: i8, since(0);
+        resource_name: Arc<str>, since(0);
+    }
+}

@@ -1,0 +1,194 @@
+//! Primitive types out of bytes that nobody has checked. Kafka: `ByteBufferAccessor`.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::error::Fault;
+
+/// What decoded values may take of memory: this many times the frame.
+const MEMORY_FACTOR: usize = 8;
+/// But small frames may always take this much, bytes.
+const MEMORY_FLOOR: usize = 64 * 1024;
+/// What an `Arc<str>` takes beside its characters, bytes.
+const ARC_OVERHEAD: usize = 2 * size_of::<usize>();
+
+/// Reads a frame from its start to its end.
+///
+/// A length is compared with the bytes that remain before anything is reserved, and all that is reserved for one frame
+/// stays below eight times its size (64 KiB for small ones). Bytes and records are slices of the frame. Never panics.
+#[derive(Debug)]
+pub struct Reader {
+    frame: Bytes,
+    at: usize,
+    /// Compact lengths and tagged fields, as the flexible versions have.
+    flexible: bool,
+    /// Bytes that may still be reserved.
+    memory: usize,
+}
+
+macro_rules! integers {
+    ($($name:ident $type:ty;)*) => {
+        $(
+            #[doc = concat!("Reads a big-endian `", stringify!($type), "`.")]
+            pub(crate) fn $name(&mut self) -> Result<$type, Fault> {
+                Ok(<$type>::from_be_bytes(self.array()?))
+            }
+        )*
+    };
+}
+
+impl Reader {
+    /// A reader at the first byte of a frame (behind its size).
+    pub fn new(frame: Bytes) -> Self {
+        let memory = most_memory(frame.len());
+        Self {
+            frame,
+            at: 0,
+            flexible: false,
+            memory,
+        }
+    }
+
+    /// Bytes that have not been read. After a request Kafka ignores them.
+    pub fn remaining(&self) -> usize {
+        self.frame.len() - self.at
+    }
+
+    pub(crate) fn flexible(&self) -> bool {
+        self.flexible
+    }
+
+    pub(crate) fn set_flexible(&mut self, flexible: bool) {
+        self.flexible = flexible;
+    }
+
+    integers! { i8 i8; i16 i16; u16 u16; i32 i32; i64 i64; f64 f64; }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Fault> {
+        let rest = self.frame.get(self.at..).unwrap_or_default();
+        let found = rest.first_chunk().copied().ok_or(Fault::Cut {
+            wanted: N,
+            remaining: rest.len(),
+        })?;
+        self.at += N;
+        Ok(found)
+    }
+
+    pub(crate) fn uuid(&mut self) -> Result<[u8; 16], Fault> {
+        self.array()
+    }
+
+    /// Kafka: `ByteUtils#readUnsignedVarint`, which lets what does not fit into 32 bits fall off.
+    pub(crate) fn unsigned_varint(&mut self) -> Result<u32, Fault> {
+        let mut value = 0;
+        for shift in [0, 7, 14, 21, 28] {
+            let [byte] = self.array()?;
+            value |= u32::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Ok(value);
+            }
+        }
+        Err(Fault::Varint)
+    }
+
+    /// The length of an array, of bytes or of records; null if it is negative.
+    pub(crate) fn length(&mut self) -> Result<Option<usize>, Fault> {
+        let length = match self.flexible {
+            true => self.compact_length()?,
+            false => self.i32()?,
+        };
+        Ok(usize::try_from(length).ok())
+    }
+
+    /// One less than the number, as Java's `int` computes it.
+    fn compact_length(&mut self) -> Result<i32, Fault> {
+        Ok(self.unsigned_varint()?.cast_signed().wrapping_sub(1))
+    }
+
+    /// The next `len` bytes, not copied.
+    pub(crate) fn slice(&mut self, len: usize) -> Result<Bytes, Fault> {
+        self.check(len)?;
+        let slice = self.frame.slice(self.at..self.at + len);
+        self.at += len;
+        Ok(slice)
+    }
+
+    /// That a length is not beyond the end.
+    fn check(&self, len: usize) -> Result<(), Fault> {
+        match len <= self.remaining() {
+            true => Ok(()),
+            false => Err(Fault::Cut {
+                wanted: len,
+                remaining: self.remaining(),
+            }),
+        }
+    }
+
+    /// A string; null if its length is negative. What is not UTF-8 becomes U+FFFD, as in Kafka.
+    pub(crate) fn string(&mut self) -> Result<Option<Arc<str>>, Fault> {
+        let length = match self.flexible {
+            true => self.compact_length()?,
+            false => i32::from(self.i16()?),
+        };
+        let Ok(len) = usize::try_from(length) else {
+            return Ok(None);
+        };
+        if i16::try_from(length).is_err() {
+            return Err(Fault::Length(len));
+        }
+        self.check(len)?;
+        let bytes = self.frame.get(self.at..self.at + len).unwrap_or_default();
+        let text = String::from_utf8_lossy(bytes);
+        let size = text.len();
+        let text = match text.is_empty() {
+            true => Arc::default(), // shared, no allocation
+            false => Arc::from(text),
+        };
+        self.at += len;
+        self.charge(ARC_OVERHEAD + size)?;
+        Ok(Some(text))
+    }
+
+    /// Room for an array of elements that take at least `min_size` bytes each in the frame.
+    pub(crate) fn reserve<T>(&mut self, count: usize, min_size: usize) -> Result<Vec<T>, Fault> {
+        if count > self.remaining() / min_size.max(1) {
+            return Err(Fault::Cut {
+                wanted: count,
+                remaining: self.remaining(),
+            });
+        }
+        self.charge(count.saturating_mul(size_of::<T>()))?;
+        Ok(Vec::with_capacity(count))
+    }
+
+    fn charge(&mut self, bytes: usize) -> Result<(), Fault> {
+        self.memory = self
+            .memory
+            .checked_sub(bytes)
+            .ok_or(Fault::Memory(most_memory(self.frame.len())))?;
+        Ok(())
+    }
+
+    /// Tagged fields: `known` reads the field if it knows the tag; others are skipped, in any order, also twice.
+    pub(crate) fn tags<E: From<Fault>>(
+        &mut self,
+        mut known: impl FnMut(&mut Self, u32) -> Result<bool, E>,
+    ) -> Result<(), E> {
+        let count = self.unsigned_varint()?.cast_signed();
+        for _ in 0..count {
+            let tag = self.unsigned_varint()?;
+            let size = self.unsigned_varint()?;
+            if !known(self, tag)? {
+                let size = usize::try_from(size).unwrap_or(usize::MAX);
+                self.check(size)?;
+                self.at += size;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn most_memory(frame: usize) -> usize {
+    frame.saturating_mul(MEMORY_FACTOR).max(MEMORY_FLOOR)
+}

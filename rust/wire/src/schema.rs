@@ -1,0 +1,241 @@
+//! The tables as values, and as Kafka's own JSON.
+
+use serde_json::{Map, Value, json};
+
+use crate::api_key::ApiKey;
+use crate::error::Fault;
+
+/// The end of versions that go on.
+const OPEN: i16 = i16::MAX;
+
+/// Versions of a message that have something; `min > max`: none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Versions {
+    /// First.
+    pub min: i16,
+    /// Last.
+    pub max: i16,
+}
+
+/// The type of a field.
+#[derive(Debug, Clone, Copy)]
+#[allow(missing_docs, reason = "Kafka's names of its types")]
+pub enum FieldType {
+    Bool,
+    Int8,
+    Int16,
+    Uint16,
+    Int32,
+    Int64,
+    Float64,
+    Uuid,
+    String,
+    Bytes,
+    Records,
+    Array(&'static FieldType),
+    Struct(&'static str, &'static [FieldSpec]),
+}
+
+/// One row of a message's table.
+#[derive(Debug, Clone, Copy)]
+pub struct FieldSpec {
+    /// Kafka's name in snake case.
+    pub name: &'static str,
+    /// Its type.
+    pub field_type: FieldType,
+    /// The default as it is written in the table; empty: the zero of the type.
+    pub default: &'static str,
+    /// In which versions it is what.
+    pub presence: Presence,
+}
+
+/// In which versions of its message a field is there, may be null, or is tagged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Presence {
+    /// Versions that have the field.
+    pub versions: Versions,
+    /// Versions in which it may be null.
+    pub nullable: Versions,
+    /// Its tag, if it is a tagged field (in all its versions).
+    pub tag: Option<u32>,
+    /// Whether a value may be left out silently in a version that has not the field.
+    pub ignorable: bool,
+}
+
+/// A field's name without the mark of a name that is a keyword of Rust (`r#match`).
+pub(crate) const fn unraw(name: &'static str) -> &'static str {
+    match name.as_bytes() {
+        [b'r', b'#', rest @ ..] => match str::from_utf8(rest) {
+            Ok(name) => name,
+            Err(_) => name,
+        },
+        _ => name,
+    }
+}
+
+/// Where a version has a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    Absent,
+    Plain,
+    Tagged,
+}
+
+impl FieldType {
+    /// The type of an array's elements, otherwise the type itself.
+    fn element(self) -> Self {
+        match self {
+            Self::Array(element) => *element,
+            other => other,
+        }
+    }
+}
+
+impl Versions {
+    const NONE: Self = Self { min: 0, max: -1 };
+
+    /// Whether the version is one of them.
+    pub const fn contains(self, version: i16) -> bool {
+        self.min <= version && version <= self.max
+    }
+}
+
+/// A field of this and all later versions.
+pub(crate) const fn since(min: i16) -> Presence {
+    between(min, OPEN)
+}
+
+/// A field of these versions only.
+pub(crate) const fn between(min: i16, max: i16) -> Presence {
+    Presence {
+        versions: Versions { min, max },
+        nullable: Versions::NONE,
+        tag: None,
+        ignorable: false,
+    }
+}
+
+impl Presence {
+    /// Null is possible from this version on.
+    pub(crate) const fn nullable(mut self, min: i16) -> Self {
+        self.nullable = Versions {
+            min,
+            max: self.versions.max,
+        };
+        self
+    }
+
+    /// A tagged field.
+    pub(crate) const fn tag(mut self, tag: u32) -> Self {
+        self.tag = Some(tag);
+        self
+    }
+
+    /// May be left out where the version has it not.
+    pub(crate) const fn ignorable(mut self) -> Self {
+        self.ignorable = true;
+        self
+    }
+
+    /// Where a version has the field.
+    pub(crate) const fn place(self, version: i16) -> Place {
+        match (self.versions.contains(version), self.tag) {
+            (false, _) => Place::Absent,
+            (true, None) => Place::Plain,
+            (true, Some(_)) => Place::Tagged,
+        }
+    }
+
+    /// That a value may be missing from a place; tagged ones are written later.
+    pub(crate) const fn check_absent(self, place: Place) -> Result<(), Fault> {
+        match place {
+            Place::Absent if !self.ignorable => Err(Fault::NotInVersion),
+            _ => Ok(()),
+        }
+    }
+
+    /// The tag of the field in this version.
+    pub(crate) const fn tag_in(self, version: i16) -> Option<u32> {
+        if self.versions.contains(version) {
+            self.tag
+        } else {
+            None
+        }
+    }
+}
+
+/// All tables as JSON in the words of Kafka's message definitions (`validVersions`, `nullableVersions`, ..): an array of
+/// messages by API key, each request before its response. Names of fields are in snake case.
+pub fn schema_json() -> String {
+    let messages = ApiKey::ALL.iter().flat_map(|api| {
+        let [request, response] = api.tables();
+        [message(*api, "request", request), message(*api, "response", response)]
+    });
+    Value::Array(messages.collect()).to_string()
+}
+
+fn message(api: ApiKey, kind: &str, (name, table): (&str, &[FieldSpec])) -> Value {
+    let valid = Versions {
+        min: api.min_version(),
+        max: api.max_version(),
+    };
+    let first_flexible = api.first_flexible_version();
+    let flexible = match first_flexible {
+        OPEN => "none".to_owned(),
+        first => format!("{first}+"),
+    };
+    json!({
+        "apiKey": api.code(),
+        "type": kind,
+        "name": name,
+        "validVersions": range(valid),
+        "flexibleVersions": flexible,
+        "fields": fields(table),
+    })
+}
+
+fn fields(table: &[FieldSpec]) -> Value {
+    table.iter().map(field).collect()
+}
+
+fn field(spec: &FieldSpec) -> Value {
+    let presence = spec.presence;
+    let mut object = Map::new();
+    object.insert("name".into(), spec.name.into());
+    object.insert("type".into(), type_name(spec.field_type).into());
+    object.insert("versions".into(), range(presence.versions).into());
+    if presence.nullable.min <= presence.nullable.max {
+        object.insert("nullableVersions".into(), range(presence.nullable).into());
+    }
+    if let Some(tag) = presence.tag {
+        object.insert("tag".into(), tag.into());
+        object.insert("taggedVersions".into(), range(presence.versions).into());
+    }
+    if !spec.default.is_empty() {
+        let default = if spec.default == "None" { "null" } else { spec.default };
+        object.insert("default".into(), default.into());
+    }
+    if presence.ignorable {
+        object.insert("ignorable".into(), true.into());
+    }
+    if let FieldType::Struct(_, inner) = spec.field_type.element() {
+        object.insert("fields".into(), fields(inner));
+    }
+    object.into()
+}
+
+fn range(versions: Versions) -> String {
+    match versions {
+        Versions { min, max: OPEN } => format!("{min}+"),
+        Versions { min, max } if min == max => min.to_string(),
+        Versions { min, max } => format!("{min}-{max}"),
+    }
+}
+
+fn type_name(field_type: FieldType) -> String {
+    match field_type {
+        FieldType::Array(element) => format!("[]{}", type_name(*element)),
+        FieldType::Struct(name, _) => name.to_owned(),
+        other => format!("{other:?}").to_lowercase(),
+    }
+}
