@@ -32,7 +32,6 @@ SHIPPED = [*CHECKED, "api", "python"]
 # type or function -> why the product needs no call of it
 EXCEPTED = {
     "SteppedProducer": "a producer without a thread, for deterministic runs",
-    "PartitionLog::update_config": "recorded produce requests with a topic's properties altered between them; the broker has no AlterConfigs yet",
     "PartitionLog::assign_leader_epoch": "recorded recoveries, after which the broker leads with a new epoch before the first append",
 }
 # methods of the standard library's types: any `.len()` would do for a `len` of ours

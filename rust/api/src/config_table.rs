@@ -43,6 +43,8 @@ pub enum Kind {
     ListOf(&'static [&'static str]),
     /// A client release such as 2.6 or 2.6.3, within 2.4 .. 4.3.
     Release,
+    /// Nothing but its default: a property of Kafka's that asks for what is not done here. The type is what Kafka says of it.
+    Only(&'static Kind),
 }
 
 /// One row of the table.
@@ -99,6 +101,62 @@ pub enum ConfigError {
     Conflict(String),
 }
 
+impl ConfigError {
+    /// What a Kafka broker answers for a property of a topic. Kafka: `ConfigDef`, `LogConfig#validateNames`.
+    pub fn kafka_message(&self) -> String {
+        match self {
+            Self::Unknown { name, .. } => format!("Unknown topic config name: {name}"),
+            Self::Invalid { name, value, reason } => {
+                let key = keys(Scope::Topic).iter().find(|k| k.name == name);
+                let (value, reason) = key.map_or_else(
+                    || (&**value, reason.clone()),
+                    |k| kafka_reason(&k.kind, k.default, value),
+                );
+                format!("Invalid value {value} for configuration {name}: {reason}")
+            }
+            Self::Conflict(text) => text.clone(),
+        }
+    }
+}
+
+/// The value that Kafka complains about, and its words. Kafka: `ConfigDef#parseType`, `ConfigDef.Range`, `ConfigDef.ValidString`.
+fn kafka_reason<'a>(kind: &Kind, default: Option<&str>, value: &'a str) -> (&'a str, String) {
+    fn range<T: std::str::FromStr + PartialOrd + std::fmt::Display>(
+        value: &str,
+        low: T,
+        high: T,
+        name: &str,
+    ) -> String {
+        match value.parse::<T>() {
+            Err(_) => format!("Not a number of type {name}"),
+            Ok(number) if number < low => format!("Value must be at least {low}"),
+            Ok(_) => format!("Value must be no more than {high}"),
+        }
+    }
+    let one_of = |choices: &[&str]| format!("String must be one of: {}", choices.join(", "));
+    let reason = match *kind {
+        Kind::Boolean => "Expected value to be either true or false".to_owned(),
+        Kind::Int(low, high) => range(value, low, high, "INT"),
+        Kind::Long(low, high) => range(value, low, high, "LONG"),
+        Kind::Double(low, high) => range(value, low, high, "DOUBLE"),
+        Kind::OneOf(choices) => one_of(choices),
+        Kind::ListOf(choices) => {
+            let mut items = value.split(',').map(str::trim);
+            let wrong = items.find(|item| !item.is_empty() && !choices.contains(item));
+            return (wrong.unwrap_or(value), one_of(choices));
+        }
+        Kind::Only(kind) if parses(kind, value) => one_of(&[default.unwrap_or("")]),
+        Kind::Only(kind) => return kafka_reason(kind, default, value),
+        Kind::Text | Kind::Release => "not understood".to_owned(),
+    };
+    (value, reason)
+}
+
+/// Whether a value is of this type and in its range.
+fn parses(kind: &Kind, value: &str) -> bool {
+    check(kind, None, value).is_ok()
+}
+
 /// Validated properties of one client, topic or broker: every key of the scope that is set or has a default.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
@@ -129,7 +187,7 @@ impl Config {
                 });
             };
             let value = value.trim();
-            check(key, value).map_err(|reason| ConfigError::Invalid {
+            check(&key.kind, key.default, value).map_err(|reason| ConfigError::Invalid {
                 name: name.to_owned(),
                 value: value.to_owned(),
                 reason,
@@ -233,7 +291,7 @@ fn parse_release(text: &str) -> Option<(u32, u32)> {
     (parts.next().is_none() && known).then_some(release)
 }
 
-fn check(key: &ConfigKey, value: &str) -> Result<(), String> {
+fn check(kind: &Kind, default: Option<&str>, value: &str) -> Result<(), String> {
     fn number<T: std::str::FromStr + PartialOrd + std::fmt::Display>(
         value: &str,
         low: T,
@@ -246,7 +304,7 @@ fn check(key: &ConfigKey, value: &str) -> Result<(), String> {
         }
         Ok(())
     }
-    match key.kind {
+    match *kind {
         Kind::Boolean => match value.to_ascii_lowercase().as_str() {
             "true" | "false" => Ok(()),
             _ => Err("expected true or false".to_owned()),
@@ -270,6 +328,11 @@ fn check(key: &ConfigKey, value: &str) -> Result<(), String> {
             }
             Ok(())
         }
+        Kind::Only(_) if default == Some(value) => Ok(()),
+        Kind::Only(_) => Err(format!(
+            "only `{}` is accepted: the property is Kafka's, and what it asks for is not done here",
+            default.unwrap_or("")
+        )),
         Kind::Release => parse_release(value)
             .map(|_| ())
             .ok_or_else(|| "expected a Kafka client release from 2.4 to 4.3, such as 2.6".to_owned()),

@@ -293,6 +293,8 @@ pub struct PartitionMetadata {
     pub leader: NodeId,
     /// Leader epoch; -1 if it is not known now.
     pub leader_epoch: i32,
+    /// Nodes of the replicas, the leader first. All of them are in sync, none is offline.
+    pub replicas: Vec<NodeId>,
 }
 
 /// One topic.

@@ -1,5 +1,7 @@
 //! The broker's facade: what the Python `Broker` and the transports call.
 
+mod admin;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +18,7 @@ use crate::directory::Directory;
 use crate::group::{ClientLiveness, GroupCoordinator};
 use crate::kafka_apis::{Handled, KafkaApis};
 use crate::log_manager::{CleanedPartition, CleanerThread, LogManager};
-use crate::replica_manager::ReplicaManager;
+use crate::replica_manager::{NewTopic, ReplicaManager};
 use crate::transaction::TransactionCoordinator;
 use crate::{BrokerError, TransactionDescription};
 
@@ -155,17 +157,23 @@ impl Broker {
     /// directory of a partition that a power loss takes is made again when the partition is first used.
     ///
     /// # Errors
-    /// INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, a bad property, `ReadOnly`, `Closed`, storage
-    /// errors. After an error nothing was made, unless storage fails twice in a row: then the next start may find the topic.
+    /// INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, a bad property, INVALID_REPLICATION_FACTOR where
+    /// default.replication.factor asks for more nodes than there are, `ReadOnly`, `Closed`, storage errors. After an error nothing was made, unless storage fails twice in a row: then the next start may find the topic.
     pub fn create_topic(&self, name: &str, partitions: i32, config: &[(String, String)]) -> Result<(), BrokerError> {
         let _open = self.enter()?;
-        self.replicas.create_user_topic(name, partitions, config)
+        let new = NewTopic {
+            // Here -1 is no number of partitions.
+            partitions: partitions.max(0),
+            config: config.iter().map(|(k, v)| (k.clone(), Some(v.clone()))).collect(),
+            ..NewTopic::default()
+        };
+        self.replicas.create_user_topic(name, &new).map(drop)
     }
 
     /// Deletes a topic (directories renamed `-delete`, then removed).
     ///
     /// # Errors
-    /// UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION for an internal topic, `ReadOnly`, `Closed`.
+    /// UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION for an internal topic, TOPIC_DELETION_DISABLED, `ReadOnly`, `Closed`.
     pub fn delete_topic(&self, name: &str) -> Result<(), BrokerError> {
         let _open = self.enter()?;
         self.replicas.remove_topic(name, || self.groups.forget_offsets_of(name))

@@ -132,6 +132,14 @@ impl BrokerError {
         }
     }
 
+    /// What a remote client is told beside the code: Kafka's text where Kafka has one.
+    pub fn kafka_message(&self) -> String {
+        match self {
+            Self::Config(error) => error.kafka_message(),
+            other => other.to_string(),
+        }
+    }
+
     /// The code of Kafka's table that a client is answered.
     pub fn code(&self) -> ErrorCode {
         match self {

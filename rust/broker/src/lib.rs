@@ -1,6 +1,7 @@
 //! The embedded broker: topics, nodes, the produce, fetch and lookup paths, groups, and [`LocalTransport`].
 
 pub mod broker;
+mod config_description;
 mod directory;
 pub mod error;
 mod failures;
@@ -19,8 +20,10 @@ mod transaction;
 mod uuid;
 
 pub use broker::{Broker, OpenOptions, PartitionDescription, TopicDescription};
+pub use config_description::{ConfigEntry, ConfigSource, ConfigSynonym, ConfigType};
 pub use error::BrokerError;
 pub use local_transport::LocalTransport;
-pub use log_manager::CleanedPartition;
+pub use log_manager::{CleanedPartition, LogDirDescription};
 pub use port::{Outcome, Port, Ticket};
-pub use transaction::TransactionDescription;
+pub use replica_manager::{AlterConfig, AlterConfigOp, CreatedTopic, NewTopic};
+pub use transaction::{TransactionDescription, TransactionFilter, TransactionListing};

@@ -7,14 +7,16 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use fletchlog_api::NodeId;
+use fletchlog_log::config::Durability;
+use fletchlog_log::fs::Fs;
 use fletchlog_log::{AppendError, AppendInfo, AppendOrigin, LogError, PartitionLog};
 use fletchlog_log::{checkpoint, file_name};
 use fletchlog_records::TopicPartition;
 
 use crate::BrokerError;
-use crate::directory::{Directory, TopicRecord, leader_index, partition_dir_name};
+use crate::directory::{Directory, TopicRecord, partition_dir_name};
 use crate::log_manager::node_index;
-use crate::sync::{Mutex, Rank};
+use crate::sync::{Mutex, Rank, RwLock};
 use crate::topic_config::TopicConfig;
 
 /// A partition.
@@ -22,9 +24,10 @@ use crate::topic_config::TopicConfig;
 pub(crate) struct Partition {
     tp: TopicPartition,
     topic_id: [u8; 16],
-    leader: NodeId,
+    /// The leader first. It has the only copy; the others are what clients are told.
+    replicas: Vec<NodeId>,
     dir: PathBuf,
-    config: Arc<TopicConfig>,
+    config: RwLock<Arc<TopicConfig>>,
     log: OnceLock<Arc<PartitionLog>>,
     leader_epoch: OnceLock<i32>,
     /// Held while its directory is made; true once the topic is deleted.
@@ -42,14 +45,13 @@ impl Partition {
         directory: &Directory,
     ) -> Self {
         let nodes = u32::try_from(directory.log_dirs().len()).unwrap_or(1);
-        let index = leader_index(record.first_leader, tp.partition, nodes);
-        let log_dir = directory.log_dir_of(record.first_leader, tp.partition);
+        let log_dir = directory.log_dir_of(record.leader_of(tp.partition, nodes));
         Self {
             dir: log_dir.path().join(partition_dir_name(&tp)),
             topic_id: record.id,
-            leader: NodeId::try_from(index).unwrap_or(0) + 1,
+            replicas: record.replicas_of(tp.partition, nodes),
             tp,
-            config,
+            config: RwLock::new(Rank::PartitionConfig, config),
             log: OnceLock::new(),
             leader_epoch: OnceLock::new(),
             deleted: Mutex::new(Rank::PartitionDirectory, false),
@@ -65,7 +67,12 @@ impl Partition {
 
     /// Node that leads it.
     pub(crate) fn leader(&self) -> NodeId {
-        self.leader
+        self.replicas.first().copied().unwrap_or(1)
+    }
+
+    /// Its replicas, the leader first; all of them count as in sync.
+    pub(crate) fn replicas(&self) -> &[NodeId] {
+        &self.replicas
     }
 
     /// Its directory.
@@ -74,8 +81,17 @@ impl Partition {
     }
 
     /// Its settings.
-    pub(crate) fn config(&self) -> &TopicConfig {
-        &self.config
+    pub(crate) fn config(&self) -> Arc<TopicConfig> {
+        Arc::clone(&self.config.read())
+    }
+
+    /// Other settings from now on, for the open log too. Kafka: `UnifiedLog#updateConfig`.
+    pub(crate) fn set_config(&self, config: Arc<TopicConfig>) {
+        let mut current = self.config.write();
+        if let Some(log) = self.log.get() {
+            log.update_config(config.log.clone());
+        }
+        *current = config;
     }
 
     /// Whether the background cleaner leaves it alone because it could not clean it. Kafka: `uncleanablePartitions`.
@@ -85,6 +101,25 @@ impl Partition {
 
     pub(crate) fn set_uncleanable(&self, uncleanable: bool) {
         self.uncleanable.store(uncleanable, Ordering::Relaxed);
+    }
+
+    /// From now on an append is acknowledged once it is on disk, and so is everything before it: fletchlog.durability has become
+    /// `fsync`. A log that is opened later begins with its directory on disk.
+    pub(crate) fn make_durable(&self, fs: &dyn Fs) -> Result<(), BrokerError> {
+        // No log is opened meanwhile with the old settings.
+        let _opening = self.deleted.lock();
+        let mut config = TopicConfig::clone(&self.config());
+        if config.log.durability == Durability::Fsync {
+            return Ok(());
+        }
+        if let (Some(log), Some(parent)) = (self.log.get(), self.dir.parent()) {
+            fs.sync_dir(parent)
+                .map_err(|e| BrokerError::directory(fs, parent, format!("cannot be synced: {e}")))?;
+            log.flush()?;
+        }
+        config.log.durability = Durability::Fsync;
+        self.set_config(Arc::new(config));
+        Ok(())
     }
 
     /// The log if it has been opened.
@@ -119,11 +154,14 @@ impl Partition {
             fs.clone(),
             &self.dir,
             self.tp.clone(),
-            self.config.log.clone(),
+            self.config().log.clone(),
             log_dir.open_mode(&**fs, &self.tp, directory.read_only())?,
             now_ms,
         )?;
         self.last_flush_ms.store(now_ms, Ordering::Relaxed);
+        // The settings may have changed while the log was opened; none can between this and the log's being found.
+        let config = self.config.read();
+        log.update_config(config.log.clone());
         Ok(self.log.get_or_init(|| Arc::new(log)))
     }
 
@@ -239,7 +277,8 @@ impl Partition {
         let info = log.append_as_leader(records, self.leader_epoch(directory)?, origin, now_ms)?;
         let unflushed = log.log_end_offset().saturating_sub(log.recovery_point());
         let waited = now_ms.saturating_sub(self.last_flush_ms.load(Ordering::Relaxed));
-        if unflushed > 0 && (unflushed >= self.config.flush_messages || waited >= self.config.flush_ms) {
+        let config = self.config();
+        if unflushed > 0 && (unflushed >= config.flush_messages || waited >= config.flush_ms) {
             log.flush()?;
             self.last_flush_ms.store(now_ms, Ordering::Relaxed);
         }

@@ -27,6 +27,7 @@ pub(crate) enum Rank {
     Checkpoints,
     PartitionDirectory,
     TopicTable,
+    PartitionConfig,
     CleanerCheckpoint,
     ReadCheckpoints,
     FetchSessions,

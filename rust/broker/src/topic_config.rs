@@ -1,7 +1,7 @@
 //! From properties to the settings of a log: what the topic sets wins, then the broker's `log.*` property.
 //! Kafka: `LogConfig#fromProps`, `KafkaConfig#extractLogConfigMap`.
 
-use fletchlog_api::{Config, ConfigError};
+use fletchlog_api::{Config, ConfigError, Scope};
 use fletchlog_log::LogConfig;
 use fletchlog_log::config::Durability;
 use fletchlog_records::{Compression, TimestampType};
@@ -131,6 +131,31 @@ impl TopicConfig {
     }
 }
 
+/// The value of a topic's property that holds, as text; `inherited` is the broker's property behind it, "" if there is none.
+pub(crate) fn effective(broker: &Config, topic: &Config, name: &str, inherited: &'static str) -> Option<String> {
+    let has_key = |scope, name: &str| {
+        fletchlog_api::config_table::keys(scope)
+            .iter()
+            .any(|key| key.name == name)
+    };
+    if topic.is_explicit(name) {
+        return topic.get(name).map(str::to_owned);
+    }
+    match name {
+        "retention.ms" => Some(broker_retention_ms(broker).to_string()),
+        "segment.ms" => Some(broker_roll_ms(broker).to_string()),
+        "message.timestamp.after.max.ms" | "message.timestamp.before.max.ms" => {
+            Some(time_limit(broker, topic, name, inherited).to_string())
+        }
+        _ => {
+            let of_broker = has_key(Scope::Broker, inherited)
+                .then(|| broker.get(inherited))
+                .flatten();
+            of_broker.or_else(|| topic.get(name)).map(str::to_owned)
+        }
+    }
+}
+
 /// A limit of spec 2.2: the new name wins where it is set, else the old name supplies it; first of the topic, then of
 /// the broker.
 fn time_limit(broker: &Config, topic: &Config, name: &str, inherited: &str) -> i64 {
@@ -184,8 +209,6 @@ fn compression(name: &str, topic: &Config) -> (Option<Compression>, Option<i32>)
 
 #[cfg(test)]
 mod tests {
-    use fletchlog_api::Scope;
-
     use super::*;
 
     fn config(broker: &[(&str, &str)], topic: &[(&str, &str)]) -> TopicConfig {

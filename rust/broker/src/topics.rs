@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use fletchlog_api::{Config, Scope};
 use fletchlog_records::TopicPartition;
+use rustc_hash::FxHashMap;
 
 use crate::BrokerError;
 use crate::directory::{ClusterMetadata, Directory, TopicRecord};
@@ -17,30 +18,23 @@ pub(crate) const CONSUMER_OFFSETS: &str = "__consumer_offsets";
 pub(crate) const TRANSACTION_STATE: &str = "__transaction_state";
 const MAX_NAME_LENGTH: usize = 249;
 
-/// Kafka: `Topic#validate`. The error says which part of the rule the name breaks.
+/// Kafka: `Topic#validate`, with its words. The error says which part of the rule the name breaks.
 pub(crate) fn validate_name(name: &str) -> Result<(), String> {
-    if name.is_empty() {
-        return Err("a topic name must not be empty".to_owned());
-    }
-    if name == "." || name == ".." {
-        return Err(format!("a topic cannot be called `{name}`"));
-    }
-    if name.len() > MAX_NAME_LENGTH {
-        return Err(format!(
-            "a topic name has at most {MAX_NAME_LENGTH} characters, this one has {}",
-            name.chars().count()
-        ));
-    }
-    match name
+    let reason = if name.is_empty() {
+        "the empty string is not allowed".to_owned()
+    } else if name == "." || name == ".." {
+        format!("'{name}' is not allowed")
+    } else if name.len() > MAX_NAME_LENGTH {
+        format!("the length of '{name}' is longer than the max allowed length {MAX_NAME_LENGTH}")
+    } else if !name
         .chars()
-        .find(|c| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-')))
+        .all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'))
     {
-        Some(c) => Err(format!(
-            "a topic name consists of ASCII letters, digits, `.`, `_` and `-`; `{}` is none of them",
-            c.escape_default()
-        )),
-        None => Ok(()),
-    }
+        format!("'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'")
+    } else {
+        return Ok(());
+    };
+    Err(format!("Topic name is invalid: {reason}"))
 }
 
 /// Kafka's metric names map `.` to `_`, so two names that differ only in these collide. Kafka: `Topic#hasCollision`.
@@ -73,23 +67,51 @@ impl Topic {
         broker_config: &Config,
         directory: &Directory,
     ) -> Result<Self, BrokerError> {
+        Self::with_partitions(name, record, broker_config, directory, &[])
+    }
+
+    /// The same topic after a change of its settings or with more partitions. Those it has stay, with their logs, and get the new
+    /// settings.
+    pub(crate) fn altered(
+        &self,
+        record: TopicRecord,
+        broker_config: &Config,
+        directory: &Directory,
+    ) -> Result<Self, BrokerError> {
+        Self::with_partitions(&self.name, record, broker_config, directory, &self.partitions)
+    }
+
+    fn with_partitions(
+        name: &str,
+        record: TopicRecord,
+        broker_config: &Config,
+        directory: &Directory,
+        existing: &[Arc<Partition>],
+    ) -> Result<Self, BrokerError> {
         let name: Arc<str> = Arc::from(name);
         let given = record.config.iter().map(|(k, v)| (k.as_str(), v.as_str()));
         let config = Arc::new(TopicConfig::new(broker_config, &Config::parse(Scope::Topic, given)?));
-        let partitions = (0..record.partitions)
-            .map(|p| {
-                let tp = TopicPartition {
-                    topic: name.clone(),
-                    partition: p,
-                };
-                Arc::new(Partition::new(tp, &record, config.clone(), directory))
-            })
-            .collect();
+        let mut partitions = existing.to_vec();
+        for partition in &partitions {
+            partition.set_config(config.clone());
+        }
+        for p in i32::try_from(existing.len()).unwrap_or(i32::MAX)..record.partitions {
+            let tp = TopicPartition {
+                topic: name.clone(),
+                partition: p,
+            };
+            partitions.push(Arc::new(Partition::new(tp, &record, config.clone(), directory)));
+        }
         Ok(Self {
             name,
             record,
             partitions,
         })
+    }
+
+    /// Whether a record is this topic's after a change, and not that of another topic with its name.
+    fn may_become(&self, record: &TopicRecord) -> bool {
+        self.record.id == record.id && record.id != [0; 16] && self.record.partitions <= record.partitions
     }
 
     /// One of its partitions.
@@ -107,6 +129,8 @@ impl Topic {
 #[derive(Debug, Default)]
 pub(crate) struct TopicTable {
     topics: BTreeMap<Arc<str>, Arc<Topic>>,
+    /// Without those of a Kafka broker's directory that have kept no id.
+    names: FxHashMap<[u8; 16], Arc<str>>,
 }
 
 impl TopicTable {
@@ -117,20 +141,28 @@ impl TopicTable {
         directory: &Directory,
         old: &TopicTable,
     ) -> Result<Self, BrokerError> {
-        let mut topics = BTreeMap::new();
+        let mut table = Self::default();
         for (name, record) in &metadata.topics {
             let topic = match old.topics.get(name.as_str()) {
                 Some(topic) if topic.record == *record => topic.clone(),
+                Some(topic) if topic.may_become(record) => {
+                    Arc::new(topic.altered(record.clone(), broker_config, directory)?)
+                }
                 _ => Arc::new(Topic::new(name, record.clone(), broker_config, directory)?),
             };
-            topics.insert(topic.name.clone(), topic);
+            table.insert(topic);
         }
-        Ok(Self { topics })
+        Ok(table)
     }
 
     /// A topic.
     pub(crate) fn get(&self, name: &str) -> Option<&Arc<Topic>> {
         self.topics.get(name)
+    }
+
+    /// The name of the topic with this id.
+    pub(crate) fn name_of(&self, id: &[u8; 16]) -> Option<&Arc<str>> {
+        self.names.get(id)
     }
 
     /// A partition.
@@ -149,14 +181,19 @@ impl TopicTable {
         self.topics.values()
     }
 
-    /// Adds a topic.
+    /// Adds a topic, or what has become of it.
     pub(crate) fn insert(&mut self, topic: Arc<Topic>) {
+        if topic.record.id != [0; 16] {
+            self.names.insert(topic.record.id, topic.name.clone());
+        }
         self.topics.insert(topic.name.clone(), topic);
     }
 
     /// Takes a topic out.
     pub(crate) fn remove(&mut self, name: &str) -> Option<Arc<Topic>> {
-        self.topics.remove(name)
+        let topic = self.topics.remove(name)?;
+        self.names.remove(&topic.record.id);
+        Some(topic)
     }
 }
 

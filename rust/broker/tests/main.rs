@@ -6,6 +6,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod admin;
 mod cleaner;
 mod common;
 mod directory;

@@ -41,6 +41,7 @@ pub use config::LogConfig;
 pub use dump::{BatchDescription, SegmentBatches, inspect_segment};
 pub use error::{AppendError, LogError};
 pub use partition_log::{
-    AppendInfo, AppendOrigin, FetchBound, FetchDataInfo, LogBounds, OpenMode, PartitionLog, TimestampAndOffset,
+    AppendInfo, AppendOrigin, FetchBound, FetchDataInfo, LogBounds, OpenMode, PartitionLog, ProducerState,
+    TimestampAndOffset,
 };
 pub use verify::{PartitionReport, verify_partition};

@@ -86,6 +86,22 @@ pub enum FetchBound {
     LastStableOffset,
 }
 
+/// What a log remembers of a producer. Kafka: `DescribeProducersResponse.ProducerState`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct ProducerState {
+    pub producer_id: i64,
+    pub producer_epoch: i16,
+    /// Sequence of its newest record; -1 none.
+    pub last_sequence: i32,
+    /// Timestamp of its newest batch; -1 none.
+    pub last_timestamp: i64,
+    /// Of the newest marker; -1 none.
+    pub coordinator_epoch: i32,
+    /// First offset of its open transaction; -1 none.
+    pub current_txn_start_offset: i64,
+}
+
 /// The bounds of a log at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogBounds {
@@ -243,6 +259,21 @@ impl PartitionLog {
     pub fn remove_expired_producers(&self, now_ms: i64) {
         let expiration_ms = self.config().producer_id_expiration_ms;
         self.lock_writer().producers.remove_expired(now_ms, expiration_ms);
+    }
+    /// The producers that are remembered, by id (spec 3).
+    pub fn active_producers(&self) -> Vec<ProducerState> {
+        let writer = self.lock_writer();
+        let of_entry = |entry: &crate::producer_state::ProducerStateEntry| ProducerState {
+            producer_id: entry.producer_id,
+            producer_epoch: entry.producer_epoch,
+            last_sequence: entry.last_seq(),
+            last_timestamp: entry.last_timestamp,
+            coordinator_epoch: entry.coordinator_epoch,
+            current_txn_start_offset: entry.current_txn_first_offset.unwrap_or(-1),
+        };
+        let mut producers: Vec<ProducerState> = writer.producers.entries().map(of_entry).collect();
+        producers.sort_unstable_by_key(|producer| producer.producer_id);
+        producers
     }
     /// Offsets below are known to be on disk.
     pub fn recovery_point(&self) -> i64 {

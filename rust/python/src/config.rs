@@ -33,6 +33,7 @@ fn kind_text(kind: Kind) -> String {
         Kind::OneOf(choices) => choices.join(" | "),
         Kind::ListOf([]) => "list".to_owned(),
         Kind::ListOf(choices) => format!("list of {}", choices.join(", ")),
+        Kind::Only(_) => "only the default".to_owned(),
         Kind::Release => "Kafka client release 2.4..4.3".to_owned(),
     }
 }

@@ -66,10 +66,12 @@ error_codes! {
     27 REBALANCE_IN_PROGRESS false "the group is rebalancing, the member has to rejoin";
     29 TOPIC_AUTHORIZATION_FAILED false "not authorized for the topic";
     32 INVALID_TIMESTAMP false "a timestamp is outside the accepted range";
+    34 ILLEGAL_SASL_STATE false "the SASL request does not fit the state of the connection";
     35 UNSUPPORTED_VERSION false "the version of the request is not supported";
     36 TOPIC_ALREADY_EXISTS false "a topic with this name exists";
     37 INVALID_PARTITIONS false "the number of partitions is not valid";
     38 INVALID_REPLICATION_FACTOR false "the replication factor is not valid";
+    39 INVALID_REPLICA_ASSIGNMENT false "the assignment of replicas is not valid";
     40 INVALID_CONFIG false "a configuration is not valid";
     42 INVALID_REQUEST false "the request is not valid";
     43 UNSUPPORTED_FOR_MESSAGE_FORMAT false "the message format on the broker does not support this request";
@@ -83,11 +85,13 @@ error_codes! {
     51 CONCURRENT_TRANSACTIONS true "another transaction of this producer is still completing";
     52 TRANSACTION_COORDINATOR_FENCED false "the transaction coordinator has been replaced";
     53 TRANSACTIONAL_ID_AUTHORIZATION_FAILED false "not authorized for the transactional id";
+    54 SECURITY_DISABLED false "the broker has no security to configure";
     55 OPERATION_NOT_ATTEMPTED false "another part of the request was refused, so this one was not tried";
     56 KAFKA_STORAGE_ERROR true "the log could not be read or written";
     59 UNKNOWN_PRODUCER_ID false "the broker holds no state for this producer id";
     70 FETCH_SESSION_ID_NOT_FOUND true "the fetch session id is unknown";
     71 INVALID_FETCH_SESSION_EPOCH true "the fetch session epoch is not the next one";
+    73 TOPIC_DELETION_DISABLED false "topics cannot be deleted: delete.topic.enable is false";
     74 FENCED_LEADER_EPOCH true "the leader epoch of the request is older than the broker's";
     75 UNKNOWN_LEADER_EPOCH true "the leader epoch of the request is newer than the broker's";
     76 UNSUPPORTED_COMPRESSION_TYPE false "the codec is not supported by this version of the request";
@@ -95,17 +99,25 @@ error_codes! {
     79 MEMBER_ID_REQUIRED false "the member has to join with the id it was given";
     81 GROUP_MAX_SIZE_REACHED false "the group is full";
     82 FENCED_INSTANCE_ID false "another member uses this group.instance.id";
+    84 ELECTION_NOT_NEEDED false "the leader of the partition is the preferred one";
+    85 NO_REASSIGNMENT_IN_PROGRESS false "no replicas of the partition are being moved";
     87 INVALID_RECORD false "the broker refused a record";
     88 UNSTABLE_OFFSET_COMMIT true "an offset is being committed by a transaction";
     90 PRODUCER_FENCED false "a newer producer with the same transactional id exists";
+    91 RESOURCE_NOT_FOUND false "what the request names does not exist";
+    92 DUPLICATE_RESOURCE false "the request names the same thing twice";
     100 UNKNOWN_TOPIC_ID true "this broker does not hold that topic id";
     103 INCONSISTENT_TOPIC_ID true "the topic id does not match";
+    105 TRANSACTIONAL_ID_NOT_FOUND false "the transactional id is not known";
     106 FETCH_SESSION_TOPIC_ID_ERROR true "the fetch session used topic ids inconsistently";
     110 FENCED_MEMBER_EPOCH false "the member epoch is fenced";
     111 UNRELEASED_INSTANCE_ID false "the instance id is still in use";
     112 UNSUPPORTED_ASSIGNOR false "the assignor is not supported";
     113 STALE_MEMBER_EPOCH false "the member epoch is stale";
+    114 MISMATCHED_ENDPOINT_TYPE false "the request was sent to a broker and asks for a controller, or the reverse";
+    115 UNSUPPORTED_ENDPOINT_TYPE false "the type of endpoint is not known";
     120 TRANSACTION_ABORTABLE false "the transaction has to be aborted";
+    128 INVALID_REGULAR_EXPRESSION false "the pattern is not valid";
 }
 
 impl std::fmt::Display for ErrorCode {

@@ -29,6 +29,18 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "Default of a topic's compression.type.",
     ),
     row(
+        "default.replication.factor",
+        Kind::Int(1, 32_767),
+        Some("1"),
+        "Replicas of a topic that is created without a number of its own; all of them share one copy of the bytes.",
+    ),
+    row(
+        "delete.topic.enable",
+        Kind::Boolean,
+        Some("true"),
+        "Whether topics can be deleted.",
+    ),
+    row(
         "fetch.max.bytes",
         Kind::Int(1024, i32::MAX),
         Some("57671680"),
@@ -242,7 +254,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "min.insync.replicas",
         Kind::Int(1, i32::MAX),
         Some("1"),
-        "Default of a topic's min.insync.replicas (any value holds with one replica).",
+        "Default of a topic's min.insync.replicas (any value holds, as all replicas count as in sync).",
     ),
     row(
         "num.partitions",

@@ -22,8 +22,8 @@ pub(super) const TIMESTAMP_TYPES: &[&str] = &["CreateTime", "LogAppendTime"];
 /// `fletchlog.durability`.
 pub(super) const DURABILITIES: &[&str] = &["page-cache", "fsync"];
 
-/// Rows by name. Kafka's names that are missing here (tiered storage, throttles, preallocate, ...) promise something
-/// that an embedded log with one replica does not do; they are refused rather than ignored.
+/// Rows by name. What an embedded log with one copy does not do (tiered storage, preallocated files) takes its default alone: other
+/// values are refused rather than ignored.
 pub(super) const KEYS: &[ConfigKey] = &[
     row(
         "cleanup.policy",
@@ -92,6 +92,12 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "fsync with the first append that finds the last flush older than this many ms (checked at appends; closing flushes the rest).",
     ),
     row(
+        "follower.replication.throttled.replicas",
+        Kind::ListOf(&[]),
+        Some(""),
+        "Replicas whose replication is throttled. Without effect: there is one copy of the bytes, and nothing is replicated.",
+    ),
+    row(
         "index.interval.bytes",
         Kind::Int(0, i32::MAX),
         Some("4096"),
@@ -102,6 +108,24 @@ pub(super) const KEYS: &[ConfigKey] = &[
         Kind::Int(14, i32::MAX),
         None,
         "Segment size for tests on Kafka 4.x, where segment.bytes has a minimum of 1 MiB; wins over segment.bytes.",
+    ),
+    row(
+        "leader.replication.throttled.replicas",
+        Kind::ListOf(&[]),
+        Some(""),
+        "Replicas whose replication is throttled. Without effect: there is one copy of the bytes, and nothing is replicated.",
+    ),
+    row(
+        "local.retention.bytes",
+        Kind::Long(-2, i64::MAX),
+        Some("-2"),
+        "Local bytes per partition when older segments are in remote storage. Without effect, as in Kafka without remote storage.",
+    ),
+    row(
+        "local.retention.ms",
+        Kind::Long(-2, i64::MAX),
+        Some("-2"),
+        "Local age in ms when older segments are in remote storage. Without effect, as in Kafka without remote storage.",
     ),
     row(
         "max.compaction.lag.ms",
@@ -155,7 +179,31 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "min.insync.replicas",
         Kind::Int(1, i32::MAX),
         Some("1"),
-        "Replicas that must be in sync for acks=all. A log here has one replica, and Kafka never asks for more than there are, so any value holds.",
+        "Replicas that must be in sync for acks=all. All replicas of a topic count as in sync, and Kafka never asks for more than there are (eligible.leader.replicas), so any value holds.",
+    ),
+    row(
+        "preallocate",
+        Kind::Only(&Kind::Boolean),
+        Some("false"),
+        "Whether segment files get their full size at once. Not done here: only the default is accepted.",
+    ),
+    row(
+        "remote.log.copy.disable",
+        Kind::Only(&Kind::Boolean),
+        Some("false"),
+        "Part of tiered storage, which there is none of: only the default is accepted.",
+    ),
+    row(
+        "remote.log.delete.on.disable",
+        Kind::Only(&Kind::Boolean),
+        Some("false"),
+        "Part of tiered storage, which there is none of: only the default is accepted.",
+    ),
+    row(
+        "remote.storage.enable",
+        Kind::Only(&Kind::Boolean),
+        Some("false"),
+        "Tiered storage. There is none: only the default is accepted.",
     ),
     row(
         "retention.bytes",
@@ -235,6 +283,46 @@ mod tests {
             panic!("accepted");
         };
         assert_eq!(suggestion.as_deref(), Some("message.timestamp.difference.max.ms"));
+    }
+
+    #[test]
+    fn a_broker_answers_in_kafkas_words() {
+        for (name, value, text) in [
+            ("no.such", "1", "Unknown topic config name: no.such"),
+            (
+                "retention.ms",
+                "abc",
+                "Invalid value abc for configuration retention.ms: Not a number of type LONG",
+            ),
+            (
+                "max.message.bytes",
+                "-1",
+                "Invalid value -1 for configuration max.message.bytes: Value must be at least 0",
+            ),
+            (
+                "min.cleanable.dirty.ratio",
+                "2",
+                "Invalid value 2 for configuration min.cleanable.dirty.ratio: Value must be no more than 1",
+            ),
+            (
+                "cleanup.policy",
+                "delete,x",
+                "Invalid value x for configuration cleanup.policy: String must be one of: compact, delete",
+            ),
+            (
+                "preallocate",
+                "1",
+                "Invalid value 1 for configuration preallocate: Expected value to be either true or false",
+            ),
+            (
+                "preallocate",
+                "true",
+                "Invalid value true for configuration preallocate: String must be one of: false",
+            ),
+        ] {
+            let refused = Config::parse(Scope::Topic, [(name, value)]).unwrap_err();
+            assert_eq!(refused.kafka_message(), text);
+        }
     }
 
     #[test]

@@ -2,13 +2,18 @@
 //!
 //! ```json
 //! {"version": 1, "cluster.id": "22 characters", "nodes": 3, "next.producer.id": 2000, "topics.created": 1,
-//!  "topics": [{"name": "orders", "id": "22 characters", "partitions": 6, "first.leader": 0, "config": {"retention.ms": "-1"}}],
+//!  "topics": [{"name": "orders", "id": "22 characters", "partitions": 6, "first.leader": 0, "config": {"retention.ms": "-1"},
+//!              "replication.factor": 2, "assigned": {"4": [3, 1]}}],
 //!  "deleting": ["ids of topics whose directories are being removed"]}
 //! ```
+//!
+//! `replication.factor` is written where it is not 1, `assigned` where partitions were placed by hand; a file with such partitions has
+//! version 2, so that a reader that would look for their logs elsewhere refuses it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use fletchlog_api::NodeId;
 use fletchlog_log::checkpoint::{decode_uuid, encode_uuid};
 use fletchlog_log::fs::Fs;
 use serde_json::{Map, Value, json};
@@ -26,10 +31,32 @@ pub(crate) struct TopicRecord {
     pub(crate) id: [u8; 16],
     /// Number of partitions.
     pub(crate) partitions: i32,
-    /// Partition p leads on node 1 + (first_leader + p) mod nodes.
+    /// Partition p leads on node 1 + (first_leader + p) mod nodes, unless it is in `assigned`.
     pub(crate) first_leader: u32,
+    /// Replicas of each partition as clients are told; the leader keeps the only copy.
+    pub(crate) replication_factor: u32,
+    /// Replicas of the partitions that were placed by hand, the leader first.
+    pub(crate) assigned: BTreeMap<i32, Vec<NodeId>>,
     /// What the user set.
     pub(crate) config: BTreeMap<String, String>,
+}
+
+impl TopicRecord {
+    /// Nodes of a partition's replicas, the leader first. Without an assignment: the stripe of Kafka's `StripedReplicaPlacer`, from a
+    /// start that is the number of the topic instead of a random node.
+    pub(crate) fn replicas_of(&self, partition: i32, nodes: u32) -> Vec<NodeId> {
+        if let Some(assigned) = self.assigned.get(&partition) {
+            return assigned.clone();
+        }
+        let first = u64::from(self.first_leader) + u64::from(partition.unsigned_abs());
+        let node = |i: u32| NodeId::try_from((first + u64::from(i)) % u64::from(nodes.max(1))).unwrap_or(0) + 1;
+        (0..self.replication_factor.max(1)).map(node).collect()
+    }
+
+    /// Node of a partition's leader.
+    pub(crate) fn leader_of(&self, partition: i32, nodes: u32) -> NodeId {
+        self.replicas_of(partition, nodes).first().copied().unwrap_or(1)
+    }
 }
 
 /// The whole file.
@@ -64,16 +91,10 @@ impl ClusterMetadata {
 
     /// The file's text.
     pub(crate) fn to_json(&self) -> String {
-        let topics: Vec<Value> = self
-            .topics
-            .iter()
-            .map(|(name, t)| {
-                json!({"name": name, "id": encode_uuid(&t.id), "partitions": t.partitions, "first.leader": t.first_leader,
-                       "config": t.config})
-            })
-            .collect();
+        let topics: Vec<Value> = self.topics.iter().map(|(name, t)| topic_to_json(name, t)).collect();
+        let version = 1 + i32::from(self.topics.values().any(|t| !t.assigned.is_empty()));
         let deleting: Vec<String> = self.deleting.iter().map(encode_uuid).collect();
-        let value = json!({"version": 1, "cluster.id": self.cluster_id, "nodes": self.nodes,
+        let value = json!({"version": version, "cluster.id": self.cluster_id, "nodes": self.nodes,
             "next.producer.id": self.next_producer_id, "topics.created": self.topics_created,
             "topics": topics, "deleting": deleting});
         format!("{value:#}\n")
@@ -84,10 +105,10 @@ impl ClusterMetadata {
         let value: Value = serde_json::from_slice(text).map_err(|e| format!("is not JSON: {e}"))?;
         let top = value.as_object().ok_or("is not a JSON object")?;
         match number(top, "version")? {
-            1 => {}
+            1 | 2 => {}
             other => {
                 return Err(format!(
-                    "has version {other}; this fletchlog reads version 1, use a newer one"
+                    "has version {other}; this fletchlog reads versions 1 and 2, use a newer one"
                 ));
             }
         }
@@ -108,30 +129,7 @@ impl ClusterMetadata {
             let topic = topic.as_object().ok_or("has a topic that is not an object")?;
             let name = string(topic, "name")?;
             crate::topics::validate_name(name).map_err(|reason| format!("names a topic `{name}`: {reason}"))?;
-            let config = topic
-                .get("config")
-                .and_then(Value::as_object)
-                .ok_or_else(|| format!("has no `config` for topic {name}"))?
-                .iter()
-                .map(|(k, v)| {
-                    Ok((
-                        k.clone(),
-                        v.as_str()
-                            .ok_or_else(|| format!("has a non-text `{k}` for topic {name}"))?
-                            .to_owned(),
-                    ))
-                })
-                .collect::<Result<_, String>>()?;
-            let record = TopicRecord {
-                id: decode_uuid(string(topic, "id")?).ok_or_else(|| format!("has no valid id for topic {name}"))?,
-                partitions: i32::try_from(number(topic, "partitions")?)
-                    .ok()
-                    .filter(|p| (1..=MAX_PARTITIONS).contains(p))
-                    .ok_or_else(|| format!("has no valid partition count (1 to {MAX_PARTITIONS}) for topic {name}"))?,
-                first_leader: u32::try_from(number(topic, "first.leader")?)
-                    .map_err(|_| format!("has no valid `first.leader` for topic {name}"))?,
-                config,
-            };
+            let record = topic_from_json(name, topic, nodes)?;
             metadata.topics.insert(name.to_owned(), record);
         }
         for id in list(top, "deleting")? {
@@ -160,6 +158,71 @@ impl ClusterMetadata {
         fs.replace(&path, self.to_json().as_bytes())
             .map_err(|e| BrokerError::directory(fs, &path, format!("cannot be written: {e}")))
     }
+}
+
+fn topic_to_json(name: &str, topic: &TopicRecord) -> Value {
+    let mut value = json!({"name": name, "id": encode_uuid(&topic.id), "partitions": topic.partitions,
+        "first.leader": topic.first_leader, "config": topic.config});
+    if topic.replication_factor != 1 {
+        value["replication.factor"] = json!(topic.replication_factor);
+    }
+    if !topic.assigned.is_empty() {
+        value["assigned"] = topic
+            .assigned
+            .iter()
+            .map(|(p, nodes)| (p.to_string(), json!(nodes)))
+            .collect();
+    }
+    value
+}
+
+fn topic_from_json(name: &str, topic: &Map<String, Value>, nodes: u32) -> Result<TopicRecord, String> {
+    let no_valid = |what: &str| format!("has no valid {what} for topic {name}");
+    let config = topic
+        .get("config")
+        .and_then(Value::as_object)
+        .ok_or_else(|| format!("has no `config` for topic {name}"))?
+        .iter()
+        .map(|(k, v)| {
+            let value = v
+                .as_str()
+                .ok_or_else(|| format!("has a non-text `{k}` for topic {name}"))?;
+            Ok((k.clone(), value.to_owned()))
+        })
+        .collect::<Result<_, String>>()?;
+    let partitions = i32::try_from(number(topic, "partitions")?)
+        .ok()
+        .filter(|p| (1..=MAX_PARTITIONS).contains(p))
+        .ok_or_else(|| no_valid(&format!("partition count (1 to {MAX_PARTITIONS})")))?;
+    let factor = match topic.get("replication.factor") {
+        None => Some(1),
+        Some(factor) => factor.as_u64().and_then(|f| u32::try_from(f).ok()),
+    };
+    Ok(TopicRecord {
+        id: decode_uuid(string(topic, "id")?).ok_or_else(|| no_valid("id"))?,
+        partitions,
+        first_leader: u32::try_from(number(topic, "first.leader")?).map_err(|_| no_valid("`first.leader`"))?,
+        replication_factor: factor
+            .filter(|f| (1..=nodes).contains(f))
+            .ok_or_else(|| no_valid("`replication.factor`"))?,
+        assigned: assigned_from_json(topic.get("assigned"), nodes).ok_or_else(|| no_valid("`assigned`"))?,
+        config,
+    })
+}
+
+fn assigned_from_json(assigned: Option<&Value>, nodes: u32) -> Option<BTreeMap<i32, Vec<NodeId>>> {
+    let Some(assigned) = assigned else {
+        return Some(BTreeMap::new());
+    };
+    let node = |value: &Value| {
+        let node = NodeId::try_from(value.as_i64()?).ok()?;
+        (1..=nodes).contains(&u32::try_from(node).ok()?).then_some(node)
+    };
+    let replicas = |(partition, replicas): (&String, &Value)| {
+        let replicas: Vec<NodeId> = replicas.as_array()?.iter().map(node).collect::<Option<_>>()?;
+        (!replicas.is_empty()).then_some((partition.parse().ok()?, replicas))
+    };
+    assigned.as_object()?.iter().map(replicas).collect()
 }
 
 fn number(object: &Map<String, Value>, name: &str) -> Result<i64, String> {
@@ -200,10 +263,35 @@ mod tests {
                 id: [1; 16],
                 partitions: 6,
                 first_leader: 2,
+                replication_factor: 1,
+                assigned: BTreeMap::new(),
                 config,
             },
         );
-        assert_eq!(ClusterMetadata::from_json(metadata.to_json().as_bytes()), Ok(metadata));
+        assert!(metadata.to_json().contains("\"version\": 1"));
+        let read = |m: &ClusterMetadata| ClusterMetadata::from_json(m.to_json().as_bytes()).unwrap();
+        assert_eq!(read(&metadata), metadata);
+        let topic = metadata.topics.get_mut("t").unwrap();
+        topic.replication_factor = 2;
+        topic.assigned.insert(4, vec![3, 1]);
+        assert!(metadata.to_json().contains("\"version\": 2"));
+        assert_eq!(read(&metadata), metadata);
+    }
+
+    #[test]
+    fn replicas_follow_the_leader_unless_they_were_placed_by_hand() {
+        let mut topic = TopicRecord {
+            id: [1; 16],
+            partitions: 6,
+            first_leader: 1,
+            replication_factor: 2,
+            assigned: BTreeMap::new(),
+            config: BTreeMap::new(),
+        };
+        assert_eq!(topic.replicas_of(0, 3), [2, 3]);
+        assert_eq!(topic.replicas_of(4, 3), [3, 1]);
+        topic.assigned.insert(4, vec![1, 2]);
+        assert_eq!((topic.replicas_of(4, 3), topic.leader_of(4, 3)), (vec![1, 2], 1));
     }
 
     #[test]
@@ -213,7 +301,7 @@ mod tests {
             ("", "not JSON"),
             ("[]", "not a JSON object"),
             ("{}", "`version`"),
-            (&good.replace("\"version\": 1", "\"version\": 2"), "version 2"),
+            (&good.replace("\"version\": 1", "\"version\": 3"), "version 3"),
             (&good.replace("\"nodes\": 1", "\"nodes\": 0"), "`nodes`"),
             (
                 &good.replace("\"topics\": []", "\"topics\": [{\"name\": \"a b\"}]"),

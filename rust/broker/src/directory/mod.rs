@@ -26,4 +26,4 @@ mod open;
 pub(crate) use log_dir::LogOffsets;
 pub(crate) use metadata_file::{ClusterMetadata, TopicRecord};
 pub(crate) use names::{deleted_dir_name, partition_dir_name};
-pub(crate) use open::{Directory, leader_index};
+pub(crate) use open::Directory;

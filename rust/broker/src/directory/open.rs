@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use fletchlog_api::NodeId;
 use fletchlog_log::checkpoint;
 use fletchlog_log::file_name::{CLEANER_CHECKPOINT, META_PROPERTIES, PARTITION_METADATA};
 use fletchlog_log::fs::{DirLock, Fs, LockError};
@@ -195,7 +196,7 @@ impl Directory {
     /// Removes what interrupted deletions left, and sets logs aside that belong to no topic (Kafka: stray logs), durably: the
     /// names may be taken again at once.
     pub(crate) fn clear_leftovers(&self, metadata: &ClusterMetadata) -> Result<(), BrokerError> {
-        for (dir, node) in self.log_dirs.iter().zip(0u32..) {
+        for (dir, node) in self.log_dirs.iter().zip(1..) {
             let mut changed = false;
             for (name, parsed) in dir.list(&*self.fs)? {
                 changed |= self.clear_leftover(&dir.path().join(name), parsed, node, metadata)?;
@@ -212,7 +213,7 @@ impl Directory {
         &self,
         path: &Path,
         name: DirName,
-        node: u32,
+        node: NodeId,
         metadata: &ClusterMetadata,
     ) -> Result<bool, BrokerError> {
         let io = |e: std::io::Error| BrokerError::directory(&*self.fs, path, format!("cannot be removed: {e}"));
@@ -223,9 +224,10 @@ impl Directory {
             }
             return Ok(deleted);
         };
-        let known = metadata.topics.get(&*tp.topic).is_some_and(|t| {
-            tp.partition < t.partitions && leader_index(t.first_leader, tp.partition, metadata.nodes) == node
-        });
+        let known = metadata
+            .topics
+            .get(&*tp.topic)
+            .is_some_and(|t| tp.partition < t.partitions && t.leader_of(tp.partition, metadata.nodes) == node);
         let deleting = || {
             let id = checkpoint::read_partition_metadata(&*self.fs, path).ok().flatten();
             id.is_some_and(|id| metadata.deleting.contains(&id))
@@ -280,11 +282,10 @@ impl Directory {
         &self.log_dirs
     }
 
-    /// The log directory of the node that leads partition `p` of a topic.
-    pub(crate) fn log_dir_of(&self, first_leader: u32, partition: i32) -> &LogDir {
-        let nodes = u32::try_from(self.log_dirs.len()).unwrap_or(1);
-        let index = leader_index(first_leader, partition, nodes) as usize;
-        // The remainder by the number of directories is an index into them.
+    /// The log directory of a node.
+    pub(crate) fn log_dir_of(&self, node: NodeId) -> &LogDir {
+        let index = usize::try_from(node - 1).unwrap_or(0);
+        // What the metadata says of nodes was checked when it was read or changed.
         &self.log_dirs[index]
     }
 
@@ -311,13 +312,6 @@ impl Directory {
 fn has_partition(metadata: &ClusterMetadata, tp: &TopicPartition) -> bool {
     let topic = metadata.topics.get(&*tp.topic);
     topic.is_some_and(|t| tp.partition < t.partitions)
-}
-
-/// Index of the leader of partition `p`: the stripe of Kafka's `StripedReplicaPlacer` for one replica, from a start
-/// that is the number of the topic instead of a random node.
-pub(crate) fn leader_index(first_leader: u32, partition: i32, nodes: u32) -> u32 {
-    let p = u64::from(partition.unsigned_abs());
-    u32::try_from((u64::from(first_leader) + p) % u64::from(nodes.max(1))).unwrap_or(0)
 }
 
 fn node_paths(root: &Path, nodes: u32) -> Vec<PathBuf> {
@@ -429,6 +423,8 @@ fn derive_metadata(fs: &dyn Fs, root: &Path, read_only: bool) -> Result<ClusterM
                 id: [0; 16],
                 partitions: 0,
                 first_leader: 0,
+                replication_factor: 1,
+                assigned: BTreeMap::new(),
                 config,
             }
         });

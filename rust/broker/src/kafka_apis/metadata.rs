@@ -9,6 +9,7 @@ use fletchlog_api::{
 
 use super::KafkaApis;
 use crate::BrokerError;
+use crate::replica_manager::NewTopic;
 use crate::topics::{self, Topic};
 
 impl KafkaApis {
@@ -42,11 +43,8 @@ impl KafkaApis {
             error = ErrorCode::INVALID_TOPIC_EXCEPTION;
         } else if create && !self.replicas.is_read_only() && self.replicas.config().boolean("auto.create.topics.enable")
         {
-            match self
-                .replicas
-                .create_user_topic(name, self.replicas.config().int("num.partitions"), &[])
-            {
-                Ok(())
+            match self.replicas.create_user_topic(name, &NewTopic::default()) {
+                Ok(_)
                 | Err(BrokerError::Kafka {
                     code: ErrorCode::TOPIC_ALREADY_EXISTS,
                     ..
@@ -84,6 +82,7 @@ impl KafkaApis {
                     log::warn!("the leader epoch of {} cannot be told now: {error}", p.tp());
                     -1
                 }),
+                replicas: p.replicas().to_vec(),
             })
             .collect();
         TopicMetadata {

@@ -2,9 +2,11 @@
 //! stop. Kafka: `LogManager`.
 
 mod cleaner;
+mod log_dirs;
 
 pub use cleaner::CleanedPartition;
 pub(crate) use cleaner::CleanerThread;
+pub use log_dirs::LogDirDescription;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

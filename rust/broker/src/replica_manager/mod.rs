@@ -1,15 +1,19 @@
 //! The topics and partitions of a broker: what is appended to them, read from them and looked up in them.
 //! Kafka: `ReplicaManager`; what its controller does to topics is here as well.
 
+mod alter_topic;
 mod coordinator_log;
 pub(crate) mod fetch;
 mod leader_epochs;
 mod list_offsets;
+mod new_topic;
 mod produce;
 mod producer_ids;
 mod topic_admin;
 
+pub use alter_topic::{AlterConfig, AlterConfigOp};
 pub(crate) use coordinator_log::CoordinatorRecord;
+pub use new_topic::{CreatedTopic, NewTopic};
 pub(crate) use produce::{AddPartitionsToTxnManager, Produced};
 
 use std::sync::Arc;

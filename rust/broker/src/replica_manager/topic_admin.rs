@@ -3,46 +3,70 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fletchlog_api::{Config, ErrorCode, Scope};
+use fletchlog_api::{Config, ErrorCode, NodeId, Scope};
+use fletchlog_log::ProducerState;
 use fletchlog_records::TopicPartition;
 
 use super::ReplicaManager;
+use super::new_topic::{CreatedTopic, NewTopic, Placement};
 use crate::broker::PartitionDescription;
+use crate::config_description::describe_topic_config;
 use crate::directory::{ClusterMetadata, TopicRecord, deleted_dir_name};
 use crate::partition::Partition;
 use crate::topic_config::TopicConfig;
 use crate::topics::{self, CONSUMER_OFFSETS, TRANSACTION_STATE, Topic};
 use crate::{BrokerError, TopicDescription, uuid};
 
-/// Kafka's controller makes at most this many partitions in one go (`ReplicationControlManager`); each is a directory.
-const MAX_PARTITIONS: i32 = 10_000;
-
 impl ReplicaManager {
-    /// `create_topic`.
-    pub(crate) fn create_user_topic(
-        &self,
-        name: &str,
-        partitions: i32,
-        config: &[(String, String)],
-    ) -> Result<(), BrokerError> {
+    /// `create_topic`. Kafka: `ReplicationControlManager#createTopics`, in its order.
+    pub(crate) fn create_user_topic(&self, name: &str, new: &NewTopic) -> Result<CreatedTopic, BrokerError> {
         self.for_writing("create topics")?;
         topics::validate_name(name).map_err(|reason| BrokerError::kafka(ErrorCode::INVALID_TOPIC_EXCEPTION, reason))?;
+        let mut metadata = self.metadata.lock();
+        check_name_is_free(&metadata, name)?;
         if topics::is_internal(name) {
             return Err(BrokerError::kafka(
                 ErrorCode::INVALID_TOPIC_EXCEPTION,
                 format!("`{name}` is the broker's own topic; choose another name"),
             ));
         }
-        if !(1..=MAX_PARTITIONS).contains(&partitions) {
-            return Err(BrokerError::kafka(
-                ErrorCode::INVALID_PARTITIONS,
-                format!("topic `{name}` cannot have {partitions} partitions; give 1 to {MAX_PARTITIONS}"),
-            ));
+        let config = self.checked_config(&new.config)?;
+        let placement = new.place(self.config(), metadata.nodes)?;
+        let record = new_record(&metadata, placement, config, true);
+        let created = CreatedTopic {
+            topic_id: record.id,
+            partitions: record.partitions,
+            replication_factor: i16::try_from(record.replication_factor).unwrap_or(i16::MAX),
+            config: describe_topic_config(self.config(), &record.config)?,
+        };
+        if !new.validate_only {
+            self.add_topic(&mut metadata, name, record, true)?;
         }
+        Ok(created)
+    }
+
+    /// The properties of a new topic. Kafka: `ReplicationControlManager#computeConfigChanges`.
+    fn checked_config(&self, given: &[(String, Option<String>)]) -> Result<BTreeMap<String, String>, BrokerError> {
+        let mut config = BTreeMap::new();
+        for (name, value) in given {
+            let Some(value) = value else {
+                return Err(BrokerError::kafka(
+                    ErrorCode::INVALID_CONFIG,
+                    format!("Null value not supported for topic configs: {name}"),
+                ));
+            };
+            config.insert(name.clone(), value.trim().to_owned());
+        }
+        self.check_config(&config)?;
+        Ok(config)
+    }
+
+    /// Whether a topic can have these properties.
+    pub(super) fn check_config(&self, config: &BTreeMap<String, String>) -> Result<TopicConfig, BrokerError> {
         let given = Config::parse(Scope::Topic, config.iter().map(|(k, v)| (k.as_str(), v.as_str())))?;
-        TopicConfig::new(self.config(), &given).validate()?;
-        let config = config.iter().map(|(k, v)| (k.clone(), v.trim().to_owned())).collect();
-        self.add_topic(name, partitions, config, true).map(drop)
+        let config = TopicConfig::new(self.config(), &given);
+        config.validate()?;
+        Ok(config)
     }
 
     /// `__consumer_offsets`, made when the first group needs it; its directories come one by one, as they are used.
@@ -67,74 +91,49 @@ impl ReplicaManager {
             return Ok(topic);
         }
         self.for_writing("commit offsets or write transactions")?;
-        match self.add_topic(
-            name,
-            self.config().int(partitions),
-            config().into_iter().collect(),
-            false,
-        ) {
+        let mut metadata = self.metadata.lock();
+        if let Some(topic) = self.topic_table().get(name) {
             // Another thread was quicker.
-            Err(BrokerError::Kafka {
-                code: ErrorCode::TOPIC_ALREADY_EXISTS,
-                ..
-            }) => self.topic(name),
-            other => other,
+            return Ok(topic.clone());
         }
+        check_name_is_free(&metadata, name)?;
+        let placement = Placement {
+            partitions: self.config().int(partitions),
+            replication_factor: 1,
+            assigned: BTreeMap::new(),
+        };
+        let record = new_record(&metadata, placement, config().into_iter().collect(), false);
+        self.add_topic(&mut metadata, name, record, false)
     }
 
     fn add_topic(
         &self,
+        metadata: &mut ClusterMetadata,
         name: &str,
-        partitions: i32,
-        config: BTreeMap<String, String>,
+        record: TopicRecord,
         counted: bool,
     ) -> Result<Arc<Topic>, BrokerError> {
-        let mut metadata = self.metadata.lock();
-        if metadata.topics.contains_key(name) {
-            return Err(BrokerError::kafka(
-                ErrorCode::TOPIC_ALREADY_EXISTS,
-                format!("topic `{name}` exists; delete it first or choose another name"),
-            ));
-        }
-        if let Some(other) = metadata.topics.keys().find(|other| topics::collide(other, name)) {
-            return Err(BrokerError::kafka(
-                ErrorCode::INVALID_TOPIC_EXCEPTION,
-                format!(
-                    "topic `{name}` collides with `{other}`: names that differ only in `.` and `_` are one to Kafka's metrics"
-                ),
-            ));
-        }
-        self.finish_deletions(&mut metadata)?;
-        // The k-th topic starts its stripe of leaders on node 1 + k mod nodes; internal topics always on node 1, so that
-        // the time of the first commit does not move the leaders of later topics.
-        let k = if counted { metadata.topics_created } else { 0 };
-        let first_leader = u32::try_from(k % u64::from(metadata.nodes)).unwrap_or(0);
-        let record = TopicRecord {
-            id: uuid::random(),
-            partitions,
-            first_leader,
-            config,
-        };
+        self.finish_deletions(metadata)?;
         let topic = Arc::new(Topic::new(name, record.clone(), self.config(), self.logs.directory())?);
         let mut changed = metadata.clone();
         changed.topics.insert(name.to_owned(), record);
         changed.topics_created += u64::from(counted);
         // The metadata last: as long as the topic is not in it, a creation that fails has made nothing that a start would find.
         let made = if counted { self.make_directories(&topic) } else { Ok(()) };
-        made.and_then(|()| self.store_topic(&changed, &metadata))
-            .inspect_err(|_| self.take_back(&mut metadata, &topic))?;
+        made.and_then(|()| self.store_or_undo(&changed, metadata))
+            .inspect_err(|_| self.take_back(metadata, &topic))?;
         *metadata = changed;
         self.logs.insert(topic.clone());
         Ok(topic)
     }
 
-    /// Stores the metadata with a new topic. If that fails, the file may have its name all the same: the next start would find
-    /// a topic whose creation has failed.
-    fn store_topic(&self, changed: &ClusterMetadata, before: &ClusterMetadata) -> Result<(), BrokerError> {
+    /// Stores the metadata with a topic that is new or has changed. If that fails, the file may have its name all the same: the next
+    /// start would find a change that has failed.
+    pub(super) fn store_or_undo(&self, changed: &ClusterMetadata, before: &ClusterMetadata) -> Result<(), BrokerError> {
         let (fs, root) = (&**self.logs.directory().fs(), self.logs.directory().root());
         changed.store(fs, root).inspect_err(|_| {
             if let Err(error) = before.store(fs, root) {
-                log::warn!("the next start may find a topic whose creation has failed: {error}");
+                log::warn!("the next start may find a change of a topic that has failed: {error}");
             }
         })
     }
@@ -162,6 +161,12 @@ impl ReplicaManager {
     /// made or deleted, or the next start, removes the rest. `on_deleted` runs when the topic is gone.
     pub(crate) fn remove_topic(&self, name: &str, on_deleted: impl FnOnce()) -> Result<(), BrokerError> {
         self.for_writing("delete topics")?;
+        if !self.config().boolean("delete.topic.enable") {
+            return Err(BrokerError::kafka(
+                ErrorCode::TOPIC_DELETION_DISABLED,
+                "Topic deletion is disabled.",
+            ));
+        }
         let mut metadata = self.metadata.lock();
         if topics::is_internal(name) {
             return Err(BrokerError::kafka(
@@ -273,6 +278,24 @@ impl ReplicaManager {
         })
     }
 
+    /// `describe_producers`. Kafka: `ReplicaManager#activeProducerState`.
+    pub(crate) fn describe_producers(
+        &self,
+        node: NodeId,
+        tp: &TopicPartition,
+    ) -> Result<Vec<ProducerState>, BrokerError> {
+        let partition = self.partition(tp)?;
+        if partition.leader() != node {
+            let code = ErrorCode::NOT_LEADER_OR_FOLLOWER;
+            return Err(BrokerError::kafka(code, format!("node {node} does not lead {tp}")));
+        }
+        // Telling of a partition that nobody has used does not make its log.
+        if partition.opened_log().is_none() && !self.has_log(&partition)? {
+            return Ok(Vec::new());
+        }
+        Ok(self.log_of(&partition)?.active_producers())
+    }
+
     /// DeleteRecords (spec 4.2). Kafka: `Partition#deleteRecordsOnLeader`.
     pub(crate) fn delete_records_of(
         &self,
@@ -280,6 +303,13 @@ impl ReplicaManager {
         before_offset: Option<i64>,
     ) -> Result<i64, BrokerError> {
         self.for_writing("delete records")?;
+        if topics::is_internal(&tp.topic) {
+            let text = format!(
+                "`{}` is the broker's own topic; its records cannot be deleted",
+                tp.topic
+            );
+            return Err(BrokerError::kafka(ErrorCode::INVALID_TOPIC_EXCEPTION, text));
+        }
         let partition = self.partition(tp)?;
         if !partition.config().log.cleanup_delete {
             return Err(BrokerError::kafka(
@@ -294,6 +324,42 @@ impl ReplicaManager {
         let start = logs.write_checkpoints_for(&partition, start, || log.delete_records(Some(start)))?;
         self.partition_changed(&partition);
         Ok(start)
+    }
+}
+
+/// Kafka: `ReplicationControlManager#validateNewTopicNames`, and what `#createTopics` asks of the names that there are.
+fn check_name_is_free(metadata: &ClusterMetadata, name: &str) -> Result<(), BrokerError> {
+    if let Some(other) = metadata.topics.keys().find(|other| topics::collide(other, name)) {
+        return Err(BrokerError::kafka(
+            ErrorCode::INVALID_TOPIC_EXCEPTION,
+            format!("Topic '{name}' collides with existing topic: {other}"),
+        ));
+    }
+    if metadata.topics.contains_key(name) {
+        return Err(BrokerError::kafka(
+            ErrorCode::TOPIC_ALREADY_EXISTS,
+            format!("Topic '{name}' already exists."),
+        ));
+    }
+    Ok(())
+}
+
+/// The k-th topic starts its stripe of leaders on node 1 + k mod nodes; internal topics always on node 1, so that the time of the
+/// first commit does not move the leaders of later topics.
+fn new_record(
+    metadata: &ClusterMetadata,
+    placement: Placement,
+    config: BTreeMap<String, String>,
+    counted: bool,
+) -> TopicRecord {
+    let k = if counted { metadata.topics_created } else { 0 };
+    TopicRecord {
+        id: uuid::random(),
+        partitions: placement.partitions,
+        first_leader: u32::try_from(k % u64::from(metadata.nodes)).unwrap_or(0),
+        replication_factor: placement.replication_factor,
+        assigned: placement.assigned,
+        config,
     }
 }
 

@@ -10,6 +10,7 @@
 
 mod coordinator;
 mod expiry;
+mod listing;
 mod markers;
 mod producer_ids;
 mod records;
@@ -19,3 +20,4 @@ mod store;
 
 pub(crate) use coordinator::TransactionCoordinator;
 pub use coordinator::TransactionDescription;
+pub use listing::{TransactionFilter, TransactionListing};

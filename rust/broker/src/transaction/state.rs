@@ -60,6 +60,10 @@ impl TransactionState {
             Self::CompleteAbort => "CompleteAbort",
         }
     }
+    /// Whether a state has this name.
+    pub(crate) fn is_name(name: &str) -> bool {
+        Self::ALL.iter().any(|state| state.name() == name)
+    }
     /// The outcome is decided and markers are missing.
     pub(crate) fn is_prepared(self) -> bool {
         matches!(self, Self::PrepareCommit | Self::PrepareAbort)

@@ -257,6 +257,7 @@ mod tests {
                         partition,
                         leader: 1,
                         leader_epoch: 0,
+                        replicas: Vec::new(),
                     })
                     .collect(),
             }],

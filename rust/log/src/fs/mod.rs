@@ -112,6 +112,11 @@ pub trait Fs: Send + Sync + Debug {
     /// Takes the exclusive lock on `<dir>/.lock`, created if missing: an OFD lock, so that it excludes a Kafka broker
     /// (Java locks the same file) and other writers of ours, and is not lost when another descriptor closes.
     fn lock_dir(&self, dir: &Path) -> Result<Box<dyn DirLock>, LockError>;
+    /// Bytes of the device that holds a directory: all of them, and those that are free for this process. `None`: no device.
+    fn space(&self, dir: &Path) -> io::Result<Option<(u64, u64)>> {
+        let _ = dir;
+        Ok(None)
+    }
     /// The path as the user knows it, for messages.
     fn display(&self, path: &Path) -> PathBuf {
         path.to_path_buf()

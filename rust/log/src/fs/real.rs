@@ -307,6 +307,12 @@ impl Fs for RealFs {
         Ok(rustix::fs::syncfs(self.open_dir(dir)?)?)
     }
 
+    fn space(&self, dir: &Path) -> io::Result<Option<(u64, u64)>> {
+        let device = rustix::fs::statvfs(dir)?;
+        let bytes = |blocks: u64| blocks.saturating_mul(device.f_frsize);
+        Ok(Some((bytes(device.f_blocks), bytes(device.f_bavail))))
+    }
+
     fn lock_dir(&self, dir: &Path) -> Result<Box<dyn DirLock>, LockError> {
         let path = dir.join(".lock");
         let file = self.with_room(|| open(&path, true, true))?;

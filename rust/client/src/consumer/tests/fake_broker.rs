@@ -217,6 +217,7 @@ impl State {
                         partition: tp.partition,
                         leader: self.leader(tp),
                         leader_epoch: self.logs[tp].leader_epoch,
+                        replicas: Vec::new(),
                     })
                     .collect(),
                 name,

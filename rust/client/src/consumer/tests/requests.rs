@@ -230,6 +230,7 @@ impl Client {
                     partition: p,
                     leader: of(p),
                     leader_epoch: -1,
+                    replicas: Vec::new(),
                 });
                 let topic = TopicMetadata {
                     error: ErrorCode::NONE,

@@ -26,6 +26,7 @@ fn metadata(partitions: i32) -> Metadata {
                         partition,
                         leader: NODE,
                         leader_epoch: 0,
+                        replicas: Vec::new(),
                     })
                     .collect(),
             }],
@@ -261,6 +262,7 @@ fn a_partition_without_leader_asks_for_metadata() {
             partition: 0,
             leader: -1,
             leader_epoch: 1,
+            replicas: Vec::new(),
         }],
     });
     metadata.update(&response, 0);

@@ -172,6 +172,7 @@ impl Fixture {
                     partition: 0,
                     leader,
                     leader_epoch: leader,
+                    replicas: Vec::new(),
                 }],
             }],
         };

@@ -1,0 +1,88 @@
+//! Which transactions there are. Kafka: `TransactionStateManager#listTransactionStates`,
+//! `TransactionCoordinator#handleDescribeTransactions`.
+
+use fletchlog_api::{ErrorCode, NodeId};
+use regex::Regex;
+
+use super::coordinator::{TransactionCoordinator, TransactionDescription};
+use super::state::TransactionState;
+use crate::BrokerError;
+
+/// Which transactional ids to list; what is empty or `None` asks for nothing.
+#[derive(Debug, Clone, Default)]
+pub struct TransactionFilter {
+    /// Kafka's names of states, as they are written.
+    pub states: Vec<String>,
+    /// Producer ids.
+    pub producer_ids: Vec<i64>,
+    /// Transactions that began longer ago than this, in ms. An id without a transaction counts as one that began in 1970.
+    pub duration_ms: Option<i64>,
+    /// Ids that match this expression from end to end.
+    pub pattern: Option<String>,
+}
+
+/// What was found.
+#[derive(Debug, Clone)]
+pub struct TransactionListing {
+    /// States of the filter that Kafka does not know.
+    pub unknown_states: Vec<String>,
+    /// By transactional id.
+    pub transactions: Vec<TransactionDescription>,
+}
+
+/// States of Kafka's that no id of ours is ever in.
+const NEVER: [&str; 2] = ["PrepareEpochFence", "Dead"];
+
+impl TransactionCoordinator {
+    /// `list_transactions`.
+    pub(crate) fn list_transactions(
+        &self,
+        node: NodeId,
+        filter: &TransactionFilter,
+    ) -> Result<TransactionListing, BrokerError> {
+        let pattern = filter.pattern.as_deref().filter(|pattern| !pattern.is_empty());
+        let pattern = pattern
+            .map(|pattern| Regex::new(&format!(r"\A(?:{pattern})\z")))
+            .transpose();
+        let pattern = pattern.map_err(|error| {
+            BrokerError::kafka(
+                ErrorCode::INVALID_REGULAR_EXPRESSION,
+                format!("Invalid pattern: {error}"),
+            )
+        })?;
+        let known = |state: &str| NEVER.contains(&state) || TransactionState::is_name(state);
+        let unknown_states = filter.states.iter().filter(|state| !known(state)).cloned().collect();
+        let now_ms = self.replicas.clock().now_ms();
+        let mut transactions = self.describe_transactions()?;
+        transactions.retain(|t| {
+            t.coordinator == node
+                && (filter.states.is_empty() || filter.states.iter().any(|state| state == t.state))
+                && (filter.producer_ids.is_empty() || filter.producer_ids.contains(&t.producer_id))
+                && filter
+                    .duration_ms
+                    .is_none_or(|ms| now_ms.saturating_sub(t.start_ms) > ms)
+                && pattern
+                    .as_ref()
+                    .is_none_or(|pattern| pattern.is_match(&t.transactional_id))
+        });
+        Ok(TransactionListing {
+            unknown_states,
+            transactions,
+        })
+    }
+
+    /// `describe_transaction`.
+    pub(crate) fn describe_transaction(
+        &self,
+        node: NodeId,
+        transactional_id: &str,
+    ) -> Result<TransactionDescription, BrokerError> {
+        let refuse = |code: ErrorCode| BrokerError::kafka(code, code.message());
+        if self.coordinator_of(transactional_id) != node {
+            return Err(refuse(ErrorCode::NOT_COORDINATOR));
+        }
+        let known = self.describe_transactions()?;
+        let found = known.into_iter().find(|t| &*t.transactional_id == transactional_id);
+        found.ok_or_else(|| refuse(ErrorCode::TRANSACTIONAL_ID_NOT_FOUND))
+    }
+}

@@ -1,0 +1,163 @@
+use fletchlog_api::ErrorCode;
+use fletchlog_broker::TransactionFilter;
+
+use super::*;
+use crate::common::*;
+use crate::transactions::client::{Txn, broker};
+
+#[test]
+fn a_partition_tells_of_its_producers() {
+    let (broker, _) = broker(&[]);
+    let t = tp("t", 0);
+    assert_eq!(broker.describe_producers(1, &t).unwrap(), []);
+    let mut txn = Txn::new(&broker, "a");
+    txn.add(std::slice::from_ref(&t));
+    txn.send(&t, "x").unwrap();
+    txn.send(&t, "y").unwrap();
+    let producers = broker.describe_producers(1, &t).unwrap();
+    let [producer] = producers.as_slice() else {
+        panic!("{producers:?}")
+    };
+    assert_eq!(
+        (producer.producer_id, producer.producer_epoch),
+        (txn.producer_id, txn.epoch)
+    );
+    assert_eq!((producer.last_sequence, producer.last_timestamp), (1, START));
+    assert_eq!((producer.coordinator_epoch, producer.current_txn_start_offset), (-1, 0));
+    txn.end(true);
+    let after = broker.describe_producers(1, &t).unwrap()[0];
+    assert_eq!((after.last_sequence, after.current_txn_start_offset), (1, -1));
+    assert!(after.coordinator_epoch >= 0);
+    assert_eq!(
+        refused(broker.describe_producers(2, &t)).0,
+        ErrorCode::NOT_LEADER_OR_FOLLOWER
+    );
+    let unknown = refused(broker.describe_producers(1, &tp("t", 9)));
+    assert_eq!(unknown.0, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+}
+
+#[test]
+fn transactions_are_found_by_state_producer_age_and_pattern() {
+    let (broker, clock) = broker(&[]);
+    let mut done = Txn::new(&broker, "shop-done");
+    done.add(&[tp("t", 0)]);
+    done.end(false);
+    let mut open = Txn::new(&broker, "shop-open");
+    open.add(&[tp("t", 1)]);
+    Txn::new(&broker, "other");
+    clock.advance(10_000);
+    let list = |filter: TransactionFilter| -> Vec<String> {
+        let listing = broker.list_transactions(1, &filter).unwrap();
+        listing
+            .transactions
+            .iter()
+            .map(|t| t.transactional_id.to_string())
+            .collect()
+    };
+    let all = TransactionFilter::default;
+    let states = |states: &[&str]| TransactionFilter {
+        states: states.iter().map(|s| (*s).to_owned()).collect(),
+        ..all()
+    };
+    assert_eq!(list(all()), ["other", "shop-done", "shop-open"]);
+    assert_eq!(list(states(&["Ongoing", "CompleteAbort"])), ["shop-done", "shop-open"]);
+    // Recorded: names of states are taken as they are written, and unknown ones come back.
+    let lower = broker
+        .list_transactions(1, &states(&["ongoing", "Dead", "Ongoing"]))
+        .unwrap();
+    assert_eq!(
+        (lower.unknown_states, lower.transactions.len()),
+        (vec!["ongoing".to_owned()], 1)
+    );
+    assert!(list(states(&["Bogus"])).is_empty());
+    assert_eq!(
+        list(TransactionFilter {
+            producer_ids: vec![open.producer_id, 8_000_000],
+            ..all()
+        }),
+        ["shop-open"]
+    );
+    assert_eq!(
+        list(TransactionFilter {
+            pattern: Some("shop-.*".to_owned()),
+            ..all()
+        }),
+        ["shop-done", "shop-open"]
+    );
+    assert!(
+        list(TransactionFilter {
+            pattern: Some("shop".to_owned()),
+            ..all()
+        })
+        .is_empty()
+    );
+    let bad = TransactionFilter {
+        pattern: Some("(".to_owned()),
+        ..all()
+    };
+    assert_eq!(
+        refused(broker.list_transactions(1, &bad)).0,
+        ErrorCode::INVALID_REGULAR_EXPRESSION
+    );
+    let older = |ms| TransactionFilter {
+        duration_ms: Some(ms),
+        states: vec!["Ongoing".to_owned()],
+        ..all()
+    };
+    assert_eq!((list(older(9_999)).len(), list(older(10_000)).len()), (1, 0));
+}
+
+#[test]
+fn a_transaction_is_described_by_its_coordinator() {
+    let (broker, _) = broker(&[]);
+    let mut txn = Txn::new(&broker, "a");
+    txn.add(&[tp("t", 1), tp("t", 0)]);
+    let described = broker.describe_transaction(1, "a").unwrap();
+    assert_eq!((described.state, described.start_ms), ("Ongoing", START));
+    assert_eq!(described.partitions, [tp("t", 0), tp("t", 1)]);
+    let (code, _) = refused(broker.describe_transaction(1, "b"));
+    assert_eq!(code, ErrorCode::TRANSACTIONAL_ID_NOT_FOUND);
+}
+
+#[test]
+fn log_directories_tell_the_size_of_their_partitions_opened_or_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let broker = Broker::open(dir.path(), options(Some(2), false, &[]), ManualClock::new()).unwrap();
+    broker.create_topic("t", 3, &[]).unwrap();
+    let records = batch(2, 10);
+    let bytes = records.len() as u64;
+    broker.append_batches(&tp("t", 1), records).unwrap();
+    let check = |broker: &Broker| {
+        let dirs = broker.describe_log_dirs().unwrap();
+        assert_eq!(dirs.iter().map(|d| d.node).collect::<Vec<_>>(), [1, 2]);
+        assert!(
+            dirs.iter()
+                .all(|d| d.path.is_dir() && d.total_bytes >= d.usable_bytes && d.usable_bytes > 0),
+            "{dirs:?}"
+        );
+        assert_eq!(dirs[0].partitions, [(tp("t", 0), 0), (tp("t", 2), 0)]);
+        assert_eq!(dirs[1].partitions, [(tp("t", 1), bytes)]);
+    };
+    check(&broker);
+    broker.close().unwrap();
+    check(&open(dir.path()).unwrap());
+    let memory = in_memory(1).describe_log_dirs().unwrap();
+    assert_eq!((memory[0].total_bytes, memory[0].usable_bytes), (-1, -1));
+}
+
+#[test]
+fn records_are_deleted_up_to_the_end_and_not_from_the_brokers_own_topics() {
+    let (broker, _) = broker(&[]);
+    Txn::new(&broker, "a");
+    broker.append_batches(&tp("t", 0), batch(6, 10)).unwrap();
+    let delete = |topic, offset| broker.delete_records(&tp(topic, 0), offset);
+    assert_eq!(delete("t", Some(3)).unwrap(), 3);
+    assert_eq!(delete("t", Some(1)).unwrap(), 3);
+    assert_eq!(refused(delete("t", Some(7))).0, ErrorCode::OFFSET_OUT_OF_RANGE);
+    assert_eq!(refused(delete("t", Some(-2))).0, ErrorCode::OFFSET_OUT_OF_RANGE);
+    assert_eq!(
+        refused(delete("__transaction_state", Some(0))).0,
+        ErrorCode::INVALID_TOPIC_EXCEPTION
+    );
+    assert_eq!(delete("t", None).unwrap(), 6);
+}

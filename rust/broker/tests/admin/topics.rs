@@ -1,0 +1,313 @@
+use super::*;
+use crate::common::*;
+use fletchlog_api::{ErrorCode, MetadataRequest, PartitionMetadata, Request, Response};
+
+fn assigned(assignments: &[(i32, &[i32])]) -> NewTopic {
+    NewTopic {
+        assignments: assignments.iter().map(|(p, nodes)| (*p, nodes.to_vec())).collect(),
+        ..NewTopic::default()
+    }
+}
+
+fn metadata(client: &mut Client, topic: &str) -> Vec<PartitionMetadata> {
+    let request = Request::Metadata(MetadataRequest {
+        topics: Some(vec![topic.into()]),
+        allow_auto_topic_creation: false,
+    });
+    match client.ask(1, request) {
+        Response::Metadata(response) => response.topics[0].partitions.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn replicas(broker: &std::sync::Arc<Broker>, topic: &str) -> Vec<Vec<i32>> {
+    let partitions = metadata(&mut Client::new(broker), topic);
+    assert!(partitions.iter().all(|p| p.leader == p.replicas[0]), "{partitions:?}");
+    partitions.into_iter().map(|p| p.replicas).collect()
+}
+
+#[test]
+fn what_cannot_be_created_is_refused_in_kafkas_words() {
+    let broker = in_memory(1);
+    broker.create_topic_with("a.b_c", &new(1, 1)).unwrap();
+    let cases: &[(&str, NewTopic, ErrorCode, &str)] = &[
+        (
+            "a.b_c",
+            new(1, 1),
+            ErrorCode::TOPIC_ALREADY_EXISTS,
+            "Topic 'a.b_c' already exists.",
+        ),
+        (
+            "a_b.c",
+            new(1, 1),
+            ErrorCode::INVALID_TOPIC_EXCEPTION,
+            "Topic 'a_b.c' collides with existing topic: a.b_c",
+        ),
+        (
+            "bad name!",
+            new(1, 1),
+            ErrorCode::INVALID_TOPIC_EXCEPTION,
+            "Topic name is invalid: 'bad name!' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'",
+        ),
+        (
+            "",
+            new(1, 1),
+            ErrorCode::INVALID_TOPIC_EXCEPTION,
+            "Topic name is invalid: the empty string is not allowed",
+        ),
+        (
+            "..",
+            new(1, 1),
+            ErrorCode::INVALID_TOPIC_EXCEPTION,
+            "Topic name is invalid: '..' is not allowed",
+        ),
+        (
+            "x",
+            new(0, 1),
+            ErrorCode::INVALID_PARTITIONS,
+            "Number of partitions was set to an invalid non-positive value.",
+        ),
+        (
+            "x",
+            new(-2, 1),
+            ErrorCode::INVALID_PARTITIONS,
+            "Number of partitions was set to an invalid non-positive value.",
+        ),
+        (
+            "x",
+            new(1, 2),
+            ErrorCode::INVALID_REPLICATION_FACTOR,
+            "Unable to replicate the partition 2 time(s): The target replication factor of 2 cannot be reached because only 1 broker(s) are registered or some brokers have all their log directories cordoned.",
+        ),
+        (
+            "x",
+            new(1, 0),
+            ErrorCode::INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        ),
+        (
+            "x",
+            assigned(&[(0, &[9])]),
+            ErrorCode::INVALID_REPLICA_ASSIGNMENT,
+            "The manual partition assignment includes broker 9, but no such broker is registered.",
+        ),
+        (
+            "x",
+            assigned(&[(0, &[1]), (2, &[1])]),
+            ErrorCode::INVALID_REPLICA_ASSIGNMENT,
+            "partitions should be a consecutive 0-based integer sequence",
+        ),
+        (
+            "x",
+            assigned(&[(0, &[1, 1])]),
+            ErrorCode::INVALID_REPLICA_ASSIGNMENT,
+            "The manual partition assignment includes the broker 1 more than once.",
+        ),
+        (
+            "x",
+            assigned(&[(0, &[])]),
+            ErrorCode::INVALID_REPLICA_ASSIGNMENT,
+            "The manual partition assignment includes an empty replica list.",
+        ),
+        (
+            "x",
+            NewTopic {
+                partitions: 2,
+                replication_factor: 1,
+                ..assigned(&[(0, &[1])])
+            },
+            ErrorCode::INVALID_REQUEST,
+            "A manual partition assignment was specified, but replication factor was not set to -1.",
+        ),
+        (
+            "x",
+            with_config(&[("no.such", Some("1"))]),
+            ErrorCode::INVALID_CONFIG,
+            "Unknown topic config name: no.such",
+        ),
+        (
+            "x",
+            with_config(&[("retention.ms", Some("abc"))]),
+            ErrorCode::INVALID_CONFIG,
+            "Invalid value abc for configuration retention.ms: Not a number of type LONG",
+        ),
+        (
+            "x",
+            with_config(&[("retention.ms", None)]),
+            ErrorCode::INVALID_CONFIG,
+            "Null value not supported for topic configs: retention.ms",
+        ),
+    ];
+    for (name, new, code, text) in cases {
+        for validate_only in [false, true] {
+            let new = NewTopic {
+                validate_only,
+                ..new.clone()
+            };
+            let answer = refused(broker.create_topic_with(name, &new));
+            assert_eq!(answer, (*code, (*text).to_owned()), "{name} {new:?}");
+        }
+    }
+    assert_eq!(broker.topics(true).unwrap().len(), 1);
+}
+
+#[test]
+fn what_is_only_validated_is_not_made() {
+    let broker = in_memory(1);
+    let new = NewTopic {
+        validate_only: true,
+        ..with_config(&[("retention.ms", Some("5"))])
+    };
+    let created = broker.create_topic_with("t", &new).unwrap();
+    assert_eq!((created.partitions, created.replication_factor), (1, 1));
+    assert!(broker.topics(false).unwrap().is_empty());
+    broker.create_topic("t", 1, &[]).unwrap();
+    broker.create_partitions("t", 3, None, true).unwrap();
+    assert_eq!(replicas(&broker, "t").len(), 1);
+}
+
+#[test]
+fn what_is_left_to_the_broker_comes_from_its_properties() {
+    let config = [("num.partitions", "4"), ("default.replication.factor", "2")];
+    let broker = Broker::in_memory(options(Some(3), false, &config), ManualClock::new()).unwrap();
+    let created = broker.create_topic_with("t", &NewTopic::default()).unwrap();
+    assert_eq!((created.partitions, created.replication_factor), (4, 2));
+    assert_eq!(replicas(&broker, "t"), [[1, 2], [2, 3], [3, 1], [1, 2]]);
+    // The next topic's stripe begins one node further, as ever.
+    broker.create_topic_with("u", &new(2, 3)).unwrap();
+    assert_eq!(replicas(&broker, "u"), [[2, 3, 1], [3, 1, 2]]);
+    assert_eq!(broker.topic_name(created.topic_id).unwrap().as_deref(), Some("t"));
+    assert_eq!(broker.topic_name([1; 16]).unwrap(), None);
+    // Here -1 is no number of partitions.
+    let (code, _) = refused(broker.create_topic("v", -1, &[]));
+    assert_eq!(code, ErrorCode::INVALID_PARTITIONS);
+}
+
+#[test]
+fn placed_replicas_hold_their_logs_where_they_were_placed_and_stay_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = || Broker::open(dir.path(), options(Some(3), false, &[]), ManualClock::new()).unwrap();
+    let broker = open();
+    broker
+        .create_topic_with("t", &assigned(&[(0, &[3, 1]), (1, &[3, 2])]))
+        .unwrap();
+    let mut client = Client::new(&broker);
+    client.produce(3, &tp("t", 1), batch(1, 10), -1);
+    broker.create_partitions("t", 3, Some(&[vec![2, 3]]), false).unwrap();
+    assert_eq!(replicas(&broker, "t"), [[3, 1], [3, 2], [2, 3]]);
+    client.produce(2, &tp("t", 2), batch(2, 10), -1);
+    // What is not placed by hand follows the stripe of the topic.
+    broker.create_partitions("t", 4, None, false).unwrap();
+    drop(client);
+    broker.close().unwrap();
+    let broker = open();
+    assert_eq!(replicas(&broker, "t"), [vec![3, 1], vec![3, 2], vec![2, 3], vec![1, 2]]);
+    for (partition, node, end) in [(1, 3, 1), (2, 2, 2)] {
+        assert!(dir.path().join(format!("node-{node}/t-{partition}")).is_dir());
+        assert_eq!(broker.partition_log(&tp("t", partition)).unwrap().log_end_offset(), end);
+    }
+}
+
+#[test]
+fn partitions_become_more_at_once_and_for_good() {
+    let dir = tempfile::tempdir().unwrap();
+    let broker = open(dir.path()).unwrap();
+    broker
+        .create_topic("t", 1, &[("max.message.bytes".to_owned(), "200".to_owned())])
+        .unwrap();
+    broker.append_batches(&tp("t", 0), batch(1, 10)).unwrap();
+    let before = broker.describe_topic("t").unwrap();
+    broker.create_partitions("t", 3, None, false).unwrap();
+    let after = broker.describe_topic("t").unwrap();
+    assert_eq!((after.topic_id, after.partitions.len()), (before.topic_id, 3));
+    assert_eq!(broker.append_batches(&tp("t", 2), batch(1, 10)).unwrap().0, 0);
+    assert_eq!(broker.append_batches(&tp("t", 0), batch(1, 10)).unwrap().0, 1);
+    let (code, _) = refused(broker.append_batches(&tp("t", 2), batch(1, 1000)));
+    assert_eq!(code, ErrorCode::MESSAGE_TOO_LARGE);
+    // As a killed process leaves it.
+    drop(broker);
+    let broker = open(dir.path()).unwrap();
+    let ends = broker.describe_topic("t").unwrap().partitions;
+    assert_eq!(ends.iter().map(|p| p.high_watermark).collect::<Vec<_>>(), [2, 0, 1]);
+}
+
+#[test]
+fn partitions_never_become_fewer() {
+    let broker = in_memory(1);
+    broker.create_topic("t", 3, &[]).unwrap();
+    let create =
+        |count, assignments: Option<&[Vec<i32>]>| refused(broker.create_partitions("t", count, assignments, false));
+    let partitions = |text: &str| (ErrorCode::INVALID_PARTITIONS, text.to_owned());
+    assert_eq!(create(3, None), partitions("Topic already has 3 partition(s)."));
+    assert_eq!(
+        create(1, None),
+        partitions("The topic t currently has 3 partition(s); 1 would not be an increase.")
+    );
+    assert_eq!(
+        create(-1, None),
+        partitions("The topic t currently has 3 partition(s); -1 would not be an increase.")
+    );
+    let assignment = |text: &str| (ErrorCode::INVALID_REPLICA_ASSIGNMENT, text.to_owned());
+    assert_eq!(
+        create(4, Some(&[vec![1], vec![1]])),
+        assignment("Attempted to add 1 additional partition(s), but only 2 assignment(s) were specified.")
+    );
+    assert_eq!(
+        create(4, Some(&[vec![9]])),
+        assignment("The manual partition assignment includes broker 9, but no such broker is registered.")
+    );
+    assert_eq!(create(200_000, None).0, ErrorCode::INVALID_PARTITIONS);
+    let (code, _) = refused(broker.create_partitions("nope", 3, None, false));
+    assert_eq!(code, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+    assert_eq!(replicas(&broker, "t").len(), 3);
+}
+
+#[test]
+fn a_reader_beside_the_writer_sees_new_partitions_and_keeps_its_open_logs() {
+    let dir = tempfile::tempdir().unwrap();
+    let writer = open(dir.path()).unwrap();
+    writer.create_topic("t", 1, &[]).unwrap();
+    writer.append_batches(&tp("t", 0), batch(1, 10)).unwrap();
+    let reader = open_read_only(dir.path()).unwrap();
+    let log = reader.partition_log(&tp("t", 0)).unwrap();
+    writer.create_partitions("t", 2, None, false).unwrap();
+    writer.append_batches(&tp("t", 1), batch(2, 10)).unwrap();
+    assert_eq!(reader.describe_topic("t").unwrap().partitions.len(), 2);
+    assert_eq!(reader.partition_log(&tp("t", 1)).unwrap().log_end_offset(), 2);
+    assert!(std::sync::Arc::ptr_eq(
+        &log,
+        &reader.partition_log(&tp("t", 0)).unwrap()
+    ));
+}
+
+#[test]
+fn topics_stay_where_deleting_is_off() {
+    let options = options(None, false, &[("delete.topic.enable", "false")]);
+    let broker = Broker::in_memory(options, ManualClock::new()).unwrap();
+    broker.create_topic("t", 1, &[]).unwrap();
+    let answer = refused(broker.delete_topic("t"));
+    assert_eq!(
+        answer,
+        (
+            ErrorCode::TOPIC_DELETION_DISABLED,
+            "Topic deletion is disabled.".to_owned()
+        )
+    );
+    assert_eq!(broker.topics(false).unwrap().len(), 1);
+}
+
+#[test]
+fn a_reader_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let writer = open(dir.path()).unwrap();
+    writer.create_topic("t", 1, &[]).unwrap();
+    let reader = open_read_only(dir.path()).unwrap();
+    for refusal in [
+        reader.create_topic_with("u", &new(1, 1)).map(drop),
+        reader.create_partitions("t", 2, None, false),
+        reader.alter_topic_config("t", &[set("retention.ms", "5")], false),
+        reader.replace_topic_config("t", &[], false),
+    ] {
+        assert!(matches!(refusal, Err(BrokerError::ReadOnly(_))), "{refusal:?}");
+    }
+}
