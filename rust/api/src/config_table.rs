@@ -339,8 +339,8 @@ fn check(kind: &Kind, default: Option<&str>, value: &str) -> Result<(), String> 
     }
 }
 
-/// The known name that only has more words before it, or the one with the smallest edit distance, if it is near enough to be
-/// a slip.
+/// The known name that only has more words before it, or the one with the smallest edit distance, if it is small enough
+/// for a typing error.
 fn nearest(scope: Scope, name: &str) -> Option<String> {
     let given = name.to_ascii_lowercase().replace('_', ".");
     let distance = |known: &str| match known.strip_suffix(&*given) {

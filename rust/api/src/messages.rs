@@ -349,13 +349,13 @@ pub struct InitProducerIdResponse {
     pub failure: Option<StorageFailure>,
 }
 
-/// What stands behind an error code when a broker in the same process could not write its files. A wire protocol carries the code
-/// alone.
+/// The reason behind an error code when a broker in the same process could not write its files. A wire protocol carries
+/// the code alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StorageFailure {
     /// What could not be done, to which file, and why.
     pub message: Arc<str>,
-    /// It fails until the broker is reopened: to ask again is of no use.
+    /// It fails until the broker is reopened: a retry is useless.
     pub until_reopened: bool,
 }
 

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use fletchlog_records::TopicPartition;
 use rustc_hash::FxHashMap;
 
-/// Partitions with their state, in an order. Each has a place, a number that grows along the order: who knows some of the
-/// partitions can sort them without looking at the others. Every change costs O(log n).
+/// Partitions with their state, in an order. Each has a place, a number that grows along the order, so some of the
+/// partitions can be sorted without looking at the others. Every change costs O(log n).
 #[derive(Debug)]
 pub struct PartitionStates<S> {
     places: FxHashMap<TopicPartition, u64>,
@@ -62,7 +62,7 @@ impl<S> PartitionStates<S> {
         self.places.contains_key(tp)
     }
 
-    /// Where the partition stands in the order; the same until it is moved or removed.
+    /// The place of the partition in the order; the same until it is moved or removed.
     pub fn place(&self, tp: &TopicPartition) -> Option<u64> {
         self.places.get(tp).copied()
     }
@@ -84,7 +84,7 @@ impl<S> PartitionStates<S> {
         }
     }
 
-    /// A known partition keeps its place and gets another state; a new one goes behind all others. Answers the place.
+    /// A known partition keeps its place and gets another state; a new one goes behind all others. Returns the place.
     pub fn insert(&mut self, tp: TopicPartition, state: S) -> u64 {
         let place = self.place(&tp).unwrap_or(self.next_place);
         if place == self.next_place {
@@ -95,14 +95,14 @@ impl<S> PartitionStates<S> {
         place
     }
 
-    /// Takes a partition out; answers where it stood.
+    /// Takes a partition out; returns its place.
     pub fn remove(&mut self, tp: &TopicPartition) -> Option<u64> {
         let place = self.places.remove(tp)?;
         self.entries.remove(&place);
         Some(place)
     }
 
-    /// Moves a partition behind all others; nothing if it is not there. Answers its places before and after.
+    /// Moves a partition behind all others; nothing if it is not there. Returns its places before and after.
     pub fn move_to_end(&mut self, tp: &TopicPartition) -> Option<(u64, u64)> {
         let place = self.places.get_mut(tp)?;
         let old = *place;

@@ -39,7 +39,7 @@ pub struct Completion {
     pub result: Result<Response, Disconnected>,
 }
 
-/// Ends the wait of another thread, see [`Transport::waker`].
+/// Ends the wait of another thread: see [`Transport::waker`].
 pub type Waker = Arc<dyn Fn() + Send + Sync>;
 
 /// One client's connections, as sockets are. Requests of one connection are handled and answered in order.
@@ -55,8 +55,8 @@ pub trait Transport: Send {
     fn has_arrived(&mut self, node: NodeId) -> bool;
     /// Waits until an answer has arrived on any connection, at most `timeout`. Returns true if something arrived.
     fn wait(&mut self, timeout: Duration) -> bool;
-    /// What another thread calls to end a [`Transport::wait`] that is going on, or the next one, early. A transport without one waits on;
-    /// its clients look every 50 ms.
+    /// What another thread calls to end the current or next [`Transport::wait`] early. Without one, clients check every
+    /// 50 ms.
     fn waker(&self) -> Option<Waker> {
         None
     }
@@ -74,18 +74,17 @@ pub trait Transport: Send {
 /// What only a peer in the same process can do for its client; a transport over sockets does without. An answer that such
 /// a peer can give at once is there when `send` returns.
 pub trait InProcess {
-    /// Tells the cluster that this client is alive and processing, in place of a heartbeat thread; cheap.
+    /// Reports to the cluster that this client is alive, in place of a heartbeat thread; cheap.
     fn keep_alive(&mut self) {}
-    /// A poll begins. This is when whatever was asked before it has been answered: a fetch that is held only because there
-    /// is nothing to read is answered now, so that the order of polls does not depend on how long the caller took between
-    /// two of them.
+    /// A poll begins. A fetch that is held only because there is nothing to read is answered now, so that the order of
+    /// polls does not depend on the time between two of them.
     fn begin_poll(&mut self) {}
-    /// A producer is about to look for records to send. False: it shall not look yet (a test lets records pile up).
-    /// When true, the producer calls [`InProcess::end_drain`] after it has sent what it found.
+    /// A producer is about to look for records to send. False: it must not send yet (a test collects records). When
+    /// true, the producer calls [`InProcess::end_drain`] after it has sent what it found.
     fn begin_drain(&mut self) -> bool {
         true
     }
-    /// What was found since [`InProcess::begin_drain`] is sent.
+    /// The records found since [`InProcess::begin_drain`] are sent.
     fn end_drain(&mut self) {}
     /// The client has nothing more to send before its next [`Transport::wait`] ends. Scripted faults act only then
     /// (spec 9.5.1).
@@ -94,8 +93,7 @@ pub trait InProcess {
     fn is_closed(&mut self) -> bool {
         false
     }
-    /// One step against the registry of a legacy group, which Kafka has no request for; `None` if there is no registry
-    /// (any more).
+    /// One step against the registry of a legacy group, for which Kafka has no request; `None` if there is no registry.
     fn legacy_group(&mut self, request: &LegacyGroupRequest) -> Option<LegacyGroupResponse> {
         let _ = request;
         None

@@ -1,4 +1,4 @@
-//! What a client call can answer instead of a result. The Python classes are chosen by variant, in one table.
+//! Errors of client calls. The Python classes are chosen by variant, in one table.
 
 use std::collections::BTreeMap;
 

@@ -21,7 +21,7 @@ type PyAssignment = BTreeMap<String, BTreeMap<String, Vec<i32>>>;
 /// Most partitions, or streams, of one call: an assignment lists each of them. Five times what Kafka advises for a cluster.
 const MOST: i64 = 1_000_000;
 
-/// Refuses what would take the machine's memory to list.
+/// Refuses results too large for memory.
 fn check_sum(what: &str, counts: impl Iterator<Item = i32>) -> Result<(), Failure> {
     let sum: i64 = counts.map(i64::from).sum();
     if sum > MOST {
@@ -90,11 +90,11 @@ pub fn assign_legacy(
     })
 }
 
-/// What one member brings along: topics, instance id, owned partitions by topic, generation.
+/// One member: topics, instance id, owned partitions by topic, generation.
 #[derive(FromPyObject)]
 pub struct Member(Vec<String>, Option<String>, BTreeMap<String, Vec<i32>>, Option<i32>);
 
-/// The assignors of today: `{member id: Member}` in, `{member id: {topic: [partitions]}}` out.
+/// The current assignors: `{member id: Member}` in, `{member id: {topic: [partitions]}}` out.
 #[pyfunction]
 pub fn assign(
     py: Python<'_>,

@@ -164,7 +164,7 @@ impl Broker {
         Ok(names.iter().map(ToString::to_string).collect())
     }
 
-    /// Every transactional id that the broker knows, sorted, with its state.
+    /// Every transactional id of the broker, sorted, with its state.
     fn transactions<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let known = self.inner.call(py, |broker, _| broker.transactions())?;
         let rows: Vec<_> = known
@@ -281,7 +281,7 @@ impl Broker {
             .call(py, |broker, _| broker.delete_records(&tp, before_offset))
     }
 
-    /// Applies retention by time and size to every topic now; returns how many segments went.
+    /// Applies retention by time and size to every topic now; returns how many segments were deleted.
     fn run_retention(&self, py: Python<'_>) -> PyResult<usize> {
         self.inner.call(py, |broker, _| broker.run_retention())
     }

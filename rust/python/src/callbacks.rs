@@ -23,7 +23,7 @@ type Outcome = Result<RecordMetadata, ClientError>;
 #[derive(Default)]
 struct State {
     decided: VecDeque<(Outcome, Py<PyAny>)>,
-    /// The thread that calls, while it lives.
+    /// The thread that makes the calls, while it runs.
     caller: Option<ThreadId>,
     calling: bool,
     closed: bool,
@@ -44,7 +44,7 @@ impl Queue {
 
     fn push(&self, outcome: Outcome, callback: Py<PyAny>) {
         let mut state = self.lock();
-        // Afterwards nobody is there to call it.
+        // Afterwards no thread is left to call it.
         if !state.closed {
             state.decided.push_back((outcome, callback));
             self.changed.notify_all();
@@ -71,19 +71,19 @@ impl Queue {
         }
     }
 
-    /// Whether the caller is to start the thread: the first one that asks.
+    /// Whether the caller has to start the thread: true for the first one that asks.
     fn claim_start(&self) -> bool {
         !std::mem::replace(&mut self.lock().started, true)
     }
 
-    /// The thread could not be started: the next callback tries again, and nobody waits for the calls of this one.
+    /// The thread could not be started: the next callback tries again, and no call waits for this one.
     fn start_failed(&self) {
         self.lock().started = false;
         self.changed.notify_all();
     }
 
-    /// Waits until everything decided has been reported, and with `ended` until the thread is gone. A callback that waits would
-    /// wait for itself: it goes on at once.
+    /// Waits until everything decided has been reported, and with `ended` until the thread is gone. A callback that
+    /// waits would wait for itself, so it returns at once.
     fn settle(&self, ended: bool, stop: Stop<'_>) -> Result<(), Failure> {
         let mut state = self.lock();
         while state.started
@@ -167,7 +167,8 @@ impl Callbacks {
         options.set_item("daemon", true)?;
         let started = py.import("threading")?.getattr("Thread")?.call((), Some(&options))?;
         started.call_method0("start")?;
-        // A daemon, so that a producer nobody closes does not keep the process; ended before the interpreter goes.
+        // A daemon, so that a producer that is never closed does not keep the process alive; it ends before the
+        // interpreter does.
         py.import("atexit")?
             .call_method1("register", (thread.getattr(py, "stop")?,))?;
         Ok(thread)
@@ -177,7 +178,7 @@ impl Callbacks {
         self.thread.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until the callbacks of everything decided have returned; from within one it goes on at once.
+    /// Waits until the callbacks of everything decided have returned; from within one it returns at once.
     pub fn settle(&self, stop: Stop<'_>) -> Result<(), Failure> {
         self.queue.settle(false, stop)
     }
@@ -234,7 +235,7 @@ impl CallbackThread {
             drop(state);
             drop(uncalled);
             self.queue.changed.notify_all();
-            // The one that is running may take its time; nobody is there to interrupt it.
+            // A running callback may take long, and no thread can interrupt it.
             let _ = self.queue.settle(true, &mut || false);
         });
     }

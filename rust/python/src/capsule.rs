@@ -25,13 +25,13 @@ pub fn stream_to_py(py: Python<'_>, reader: Box<dyn RecordBatchReader + Send>) -
     PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(reader), STREAM)
 }
 
-/// The GIL, for as long as it lives, taken from whoever has it.
+/// Holds the GIL until it is dropped.
 pub struct Gil(ffi::PyGILState_STATE);
 
 impl Gil {
-    /// To be held where Python is called from inside a stream. Its consumer may have let go of the GIL (pyarrow
-    /// does), which PyO3 cannot see: inside one of its own calls it believes the thread is still attached and would
-    /// touch Python without the GIL. `None`: the thread is not one of Python's, and PyO3 attaches it as needed.
+    /// To be held where Python is called from inside a stream. Its consumer may have released the GIL (pyarrow does),
+    /// which PyO3 cannot see: inside one of its own calls it believes the thread is still attached and would touch
+    /// Python without the GIL. `None`: the thread is not one of Python's, and PyO3 attaches it as needed.
     pub fn hold() -> Option<Self> {
         // SAFETY: both may be called by any thread once there is an interpreter, which is what loaded this module; a
         // thread with a state of its own may take the GIL whether or not it has it. `tests/arrow/test_export.py` logs

@@ -32,7 +32,7 @@ struct Listener {
 }
 
 impl Listener {
-    /// The callback for an event, and the partitions to tell it.
+    /// The callback for an event, and its partitions.
     fn callback<'a>(&self, py: Python<'_>, event: &'a RebalanceEvent) -> (Option<Py<PyAny>>, &'a [TopicPartition]) {
         let (callback, partitions) = match event {
             RebalanceEvent::Assigned(partitions) => (&self.assigned, partitions),
@@ -210,7 +210,7 @@ impl Consumer {
                 }
                 return Err(error);
             }
-            // the engine stops for events before it has read anything of the new partitions: go on
+            // the engine stops for events before it has read anything of the new partitions: poll again
             if events.is_empty() || polled.count() > 0 || left == 0 {
                 return Ok(Records::new(polled, Arc::clone(&self.builder)));
             }

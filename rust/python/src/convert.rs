@@ -247,7 +247,7 @@ pub fn record_metadata_to_py<'py>(py: Python<'py>, metadata: &RecordMetadata) ->
     ))
 }
 
-/// Who consumes, for a transaction that commits its offsets.
+/// The consumer whose offsets a transaction commits.
 pub fn group_metadata_to_py<'py>(py: Python<'py>, group: &ConsumerGroupMetadata) -> PyResult<Bound<'py, PyAny>> {
     group_metadata_class(py)?.call1((
         &*group.member_id,
@@ -279,7 +279,7 @@ pub fn group_metadata_from_py(value: &Bound<'_, PyAny>) -> PyResult<ConsumerGrou
     })
 }
 
-/// A transactional id, as the broker knows it.
+/// A transactional id and its state.
 pub fn transaction_to_py<'py>(py: Python<'py>, known: &TransactionDescription) -> PyResult<Bound<'py, PyAny>> {
     transaction_description_class(py)?.call1((
         &*known.transactional_id,

@@ -268,7 +268,7 @@ impl Failure {
         Self::of("internal", message)
     }
 
-    /// A log that cannot be read: whoever reads is told of a damaged file as of any damaged batch.
+    /// A log that cannot be read: a damaged file is reported to the reader like a damaged batch.
     pub fn reading(error: LogError) -> Self {
         match error {
             LogError::Damaged { .. } => Self::of("corrupt", error.to_string()),

@@ -1,8 +1,8 @@
 //! Handles that know their process and their state.
 //!
-//! A handle opened before `fork()` must not touch files, locks or threads of its parent: every entry compares the process
-//! id with the one at opening, and a handle that is dropped in a child is leaked instead of closed. After a panic inside the
-//! engine nothing of the handle can be trusted: later entries say so.
+//! A handle opened before `fork()` must not touch files, locks or threads of its parent: every entry compares the
+//! process id with the one at opening, and a handle that is dropped in a child is leaked instead of closed. After a
+//! panic inside the engine the handle cannot be trusted: later calls fail.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, TryLockError};
@@ -132,7 +132,7 @@ impl<T: Send> Exclusive<T> {
         })
     }
 
-    /// Closes: takes the value out, so that later calls answer `Closed`. Closing twice does nothing.
+    /// Closes: takes the value out, so that later calls return `Closed`. Closing twice does nothing.
     pub fn close<E: Into<Failure> + Send>(
         &self,
         py: Python<'_>,

@@ -32,7 +32,7 @@ pub fn inspect_segment(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyAn
         let mut rows = Vec::new();
         for batch in &mut batches {
             rows.push(batch?);
-            // a segment may hold a gigabyte: answer Ctrl-C meanwhile
+            // a segment may hold a gigabyte: react to Ctrl-C meanwhile
             if rows.len() % 1024 == 0 && stop() {
                 return Err(Failure::interrupted());
             }
@@ -179,7 +179,8 @@ pub fn partition_directories(py: Python<'_>, directory: PathBuf) -> PyResult<Vec
     })
 }
 
-/// Up to which offset the cleaner has been over each partition of a log directory. Kafka: `cleaner-offset-checkpoint`.
+/// The offset up to which the cleaner has compacted each partition of a log directory. Kafka:
+/// `cleaner-offset-checkpoint`.
 #[pyfunction]
 pub fn clean_offsets(py: Python<'_>, log_dir: PathBuf) -> PyResult<BTreeMap<(String, i32), i64>> {
     let offsets = gate(py, |_| {

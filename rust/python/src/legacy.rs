@@ -67,13 +67,13 @@ impl LegacyConsumer {
         for stream in streams {
             let list = topics
                 .get_item(stream.topic())?
-                .ok_or_else(|| Failure::internal("a stream of a topic nobody asked for"))?;
+                .ok_or_else(|| Failure::internal("a stream of a topic that was not requested"))?;
             list.call_method1("append", (LegacyStream::new(stream),))?;
         }
         Ok(topics)
     }
 
-    /// Who owns which partition of the group now: `{topic: {partition: thread id}}`.
+    /// The owners of the group's partitions now: `{topic: {partition: thread id}}`.
     fn owners<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let owners = self.inner.call(py, |consumer, _| consumer.owners())?;
         let topics = PyDict::new(py);

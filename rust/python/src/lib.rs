@@ -1,9 +1,9 @@
 //! The PyO3 binding: declares `fletchlog._core`. Every method is extract -> gate(engine call) -> wrap.
 //!
-//! One rule for locks: nobody holds a lock that another thread may wait for, of the binding or of the engine, while Python
-//! runs or the GIL is taken or let go. Otherwise a thread that has the GIL and wants the lock, and the one that has the lock
-//! and wants the GIL, stop the whole process; and a signal handler, a callback, a log handler or a finalizer that calls the
-//! same object waits for its own thread. So
+//! One rule for locks: while Python runs, or the GIL is taken or released, a thread holds no lock of the binding or the
+//! engine that another thread may wait for. Otherwise a thread that has the GIL and waits for the lock, and one that
+//! has the lock and waits for the GIL, block the whole process; and a signal handler, a callback, a log handler or a
+//! finalizer that calls the same object waits for its own thread. So
 //! - the engine asks for Ctrl-C ([`gate`]) with no lock held, or runs in a thread beside the one that asks ([`gate::beside`]),
 //!   and what it logs is handed to Python later ([`logging`]),
 //! - callbacks are queued and called by a thread of their own ([`callbacks`]), rebalance listeners after the call,

@@ -45,7 +45,7 @@ impl Line {
         let _gil = Gil::hold();
         // A process that ends wants no more of them.
         Python::try_attach(|py| {
-            // Handles are dropped while an exception makes its way up: handlers must not meet it, and it must go on.
+            // Handles may be dropped while an exception is set: handlers must not see it, and it must stay set.
             let pending = PyErr::take(py);
             python.log(
                 &Record::builder()
@@ -56,7 +56,7 @@ impl Line {
                     .line(self.line)
                     .build(),
             );
-            // What a handler raises must not surface in whatever Python does next.
+            // An exception of a handler must not appear in the next Python call.
             if let Some(raised) = PyErr::take(py) {
                 raised.write_unraisable(py, None);
             }
@@ -72,7 +72,7 @@ thread_local! {
     static CALLS: Cell<usize> = const { Cell::new(0) };
     /// What they have logged.
     static LINES: RefCell<VecDeque<Line>> = const { RefCell::new(VecDeque::new()) };
-    /// This thread is handing lines over: what the handlers' own calls log comes after.
+    /// This thread is handing lines over: lines logged by the handlers' own calls come after.
     static EMITTING: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -87,7 +87,7 @@ static BEHIND: Mutex<Behind> = Mutex::new(Behind {
     lines: VecDeque::new(),
     emitter: None,
 });
-/// Whether a look into [`BEHIND`] is worth its lock.
+/// Whether [`BEHIND`] may hold lines; checked without its lock.
 static ANY_BEHIND: AtomicBool = AtomicBool::new(false);
 
 fn behind() -> MutexGuard<'static, Behind> {

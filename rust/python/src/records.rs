@@ -267,8 +267,8 @@ pub struct RecordIterator {
     place: Mutex<Place>,
 }
 
-/// A cursor at the first record of a span, whose records were checked when it was cut. The cursor demands that a batch ends
-/// with its last record: it may think that the span ends the batch only where it does.
+/// A cursor at the first record of a span, whose records were checked when it was cut. The cursor checks that a batch
+/// ends with its last record, so the record count is the batch's only if the span ends with the batch.
 fn cursor_of(span: &RecordSpan) -> RecordCursor {
     let before = span
         .slice

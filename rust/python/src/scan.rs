@@ -20,7 +20,7 @@ use crate::errors::Failure;
 use crate::interop;
 use crate::logging;
 
-/// Bytes of keys, values and headers per Arrow batch: beyond some 16 MiB every batch pays for fresh pages, below 2 MiB for
+/// Bytes of keys, values and headers per Arrow batch: above some 16 MiB new memory pages dominate the cost, below 2 MiB
 /// the hand-over.
 const BATCH_PAYLOAD: usize = 8 << 20;
 /// The arguments of `scan`.
@@ -102,7 +102,7 @@ impl Scan {
         let ranges = partitions
             .into_iter()
             .map(resolve)
-            // Its writer has announced it and not made its directory yet: nothing is in it.
+            // Announced, but its directory is not made yet: it is empty.
             .filter(|range| match range {
                 Err(failure) => wanted.partition.is_some() || !failure.is(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
                 Ok(_) => true,
@@ -200,7 +200,7 @@ struct Reader {
     schema: SchemaRef,
     builder: RowsBuilder,
     failure: Arc<Mutex<Option<Failure>>>,
-    /// Found while rows were waiting to be handed over: answered by the next call.
+    /// Found while rows were waiting to be handed over: returned by the next call.
     pending: Option<Failure>,
     done: bool,
 }

@@ -1,5 +1,6 @@
-//! One flipped bit in a file of a partition that we wrote: `verify` tells of it, or every reader's answer stays the same
-//! (reliability C4-C7). Of a bit of a base offset, which no checksum covers, a reader is told or who opens for writing, too.
+//! One flipped bit in a file of a partition that we wrote: `verify` reports it, or every reader's answer stays the same
+//! (reliability C4-C7). A flipped bit of a base offset, which no checksum covers, is also reported to a reader or to a
+//! writer at open.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -28,7 +29,7 @@ pub struct Partition {
     pub base_offsets: BTreeSet<(PathBuf, u64)>,
 }
 
-/// What readers are told.
+/// What readers get.
 #[derive(Debug, PartialEq)]
 struct Answers {
     bounds: (i64, i64, i64),
@@ -131,10 +132,10 @@ impl Partition {
         })
     }
 
-    /// Flips one bit, asks, and flips it back. True if `verify` told of it, false if it makes no difference.
+    /// Flips one bit, asks, and flips it back. True if `verify` reported it, false if it makes no difference.
     ///
     /// # Errors
-    /// What is wrong: nobody tells of it, and readers are told something else.
+    /// What is wrong: it is not reported, and readers get something else.
     pub fn flip(&self, path: &Path, bit: usize) -> Result<bool, String> {
         let file = self.fs.open(path, true, false).map_err(fail)?;
         let position = (bit / 8) as u64;
@@ -155,7 +156,7 @@ impl Partition {
         verdict.map_err(|what| format!("{}: bit {bit} flipped: {what}", path.display()))
     }
 
-    /// A reader that reads everything is told, or who opens it for writing (in a copy).
+    /// It is reported to a reader that reads everything, or to a writer at open (of a copy).
     fn is_told_by_use(&self) -> Result<(), String> {
         if read_through(&self.fs).is_err() {
             return Ok(());
@@ -173,7 +174,7 @@ impl Partition {
         let tp = TopicPartition::new("t", 0);
         match PartitionLog::open(Arc::new(copy), Path::new(DIR), tp, config(1 << 20), mode, NOW_MS) {
             Ok(log) => Err(format!(
-                "only verify tells of it; readers are not, and a writer would go on at offset {}",
+                "only verify reports it; readers do not see it, and a writer would continue at offset {}",
                 log.log_end_offset()
             )),
             Err(_) => Ok(()),
@@ -189,7 +190,7 @@ impl Partition {
         }
         match answers(&self.fs, &self.questions) {
             Ok(found) if found == self.answers => Ok(false),
-            Ok(_) => Err("verify says nothing, and readers are told something else".to_owned()),
+            Ok(_) => Err("verify reports nothing, and readers get something else".to_owned()),
             Err(error) => Err(format!("verify says nothing, and reading fails: {error}")),
         }
     }

@@ -1,8 +1,7 @@
 //! Power loss at every storage operation of a broker: metadata, checkpoints, topics, records, committed offsets, producer ids
 //! (reliability C1, C2, M8).
 //!
-//! Between two answers the directory may be as before, as after, or on the way: each partition and each committed offset for
-//! itself.
+//! Between two answers each partition and each committed offset may be in its state before, after, or in between.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -75,7 +74,7 @@ impl Crash<'_> {
         middle.map_or(Ok(()), |state| self.recover_again(&state, seen).map(drop))
     }
 
-    /// The power goes during a recovery or after it. Returns where the logs end.
+    /// The power fails during a recovery or after it. Returns where the logs end.
     fn recover_again(&self, state: &DiskState, seen: &mut Seen<Ends>) -> Result<Ends, String> {
         let again = |e: String| format!("second recovery: {e}");
         let image = state.left(Left::Nothing);
@@ -91,7 +90,7 @@ impl Crash<'_> {
         (i64::try_from(self.answered).unwrap_or(i64::MAX), 0)
     }
 
-    /// Holds everything against what was promised; returns where the logs end.
+    /// Checks everything against what was promised; returns where the logs end.
     fn contents(&self, broker: &Arc<Broker>) -> Result<Ends, String> {
         let topics = broker.topics(false).map_err(|e| e.to_string())?;
         for name in self
@@ -125,7 +124,7 @@ impl Crash<'_> {
     fn partition(&self, broker: &Broker, tp: &TopicPartition, incarnation: usize) -> Result<i64, String> {
         let before = self.before.records.get(tp).or(self.after.records.get(tp));
         let after = self.after.records.get(tp).or(before);
-        let (before, after) = before.zip(after).ok_or("nobody has made it")?;
+        let (before, after) = before.zip(after).ok_or("it was never made")?;
         let log = broker.partition_log(tp).map_err(|e| e.to_string())?;
         let found = Records {
             start: log.log_start_offset(),

@@ -32,7 +32,7 @@ const GROUP: &str = "g";
 /// The failing call, one more on the same broker, and the steps of reopening it.
 const ATTEMPTS: usize = 6;
 
-/// One partition as it should be. Each record stands in a batch of its own and is numbered by its offset.
+/// One partition as it should be. Each record has a batch of its own and is numbered by its offset.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Records {
     pub start: i64,
@@ -86,7 +86,7 @@ pub(crate) fn open(disk: &SimDisk) -> Result<Arc<Broker>, BrokerError> {
     Broker::open_in(Arc::new(disk.clone()), Path::new(ROOT), options, clock)
 }
 
-/// The text of a record, told by its place.
+/// The text of a record, computed from its place.
 pub(crate) fn value(tp: &TopicPartition, incarnation: usize, offset: i64) -> String {
     format!("{tp}/{incarnation}/{offset}")
 }

@@ -261,7 +261,7 @@ impl CleanerWorkload {
                 }
                 _ => {}
             }
-            // A batch whose append failed may stand in the log when it is reopened.
+            // A batch whose append failed may be in the log when it is reopened.
             if self.go_on(disk, log, appended)?.is_some() || log.log_end_offset() > first {
                 break;
             }
@@ -269,7 +269,7 @@ impl CleanerWorkload {
         self.learn(disk, log, with_new, None)
     }
 
-    /// A batch to stand at this offset, and what the log holds with it.
+    /// A batch for this offset, and what the log holds with it.
     fn batch(&self, first: i64, rng: &mut Rng, with_new: &mut Records) -> Bytes {
         let mut builder = BatchBuilder::with_capacity(256);
         with_new.clone_from(&self.now().must);

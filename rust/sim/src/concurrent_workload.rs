@@ -30,7 +30,7 @@ pub struct ConcurrentWorkload {
     course: Course,
 }
 
-/// What somebody was told, after so many operations at the most.
+/// What a thread was promised, after at most so many operations.
 #[derive(Debug, Clone, Copy)]
 struct Promise {
     at: u64,
@@ -224,7 +224,7 @@ fn contents(log: &PartitionLog) -> Result<BTreeMap<i64, Batch>, String> {
             let batch = batch.map_err(|e| format!("batch at {offset}: {e}"))?;
             let header = batch.header();
             if header.base_offset != offset {
-                return Err(format!("at {offset} stands a batch of {}", header.base_offset));
+                return Err(format!("at {offset} is a batch of {}", header.base_offset));
             }
             found.insert(offset, (offset, header.last_offset(), header.crc));
             offset = header.last_offset() + 1;

@@ -69,7 +69,8 @@ impl Course {
         self.seed
     }
 
-    /// Notes an error that the engine told of. It is right only if the disk has failed, and `attempts` times at the most.
+    /// Records an error that the engine reported. It is right only if the disk has failed, and `attempts` times at the
+    /// most.
     pub(crate) fn excuse(&mut self, disk: &SimDisk, error: &dyn Display, attempts: usize) -> Result<(), String> {
         self.told += 1;
         match disk.failed() {
@@ -113,7 +114,7 @@ impl Course {
         self.failed.map(|(call, _)| call)
     }
 
-    /// Errors that the engine told of.
+    /// Errors that the engine reported.
     pub fn told(&self) -> usize {
         self.told
     }

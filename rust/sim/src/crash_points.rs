@@ -106,8 +106,8 @@ pub struct CrashPoints<'a> {
 }
 
 impl CrashPoints<'_> {
-    /// Checks every image that is new for what was promised. `promised` tells what that is after so many operations, and its
-    /// number; it is asked in order. Returns how many images there were.
+    /// Checks every image that is new for what was promised. `promised` returns what that is after so many operations,
+    /// and its number; it is asked in order. Returns how many images there were.
     pub(crate) fn check<C, F>(
         &self,
         mut rng: Rng,
@@ -156,8 +156,9 @@ pub fn images(state: &DiskState, rng: &mut Rng, random: usize) -> Vec<DiskState>
     images
 }
 
-/// Recovers an image, and again after a power loss at the end of that and on the way. `look` opens what it finds on a disk, and
-/// tells what is there; `holds` is what was promised about that. What the first recovery has shown must stay (reliability C2).
+/// Recovers an image, and again after a power loss at the end of that and on the way. `look` opens what it finds on a
+/// disk, and returns what is there; `holds` is what was promised about that. What the first recovery has shown must
+/// stay (reliability C2).
 pub(crate) fn check_recovery<F: PartialEq + fmt::Debug>(
     image: DiskState,
     given: Given,

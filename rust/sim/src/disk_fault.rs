@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// A promise that a disk, or a program on it, does not keep: for proving that a suite notices.
+/// A promise that a disk, or a program on it, breaks: for proving that a suite notices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lie {
     /// fsync of a directory does nothing.

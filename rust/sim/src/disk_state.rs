@@ -156,7 +156,7 @@ impl NameChange {
     fn apply(&self, names: &mut Names) {
         match self {
             Self::Link(name, node) => {
-                // A new directory is empty, whatever stood there.
+                // A new directory is empty, whatever was there before.
                 remove(names, name);
                 names.insert(Arc::clone(name), node.clone());
             }

@@ -50,7 +50,7 @@ struct Crash<'a> {
 }
 
 impl Crash<'_> {
-    /// Opens the log on a disk that came up again and holds it against what was promised.
+    /// Opens the log on a restarted disk and checks it against what was promised.
     fn check(&self, image: DiskState, rng: &mut Rng, seen: &mut Seen<Found>) -> Result<(), String> {
         let (fingerprint, clean) = (image.fingerprint(), image.is_clean());
         if let Some(found) = seen.meet(&image, self.given()) {
@@ -78,7 +78,7 @@ impl Crash<'_> {
         middle.map_or(Ok(()), |state| self.recover_again(&state, seen).map(drop))
     }
 
-    /// The power goes during a recovery or after it. Returns how many batches are there.
+    /// The power fails during a recovery or after it. Returns how many batches are there.
     fn recover_again(&self, state: &DiskState, seen: &mut Seen<Found>) -> Result<usize, String> {
         let again = |e: String| format!("second recovery: {e}");
         let image = state.left(Left::Nothing);

@@ -1,7 +1,7 @@
 //! A seeded workload on one partition's log, and what it was promised.
 //!
-//! When a call of the disk fails, the workload goes on as a careful client does: it repeats the batch, and reopens a log that
-//! was fenced.
+//! When a call of the disk fails, the workload continues as a careful client does: it repeats the batch, and reopens a
+//! log that was fenced.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -36,7 +36,7 @@ pub(crate) struct Sent {
     pub acknowledged_at: Option<u64>,
 }
 
-/// What a caller knows besides, valid from so many operations on.
+/// What else a caller knows, valid from so many operations on.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Known {
     pub at: u64,

@@ -9,7 +9,7 @@ use crate::sim_disk::{Fault, SimDisk};
 pub struct Faults {
     /// Calls that failed, one a run.
     pub met: usize,
-    /// Runs in which the engine told of it; otherwise it went on without the file.
+    /// Runs in which the engine reported it; otherwise it continued without the file.
     pub told: usize,
 }
 

@@ -38,7 +38,7 @@ enum Kept {
     None,
     /// The state before every operation.
     Every(Vec<DiskState>),
-    /// The state before one of the operations so far, each as likely as the others: a copy is dear.
+    /// The state before one of the operations so far, each as likely as the others: copies are expensive.
     One {
         rng: Rng,
         passed: usize,

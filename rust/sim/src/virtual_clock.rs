@@ -1,4 +1,4 @@
-//! Time that moves only when it is told to.
+//! Time that moves only when it is advanced.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 

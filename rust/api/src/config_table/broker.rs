@@ -308,7 +308,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
         Kind::Int(1, i32::MAX),
         Some("10000"),
-        "How often open transactions are compared with their transaction.timeout.ms, in ms; looked at by whoever calls the broker next.",
+        "How often open transactions are compared with their transaction.timeout.ms, in ms; checked by the next call of the broker.",
     ),
     row(
         "transaction.max.timeout.ms",

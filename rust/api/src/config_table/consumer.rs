@@ -98,7 +98,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "heartbeat.interval.ms",
         Kind::Int(1, MAX_INT),
         Some("3000"),
-        "How often the member tells the group that it is alive, in ms; less than session.timeout.ms.",
+        "How often the member reports to the group that it is alive, in ms; less than session.timeout.ms.",
     ),
     key(
         "isolation.level",

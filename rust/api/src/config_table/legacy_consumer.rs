@@ -97,7 +97,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "rebalance.max.retries",
         Kind::Int(1, MAX_INT),
         Some("4"),
-        "Attempts of a rebalance (other consumers have to release partitions first) before poll reports that it failed; it goes on trying.",
+        "Attempts of a rebalance (other consumers have to release partitions first) before poll reports that it failed; later polls try again.",
     ),
     key(
         "socket.timeout.ms",

@@ -143,13 +143,13 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "message.timestamp.after.max.ms",
         Kind::Long(0, i64::MAX),
         Some("9223372036854775807"),
-        "How far in the future a CreateTime may lie, in ms (inclusive); farther ones are refused. Kafka 4.x: 3600000.",
+        "How far in the future a CreateTime may be, in ms (inclusive); farther ones are refused. Kafka 4.x: 3600000.",
     ),
     row(
         "message.timestamp.before.max.ms",
         Kind::Long(0, i64::MAX),
         Some("9223372036854775807"),
-        "How far in the past a CreateTime may lie, in ms (inclusive); older ones are refused.",
+        "How far in the past a CreateTime may be, in ms (inclusive); older ones are refused.",
     ),
     row(
         "message.timestamp.difference.max.ms",

@@ -6,13 +6,14 @@ use fletchlog_records::TopicPartition;
 
 use crate::ErrorCode;
 
-/// One step against the registry of a legacy group: what ZooKeeper's nodes under `/consumers/<group>` were to the 0.8
-/// high-level consumer. It goes by [`crate::InProcess::legacy_group`], for Kafka has no such request; offsets go through OffsetCommit and OffsetFetch.
+/// One step against the registry of a legacy group: it replaces ZooKeeper's nodes under `/consumers/<group>`. It is
+/// sent by [`crate::InProcess::legacy_group`], because Kafka has no such request; offsets go through OffsetCommit and
+/// OffsetFetch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LegacyGroupRequest {
     /// group.id.
     pub group_id: Arc<str>,
-    /// The consumer that speaks. Its session lives as long as the connection that registered it.
+    /// The consumer. Its session lasts as long as the connection that registered it.
     pub consumer_id: Arc<str>,
     /// What it wants.
     pub action: LegacyGroupAction,

@@ -1,9 +1,9 @@
 //! The sticky assignor for members with different subscriptions (spec 8.6 step 4): valid, balanced, sticky.
 //! Kafka's own result depends on hash orders; ours is a function of the input with the same properties.
 //!
-//! The partition counts end as even as the subscriptions allow: no chain of moves (a partition from A to B, one from B to C,
-//! ...) takes from a member something that one with at least two fewer ends up with. So a second rebalance, in which the
-//! partitions that changed owner are free, reaches the same counts without moving anything else.
+//! The partition counts end as even as the subscriptions allow: no chain of moves (a partition from A to B, one from B
+//! to C, ...) leads from a member to one with at least two partitions fewer. So a second rebalance, after the owners
+//! have released what they lose, reaches the same counts and moves nothing else.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use super::{Assignment, Subscriptions, TopicCounts, java_compare, subscribed_par
 /// Topic -> the members that subscribe to it, sorted.
 type Consumers<'a> = BTreeMap<Arc<str>, Vec<&'a Arc<str>>>;
 
-/// Keeps what is owned, gives each other partition to its least loaded subscriber (those with few subscribers first), then
-/// evens out: first by moving only partitions that nobody owned, then, if there is no other way, owned ones, of which what an exchange
-/// allows goes back to its owner.
+/// Keeps what is owned, gives each other partition to its least loaded subscriber (those with few subscribers first),
+/// then balances the counts: first by moving only partitions without an owner, then, if that is not enough, owned ones.
+/// Owned partitions that an exchange can return go back to their owner.
 pub(super) fn general(topics: &TopicCounts, members: &Subscriptions) -> Assignment {
     let mut assignment: Assignment = Owned::of(topics, members).by_member;
     let owners: BTreeMap<TopicPartition, Arc<str>> = assignment
@@ -55,8 +55,8 @@ pub(super) fn general(topics: &TopicCounts, members: &Subscriptions) -> Assignme
     assignment
 }
 
-/// Where a chain moved an owned partition that an exchange leaves with its owner at the same counts, it goes back. Ends:
-/// each exchange raises the number of partitions that stayed.
+/// Returns moved partitions to their owners where an exchange keeps all counts. Ends: each exchange raises the number
+/// of partitions that stayed.
 fn give_back(assignment: &mut Assignment, owners: &BTreeMap<TopicPartition, Arc<str>>, consumers: &Consumers<'_>) {
     while let Some((holder, tp, owner, other)) = exchange(assignment, owners, consumers) {
         transfer(assignment, &holder, &tp, &owner);
@@ -127,7 +127,7 @@ fn helping_chain(
             .then_with(|| java_compare(a, b))
     });
     by_load.into_iter().find_map(|start| {
-        // Breadth first; of each member reached: who gives it which partition.
+        // Breadth first; for each member reached: its giver and the partition given.
         let mut reached: BTreeMap<&Arc<str>, (&Arc<str>, &TopicPartition)> = BTreeMap::new();
         let mut queue = VecDeque::from([start]);
         while let Some(from) = queue.pop_front() {

@@ -1,4 +1,4 @@
-//! Who gets which partition: pure functions from subscriptions to assignments (spec 8.1, 8.3 - 8.6).
+//! Assignors: pure functions from subscriptions to assignments (spec 8.1, 8.3 - 8.6).
 //!
 //! The legacy pair ([`legacy_range`], [`legacy_round_robin`]) deals partitions to the *threads* of the 0.8 high-level
 //! consumer; the others deal them to *members* of a consumer group. Strings are compared as Java compares them.
@@ -24,10 +24,10 @@ pub use range::range;
 pub use round_robin::round_robin;
 pub use sticky::sticky;
 
-/// Topic -> number of partitions. A topic that is missing or has none is unknown: nobody gets anything of it.
+/// Topic -> number of partitions. A topic that is missing or has none is unknown, and no partition of it is assigned.
 pub type TopicCounts = BTreeMap<Arc<str>, i32>;
 
-/// What one member of a consumer group tells the leader. Kafka: `ConsumerPartitionAssignor.Subscription`.
+/// What one member of a consumer group sends to the leader. Kafka: `ConsumerPartitionAssignor.Subscription`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MemberSubscription {
     /// Topics, in subscribe() order.

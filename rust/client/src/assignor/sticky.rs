@@ -30,7 +30,7 @@ pub(super) struct Owned {
     /// Per member, partitions that exist and that it still subscribes to. Of several claims to a partition that of the
     /// highest generation counts (measured 4.3.1).
     pub(super) by_member: BTreeMap<Arc<str>, Vec<TopicPartition>>,
-    /// Claimed by two members of one generation: they belong to nobody (spec 8.6 step 1).
+    /// Claimed by two members of one generation: they have no owner (spec 8.6 step 1).
     pub(super) contested: BTreeSet<TopicPartition>,
 }
 

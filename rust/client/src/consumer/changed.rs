@@ -1,9 +1,9 @@
-//! What may be different since somebody last looked.
+//! What may have changed since the last call.
 
 use fletchlog_records::TopicPartition;
 use rustc_hash::FxHashSet;
 
-/// Partitions that have to be looked at again; one that is not among them is as it was.
+/// Partitions that may have changed; all others are unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Changed {
     /// All of them.

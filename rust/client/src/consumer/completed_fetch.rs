@@ -78,7 +78,7 @@ impl CompletedFetch {
         }
     }
 
-    /// Bytes came, but not one whole batch: something no broker that knows fetch v3 does.
+    /// The answer has bytes, but not one whole batch. Brokers that support fetch v3 never send this.
     pub fn has_only_a_fragment(&self) -> bool {
         self.size > 0 && self.batches.clone().next().is_none()
     }

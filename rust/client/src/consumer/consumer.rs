@@ -1,5 +1,5 @@
 //! The consumer's calls: subscription, assignment, seeking, pausing, life and end. Kafka: `KafkaConsumer` (2.6).
-//! Polling stands in `poll.rs`, positions and commits in `positions.rs`, lookups by time in `offsets_for_times.rs`.
+//! Polling is in `poll.rs`, positions and commits in `positions.rs`, lookups by time in `offsets_for_times.rs`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,16 +37,16 @@ pub struct Consumer {
     pub(super) validation: OffsetValidation,
     pub(super) lookup: Option<Lookup>,
     pub(super) committed_lookup: Option<CommittedLookup>,
-    /// What a replayed run found committed, instead of what its own group has.
+    /// In a replay: the committed offsets of the recorded run, used instead of those of the group.
     pub(super) committed_before: BTreeMap<TopicPartition, OffsetAndMetadata>,
     pub(super) coordinator: Option<ConsumerCoordinator>,
     /// Version of the metadata that the pattern was last matched against.
     pub(super) matched_metadata: u64,
     pub(super) wakeup: Arc<AtomicBool>,
     pub(super) trace: Trace,
-    /// An error that came up while records were being returned; the next poll answers it.
+    /// An error that occurred after records were taken; the next poll returns it.
     pub(super) deferred: Option<ClientError>,
-    /// poll returns as soon as there is a rebalance to tell.
+    /// poll returns as soon as there is a rebalance event to report.
     pub(super) stops_for_rebalance: bool,
     closed: bool,
 }
@@ -154,7 +154,7 @@ impl Consumer {
         }
         self.subs.ensure_user_assignable()?;
         if let Some(coordinator) = &mut self.coordinator {
-            // No rebalance follows that would commit what is given away.
+            // No rebalance follows that would commit the partitions given up.
             coordinator.maybe_auto_commit(&self.subs, self.net.now_ms());
         }
         self.subs.assign_from_user(partitions)?;
@@ -187,7 +187,7 @@ impl Consumer {
             .as_ref()
             .is_some_and(ConsumerCoordinator::leave_pending)
         {
-            // The others must not wait for this member's time-out. Kafka: `maybeLeaveGroup` polls the network.
+            // The other members need not wait for this member's time-out. Kafka: `maybeLeaveGroup` polls the network.
             self.read_net(None)?;
         }
         Ok(())
@@ -239,8 +239,8 @@ impl Consumer {
         Ok(())
     }
 
-    /// Answers the first lookup of these partitions' committed offsets, so that a recorded run can be made again from where it
-    /// began: by then its group has committed more.
+    /// Sets the result of the first lookup of these partitions' committed offsets. A replay uses it to begin where the
+    /// recorded run began; the group may have committed more since.
     pub fn begin_from_committed(&mut self, offsets: impl IntoIterator<Item = (TopicPartition, OffsetAndMetadata)>) {
         self.committed_before.extend(offsets);
     }
@@ -314,7 +314,7 @@ impl Consumer {
         self.coordinator.as_ref().map(ConsumerCoordinator::group_metadata)
     }
 
-    /// Makes a blocking call of another thread answer `Wakeup`.
+    /// Makes a blocking call of another thread return `Wakeup`.
     pub fn wakeup_handle(&self) -> WakeupHandle {
         WakeupHandle {
             wanted: Arc::clone(&self.wakeup),
@@ -322,7 +322,7 @@ impl Consumer {
         }
     }
 
-    /// Partitions gained and lost since the last call of this method: what rebalance listeners are told, in order.
+    /// Partitions gained and lost since the last call of this method, in order: what rebalance listeners receive.
     pub fn take_rebalance_events(&mut self) -> Vec<RebalanceEvent> {
         self.coordinator
             .as_mut()
@@ -337,7 +337,7 @@ impl Consumer {
     }
 
     /// Leaves the group, commits if enable.auto.commit. Closing twice does nothing. The consumer is closed even if this
-    /// answers an error.
+    /// returns an error.
     ///
     /// # Errors
     /// `Interrupted` or `Wakeup` while it waited; a commit that fails is logged, as Kafka does.
@@ -347,7 +347,7 @@ impl Consumer {
         }
         let deadline = self.net.now_ms().saturating_add(timeout_ms.max(0));
         let outcome = if self.net.is_closed() {
-            Ok(()) // Nobody is left to tell.
+            Ok(()) // No caller is left to report to.
         } else {
             self.commit_and_leave(deadline, interrupt)
         };
@@ -382,8 +382,8 @@ impl Consumer {
         Ok(())
     }
 
-    /// How far the position of each partition is behind the end of its log (for read_committed: the last stable offset), as
-    /// last heard with a fetch.
+    /// How far the position of each partition is behind the end of its log (for read_committed: the last stable
+    /// offset), as of the last fetch.
     pub fn end_offset_lag(&self) -> BTreeMap<TopicPartition, i64> {
         lags(&self.subs, &self.settings).into_iter().collect()
     }
@@ -431,7 +431,7 @@ impl Consumer {
         }
     }
 
-    /// Passes on what the subscription wants to know.
+    /// Asks for the metadata that the subscription needs.
     pub(super) fn want_metadata(&mut self) {
         if let Some(wanted) = self.subs.take_metadata_request() {
             self.metadata.want(wanted);

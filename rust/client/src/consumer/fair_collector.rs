@@ -29,7 +29,7 @@ impl Collector<'_> {
                 match initialize(head, self.subs, self.metadata, self.trace) {
                     Ok(false) => self.buffer.throw_away_head(),
                     Ok(true) => {
-                        // A new answer has its turn before all older data; then the round begins at the oldest.
+                        // Data of a new answer comes before all older data; then the round begins at the oldest.
                         self.buffer.parsed.extend(self.buffer.queue.pop_front());
                         self.buffer.turn = Some(self.buffer.parsed.len() - 1);
                         self.buffer.parsed_index = 0;
@@ -39,7 +39,7 @@ impl Collector<'_> {
                         let empty = head.size == 0;
                         self.buffer.turn = next_parsed(self.buffer, self.subs);
                         if self.buffer.turn.is_some() {
-                            // Deferred as long as there is anything to hand out.
+                            // Errors wait while there are records to hand out.
                             self.buffer.queue.rotate_left(1);
                             continue;
                         }

@@ -20,7 +20,7 @@ pub struct FetchBuffer {
     pub(super) next_in_line: Option<CompletedFetch>,
     /// Looked at and not finished: under KIP-387 the oldest first, by timestamp in the order of partitions.
     pub(super) parsed: Vec<CompletedFetch>,
-    /// Place in `parsed` where the next round goes on: KIP-387 only.
+    /// Place in `parsed` where the next round continues: KIP-387 only.
     pub(super) parsed_index: usize,
     /// `nextInLine` of KIP-387, a place in `parsed`.
     pub(super) turn: Option<usize>,
@@ -41,7 +41,7 @@ impl FetchBuffer {
         self.changed();
     }
 
-    /// States that a fetch of this partition is finished, or was taken out of the queue and thrown away.
+    /// Records that a fetch of this partition is finished, or was taken out of the queue and thrown away.
     pub(super) fn finished(&mut self, tp: &TopicPartition) {
         if let Some(left) = self.buffered.get_mut(tp) {
             *left -= 1;
@@ -65,18 +65,19 @@ impl FetchBuffer {
         std::mem::take(&mut self.changed)
     }
 
-    /// Grows whenever what is buffered, or how long it is held back, can have changed.
+    /// Grows whenever the buffered data, or how long it is held back, may have changed.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// States that something else has changed than which partitions are buffered.
+    /// Records a change other than of the set of buffered partitions.
     pub(super) fn changed(&mut self) {
         self.version += 1;
     }
 
     /// Partitions that are left out of the next request (spec 7.3): every queue entry, empty ones too, and what is not
-    /// finished. A fetch that ended exactly at max.poll.records is not finished: nobody has looked behind its end yet.
+    /// finished. A fetch that ended exactly at max.poll.records is not finished: its end has not been reached by a
+    /// read.
     pub fn buffered_partitions(&self) -> impl Iterator<Item = &TopicPartition> {
         self.buffered.keys()
     }

@@ -137,7 +137,8 @@ impl Collector<'_> {
     }
 }
 
-/// Looks at an answer in its turn: false = it is of no use. Kafka: `FetchCollector#initialize`, table of spec 7.7.
+/// Checks an answer when it reaches the head of the queue: false = it cannot be used. Kafka:
+/// `FetchCollector#initialize`, table of spec 7.7.
 pub(super) fn initialize(
     fetch: &mut CompletedFetch,
     subs: &mut SubscriptionState,
@@ -236,7 +237,7 @@ fn judge(
     Ok(false)
 }
 
-/// Takes records of one fetch and moves the position. Answers how many. Kafka: `fetchRecords`.
+/// Takes records of one fetch and moves the position. Returns how many. Kafka: `fetchRecords`.
 pub(super) fn fetch_records(
     fetch: &mut CompletedFetch,
     max: usize,

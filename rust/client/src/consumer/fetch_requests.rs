@@ -1,5 +1,5 @@
-//! When a node is asked for records, and what its session is told (spec 7.3). Kafka: `AbstractFetch#prepareFetchRequests`,
-//! `Fetcher#sendFetches`.
+//! When a fetch is sent to a node, and the session state it carries (spec 7.3). Kafka:
+//! `AbstractFetch#prepareFetchRequests`, `Fetcher#sendFetches`.
 
 use std::collections::BTreeMap;
 
@@ -19,8 +19,8 @@ use super::settings::Settings;
 use super::subscription_state::SubscriptionState;
 use super::trace::{Trace, TraceEvent, TraceKind};
 
-/// State that decides whether there is anything to send, and who is left out; unchanged since a call that sent nothing = nothing to
-/// send now.
+/// State that decides whether there is anything to send, and which partitions are left out. If it is unchanged since a
+/// call that sent nothing, there is nothing to send now.
 type Fingerprint = (u64, u64, u64, u64);
 
 /// Sessions per node, and the one fetch per node that may be under way.
@@ -33,14 +33,14 @@ pub struct FetchRequests {
     all_led: Option<(u64, u64)>,
     /// Version of the metadata when `changed` of the nodes was last brought up to date.
     metadata_version: u64,
-    /// For the trace: who is left out, and the state as of which that was last told. What is read on of a buffered partition changes
-    /// nothing of it.
+    /// For the trace: which partitions are left out, and the state as of the last report. Reading from a buffered
+    /// partition does not change them.
     left_out: LeftOut,
     told: Option<Fingerprint>,
 }
 
 impl FetchRequests {
-    /// Builds and queues one request per node that has something to fetch and none under way. Answers how many.
+    /// Builds and queues one request per node that has something to fetch and none under way. Returns how many.
     pub fn send(
         &mut self,
         subs: &mut SubscriptionState,
@@ -69,7 +69,7 @@ impl FetchRequests {
             settings,
         };
         let blocked = if all_busy {
-            FxHashSet::default() // Nobody is asked anyway.
+            FxHashSet::default() // No node can be sent a request.
         } else {
             view.blocked_nodes()
         };
@@ -150,7 +150,7 @@ impl FetchRequests {
         self.all_led.is_some()
     }
 
-    /// Passes what has changed since the last call on to the nodes concerned, and answers it.
+    /// Passes the changes since the last call to the nodes concerned, and returns them.
     fn note_changes(&mut self, subs: &mut SubscriptionState, buffer: &mut FetchBuffer, metadata: &Metadata) -> Changed {
         debug_assert!(buffer.is_counted_right());
         let mut changed = subs.take_changed();
@@ -162,7 +162,7 @@ impl FetchRequests {
         match &changed {
             Changed::Partitions(partitions) => {
                 for tp in partitions {
-                    // One without a leader is not in any session; with its leader, everything changes.
+                    // A partition without a leader is in no session; a new leader counts as a change of everything.
                     if let Some(leader) = metadata.leader(tp) {
                         self.nodes.entry(leader.node).or_default().changed.insert(tp);
                     }
@@ -220,7 +220,7 @@ impl FetchRequests {
     }
 }
 
-/// Per-partition ends a user may ask for: how far the position is behind the end of the log, as last heard.
+/// How far the position of each partition is behind the end of the log, as of the last fetch.
 pub(super) fn lags(subs: &SubscriptionState, settings: &Settings) -> FxHashMap<TopicPartition, i64> {
     let committed = settings.isolation_level == fletchlog_api::IsolationLevel::ReadCommitted;
     subs.iter()

@@ -17,7 +17,8 @@ pub struct SessionRequest {
     pub forgotten: Vec<TopicPartition>,
 }
 
-/// The session as the client knows it: its partitions in the order in which they entered, with what was last asked.
+/// The client's view of the session: its partitions in the order in which they were added, with the last request's
+/// values.
 #[derive(Debug, Default)]
 pub struct FetchSessionHandler {
     id: i32,
@@ -32,10 +33,10 @@ impl FetchSessionHandler {
         self.request(wanted, Vec::new())
     }
 
-    /// An incremental request, which also remembers what it asks: the new partitions in the given order, then the altered
-    /// ones in session order; those that are not wanted any more are taken out. `now` says what is wanted of every
-    /// partition about which that may differ from what was last asked, and may say it of others. `None` if then nothing at
-    /// all would be wanted; in that case nothing is remembered. Kafka: `FetchSessionHandler.Builder#build`.
+    /// An incremental request, which also remembers what it asks: the new partitions in the given order, then the
+    /// altered ones in session order; partitions no longer wanted are taken out. `now` gives what is wanted of every
+    /// partition that may have changed since the last request; it may include unchanged ones. `None` if no partition
+    /// would be left in the session; then nothing is remembered. Kafka: `FetchSessionHandler.Builder#build`.
     pub fn build_incremental(&mut self, now: Vec<(TopicPartition, Option<FetchPartition>)>) -> Option<SessionRequest> {
         let mut added = Vec::new();
         let mut altered = Vec::new();
@@ -89,8 +90,8 @@ impl FetchSessionHandler {
         self.asked.get(tp).map(|p| p.fetch_offset)
     }
 
-    /// Judges an answer. `Err` says why it has to be thrown away; the next request then is a full one.
-    /// Kafka: `FetchSessionHandler#handleResponse`.
+    /// Checks an answer. `Err` gives the reason why it must be discarded; the next request then is a full one. Kafka:
+    /// `FetchSessionHandler#handleResponse`.
     pub fn handle_response(&mut self, response: &FetchResponse) -> Result<(), String> {
         if response.error != ErrorCode::NONE {
             if response.error == ErrorCode::FETCH_SESSION_ID_NOT_FOUND {
@@ -147,7 +148,7 @@ mod tests {
             .collect()
     }
 
-    /// As a caller does that knows nothing of what has changed.
+    /// As a caller without information about changes does.
     fn build(h: &mut FetchSessionHandler, wanted: Vec<FetchPartition>) -> SessionRequest {
         if h.is_full() {
             return h.build_full(wanted);

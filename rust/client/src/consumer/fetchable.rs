@@ -76,7 +76,7 @@ impl<'a> View<'a> {
                     .count();
                 let capacity = java_hash::hash_set_capacity(self.num_fetchable.saturating_sub(buffered));
                 if capacity < java_hash::MIN_TREEIFY_CAPACITY {
-                    // Every partition counts: a crowded bin makes the table grow.
+                    // Every partition counts: a full bin makes the table grow.
                     let all = self.in_request_order();
                     partitions.sort_by_cached_key(|tp| all.iter().position(|other| other == tp));
                 } else {
@@ -88,8 +88,8 @@ impl<'a> View<'a> {
         partitions
     }
 
-    /// These nodes in the order in which the first partition wanted of each stands. By list it is looked no further than to
-    /// the last of them, by hash set at every partition.
+    /// These nodes, ordered by the first partition wanted from each. With a list order the search ends at the last of
+    /// these nodes; with a hash set every partition is looked at.
     pub fn nodes_in_request_order(&self, mut nodes: FxHashSet<NodeId>) -> Vec<NodeId> {
         let mut order = Vec::with_capacity(nodes.len());
         let mut look = |tp: &TopicPartition| {
@@ -120,9 +120,9 @@ impl<'a> View<'a> {
         self.nodes_with_buffered()
     }
 
-    /// In timestamp order, nodes whose records are not urgent: they lead buffered partitions, and nothing buffered is held back.
-    /// A node is not asked for others alone that are at their end: its answer would be held for fetch.max.wait.ms, and with it
-    /// the next fetch of what is buffered.
+    /// In timestamp order, nodes whose records are not urgent: they lead buffered partitions, and nothing buffered is
+    /// held back. Such a node is not asked only for partitions that are at their end: the broker would hold the answer
+    /// for fetch.max.wait.ms, and the next fetch of the buffered partitions with it.
     pub fn nodes_that_may_wait(&self) -> FxHashSet<NodeId> {
         if self.settings.fetch_order != FetchOrder::Timestamp || self.buffer.by_time.held_until().is_some() {
             return FxHashSet::default();

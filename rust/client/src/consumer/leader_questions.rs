@@ -29,12 +29,12 @@ impl<T> Default for LeaderQuestions<T> {
 }
 
 impl<T: Clone> LeaderQuestions<T> {
-    /// What an earlier question failed with, if it may not be repeated. Told once.
+    /// The error of an earlier question that may not be repeated. Returned once.
     pub fn take_failure(&mut self) -> Result<(), ClientError> {
         self.failure.take().map_or(Ok(()), Err)
     }
 
-    /// The next [`LeaderQuestions::take_failure`] answers this.
+    /// The next [`LeaderQuestions::take_failure`] returns this.
     pub fn fail(&mut self, failure: ClientError) {
         self.failure = Some(failure);
     }
@@ -72,7 +72,7 @@ impl<T: Clone> LeaderQuestions<T> {
         self.outstanding.contains_key(&completion.correlation_id)
     }
 
-    /// What a completion answers; nothing if it is not ours.
+    /// The partitions that a completion is about; empty if the request was not ours.
     pub fn answered(&mut self, completion: &Completion) -> Vec<(TopicPartition, T)> {
         self.outstanding.remove(&completion.correlation_id).unwrap_or_default()
     }

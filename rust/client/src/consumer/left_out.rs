@@ -1,5 +1,5 @@
-//! Which partitions no request lists, and why, for the trace: told when it changes, so that a traced poll too costs nothing for
-//! partitions about which there is no news.
+//! For the trace: which partitions no request lists, and why. Only changes are reported, so a traced poll costs nothing
+//! for unchanged partitions.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use super::trace::Trace;
 
 const UNDER_WAY: &str = "a fetch to the leader is under way";
 
-/// How it stands about the requests to nodes.
+/// State of the requests to nodes.
 pub struct Requests<'a> {
     /// Grows when a request is sent or answered.
     pub(super) version: u64,
@@ -26,7 +26,7 @@ pub struct Requests<'a> {
 }
 
 impl Requests<'_> {
-    /// Why this node is not asked for anything, if not because a fetch to it is under way.
+    /// Why this node is not asked for anything, other than a fetch under way.
     fn hindrance(&self, node: NodeId) -> Option<&'static str> {
         if self.is_under_way(node) {
             return None;
@@ -50,21 +50,21 @@ impl Requests<'_> {
     }
 }
 
-/// What was told last.
+/// The reasons reported last.
 #[derive(Debug, Default)]
 pub struct LeftOut {
     told: FxHashMap<TopicPartition, &'static str>,
-    /// Of them, those about which a request or an answer may be news.
+    /// Of them, those whose reason a request or an answer may change.
     waiting: FxHashSet<TopicPartition>,
-    /// Hindrances of the nodes, in the order of the metadata.
+    /// Reasons per node, in the order of the metadata.
     hindrances: Vec<Option<&'static str>>,
     /// Of the requests.
     version: u64,
 }
 
 impl LeftOut {
-    /// Events about partitions for which something else holds than was told last; `changed` are those that may be concerned
-    /// by themselves.
+    /// Reports the partitions whose reason is another one than was reported last. `changed`: partitions that may have
+    /// changed themselves.
     pub fn tell(&mut self, changed: &Changed, view: &View<'_>, requests: &Requests<'_>, trace: &mut Trace) {
         let nodes = view.metadata.nodes().iter();
         let hindrances: Vec<_> = nodes.map(|&node| requests.hindrance(node)).collect();

@@ -1,4 +1,4 @@
-//! What the consumer knows about topics and leaders. Kafka: `Metadata`, `ConsumerMetadata`.
+//! The consumer's view of topics and leaders. Kafka: `Metadata`, `ConsumerMetadata`.
 
 use std::sync::Arc;
 
@@ -121,8 +121,8 @@ impl Metadata {
         self.answered_version != self.wanted_version
     }
 
-    /// Time passes between two polls: long enough that other topics, asked for while a request was under way, need not wait for
-    /// the backoff any longer. The clock must not decide in which poll they become known.
+    /// Ends the backoff for topics that were asked for while a request was under way. The clock must not decide in
+    /// which poll they become known.
     pub fn let_backoff_pass(&mut self) {
         self.need_now |= self.awaits_new_topics() && self.in_progress.is_none();
     }
@@ -137,8 +137,8 @@ impl Metadata {
         &self.wanted
     }
 
-    /// Whether what is known is older than metadata.max.age.ms. ours: such a refresh waits until nothing else is to be sent,
-    /// so that the clock never changes an order.
+    /// Whether the metadata is older than metadata.max.age.ms. ours: such a refresh waits until nothing else is to be
+    /// sent, so that the clock never changes an order.
     pub fn is_due_by_age(&self, now: i64) -> bool {
         self.in_progress.is_none()
             && self

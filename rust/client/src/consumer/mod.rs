@@ -103,10 +103,10 @@ pub struct OffsetAndTimestamp {
     pub leader_epoch: i32,
 }
 
-/// Asked about every 50 ms while a call waits; true = stop (the call answers `Interrupted`, nothing has moved).
+/// Asked about every 50 ms while a call waits; true = stop (the call returns `Interrupted`, no position has moved).
 pub type Interrupt<'a> = &'a mut dyn FnMut() -> bool;
 
-/// What a rebalance listener is told.
+/// What a rebalance listener receives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RebalanceEvent {
     /// Partitions taken away (positions were committed if auto commit is on).

@@ -5,9 +5,10 @@
 //! try_send :  if the wire is empty and no metadata request is due: first unsent -> wire
 //! net_poll :  metadata -> wire if due; take the first answer of each socket; write the wires
 //! ```
-//! An answer takes longer than the rest of a poll that does not wait: what a poll writes is read by it only after a wait.
-//! A callback is run by the owner of the request, who takes the completions out of `done` with
-//! [`ConsumerNetworkClient::take_done`]. Which poll does that decides the order of records, so nothing here reads by itself.
+//! An answer takes longer than the rest of a poll that does not wait: a poll reads the answer to its own request only
+//! after a wait. A callback is run by the owner of the request, who takes the completions out of `done` with
+//! [`ConsumerNetworkClient::take_done`]. Which poll does that decides the order of records, so this client never reads
+//! on its own.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use crate::ClientError;
 /// Number of a request, unique per consumer; its completion carries the same `correlation_id`.
 pub type RequestId = i32;
 
-/// The node asked before any is known: every cluster of ours has it.
+/// The node asked before any metadata is known: node 1 exists in every cluster of ours.
 pub const BOOTSTRAP_NODE: NodeId = 1;
 
 /// How much longer than the rebalance itself a join may take. Kafka: `AbstractCoordinator.JOIN_GROUP_TIMEOUT_LAPSE`.
@@ -37,7 +38,7 @@ const INTERRUPT_CHECK_MS: i64 = 50;
 struct InFlight {
     id: RequestId,
     expires_ms: i64,
-    /// Written by the poll that is running, which has not waited since: its answer is still on its way.
+    /// Written by the current poll, which has not waited since: the answer cannot have arrived.
     just_written: bool,
 }
 
@@ -141,7 +142,7 @@ impl ConsumerNetworkClient {
         let now = self.clock.monotonic_ms();
         self.expire(metadata, now);
         for node in self.nodes_that_may_have_answered() {
-            // A refresh by age is ours alone to order: its answer never delays another one.
+            // A refresh by age is sent only when nothing else is, so its answer delays no other.
             while let Some(completion) = self.receive(node) {
                 if !metadata.is_mine(completion.correlation_id) {
                     self.done.push_back(completion);
@@ -220,7 +221,7 @@ impl ConsumerNetworkClient {
         in_flight.for_each(|f| f.just_written = false);
     }
 
-    /// Tells the cluster that this client is alive, in place of a heartbeat thread.
+    /// Reports to the cluster that this client is alive, in place of a heartbeat thread.
     pub fn keep_alive(&mut self) {
         if let Some(peer) = self.transport.in_process() {
             peer.keep_alive();
@@ -376,7 +377,7 @@ impl ConsumerNetworkClient {
                 continue;
             }
             let lost = std::mem::take(&mut connection.in_flight);
-            // An answer that still comes must not be found by a later wait, nor hold back the next request.
+            // A late answer must not end a later wait, nor hold back the next request.
             self.transport.disconnect(node);
             for lost in lost {
                 let completion = Completion {

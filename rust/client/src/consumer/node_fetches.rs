@@ -15,8 +15,8 @@ pub(super) struct NodeFetches {
     pub(super) session: FetchSessionHandler,
     /// At most one is under way.
     pub(super) in_flight: Option<RequestId>,
-    /// Partitions of which something else may be wanted than the session was last asked for: it has to be looked at these
-    /// only, so that a request costs nothing for partitions about which there is no news.
+    /// Partitions whose wanted values may differ from the session's last request. Only these are looked at, so a
+    /// request costs nothing for unchanged partitions.
     pub(super) changed: Changed,
 }
 

@@ -22,7 +22,7 @@ impl OffsetReset {
     /// Queues one ListOffsets per node for all partitions awaiting a reset that are not in a lookup under way.
     ///
     /// # Errors
-    /// What the last lookup failed with, if it may not be repeated.
+    /// The error of the last lookup, if it may not be repeated.
     pub fn send(
         &mut self,
         subs: &mut SubscriptionState,
@@ -52,7 +52,7 @@ impl OffsetReset {
         self.questions.is_mine(completion)
     }
 
-    /// The callback: positions are set where nothing has happened since.
+    /// The callback: sets positions that have not been changed since the request.
     pub fn on_completion(
         &mut self,
         completion: Completion,

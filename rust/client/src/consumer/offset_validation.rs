@@ -1,5 +1,5 @@
-//! Asking leaders whether positions still stand after a change of leader (KIP-320). Kafka: `Fetcher#validateOffsetsIfNeeded`,
-//! `OffsetsForLeaderEpochClient`.
+//! Asking leaders whether positions are still valid after a change of leader (KIP-320). Kafka:
+//! `Fetcher#validateOffsetsIfNeeded`, `OffsetsForLeaderEpochClient`.
 
 use std::collections::BTreeMap;
 
@@ -18,12 +18,12 @@ use crate::ClientError;
 #[derive(Debug, Default)]
 pub struct OffsetValidation {
     questions: LeaderQuestions<FetchPosition>,
-    /// Version of the metadata that the positions were last held against.
+    /// Version of the metadata that the positions were last checked against.
     checked_metadata: u64,
 }
 
 impl OffsetValidation {
-    /// Holds the positions against the leaders, if those may have changed. Kafka: `validatePositionsOnMetadataChange`.
+    /// Checks the positions against the leaders, if those may have changed. Kafka: `validatePositionsOnMetadataChange`.
     pub fn refresh(&mut self, subs: &mut SubscriptionState, metadata: &Metadata) {
         if self.checked_metadata != metadata.version() {
             self.checked_metadata = metadata.version();

@@ -14,7 +14,7 @@ use super::offset_reset::list_offsets_request;
 use super::{Interrupt, OffsetAndTimestamp};
 use crate::ClientError;
 
-/// One call under way: what is still to be asked, what was asked, what is known.
+/// One call under way: partitions still to ask for, asked for, and answered.
 #[derive(Debug, Default)]
 pub(super) struct Lookup {
     /// Timestamp and earliest time of the next attempt.
@@ -193,7 +193,7 @@ impl Consumer {
         }
     }
 
-    /// Topics of a lookup may be unknown to the subscription. Answers what was wanted before, if that was extended.
+    /// Adds topics of a lookup that the subscription does not have. Returns the previous list if it was extended.
     fn want_also(&mut self, wanted: &[(TopicPartition, i64)]) -> Option<Wanted> {
         let Wanted::Topics(before) = self.metadata.wanted().clone() else {
             return None;

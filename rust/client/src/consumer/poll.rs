@@ -13,8 +13,8 @@ use super::{Interrupt, PolledRecords};
 use crate::ClientError;
 use crate::group::ConsumerCoordinator;
 
-/// Turns of the network between two polls after which the stand-in for the heartbeat thread gives up: far above what any
-/// exchange of requests takes (one turn per request and answer), so that only a peer that answers for ever meets it.
+/// Limit of network turns between two polls (the replacement of the heartbeat thread). An exchange takes one turn per
+/// request and answer, far fewer; the limit ends the loop with a peer that never stops answering.
 const SETTLE_TURNS: usize = 10_000;
 
 impl Consumer {
@@ -110,7 +110,7 @@ impl Consumer {
                 }
             }
             if self.ends_poll(&got) {
-                // What fails from here on must not take the records with it: their positions have moved.
+                // An error from here on must not lose the records: their positions have moved.
                 if let Err(error) = self.prefetch(read) {
                     self.deferred = Some(error);
                 }
@@ -119,7 +119,7 @@ impl Consumer {
                     by_timestamp: self.settings.fetch_order == FetchOrder::Timestamp,
                 });
             }
-            // Once more first: another partition may just have got its position, and the reason may have passed.
+            // One more attempt first: another partition may have its position now, and the failure may be over.
             let failure = self.subs.log_failure(None);
             self.subs.forget_log_failures();
             let fails_again = failure.is_some() && std::mem::replace(&mut failed, true);
@@ -197,7 +197,7 @@ impl Consumer {
         }
         self.match_pattern();
         if self.subs.has_auto_assigned_partitions() && self.metadata.awaits_new_topics() {
-            return Ok(()); // A leader deals out partitions; it has to know them first.
+            return Ok(()); // A leader assigns partitions; it has to know them first.
         }
         let Self {
             coordinator: Some(coordinator),

@@ -12,8 +12,8 @@ use super::trace::{TraceEvent, TraceKind};
 use crate::ClientError;
 use crate::group::{Generation, OperationId};
 
-/// A lookup of committed offsets for partitions without position; it outlives the poll that began it, but not the generation:
-/// in another one, somebody else may have committed since. Kafka: `PendingCommittedOffsetRequest`.
+/// A lookup of committed offsets for partitions without position; it may take several polls, but ends with the
+/// generation: after that another member may have committed. Kafka: `PendingCommittedOffsetRequest`.
 #[derive(Debug)]
 pub(super) struct CommittedLookup {
     id: OperationId,
@@ -69,7 +69,7 @@ impl Consumer {
             let now = net.now_ms();
             coordinator.drive(net, subs, now)?;
             let id = lookup.id;
-            // The network has its turn in any case, also in a poll that must not wait.
+            // The network gets one turn in any case, also in a poll that must not wait.
             let result = if let Some(result) = coordinator.committed_result(id) {
                 self.committed_lookup = None;
                 self.read_net(None)?;

@@ -21,7 +21,7 @@ pub enum ResetStrategy {
     Latest,
 }
 
-/// Where a partition stands. Kafka: `SubscriptionState.FetchStates`.
+/// Fetch state of a partition. Kafka: `SubscriptionState.FetchStates`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FetchState {
     /// Assigned, no position yet.
@@ -118,7 +118,7 @@ pub struct SubscriptionState {
     changed: Changed,
     /// How many partitions have a position, and how many may be fetched, as of a version.
     counted: (u64, usize, usize),
-    /// The topics to ask for changed, and nobody has asked yet.
+    /// The topics to ask for have changed, and no request was sent since.
     needs_metadata: bool,
     /// Logs that the broker could not read lately, and why.
     log_failures: BTreeMap<TopicPartition, ClientError>,
@@ -154,7 +154,7 @@ impl SubscriptionState {
         self.version
     }
 
-    /// Grows when partitions come or go, and when a position is set otherwise than by reading on.
+    /// Grows when partitions are added or removed, and when a position is set other than by reading.
     pub fn jumps(&self) -> u64 {
         self.jumps
     }
@@ -164,7 +164,7 @@ impl SubscriptionState {
         self.assignments
     }
 
-    /// Takes the partitions that may have come or gone, got another position, or become fetchable or not.
+    /// Takes the partitions that may have been added or removed, or whose position or fetchability may have changed.
     pub fn take_changed(&mut self) -> Changed {
         std::mem::take(&mut self.changed)
     }
@@ -414,7 +414,7 @@ impl SubscriptionState {
         Ok(state)
     }
 
-    /// As `assigned_mut`, for all of them; `change` answers whether it changed anything.
+    /// As `assigned_mut`, for all of them; `change` returns whether it changed anything.
     fn change_all(&mut self, mut change: impl FnMut(&TopicPartition, &mut PartitionState) -> bool) {
         let mut changed = false;
         self.assignment.for_each_mut(|tp, state| changed |= change(tp, state));

@@ -1,8 +1,8 @@
 //! `Faults`: scripted or seeded chaos between a producer and its broker (spec 9.5.1).
 //!
-//! Produce requests are held and numbered 1, 2, 3 .. as they arrive, over all connections. Nothing is answered until the
-//! client has nothing more to send; then the oldest held request is treated by its action, its answer delivered, and
-//! the next silence awaited. So what happens is a function of configuration, calls and script, not of timing.
+//! Produce requests are held and numbered 1, 2, 3 .. as they arrive, over all connections. Nothing is answered until
+//! the client has nothing more to send. Then the action of the oldest held request is applied, its answer delivered,
+//! and the next idle moment awaited. So what happens is a function of configuration, calls and script, not of timing.
 
 mod action;
 mod transport;
@@ -149,8 +149,8 @@ impl Faults {
         Ok(Self::new(Plan::Script(actions)))
     }
 
-    /// Lets sends pile up: while the guard lives, producers behind these faults look for nothing to send. When this
-    /// returns, none of them is in the middle of looking.
+    /// Collects sends: while the guard exists, producers behind these faults send nothing. When this returns, none of
+    /// them is about to send.
     pub fn hold(self: &Arc<Self>) -> Held {
         let mut state = lock(&self.state);
         state.holds += 1;

@@ -11,7 +11,7 @@ use fletchlog_api::{
 
 use super::{Action, Faults};
 
-/// A client that will send again within this time has not fallen silent: the silence that the recordings waited for.
+/// A client counts as idle if it will send nothing within this time: what the recordings waited for.
 const SILENCE: Duration = Duration::from_millis(60);
 /// A wait for time alone returns this often, so that a client's new records are not kept waiting.
 const SLICE: Duration = Duration::from_millis(10);
@@ -119,7 +119,7 @@ impl FaultTransport {
         self.connections.entry(node).or_default()
     }
 
-    /// Takes the broker's answers over and passes on what nothing holds back any more, until nothing moves.
+    /// Takes the broker's answers and passes on what is no longer held back, until there is nothing left to pass on.
     fn pump(&mut self) {
         let nodes: Vec<NodeId> = self.connections.keys().copied().collect();
         for node in nodes {
@@ -240,10 +240,10 @@ impl FaultTransport {
             .min()
     }
 
-    /// How long the next request has to wait for the silence of the recordings. Timers of the client that this cannot see
-    /// from how long it is willing to wait (the back-off between metadata requests, that of one partition while others
-    /// keep all requests of its node in flight) run after a fault, so a scripted fault, and the answer after one, come
-    /// no sooner than they came there. Seeded faults are not compared with recordings and do not pay for it.
+    /// How long the next request waits, so that the client is as idle as in the recordings. Some timers of the client
+    /// are not visible in how long it waits: the back-off between metadata requests, and that of one partition while
+    /// others keep all requests of its node in flight. They run after a fault, so a scripted fault and the answer after
+    /// it come no sooner than in the recordings. Seeded faults are not compared with recordings and do not wait.
     fn silence_left(&self, number: u64) -> Option<Duration> {
         if !self.faults.is_scripted() || (self.faults.action(number) == Action::Ok && !self.after_fault) {
             return None;
@@ -253,7 +253,7 @@ impl FaultTransport {
         SILENCE.checked_sub(since).filter(|left| !left.is_zero())
     }
 
-    /// Notes what the client is told by an answer.
+    /// Records what an answer reports to the client.
     fn tell(&mut self, completion: &Completion) {
         self.moved_ms = self.clock.monotonic_ms();
         self.after_fault = match &completion.result {

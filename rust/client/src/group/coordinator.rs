@@ -53,7 +53,7 @@ pub(super) enum Purpose {
     Operation(OperationId),
 }
 
-/// The group's coordinator, as far as it is known.
+/// The group's coordinator, if known.
 #[derive(Debug, Default)]
 struct Lookup {
     node: Option<NodeId>,
@@ -149,9 +149,9 @@ impl ConsumerCoordinator {
         })
     }
 
-    /// One turn: finds the coordinator, joins, syncs, sends heartbeats, commits by the timer. The auto commit commits the
-    /// positions as they are now, that is what earlier polls returned (spec 7.12); during a rebalance, which commits by
-    /// itself, it rests. Kafka: `ConsumerCoordinator#poll`.
+    /// One turn: finds the coordinator, joins, syncs, sends heartbeats, commits by the timer. The auto commit commits
+    /// the positions as they are now, that is what earlier polls returned (spec 7.12); during a rebalance, which
+    /// commits by itself, there is no auto commit. Kafka: `ConsumerCoordinator#poll`.
     ///
     /// # Errors
     /// What the group refuses for good (fenced, inconsistent protocol, invalid session timeout, ...): the same at every poll.
@@ -274,12 +274,12 @@ impl ConsumerCoordinator {
             .max(now_ms.saturating_add(1))
     }
 
-    /// Whether there is something to tell rebalance listeners.
+    /// Whether there are events for rebalance listeners.
     pub fn has_events(&self) -> bool {
         !self.events.is_empty()
     }
 
-    /// What rebalance listeners are told, since the last call, in order.
+    /// Events for rebalance listeners since the last call, in order.
     pub fn take_events(&mut self) -> Vec<RebalanceEvent> {
         std::mem::take(&mut self.events)
     }
@@ -321,7 +321,7 @@ impl ConsumerCoordinator {
         match response {
             Some(Response::FindCoordinator(found)) if found.error == ErrorCode::NONE => {
                 self.lookup.node = Some(found.node);
-                // A member is expected to be heard at once after its coordinator moved.
+                // A heartbeat is due at once after the coordinator moved.
                 self.membership.next_heartbeat_ms = self.membership.next_heartbeat_ms.min(now_ms);
                 Ok(())
             }
@@ -346,7 +346,7 @@ impl ConsumerCoordinator {
         ClientError::kafka(code, format_args!("{what} (group {})", self.settings.group_id))
     }
 
-    /// Like `refused`, and answered by every later poll.
+    /// Like `refused`, and returned by every later poll.
     pub(super) fn refused_for_good(&mut self, code: ErrorCode, what: &str) -> ClientError {
         let error = self.refused(code, what);
         self.fatal = Some(error.clone());

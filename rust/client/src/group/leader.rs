@@ -1,5 +1,5 @@
-//! What the leader of a group does: reads the members' subscriptions, lets the assignor deal, writes the assignments.
-//! Kafka: `ConsumerCoordinator#performAssignment`.
+//! What the leader of a group does: reads the members' subscriptions, runs the assignor, writes the assignments. Kafka:
+//! `ConsumerCoordinator#performAssignment`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -6,10 +6,11 @@
 //! committed as a modern group's are.
 //!
 //! A rebalance: stop the streams, commit, release what is owned, read the group, assign, claim, start at the committed
-//! offsets. Nobody claims what another has not released, so a partition never has two owners.
+//! offsets. A consumer claims only partitions that are released, so a partition never has two owners.
 //!
-//! Kafka rebalances in a watcher thread. Here the steps are taken by whoever calls: any poll of a stream, `owners`,
-//! `commit_offsets`; and a consumer that waits for others of its process takes their steps too (`watch`). No thread is started.
+//! Kafka rebalances in a watcher thread. Here the steps are taken within calls: any poll of a stream, `owners`,
+//! `commit_offsets`. A consumer that waits for others of its process takes their steps too (`watch`). No thread is
+//! started.
 
 mod connector;
 mod consumer_id;
@@ -74,7 +75,7 @@ impl LegacyConsumer {
             .collect())
     }
 
-    /// Who owns which partition of the group now, after the rebalance that may be due.
+    /// The owner of each partition of the group, after a rebalance that may be due.
     ///
     /// # Errors
     /// `Closed`; `IllegalState` before `create_message_streams`; `Timeout`.

@@ -75,14 +75,14 @@ impl ConsumerCoordinator {
         Ok(())
     }
 
-    /// The next one comes sooner: the session goes on meanwhile. Kafka: `Heartbeat#failHeartbeat`.
+    /// The next one comes sooner, because the session time-out is running. Kafka: `Heartbeat#failHeartbeat`.
     pub(super) fn heartbeat_failed(&mut self, now_ms: i64) {
         self.membership.heartbeat_in_flight = false;
         self.membership.next_heartbeat_ms = now_ms + self.settings.retry_backoff_ms;
     }
 
-    /// Leaves the group: unsubscribe and close. Static members stay until their session times out. Listeners hear what is
-    /// given up. Kafka: `onLeavePrepare`, `maybeLeaveGroup`.
+    /// Leaves the group: unsubscribe and close. Static members stay until their session times out. Listeners are called
+    /// with the partitions given up. Kafka: `onLeavePrepare`, `maybeLeaveGroup`.
     pub fn leave(&mut self, net: &mut ConsumerNetworkClient, subs: &mut SubscriptionState, now_ms: i64) {
         if subs.has_auto_assigned_partitions() {
             let event = if self.membership.generation == NO_GENERATION {

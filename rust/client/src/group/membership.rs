@@ -1,4 +1,4 @@
-//! Where a member stands in its group. Kafka: `AbstractCoordinator.MemberState`, `Generation`.
+//! State of a member of a group. Kafka: `AbstractCoordinator.MemberState`, `Generation`.
 //!
 //! ```text
 //!  Unjoined --prepare--> Joining --leader--> Leading --metadata known--> SyncDue --> Syncing --> Stable
@@ -19,7 +19,7 @@ use crate::consumer::network_client::RequestId;
 /// "No generation".
 pub(super) const NO_GENERATION: i32 = -1;
 
-/// Where the member stands. Kafka: `AbstractCoordinator.MemberState`, refined by what is waited for.
+/// State of the member. Kafka: `AbstractCoordinator.MemberState`, divided further by what is waited for.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// Not in a generation.

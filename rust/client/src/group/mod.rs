@@ -33,8 +33,8 @@ pub(crate) use coordinator::session_timeout_ms;
 pub use legacy::{LegacyConsumer, LegacyStream};
 pub use offsets::{CommittedOffsets, Generation, OperationId};
 
-/// Who consumed the offsets that a transaction commits: what the group coordinator compares with the group.
-/// Kafka: `ConsumerGroupMetadata`.
+/// The consumer whose offsets a transaction commits; the group coordinator compares it with the group. Kafka:
+/// `ConsumerGroupMetadata`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConsumerGroupMetadata {
     /// group.id.

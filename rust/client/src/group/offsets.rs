@@ -22,7 +22,7 @@ pub type OperationId = u64;
 /// Committed offsets by partition; `None` = nothing committed.
 pub type CommittedOffsets = Vec<(TopicPartition, Option<OffsetAndMetadata>)>;
 
-/// A generation of the group, and who this is in it.
+/// A generation of the group, and this member's id in it.
 pub type Generation = (i32, Arc<str>);
 
 #[derive(Debug)]
@@ -170,7 +170,8 @@ impl ConsumerCoordinator {
         self.offsets.auto_commit_at_ms = self.settings.auto_commit_interval_ms.map(|interval| now_ms + interval);
     }
 
-    /// Results of the timer's commits: a retriable failure is repeated after the backoff, with the positions of then.
+    /// Results of the timer's commits: a retriable failure is repeated after the backoff, with the positions at that
+    /// time.
     fn settle_auto_commits(&mut self, now_ms: i64) {
         for id in std::mem::take(&mut self.offsets.auto_commits) {
             match self.commit_result(id) {

@@ -17,7 +17,7 @@
 //! | partitions        | ARRAY of {topic STRING, partitions ARRAY i32}|
 //! | user data         | NULLABLE BYTES                               |
 //!
-//! A reader takes a newer version for the newest it knows: fields are only ever appended.
+//! A reader reads a newer version as the newest it supports: fields are only ever appended.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ use fletchlog_records::TopicPartition;
 /// Newest version understood here.
 pub const HIGHEST_VERSION: i16 = 3;
 
-/// A blob that is no blob of the consumer protocol.
+/// Bytes that are not of the consumer protocol.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} of the consumer protocol is malformed at byte {position}: {reason}")]
 pub struct ProtocolError {
@@ -40,7 +40,7 @@ pub struct ProtocolError {
     pub reason: String,
 }
 
-/// What a member tells the leader. Kafka: `ConsumerProtocolSubscription`.
+/// What a member sends to the leader. Kafka: `ConsumerProtocolSubscription`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Subscription {
     /// Topics.
@@ -132,7 +132,7 @@ impl Assignment {
         Ok(out.bytes.into())
     }
 
-    /// Decodes any version from 0. No bytes at all are an empty assignment: what a member gets that the leader left out.
+    /// Decodes any version from 0. No bytes are an empty assignment: a member that the leader left out gets this.
     ///
     /// # Errors
     /// Bytes that are no assignment.

@@ -28,7 +28,7 @@ impl ConsumerCoordinator {
     /// The generation is over for this member: it joins again as a new one. Kafka: `resetGeneration...`.
     pub(super) fn reset_generation(&mut self) {
         if let State::Committing { operation, .. } = self.membership.state {
-            // Repeated later it would count for a generation in which others may own the partitions.
+            // A later attempt would apply to a generation in which other members may own the partitions.
             self.cancel(operation);
         }
         self.membership.reset();

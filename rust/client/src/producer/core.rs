@@ -68,7 +68,7 @@ pub(crate) struct Core {
     pub signal: Arc<Signal>,
     pub closing: bool,
     pub closed: bool,
-    /// Since when closing waits for nothing but the end of the transaction.
+    /// When closing began to wait only for the end of the transaction.
     pub ending_since_ms: Option<i64>,
     /// Why the sender's thread ended without being asked to.
     pub dead: Option<ClientError>,
@@ -138,7 +138,7 @@ impl Core {
         }
     }
 
-    /// The partition that null keys of a topic go to now.
+    /// The partition that currently gets the null keys of a topic.
     pub(crate) fn sticky_partition(&mut self, topic: TopicId) -> i32 {
         self.partitioner(topic);
         let info = self.metadata.topic(topic);
@@ -231,7 +231,7 @@ impl Core {
         self.partitioners.get(topic).map_or(0, TopicPartitioner::produced)
     }
 
-    /// KIP-794: what the partitioner knows of queue lengths and slow nodes.
+    /// KIP-794: gives the partitioner queue lengths and slow nodes.
     pub(crate) fn update_partitioner_load(&mut self) {
         if !self.config.release.built_in_partitioner || !self.config.adaptive {
             return;
@@ -259,7 +259,7 @@ impl Core {
         let now = self.now();
         let name = self.metadata.topic(topic).name.clone();
         let batch = self.accumulator.add_batch(id, &name, size, now);
-        // No batch outlives its transaction, so the first record for a partition always comes by here.
+        // The first record of a partition in a transaction always opens a batch, so it passes here.
         if let Some(transactions) = self.transactions() {
             transactions.maybe_add_partition(id);
         }
@@ -292,7 +292,7 @@ impl Core {
         transactions.map_or(Ok(()), TransactionManager::check_ready_for_send)
     }
 
-    /// A record could not be queued: its transaction shall not be committed without it.
+    /// A record could not be queued: its transaction must not be committed without it.
     pub(crate) fn send_failed(&mut self, error: &ClientError) {
         let counts = matches!(
             error,
@@ -315,8 +315,8 @@ impl Core {
         }
     }
 
-    /// Closing: what becomes of an open transaction. Kafka: `Sender#run`, which waits for its end for ever; here a coordinator
-    /// that goes on refusing is given max.block.ms.
+    /// Closing: ends an open transaction. Kafka: `Sender#run`, which waits for ever; here a coordinator that keeps
+    /// refusing has max.block.ms.
     pub(crate) fn end_open_transaction(&mut self) -> Leaving {
         let (now, max_ms) = (self.now(), self.config.max_block_ms);
         let since = self.ending_since_ms;

@@ -1,4 +1,4 @@
-//! From a code in an answer to what the user is told, by release (spec 9.1). Kafka: `Errors#exception`.
+//! The user's error for a code in an answer, by release (spec 9.1). Kafka: `Errors#exception`.
 
 use fletchlog_api::{ErrorCode, StorageFailure};
 use fletchlog_records::TopicPartition;
@@ -15,7 +15,7 @@ pub(crate) fn understood(code: ErrorCode, release: Release) -> ErrorCode {
     }
 }
 
-/// An idempotent producer cannot go on after these. Kafka: `TransactionManager#maybeTransitionToErrorState`.
+/// An idempotent producer cannot continue after these. Kafka: `TransactionManager#maybeTransitionToErrorState`.
 pub(crate) fn is_fatal(understood: ErrorCode) -> bool {
     matches!(
         understood,
@@ -53,7 +53,8 @@ pub(crate) fn refused(understood: ErrorCode, tp: &TopicPartition, detail: Option
     }
 }
 
-/// The user's error for a batch past delivery.timeout.ms; `cause`: what its last attempt, or the wait for one, has met.
+/// The user's error for a batch past delivery.timeout.ms; `cause`: the error of its last attempt, or of the wait for
+/// one.
 pub(crate) fn expired(tp: &TopicPartition, records: i32, waited_ms: i64, cause: Option<&str>) -> ClientError {
     ClientError::Timeout(with_cause(
         format!(
@@ -63,7 +64,7 @@ pub(crate) fn expired(tp: &TopicPartition, records: i32, waited_ms: i64, cause: 
     ))
 }
 
-/// The text of a time-out, with the last failure met meanwhile.
+/// The text of a time-out, with the last failure before it.
 pub(crate) fn with_cause(mut message: String, cause: Option<&str>) -> String {
     if let Some(cause) = cause {
         message.push_str("; last failure: ");

@@ -20,7 +20,7 @@ pub(crate) fn millis(ms: i64) -> Duration {
     Duration::from_millis(u64::try_from(ms).unwrap_or(0))
 }
 
-/// Wakes everyone who waits for a record of one producer.
+/// Wakes all threads that wait for a record of one producer.
 pub(crate) struct Signal {
     clock: Arc<dyn Clock>,
     lock: Mutex<()>,
@@ -47,8 +47,8 @@ impl std::fmt::Debug for Signal {
     }
 }
 
-/// Told the outcome of a record when it is decided, in the order in which Java calls the callbacks of a producer. Called
-/// under the producer's lock: it must neither wait nor call the producer.
+/// Called with the outcome of a record when it is decided, in the order in which Java calls the callbacks of a
+/// producer. Called under the producer's lock: it must neither wait nor call the producer.
 pub type OnDecided = Box<dyn FnOnce(&Result<RecordMetadata, ClientError>) + Send>;
 
 /// Where the sender puts the outcome of one record.
@@ -66,7 +66,7 @@ impl OutcomeCell {
             on_decided: Mutex::new(on_decided),
         })
     }
-    /// The first decision stands. Whoever decides calls [`Signal::notify`] afterwards.
+    /// The first decision is kept. The caller calls [`Signal::notify`] afterwards.
     pub(crate) fn decide(&self, outcome: Result<RecordMetadata, ClientError>) {
         let mut decided = lock(&self.decided);
         if decided.is_some() {

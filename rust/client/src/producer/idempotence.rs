@@ -302,8 +302,8 @@ impl Idempotence {
         }
     }
 
-    /// The broker has refused a batch for good: those behind it move up into its sequences, in this transaction and, when
-    /// the epoch stays, in the next. Kafka: `adjustSequencesDueToFailedBatch`.
+    /// The broker has refused a batch for good: later ones move down to its sequences, in this transaction and, if the
+    /// epoch stays, in the next. Kafka: `adjustSequencesDueToFailedBatch`.
     fn adjust_sequences(&mut self, failed: BatchId, batches: &mut BatchTable) {
         let (partition, count, base) = {
             let batch = &batches[failed];
@@ -322,8 +322,7 @@ impl Idempotence {
         }
     }
 
-    /// A batch that had been retried has expired: nobody knows whether it is in the log.
-    /// Kafka: `markSequenceUnresolved`.
+    /// A batch that had been retried has expired: it may or may not be in the log. Kafka: `markSequenceUnresolved`.
     pub(crate) fn mark_unresolved(&mut self, id: BatchId, batches: &BatchTable) {
         let batch = &batches[id];
         let next = increment_sequence(batch.last_sequence(), 1);
@@ -355,9 +354,9 @@ impl Idempotence {
         true
     }
 
-    /// Code 59: whether there is another attempt. Always when the answer carries no log start offset or the batch has been
-    /// renumbered already. Else an idempotent producer bumps; a transactional one starts the partition anew if its data
-    /// was deleted, and lets the batch fail if not.
+    /// Code 59: whether there is another attempt. Always when the answer carries no log start offset or the batch has
+    /// been renumbered already. Else an idempotent producer bumps; a transactional one restarts the partition if its
+    /// data was deleted, else the batch fails.
     pub(crate) fn on_unknown_producer(&mut self, id: BatchId, log_start_offset: i64, batches: &mut BatchTable) -> bool {
         let batch = &batches[id];
         let partition = batch.partition;
@@ -379,7 +378,7 @@ impl Idempotence {
     }
 }
 
-/// Nobody knows whether a batch that expired is in the log.
+/// It is unknown whether a batch that expired is in the log.
 fn unresolved() -> ClientError {
     ClientError::Timeout(
         "some records were not acknowledged in time and cannot be sent again; they may be in the log, as part of the transaction"

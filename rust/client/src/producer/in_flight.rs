@@ -102,7 +102,8 @@ impl Connections {
             .filter(|&until| until > now)
             .map_or(i64::MAX, |until| until - now)
     }
-    /// An answer came: the connection works. (To Java it works once the handshake is over, which a transport here has none of.)
+    /// An answer came: the connection works. (In Java it works once the handshake is over; a transport here has no
+    /// handshake.)
     pub(crate) fn answered(&mut self, node: NodeId) {
         self.nodes.entry(node).or_default().failures = 0;
     }

@@ -1,4 +1,4 @@
-//! The producer's view of topics and leaders, and when an update is due (spec 9.3). Kafka: `Metadata`, `NetworkClient`.
+//! The producer's view of topics and leaders, and the update rule (spec 9.3). Kafka: `Metadata`, `NetworkClient`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ pub(crate) type PartitionId = usize;
 /// Number of a topic, likewise.
 pub(crate) type TopicId = usize;
 
-/// One partition as the last answer told it.
+/// One partition as of the last answer.
 #[derive(Debug, Clone)]
 pub(crate) struct PartitionInfo {
     pub tp: TopicPartition,
@@ -54,7 +54,7 @@ pub(crate) struct Metadata {
     nodes: Vec<NodeId>,
     requested: bool,
     new_topics: bool,
-    /// Kafka: `requestVersion`: tells an answer that a topic was added after its request.
+    /// Kafka: `requestVersion`: shows that a topic was added after the request of an answer.
     version: u64,
     in_flight: Option<u64>,
     last_answer_ms: Option<i64>,

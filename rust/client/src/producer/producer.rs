@@ -98,7 +98,7 @@ impl Producer {
         self.send_with(record, None, interrupt)
     }
 
-    /// Queues one record; `on_decided` is told its outcome, unless this call fails.
+    /// Queues one record; `on_decided` is called with its outcome, unless this call fails.
     ///
     /// # Errors
     /// Those of [`Producer::send`].
@@ -136,9 +136,9 @@ impl Producer {
         )
     }
 
-    /// Makes everything queued ready and waits until it is decided. Answers the first failure of a `send_columns` row
-    /// since the last flush, if any. What a batch is split into is waited for in every release, as Java does since 4.2; before,
-    /// its flush returned at the split (KAFKA-19479).
+    /// Makes everything queued ready and waits until it is decided. Returns the first failure of a `send_columns` row
+    /// since the last flush, if any. What a batch is split into is waited for in every release, as Java does since 4.2;
+    /// before, its flush returned at the split (KAFKA-19479).
     ///
     /// # Errors
     /// That failure; `Interrupted` (nothing is lost, flush again).
@@ -176,7 +176,7 @@ impl Producer {
     /// ended within max.block.ms after that is left to transaction.timeout.ms (Java waits for ever).
     ///
     /// # Errors
-    /// The first failure of a `send_columns` row since the last flush; `Interrupted` (the sender goes on closing).
+    /// The first failure of a `send_columns` row since the last flush; `Interrupted` (the sender continues to close).
     pub fn close(&self, timeout_ms: Option<i64>, interrupt: Interrupt<'_>) -> Result<(), ClientError> {
         let start = {
             let mut guard = self.shared.lock();
@@ -339,7 +339,7 @@ impl Drop for Producer {
     }
 }
 
-/// Tells waiting users if the thread ends without having been closed.
+/// Wakes waiting users with an error if the thread ends without having been closed.
 struct Farewell<'a>(&'a Shared);
 
 impl Drop for Farewell<'_> {

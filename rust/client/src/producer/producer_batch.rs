@@ -16,7 +16,7 @@ pub(crate) type BatchId = usize;
 /// Kafka: `COMPRESSION_RATE_ESTIMATION_FACTOR`.
 const RATE_ESTIMATION_FACTOR: f32 = 1.05;
 
-/// Who waits for which records of a batch; ordered by index, covering every record once.
+/// The futures of the records of a batch; ordered by index, covering every record once.
 #[derive(Debug, Clone)]
 pub(crate) enum Thunk {
     /// One record with a future of its own.
@@ -55,7 +55,7 @@ pub(crate) struct ProducerBatch {
     pub reset: bool,
     /// Its outcome is decided: completed, failed, expired or split.
     pub done: bool,
-    /// Stands in its partition's queue.
+    /// In its partition's queue.
     pub queued: bool,
     /// A request that carries it is unanswered.
     pub on_wire: bool,

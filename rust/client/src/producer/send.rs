@@ -57,8 +57,8 @@ pub(crate) fn until<T>(
     }
 }
 
-/// The topic's number, asking for its metadata first if need be. Kafka: `waitOnMetadata`. Ours: a topic that the cluster
-/// answers not to know is an error at once, not after max.block.ms.
+/// The topic's number, asking for its metadata first if need be. Kafka: `waitOnMetadata`. Ours: a topic that the
+/// cluster reports as unknown is an error at once, not after max.block.ms.
 pub(crate) fn topic(shared: &Shared, pause: &mut dyn Pause, name: &str) -> Result<TopicId, ClientError> {
     let (start, max_ms) = {
         let guard = shared.lock();

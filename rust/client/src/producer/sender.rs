@@ -1,5 +1,5 @@
-//! The sender: one turn drains the accumulator into requests, another half reads the answers (spec 9.5). It does no
-//! waiting of its own: who drives it (a thread, a test) waits between the halves. Kafka: `Sender`, `NetworkClient`.
+//! The sender: one turn drains the accumulator into requests, another half reads the answers (spec 9.5). It never waits
+//! itself: the caller (a thread, a test) waits between the halves. Kafka: `Sender`, `NetworkClient`.
 
 mod answers;
 mod transactional;
@@ -21,7 +21,7 @@ use super::trace::TraceKind;
 use crate::backoff::ExponentialBackoff;
 use crate::error::broker_closed;
 
-/// While a test holds the producer back, how often the sender looks whether it still does.
+/// How often the sender checks whether a test still holds the producer back.
 const HOLD_SLICE_MS: i64 = 5;
 
 /// See the module.
@@ -34,9 +34,9 @@ pub(crate) struct Sender {
     init_not_before_ms: i64,
     /// Why there is no producer id yet.
     id_refused: Option<String>,
-    /// Turns in a row in which a node was ready and the stop rules let nothing go, since anything has changed.
+    /// Turns in a row, without any change, in which a node was ready and the stop rules held everything back.
     fruitless_turns: usize,
-    /// When nothing goes: the end of the next back-off, after which another partition may.
+    /// When nothing can be sent: the end of the next back-off, after which another partition may be sent.
     back_off_ends_at: i64,
 }
 
@@ -80,7 +80,7 @@ impl Sender {
             .any(|node| self.transport.has_arrived(node))
     }
 
-    /// Sends what can be sent. Returns how many ms may pass before the next turn if nothing happens (0: go on at once).
+    /// Sends what can be sent. Returns how many ms may pass before the next turn if nothing happens (0: none).
     pub(crate) fn send_half(&mut self) -> i64 {
         let shared = self.shared.clone();
         if self.transport.in_process().is_some_and(|peer| peer.is_closed()) {
@@ -225,9 +225,9 @@ impl Sender {
             }
         }
         let expired = self.expire(core, now);
-        // Java goes on at once while any node is ready, so it spins while a stop rule holds everything back. The drain
-        // index moves meanwhile, so another partition may go: one round over them tells; after it only an answer or the end
-        // of a back-off helps.
+        // Java takes the next turn at once while any node is ready, so it spins while a stop rule holds everything
+        // back. The drain index moves with each turn, so another partition may be sent. After one round over all
+        // partitions only an answer or the end of a back-off helps.
         self.fruitless_turns = if sent || most_led == 0 {
             0
         } else {

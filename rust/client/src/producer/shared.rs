@@ -7,7 +7,7 @@ use super::core::Core;
 use super::future::{WAIT_SLICE_MS, lock, millis};
 use crate::ClientError;
 
-/// [`Core`] behind its lock, with who waits for what.
+/// [`Core`] behind its lock, with the condition variables of the waiting threads.
 pub(crate) struct Shared {
     core: Mutex<Guarded>,
     /// The sender parks here.
@@ -20,21 +20,21 @@ pub(crate) struct Shared {
     wake: AtomicBool,
 }
 
-/// What the lock guards: the core and a counter that tells waiters that something happened.
+/// What the lock guards: the core and a counter that grows when something happened.
 pub(crate) struct Guarded {
     pub core: Core,
     progress: u64,
-    /// Somebody waits for room.
+    /// A user waits for room.
     room_wanted: bool,
 }
 
 /// How a user's call waits for the sender.
 pub(crate) trait Pause {
-    /// Lets the sender get on, for at most `ms`; returns early when anything has happened since `seen`.
-    /// An error ends the call.
+    /// Lets the sender work for at most `ms`; returns early when anything has happened since `seen`. An error ends the
+    /// call.
     fn pause(&mut self, shared: &Shared, seen: u64, ms: i64) -> Result<(), ClientError>;
-    /// Lets a sender that runs by itself free the memory of many batches, for at most `ms`: being woken for each would cost both
-    /// sides more than the batch.
+    /// Lets a sender that runs by itself free the memory of many batches, for at most `ms`: waking the user for each
+    /// batch costs more than the batch itself.
     fn rest(&mut self, shared: &Shared, ms: i64) -> Result<(), ClientError> {
         let _ = (shared, ms);
         Ok(())
@@ -60,8 +60,8 @@ impl Shared {
         lock(&self.core)
     }
 
-    /// Tells the sender to look again. It tests `wake` under the lock before it parks, so a caller that holds the lock
-    /// cannot be missed.
+    /// Makes the sender look again. It tests `wake` under the lock before it parks, so it cannot miss a caller that
+    /// holds the lock.
     pub(crate) fn wake_sender_locked(&self, _held: &mut Guarded) {
         if !self.wake.swap(true, Ordering::AcqRel) {
             self.work.notify_one();

@@ -1,4 +1,4 @@
-//! A producer without a thread: its sender runs when told to, on the clock it is given. For deterministic tests and
+//! A producer without a thread: its sender runs only within calls, on the given clock. For deterministic tests and
 //! simulations; applications use [`super::Producer`].
 
 use std::sync::Arc;

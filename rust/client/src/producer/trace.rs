@@ -20,8 +20,8 @@ pub enum TraceKind {
     Unmuted,
     /// The broker appended it.
     Acknowledged,
-    /// Code 46: the broker had it already and no longer knows where. (A duplicate of the newest five batches is
-    /// acknowledged as if it were new: a client cannot tell.)
+    /// Code 46: the broker already had it, at an offset it no longer has. (A duplicate of one of the newest five
+    /// batches is acknowledged as if it were new; a client cannot see the difference.)
     AcknowledgedAsDuplicate,
     /// Refused or lost; it will be sent again.
     Retried,

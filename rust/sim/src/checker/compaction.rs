@@ -1,10 +1,11 @@
 //! compacted-away, compacted-read; what compaction may remove, and when.
 //!
-//! A cleaning may remove a record below its bound if below the bound stands a later one of the same key that is not aborted, if it
-//! was aborted itself, or if it is a tombstone that an earlier cleaning has seen which is long enough ago. Nothing else: whatever a
-//! reader goes past otherwise is [`Class::CompactedAway`], the newest value of a key above all. Nor does anything come back:
-//! the cleaner's output is on the disk before a reader can see it (spec 1.11), so a kill or a power loss leaves removed what somebody
-//! has found removed, at every level of durability; with `page-cache` a plan allows what power losses take, and this with it.
+//! A cleaning may remove a record below its bound if there is a later one of the same key below the bound that is not
+//! aborted, if it was aborted itself, or if it is a tombstone that a cleaning has seen long enough ago. Any other
+//! record that a reader passes over is [`Class::CompactedAway`], above all the newest value of a key. Nor does anything
+//! come back: the cleaner's output is on the disk before a reader can see it (spec 1.11), so what a reader has found
+//! removed stays removed after a kill or a power loss, at every level of durability; with `page-cache` a plan allows
+//! this like other losses of a power failure.
 
 use std::collections::BTreeMap;
 
@@ -21,12 +22,12 @@ struct Cleaning {
     seen_before: u64,
 }
 
-/// A record that may stand in the way of an earlier one of its key.
+/// A record that may replace an earlier one of its key.
 #[derive(Debug, Clone, Copy)]
 struct Later {
     value: Value,
     begin: u64,
-    /// `None`: nobody was told where it stands, if it does.
+    /// `None`: its offset was never reported, if it is in the log.
     offset: Option<i64>,
 }
 

@@ -1,6 +1,6 @@
-//! G0 and G1c: cycles of operations (Adya; Elle). Edges: two records stand one behind the other (ww), one operation read what the
-//! other sent (wr), one followed the other in its process, one had ended before the other began. There are no edges from a read
-//! to a later write: a consumer's poll says nothing about what it has not fetched.
+//! G0 and G1c: cycles of operations (Adya; Elle). Edges: one record follows the other (ww), one operation read what the
+//! other sent (wr), one followed the other in its process, one had ended before the other began. There are no edges
+//! from a read to a later write: a consumer's poll says nothing about what it has not fetched.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -54,7 +54,7 @@ fn none(index: &Index<'_>) -> Edges {
 fn order_of_records(index: &Index<'_>) -> Edges {
     let mut edges = none(index);
     for log in index.logs.values() {
-        // A record that stands twice has no place in the order; it is an anomaly of its own.
+        // A record that is there twice has no place in the order; it is an anomaly of its own.
         let mut places: BTreeMap<Value, usize> = BTreeMap::new();
         log.at
             .values()

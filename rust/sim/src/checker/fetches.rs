@@ -11,7 +11,7 @@ type Reader = (u32, Partition);
 pub(super) struct Fetched {
     /// The first operation of each process.
     began: BTreeMap<u32, u64>,
-    /// When it began to read on from elsewhere, in order: a consumer throws away what it had fetched.
+    /// When it changed its position, in order: a consumer then throws away what it had fetched.
     moved: BTreeMap<Reader, Vec<u64>>,
     fetches: BTreeMap<Reader, Vec<Fetch>>,
 }
@@ -34,8 +34,8 @@ impl Fetched {
         fetched
     }
 
-    /// A moment before which the record had not been read. One that lies in several fetches came with the first since the process
-    /// reads on from where it does; a fetch that was under way then may still have been taken.
+    /// A moment before which the record had not been read. One that is in several fetches came with the first since the
+    /// process last changed its position; a fetch under way at that time may still have been used.
     pub fn at(&self, poll: &Op, partition: Partition, offset: i64) -> u64 {
         let reader = (poll.process, partition);
         let moved = self.moved.get(&reader).map_or(&[][..], Vec::as_slice);

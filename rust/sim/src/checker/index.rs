@@ -1,4 +1,4 @@
-//! Who sent what, and what every partition held, as far as clients were told.
+//! Who sent what, and what every partition held, by what clients saw.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -123,7 +123,7 @@ impl<'h> Index<'h> {
         }
     }
 
-    /// Committed, or not part of a transaction, or seen by somebody who reads only what is committed.
+    /// Committed, or not part of a transaction, or seen by a reader of committed records only.
     fn is_committed(&self, op: usize) -> bool {
         let op = &self.history.ops[op];
         match op.outcome {
@@ -178,7 +178,7 @@ impl<'h> Index<'h> {
         self.fetched.at(&self.history.ops[poll], partition, offset)
     }
 
-    /// Operations that tell of a value.
+    /// Operations that contain a value.
     pub fn told_by(&self, partition: Partition, value: Value) -> Vec<usize> {
         let writer = self.writer.get(&value).copied();
         let reader = self

@@ -32,7 +32,7 @@ pub(super) fn check(index: &Index<'_>, found: &mut Vec<Anomaly>) {
                 let of_instance = joined.get(&(*group, *instance)).map_or(&[][..], Vec::as_slice);
                 let own = of_instance.iter().rfind(|(other, _)| ops[*other].process == op.process);
                 let Some(&(own, _)) = own else { continue };
-                // Who began after the last join of this process took the instance over.
+                // A process that joined after this one took the instance over.
                 let taken_over = |&&(other, _): &&(usize, &Joined)| {
                     let other = &ops[other];
                     other.process != op.process && begins[&other.process] > ops[own].end && other.end < op.begin

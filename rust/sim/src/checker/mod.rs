@@ -1,5 +1,6 @@
-//! Finds in a history what a log must not do: the anomaly classes of Jepsen's Kafka workload, and what a group's commits, a
-//! transaction that copies, deletions and compaction promise. Nothing here knows how the log works; it judges what clients saw.
+//! Finds in a history what a log must not do: the anomaly classes of Jepsen's Kafka workload, and what a group's
+//! commits, a transaction that copies, deletions and compaction promise. The checker judges only what clients saw, not
+//! how the log works.
 
 mod commits;
 mod compaction;
@@ -24,9 +25,9 @@ pub enum Class {
     InconsistentOffsets,
     /// One value at two offsets.
     Duplicate,
-    /// An acknowledged value below what was read, read by nobody.
+    /// An acknowledged value below what was read, but never read.
     LostWrite,
-    /// An acknowledged value above what was read, read by nobody until the end.
+    /// An acknowledged value above what was read, and not read until the end.
     Unseen,
     /// A value was read that was aborted, has failed, or was never sent.
     G1a,
@@ -40,11 +41,11 @@ pub enum Class {
     IntPollSkip,
     /// Within one operation, polls went back.
     IntNonmonotonicPoll,
-    /// Between two records that a transaction sent to a partition stands another.
+    /// Between two records that a transaction sent to a partition there is another.
     IntSendSkip,
-    /// Of two records that a transaction sent to a partition the later one stands first.
+    /// Of two records that a transaction sent to a partition the later one comes first.
     IntNonmonotonicSend,
-    /// Of two records that a process sent to a partition the later one stands first.
+    /// Of two records that a process sent to a partition the later one comes first.
     NonmonotonicSend,
     /// A cycle of operations by the order of their records.
     G0,
@@ -52,7 +53,7 @@ pub enum Class {
     G0Process,
     /// The same with the order of operations in time.
     G0Realtime,
-    /// A cycle of operations by the order of their records and by who read whom.
+    /// A cycle of operations by the order of their records and by what each read.
     G1c,
     /// The same with the order of operations in a process.
     G1cProcess,

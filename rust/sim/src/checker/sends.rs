@@ -32,14 +32,14 @@ pub(super) fn check(index: &Index<'_>, found: &mut Vec<Anomaly>) {
                 } else {
                     Class::NonmonotonicSend
                 };
-                let what = format!("{value} was sent after {other}, but stands at {offset}, before {first}");
+                let what = format!("{value} was sent after {other}, but is at {offset}, before {first}");
                 found.push(Anomaly::new(class, partition, vec![before, number], what));
             } else if internal
                 && let Some((at, between)) = index
                     .visible_between(partition, IsolationLevel::ReadUncommitted, first + 1, offset)
                     .next()
             {
-                let what = format!("between {other} at {first} and {value} at {offset} stands {between} at {at}");
+                let what = format!("between {other} at {first} and {value} at {offset} is {between} at {at}");
                 let mut ops = index.told_by(partition, between);
                 ops.push(number);
                 found.push(Anomaly::new(Class::IntSendSkip, partition, ops, what));

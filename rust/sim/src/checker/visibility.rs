@@ -25,7 +25,7 @@ pub(super) fn check(index: &Index<'_>, found: &mut Vec<Anomaly>) {
     }
     for (value, places) in places {
         if let (true, Some(&(partition, _))) = (places.len() > 1, places.first()) {
-            let what = format!("{value} stands at {places:?} (partition, offset)");
+            let what = format!("{value} is at {places:?} (partition, offset)");
             found.push(Anomaly::new(
                 Class::Duplicate,
                 partition,
@@ -37,7 +37,7 @@ pub(super) fn check(index: &Index<'_>, found: &mut Vec<Anomaly>) {
     reads(index, found);
 }
 
-/// What was acknowledged and read by nobody.
+/// What was acknowledged and never read.
 fn missing(index: &Index<'_>, partition: Partition, log: &Log, found: &mut Vec<Anomaly>) {
     for isolation in ISOLATIONS.into_iter().filter(|&i| index.is_read[place(i)]) {
         let place = place(isolation);
@@ -93,10 +93,10 @@ fn reads(index: &Index<'_>, found: &mut Vec<Anomaly>) {
     }
 }
 
-/// Why nobody should have read it.
+/// Why no reader should have read it.
 fn forbidden(index: &Index<'_>, isolation: IsolationLevel, value: Value) -> Option<&'static str> {
     let Some(&writer) = index.writer.get(&value) else {
-        return Some("nobody has sent it");
+        return Some("it was never sent");
     };
     let op = &index.history.ops[writer];
     match (op.outcome, op.is_transaction(), isolation) {

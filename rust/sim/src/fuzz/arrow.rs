@@ -193,7 +193,7 @@ fn column(cells: &Cells, layout: usize) -> ArrayRef {
             let cells = cells.iter().map(Option::as_deref);
             Arc::new(FixedSizeBinaryArray::try_from_sparse_iter_with_size(cells, 4).unwrap())
         }
-        // What stands under a null is not looked at: a sliced dictionary whose null cells have keys beyond its values.
+        // The value under a null is not read: a sliced dictionary whose null cells have keys beyond its values.
         5 => built!(BinaryDictionaryBuilder::<arrow_array::types::UInt8Type>::new()),
         _ => Arc::new(NullArray::new(cells.len())),
     }

@@ -26,11 +26,7 @@ pub(super) fn batch(data: &[u8]) {
     let mut position = 0;
     while let Some(Ok(batch)) = batches.next() {
         let end = position + batch.bytes().len();
-        assert_eq!(
-            batch.bytes(),
-            &bytes[position..end],
-            "a batch is what stands in the bytes"
-        );
+        assert_eq!(batch.bytes(), &bytes[position..end], "a batch is what the bytes hold");
         assert_eq!(batches.position(), end);
         position = end;
         check(&batch, limit, codec, step);

@@ -246,8 +246,8 @@ fn partitions(broker: &Broker, topic: &str) -> usize {
     broker.describe_topic(topic).map_or(0, |topic| topic.partitions.len())
 }
 
-/// The bytes of successive reads, up to the first that fails: a damaged log may refuse, but never stands still, goes
-/// back or hands out what is no batch.
+/// The bytes of successive reads, up to the first that fails: a damaged log may refuse, but never repeats an offset,
+/// goes back or returns what is no batch.
 fn read_all(log: &PartitionLog) -> Vec<Bytes> {
     let mut found = Vec::new();
     let mut offset = log.log_start_offset();

@@ -1,4 +1,4 @@
-//! The small files beside a log: whatever stands in them, the log answers as it would without them.
+//! The small files beside a log: whatever they hold, the log answers as it would without them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -149,7 +149,7 @@ pub(super) fn index(data: &[u8]) {
     for time in NOW_MS - 1..NOW_MS + 52 {
         let found = log.fetch_offset_by_timestamp(time, FetchBound::LogEnd).unwrap();
         let record = usize::try_from(found.offset).ok().map(|offset| &SOUND.records[offset]);
-        // A time index can be wrong in ways that cannot be told; what is found is always a record, and late enough.
+        // A time index can be wrong in ways that cannot be detected; what is found is always a record, and late enough.
         match record {
             Some(record) => assert!(record.timestamp == found.timestamp && found.timestamp >= time),
             None => assert_eq!(found.timestamp, -1),

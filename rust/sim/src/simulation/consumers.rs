@@ -1,5 +1,5 @@
-//! Actors that read: consumers that assign partitions to themselves, members of a group, and who looks up what groups have
-//! committed.
+//! Actors that read: consumers that assign partitions to themselves, members of a group, and an actor that looks up
+//! what groups have committed.
 
 use fletchlog_api::{ErrorCode, IsolationLevel};
 use fletchlog_client::{ClientError, Consumer};

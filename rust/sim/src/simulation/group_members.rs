@@ -1,4 +1,5 @@
-//! Members of a group: they are killed, paused, leave and, with a group.instance.id, come back while the one before them still lives.
+//! Members of a group: they are killed, paused, leave and, with a group.instance.id, come back while their predecessor
+//! still runs.
 
 use std::sync::Arc;
 
@@ -162,12 +163,12 @@ pub(super) fn member(hand: &mut Hand, index: usize) {
     while hand.in_chaos() {
         lives += 1;
         let mut member = Member::start(hand, GROUP, instance, &format!("member-{index}-{lives}"));
-        // Of two with one name, each may fence the other: who was given up by the broker joins again.
+        // Of two with one name, each may fence the other: one that the broker has removed joins again.
         let alone = rival.is_none();
         while hand.in_chaos() {
             if !live_on(hand, &mut member) {
                 if alone {
-                    hand.surprise(format!("member-{index}-{lives} is fenced by nobody"));
+                    hand.surprise(format!("member-{index}-{lives} is fenced without another member"));
                 }
                 break;
             }
@@ -249,8 +250,8 @@ fn member_poll(hand: &mut Hand, member: &mut Member) -> Result<(), ClientError> 
     polled.map(drop)
 }
 
-/// Whether another one has taken a static member's place. The group goes on without a member that was away; retriable errors are
-/// for the member to try again.
+/// Whether another one has taken a static member's place. The group continues without a member that was away; the
+/// member repeats after retriable errors.
 fn is_fenced(hand: &Hand, error: &ClientError) -> bool {
     match error {
         ClientError::Kafka { code, .. } if *code == ErrorCode::FENCED_INSTANCE_ID => return true,

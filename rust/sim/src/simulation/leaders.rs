@@ -1,5 +1,6 @@
-//! Leaders that move. The broker's nodes keep their partitions; what the clients call a node changes: after a move, everything
-//! that one node led is led by another, under the next leader epoch, and whoever asks the old leader is refused by the broker.
+//! Leaders that move. The broker's nodes keep their partitions; what the clients call a node changes: after a move,
+//! everything that one node led is led by another, under the next leader epoch, and the broker refuses requests to the
+//! old leader.
 
 use fletchlog_api::{NodeId, Request, Response};
 
@@ -45,7 +46,7 @@ impl Leaders {
         self.of(real).map_or(real, |at| self.names[at])
     }
 
-    /// Tells clients the names that hold now.
+    /// Gives clients the current names.
     pub fn to_client(&self, mut response: Response) -> Response {
         match &mut response {
             Response::Metadata(metadata) => {
@@ -60,8 +61,8 @@ impl Leaders {
         response
     }
 
-    /// Requests carry the epoch that clients were told; the broker knows its own. One that is sent to whom it belongs but
-    /// was made before the move is as old for the broker as for Kafka.
+    /// Requests carry the epoch that clients have; the broker has its own. A request to the right node that was made
+    /// before the move is as old for the broker as for Kafka.
     pub fn to_broker(&self, real: NodeId, mut request: Request) -> Request {
         let moves = self.of(real).map_or(0, |at| self.moves[at]);
         let turn = |epoch: &mut i32| {

@@ -1,11 +1,12 @@
 //! What the broker has to know of the batches of idempotent producers, and when it may have forgotten one.
 //!
-//! It remembers the last five batches of a producer; a client that goes on while one is sent again can let more pass it (spec 3.4,
-//! 9.6). After a restart it knows the last batch before the newest snapshot and those behind it: a snapshot holds one batch of a
-//! producer (Kafka: `ProducerStateManager#writeSnapshot`). A batch that it has and does not know any more is refused as out of order,
-//! and a client that sends it under a new epoch writes it twice. What lay below the log start when it began is not remembered either
-//! (spec 3.7). A client whose batch fails because no segment holds it also goes on under a new epoch, and writes again what it sent before
-//! and has no answer for: to the broker that is another batch (spec 9.6; Kafka: `TransactionManager#handleFailedBatch`).
+//! It keeps the last five batches of a producer; while one is sent again, a client may send more than that (spec 3.4,
+//! 9.6). After a restart it has the last batch before the newest snapshot and those after it: a snapshot holds one
+//! batch of a producer (Kafka: `ProducerStateManager#writeSnapshot`). A batch that is in the log but forgotten is
+//! refused as out of order, and a client that sends it under a new epoch writes it twice. What lay below the log start
+//! when it began is not remembered either (spec 3.7). A client whose batch fails because no segment holds it also goes
+//! on under a new epoch, and writes again what it sent before and has no answer for: to the broker that is another
+//! batch (spec 9.6; Kafka: `TransactionManager#handleFailedBatch`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -55,7 +56,7 @@ pub(super) struct Memory {
     /// Where logs start, and where they did when the broker began.
     starts: BTreeMap<TopicPartition, i64>,
     starts_at_restart: BTreeMap<TopicPartition, i64>,
-    /// Who had a batch that no segment holds.
+    /// Producers of a batch that no segment holds.
     too_large: BTreeSet<Producer>,
     /// Batches that the broker had forgotten, and was allowed to.
     pub forgotten: usize,

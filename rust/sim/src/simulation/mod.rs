@@ -75,7 +75,7 @@ impl Report {
 
     /// What is wrong, readable, with the operations that show it.
     pub fn explain(&self) -> String {
-        /// Of many anomalies the first ones tell enough.
+        /// Of many anomalies the first ones are enough.
         const MOST: usize = 5;
         let mut text = format!(
             "seed {}: {} anomalies\n{}\n",
@@ -157,7 +157,7 @@ pub fn run_on(seed: u64, lie: Option<Lie>) -> Report {
     };
     guarded(&world, main, close);
     for thread in threads {
-        // Its panic was caught and told.
+        // Its panic was caught and reported.
         let _ = thread.join();
     }
     report(&world)

@@ -22,7 +22,7 @@ pub(super) fn run(hand: &mut Hand) {
             note(hand, process, format!("a call of the disk is going to fail: {fault:?}"));
         }
         let broken = hand.world.cluster().disk_has_failed();
-        // Somebody notices, sooner or later.
+        // A client notices sooner or later.
         if broken && hand.rng.chance(100) {
             restart(hand, process);
         }

@@ -235,7 +235,7 @@ impl Plan {
         let writers = self.producers.len() + self.transactional + usize::from(self.copier);
         if self.transactional > 0 && writers > 1 {
             allow(&[IntSendSkip], "others write between two records of a transaction");
-            allow(&cycles, "records of open transactions stand among each other");
+            allow(&cycles, "records of open transactions are mixed");
         }
         if self.producers.iter().any(|p| p.idempotence == Idempotence::Off) {
             allow(&twice, "a retry without idempotence writes a record again");

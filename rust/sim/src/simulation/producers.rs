@@ -185,7 +185,7 @@ fn transactions(hand: &mut Hand, producer: &mut SteppedProducer) {
             let (step, value) = hand.world.recorder().begin_send(op, partition, None, keyed);
             match send(hand, producer, partition, value, keyed) {
                 Ok(future) => sent.push(Sent { op, step, future }),
-                Err(_) => break, // The end of the transaction tells.
+                Err(_) => break, // The end of the transaction shows the result.
             }
             if hand.rng.chance(500) {
                 let pause = i64::try_from(hand.rng.below(60)).unwrap_or(0);
@@ -193,7 +193,7 @@ fn transactions(hand: &mut Hand, producer: &mut SteppedProducer) {
             }
         }
         if hand.strikes(hand.world.plan.client_crash_every_ms, 150) {
-            // Nobody will ever commit it.
+            // It will never be committed.
             hand.world.recorder().end(op, Outcome::Failed);
             return;
         }
@@ -207,7 +207,7 @@ fn transactions(hand: &mut Hand, producer: &mut SteppedProducer) {
     }
 }
 
-/// Ends a transaction and writes down how. Returns also whether the producer can go on.
+/// Ends a transaction and writes down how. Returns also whether the producer can continue.
 pub(super) fn end(
     hand: &mut Hand,
     producer: &mut SteppedProducer,

@@ -43,7 +43,7 @@ pub(super) fn run(hand: &mut Hand) {
     let until = hand.now() + A_WHILE_MS;
     while first.poll(hand) {
         if hand.now() > until {
-            return hand.surprise(format!("instance {instance} is not told that it was taken over"));
+            return hand.surprise(format!("instance {instance} does not learn that it was taken over"));
         }
         poll_for(hand, &mut members, 100);
     }

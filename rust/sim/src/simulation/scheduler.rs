@@ -68,7 +68,7 @@ impl Scheduler {
         self.clock.monotonic_ms()
     }
 
-    /// Plans something that whoever waits then will do.
+    /// Plans something that a thread waiting at that time will do.
     pub fn plan(&self, at_ms: i64, event: Event) {
         let mut state = self.lock();
         state.add(at_ms.max(self.now()), Wake::Event(event));
@@ -136,7 +136,7 @@ impl Scheduler {
     fn next_turn<'a>(&'a self, mut state: MutexGuard<'a, State>, me: ActorId) -> Option<ActorId> {
         loop {
             let Some(((at_ms, _), wake)) = state.queue.pop_first() else {
-                return None; // Nobody is left.
+                return None; // No thread is left.
             };
             state.steps += 1;
             assert!(state.steps < MOST_STEPS, "the clients talk without end");

@@ -27,7 +27,7 @@ pub(super) fn run(hand: &mut Hand) {
         cleaned &= clean(hand, process, &plan, Call::Topic { name, force });
     }
     if !cleaned || hand.world.plan.loses_acknowledged() {
-        // Of a transaction that the coordinator has lost nobody ever tells how it ends.
+        // A transaction that the coordinator has lost has no outcome.
         return;
     }
     let cluster = hand.world.cluster();

@@ -205,7 +205,7 @@ fn value_of(record: &Record<'_>) -> Value {
     };
     let text = String::from_utf8_lossy(bytes);
     let value = text.split(' ').next().and_then(|digits| digits.parse().ok());
-    let value = value.unwrap_or_else(|| panic!("a record holds {text:?}, which nobody has sent"));
+    let value = value.unwrap_or_else(|| panic!("a record holds {text:?}, which was never sent"));
     let sent = text_of(value, record.timestamp, record.key);
     assert!(text.starts_with(&sent), "{record:?} is not what was sent: {text:?}");
     value

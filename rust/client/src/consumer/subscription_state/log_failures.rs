@@ -1,4 +1,5 @@
-//! Logs that the broker cannot read. Java asks again in silence: after KAFKA_STORAGE_ERROR another broker leads the partition soon. A broker that gives the reason is the only one there is: the caller has to know.
+//! Logs that the broker cannot read. Java retries silently: after KAFKA_STORAGE_ERROR another broker soon leads the
+//! partition. Only an embedded broker sends a reason; no other can take over, so the error is reported to the caller.
 
 use fletchlog_api::ErrorCode;
 use fletchlog_records::TopicPartition;

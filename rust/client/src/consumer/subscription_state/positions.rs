@@ -24,7 +24,8 @@ impl SubscriptionState {
         }
     }
 
-    /// Sets a position, by hand or by a lookup; `leader` is the partition's as last heard. There is nothing to validate.
+    /// Sets a position, by hand or by a lookup; `leader` is the partition's, as of the last metadata. There is nothing
+    /// to validate.
     ///
     /// # Errors
     /// `IllegalState` if the partition is not assigned.
@@ -72,7 +73,7 @@ impl SubscriptionState {
             .collect()
     }
 
-    /// Ends as the last answer told them.
+    /// Ends as of the last answer.
     pub fn update_ends(&mut self, tp: &TopicPartition, high_watermark: i64, last_stable_offset: i64) {
         if let Some(state) = self.assignment.get_mut(tp) {
             if high_watermark >= 0 {

@@ -24,9 +24,9 @@ pub struct FetchPosition {
 pub enum Validated {
     /// The log still holds what was read, or the partition has moved on meanwhile.
     Kept,
-    /// The log was cut; reading goes on here, the first offset that differs.
+    /// The log was cut; reading continues here, at the first offset that differs.
     Truncated(i64),
-    /// The log was cut and nobody knows where it differs; turned to this policy.
+    /// The log was cut and the first differing offset is unknown; reset by this policy.
     Reset(ResetStrategy),
     /// The log was cut and auto.offset.reset is none: the user decides. The first offset that differs, if known.
     Diverged(Option<i64>),
@@ -55,8 +55,8 @@ impl PartitionState {
 }
 
 impl SubscriptionState {
-    /// Sets a position that comes with the epoch of the record before it (a committed offset): the leader is asked first
-    /// whether it still stands. Kafka: `seekUnvalidated`.
+    /// Sets a position that comes with the epoch of the record before it (a committed offset): the leader is asked
+    /// first whether it is still valid. Kafka: `seekUnvalidated`.
     ///
     /// # Errors
     /// `IllegalState` if the partition is not assigned.

@@ -44,7 +44,7 @@ pub struct FakeLog {
     pub unreadable: Option<&'static str>,
     /// What a lookup answers instead, one per lookup.
     pub lookup_errors: VecDeque<ErrorCode>,
-    /// The leader's epoch, as the metadata tells it.
+    /// The leader's epoch in the metadata.
     pub leader_epoch: i32,
     /// What an OffsetForLeaderEpoch answers, one per question; without any: nothing was cut.
     pub epoch_ends: VecDeque<(ErrorCode, i32, i64)>,

@@ -154,7 +154,7 @@ struct Client {
     trace: Trace,
     /// Events that were looked at.
     traced: usize,
-    /// Who is left out, and why, as the trace tells it.
+    /// Which partitions are left out, and why, by the trace.
     left_out: BTreeMap<TopicPartition, String>,
     clock: Arc<TestClock>,
     wires: Arc<Mutex<Wires>>,

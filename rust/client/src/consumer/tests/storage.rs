@@ -1,4 +1,4 @@
-//! Logs that the broker cannot read, with a reason: the caller is told instead of waiting.
+//! Logs that the broker cannot read, with a reason: the error is reported to the caller, who does not have to wait.
 
 use fletchlog_api::{Clock, ErrorCode};
 

@@ -1,4 +1,4 @@
-//! KIP-320: positions are held against a new leader's log. Kafka: `SubscriptionStateTest#testTruncationDetection*`,
+//! KIP-320: positions are checked against a new leader's log. Kafka: `SubscriptionStateTest#testTruncationDetection*`,
 //! `testMaybeValidatePositionForCurrentLeader`, `FetcherTest#testTruncationDetected`.
 
 use fletchlog_api::{ErrorCode, OffsetAndMetadata};

@@ -4,7 +4,7 @@
 //! |----------------------------------------|-------------------------------------------------------------------------|
 //! | unknown member (the session expired)   | stop without commit, register again, rebalance                          |
 //! | a generation other than the settled one| stop, commit, release; then the rows below                              |
-//! | somebody else owns what is wanted      | try again when it is free; an attempt counts every rebalance.backoff.ms |
+//! | another consumer owns what is wanted   | try again when it is free; an attempt counts every rebalance.backoff.ms |
 //! | what is wanted is free                 | claim all of it, warn about own idle threads, start                     |
 //! | the settled generation                 | commit if the timer says so                                             |
 
@@ -105,7 +105,7 @@ impl Connector {
         self.lock().closed
     }
 
-    /// A panic of a thread must not shut the others out: every step begins by asking the registry.
+    /// A panic of one thread must not block the others: every step begins by asking the registry.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -209,7 +209,7 @@ impl Connector {
         self.step_locked(&mut state)
     }
 
-    /// The same for another consumer's sake: an error waits for this consumer's own next step.
+    /// The same, called by another consumer: an error is kept for this consumer's own next step.
     pub fn step_quietly(&self) -> bool {
         let mut state = self.lock();
         if state.closed || !state.registered {
@@ -442,7 +442,7 @@ impl Connector {
         if std::mem::replace(&mut state.closed, true) {
             return Ok(());
         }
-        // While it rebalances the streams hold nothing; a settled consumer owns what it commits.
+        // During a rebalance the streams hold nothing; a settled consumer owns what it commits.
         self.stop(&state, self.settings.auto_commit_interval_ms.is_some());
         let left = if state.registered {
             state.registry.step(LegacyGroupAction::Unregister).map(|_| ())

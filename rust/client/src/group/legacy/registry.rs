@@ -9,7 +9,7 @@ use fletchlog_api::{
 
 use crate::ClientError;
 
-/// The connection that stands for the ZooKeeper session.
+/// The connection that takes the place of the ZooKeeper session.
 pub(super) struct Registry {
     transport: Box<dyn Transport>,
     clock: Arc<dyn Clock>,

@@ -31,7 +31,8 @@ impl RecordAccumulator {
         left.min().unwrap_or(i64::MAX)
     }
 
-    /// Which nodes have something to send (spec 9.3). `on_ready` is told the head batch of each sendable partition.
+    /// Which nodes have something to send (spec 9.3). `on_ready` is called with the head batch of each sendable
+    /// partition.
     pub(crate) fn ready(
         &mut self,
         metadata: &Metadata,

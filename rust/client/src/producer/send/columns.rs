@@ -150,7 +150,7 @@ fn append_rows<C: RecordColumns>(
 }
 
 /// The fast path: consecutive rows without headers that the same partition takes go into its last batch until one does
-/// not fit (or needs a check); that one is left to the caller.
+/// not fit (or needs a check); that row is left to the caller.
 fn append_run<C: RecordColumns>(
     core: &mut Core,
     topic: TopicId,

@@ -174,7 +174,7 @@ impl Sender {
                 self.complete_batch(core, id, &answer, now);
             }
         }
-        // An answer that leaves a partition out says nothing about it.
+        // An answer without a partition gives no result for it.
         for id in open {
             self.complete_batch(core, id, &Answer::error(ErrorCode::UNKNOWN_SERVER_ERROR), now);
         }

@@ -76,7 +76,7 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// A producer that knows topic `t` (one partition, led by node 1 of 2).
+    /// A producer with the metadata of topic `t` (one partition, led by node 1 of 2).
     fn new(config: &[(&str, &str)]) -> Self {
         let time: Arc<Time> = Arc::default();
         let state = Arc::new(Mutex::new(State {

@@ -62,7 +62,7 @@ impl TransactionManager {
             self.last_refusal = None;
         }
         if self.state == State::FatalError {
-            // Another answer was quicker; whoever waits for this one learns why.
+            // Another answer came first; the waiting call gets its error.
             if let Some(error) = self.error("the request was answered too late") {
                 self.fail(&request.result, error);
             }
@@ -114,7 +114,7 @@ impl TransactionManager {
                 self.end_of_transaction(&request.result, producer);
             }
             (Kind::EndTxn { committed: false }, Response::EndTxn(ended)) if is_forgotten(ended.error) => {
-                // There is nothing left to abort; the producer goes on with a new id (KIP-360).
+                // There is nothing left to abort; the producer continues with a new id (KIP-360).
                 self.queue_init(producer, &request.result);
             }
             (Kind::AddOffsetsToTxn { .. }, Response::AddOffsetsToTxn(AddOffsetsToTxnResponse { error, failure }))
@@ -180,7 +180,7 @@ impl TransactionManager {
         }
     }
 
-    /// Whatever the outcome, they are pending no more: records of partitions that were added before go on.
+    /// Whatever the outcome, they are pending no more: records of partitions that were added before can be sent.
     fn forget_pending(&mut self, request: &TxnRequest) {
         if let Kind::AddPartitionsToTxn { partitions } = &request.kind {
             self.pending_partitions
@@ -281,7 +281,7 @@ fn is_moved(code: ErrorCode) -> bool {
     )
 }
 
-/// The coordinator does not know the producer id any more.
+/// The coordinator no longer has the producer id.
 fn is_forgotten(code: ErrorCode) -> bool {
     matches!(
         code,

@@ -15,7 +15,7 @@ use crate::producer::errors::with_cause;
 use crate::producer::send::{closed, until};
 use crate::producer::shared::{Pause, Shared};
 
-/// What to do after the time-out of a call that goes on.
+/// What to do after the time-out of a call that is still under way.
 const AGAIN: &str = "call it again to go on waiting";
 
 fn manager(core: &mut Core) -> Result<&mut TransactionManager, ClientError> {

@@ -1,11 +1,11 @@
-//! What a failure means for the transaction, and what later calls are told of it.
+//! What a failure means for the transaction, and the errors of later calls.
 
 use fletchlog_api::ErrorCode;
 
 use crate::ClientError;
 
-/// What later calls are told of an abortable error: its cause, and that the transaction has to be aborted. It has a code
-/// of its own (TRANSACTION_ABORTABLE), so that it cannot be taken for a time-out of the call itself.
+/// The error of later calls after an abortable error: its cause, and that the transaction has to be aborted. It has a
+/// code of its own (TRANSACTION_ABORTABLE), so that it cannot be confused with a time-out of the call itself.
 pub(super) fn abortable(what: &str, cause: &ClientError) -> ClientError {
     ClientError::Kafka {
         code: ErrorCode::TRANSACTION_ABORTABLE,
@@ -13,7 +13,7 @@ pub(super) fn abortable(what: &str, cause: &ClientError) -> ClientError {
     }
 }
 
-/// What later calls are told of a fatal error.
+/// The error of later calls after a fatal error.
 pub(super) fn fatal(what: &str, cause: &ClientError) -> ClientError {
     let message = format!("{what}: this producer can do nothing more, close it and make a new one: {cause}");
     match cause {

@@ -15,7 +15,7 @@ use crate::producer::metadata::PartitionId;
 
 const NO_PRODUCER: (i64, i16) = (-1, -1);
 
-/// A call whose outcome the user has not been told: it was interrupted or has timed out.
+/// A call whose outcome was not returned to the user: it was interrupted or has timed out.
 #[derive(Debug)]
 struct PendingTransition {
     result: Arc<RequestResult>,
@@ -111,7 +111,7 @@ impl TransactionManager {
             this.transition_to(State::AbortingTransaction)?;
             this.new_partitions.clear();
             if forgotten {
-                // EndTxn would be refused: the producer goes on with a new id at once (KIP-360).
+                // EndTxn would be refused: the producer continues with a new id at once (KIP-360).
                 let result = Arc::<RequestResult>::default();
                 this.queue_init(producer, &result);
                 return Ok(result);
@@ -149,8 +149,8 @@ impl TransactionManager {
         Ok(result)
     }
 
-    /// A call that leads to `state`; called again before its outcome was told, it goes on waiting for it.
-    /// Kafka: `handleCachedTransactionRequestResult`.
+    /// A call that leads to `state`; called again before its outcome was returned, it continues to wait for it. Kafka:
+    /// `handleCachedTransactionRequestResult`.
     fn transition(
         &mut self,
         operation: &'static str,
@@ -191,7 +191,7 @@ impl TransactionManager {
         self.error(operation).map_or(Ok(()), Err)
     }
 
-    /// What a call is told while the producer is in an error state.
+    /// The error of a call while the producer is in an error state.
     pub(super) fn error(&self, operation: &str) -> Option<ClientError> {
         let cause = self.last_error.as_ref()?;
         match self.state {
@@ -240,7 +240,7 @@ impl TransactionManager {
     pub(crate) fn fatal(&self) -> Option<ClientError> {
         self.last_error.clone().filter(|_| self.state == State::FatalError)
     }
-    /// Why the transaction does not get on, if the coordinator has said.
+    /// Why the transaction makes no progress, if the coordinator gave a reason.
     pub(crate) fn last_refusal(&self) -> Option<&str> {
         self.last_refusal.as_deref()
     }
@@ -263,7 +263,7 @@ impl TransactionManager {
     pub(crate) fn has_ongoing_transaction(&self) -> bool {
         self.is_completing() || matches!(self.state, State::InTransaction | State::AbortableError)
     }
-    /// Whether a user's call has an outcome since this was last asked.
+    /// Whether a user's call got an outcome since the last call of this method.
     pub(crate) fn take_progress(&mut self) -> bool {
         std::mem::take(&mut self.progress)
     }
@@ -282,17 +282,18 @@ impl TransactionManager {
             let is_lookup = matches!(request.kind, Kind::FindCoordinator { .. });
             let aborting_goes_on = self.state == State::AbortableError && is_lookup;
             if !aborting_goes_on && let Some(error) = self.error("the request was not sent") {
-                // Those behind it fail as well: nothing else would wake the sender to tell their callers.
+                // Later ones fail as well: nothing else would wake the sender to complete them.
                 self.fail(&request.result, error);
                 continue;
             }
             if self.state == State::AbortingTransaction && request.kind.is_offsets() {
-                // They are void, and would hold the end of the transaction back for as long as they are refused, as in Java.
+                // They no longer matter, and as in Java they would delay the end of the transaction for as long as they
+                // are refused.
                 self.fail(&request.result, aborted("the offsets were written"));
                 continue;
             }
             if is_end(&request) && !self.started {
-                // Nothing was added, so the coordinator knows of no transaction.
+                // Nothing was added, so the coordinator has no transaction.
                 self.end_of_transaction(&request.result, NO_PRODUCER);
                 return self.queue.pop();
             }
@@ -386,7 +387,7 @@ impl TransactionManager {
         }
     }
 
-    /// Kafka: `transitionToFatalError`; every call that waits is told.
+    /// Kafka: `transitionToFatalError`; every waiting call fails.
     pub(crate) fn transition_to_fatal_error(&mut self, error: ClientError) {
         if self.state == State::FatalError {
             return;

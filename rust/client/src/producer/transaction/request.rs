@@ -130,7 +130,7 @@ impl RequestResult {
     pub(super) fn outcome(&self) -> Option<Result<(), ClientError>> {
         self.outcome.get().cloned()
     }
-    /// The user was told.
+    /// The outcome was returned to the user.
     pub(super) fn acknowledge(&self) {
         self.acked.store(true, Ordering::Relaxed);
     }
