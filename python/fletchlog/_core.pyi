@@ -179,7 +179,7 @@ class Broker:
     def delete_records(self, topic: str, partition: int, before_offset: int | None = None) -> int:
         """Moves the log start to `before_offset` (None: the end); returns the new log start."""
     def run_retention(self) -> int:
-        """Applies retention by time and size to every topic now; returns how many segments went."""
+        """Applies retention by time and size to every topic now; returns how many segments were deleted."""
     def clean_topic(self, topic: str, force: bool = False) -> list[CleanedPartition]:
         """Compacts a topic: of each key the newest record stays; offsets and order never change.
 
@@ -296,7 +296,7 @@ class Producer:
     def commit_transaction(self) -> None:
         """Sends everything queued, waits until it is acknowledged, and commits.
 
-        The outcome stands once this returns, and readers with `isolation.level=read_committed` see the records.
+        The outcome is final once this returns, and readers with `isolation.level=read_committed` see the records.
 
         Raises:
             fletchlog.errors.TransactionAbortableError: A record failed: abort, then go on.
@@ -460,8 +460,8 @@ class Consumer:
         Ctrl-C and `wakeup` end a wait with no position moved.
 
         Raises:
-            fletchlog.errors.CorruptRecordError: A damaged batch, or one whose offset does not follow those before it. What stands
-                before it was returned by earlier calls; the position does not move, and the next call raises again.
+            fletchlog.errors.CorruptRecordError: A damaged batch, or one whose offset does not follow those before it. The records
+                before it were returned by earlier calls; the position does not move, and the next call raises again.
             fletchlog.errors.StorageError: The log of an assigned partition cannot be read, and no other partition has records. No
                 position has moved: the next poll tries again; `pause` leaves the partition out.
         """

@@ -1,4 +1,4 @@
-"""Kafka's assignors as pure functions: who reads which partition.
+"""Kafka's assignors as pure functions: which member reads which partition.
 
 `topics` is always `{topic: number of partitions}`; results list the partitions of each topic in ascending order.
 
@@ -67,7 +67,7 @@ def round_robin(
     *,
     group_instance_ids: Mapping[str, str] | None = None,
 ) -> Assignment:
-    """`RoundRobinAssignor`: all partitions dealt in a circle; arguments and result as for `range`."""
+    """`RoundRobinAssignor`: all partitions assigned in turn; arguments and result as for `range`."""
     return _run("roundrobin", topics, members, group_instance_ids, None, None)
 
 

@@ -46,7 +46,7 @@
     ├── LeaderError                         no leader, or not this node
     ├── NetworkError                        the connection was lost before the answer came
     ├── TransactionError
-    │   ├── TransactionAbortableError       abort the transaction, then go on
+    │   ├── TransactionAbortableError       abort the transaction, then continue
     │   ├── TransactionAbortedError         the record's transaction was aborted before it was sent
     │   ├── InvalidTxnStateError
     │   ├── InvalidTxnTimeoutError
@@ -111,7 +111,7 @@ class SchemaError(InvalidArgumentError):
 
 
 class ReplayRefusedError(InvalidArgumentError):
-    """A trace that cannot be made again: its log has changed, or other members of its group took part, which no trace tells."""
+    """A trace that cannot be replayed: its log has changed, or other members of its group took part, which no trace records."""
 
 
 class IllegalStateError(KafkaError):
@@ -369,7 +369,7 @@ class TransactionError(KafkaError):
 
 
 class TransactionAbortableError(TransactionError):
-    """The transaction has failed: `abort_transaction()`, then the producer goes on. The message names the cause."""
+    """The transaction has failed: call `abort_transaction()`, then the producer can be used again. The message names the cause."""
 
     code = 120
     name = "TRANSACTION_ABORTABLE"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def require(module: str, extra: str) -> Any:
-    """An optional module, or an ImportError that names the extra which brings it."""
+    """An optional module, or an ImportError that names the extra to install."""
     try:
         return importlib.import_module(module)
     except ImportError as error:

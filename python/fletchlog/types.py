@@ -49,7 +49,7 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 class ConsumerGroupMetadata(NamedTuple):
-    """Who consumes: what a transaction that commits its offsets has to prove. From `Consumer.group_metadata`.
+    """Identity of a consumer, for a transaction that commits its offsets. From `Consumer.group_metadata`.
 
     Attributes:
         member_id: Member id, "" for a consumer that manages its partitions itself.
@@ -65,7 +65,7 @@ class ConsumerGroupMetadata(NamedTuple):
 
 
 class TransactionDescription(NamedTuple):
-    """A transactional id, as `Broker.transactions` tells it.
+    """A transactional id, as `Broker.transactions` returns it.
 
     Attributes:
         transactional_id: `transactional.id`.
@@ -167,7 +167,7 @@ class CleanedPartition(NamedTuple):
 
 
 class PartitionDescription(NamedTuple):
-    """One partition, as `Broker.describe_topic` tells it.
+    """One partition, as `Broker.describe_topic` returns it.
 
     Attributes:
         partition: Number.
@@ -189,7 +189,7 @@ class PartitionDescription(NamedTuple):
 
 
 class TopicDescription(NamedTuple):
-    """One topic, as `Broker.describe_topic` tells it.
+    """One topic, as `Broker.describe_topic` returns it.
 
     Attributes:
         name: Name.
@@ -262,7 +262,7 @@ class SegmentReport(NamedTuple):
 
 
 class ProducerState(NamedTuple):
-    """What the log knows of one producer id.
+    """What the log has of one producer id.
 
     Attributes:
         producer_id: Producer id.

@@ -1,4 +1,4 @@
-"""Where the command `fletchlog` begins: Ctrl-C is taken care of before the package is imported, which takes a while."""
+"""Where the command `fletchlog` begins: handles Ctrl-C before the package is imported, because the import takes a while."""
 
 from __future__ import annotations
 

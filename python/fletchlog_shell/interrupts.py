@@ -5,7 +5,7 @@
 | before a command begins, or after it | the process ends at once with code 130: nothing is open                              |
 | while a module is imported           | is looked at again 20 ms later: a module imported by half complains, or swallows it  |
 | inside `held()`                      | KeyboardInterrupt at the end of the block                                            |
-| else                                 | KeyboardInterrupt, and again 20 ms later if nobody handles it: C code may swallow it |
+| else                                 | KeyboardInterrupt, and again 20 ms later if it was not handled: C code may drop it   |
 
 Imports nothing but the standard library, and of that little.
 """
@@ -34,7 +34,7 @@ class _State:
 
 
 def install() -> None:
-    """Takes SIGINT over, unless it is ignored (a job in the background of a script) or somebody else has it."""
+    """Takes SIGINT over, unless it is ignored (a job in the background of a script) or another handler is set."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupted)
         signal.signal(signal.SIGALRM, _interrupted)
@@ -43,7 +43,7 @@ def install() -> None:
 
 @contextmanager
 def running() -> Iterator[None]:
-    """A command is at work: it has to be left through its `with` blocks."""
+    """A command is running: it has to be left through its `with` blocks."""
     _State.running = True
     try:
         yield

@@ -1,7 +1,7 @@
 """Found by Spark: it imports every top-level module named `pyspark_*` and registers its `DefaultSource`.
 
 An error in here would hit every Python data source of the interpreter, also other people's, so the import is guarded:
-without `DefaultSource` Spark goes on and says that it does not know the format `fletchlog`; the log says why.
+without `DefaultSource` Spark continues and reports that the format `fletchlog` is unknown; the log says why.
 """
 
 import logging

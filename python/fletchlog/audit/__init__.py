@@ -1,4 +1,4 @@
-"""The ordering audit of a directory: what a reader of each partition, and of each key, has to cope with.
+"""The ordering audit of a directory: gaps, repeats and disorder per partition and per key.
 
     report = fl.audit.audit("data/", ["orders"])
     print(report.partitions[0].gaps_unexplained, report.breaches({"gaps_unexplained": 0}))

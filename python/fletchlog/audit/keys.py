@@ -1,4 +1,4 @@
-"""What the keys of a topic have to complain about, kept as columns: some 300 bytes and the key itself for each different key."""
+"""The findings per key of a topic, kept as columns: some 300 bytes and the key itself for each different key."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Keys:
         return int(np.count_nonzero(self.partitions > 1))
 
     def worst(self, topic: str, most: int) -> list[KeyAudit]:
-        """Those with most to complain about: in several partitions, inverted, repeated."""
+        """Those with the most findings: in several partitions, inverted, repeated."""
         bad = np.flatnonzero((self.partitions > 1) | (self.repeated + self.inverted > 0))
         order = bad[np.lexsort([-self._columns[name][bad] for name in ("records", "repeated", "inverted", "partitions")])]
         # among equals the key decides; there are few names to look up

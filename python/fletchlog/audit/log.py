@@ -20,11 +20,11 @@ WORST_KEYS = 20
 
 
 def audit(directory: str | PathLike[str], topics: Sequence[str] = (), *, keys: int = WORST_KEYS) -> AuditReport:
-    """Looks at every record of some topics of a directory, ours or a real broker's; changes nothing.
+    """Reads every record of some topics of a directory, ours or a real broker's; changes nothing.
 
     Records are read in batches. Memory holds what is kept per different key of a topic (some 300 bytes and the key), 16 bytes per lateness
-    that occurs, and at most 64 MiB of what tells repeats; beyond that it is in a temporary directory, 48 bytes per record of a
-    partition, and a 64th of that is read at once. What is the same is told by two 64-bit hashes.
+    that occurs, and at most 64 MiB of hashes for repeats. More of them go to a temporary directory, 48 bytes per record of a partition; a 64th of
+    that is read at once. Records are compared by two 64-bit hashes.
 
     Args:
         directory: The broker's directory; another process may be writing to it.

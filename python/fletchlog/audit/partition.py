@@ -42,7 +42,7 @@ def look(batches: Iterable[Any], folder: Path, place: tuple[str, int], cleaned: 
         batches: Its records in offset order, as batches that pyarrow takes.
         folder: Its files.
         place: Topic and partition.
-        cleaned: Up to which offset the cleaner has been over it.
+        cleaned: The offset up to which the cleaner has compacted it.
         keys: The keys of the topic, which are added to.
     """
     order, gaps = Order(), _Gaps(cleaned)
@@ -101,7 +101,7 @@ def _audit(place: tuple[str, int], order: Order, gaps: _Gaps, written: _Batches,
 
 
 class _Gaps:
-    """Missing offsets in places that the cleaner has been over. Between two records it has, or has not, by where the gap begins."""
+    """Missing offsets below the offset up to which the cleaner has compacted; a gap counts by its first offset."""
 
     def __init__(self, checkpoint: int) -> None:
         self.checkpoint = checkpoint
@@ -122,7 +122,7 @@ class _Gaps:
 
 
 class _Batches:
-    """What only the batches of the files tell; segment after segment, so that memory holds the batches of one."""
+    """What only the batches of the files show; segment after segment, so that memory holds the batches of one."""
 
     def __init__(self, folder: Path, first: int, cleaned_to: int, last: int) -> None:
         self.markers = 0

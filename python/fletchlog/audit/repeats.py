@@ -1,4 +1,4 @@
-"""Which of many records are the same, told by two 64-bit numbers of each. numpy only, as `order`."""
+"""Finds equal records by two 64-bit numbers of each. numpy only, as `order`."""
 
 from __future__ import annotations
 

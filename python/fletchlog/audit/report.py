@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PartitionAudit:
-    """One partition. Times are milliseconds; None where no record has a timestamp, or where rows alone (Spark) do not tell.
+    """One partition. Times are milliseconds; None where no record has a timestamp, or where rows alone (Spark) do not show it.
 
     Attributes:
         topic: Topic.
@@ -23,7 +23,7 @@ class PartitionAudit:
         last_offset: Of the last record, -1 without records.
         gaps: Offsets between them that no record has.
         gaps_markers: Of these, offsets of transaction markers.
-        gaps_compaction: Of these, offsets that the cleaner has been over.
+        gaps_compaction: Of these, offsets that the cleaner has compacted.
         gaps_unexplained: The rest: lost, or never written.
         duplicate_records: Records with the key and value of an earlier one.
         duplicate_values: Records with the value of an earlier one, whatever the key.
@@ -111,7 +111,7 @@ class AuditReport:
     Attributes:
         source: Where the records are.
         partitions: Every partition, sorted.
-        keys: The keys with most to complain about: in several partitions, inverted, repeated.
+        keys: The keys with the most findings: in several partitions, inverted, repeated.
         keys_in_several_partitions: Number of keys that more than one partition of their topic has, per topic.
         lateness: Per topic, how many records are late by less than 1 ms, 10 ms, 100 ms, .. (powers of ten).
     """
@@ -123,7 +123,7 @@ class AuditReport:
     lateness: dict[str, list[int]]
 
     def breaches(self, most: Mapping[str, float]) -> list[str]:
-        """Sentences about every partition that exceeds a threshold; empty: all is well.
+        """A sentence per partition and threshold that it exceeds; empty: none.
 
         Args:
             most: `{column: most}` for columns of `PartitionAudit`.

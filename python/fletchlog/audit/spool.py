@@ -1,4 +1,4 @@
-"""Numbers put aside until a whole partition has been read: in memory while they are few, then in files."""
+"""Numbers kept until a whole partition has been read: in memory while they are few, then in files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MEMORY = 32 << 20
 
 
 class Spool:
-    """Rows of two uint64 numbers that tell what is the same, and an int64 that belongs to them, for one partition.
+    """Rows of two uint64 numbers that identify a record, and an int64 that belongs to them, for one partition.
 
     In memory are at most 32 MiB, and a 64th of the different rows while `repeats` looks at them; the rest is in a temporary directory,
     24 bytes a row, until `close`.

@@ -1,4 +1,4 @@
-"""`fletchlog audit`: what is wrong with the order, and whether that is too much."""
+"""`fletchlog audit`: what is wrong with the order, and whether it exceeds thresholds."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def audit(
 ) -> None:
     """Look for gaps, repeats, steps back in time, late and idle partitions; exit code 1 if a threshold is exceeded.
 
-    Gaps are told apart: transaction markers, compaction, unexplained. The watermark delay that keeps 99 %, 99.9 % and 99.99 % of
+    Gaps are counted by cause: transaction markers, compaction, unexplained. The watermark delay that keeps 99 %, 99.9 % and 99.99 % of
     the records is the lateness of that rank. Nothing is changed; a real broker's directory is read too.
 
     fletchlog audit data/

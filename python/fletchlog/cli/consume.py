@@ -39,8 +39,8 @@ def consume(
 
     Without --group nothing is committed and the directory is opened for reading only, also beside a running writer.
 
-    With --group the next call goes on behind the last record that was written out by this one, also after Ctrl-C or `| head`. What was in
-    a pipe when its reader went away comes again; a table counts when all of it was printed, Parquet when the file was closed.
+    With --group the next call continues behind the last record that this one wrote, also after Ctrl-C or `| head`. What was in a pipe when its reader
+    ended comes again; a table counts when all of it was printed, Parquet when the file was closed.
 
       fletchlog consume data/ orders -n 20                              a look at the first records
 
@@ -105,7 +105,7 @@ class _Committed:
 
 
 def _polls(consumer: Any, described: list[Any], limit: int | None, *, follow: bool) -> Iterator[pa.RecordBatch | None]:
-    """Polls until the ends that the partitions had at the beginning, `limit`, or for ever; then None stands for a poll without records."""
+    """Polls until the ends that the partitions had at the beginning, `limit`, or for ever; then None means a poll without records."""
     import fletchlog as fl
 
     ends = {fl.TopicPartition(t.name, p.partition): p.high_watermark for t in described for p in t.partitions}

@@ -1,4 +1,4 @@
-"""Lines on their way to standard output or a file, and how far they have got: a group commits that, and nothing else."""
+"""Writes lines to standard output or a file and counts what was written: a group commits only that."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def advance(offsets: Offsets, row: Mapping[str, Any]) -> None:
 class Lines:
     """Writes lines without a buffer of its own, so that it knows which of them are written.
 
-    Ctrl-C comes between two writes. Of a pipe that its reader has closed, what it still holds counts as not written.
+    Ctrl-C comes between two writes. What is left in a pipe that its reader has closed counts as not written.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -82,7 +82,7 @@ class Lines:
         return self._settle(self._written - self._unread())
 
     def shown(self) -> Offsets:
-        """The same at the end, when a reader that is there is trusted to take what the pipe holds."""
+        """The same at the end: while there is a reader, what the pipe holds counts as written."""
         gone = self._poll is not None and any(events & select.POLLERR for _, events in self._poll.poll(0))
         return self.taken() if gone else self._settle(self._written)
 

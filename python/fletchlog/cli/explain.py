@@ -122,7 +122,7 @@ def _producer_view(path: Path | None) -> Any:
 
 
 def _tell(told: Sequence[Explanation], *, story: bool, full: bool) -> None:
-    """The story of the first run, and of several where they part and how fair they are."""
+    """The story of the first run; for several runs also where they differ and how fair they are."""
     if not told:
         return
     from fletchlog.explain import align, parting, title

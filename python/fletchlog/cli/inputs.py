@@ -99,7 +99,7 @@ class Input:
 
 
 def by_name(path: Path) -> tuple[str | None, str | None]:
-    """Format and compression that a file's name tells, None where it does not."""
+    """Format and compression by a file's name, None where it has none."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     compression = {".gz": "gzip", ".zst": "zstd"}.get(suffixes[-1]) if suffixes else None
     if compression is not None:
@@ -154,7 +154,7 @@ def _text(file: BinaryIO, source: Input, newline: str) -> Iterator[str]:
         reason = getattr(error, "reason", error)
         raise CommandError(f"{source.where}, after line {number}: not {encoding} ({reason}); name the encoding with --encoding") from None
     finally:
-        # the file is closed by whoever opened it, perhaps before this generator ends
+        # the file is closed by the caller that opened it, perhaps before this generator ends
         with contextlib.suppress(ValueError):
             text.detach()
 

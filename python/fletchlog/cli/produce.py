@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import fletchlog as fl
 
-# nobody will make room while the command runs, so a full disk ends it; idempotence needs one attempt more
+# a full disk ends the command: it stays full while the command runs; idempotence needs one attempt more
 RETRIES = 1
 
 
@@ -72,7 +72,7 @@ def produce(
             for table in read.tables(file):
                 count += table.num_rows
                 producer.send_arrow(topic, table)
-                # a record that fails is known before the rest is read
+                # report a record that fails before the rest is read
                 producer.flush()
                 bar.advance(task, table.num_rows)
         except (fl.errors.StorageError, fl.errors.KafkaTimeoutError) as error:
@@ -83,7 +83,7 @@ def produce(
 
 def _format(path: Path | None, form: str | None) -> tuple[str, str | None]:
     """Format and compression."""
-    # a pipe or a device has no name that says anything
+    # the name of a pipe or a device gives no format
     if path is None or (path.exists() and not path.is_file()):
         return form or "lines", None
     named, compression = by_name(path)
@@ -103,7 +103,7 @@ def _standard_input() -> BinaryIO:
 
 @contextlib.contextmanager
 def _opened(directory: Path) -> Iterator[fl.Broker]:
-    """A broker whose closing, and whose log, do not hide why the command ends."""
+    """A broker whose close and log lines do not hide why the command ends."""
     import fletchlog as fl
 
     broker = fl.Broker(directory)

@@ -1,4 +1,4 @@
-"""Standard output: whose reader may go away, whose disk may be full, and which may not be there at all."""
+"""Standard output: its reader may end, its disk may be full, and it may be closed from the start."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class PipeClosedError(Exception):
-    """The reader of standard output (`| head`) has seen enough. No OSError: libraries take those for their own."""
+    """The reader of standard output (`| head`) has ended. No OSError, because libraries handle those themselves."""
 
 
 class _Stdout(io.FileIO):
@@ -26,7 +26,7 @@ class _Stdout(io.FileIO):
 
 
 def guard() -> str | None:
-    """Makes the standard streams fit for a command; answers what is wrong with them.
+    """Prepares the standard streams for a command; returns what is wrong with them.
 
     A file that is opened must not get the number of a closed standard stream: what is printed would go into it.
     """

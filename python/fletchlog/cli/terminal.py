@@ -1,6 +1,6 @@
-"""What people read: everything that the command line prints goes through `visible`, because it may come from anywhere.
+"""Output for people: everything that the command line prints goes through `visible`, because it may come from anywhere.
 
-Keys, values, topics and paths are written by others. None of it is markup to us, and no control character of it reaches a terminal.
+Keys, values, topics and paths are written by others. None of it is treated as markup, and no control character of it reaches a terminal.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rich.text import Text
 
 # all control characters but tab and line feed, what turns the direction of writing, other ends of lines, halves of surrogate pairs
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-# Python's stand-ins for bytes of a path that are no UTF-8
+# Python's substitutes for bytes of a path that are no UTF-8
 _BYTES = range(0xDC80, 0xDD00)
 
 
@@ -80,7 +80,7 @@ def progress(*, unit: str = "records", console: Console | None = None) -> Progre
 
     Args:
         unit: What is counted.
-        console: Another place; whoever prints meanwhile to the same terminal must print to this console.
+        console: Another console; other output to the same terminal must go through it, too.
     """
     console = console or err()
     return Progress(

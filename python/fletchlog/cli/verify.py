@@ -22,8 +22,8 @@ def verify(
 ) -> None:
     """Check every batch, index, snapshot and checkpoint of a directory.
 
-    Never writes and needs no broker. What a writer is just appending may look like a damaged tail: check a directory that nobody
-    writes to. Exit code 0: all sound; 1: something is wrong.
+    Never writes and needs no broker. Data that a writer is appending may look like a damaged tail: check a directory without a writer. Exit code 0:
+    all sound; 1: something is wrong.
 
       fletchlog verify data/
 

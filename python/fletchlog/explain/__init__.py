@@ -1,10 +1,10 @@
-"""Why records come in this order: told from the consumer's own trace, in words, pictures and a page.
+"""Why records come in this order, from the consumer's own trace: in words, pictures and a page.
 
     told = fl.explain.explain(broker, ["orders", "payments"], polls=20)
     print(told.text())
     Path("order.html").write_text(fl.explain.page([told]))
 
-The engine decides everything that is told here; these modules only put it into words.
+The engine makes every decision shown here; these modules only describe it.
 """
 
 from fletchlog._core import java_hash

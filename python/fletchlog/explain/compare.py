@@ -1,4 +1,4 @@
-"""Several orders of the same topics: the rows of the decision table, KIP-387, and where two runs part."""
+"""Several orders of the same topics: the rows of the decision table, KIP-387, and where two runs first differ."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ class Parting:
 
 
 def parting(one: Story, other: Story) -> Parting | None:
-    """The first decision in which two runs differ; None if they decide the same to the end.
+    """The first decision in which two runs differ; None if all are the same.
 
-    The program's calls and lookups of positions count, the numbers of the stories' lanes do not. Where one run just stops
-    earlier, it parts at its end.
+    The program's calls and lookups of positions count, the numbers of the stories' lanes do not. If one run stops earlier, they
+    differ at its end.
     """
     lanes = sorted(set(one.lanes) | set(other.lanes))
     numbers = {lane: number for number, lane in enumerate(lanes)}
@@ -110,7 +110,7 @@ def order_config(order: str) -> dict[str, str]:
 
 
 def every_order(told: Explanation) -> list[str]:
-    """One release of every other row of the decision table, and KIP-387: everything this run can be held against."""
+    """One release of every other row of the decision table, and KIP-387: everything this run can be compared with."""
     if told.order in NAMED:
         return [*ROWS, *(name for name in (KIP_387,) if name != told.order)]
     mine = version(told.release)

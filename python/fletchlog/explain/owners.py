@@ -1,6 +1,6 @@
-"""Who owns what under each assignor, who idles and why, and what moves when a member joins or leaves.
+"""The owners of partitions under each assignor, idle members and why, and what moves when a member joins or leaves.
 
-The assignors themselves are `fletchlog.assign`; here their answers are put side by side.
+The assignors themselves are in `fletchlog.assign`; here their results are put side by side.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fletchlog.assign import Assignment
 
 ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky", "legacy-range", "legacy-roundrobin")
-# no generated group needs more to come to rest: a partition is given up in one round and taken in the next
+# no generated group needs more rounds to become stable: a partition is given up in one round and taken in the next
 ROUNDS_MAX = 4
 
 
@@ -52,7 +52,7 @@ def ownership(
         topics: Partitions of each topic.
         members: `{member: [subscribed topics]}`.
         streams: Threads per topic of each legacy consumer.
-        before: The group as it was; sticky assignors start from it, and partitions that move are told.
+        before: The group as it was; sticky assignors start from it, and partitions that move are reported.
 
     Raises:
         fletchlog.errors.InvalidArgumentError: No such assignor, or subscriptions that it does not allow.

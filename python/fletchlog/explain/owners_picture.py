@@ -57,7 +57,7 @@ def _panel(drawing: Drawing, found: Ownership, title: str, x: float, y: float, w
         for place, (topic, p) in enumerate(columns):
             left = x + NAMES + place * cell
             mine = p in found.owners[member].get(topic, [])
-            # no stripes for further topics: columns stand under their topic's name, and what moved has a line of its own
+            # no stripes for further topics: columns are under their topic's name, and what moved has a line of its own
             add(Bar(left, y, cell - 2, ROW - 4, ACCENTS[topics.index(topic) % len(ACCENTS)] if mine else SOFT))
             if mine and cell > 13:  # noqa: PLR2004 - two digits fit
                 add(Text(left + (cell - 2) / 2, y + ROW / 2 - 2, str(p), 11, PAPER, "middle", bold=True))

@@ -74,7 +74,7 @@ def story(explanations: Sequence[Explanation], producer: Any = None) -> dict[str
 def _run(told: Explanation) -> dict[str, Any]:
     found, buckets = told.places, told.buckets
     numbers = {tuple(lane): number for number, lane in enumerate(told.story.lanes)}
-    # the first line is a headline, the last ones the list; what is between says why
+    # the first line is a headline, the last ones the list; the lines between give the reason
     why = request_order([], buckets, told.release, subscribed=told.subscribed)[1:]
     measured = asdict(fairness(told.polls, told.ends))
     return {
@@ -92,7 +92,7 @@ def _run(told: Explanation) -> dict[str, Any]:
 
 
 def _gaps(runs: Sequence[Explanation], lane: tuple[str, int]) -> list[Any] | None:
-    """Gaps as far as the run that came farthest; None where only traces are known."""
+    """Gaps up to the end of the longest run; None where only traces are known."""
     known = [run.gaps[lane] for run in runs if lane in run.gaps]
     return [list(gap) for gap in sorted({gap for found in known for gap in found})] if known else None
 

@@ -170,7 +170,7 @@ def _legend(drawing: Drawing, y: float) -> float:
 
 
 def spans(story: Story) -> Spans:
-    """Where runs, waiting data and requests lie over the polls. Inside a poll the width of a run is its share of the records."""
+    """Where runs, waiting data and requests are over the polls. Inside a poll the width of a run is its share of the records."""
     found = Spans()
     since: dict[int, float] = {}
     # records still to be taken; a fetch of which none is left keeps its place in the queue, but nothing waits in it

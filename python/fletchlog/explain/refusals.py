@@ -1,4 +1,4 @@
-"""What a trace does not tell, and a replay therefore refuses."""
+"""What a trace does not record, so that a replay refuses it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from fletchlog.explain.compare import Parting
     from fletchlog.explain.story import Step, Story
 
-# calls after which an assignment is of the program's making
+# calls that set an assignment
 ASSIGNING = {"assign", "subscribe", "subscribe_pattern", "unsubscribe"}
 
 
 def refuse_others(story: Story, broker: Broker) -> None:
-    """Refuses a run in whose group others were.
+    """Refuses a run in whose group there were other members.
 
     Raises:
         fletchlog.errors.ReplayRefusedError: The first assignment lacks partitions of the topics, or a later one came without a call.

@@ -1,4 +1,4 @@
-"""A recorded run once more, and the proof that it is the same."""
+"""Repeats a recorded run and proves that it is the same."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fletchlog.explain.story import Step, Story
     from fletchlog.types import TopicPartition
 
-# while the recorded run found nothing within its timeout, so does this one
+# a poll of the recorded run that found nothing finds nothing here, too
 TIMEOUT_MS = 5000
 QUIET_MS = 50
 
@@ -51,13 +51,13 @@ class Replay:
 
 
 def replay(trace: Any, broker: Broker | str | PathLike[str]) -> Replay:
-    """Makes the calls of a recorded run again, on the same log, and compares every decision.
+    """Repeats the calls of a recorded run on the same log and compares every decision.
 
     The consumer has the recorded properties and makes the recorded calls (assign, subscribe, seek, pause, resume, poll, ..) in
     their order, those of a rebalance callback in a callback. Offsets that the group had committed are taken from the trace, and
     nothing is committed; the group has another id, so that members of the recorded one are not disturbed.
 
-    Two things are not in a trace, and a run that depends on them is refused: what other members of the group did, and the log itself. Give
+    A trace lacks two things, and a run that depends on them is refused: what other members of the group did, and the log itself. Give
     the log as it was when the run began, e.g. a copy of the directory.
 
     Args:
@@ -100,7 +100,7 @@ def _run(recorded: Explanation, broker: Broker) -> Explanation:
 
         for number, steps in enumerate(story.polls):
             if number - 1 in stops:
-                continue  # the poll before goes on: the callback ran in between
+                continue  # part of the poll before: the callback ran in between
             if number > 0:
                 _poll(consumer, steps)
             if number not in stops:
@@ -109,7 +109,7 @@ def _run(recorded: Explanation, broker: Broker) -> Explanation:
 
 
 def _stops(story: Story, number: int) -> bool:
-    """Whether this poll of the engine ended for a rebalance callback; the program's poll goes on with the next one."""
+    """Whether this poll of the engine ended for a rebalance callback; the program's poll continues with the next one."""
     decisions = [step for step in story.polls[number] if step[0] != "call"]
     after = [step for step in story.polls[number + 1] if step[0] != "call"] if number + 1 < len(story.polls) else []
     return decisions == [("return", 0)] and bool(after) and after[0][0] == "order"

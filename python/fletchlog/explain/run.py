@@ -1,4 +1,4 @@
-"""Runs a consumer to see what it does, and puts what a trace says together."""
+"""Runs a consumer to see what it does, and collects what its trace shows."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def explain(
     timeout_ms: int = 1000,
     source: str = "",
 ) -> Explanation:
-    """Runs a consumer over all partitions of `topics` from their beginning and tells what happened.
+    """Runs a consumer over all partitions of `topics` from their beginning and explains what happened.
 
     Nothing is committed, so the broker may be open for reading only.
 
@@ -176,7 +176,7 @@ def explain(
 def explanation(
     trace: Any, *, ends: Mapping[tuple[str, int], tuple[int, int]] | None = None, lanes: Sequence[tuple[str, int]] | None = None, source: str = ""
 ) -> Explanation:
-    """Puts a trace together: `Consumer.trace()`, or what was saved of it.
+    """Explains a trace: `Consumer.trace()`, or a saved one.
 
     Raises:
         fletchlog.errors.SchemaError: This table is not a consumer's trace.

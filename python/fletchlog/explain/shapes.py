@@ -7,7 +7,7 @@ import io
 from dataclasses import dataclass, field
 from typing import Any
 
-# one accent per partition, told apart with any kind of colour vision, each readable under white text
+# one accent per partition, distinct with any kind of colour vision, each readable under white text
 ACCENTS = ("#0069a8", "#c24a06", "#007a5b", "#a3417f", "#846400", "#5a55c9")
 INK, QUIET, LINE, SOFT, PAPER = "#1d2126", "#5a626b", "#dfe2e5", "#eff1f2", "#ffffff"
 # what a viewer that prefers dark pages shows instead; text on a bar is dark there

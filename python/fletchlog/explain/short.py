@@ -75,7 +75,7 @@ class _Teller:
     turn: str
     lines: list[_Line] = field(default_factory=list)
     run: _Line | None = None
-    """The run that goes on while nothing of another partition comes."""
+    """The current run: it continues while no other partition has records."""
     reason: str = ""
     """Why the partition of this run had its turn."""
     ended: dict[int, str] = field(default_factory=dict)

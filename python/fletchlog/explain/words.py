@@ -51,7 +51,7 @@ def request_order(places: Sequence[Place], buckets: int | None, release: str, *,
 
 
 def poll_by_poll(story: Story, rule: str) -> list[str]:
-    """Lines about every poll; polls that only go on with one buffered partition are told once."""
+    """Lines about every poll; consecutive polls of one buffered partition share a line."""
     lines = [f"Poll by poll ({rule})"]
     left_out: dict[str, set[int]] = {}
     told = [(n, sentences(story, steps, left_out), _alike(steps)) for n, steps in enumerate(story.polls) if n > 0]
@@ -109,7 +109,7 @@ def sentence_of(story: Story, step: Step, left_out: dict[str, set[int]]) -> str 
         case ("skip", reason, came, went):
             now = (left_out.get(reason, set()) | set(came)) - set(went)
             left_out[reason] = now
-            # without a position there is no question yet; what happens about it is told next
+            # without a position nothing can be asked for; the next steps say what happens
             return None if "no position" in reason or not came else f"asks nothing about {', '.join(map(name, sorted(now)))}: {reason}"
         case ("take", lane, first, last, records):
             return f"takes {counted(records, 'record')} of {name(lane)}, offsets {first:,} to {last:,}"

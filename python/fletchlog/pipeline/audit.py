@@ -1,4 +1,4 @@
-"""The ordering audit: what a reader of each partition had to cope with."""
+"""The ordering audit: gaps, repeats and disorder per partition."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ def audit(df: DataFrame, *, same: Sequence[str | Column] = ("key", "value"), kee
 
     Columns: `records`; `first_offset`, `last_offset`; `gaps`, offsets between them that no record has (compaction,
     transaction markers, or loss); `duplicate_offsets`, records whose offset occurred before (a replayed read);
-    `duplicate_records`, records that repeat `same` (a producer that sent twice), told by a 64-bit and a 32-bit hash; `timestamp_inversions`,
+    `duplicate_records`, records that repeat `same` (a producer that sent twice), found by a 64-bit and a 32-bit hash; `timestamp_inversions`,
     records with a lower timestamp than the one before them, and `inversion_max_ms`, the furthest of these steps back; `lateness_*`, how far
     records are behind the highest timestamp up to them (ms; p50, p99, p999 (99.9 %) and p9999 are the smallest lateness that at
     least that share of the records does not exceed, which is the watermark delay that keeps so many); `watermark_delay_ms`, the
     shortest watermark delay with which a stream that moves its watermark with every record would have kept the share `keep` of
     the partition's records; `skew`, records as a multiple of the topic's mean per partition that has any; `behind_ms`, how far its newest
-    timestamp is behind the newest of the topic: idle partitions hold watermarks back. Records without a timestamp have no lateness. What
-    only the files tell (why offsets are missing, repeated producer sequences) is in `fletchlog.audit`.
+    timestamp is behind the newest of the topic: idle partitions hold watermarks back. Records without a timestamp have no lateness. What only the
+    files show (why offsets are missing, repeated producer sequences) is in `fletchlog.audit`.
 
     Rows may come in any order. All are read once, in this call, packed by Python workers (which need pandas, pyarrow and numpy, and nothing
     of fletchlog), and are never sorted row by row. While it runs, the session's spark.sql.execution.arrow.maxBytesPerBatch is lifted.
@@ -131,7 +131,7 @@ def audit_report(df: DataFrame, *, same: Sequence[str | Column] = ("key", "value
     Args:
         df: As for `audit`.
         same: As for `audit`.
-        keys: How many keys to list, those with most to complain about; above 0, `audit_keys` runs too.
+        keys: How many keys to list, those with the most findings; above 0, `audit_keys` runs too.
         source: What the page is to name as its source.
 
     Raises:

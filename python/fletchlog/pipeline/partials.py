@@ -152,7 +152,7 @@ def _hashes(one: Any, two: Any) -> Iterator[tuple[Any, ...]]:
 def find(keep: float) -> Any:
     """The reduce side, for batches of what `pack` made, sorted by topic, partition, lane and block.
 
-    A row has the columns that its task's lanes tell; `merged` puts rows together.
+    A row has the columns that its task's lanes give; `merged` combines rows.
 
     Args:
         keep: The share of the records that `watermark_delay_ms` keeps.

@@ -50,7 +50,7 @@ def event_time_windows(
     Args:
         df: Batch or stream with a timestamp column.
         window: Length of a window, e.g. "1 hour".
-        watermark: How late a record may be, e.g. "1 day"; `audit` tells what the data needs.
+        watermark: How late a record may be, e.g. "1 day"; `audit` shows what the data needs.
         by: Further grouping columns.
         aggregate: Further aggregates, named with `.alias`.
         slide: Distance between the starts of two windows; default: `window`, so that they do not overlap.

@@ -38,8 +38,8 @@ class Avro:
     levels deep, is malformed: such values of a few bytes would take any amount of memory or stack.
 
     Raises:
-        fletchlog.errors.InvalidArgumentError: Not an Avro schema, one without an Arrow type, one nested too deep, or one that
-            stands for more than 100,000 types once every name in it is replaced by what it stands for, as Arrow has it.
+        fletchlog.errors.InvalidArgumentError: Not an Avro schema, one without an Arrow type, one nested too deep, or one with more than 100,000 types
+        once every name in it is replaced by its type, as in Arrow.
     """
 
     schema: Any

@@ -1,8 +1,8 @@
-"""Which Avro values are read at all: a few bytes can stand for any number of items, or for any depth.
+"""Limits for Avro values: a few bytes can encode any number of items, or any depth.
 
 fastavro follows what a value says. An array gives its number of items, and items of no bytes (null, a record without fields) cost the sender
-nothing; a type that contains itself can be nested as deep as a value is long, which overflows the stack. Values of schemas in which
-either can happen are walked over before they are read. And a schema may name a type again and again: what it stands for is limited, too.
+nothing; a type that contains itself can be nested as deep as a value is long, which overflows the stack. Values of schemas in which either can happen
+are checked before they are read. A schema may also name a type many times: the number of types after replacement is limited, too.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Walk:
         except _RefusedError as refused:
             return str(refused)
         except (IndexError, KeyError):
-            pass  # cut off, or no such branch: whoever reads it says so
+            pass  # cut off, or no such branch: the reader reports it
         return None
 
     def _resolved(self, schema: Any) -> Any:
@@ -59,7 +59,7 @@ class Walk:
         return [schema[name] for name in ("items", "values") if name in schema] + [field["type"] for field in schema.get("fields", ())]
 
     def types(self) -> int:
-        """How many types it stands for, once every name is replaced. A few lines double it with every line."""
+        """The number of types once every name is replaced. A schema can double it with every line."""
         return self._types(self._schema, {})
 
     def _types(self, schema: Any, known: dict[str, int]) -> int:

@@ -28,8 +28,8 @@ class Confluent:
         schemas: Mapping or callable from schema id to an Avro schema (JSON text or what it parses to) or to any deserializer of
             the rest of the value (`Json(...)`). It is asked once per id. An id it does not know (LookupError) makes the value malformed; every
             other exception is passed on, so that an outage of a registry is not taken for bad data. With confluent-kafka's
-            client: `lambda schema_id: client.get_schema(schema_id).schema_str`. Answers are kept as long as this object lives, "unknown"
-            too (of the last 100,000 unknown ids): once a missing schema has been registered, decode with a new `Confluent`.
+            client: `lambda schema_id: client.get_schema(schema_id).schema_str`. Answers are kept as long as this object exists, "unknown" too (of the
+            last 100,000 unknown ids): once a missing schema has been registered, decode with a new `Confluent`.
         reader_schema: Avro schema that all are resolved to. Without it all ids in a column must give the same type.
 
     Protobuf values are not read: their index of messages follows the id.

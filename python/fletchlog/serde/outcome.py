@@ -1,4 +1,4 @@
-"""What every deserializer answers, and the search for the rows that cannot be decoded."""
+"""What every deserializer returns, and the search for the rows that cannot be decoded."""
 
 from __future__ import annotations
 

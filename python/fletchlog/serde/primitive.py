@@ -77,7 +77,7 @@ class _Number:
                 for row, size in enumerate(compute.binary_length(column).to_pylist())
                 if size not in (None, self._size)
             }
-        # every row gets its bytes, zeros where there are none, so that they are one dense vector
+        # every row gets its bytes, or zeros for a null, so that they are one dense vector
         dense = compute.if_else(fits, column, pa.scalar(bytes(self._size), pa.binary())).cast(pa.binary(self._size))
         numbers = array.array(self._code)
         start = dense.offset * self._size

@@ -1,7 +1,6 @@
 """From what was asked for (options, limits) to offsets. Spark: KafkaOffsetReader.
 
-What the offsets are (log start, end, first at a time) is the engine's answer; here is only decided which of them a query
-uses.
+The offsets (log start, end, first at a time) come from the engine; this module only chooses which of them a query uses.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class OffsetReader:
         self._options = options
 
     def assigned(self) -> list[Partition]:
-        """Partitions of the query that exist now, sorted. What is missing is the caller's business."""
+        """Partitions of the query that exist now, sorted. The caller handles missing ones."""
         strategy = self._options.strategy
         if isinstance(strategy, Assign):
             wanted = {topic for topic, _ in strategy.partitions}

@@ -30,7 +30,7 @@ class Delay:
     """Holds a batch back until enough offsets wait or the longest delay has passed since the last one."""
 
     def __init__(self, min_offsets: int, max_delay_ms: float, clock_ms: Callable[[], float]) -> None:
-        """`clock_ms` answers the time in milliseconds; the first batch is never held back."""
+        """`clock_ms` returns the time in milliseconds; the first batch is never held back."""
         self._min_offsets = min_offsets
         self._max_delay_ms = max_delay_ms
         self._clock_ms = clock_ms

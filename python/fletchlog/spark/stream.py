@@ -1,6 +1,6 @@
 """Micro-batch reading. Spark: KafkaMicroBatchStream.
 
-One object lives as long as the query and plans its batches; `read` runs in other processes with another copy of it, so they
+One object exists as long as the query and plans its batches; `read` runs in other processes with another copy of it, so they
 share nothing.
 """
 
@@ -69,8 +69,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: JsonOffsets | None = None, limit: ReadLimit | None = None) -> JsonOffsets:  # noqa: N802
         """End of the next batch.
 
-        Spark logs the end of a batch before it runs, but the start of the very first one nowhere: were that batch to die,
-        `latest` (or a time, or an earliest that retention moves) would be looked up again and records between the two
+        Spark logs the end of a batch before it runs, but the start of the very first one nowhere: if that batch failed, `latest` (or a time, or an
+        earliest that retention moves) would be looked up again and records between the two
         answers would be lost. So the first batch of a new query ends where it starts: it is empty, and its end is logged.
         Only Trigger.Once (the one caller that passes ReadAllAvailable) has a single batch and must read at once.
         """
@@ -104,7 +104,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._available_now = True
 
     def partitions(self, start: JsonOffsets, end: JsonOffsets) -> Sequence[InputPartition]:
-        """Tasks of one batch. The start may lie behind the end of the log after a crash and a deleted topic."""
+        """Tasks of one batch. The start may be behind the end of the log after a crash and a deleted topic."""
         begin, until = from_json(start), from_json(end)
         if self._target is not None:
             self._check_target(until)

@@ -1,4 +1,4 @@
-"""`fletchlog demo`: the whole story on real flights, checked against itself."""
+"""`fletchlog demo`: produce, consume, poll and stream real flights, with every total checked."""
 
 from __future__ import annotations
 

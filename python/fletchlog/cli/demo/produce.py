@@ -39,7 +39,7 @@ TOPIC = {
     # the flights are of 2013 and the demo must find them whenever it runs: no retention; a year fits into few segments
     "retention.ms": "-1",
     "segment.ms": str(400 * 86_400_000),
-    # Kafka accepts any first sequence number of a producer that a partition does not know. If the very first request is refused
+    # Kafka accepts any first sequence number of a producer that is new to a partition. If the very first request is refused
     # and the second one arrives, the first can never be delivered. This closes the hole, whatever the seed.
     "fletchlog.strict.first.sequence": "true",
 }
