@@ -28,7 +28,7 @@ from rust_text import Function, Source, closing, product
 
 ROOT = Path(__file__).resolve().parent.parent
 CHECKED = ["records", "log", "broker", "client", "arrow"]
-SHIPPED = [*CHECKED, "api", "python"]
+SHIPPED = [*CHECKED, "api", "server", "python"]
 # type or function -> why the product needs no call of it
 EXCEPTED = {
     "SteppedProducer": "a producer without a thread, for deterministic runs",

@@ -27,6 +27,7 @@ READERS = {
     "rust/python/src/producer.rs": "producer",
     "rust/python/src/legacy.rs": "legacy_consumer",
     "rust/broker": "broker",
+    "rust/server": "broker",
 }
 METHODS = "get|text|boolean|int|long|double|list|release"
 # functions and closures that read the properties they are given the names of: (file, name) -> scope of each argument
@@ -36,6 +37,7 @@ HELPERS: dict[tuple[str, str], tuple[str, ...]] = {
     ("rust/broker/src/topic_config.rs", "int"): ("topic", "broker"),
     ("rust/broker/src/topic_config.rs", "time_limit"): ("topic", "broker"),
     ("rust/broker/src/transaction/coordinator.rs", "interval"): ("broker",),
+    ("rust/server/src/limits.rs", "size"): ("broker",),
 }
 # property -> why it may stand in the table without a reader; its documentation has to say that it has no effect
 WITHOUT_EFFECT = {
@@ -87,7 +89,7 @@ def reads(source: Source) -> set[str]:
 def breaches(root: Path) -> tuple[int, list[str]]:
     """How many properties there are, and what is wrong."""
     rows = properties(root)
-    sources = product(root, ["broker", "client", "python"])
+    sources = product(root, ["broker", "client", "python", "server"])
     read = {name for source in sources for name in reads(source)}
     found = [
         f"`{row.split()[1]}` of a {row.split()[0]} is read nowhere: read it, or remove the row" for row in rows if row not in read and row not in WITHOUT_EFFECT

@@ -193,6 +193,23 @@ class Broker:
         """
     def flush(self) -> None:
         """Puts everything on disk (fsync)."""
+    def listen(self, host: str = "127.0.0.1", port: int = 0, advertised: str | None = None) -> Listener:
+        """Lets Kafka's clients, of any language, connect over TCP as if this were a Kafka cluster.
+
+        Embedded clients go on beside them. A broker can have several listeners; closing it closes them first.
+
+            with broker.listen() as kafka:
+                confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap})
+
+        Args:
+            host: Name or address of the interface. Other interfaces than loopback let everybody in who can reach them.
+            port: Port of the first node; further nodes have the next ones. 0: free ones.
+            advertised: `HOST` or `HOST:PORT` under which clients reach the listener, where it is another one (a container).
+
+        Raises:
+            fletchlog.errors.ListenerError: The port is taken, or the address is not this machine's.
+            fletchlog.errors.InvalidArgumentError: Every interface (0.0.0.0) without `advertised`, or a bad port.
+        """
     def close(self) -> None:
         """Flushes, closes and unlocks. Closing twice does nothing."""
     def __enter__(self) -> Self: ...
@@ -410,6 +427,28 @@ class RecordFuture:
         """Waits for the outcome; returns why the record was not written, or None if it was."""
     def done(self) -> bool:
         """Whether it is decided."""
+
+@final
+class Listener:
+    """A port of a broker that Kafka's clients connect to, see `Broker.listen()`. Thread-safe."""
+
+    @property
+    def bootstrap(self) -> str:
+        """`host:port` of every node, separated by commas: the clients' `bootstrap.servers`."""
+    def stats(self) -> Table:
+        """What clients asked for: a row for each API, version and client software.
+
+        Columns: api (string, Kafka's name), version (int16), client (string: name and version of the software, empty when it did
+        not say), requests (uint64), bytes (uint64, of the requests). The schema's metadata counts connections
+        (`connections.open`, `.accepted`, `.refused`) and bytes (`bytes.received`, `.sent`).
+        """
+    def close(self) -> None:
+        """Accepts nothing more, sends the answers that are being made (for at most a second), and ends every connection.
+
+        Requests that wait for data end without an answer. The broker stays open. Closing twice does nothing.
+        """
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *exception: object) -> None: ...
 
 @final
 class Consumer:

@@ -45,6 +45,7 @@
     │   └── NotEnoughReplicasAfterAppendError
     ├── LeaderError                         no leader, or not this node
     ├── NetworkError                        the connection was lost before the answer came
+    ├── ListenerError                       also OSError: a port could not be opened
     ├── TransactionError
     │   ├── TransactionAbortableError       abort the transaction, then continue
     │   ├── TransactionAbortedError         the record's transaction was aborted before it was sent
@@ -161,6 +162,10 @@ class StorageError(KafkaError):
 
     code = 56
     name = "KAFKA_STORAGE_ERROR"
+
+
+class ListenerError(KafkaError, OSError):
+    """A port could not be opened: the address is taken, or is not this machine's."""
 
 
 class DirectoryError(StorageError):
@@ -534,6 +539,7 @@ __all__ = [
     "KafkaError",
     "KafkaTimeoutError",
     "LeaderError",
+    "ListenerError",
     "LogTruncationError",
     "NetworkError",
     "NoOffsetForPartitionError",

@@ -14,6 +14,7 @@ from fletchlog.cli.demo import demo
 from fletchlog.cli.dump import dump
 from fletchlog.cli.explain import explain
 from fletchlog.cli.produce import produce
+from fletchlog.cli.serve import serve
 from fletchlog.cli.topics import topics
 from fletchlog.cli.verify import verify
 
@@ -39,7 +40,7 @@ A first look:
 """,
 )
 app.add_typer(topics, name="topics")
-for command in (demo, produce, consume, explain, assign, audit, dump, verify, config):
+for command in (demo, serve, produce, consume, explain, assign, audit, dump, verify, config):
     app.command()(command)
 
 

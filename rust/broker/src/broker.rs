@@ -330,6 +330,11 @@ impl Broker {
         self.replicas.clock().clone()
     }
 
+    /// The broker's properties.
+    pub fn config(&self) -> &Config {
+        self.replicas.config()
+    }
+
     /// Held during every call; `Closed` once `close` has begun.
     fn enter(&self) -> Result<RwLockReadGuard<'_, ()>, BrokerError> {
         let guard = self.gate.read().unwrap_or_else(PoisonError::into_inner);

@@ -30,39 +30,38 @@ pub enum Outcome {
 }
 
 /// A request that waits for its answer.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Ticket {
+    broker: Arc<Broker>,
     answer: Arc<Answer>,
 }
 
 impl Ticket {
     /// Calls `receive` with the answer: now if it is there, else from the thread that gives it. That thread holds locks of the
-    /// broker: `receive` must not wait and must not call the broker. It is not called after [`Port::cancel`] or when the broker
+    /// broker: `receive` must not wait and must not call the broker. It is not called after [`Ticket::cancel`] or when the broker
     /// closes before the answer.
     pub fn on_ready(&self, receive: impl FnOnce(Response) + Send + 'static) {
         self.answer.on_ready(Box::new(receive));
     }
+
+    /// Nobody reads the answer any more: the connection is lost. A fetch stops waiting; a member keeps its place in its group
+    /// until its session times out.
+    pub fn cancel(&self) {
+        self.broker.replicas().purgatory().cancel(&self.answer);
+    }
 }
 
 impl Port {
-    /// The node that was connected to.
-    pub fn node(&self) -> NodeId {
-        self.node
-    }
-
     /// Handles one request. May read and write files and wait for the disk.
     pub fn handle(&self, request: Request) -> Outcome {
         match self.broker.handle(self.node, &self.client, request) {
             Handled::Now(response) => Outcome::Now(response),
-            Handled::Later(answer) => Outcome::Later(Ticket { answer }),
+            Handled::Later(answer) => Outcome::Later(Ticket {
+                broker: Arc::clone(&self.broker),
+                answer,
+            }),
             Handled::CloseConnection => Outcome::Close,
         }
-    }
-
-    /// Nobody reads the answer any more: the connection is lost. A fetch stops waiting; a member keeps its place in its group
-    /// until its session times out. Kafka: `MemberMetadata`.
-    pub fn cancel(&self, ticket: &Ticket) {
-        self.broker.replicas().purgatory().cancel(&ticket.answer);
     }
 }
 

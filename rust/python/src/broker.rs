@@ -1,7 +1,7 @@
 //! `fletchlog.Broker`.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
 use fletchlog_api::transport::SystemClock;
@@ -9,6 +9,7 @@ use fletchlog_api::{Scope, Transport};
 use fletchlog_broker::{Broker as Engine, BrokerError, LocalTransport, OpenOptions, TopicDescription};
 use fletchlog_log::{FetchBound, PartitionLog};
 use fletchlog_records::{BatchIter, TopicPartition};
+use fletchlog_server::SocketServer;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyList};
@@ -20,6 +21,7 @@ use crate::convert::{
 use crate::errors::Failure;
 use crate::fork::Shared;
 use crate::gate::{beside, gate};
+use crate::listener::Listener;
 use crate::scan::Scan;
 
 /// An embedded broker over a directory or memory: Kafka's log and its rules, without a cluster.
@@ -28,6 +30,8 @@ use crate::scan::Scan;
 #[pyclass(frozen, module = "fletchlog")]
 pub struct Broker {
     inner: Shared<Arc<Engine>>,
+    /// Closed before the broker.
+    listeners: Mutex<Vec<Weak<SocketServer>>>,
 }
 
 fn options(nodes: Option<i64>, read_only: bool, config: Option<&Bound<'_, PyAny>>) -> PyResult<OpenOptions> {
@@ -44,6 +48,7 @@ impl Broker {
         let engine = gate(py, |_| open().map_err(Into::into))?;
         Ok(Self {
             inner: Shared::new("broker", engine),
+            listeners: Mutex::default(),
         })
     }
 
@@ -60,6 +65,10 @@ impl Broker {
     pub fn transports(&self) -> Result<impl Fn() -> Box<dyn Transport> + Send + Sync + 'static, Failure> {
         let engine = self.engine()?;
         Ok(move || Box::new(LocalTransport::new(Arc::clone(&engine))) as Box<dyn Transport>)
+    }
+
+    fn listeners(&self) -> MutexGuard<'_, Vec<Weak<SocketServer>>> {
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn describe(py: Python<'_>, topic: &TopicDescription) -> PyResult<Py<PyAny>> {
@@ -319,9 +328,31 @@ impl Broker {
         self.inner.call(py, |broker, _| broker.flush())
     }
 
+    /// Lets Kafka's clients connect over TCP.
+    #[pyo3(signature = (host="127.0.0.1", port=0, advertised=None))]
+    fn listen(&self, py: Python<'_>, host: &str, port: u16, advertised: Option<&str>) -> PyResult<Listener> {
+        let server = self.inner.call(py, |broker, _| {
+            if broker.is_closed() {
+                return Err(Failure::closed("broker"));
+            }
+            let server = Listener::open(broker, host, port, advertised)?;
+            let mut listeners = self.listeners();
+            listeners.retain(|listener| listener.strong_count() > 0);
+            listeners.push(Arc::downgrade(&server));
+            Ok(server)
+        })?;
+        Ok(Listener::new(server))
+    }
+
     /// Flushes, closes and unlocks. Closing twice does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        self.inner.call(py, |broker, _| broker.close())
+        self.inner.call(py, |broker, _| {
+            let listeners = std::mem::take(&mut *self.listeners());
+            for listener in listeners.iter().filter_map(Weak::upgrade) {
+                listener.close();
+            }
+            broker.close()
+        })
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {

@@ -15,6 +15,7 @@ use fletchlog_client::faults::FaultError;
 use fletchlog_log::scan::ScanError;
 use fletchlog_log::{AppendError, LogError};
 use fletchlog_records::{RecordError, TopicPartition};
+use fletchlog_server::ListenError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
@@ -128,6 +129,7 @@ pub const VARIANT_CLASSES: &[(&str, &str)] = &[
     ("internal", "InternalError"),
     ("storage", "StorageError"),
     ("directory", "DirectoryError"),
+    ("listener", "ListenerError"),
     ("locked", "DirectoryLockedError"),
     ("damaged", "DamagedFileError"),
     ("fenced", "FencedLogError"),
@@ -331,6 +333,16 @@ fn errors_module(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
 impl From<Failure> for PyErr {
     fn from(failure: Failure) -> Self {
         Python::attach(|py| failure.into_py(py))
+    }
+}
+
+impl From<ListenError> for Failure {
+    fn from(error: ListenError) -> Self {
+        let variant = match error {
+            ListenError::Address { .. } | ListenError::Start(_) => "listener",
+            ListenError::Wildcard(_) | ListenError::Ports { .. } => "argument",
+        };
+        Self::of(variant, error.to_string())
     }
 }
 

@@ -26,6 +26,7 @@ pub mod inspect;
 mod interop;
 pub mod json_lines;
 pub mod legacy;
+pub mod listener;
 pub mod logging;
 pub mod producer;
 pub mod records;
@@ -57,6 +58,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<faults::Held>()?;
     module.add_class::<legacy::LegacyConsumer>()?;
     module.add_class::<legacy::LegacyStream>()?;
+    module.add_class::<listener::Listener>()?;
     module.add_class::<producer::Producer>()?;
     module.add_class::<producer::RecordFuture>()?;
     module.add_class::<records::RecordIterator>()?;

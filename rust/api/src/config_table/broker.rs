@@ -29,6 +29,12 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "Default of a topic's compression.type.",
     ),
     row(
+        "connections.max.idle.ms",
+        Kind::Long(1, i64::MAX),
+        Some("600000"),
+        "A listener closes a connection on which nothing was sent for so long, in ms.",
+    ),
+    row(
         "default.replication.factor",
         Kind::Int(1, 32_767),
         Some("1"),
@@ -51,6 +57,12 @@ pub(super) const KEYS: &[ConfigKey] = &[
         Kind::OneOf(DURABILITIES),
         Some("page-cache"),
         "Default of a topic's fletchlog.durability.",
+    ),
+    row(
+        "fletchlog.request.read.timeout.ms",
+        Kind::Long(1, i64::MAX),
+        Some("30000"),
+        "A request that a client began to send must be complete after so many ms, and a client that takes nothing of its answer for so long is disconnected.",
     ),
     row(
         "fletchlog.strict.first.sequence",
@@ -239,6 +251,18 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "Default of a topic's file.delete.delay.ms.",
     ),
     row(
+        "max.connections",
+        Kind::Int(0, i32::MAX),
+        Some("2147483647"),
+        "Most connections that a listener holds at a time; more are closed as soon as they are accepted.",
+    ),
+    row(
+        "max.connections.per.ip",
+        Kind::Int(0, i32::MAX),
+        Some("2147483647"),
+        "Most connections of one address that a listener holds at a time.",
+    ),
+    row(
         "max.incremental.fetch.session.cache.slots",
         Kind::Int(0, i32::MAX),
         Some("1000"),
@@ -255,6 +279,12 @@ pub(super) const KEYS: &[ConfigKey] = &[
         Kind::Int(1, i32::MAX),
         Some("1"),
         "Default of a topic's min.insync.replicas (any value holds, as all replicas count as in sync).",
+    ),
+    row(
+        "num.io.threads",
+        Kind::Int(1, 1024),
+        Some("8"),
+        "Most threads of a listener that handle requests. They are started when they are needed.",
     ),
     row(
         "num.partitions",
@@ -303,6 +333,12 @@ pub(super) const KEYS: &[ConfigKey] = &[
         Kind::Int(1, i32::MAX),
         Some("86400000"),
         "Time in ms after the timestamp of its last batch at which a producer id's sequence state is forgotten.",
+    ),
+    row(
+        "socket.request.max.bytes",
+        Kind::Int(1, i32::MAX),
+        Some("104857600"),
+        "Largest request that a listener reads, in bytes. A client that announces more is disconnected.",
     ),
     row(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",

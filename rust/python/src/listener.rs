@@ -1,0 +1,154 @@
+//! `fletchlog.Listener`.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow_array::{Int16Array, StringArray, UInt64Array};
+use fletchlog_broker::Broker as Engine;
+use fletchlog_server::{Endpoint, ListenOptions, SocketServer};
+use pyo3::prelude::*;
+
+use crate::convert::unpicklable;
+use crate::errors::Failure;
+use crate::fork::Shared;
+use crate::table::Table;
+use crate::trace::{column, table};
+
+/// A port of a broker that Kafka's clients connect to.
+#[pyclass(frozen, module = "fletchlog")]
+pub struct Listener {
+    server: Shared<Arc<SocketServer>>,
+    bootstrap: String,
+}
+
+impl Listener {
+    /// Listens for clients of `broker`. `advertised` is `host` or `host:port`.
+    pub fn open(
+        broker: &Arc<Engine>,
+        host: &str,
+        port: u16,
+        advertised: Option<&str>,
+    ) -> Result<Arc<SocketServer>, Failure> {
+        let options = ListenOptions {
+            host: host.to_owned(),
+            port,
+            advertised: advertised.map(host_and_port).transpose()?,
+        };
+        Ok(Arc::new(SocketServer::start(broker, &options)?))
+    }
+
+    /// The handle of an open listener.
+    pub fn new(server: Arc<SocketServer>) -> Self {
+        let address = |e: &Endpoint| {
+            if e.host.contains(':') {
+                format!("[{}]:{}", e.host, e.port)
+            } else {
+                format!("{}:{}", e.host, e.port)
+            }
+        };
+        let addresses: Vec<String> = server.endpoints().iter().map(address).collect();
+        Self {
+            bootstrap: addresses.join(","),
+            server: Shared::new("listener", server),
+        }
+    }
+}
+
+/// `host`, `host:port`, `[v6]` or `[v6]:port`.
+fn host_and_port(text: &str) -> Result<(String, Option<u16>), Failure> {
+    let bad = || Failure::argument(format!("advertised must be HOST or HOST:PORT, not `{text}`"));
+    let (host, port) = match text.strip_prefix('[') {
+        Some(rest) => {
+            let (host, port) = rest.split_once(']').ok_or_else(bad)?;
+            (host, port.strip_prefix(':'))
+        }
+        None => match text.split_once(':') {
+            Some((host, port)) if !port.contains(':') => (host, Some(port)),
+            Some(_) => (text, None),
+            None => (text, None),
+        },
+    };
+    if host.is_empty() {
+        return Err(bad());
+    }
+    let port = port.map(|port| port.parse().map_err(|_| bad())).transpose()?;
+    Ok((host.to_owned(), port))
+}
+
+#[pymethods]
+impl Listener {
+    /// `host:port` of every node, separated by commas: the clients' bootstrap.servers.
+    #[getter]
+    fn bootstrap(&self) -> &str {
+        &self.bootstrap
+    }
+
+    /// The requests by API, version and client software, as an Arrow table; the connections are in its metadata.
+    fn stats(&self, py: Python<'_>) -> PyResult<Table> {
+        self.server.call(py, |server, _| statistics(server))
+    }
+
+    /// Ends every connection. The broker stays open. Closing twice does nothing.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.server.call(py, |server, _| {
+            server.close();
+            Ok::<_, Failure>(())
+        })
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<fletchlog.Listener: {}>", self.bootstrap)
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, pyo3::types::PyTuple>) -> PyResult<()> {
+        self.close(py)
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(unpicklable("Listener", "its `bootstrap`"))
+    }
+}
+
+fn statistics(server: &SocketServer) -> Result<Table, Failure> {
+    let rows = server.stats().requests();
+    let requests = table(vec![
+        (
+            "api",
+            column::<StringArray, _>(rows.iter().map(|(kind, _)| Some(kind.api))),
+        ),
+        (
+            "version",
+            column::<Int16Array, _>(rows.iter().map(|(kind, _)| Some(kind.version))),
+        ),
+        (
+            "client",
+            column::<StringArray, _>(rows.iter().map(|(kind, _)| Some(&kind.client))),
+        ),
+        (
+            "requests",
+            column::<UInt64Array, _>(rows.iter().map(|(_, count)| Some(count.requests))),
+        ),
+        (
+            "bytes",
+            column::<UInt64Array, _>(rows.iter().map(|(_, count)| Some(count.bytes))),
+        ),
+    ])?;
+    let count = server.stats().connections();
+    let connections = [
+        ("connections.open", count.open),
+        ("connections.accepted", count.accepted),
+        ("connections.refused", count.refused),
+        ("bytes.received", count.received),
+        ("bytes.sent", count.sent),
+    ];
+    let metadata: HashMap<_, _> = connections
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value.to_string()))
+        .collect();
+    Ok(requests.with_metadata(metadata))
+}

@@ -1,0 +1,109 @@
+//! ApiVersions, and the table of what is served. Kafka: `ApiVersionManager`, `ApiVersionsRequest`.
+
+use std::sync::PoisonError;
+
+use fletchlog_records::ErrorCode;
+use fletchlog_wire::ApiKey;
+use fletchlog_wire::header::ResponseHeader;
+use fletchlog_wire::messages::{ApiVersionsRequest, ApiVersionsResponse, api_versions_response};
+use fletchlog_wire::{Message, frame};
+
+use super::{Call, Handled, Handler, Unreadable, fetch, metadata, offsets, produce, transactions};
+
+/// One served API.
+pub(crate) struct Served {
+    /// Which.
+    pub(crate) api: ApiKey,
+    /// Lowest version that is accepted.
+    pub(crate) min: i16,
+    /// Highest version.
+    pub(crate) max: i16,
+    handler: Handler,
+}
+
+const fn served(api: ApiKey, min: i16, max: i16, handler: Handler) -> Served {
+    Served { api, min, max, handler }
+}
+
+/// Every served API, by key. What is not here is not advertised, and closes the connection that asks for it.
+pub(crate) const SERVED: &[Served] = &[
+    served(ApiKey::Produce, 3, 11, produce::produce),
+    served(ApiKey::Fetch, 4, 12, fetch::fetch),
+    served(ApiKey::ListOffsets, 1, 11, offsets::list_offsets),
+    served(ApiKey::Metadata, 0, 13, metadata::metadata),
+    served(ApiKey::FindCoordinator, 0, 6, metadata::find_coordinator),
+    served(ApiKey::ApiVersions, 0, 4, api_versions),
+    served(ApiKey::InitProducerId, 0, 5, transactions::init_producer_id),
+    served(ApiKey::OffsetForLeaderEpoch, 2, 4, offsets::offset_for_leader_epoch),
+    served(ApiKey::AddPartitionsToTxn, 0, 3, transactions::add_partitions_to_txn),
+    served(ApiKey::AddOffsetsToTxn, 0, 4, transactions::add_offsets_to_txn),
+    served(ApiKey::EndTxn, 0, 4, transactions::end_txn),
+];
+
+/// Who handles a request, if it is served. ApiVersions is handled in any version: its answer says which exist.
+pub(super) fn handler(key: i16, version: i16) -> Option<(ApiKey, Handler)> {
+    let served = SERVED.iter().find(|s| s.api.code() == key)?;
+    let is_known = (served.min..=served.max).contains(&version) || served.api == ApiKey::ApiVersions;
+    is_known.then_some((served.api, served.handler))
+}
+
+/// The lowest version that clients are told. Old clients of librdkafka refuse a broker that does not list Produce from 0 on, and
+/// Kafka lists it (KAFKA-18659).
+fn advertised_min(served: &Served) -> i16 {
+    if served.api == ApiKey::Produce { 0 } else { served.min }
+}
+
+fn api_versions(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
+    let keys = |only: Option<ApiKey>| {
+        let chosen = SERVED.iter().filter(|s| only.is_none_or(|api| s.api == api));
+        chosen
+            .map(|s| api_versions_response::ApiVersion {
+                api_key: s.api.code(),
+                min_version: advertised_min(s),
+                max_version: s.max,
+            })
+            .collect()
+    };
+    if !(0..=4).contains(&call.version()) {
+        // A client that is newer than we are reads version 0 and asks again.
+        return unsupported(call, keys(Some(ApiKey::ApiVersions)));
+    }
+    let request: ApiVersionsRequest = call.message()?;
+    if call.version() >= 3 {
+        let (name, version) = (&request.client_software_name, &request.client_software_version);
+        if !is_valid_software(name) || !is_valid_software(version) {
+            return call.answer(&ApiVersionsResponse {
+                error_code: ErrorCode::INVALID_REQUEST.code(),
+                ..Default::default()
+            });
+        }
+        let mut software = call.peer.software.write().unwrap_or_else(PoisonError::into_inner);
+        *software = format!("{name} {version}");
+    }
+    call.answer(&ApiVersionsResponse {
+        api_keys: keys(None),
+        ..Default::default()
+    })
+}
+
+/// UNSUPPORTED_VERSION in the layout of version 0, which every client reads. Kafka: `ApiVersionsRequest#getErrorResponse`.
+fn unsupported(call: &Call<'_>, api_keys: Vec<api_versions_response::ApiVersion>) -> Result<Handled, Unreadable> {
+    let mut writer = frame::begin();
+    let correlation_id = call.header.correlation_id;
+    ResponseHeader { correlation_id }.encode(&mut writer, 0);
+    let response = ApiVersionsResponse {
+        error_code: ErrorCode::UNSUPPORTED_VERSION.code(),
+        api_keys,
+        ..Default::default()
+    };
+    response.encode(&mut writer, 0)?;
+    Ok(Handled::Answer(frame::finish(writer)?))
+}
+
+/// Letters and digits, with `-` and `.` between. Kafka: `ApiVersionsRequest#SOFTWARE_NAME_VERSION_PATTERN`.
+fn is_valid_software(text: &str) -> bool {
+    let ends = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+    ends(text.chars().next())
+        && ends(text.chars().next_back())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '.')
+}

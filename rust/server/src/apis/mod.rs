@@ -1,0 +1,225 @@
+//! Requests of the wire: which are served, and by what of the broker. Kafka: `KafkaApis#handle`, `ApiVersionManager`.
+//!
+//! A module a part of the protocol; each turns wire messages into request values or verbs of the broker, and back. What they
+//! mean is decided in the broker.
+
+mod api_versions;
+mod fetch;
+mod metadata;
+mod offsets;
+mod produce;
+mod transactions;
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use bytes::Bytes;
+use fletchlog_api as api;
+use fletchlog_broker::{Broker, Outcome, Port, Ticket};
+use fletchlog_wire::header::{RequestHeader, ResponseHeader, response_header_version};
+use fletchlog_wire::{Message, Reader, WireError, frame};
+
+use crate::Endpoint;
+use crate::stats::{RequestKind, Stats};
+
+/// Makes the bytes of an answer from the broker's.
+pub(crate) type Respond = Box<dyn FnOnce(api::Response) -> Result<Vec<Bytes>, Unreadable> + Send>;
+
+/// What becomes of a request.
+pub(crate) enum Handled {
+    /// These bytes, with the size in front.
+    Answer(Vec<Bytes>),
+    /// The broker answers later.
+    Later(Ticket, Respond),
+    /// The request has no answer (acks=0).
+    NoAnswer,
+    /// The connection is to be closed, for this reason.
+    Close(String),
+}
+
+/// Why a request cannot be answered: the connection is closed, as Kafka does.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unreadable {
+    /// Its bytes, or the values of its answer.
+    #[error("{0}")]
+    Wire(#[from] WireError),
+    /// What Kafka closes the connection for, or a defect of the broker.
+    #[error("{0}")]
+    Refused(&'static str),
+}
+
+/// The client at the other end of a connection.
+pub(crate) struct Peer {
+    port: Port,
+    address: SocketAddr,
+    /// Name and version of its software.
+    software: RwLock<String>,
+}
+
+impl Peer {
+    /// A client that has just connected.
+    pub(crate) fn new(port: Port, address: SocketAddr) -> Self {
+        Self {
+            port,
+            address,
+            software: RwLock::default(),
+        }
+    }
+
+    /// Its address and, when it said so, its software: for lines of the log.
+    pub(crate) fn name(&self) -> String {
+        let software = self.software.read().unwrap_or_else(PoisonError::into_inner);
+        match software.as_str() {
+            "" => self.address.to_string(),
+            software => format!("{} ({software})", self.address),
+        }
+    }
+}
+
+/// The served APIs of one listener.
+pub(crate) struct Apis {
+    broker: Arc<Broker>,
+    endpoints: Vec<Endpoint>,
+}
+
+impl Apis {
+    /// In front of a broker whose nodes are reached at these endpoints.
+    pub(crate) fn new(broker: Arc<Broker>, endpoints: Vec<Endpoint>) -> Self {
+        Self { broker, endpoints }
+    }
+
+    /// The broker behind them.
+    pub(crate) fn broker(&self) -> &Arc<Broker> {
+        &self.broker
+    }
+
+    /// Handles one request.
+    pub(crate) fn handle(&self, peer: &Peer, frame: Bytes, stats: &Stats) -> Handled {
+        let bytes = frame.len();
+        let mut reader = Reader::new(frame);
+        let header = match RequestHeader::decode(&mut reader) {
+            Ok(header) => header,
+            Err(error) => return Handled::Close(format!("its request has no valid header: {error}")),
+        };
+        let (key, version) = (header.api_key, header.api_version);
+        let Some((api, handler)) = api_versions::handler(key, version) else {
+            return Handled::Close(format!(
+                "it asked for API {key} in version {version}, which is not served"
+            ));
+        };
+        let kind = RequestKind {
+            api: api.name(),
+            version,
+            client: peer.software.read().unwrap_or_else(PoisonError::into_inner).clone(),
+        };
+        stats.request(kind, bytes);
+        let mut call = Call {
+            apis: self,
+            peer,
+            header,
+            reader,
+        };
+        handler(&mut call).unwrap_or_else(|error| {
+            let client_id = call.header.client_id.as_deref().unwrap_or("");
+            Handled::Close(format!(
+                "its {} request, version {version}, client id `{client_id}`: {error}",
+                api.name()
+            ))
+        })
+    }
+}
+
+/// Handles one kind of request.
+pub(crate) type Handler = fn(&mut Call<'_>) -> Result<Handled, Unreadable>;
+
+/// A request and its sender.
+pub(crate) struct Call<'a> {
+    apis: &'a Apis,
+    peer: &'a Peer,
+    header: RequestHeader,
+    reader: Reader,
+}
+
+impl Call<'_> {
+    /// The request's message.
+    fn message<M: Message>(&mut self) -> Result<M, Unreadable> {
+        Ok(M::decode(&mut self.reader, self.header.api_version)?)
+    }
+
+    fn version(&self) -> i16 {
+        self.header.api_version
+    }
+
+    /// Answers now.
+    fn answer<M: Message>(&self, message: &M) -> Result<Handled, Unreadable> {
+        Ok(Handled::Answer(encode(&self.header, message)?))
+    }
+
+    /// Asks the broker now; its answer is not awaited.
+    fn ask_now(&self, request: api::Request) -> Result<api::Response, Unreadable> {
+        match self.peer.port.handle(request) {
+            Outcome::Now(response) => Ok(response),
+            Outcome::Later(_) | Outcome::Close => Err(CLOSED),
+        }
+    }
+
+    /// Asks the broker, and answers with what `respond` makes of its answer, now or later.
+    fn ask<M: Message>(
+        &self,
+        request: api::Request,
+        respond: impl FnOnce(api::Response) -> Result<M, Unreadable> + Send + 'static,
+    ) -> Result<Handled, Unreadable> {
+        let header = RequestHeader {
+            client_id: None,
+            ..self.header.clone()
+        };
+        let encoded = move |response| encode(&header, &respond(response)?);
+        Ok(match self.peer.port.handle(request) {
+            Outcome::Now(response) => Handled::Answer(encoded(response)?),
+            Outcome::Later(ticket) => Handled::Later(ticket, Box::new(encoded)),
+            Outcome::Close => return Err(CLOSED),
+        })
+    }
+}
+
+/// The broker answers nothing.
+const CLOSED: Unreadable = Unreadable::Refused("the broker was closed");
+
+/// The broker answered another kind of request.
+const OTHER_KIND: Unreadable = Unreadable::Refused("the broker's answer is not that of the request, which is a defect");
+
+/// The value of one kind of [`api::Response`].
+macro_rules! response {
+    ($kind:ident, $response:expr) => {
+        match $response {
+            fletchlog_api::Response::$kind(response) => Ok(response),
+            _ => Err($crate::apis::OTHER_KIND),
+        }
+    };
+}
+use response;
+
+/// An answer's frame.
+fn encode<M: Message>(header: &RequestHeader, message: &M) -> Result<Vec<Bytes>, Unreadable> {
+    let mut writer = frame::begin();
+    let version = response_header_version(header.api_key, header.api_version);
+    let correlation_id = header.correlation_id;
+    ResponseHeader { correlation_id }.encode(&mut writer, version);
+    message.encode(&mut writer, header.api_version)?;
+    Ok(frame::finish(writer)?)
+}
+
+/// Values of partitions by topic, each in the order in which it comes first.
+fn by_topic<V>(values: impl IntoIterator<Item = (Arc<str>, V)>) -> impl Iterator<Item = (Arc<str>, Vec<V>)> {
+    let mut places: HashMap<Arc<str>, usize> = HashMap::new();
+    let mut topics: Vec<(Arc<str>, Vec<V>)> = Vec::new();
+    for (topic, value) in values {
+        let place = *places.entry(Arc::clone(&topic)).or_insert_with(|| {
+            topics.push((topic, Vec::new()));
+            topics.len() - 1
+        });
+        topics[place].1.push(value);
+    }
+    topics.into_iter()
+}

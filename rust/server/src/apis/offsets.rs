@@ -1,0 +1,136 @@
+//! ListOffsets and OffsetForLeaderEpoch. Kafka: `KafkaApis#handleListOffsetRequest`, `#handleOffsetForLeaderEpochRequest`.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use fletchlog_api as api;
+use fletchlog_api::list_offsets::{
+    EARLIEST_LOCAL_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP, LATEST_TIERED_TIMESTAMP, MAX_TIMESTAMP,
+};
+use fletchlog_records::{ErrorCode, TopicPartition};
+use fletchlog_wire::messages::{
+    ListOffsetsRequest, ListOffsetsResponse, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse,
+    list_offsets_response, offset_for_leader_epoch_response,
+};
+
+use super::fetch::isolation_level;
+use super::{Call, Handled, Unreadable, by_topic, response};
+
+/// The first version that knows a special timestamp. An older request that names it is refused with UNSUPPORTED_VERSION, and so
+/// is any other negative timestamp. Kafka: `KafkaApis#handleListOffsetRequest`, `ListOffsetsRequest`.
+fn is_supported(timestamp: i64, version: i16) -> bool {
+    match timestamp {
+        MAX_TIMESTAMP => version >= 7,
+        EARLIEST_LOCAL_TIMESTAMP => version >= 8,
+        LATEST_TIERED_TIMESTAMP => version >= 9,
+        EARLIEST_PENDING_UPLOAD_TIMESTAMP => version >= 11,
+        other => other >= -2,
+    }
+}
+
+pub(super) fn list_offsets(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
+    let request: ListOffsetsRequest = call.message()?;
+    let version = call.version();
+    let mut seen = HashSet::new();
+    let mut twice = HashSet::new();
+    let mut asked = Vec::new();
+    for topic in &request.topics {
+        for partition in &topic.partitions {
+            let tp = TopicPartition::new(Arc::clone(&topic.name), partition.partition_index);
+            if !seen.insert(tp.clone()) {
+                twice.insert(tp.clone());
+            }
+            asked.push((tp, partition.current_leader_epoch, partition.timestamp));
+        }
+    }
+    let Some(isolation_level) = isolation_level(request.isolation_level) else {
+        let refused = asked
+            .into_iter()
+            .map(|(tp, ..)| (tp, ErrorCode::UNKNOWN_SERVER_ERROR))
+            .collect();
+        return call.answer(&offsets_message(Vec::new(), refused));
+    };
+    let mut refused = Vec::new();
+    asked.retain(|(tp, _, timestamp)| {
+        let error = if twice.contains(tp) {
+            ErrorCode::INVALID_REQUEST
+        } else if !is_supported(*timestamp, version) {
+            ErrorCode::UNSUPPORTED_VERSION
+        } else {
+            return true;
+        };
+        refused.push((tp.clone(), error));
+        false
+    });
+    let request = api::ListOffsetsRequest {
+        isolation_level,
+        partitions: asked,
+    };
+    let answer = response!(ListOffsets, call.ask_now(api::Request::ListOffsets(request))?)?;
+    call.answer(&offsets_message(answer.partitions, refused))
+}
+
+fn offsets_message(
+    found: Vec<api::ListOffsetsPartitionResponse>,
+    refused: Vec<(TopicPartition, ErrorCode)>,
+) -> ListOffsetsResponse {
+    let found = found.into_iter().map(|p| {
+        let partition = list_offsets_response::ListOffsetsPartitionResponse {
+            partition_index: p.tp.partition,
+            error_code: p.error.code(),
+            timestamp: p.timestamp,
+            offset: p.offset,
+            leader_epoch: p.leader_epoch,
+        };
+        (p.tp.topic, partition)
+    });
+    let refused = refused.into_iter().map(|(tp, error)| {
+        let partition = list_offsets_response::ListOffsetsPartitionResponse {
+            partition_index: tp.partition,
+            error_code: error.code(),
+            ..Default::default()
+        };
+        (tp.topic, partition)
+    });
+    let topics = by_topic(found.chain(refused))
+        .map(|(name, partitions)| list_offsets_response::ListOffsetsTopicResponse { name, partitions })
+        .collect();
+    ListOffsetsResponse {
+        topics,
+        ..Default::default()
+    }
+}
+
+pub(super) fn offset_for_leader_epoch(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
+    let request: OffsetForLeaderEpochRequest = call.message()?;
+    let of_topic = |t: &fletchlog_wire::messages::offset_for_leader_epoch_request::OffsetForLeaderTopic| {
+        let tp = |p: i32| TopicPartition::new(Arc::clone(&t.topic), p);
+        let asked = t.partitions.iter();
+        asked
+            .map(|p| (tp(p.partition), p.current_leader_epoch, p.leader_epoch))
+            .collect::<Vec<_>>()
+    };
+    let request = api::OffsetForLeaderEpochRequest {
+        partitions: request.topics.iter().flat_map(of_topic).collect(),
+    };
+    let answer = response!(
+        OffsetForLeaderEpoch,
+        call.ask_now(api::Request::OffsetForLeaderEpoch(request))?
+    )?;
+    let found = answer.partitions.into_iter().map(|found| {
+        let partition = offset_for_leader_epoch_response::EpochEndOffset {
+            error_code: found.error.code(),
+            partition: found.tp.partition,
+            leader_epoch: found.leader_epoch,
+            end_offset: found.end_offset,
+        };
+        (found.tp.topic, partition)
+    });
+    let topics = by_topic(found)
+        .map(|(topic, partitions)| offset_for_leader_epoch_response::OffsetForLeaderTopicResult { topic, partitions })
+        .collect();
+    call.answer(&OffsetForLeaderEpochResponse {
+        topics,
+        ..Default::default()
+    })
+}

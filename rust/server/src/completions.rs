@@ -1,0 +1,114 @@
+//! What other threads report to the thread of the sockets. Kafka: `RequestChannel`'s response queue.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use fletchlog_api::Response;
+use fletchlog_broker::Ticket;
+
+use crate::apis::{Handled, Respond};
+
+/// A connection: its slot, and the number that no other connection of that slot has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ConnectionId {
+    pub(crate) slot: usize,
+    pub(crate) serial: u64,
+}
+
+/// What became of a connection's request.
+pub(crate) enum Completion {
+    /// These bytes are its answer.
+    Answer(Vec<Bytes>),
+    /// It has none.
+    NoAnswer,
+    /// The connection is to be closed, for this reason.
+    Close(String),
+    /// Its answer comes later, as a [`Completion::Response`] after this.
+    Waiting(Ticket, Respond),
+    /// The answer it waited for.
+    Response(Response),
+    /// Not an outcome: there may be more to read, and the others have had their turn.
+    ReadOn,
+}
+
+/// The queue, and how its reader is woken.
+pub(crate) struct Completions {
+    queue: Mutex<Vec<(ConnectionId, Completion)>>,
+    waker: mio::Waker,
+}
+
+impl Completions {
+    /// An empty queue.
+    pub(crate) fn new(waker: mio::Waker) -> Self {
+        Self {
+            queue: Mutex::default(),
+            waker,
+        }
+    }
+
+    /// Reports what became of a request. Never waits: it is called under locks of the broker.
+    pub(crate) fn push(&self, connection: ConnectionId, completion: Completion) {
+        let was_empty = {
+            let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+            queue.push((connection, completion));
+            queue.len() == 1
+        };
+        if was_empty {
+            self.wake();
+        }
+    }
+
+    /// Wakes the reader.
+    pub(crate) fn wake(&self) {
+        if let Err(error) = self.waker.wake() {
+            log::error!("the listener's thread could not be woken: {error}");
+        }
+    }
+
+    /// Takes what is there.
+    pub(crate) fn take(&self) -> Vec<(ConnectionId, Completion)> {
+        std::mem::take(&mut *self.queue.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The duty to report on one request. Dropped without a report (its handler panicked), it closes the connection.
+pub(crate) struct Reply {
+    completions: Arc<Completions>,
+    connection: ConnectionId,
+    reported: bool,
+}
+
+impl Reply {
+    /// For a request of this connection.
+    pub(crate) fn new(completions: Arc<Completions>, connection: ConnectionId) -> Self {
+        Self {
+            completions,
+            connection,
+            reported: false,
+        }
+    }
+
+    /// Reports what a handler made of the request.
+    pub(crate) fn report(mut self, handled: Handled) {
+        self.reported = true;
+        let (completions, id) = (Arc::clone(&self.completions), self.connection);
+        match handled {
+            Handled::Answer(chunks) => completions.push(id, Completion::Answer(chunks)),
+            Handled::NoAnswer => completions.push(id, Completion::NoAnswer),
+            Handled::Close(reason) => completions.push(id, Completion::Close(reason)),
+            Handled::Later(ticket, respond) => {
+                completions.push(id, Completion::Waiting(ticket.clone(), respond));
+                ticket.on_ready(move |response| completions.push(id, Completion::Response(response)));
+            }
+        }
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        if !self.reported {
+            let reason = "its handler failed, which is a defect of the broker".to_owned();
+            self.completions.push(self.connection, Completion::Close(reason));
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! One connection, without I/O and without a clock: bytes in, frames out; answers in, bytes out. Kafka: `KafkaChannel`,
+//! `NetworkReceive`, `NetworkSend`.
+//!
+//! ```text
+//! frame    size i32 (big-endian) | payload of `size` bytes
+//! ```
+//!
+//! One request is in work at a time; what follows stays unread meanwhile (Kafka: `Selector#mute`), so answers leave in the order
+//! of the requests, and a client that sends without reading is held back by its own socket.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+use bytes::{Bytes, BytesMut};
+
+/// Bytes that are read at once, at least.
+const CHUNK: usize = 16 * 1024;
+/// A frame's buffer grows by its own length, but at most by this.
+const LARGEST_STEP: usize = 4 * 1024 * 1024;
+/// Bytes of a frame's size.
+const SIZE: usize = 4;
+
+/// Why a connection is closed for what its client sent. The text is a part of a line of the log.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadFrame {
+    /// The size is not that of a request.
+    #[error("it announced a request of {size} bytes, and the limit (socket.request.max.bytes) is {limit}{}", hint(*size))]
+    Size {
+        /// Announced.
+        size: i32,
+        /// Allowed.
+        limit: i32,
+    },
+}
+
+/// What the four bytes of a size say when another protocol is spoken.
+fn hint(size: i32) -> &'static str {
+    match size.to_be_bytes() {
+        [0x16, 3, _, _] => "; this looks like a TLS ClientHello on a plaintext listener",
+        [b'G', b'E', b'T', b' '] | [b'P', b'O', b'S', b'T'] | [b'H', b'E', b'A', b'D'] | [b'P', b'U', b'T', b' '] => {
+            "; this looks like an HTTP request"
+        }
+        _ => "",
+    }
+}
+
+/// What is read and what is to be written.
+#[derive(Debug, Default)]
+pub struct Connection {
+    input: BytesMut,
+    /// How much of `input` was received; behind it is room.
+    received: usize,
+    output: VecDeque<Bytes>,
+    /// A request is in work.
+    busy: bool,
+}
+
+impl Connection {
+    /// Room for what the socket has. Bytes that were put there are reported with [`Connection::received`].
+    pub fn room(&mut self) -> &mut [u8] {
+        let wanted = self.announced().map_or(CHUNK, |size| {
+            let missing = (SIZE + size).saturating_sub(self.received);
+            missing.clamp(CHUNK, self.received.clamp(CHUNK, LARGEST_STEP))
+        });
+        self.input.resize(self.received + wanted, 0);
+        &mut self.input[self.received..]
+    }
+
+    /// So many bytes of the room were filled.
+    pub fn received(&mut self, count: usize) {
+        self.received += count;
+    }
+
+    /// Gives back the room that was not filled: an idle connection holds no buffer.
+    pub fn trim(&mut self) {
+        self.input.truncate(self.received);
+        if self.received == 0 {
+            self.input = BytesMut::new();
+        }
+    }
+
+    /// The size of the frame that has begun.
+    fn announced(&self) -> Option<usize> {
+        let size = self.input[..self.received].first_chunk()?;
+        usize::try_from(i32::from_be_bytes(*size)).ok()
+    }
+
+    /// A request has begun and is not complete.
+    pub fn is_within_frame(&self) -> bool {
+        !self.busy && self.received > 0
+    }
+
+    /// A request is in work: nothing is to be read.
+    pub fn is_busy(&self) -> bool {
+        self.busy
+    }
+
+    /// The next request, if it is complete and none is in work. It is in work from then on.
+    ///
+    /// # Errors
+    /// Its size is beyond `limit`, zero or negative: the connection is to be closed.
+    pub fn next_frame(&mut self, limit: i32) -> Result<Option<Bytes>, BadFrame> {
+        if self.busy {
+            return Ok(None);
+        }
+        self.input.truncate(self.received);
+        let Some(size) = self.input.first_chunk().map(|size| i32::from_be_bytes(*size)) else {
+            return Ok(None);
+        };
+        let length = match usize::try_from(size) {
+            Ok(length) if length > 0 && size <= limit => length,
+            _ => return Err(BadFrame::Size { size, limit }),
+        };
+        if self.received < SIZE + length {
+            return Ok(None);
+        }
+        let frame = self.input.split_to(SIZE + length).freeze().slice(SIZE..);
+        self.received = self.input.len();
+        self.busy = true;
+        Ok(Some(frame))
+    }
+
+    /// The request in work is answered with these bytes, the size in front; without any: it has no answer.
+    pub fn answer(&mut self, chunks: impl IntoIterator<Item = Bytes>) {
+        self.output.extend(chunks.into_iter().filter(|chunk| !chunk.is_empty()));
+        self.busy = false;
+    }
+
+    /// Something is still to be written.
+    pub fn has_output(&self) -> bool {
+        !self.output.is_empty()
+    }
+
+    /// What is to be written next.
+    pub fn output<'a>(&'a self, slices: &mut Vec<IoSlice<'a>>) {
+        slices.extend(self.output.iter().take(64).map(|chunk| IoSlice::new(chunk)));
+    }
+
+    /// So many bytes of the output were written.
+    pub fn written(&mut self, mut count: usize) {
+        while let Some(first) = self.output.front_mut() {
+            if count < first.len() {
+                *first = first.slice(count..);
+                return;
+            }
+            count -= first.len();
+            self.output.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn feed(connection: &mut Connection, bytes: &[u8]) {
+        for chunk in bytes.chunks(CHUNK) {
+            let room = connection.room();
+            room[..chunk.len()].copy_from_slice(chunk);
+            connection.received(chunk.len());
+        }
+    }
+
+    fn frame(payload: &[u8]) -> Vec<u8> {
+        let mut frame = u32::try_from(payload.len()).unwrap().to_be_bytes().to_vec();
+        frame.extend(payload);
+        frame
+    }
+
+    #[test]
+    fn requests_split_at_any_byte_come_out_whole_and_one_at_a_time() {
+        let bytes: Vec<u8> = [frame(b"first"), frame(&[7; 70_000]), frame(b"x")].concat();
+        for split in 0..200 {
+            let mut connection = Connection::default();
+            feed(&mut connection, &bytes[..split]);
+            let mut frames = Vec::new();
+            let mut take = |connection: &mut Connection| {
+                while let Some(frame) = connection.next_frame(100_000).unwrap() {
+                    assert!(connection.next_frame(100_000).unwrap().is_none(), "one is in work");
+                    connection.answer([Bytes::from_static(b"a")]);
+                    frames.push(frame);
+                }
+            };
+            take(&mut connection);
+            feed(&mut connection, &bytes[split..]);
+            take(&mut connection);
+            assert_eq!(frames, [&b"first"[..], &[7; 70_000], b"x"]);
+            assert!(!connection.is_within_frame());
+        }
+    }
+
+    #[test]
+    fn an_announced_size_reserves_nothing_by_itself() {
+        let mut connection = Connection::default();
+        feed(&mut connection, &100_000_000_i32.to_be_bytes());
+        assert!(connection.next_frame(i32::MAX).unwrap().is_none());
+        assert!(connection.room().len() <= CHUNK);
+    }
+
+    #[test]
+    fn a_size_outside_the_limit_is_refused() {
+        for size in [0, -1, i32::MIN, 101] {
+            let mut connection = Connection::default();
+            feed(&mut connection, &size.to_be_bytes());
+            assert_eq!(connection.next_frame(100), Err(BadFrame::Size { size, limit: 100 }));
+        }
+        let tls = BadFrame::Size {
+            size: i32::from_be_bytes([0x16, 3, 1, 2]),
+            limit: 100,
+        };
+        assert!(tls.to_string().contains("TLS ClientHello"), "{tls}");
+    }
+
+    #[test]
+    fn output_is_written_in_parts_of_any_size() {
+        for step in 1..7 {
+            let mut connection = Connection::default();
+            connection.answer([Bytes::from_static(b"abc"), Bytes::new(), Bytes::from_static(b"defg")]);
+            let mut written: Vec<u8> = Vec::new();
+            while connection.has_output() {
+                let mut slices = Vec::new();
+                connection.output(&mut slices);
+                let all: Vec<u8> = slices.iter().flat_map(|s| s.iter().copied()).collect();
+                let count = step.min(all.len());
+                written.extend(&all[..count]);
+                connection.written(count);
+            }
+            assert_eq!(written, b"abcdefg");
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! Kafka's protocol over TCP, in front of an embedded broker. Kafka: `SocketServer`, `KafkaApis`.
+//!
+//! ```text
+//! socket -> Processor (one thread: accept, read, write, time-outs) -> Connection (frames; one request in work)
+//!        -> RequestHandlerPool -> Apis (wire message -> request value or verb of the broker -> wire message) -> Processor
+//! ```
+
+mod apis;
+mod completions;
+pub mod connection;
+pub mod limits;
+mod processor;
+mod request_handler_pool;
+mod socket_server;
+pub mod stats;
+
+pub use socket_server::{Endpoint, ListenError, ListenOptions, SocketServer};

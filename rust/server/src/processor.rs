@@ -1,0 +1,460 @@
+//! The thread of the sockets: accepts, reads, writes, and watches the time. Kafka: `Acceptor`, `Processor`, `Selector`.
+
+use std::collections::HashMap;
+use std::io::{ErrorKind, IoSlice, Read, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use fletchlog_api::{Clock, NodeId};
+use fletchlog_broker::Ticket;
+use mio::event::Event;
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token};
+use slab::Slab;
+
+use crate::apis::{Apis, Peer, Respond};
+use crate::completions::{Completion, Completions, ConnectionId, Reply};
+use crate::connection::Connection;
+use crate::limits::{Limits, TimeOut, Times};
+use crate::request_handler_pool::RequestHandlerPool;
+use crate::stats::Stats;
+
+/// The token of the waker; listeners follow, then connections.
+pub(crate) const WAKER: Token = Token(0);
+const FIRST_LISTENER: usize = 1;
+
+/// How often connections are looked at for time-outs.
+const SWEEP_MS: i64 = 1000;
+
+/// A read-only broker does not hear of the writer's appends: it looks this often while a fetch waits.
+const LOOK_AGAIN_MS: i64 = 10;
+
+/// What one turn may read from one connection before the others get theirs.
+const READS_A_TURN: usize = 16;
+
+/// What the thread of the sockets and the handle of the listener share.
+pub(crate) struct Shared {
+    pub(crate) apis: Apis,
+    pub(crate) limits: Limits,
+    pub(crate) stats: Stats,
+    pub(crate) completions: Arc<Completions>,
+    pub(crate) closing: AtomicBool,
+    /// A thread does what is due.
+    due_runs: AtomicBool,
+}
+
+impl Shared {
+    pub(crate) fn new(apis: Apis, limits: Limits, completions: Arc<Completions>) -> Self {
+        Self {
+            apis,
+            limits,
+            stats: Stats::default(),
+            completions,
+            closing: AtomicBool::new(false),
+            due_runs: AtomicBool::new(false),
+        }
+    }
+}
+
+/// A connection and its socket.
+struct Channel {
+    stream: TcpStream,
+    address: SocketAddr,
+    connection: Connection,
+    peer: Arc<Peer>,
+    serial: u64,
+    /// Its request waits for this.
+    waiting: Option<(Ticket, Respond)>,
+    /// When bytes moved last.
+    last_active_ms: i64,
+    /// When the first byte of an incomplete request came.
+    frame_begun_ms: Option<i64>,
+    /// Since when its socket takes no more bytes.
+    blocked_since_ms: Option<i64>,
+}
+
+impl Channel {
+    fn times(&self) -> Times {
+        Times {
+            last_active_ms: self.last_active_ms,
+            frame_begun_ms: self.frame_begun_ms,
+            blocked_since_ms: self.blocked_since_ms,
+            is_busy: self.connection.is_busy(),
+        }
+    }
+}
+
+/// The state of the thread.
+pub(crate) struct Processor {
+    poll: Poll,
+    shared: Arc<Shared>,
+    clock: Arc<dyn Clock>,
+    listeners: Vec<(TcpListener, NodeId)>,
+    /// Token of slot 0.
+    first_connection: usize,
+    channels: Slab<Channel>,
+    per_ip: HashMap<IpAddr, usize>,
+    pool: RequestHandlerPool,
+    serial: u64,
+    next_sweep_ms: i64,
+    close_by_ms: Option<i64>,
+}
+
+impl Processor {
+    /// Watches these listeners, each with the node that its connections speak to.
+    ///
+    /// # Errors
+    /// The system refuses to watch them.
+    pub(crate) fn new(
+        poll: Poll,
+        shared: Arc<Shared>,
+        mut listeners: Vec<(TcpListener, NodeId)>,
+    ) -> std::io::Result<Self> {
+        for (index, (listener, _)) in listeners.iter_mut().enumerate() {
+            poll.registry()
+                .register(listener, Token(FIRST_LISTENER + index), Interest::READABLE)?;
+        }
+        Ok(Self {
+            poll,
+            clock: shared.apis.broker().clock(),
+            pool: RequestHandlerPool::new(shared.limits.num_io_threads),
+            shared,
+            first_connection: FIRST_LISTENER + listeners.len(),
+            listeners,
+            channels: Slab::new(),
+            per_ip: HashMap::new(),
+            serial: 0,
+            next_sweep_ms: 0,
+            close_by_ms: None,
+        })
+    }
+
+    /// Serves until the listener is closed.
+    pub(crate) fn run(mut self) {
+        let mut events = Events::with_capacity(1024);
+        loop {
+            let timeout = self.timeout();
+            if let Err(error) = self.poll.poll(&mut events, timeout)
+                && error.kind() != ErrorKind::Interrupted
+            {
+                log::error!("the listener ends: its sockets cannot be watched: {error}");
+                break;
+            }
+            for event in &events {
+                self.on_event(event);
+            }
+            for (id, completion) in self.shared.completions.take() {
+                self.on_completion(id, completion);
+            }
+            self.do_what_is_due();
+            if self.is_finished() {
+                break;
+            }
+        }
+        self.pool.close();
+        for slot in self.channels.iter().map(|(slot, _)| slot).collect::<Vec<_>>() {
+            self.close(slot, None);
+        }
+    }
+
+    /// How long to wait for events.
+    fn timeout(&self) -> Option<Duration> {
+        let now_ms = self.clock.monotonic_ms();
+        let mut until_ms = (!self.channels.is_empty()).then_some(self.next_sweep_ms);
+        let mut at_most = |ms: Option<i64>| until_ms = [until_ms, ms].into_iter().flatten().min();
+        at_most(self.close_by_ms);
+        if !self.shared.due_runs.load(Ordering::Acquire) {
+            at_most(self.shared.apis.broker().next_deadline());
+        }
+        if self.shared.apis.broker().is_read_only() && self.channels.iter().any(|(_, c)| c.waiting.is_some()) {
+            at_most(Some(now_ms + LOOK_AGAIN_MS));
+        }
+        until_ms.map(|ms| Duration::from_millis(u64::try_from(ms.saturating_sub(now_ms)).unwrap_or(0)))
+    }
+
+    fn on_event(&mut self, event: &Event) {
+        let token = event.token();
+        if token == WAKER {
+            return;
+        }
+        let Some(slot) = token.0.checked_sub(self.first_connection) else {
+            self.accept(token.0 - FIRST_LISTENER);
+            return;
+        };
+        if event.is_writable() {
+            self.write(slot);
+        }
+        if event.is_readable() {
+            self.read(slot);
+        }
+    }
+
+    fn accept(&mut self, index: usize) {
+        loop {
+            let Some((listener, node)) = self.listeners.get(index) else {
+                return;
+            };
+            match listener.accept() {
+                Ok((stream, address)) => {
+                    let node = *node;
+                    self.open(stream, address, node);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    // Too few descriptors: those that wait are accepted when the next one comes.
+                    log::warn!("a connection could not be accepted: {error}");
+                    return;
+                }
+            }
+        }
+    }
+
+    fn open(&mut self, mut stream: TcpStream, address: SocketAddr, node: NodeId) {
+        let of_ip = self.per_ip.get(&address.ip()).copied().unwrap_or(0);
+        if let Some(reason) = self.shared.limits.refuse(self.channels.len(), of_ip) {
+            self.shared.stats.refused();
+            log::warn!("a connection of {address} was refused: {reason}");
+            return;
+        }
+        let now_ms = self.clock.monotonic_ms();
+        let entry = self.channels.vacant_entry();
+        let slot = entry.key();
+        let token = Token(self.first_connection + slot);
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        let ready = stream
+            .set_nodelay(true)
+            .and_then(|()| self.poll.registry().register(&mut stream, token, interest));
+        if let Err(error) = ready {
+            log::warn!("a connection of {address} could not be opened: {error}");
+            return;
+        }
+        self.serial += 1;
+        let host = format!("/{}", address.ip());
+        let port = self.shared.apis.broker().connect(node, &host);
+        entry.insert(Channel {
+            stream,
+            address,
+            connection: Connection::default(),
+            peer: Arc::new(Peer::new(port, address)),
+            serial: self.serial,
+            waiting: None,
+            last_active_ms: now_ms,
+            frame_begun_ms: None,
+            blocked_since_ms: None,
+        });
+        *self.per_ip.entry(address.ip()).or_default() += 1;
+        self.shared.stats.opened();
+        self.read(slot);
+    }
+
+    /// Closes a connection; a reason is logged.
+    fn close(&mut self, slot: usize, reason: Option<&str>) {
+        let Some(mut channel) = self.channels.try_remove(slot) else {
+            return;
+        };
+        if let Some(reason) = reason {
+            log::warn!("the connection of {} was closed: {reason}", channel.peer.name());
+        }
+        if let Some((ticket, _)) = &channel.waiting {
+            ticket.cancel();
+        }
+        // It fails for a socket that is gone already.
+        let _ = self.poll.registry().deregister(&mut channel.stream);
+        if let Some(count) = self.per_ip.get_mut(&channel.address.ip()) {
+            *count -= 1;
+            if *count == 0 {
+                self.per_ip.remove(&channel.address.ip());
+            }
+        }
+        self.shared.stats.closed();
+    }
+
+    /// Reads until a request is complete, the socket is empty, or others should have their turn.
+    fn read(&mut self, slot: usize) {
+        for _ in 0..READS_A_TURN {
+            let Some(channel) = self.channels.get_mut(slot) else {
+                return;
+            };
+            if channel.connection.is_busy() || self.close_by_ms.is_some() {
+                return;
+            }
+            match channel.stream.read(channel.connection.room()) {
+                Ok(0) => return self.close(slot, None),
+                Ok(count) => {
+                    channel.connection.received(count);
+                    self.shared.stats.received(count);
+                    self.next_request(slot);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    channel.connection.trim();
+                    return;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return self.close(slot, None),
+            }
+        }
+        // The event does not come again for bytes that were there before: the slot is read on when the queue is looked at next.
+        self.read_on(slot);
+    }
+
+    fn read_on(&mut self, slot: usize) {
+        if let Some(channel) = self.channels.get(slot) {
+            let id = ConnectionId {
+                slot,
+                serial: channel.serial,
+            };
+            self.shared.completions.push(id, Completion::ReadOn);
+        }
+    }
+
+    /// Hands the next complete request to a handler.
+    fn next_request(&mut self, slot: usize) {
+        let now_ms = self.clock.monotonic_ms();
+        let Some(channel) = self.channels.get_mut(slot) else {
+            return;
+        };
+        channel.last_active_ms = now_ms;
+        let frame = match channel
+            .connection
+            .next_frame(self.shared.limits.socket_request_max_bytes)
+        {
+            Ok(frame) => frame,
+            Err(bad) => return self.close(slot, Some(&bad.to_string())),
+        };
+        let Some(frame) = frame else {
+            let within = channel.connection.is_within_frame();
+            channel.frame_begun_ms = within.then(|| channel.frame_begun_ms.unwrap_or(now_ms));
+            return;
+        };
+        channel.frame_begun_ms = None;
+        let id = ConnectionId {
+            slot,
+            serial: channel.serial,
+        };
+        let reply = Reply::new(Arc::clone(&self.shared.completions), id);
+        let (shared, peer) = (Arc::clone(&self.shared), Arc::clone(&channel.peer));
+        self.handle(shared, peer, frame, reply);
+    }
+
+    fn handle(&self, shared: Arc<Shared>, peer: Arc<Peer>, frame: Bytes, reply: Reply) {
+        self.pool.submit(Box::new(move || {
+            reply.report(shared.apis.handle(&peer, frame, &shared.stats));
+        }));
+    }
+
+    fn on_completion(&mut self, id: ConnectionId, completion: Completion) {
+        let current = self.channels.get_mut(id.slot).filter(|c| c.serial == id.serial);
+        let Some(channel) = current else {
+            if let Completion::Waiting(ticket, _) = completion {
+                ticket.cancel();
+            }
+            return;
+        };
+        match completion {
+            Completion::Answer(chunks) => self.answer(id.slot, chunks),
+            Completion::NoAnswer => self.answer(id.slot, Vec::new()),
+            Completion::Close(reason) => self.close(id.slot, Some(&reason)),
+            Completion::Waiting(ticket, respond) => channel.waiting = Some((ticket, respond)),
+            Completion::Response(response) => {
+                let Some((_, respond)) = channel.waiting.take() else {
+                    return;
+                };
+                match respond(response) {
+                    Ok(chunks) => self.answer(id.slot, chunks),
+                    Err(error) => self.close(id.slot, Some(&format!("its answer cannot be encoded: {error}"))),
+                }
+            }
+            Completion::ReadOn => self.read(id.slot),
+        }
+    }
+
+    /// Writes an answer, and goes on with the next request.
+    fn answer(&mut self, slot: usize, chunks: Vec<Bytes>) {
+        let Some(channel) = self.channels.get_mut(slot) else {
+            return;
+        };
+        channel.connection.answer(chunks);
+        self.write(slot);
+        self.next_request(slot);
+        self.read(slot);
+    }
+
+    fn write(&mut self, slot: usize) {
+        let now_ms = self.clock.monotonic_ms();
+        loop {
+            let Some(channel) = self.channels.get_mut(slot) else {
+                return;
+            };
+            if !channel.connection.has_output() {
+                channel.blocked_since_ms = None;
+                return;
+            }
+            let mut slices: Vec<IoSlice<'_>> = Vec::with_capacity(8);
+            channel.connection.output(&mut slices);
+            match channel.stream.write_vectored(&slices) {
+                Ok(0) => return self.close(slot, None),
+                Ok(count) => {
+                    channel.connection.written(count);
+                    channel.last_active_ms = now_ms;
+                    channel.blocked_since_ms = None;
+                    self.shared.stats.sent(count);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    channel.blocked_since_ms.get_or_insert(now_ms);
+                    return;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return self.close(slot, None),
+            }
+        }
+    }
+
+    /// What the time asks for: waiting requests of the broker, idle connections, the end.
+    fn do_what_is_due(&mut self) {
+        let now_ms = self.clock.monotonic_ms();
+        let broker = self.shared.apis.broker();
+        let look = broker.is_read_only() && self.channels.iter().any(|(_, c)| c.waiting.is_some());
+        let due = look || broker.next_deadline().is_some_and(|deadline_ms| deadline_ms <= now_ms);
+        if due && !self.shared.due_runs.swap(true, Ordering::AcqRel) {
+            let shared = Arc::clone(&self.shared);
+            self.pool.submit(Box::new(move || {
+                shared.apis.broker().run_due();
+                shared.due_runs.store(false, Ordering::Release);
+                shared.completions.wake();
+            }));
+        }
+        if now_ms >= self.next_sweep_ms {
+            self.next_sweep_ms = now_ms + SWEEP_MS;
+            self.sweep(now_ms);
+        }
+        if self.close_by_ms.is_none() && self.shared.closing.load(Ordering::Acquire) {
+            self.close_by_ms = Some(now_ms + self.shared.limits.close_grace_ms);
+            self.listeners.clear();
+        }
+    }
+
+    /// Closes connections whose time is over.
+    fn sweep(&mut self, now_ms: i64) {
+        let over: Vec<(usize, TimeOut)> = self
+            .channels
+            .iter()
+            .filter_map(|(slot, channel)| Some((slot, self.shared.limits.time_out(&channel.times(), now_ms)?)))
+            .collect();
+        for (slot, time_out) in over {
+            let reason = (time_out != TimeOut::Idle).then(|| time_out.to_string());
+            self.close(slot, reason.as_deref());
+        }
+    }
+
+    /// The listener is closed, and no answer is on its way any more, or its time is over.
+    fn is_finished(&self) -> bool {
+        self.close_by_ms.is_some_and(|close_by_ms| {
+            let is_quiet = |c: &Channel| c.waiting.is_some() || !(c.connection.is_busy() || c.connection.has_output());
+            self.channels.iter().all(|(_, c)| is_quiet(c)) || self.clock.monotonic_ms() >= close_by_ms
+        })
+    }
+}

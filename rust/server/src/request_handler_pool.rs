@@ -1,0 +1,150 @@
+//! Threads for what may wait for a disk. Kafka: `KafkaRequestHandlerPool`.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// A thread that had nothing to do for so long ends.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// What a thread does.
+pub(crate) type Job = Box<dyn FnOnce() + Send>;
+
+/// Up to `num.io.threads` threads, started when they are needed. Jobs begin in the order in which they are given.
+#[derive(Clone)]
+pub(crate) struct RequestHandlerPool {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    largest: usize,
+    state: Mutex<State>,
+    given: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    threads: Vec<JoinHandle<()>>,
+    /// Threads that have not ended.
+    running: usize,
+    /// Threads that wait for a job.
+    idle: usize,
+    closed: bool,
+}
+
+impl RequestHandlerPool {
+    /// A pool of at most `largest` threads.
+    pub(crate) fn new(largest: usize) -> Self {
+        let shared = Shared {
+            largest: largest.max(1),
+            state: Mutex::default(),
+            given: Condvar::new(),
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// Gives a job to a thread. Without a thread (the system refuses the first one) it is done here.
+    pub(crate) fn submit(&self, job: Job) {
+        let mut state = self.shared.lock();
+        state.jobs.push_back(job);
+        if state.idle >= state.jobs.len() || state.running == self.shared.largest {
+            drop(state);
+            self.shared.given.notify_one();
+            return;
+        }
+        let shared = Arc::clone(&self.shared);
+        let name = format!("fletchlog-io-{}", state.running);
+        match std::thread::Builder::new().name(name).spawn(move || shared.run()) {
+            Ok(thread) => {
+                state.running += 1;
+                state.threads.retain(|thread| !thread.is_finished());
+                state.threads.push(thread);
+            }
+            Err(error) if state.running == 0 => {
+                log::error!("no thread could be started for the requests of clients: {error}");
+                let jobs = std::mem::take(&mut state.jobs);
+                drop(state);
+                jobs.into_iter().for_each(|job| job());
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Waits until every job that was given is done, and ends the threads.
+    pub(crate) fn close(&self) {
+        let threads = {
+            let mut state = self.shared.lock();
+            state.closed = true;
+            std::mem::take(&mut state.threads)
+        };
+        self.shared.given.notify_all();
+        for thread in threads {
+            // Its panic was reported when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self) {
+        while let Some(job) = self.next() {
+            // A panic ends the request it belongs to, not the thread; the hook has reported it.
+            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
+        }
+    }
+
+    /// The next job; `None`: the thread ends.
+    fn next(&self) -> Option<Job> {
+        let mut state = self.lock();
+        loop {
+            if let Some(job) = state.jobs.pop_front() {
+                return Some(job);
+            }
+            if state.closed {
+                state.running -= 1;
+                return None;
+            }
+            state.idle += 1;
+            let (guard, waited) = self
+                .given
+                .wait_timeout(state, IDLE)
+                .unwrap_or_else(PoisonError::into_inner);
+            state = guard;
+            state.idle -= 1;
+            if waited.timed_out() && state.jobs.is_empty() {
+                state.running -= 1;
+                return None;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn every_job_is_done_once_even_one_behind_a_panic() {
+        let pool = RequestHandlerPool::new(3);
+        let done = Arc::new(AtomicUsize::new(0));
+        for number in 0..100 {
+            let done = Arc::clone(&done);
+            pool.submit(Box::new(move || {
+                assert!(number != 7, "a planted panic");
+                done.fetch_add(1, Ordering::SeqCst);
+            }));
+        }
+        pool.close();
+        assert_eq!(done.load(Ordering::SeqCst), 99);
+    }
+}

@@ -1,0 +1,200 @@
+//! Opening and closing a listener. Kafka: `SocketServer`.
+
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use fletchlog_api::NodeId;
+use fletchlog_broker::Broker;
+use mio::net::TcpListener;
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::apis::Apis;
+use crate::completions::Completions;
+use crate::limits::Limits;
+use crate::processor::{Processor, Shared, WAKER};
+use crate::stats::Stats;
+
+/// Connections that the system holds until they are accepted.
+const BACKLOG: i32 = 1024;
+
+/// Where to listen.
+#[derive(Debug, Clone)]
+pub struct ListenOptions {
+    /// Name or address of the interface.
+    pub host: String,
+    /// Port of the first node; the others follow. 0: a free one for each.
+    pub port: u16,
+    /// The host, and the port of the first node if it is another one, under which clients reach the listener. `None`: `host` and
+    /// the port that is listened on.
+    pub advertised: Option<(String, Option<u16>)>,
+}
+
+/// One node's address, as clients are given it in Metadata answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    /// The node.
+    pub node: NodeId,
+    /// Host name or address.
+    pub host: String,
+    /// Port.
+    pub port: u16,
+}
+
+/// Why a listener could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// The name means no address.
+    #[error("cannot listen on {host}:{port}: {source}")]
+    Address {
+        /// Asked for.
+        host: String,
+        /// Asked for.
+        port: u16,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// Clients could not be told where to connect.
+    #[error(
+        "{0} means every interface of this machine, which no client can connect to: say with `advertised` under which host name clients reach it"
+    )]
+    Wildcard(String),
+    /// The ports of the nodes behind the first do not exist.
+    #[error("{nodes} nodes need {nodes} ports, and there are fewer from {port} on")]
+    Ports {
+        /// Nodes of the broker.
+        nodes: usize,
+        /// The first port.
+        port: u16,
+    },
+    /// No thread or no descriptors.
+    #[error("cannot start the listener: {0}")]
+    Start(std::io::Error),
+}
+
+/// A listener that is open: one port for each node of a broker. Thread-safe. Dropping it closes it.
+pub struct SocketServer {
+    shared: Arc<Shared>,
+    endpoints: Vec<Endpoint>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl std::fmt::Debug for SocketServer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SocketServer")
+            .field("endpoints", &self.endpoints)
+            .finish_non_exhaustive()
+    }
+}
+
+impl SocketServer {
+    /// Listens for clients of `broker`. When it returns, they can connect.
+    ///
+    /// # Errors
+    /// The address is not there, is taken, or cannot be advertised.
+    pub fn start(broker: &Arc<Broker>, options: &ListenOptions) -> Result<Self, ListenError> {
+        let nodes = broker.nodes();
+        let mut listeners = Vec::with_capacity(nodes.len());
+        let mut endpoints = Vec::with_capacity(nodes.len());
+        for (index, node) in nodes.iter().enumerate() {
+            let beyond = || ListenError::Ports {
+                nodes: nodes.len(),
+                port: options.port,
+            };
+            let nth = u16::try_from(index).map_err(|_| beyond())?;
+            let port = match options.port {
+                0 => 0,
+                first => first.checked_add(nth).ok_or_else(beyond)?,
+            };
+            let (listener, address) = bind(&options.host, port)?;
+            endpoints.push(endpoint(options, *node, nth, address)?);
+            listeners.push((listener, *node));
+        }
+        let poll = mio::Poll::new().map_err(ListenError::Start)?;
+        let waker = mio::Waker::new(poll.registry(), WAKER).map_err(ListenError::Start)?;
+        let apis = Apis::new(Arc::clone(broker), endpoints.clone());
+        let limits = Limits::new(broker.config());
+        let shared = Arc::new(Shared::new(apis, limits, Arc::new(Completions::new(waker))));
+        let processor = Processor::new(poll, Arc::clone(&shared), listeners).map_err(ListenError::Start)?;
+        let thread = std::thread::Builder::new()
+            .name("fletchlog-net".to_owned())
+            .spawn(move || processor.run())
+            .map_err(ListenError::Start)?;
+        Ok(Self {
+            shared,
+            endpoints,
+            thread: Mutex::new(Some(thread)),
+        })
+    }
+
+    /// Where clients connect, by node.
+    pub fn endpoints(&self) -> &[Endpoint] {
+        &self.endpoints
+    }
+
+    /// What was counted.
+    pub fn stats(&self) -> &Stats {
+        &self.shared.stats
+    }
+
+    /// Accepts and reads nothing more, sends the answers that are being made (for at most a second), and closes every
+    /// connection. Requests that wait for data or for other members end without an answer. The broker stays open. Idempotent.
+    pub fn close(&self) {
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.shared.closing.store(true, Ordering::Release);
+        self.shared.completions.wake();
+        if let Some(thread) = thread {
+            // Its panic was reported when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for SocketServer {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Binds the first address of `host` that can be bound.
+fn bind(host: &str, port: u16) -> Result<(TcpListener, SocketAddr), ListenError> {
+    let failed = |source| ListenError::Address {
+        host: host.to_owned(),
+        port,
+        source,
+    };
+    let mut last = std::io::Error::other("the name has no address");
+    for address in (host, port).to_socket_addrs().map_err(failed)? {
+        match bind_to(address) {
+            Ok(bound) => return Ok(bound),
+            Err(error) => last = error,
+        }
+    }
+    Err(failed(last))
+}
+
+fn bind_to(address: SocketAddr) -> std::io::Result<(TcpListener, SocketAddr)> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    let listener = TcpListener::from_std(socket.into());
+    let address = listener.local_addr()?;
+    Ok((listener, address))
+}
+
+fn endpoint(options: &ListenOptions, node: NodeId, nth: u16, bound: SocketAddr) -> Result<Endpoint, ListenError> {
+    let (host, port) = match &options.advertised {
+        Some((host, port)) => (
+            host.clone(),
+            port.map_or(bound.port(), |first| first.saturating_add(nth)),
+        ),
+        None => (options.host.clone(), bound.port()),
+    };
+    if host.parse::<IpAddr>().is_ok_and(|ip| ip.is_unspecified()) {
+        return Err(ListenError::Wildcard(host));
+    }
+    Ok(Endpoint { node, host, port })
+}
