@@ -57,7 +57,7 @@ pub enum Response {
     JoinGroup(JoinGroupResponse),
     SyncGroup(SyncGroupResponse),
     Heartbeat(ErrorCode),
-    LeaveGroup(ErrorCode),
+    LeaveGroup(LeaveGroupResponse),
     OffsetCommit(OffsetCommitResponse),
     OffsetFetch(OffsetFetchResponse),
 }

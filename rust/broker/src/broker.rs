@@ -1,6 +1,7 @@
 //! The broker's facade: what the Python `Broker` and the transports call.
 
 mod admin;
+mod group_admin;
 
 use std::collections::BTreeMap;
 use std::path::Path;

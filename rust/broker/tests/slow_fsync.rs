@@ -79,6 +79,9 @@ impl Member {
                 client_id: "c".into(),
                 protocol_type: "consumer".into(),
                 protocols: vec![("range".into(), Bytes::new())],
+                requires_known_member_id: true,
+                supports_skipping_assignment: false,
+                reason: None,
             };
             let Response::JoinGroup(joined) = member.client.ask(1, Request::JoinGroup(request)) else {
                 panic!()
@@ -90,6 +93,8 @@ impl Member {
             generation_id: member.generation,
             member_id: member.id.clone(),
             group_instance_id: None,
+            protocol_type: None,
+            protocol_name: None,
             assignments: vec![(member.id.clone(), Bytes::new())],
         };
         let Response::SyncGroup(synced) = member.client.ask(1, Request::SyncGroup(request)) else {
@@ -123,6 +128,8 @@ impl Member {
             generation_id: self.generation,
             member_id: self.id.clone(),
             group_instance_id: None,
+            retention_ms: None,
+            knows_group_id_not_found: false,
             offsets: vec![(tp("t", 0), value)],
         };
         let Response::OffsetCommit(response) = self.client.ask(1, Request::OffsetCommit(request)) else {
@@ -140,7 +147,7 @@ impl Member {
         let Response::OffsetFetch(response) = self.client.ask(1, Request::OffsetFetch(request)) else {
             panic!()
         };
-        response.partitions[0].1.as_ref().map(|o| o.offset)
+        response.partitions[0].1.as_ref().unwrap().as_ref().map(|o| o.offset)
     }
 }
 

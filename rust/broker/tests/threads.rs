@@ -196,6 +196,9 @@ fn members_in_threads_of_their_own_agree_on_a_generation() {
                             client_id: "c".into(),
                             protocol_type: "consumer".into(),
                             protocols: vec![("range".into(), Bytes::new())],
+                            requires_known_member_id: true,
+                            supports_skipping_assignment: false,
+                            reason: None,
                         })) else {
                             panic!()
                         };
@@ -215,6 +218,8 @@ fn members_in_threads_of_their_own_agree_on_a_generation() {
                             generation_id: joined.generation_id,
                             member_id: id.clone(),
                             group_instance_id: None,
+                            protocol_type: None,
+                            protocol_name: None,
                             assignments,
                         })) else {
                             panic!()

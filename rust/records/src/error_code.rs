@@ -64,6 +64,7 @@ error_codes! {
     25 UNKNOWN_MEMBER_ID false "the coordinator does not know this member";
     26 INVALID_SESSION_TIMEOUT false "session.timeout.ms is outside the broker's limits";
     27 REBALANCE_IN_PROGRESS false "the group is rebalancing, the member has to rejoin";
+    28 INVALID_COMMIT_OFFSET_SIZE false "the committed offsets are too large for one batch";
     29 TOPIC_AUTHORIZATION_FAILED false "not authorized for the topic";
     32 INVALID_TIMESTAMP false "a timestamp is outside the accepted range";
     34 ILLEGAL_SASL_STATE false "the SASL request does not fit the state of the connection";
@@ -89,6 +90,8 @@ error_codes! {
     55 OPERATION_NOT_ATTEMPTED false "another part of the request was refused, so this one was not tried";
     56 KAFKA_STORAGE_ERROR true "the log could not be read or written";
     59 UNKNOWN_PRODUCER_ID false "the broker holds no state for this producer id";
+    68 NON_EMPTY_GROUP false "the group has members";
+    69 GROUP_ID_NOT_FOUND false "there is no such group";
     70 FETCH_SESSION_ID_NOT_FOUND true "the fetch session id is unknown";
     71 INVALID_FETCH_SESSION_EPOCH true "the fetch session epoch is not the next one";
     73 TOPIC_DELETION_DISABLED false "topics cannot be deleted: delete.topic.enable is false";
@@ -101,6 +104,7 @@ error_codes! {
     82 FENCED_INSTANCE_ID false "another member uses this group.instance.id";
     84 ELECTION_NOT_NEEDED false "the leader of the partition is the preferred one";
     85 NO_REASSIGNMENT_IN_PROGRESS false "no replicas of the partition are being moved";
+    86 GROUP_SUBSCRIBED_TO_TOPIC false "a member of the group subscribes to the topic";
     87 INVALID_RECORD false "the broker refused a record";
     88 UNSTABLE_OFFSET_COMMIT true "an offset is being committed by a transaction";
     90 PRODUCER_FENCED false "a newer producer with the same transactional id exists";

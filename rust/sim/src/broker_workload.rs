@@ -131,6 +131,8 @@ fn commit(broker: &Arc<Broker>, tp: &TopicPartition, offset: i64) -> Result<(), 
         generation_id: -1,
         member_id: "".into(),
         group_instance_id: None,
+        retention_ms: None,
+        knows_group_id_not_found: false,
         offsets: vec![(tp.clone(), value)],
     };
     match ask(broker, Request::OffsetCommit(request))? {
@@ -148,7 +150,8 @@ pub(crate) fn committed(broker: &Arc<Broker>, tp: &TopicPartition) -> Result<Opt
     };
     match ask(broker, Request::OffsetFetch(request))? {
         Response::OffsetFetch(response) if response.error == ErrorCode::NONE => {
-            Ok(response.partitions[0].1.as_ref().map(|value| value.offset))
+            let committed = response.partitions[0].1.as_ref().map_err(ToString::to_string)?;
+            Ok(committed.as_ref().map(|value| value.offset))
         }
         other => Err(format!("committed offset of {tp}: {other:?}")),
     }

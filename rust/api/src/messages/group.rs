@@ -7,7 +7,7 @@ use fletchlog_records::TopicPartition;
 
 use crate::ErrorCode;
 
-/// JoinGroup, v5+ semantics (member id required first, static members).
+/// JoinGroup.
 #[derive(Debug, Clone)]
 pub struct JoinGroupRequest {
     /// group.id.
@@ -22,10 +22,18 @@ pub struct JoinGroupRequest {
     pub group_instance_id: Option<Arc<str>>,
     /// client.id, the prefix of the generated member id.
     pub client_id: Arc<str>,
-    /// "consumer".
+    /// "consumer", "connect", ...
     pub protocol_type: Arc<str>,
     /// (assignor name, subscription blob of spec 8.8), in order of preference.
     pub protocols: Vec<(Arc<str>, Bytes)>,
+    /// A member without an id first gets one and joins with it (versions 4 and newer). Kafka:
+    /// `JoinGroupRequest#requiresKnownMemberId`.
+    pub requires_known_member_id: bool,
+    /// A static leader that comes back understands `skip_assignment` (versions 9 and newer). Kafka:
+    /// `JoinGroupRequest#supportsSkippingAssignment`.
+    pub supports_skipping_assignment: bool,
+    /// Why the client joins, for the log.
+    pub reason: Option<Arc<str>>,
 }
 
 /// One member as told to the leader.
@@ -46,10 +54,14 @@ pub struct JoinGroupResponse {
     pub error: ErrorCode,
     /// Generation.
     pub generation_id: i32,
+    /// The group's protocol type; `None` with an error.
+    pub protocol_type: Option<Arc<str>>,
     /// Chosen assignor.
     pub protocol_name: Arc<str>,
     /// Leader's member id.
     pub leader: Arc<str>,
+    /// The leader gets the members but is not to assign partitions: the assignment stays as it is.
+    pub skip_assignment: bool,
     /// This member's id.
     pub member_id: Arc<str>,
     /// Members, only for the leader.
@@ -67,6 +79,10 @@ pub struct SyncGroupRequest {
     pub member_id: Arc<str>,
     /// group.instance.id.
     pub group_instance_id: Option<Arc<str>>,
+    /// The protocol type that the member believes the group to have; `None` is not compared.
+    pub protocol_type: Option<Arc<str>>,
+    /// The protocol that the member believes to be chosen; `None` is not compared.
+    pub protocol_name: Option<Arc<str>>,
     /// Assignment blobs by member id, only from the leader.
     pub assignments: Vec<(Arc<str>, Bytes)>,
 }
@@ -76,6 +92,10 @@ pub struct SyncGroupRequest {
 pub struct SyncGroupResponse {
     /// NONE or the error.
     pub error: ErrorCode,
+    /// The group's protocol type; `None` with an error.
+    pub protocol_type: Option<Arc<str>>,
+    /// The chosen protocol; `None` with an error.
+    pub protocol_name: Option<Arc<str>>,
     /// Assignment blob (spec 8.8).
     pub assignment: Bytes,
 }
@@ -98,10 +118,28 @@ pub struct HeartbeatRequest {
 pub struct LeaveGroupRequest {
     /// group.id.
     pub group_id: Arc<str>,
-    /// Member id.
+    /// Who leaves.
+    pub members: Vec<LeavingMember>,
+}
+
+/// Who leaves a group. Kafka: `MemberIdentity`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeavingMember {
+    /// Member id; "" for whoever has the group.instance.id.
     pub member_id: Arc<str>,
     /// group.instance.id.
     pub group_instance_id: Option<Arc<str>>,
+    /// Why, for the log.
+    pub reason: Option<Arc<str>>,
+}
+
+/// Answer.
+#[derive(Debug, Clone)]
+pub struct LeaveGroupResponse {
+    /// NONE or the error of all.
+    pub error: ErrorCode,
+    /// Per member, in the order of the request; none with an error of all.
+    pub members: Vec<(LeavingMember, ErrorCode)>,
 }
 
 /// An offset as committed.
@@ -126,6 +164,10 @@ pub struct OffsetCommitRequest {
     pub member_id: Arc<str>,
     /// group.instance.id.
     pub group_instance_id: Option<Arc<str>>,
+    /// How long the offsets are kept (versions 2 to 4); `None`: as the broker is configured.
+    pub retention_ms: Option<i64>,
+    /// A group that is not there is GROUP_ID_NOT_FOUND (versions 9 and newer), not ILLEGAL_GENERATION.
+    pub knows_group_id_not_found: bool,
     /// Offsets.
     pub offsets: Vec<(TopicPartition, OffsetAndMetadata)>,
 }
@@ -155,6 +197,6 @@ pub struct OffsetFetchRequest {
 pub struct OffsetFetchResponse {
     /// NONE or the group's error.
     pub error: ErrorCode,
-    /// Per partition; `None` = nothing committed.
-    pub partitions: Vec<(TopicPartition, Option<OffsetAndMetadata>)>,
+    /// Per partition; `None` = nothing committed, UNSTABLE_OFFSET_COMMIT while a transaction commits.
+    pub partitions: Vec<(TopicPartition, Result<Option<OffsetAndMetadata>, ErrorCode>)>,
 }

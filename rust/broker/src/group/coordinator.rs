@@ -8,11 +8,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use fletchlog_api::{ErrorCode, HeartbeatRequest, LeaveGroupRequest, NodeId};
+use fletchlog_api::{ErrorCode, HeartbeatRequest, NodeId};
 use rustc_hash::FxHashMap;
 
-use super::member::ClientLiveness;
-use super::rebalance::{join_error, sync_error};
+use super::join::MAX_TEXT;
+use super::member::{ClientLiveness, Member};
 use super::state::{Group, GroupState, LockedGroup};
 use crate::replica_manager::ReplicaManager;
 use crate::sync::{Changes, Mutex, Rank};
@@ -171,7 +171,16 @@ impl GroupCoordinator {
         }
     }
 
-    /// Heartbeat. Kafka: `handleHeartbeat`; during CompletingRebalance as since 2.7.
+    /// As [`Self::check_coordinator`]; INVALID_GROUP_ID for what cannot have members.
+    pub(super) fn check_group(&self, node: NodeId, group_id: &str) -> Result<(), ErrorCode> {
+        self.check_coordinator(node, group_id)?;
+        if group_id.is_empty() || group_id.len() > MAX_TEXT {
+            return Err(ErrorCode::INVALID_GROUP_ID);
+        }
+        Ok(())
+    }
+
+    /// Heartbeat. Kafka: `classicGroupHeartbeatToClassicGroup`; during CompletingRebalance as since 2.7.
     pub(crate) fn heartbeat(
         &self,
         node: NodeId,
@@ -187,80 +196,51 @@ impl GroupCoordinator {
                 return Err(ErrorCode::ILLEGAL_GENERATION);
             }
             let state = group.state;
-            group
+            let member = group
                 .member_mut(&request.member_id)
-                .ok_or(ErrorCode::UNKNOWN_MEMBER_ID)?
-                .heard_from(client, now_ms);
+                .ok_or(ErrorCode::UNKNOWN_MEMBER_ID)?;
+            member.belongs_to(client, now_ms);
+            member.reschedule_heartbeat(now_ms);
             match state {
                 GroupState::Empty => Err(ErrorCode::UNKNOWN_MEMBER_ID),
                 GroupState::PreparingRebalance => Err(ErrorCode::REBALANCE_IN_PROGRESS),
                 GroupState::CompletingRebalance | GroupState::Stable => Ok(()),
             }
         };
-        let beaten = self.check_coordinator(node, &request.group_id).and_then(|()| {
+        let beaten = self.check_group(node, &request.group_id).and_then(|()| {
             let done = self.in_group(&request.group_id, beat);
             done.unwrap_or(Err(ErrorCode::UNKNOWN_MEMBER_ID))
         });
         beaten.err().unwrap_or(ErrorCode::NONE)
     }
 
-    /// LeaveGroup. Kafka: `handleLeaveGroup`.
-    pub(crate) fn leave_group(&self, node: NodeId, request: &LeaveGroupRequest) -> ErrorCode {
-        let now_ms = self.replicas.clock().monotonic_ms();
-        self.tick(now_ms);
-        if let Err(error) = self.check_coordinator(node, &request.group_id) {
-            return error;
-        }
-        let left = self.in_group(&request.group_id, |group| {
-            if group.pending_members.remove(&request.member_id).is_some() {
-                self.try_complete_join(group, now_ms);
-                return ErrorCode::NONE;
-            }
-            if let Err(error) = check_member(group, &request.member_id, request.group_instance_id.as_deref()) {
-                return error;
-            }
-            self.remove_member(group, &request.member_id, now_ms);
-            ErrorCode::NONE
-        });
-        left.unwrap_or(ErrorCode::UNKNOWN_MEMBER_ID)
-    }
-
-    /// Kafka: `removeMemberAndUpdateGroup`.
-    fn remove_member(&self, group: &mut Group, id: &str, now_ms: i64) {
-        let Some(mut member) = group.remove(id) else { return };
-        member.answer_join(
-            join_error(ErrorCode::UNKNOWN_MEMBER_ID, member.id.clone()),
-            self.changes(),
-        );
-        member.answer_sync(sync_error(ErrorCode::UNKNOWN_MEMBER_ID), self.changes());
-        match group.state {
-            GroupState::Stable | GroupState::CompletingRebalance => self.rebalance(group, now_ms),
-            GroupState::PreparingRebalance => self.try_complete_join(group, now_ms),
-            GroupState::Empty => {}
-        }
-    }
-
     /// Does what is due in the groups: members missed, ids never used, rebalances whose time is over, offsets expired.
     pub(crate) fn tick(&self, now_ms: i64) {
         let due = |group: &LockedGroup| group.next_deadline().is_some_and(|deadline| now_ms >= deadline);
         self.in_idle_groups(due, |group| {
+            let pending = group.pending_members.len();
             group.pending_members.retain(|_, give_up_ms| now_ms < *give_up_ms);
-            let missed: Vec<Arc<str>> = group
-                .members
-                .iter()
-                .filter(|m| m.session().is_some_and(|session| now_ms >= session.deadline_ms()))
-                .map(|m| m.id.clone())
-                .collect();
-            for id in missed {
-                log::info!(
-                    "member {id} of group {} was not heard of in time and is removed",
-                    group.id
-                );
-                self.remove_member(group, &id, now_ms);
+            if group.pending_members.len() < pending {
+                self.try_complete_join(group, now_ms);
             }
-            self.try_complete_join(group, now_ms);
+            self.expire_members(group, now_ms);
+            if group.pending_join.is_some_and(|join| now_ms >= join.deadline_ms) {
+                self.try_complete_join(group, now_ms);
+            }
+            self.expire_pending_sync(group, now_ms);
         });
         self.maybe_expire_offsets(now_ms);
+    }
+
+    /// Kafka: `expireClassicGroupMemberHeartbeat`.
+    fn expire_members(&self, group: &mut Group, now_ms: i64) {
+        let missed = |m: &&Member| m.session().is_some_and(|session| now_ms >= session.deadline_ms());
+        let missed: Vec<Arc<str>> = group.members.iter().filter(missed).map(|m| m.id.clone()).collect();
+        for id in missed {
+            let group_id = &group.id;
+            log::info!("member {id} of group {group_id} was not heard of in time and is removed");
+            self.remove_member(group, &id, now_ms);
+        }
     }
 }
 

@@ -1,8 +1,8 @@
-//! JoinGroup. Kafka 2.6: `GroupCoordinator#handleJoinGroup`, `#doUnknownJoinGroup`, `#doJoinGroup`.
+//! JoinGroup. Kafka: `GroupMetadataManager#classicGroupJoin`, `#classicGroupJoinNewMember`, `#classicGroupJoinExistingMember`.
 
 use std::sync::Arc;
 
-use fletchlog_api::{ErrorCode, JoinGroupRequest, NodeId, Response};
+use fletchlog_api::{ErrorCode, JoinGroupRequest, JoinGroupResponse, NodeId, Response};
 
 use super::coordinator::{GroupCoordinator, check_member};
 use super::member::{ClientLiveness, Member};
@@ -13,6 +13,17 @@ use crate::sync::Answer;
 /// Longest text that a record of `__consumer_offsets` can hold.
 pub(super) const MAX_TEXT: usize = i16::MAX as usize;
 
+/// A join that is being handled.
+struct Join<'a> {
+    request: &'a JoinGroupRequest,
+    client: &'a ClientLiveness,
+    answer: Arc<Answer>,
+    now_ms: i64,
+}
+
+/// The code, and the member id that is answered with it.
+type Refusal = (ErrorCode, Arc<str>);
+
 impl GroupCoordinator {
     /// JoinGroup.
     pub(crate) fn join_group(
@@ -21,29 +32,41 @@ impl GroupCoordinator {
         request: &JoinGroupRequest,
         client: &Arc<ClientLiveness>,
     ) -> Arc<Answer> {
-        let answer = Arc::new(Answer::default());
-        let now_ms = self.replicas.clock().monotonic_ms();
-        client.seen(now_ms);
-        self.tick(now_ms);
-        let joined = self
-            .check_join(node, request)
-            .map_err(|error| (error, None))
-            .and_then(|()| self.join(request, client, &answer, now_ms));
-        if let Err((error, member_id)) = joined {
-            let member_id = member_id.unwrap_or_else(|| request.member_id.clone());
-            answer.complete(Response::JoinGroup(join_error(error, member_id)), self.changes());
+        let join = Join {
+            request,
+            client,
+            answer: Arc::default(),
+            now_ms: self.replicas.clock().monotonic_ms(),
+        };
+        client.seen(join.now_ms);
+        self.tick(join.now_ms);
+        if let Some(reason) = &request.reason {
+            log::debug!(
+                "member `{}` joins group {}: {reason}",
+                request.member_id,
+                request.group_id
+            );
         }
-        answer
+        let checked = self.check_join(node, request);
+        let joined = checked
+            .map_err(|error| (error, request.member_id.clone()))
+            .and_then(|()| self.join(&join));
+        if let Err((error, member_id)) = joined {
+            self.answer_join(&join, join_error(error, member_id));
+        }
+        join.answer
     }
 
     /// What can be said before the group is looked at.
     fn check_join(&self, node: NodeId, request: &JoinGroupRequest) -> Result<(), ErrorCode> {
-        self.check_coordinator(node, &request.group_id)?;
-        if request.group_id.is_empty() || request.group_id.len() > MAX_TEXT {
-            return Err(ErrorCode::INVALID_GROUP_ID);
-        }
+        self.check_group(node, &request.group_id)?;
         let too_long = |text: &Arc<str>| text.len() > MAX_TEXT / 2;
-        if too_long(&request.client_id) || request.group_instance_id.as_ref().is_some_and(too_long) {
+        let protocols = request.protocols.iter().map(|(name, _)| name);
+        let mut texts = [&request.client_id, &request.protocol_type].into_iter();
+        if texts.any(too_long) || request.group_instance_id.as_ref().is_some_and(too_long) {
+            return Err(ErrorCode::INVALID_REQUEST);
+        }
+        if protocols.into_iter().any(too_long) {
             return Err(ErrorCode::INVALID_REQUEST);
         }
         if !(self.min_session_timeout_ms..=self.max_session_timeout_ms).contains(&request.session_timeout_ms) {
@@ -52,83 +75,64 @@ impl GroupCoordinator {
         self.load_group(&request.group_id)
     }
 
-    fn join(
-        &self,
-        request: &JoinGroupRequest,
-        client: &Arc<ClientLiveness>,
-        answer: &Arc<Answer>,
-        now_ms: i64,
-    ) -> Result<(), (ErrorCode, Option<Arc<str>>)> {
-        let known = !request.member_id.is_empty();
-        let join = |group: &mut Group| {
-            let prefix = request.group_instance_id.as_ref().unwrap_or(&request.client_id);
-            let new_id = (!known).then(|| self.member_id(prefix));
-            if !accepts(group, &request.member_id, self.max_size) {
-                group.pending_members.remove(&request.member_id);
-                return Err((ErrorCode::GROUP_MAX_SIZE_REACHED, None));
+    fn join(&self, join: &Join<'_>) -> Result<(), Refusal> {
+        let member_id = &join.request.member_id;
+        let enter = |group: &mut Group| {
+            if !accepts(group, member_id, self.max_size) {
+                // Nobody looks whether all others have joined, as with Kafka: the rebalance ends with its time.
+                group.remove(member_id);
+                return Err((ErrorCode::GROUP_MAX_SIZE_REACHED, Arc::from("")));
             }
-            match new_id {
-                Some(new_id) => self.join_new(group, new_id, request, client, answer, now_ms),
-                None => self
-                    .join_known(group, request, client, answer, now_ms)
-                    .map_err(|error| (error, None)),
+            if member_id.is_empty() {
+                return self.join_new(group, join);
             }
+            let joined = self.join_existing(group, join);
+            joined.map_err(|error| (error, member_id.clone()))
         };
-        if known {
-            let joined = self.in_group(&request.group_id, join);
-            joined.unwrap_or(Err((ErrorCode::UNKNOWN_MEMBER_ID, None)))
-        } else {
-            self.in_new_group(&request.group_id, join)
+        if member_id.is_empty() {
+            return self.in_new_group(&join.request.group_id, enter);
         }
+        let joined = self.in_group(&join.request.group_id, enter);
+        joined.unwrap_or_else(|| Err((ErrorCode::UNKNOWN_MEMBER_ID, member_id.clone())))
     }
 
-    /// Kafka: `doUnknownJoinGroup`.
-    fn join_new(
-        &self,
-        group: &mut Group,
-        new_id: Arc<str>,
-        request: &JoinGroupRequest,
-        client: &Arc<ClientLiveness>,
-        answer: &Arc<Answer>,
-        now_ms: i64,
-    ) -> Result<(), (ErrorCode, Option<Arc<str>>)> {
+    /// Kafka: `classicGroupJoinNewMember`.
+    fn join_new(&self, group: &mut Group, join: &Join<'_>) -> Result<(), Refusal> {
+        let request = join.request;
         if !group.supports(&request.protocol_type, &request.protocols) {
-            return Err((ErrorCode::INCONSISTENT_GROUP_PROTOCOL, None));
+            return Err((ErrorCode::INCONSISTENT_GROUP_PROTOCOL, Arc::from("")));
         }
-        let Some(instance) = &request.group_instance_id else {
-            let give_up_ms = now_ms.saturating_add(i64::from(request.session_timeout_ms));
+        let prefix = request.group_instance_id.as_ref().unwrap_or(&request.client_id);
+        let new_id = self.member_id(prefix);
+        let instance = request.group_instance_id.as_ref();
+        if instance.is_none() && request.requires_known_member_id {
+            let give_up_ms = join.now_ms.saturating_add(i64::from(request.session_timeout_ms));
             group.pending_members.insert(new_id.clone(), give_up_ms);
-            return Err((ErrorCode::MEMBER_ID_REQUIRED, Some(new_id)));
-        };
-        if let Some(old_id) = group.static_member(instance).map(|m| m.id.clone()) {
-            let replaced = self.replace_static(group, old_id, new_id, request, client, answer, now_ms);
-            return replaced.map_err(|error| (error, None));
+            return Err((ErrorCode::MEMBER_ID_REQUIRED, new_id));
         }
-        self.add_and_rebalance(group, new_id, request, client, answer, now_ms);
-        Ok(())
+        let old = instance.and_then(|instance| group.static_member(instance));
+        match old.map(|m| m.id.clone()) {
+            Some(old_id) => self
+                .replace_static(group, old_id, new_id, join)
+                .map_err(|error| (error, Arc::from(""))),
+            None => {
+                self.add_and_rebalance(group, new_id, join);
+                Ok(())
+            }
+        }
     }
 
-    /// Kafka: `doJoinGroup`.
-    fn join_known(
-        &self,
-        group: &mut Group,
-        request: &JoinGroupRequest,
-        client: &Arc<ClientLiveness>,
-        answer: &Arc<Answer>,
-        now_ms: i64,
-    ) -> Result<(), ErrorCode> {
-        let id = &request.member_id;
-        if group.pending_members.contains_key(id) {
-            if !group.supports(&request.protocol_type, &request.protocols) {
-                return Err(ErrorCode::INCONSISTENT_GROUP_PROTOCOL);
-            }
-            self.add_and_rebalance(group, id.clone(), request, client, answer, now_ms);
-            return Ok(());
-        }
-        check_member(group, id, request.group_instance_id.as_deref())?;
+    /// Kafka: `classicGroupJoinExistingMember`.
+    fn join_existing(&self, group: &mut Group, join: &Join<'_>) -> Result<(), ErrorCode> {
+        let (request, id) = (join.request, &join.request.member_id);
         if !group.supports(&request.protocol_type, &request.protocols) {
             return Err(ErrorCode::INCONSISTENT_GROUP_PROTOCOL);
         }
+        if group.pending_members.contains_key(id) {
+            self.add_and_rebalance(group, id.clone(), join);
+            return Ok(());
+        }
+        check_member(group, id, request.group_instance_id.as_deref())?;
         let unchanged = group.member(id).is_some_and(|m| m.matches(&request.protocols));
         let current = match group.state {
             GroupState::PreparingRebalance => false,
@@ -138,67 +142,41 @@ impl GroupCoordinator {
             GroupState::Empty => return Err(ErrorCode::UNKNOWN_MEMBER_ID),
         };
         if let Some(member) = group.member_mut(id) {
-            member.update(request, client, now_ms);
+            member.update(request, join.client, join.now_ms);
         }
         if current {
-            let response = join_response(group, id);
-            answer.complete(Response::JoinGroup(response), self.changes());
+            self.answer_join(join, join_response(group, id));
             return Ok(());
         }
         if let Some(member) = group.member_mut(id) {
-            member.joining = Some(answer.clone());
+            member.joining = Some(join.answer.clone());
         }
-        self.rebalance(group, now_ms);
+        self.rebalance(group, join.now_ms);
         Ok(())
     }
 
-    fn add_and_rebalance(
-        &self,
-        group: &mut Group,
-        id: Arc<str>,
-        request: &JoinGroupRequest,
-        client: &Arc<ClientLiveness>,
-        answer: &Arc<Answer>,
-        now_ms: i64,
-    ) {
-        let mut member = Member::new(id, request, client, now_ms);
-        member.joining = Some(answer.clone());
-        group.add(member, &request.protocol_type);
-        if let Some(join) = &mut group.pending_join {
-            join.new_member = true;
+    fn add_and_rebalance(&self, group: &mut Group, id: Arc<str>, join: &Join<'_>) {
+        let mut member = Member::new(id, join.request, join.client, join.now_ms);
+        member.joining = Some(join.answer.clone());
+        group.add(member, &join.request.protocol_type);
+        if let Some(pending) = &mut group.pending_join {
+            pending.new_member = true;
         }
-        self.rebalance(group, now_ms);
+        self.rebalance(group, join.now_ms);
     }
 
     /// A static member comes back under a new id; the old id is fenced from now on. In a stable group whose choice of
     /// protocol stays the same nobody else notices, whatever its metadata says. If the new id cannot be stored, the old one stays.
-    /// Kafka: `updateStaticMemberAndRebalance`.
-    #[allow(clippy::too_many_arguments)] // A join is all of this; a struct for it would be used here alone.
+    /// Kafka: `updateStaticMemberThenRebalanceOrCompleteJoin`.
     fn replace_static(
         &self,
         group: &mut Group,
         old_id: Arc<str>,
         new_id: Arc<str>,
-        request: &JoinGroupRequest,
-        client: &Arc<ClientLiveness>,
-        answer: &Arc<Answer>,
-        now_ms: i64,
+        join: &Join<'_>,
     ) -> Result<(), ErrorCode> {
         let was_leader = group.is_leader(&old_id);
-        let Some(member) = group.member_mut(&old_id) else {
-            return Err(ErrorCode::UNKNOWN_MEMBER_ID);
-        };
-        member.answer_join(
-            join_error(ErrorCode::FENCED_INSTANCE_ID, old_id.clone()),
-            self.changes(),
-        );
-        member.answer_sync(sync_error(ErrorCode::FENCED_INSTANCE_ID), self.changes());
-        let before = member.clone();
-        member.id = new_id.clone();
-        member.update(request, client, now_ms);
-        if was_leader {
-            group.leader = Some(new_id.clone());
-        }
+        let before = self.take_over(group, &old_id, &new_id, join)?;
         if group.state == GroupState::Stable && group.select_protocol() == group.protocol {
             if self.store_group(group).is_err() {
                 if let Some(member) = group.member_mut(&new_id) {
@@ -209,21 +187,60 @@ impl GroupCoordinator {
                 }
                 return Err(ErrorCode::COORDINATOR_NOT_AVAILABLE);
             }
-            // The leader's return does not make it compute an assignment again: its answer is that of a follower.
-            let mut response = join_response(group, &new_id);
-            if was_leader {
-                response.members = Vec::new();
-                response.leader = old_id;
-            }
-            answer.complete(Response::JoinGroup(response), self.changes());
+            let response = returned(group, &new_id, was_leader.then_some(old_id), join.request);
+            self.answer_join(join, response);
             return Ok(());
         }
         if let Some(member) = group.member_mut(&new_id) {
-            member.joining = Some(answer.clone());
+            member.joining = Some(join.answer.clone());
         }
-        self.rebalance(group, now_ms);
+        self.rebalance(group, join.now_ms);
         Ok(())
     }
+
+    /// The member gets its new id; what it was is returned. Kafka: `ClassicGroup#replaceStaticMember`.
+    fn take_over(
+        &self,
+        group: &mut Group,
+        old_id: &Arc<str>,
+        new_id: &Arc<str>,
+        join: &Join<'_>,
+    ) -> Result<Member, ErrorCode> {
+        let member = group.member_mut(old_id).ok_or(ErrorCode::UNKNOWN_MEMBER_ID)?;
+        member.answer_join(
+            join_error(ErrorCode::FENCED_INSTANCE_ID, old_id.clone()),
+            self.changes(),
+        );
+        member.answer_sync(sync_error(ErrorCode::FENCED_INSTANCE_ID), self.changes());
+        let before = member.clone();
+        member.id = new_id.clone();
+        member.is_new = false;
+        member.update(join.request, join.client, join.now_ms);
+        member.reschedule_heartbeat(join.now_ms);
+        if group.is_leader(old_id) {
+            group.leader = Some(new_id.clone());
+        }
+        group.has_synced(old_id);
+        Ok(before)
+    }
+
+    fn answer_join(&self, join: &Join<'_>, response: JoinGroupResponse) {
+        join.answer.complete(Response::JoinGroup(response), self.changes());
+    }
+}
+
+/// What a static member is told that is back in a stable group. A leader does not compute an assignment again: its answer is
+/// that of a follower, unless it knows that it may leave the assignment as it is.
+fn returned(group: &Group, id: &Arc<str>, led_as: Option<Arc<str>>, request: &JoinGroupRequest) -> JoinGroupResponse {
+    let mut response = join_response(group, id);
+    if let Some(old_id) = led_as {
+        response.skip_assignment = request.supports_skipping_assignment;
+        if !request.supports_skipping_assignment {
+            response.members = Vec::new();
+            response.leader = old_id;
+        }
+    }
+    response
 }
 
 /// Kafka: `acceptJoiningMember`.

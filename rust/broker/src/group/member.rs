@@ -13,7 +13,7 @@ use crate::sync::{Answer, Changes};
 enum Presence {
     /// In a client of this process: as long as its transport is there.
     Transport(Arc<Transport>),
-    /// Behind a socket: since it was last heard of (monotonic ms). Kafka: `MemberMetadata#hasSatisfiedHeartbeat`.
+    /// Behind a socket: since it was last heard of (monotonic ms). Kafka: `ClassicGroupMember#hasSatisfiedHeartbeat`.
     Heartbeats(i64),
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct ClientLiveness {
 /// at least every max.poll.interval.ms, its members live; a client that has gone without leaving is missed after
 /// session.timeout.ms.
 #[derive(Debug)]
-struct Transport {
+pub(crate) struct Transport {
     last_seen_ms: AtomicI64,
     gone: AtomicBool,
 }
@@ -51,7 +51,6 @@ impl ClientLiveness {
 
     /// A client behind a socket: its members live by their own requests, and a lost connection changes nothing.
     /// `host` as Kafka shows it: `/` and the address.
-    #[allow(dead_code)] // For the listener.
     pub(crate) fn of_wire(host: &str) -> Self {
         Self {
             host: Arc::from(host),
@@ -89,29 +88,43 @@ impl ClientLiveness {
     }
 }
 
-/// How long a member lives without being heard of.
+/// How long a new member waits in its first join (ms), as its client may have gone meanwhile and nobody knows.
+/// Kafka: `GroupCoordinatorConfig#CLASSIC_GROUP_NEW_MEMBER_JOIN_TIMEOUT_MS`.
+const NEW_MEMBER_JOIN_TIMEOUT_MS: i64 = 5 * 60 * 1000;
+
+/// When a member is missed, unless it is heard of before.
 #[derive(Debug)]
-pub(crate) struct Session {
-    presence: Presence,
-    session_timeout_ms: i32,
-    rebalance_timeout_ms: i32,
+pub(crate) enum Session {
+    /// At this time (monotonic ms).
+    Until(i64),
+    /// This long after its client did something.
+    Client {
+        /// Of the client.
+        transport: Arc<Transport>,
+        /// session.timeout.ms.
+        session_timeout_ms: i32,
+        /// max.poll.interval.ms.
+        rebalance_timeout_ms: i32,
+    },
 }
 
 impl Session {
-    /// When the member is missed, unless it is heard of before.
+    /// When the member is missed.
     pub(crate) fn deadline_ms(&self) -> i64 {
-        let (last_seen_ms, timeout_ms) = match &self.presence {
-            Presence::Heartbeats(last_ms) => (*last_ms, self.session_timeout_ms),
-            Presence::Transport(transport) => {
-                let timeout_ms = if transport.gone.load(Ordering::Relaxed) {
-                    self.session_timeout_ms
-                } else {
-                    self.rebalance_timeout_ms.max(self.session_timeout_ms)
-                };
-                (transport.last_seen_ms.load(Ordering::Relaxed), timeout_ms)
+        match self {
+            Session::Until(ms) => *ms,
+            Session::Client {
+                transport,
+                session_timeout_ms,
+                rebalance_timeout_ms,
+            } => {
+                let gone = transport.gone.load(Ordering::Relaxed);
+                let alive_ms = *rebalance_timeout_ms.max(session_timeout_ms);
+                let timeout_ms = if gone { *session_timeout_ms } else { alive_ms };
+                let last_seen_ms = transport.last_seen_ms.load(Ordering::Relaxed);
+                last_seen_ms.saturating_add(i64::from(timeout_ms))
             }
-        };
-        last_seen_ms.saturating_add(i64::from(timeout_ms))
+        }
     }
 }
 
@@ -128,6 +141,8 @@ pub(crate) struct Member {
     pub(crate) joining: Option<Arc<Answer>>,
     pub(crate) syncing: Option<Arc<Answer>>,
     pub(crate) client_host: Arc<str>,
+    /// Waits in its first join. Kafka: `ClassicGroupMember#isNew`.
+    pub(crate) is_new: bool,
     presence: Presence,
 }
 
@@ -145,6 +160,7 @@ impl Member {
             joining: None,
             syncing: None,
             client_host: client.host.clone(),
+            is_new: true,
             presence: client.presence(now_ms),
         }
     }
@@ -154,12 +170,21 @@ impl Member {
         self.protocols.clone_from(&request.protocols);
         self.session_timeout_ms = request.session_timeout_ms;
         self.rebalance_timeout_ms = request.rebalance_timeout_ms;
-        self.heard_from(client, now_ms);
+        self.belongs_to(client, now_ms);
     }
 
-    /// Another request of this member came from this client. Kafka: `completeAndScheduleNextHeartbeatExpiration`.
-    pub(crate) fn heard_from(&mut self, client: &ClientLiveness, now_ms: i64) {
-        self.presence = client.presence(now_ms);
+    /// A request of this member came from this client.
+    pub(crate) fn belongs_to(&mut self, client: &ClientLiveness, now_ms: i64) {
+        if !matches!((&client.transport, &self.presence), (None, Presence::Heartbeats(_))) {
+            self.presence = client.presence(now_ms);
+        }
+    }
+
+    /// Its session time-out begins again. Kafka: `rescheduleClassicGroupMemberHeartbeat`.
+    pub(crate) fn reschedule_heartbeat(&mut self, now_ms: i64) {
+        if let Presence::Heartbeats(last_ms) = &mut self.presence {
+            *last_ms = now_ms;
+        }
     }
 
     /// Kafka: `MemberMetadata#matches`: same protocols in the same order with the same metadata.
@@ -176,14 +201,25 @@ impl Member {
             .unwrap_or_default()
     }
 
-    /// Its session, unless it waits in a join or sync: it is kept then (Kafka: `MemberMetadata#shouldKeepAlive`).
+    /// Its session, unless it waits in a join or sync: it is kept then, a new one for some minutes. Kafka:
+    /// `ClassicGroupMember#hasSatisfiedHeartbeat`.
     pub(crate) fn session(&self) -> Option<Session> {
         let waits = self.joining.is_some() || self.syncing.is_some();
-        (!waits).then(|| Session {
-            presence: self.presence.clone(),
-            session_timeout_ms: self.session_timeout_ms,
-            rebalance_timeout_ms: self.rebalance_timeout_ms,
-        })
+        match &self.presence {
+            Presence::Heartbeats(last_ms) if self.is_new => {
+                Some(Session::Until(last_ms.saturating_add(NEW_MEMBER_JOIN_TIMEOUT_MS)))
+            }
+            _ if waits => None,
+            Presence::Heartbeats(last_ms) => {
+                let timeout_ms = i64::from(self.session_timeout_ms);
+                Some(Session::Until(last_ms.saturating_add(timeout_ms)))
+            }
+            Presence::Transport(transport) => Some(Session::Client {
+                transport: transport.clone(),
+                session_timeout_ms: self.session_timeout_ms,
+                rebalance_timeout_ms: self.rebalance_timeout_ms,
+            }),
+        }
     }
 
     /// Answers a waiting join.
@@ -193,10 +229,12 @@ impl Member {
         }
     }
 
-    /// Answers a waiting sync.
-    pub(crate) fn answer_sync(&mut self, response: SyncGroupResponse, changes: &Changes) {
-        if let Some(answer) = self.syncing.take() {
-            answer.complete(Response::SyncGroup(response), changes);
-        }
+    /// Answers a waiting sync; false: none waits.
+    pub(crate) fn answer_sync(&mut self, response: SyncGroupResponse, changes: &Changes) -> bool {
+        let Some(answer) = self.syncing.take() else {
+            return false;
+        };
+        answer.complete(Response::SyncGroup(response), changes);
+        true
     }
 }

@@ -1,7 +1,10 @@
 //! Consumer groups: the classic protocol and committed offsets (spec 8.7, 8.8). Kafka: `GroupCoordinator`.
 
+mod admin;
 mod coordinator;
+mod expiry;
 mod join;
+mod leave;
 mod legacy;
 mod member;
 mod offsets;
@@ -9,9 +12,11 @@ mod rebalance;
 mod records;
 mod state;
 mod store;
+mod subscription;
 mod sync;
 mod txn_offsets;
 
+pub use admin::{GroupDescription, GroupListing, GroupMember};
 pub(crate) use coordinator::GroupCoordinator;
 pub(crate) use legacy::LegacyGroups;
 pub(crate) use member::ClientLiveness;

@@ -1,12 +1,14 @@
-//! From one generation to the next. Kafka 2.6: `GroupCoordinator#prepareRebalance`, `#onCompleteJoin`, `DelayedJoin`.
+//! From one generation to the next. Kafka: `GroupMetadataManager#prepareRebalance`, `#completeClassicGroupJoin`,
+//! `#expirePendingSync`.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use fletchlog_api::{ErrorCode, JoinGroupResponse, SyncGroupResponse};
 
 use super::coordinator::GroupCoordinator;
-use super::state::{Group, GroupState, PendingJoin};
+use super::state::{Group, GroupState, PendingJoin, PendingSync};
 
 impl GroupCoordinator {
     /// Begins a rebalance if none is being prepared, and completes it if everybody is there.
@@ -14,11 +16,9 @@ impl GroupCoordinator {
     pub(super) fn rebalance(&self, group: &mut Group, now_ms: i64) {
         if group.state != GroupState::PreparingRebalance {
             if group.state == GroupState::CompletingRebalance {
-                for member in &mut group.members {
-                    member.assignment = Bytes::new();
-                    member.answer_sync(sync_error(ErrorCode::REBALANCE_IN_PROGRESS), self.changes());
-                }
+                self.reset_assignments(group, ErrorCode::REBALANCE_IN_PROGRESS, now_ms);
             }
+            group.pending_sync = None;
             let timeout_ms = group.rebalance_timeout_ms();
             group.pending_join = Some(if group.state == GroupState::Empty {
                 self.initial_join(timeout_ms, now_ms)
@@ -32,6 +32,16 @@ impl GroupCoordinator {
             self.transition(group, GroupState::PreparingRebalance);
         }
         self.try_complete_join(group, now_ms);
+    }
+
+    /// Kafka: `resetAndPropagateAssignmentWithError`.
+    pub(super) fn reset_assignments(&self, group: &mut Group, error: ErrorCode, now_ms: i64) {
+        for member in &mut group.members {
+            member.assignment = Bytes::new();
+            if member.answer_sync(sync_error(error), self.changes()) {
+                member.reschedule_heartbeat(now_ms);
+            }
+        }
     }
 
     pub(super) fn transition(&self, group: &mut Group, state: GroupState) {
@@ -85,13 +95,23 @@ impl GroupCoordinator {
         if group.members.is_empty() {
             group.protocol = None;
             group.leader = None;
+            group.subscribed_topics = group.compute_subscribed_topics();
             self.transition(group, GroupState::Empty);
             // Reported where it is stored; the group goes on.
             drop(self.store_group(group));
             return;
         }
         group.protocol = group.select_protocol();
+        group.subscribed_topics = group.compute_subscribed_topics();
         self.transition(group, GroupState::CompletingRebalance);
+        self.answer_joins(group, now_ms);
+    }
+
+    /// The sync phase begins; it ends at the latest after the rebalance time-out.
+    fn answer_joins(&self, group: &mut Group, now_ms: i64) {
+        let members: BTreeSet<Arc<str>> = group.members.iter().map(|m| m.id.clone()).collect();
+        let deadline_ms = now_ms.saturating_add(group.rebalance_timeout_ms());
+        group.pending_sync = Some(PendingSync { deadline_ms, members });
         let responses: Vec<(Arc<str>, JoinGroupResponse)> = group
             .members
             .iter()
@@ -100,8 +120,31 @@ impl GroupCoordinator {
         for (id, response) in responses {
             if let Some(member) = group.member_mut(&id) {
                 member.answer_join(response, self.changes());
+                member.reschedule_heartbeat(now_ms);
+                member.is_new = false;
             }
         }
+    }
+
+    /// Members that have not synced in time are removed, and the group rebalances.
+    pub(super) fn expire_pending_sync(&self, group: &mut Group, now_ms: i64) {
+        let due = |sync: &&mut PendingSync| now_ms >= sync.deadline_ms;
+        let Some(late) = group
+            .pending_sync
+            .as_mut()
+            .filter(due)
+            .map(|sync| std::mem::take(&mut sync.members))
+        else {
+            return;
+        };
+        for id in late {
+            log::info!(
+                "member {id} of group {} has not synced in time and is removed",
+                group.id
+            );
+            group.remove(&id);
+        }
+        self.rebalance(group, now_ms);
     }
 
     fn initial_join(&self, rebalance_timeout_ms: i64, now_ms: i64) -> PendingJoin {
@@ -117,8 +160,10 @@ pub(super) fn join_response(group: &Group, member_id: &Arc<str>) -> JoinGroupRes
     JoinGroupResponse {
         error: ErrorCode::NONE,
         generation_id: group.generation,
+        protocol_type: group.protocol_type.clone(),
         protocol_name: group.protocol.clone().unwrap_or_else(|| Arc::from("")),
         leader: group.leader.clone().unwrap_or_else(|| Arc::from("")),
+        skip_assignment: false,
         member_id: member_id.clone(),
         members: if group.is_leader(member_id) {
             group.member_list()
@@ -133,8 +178,10 @@ pub(super) fn join_error(error: ErrorCode, member_id: Arc<str>) -> JoinGroupResp
     JoinGroupResponse {
         error,
         generation_id: -1,
+        protocol_type: None,
         protocol_name: empty.clone(),
         leader: empty,
+        skip_assignment: false,
         member_id,
         members: Vec::new(),
     }
@@ -143,6 +190,8 @@ pub(super) fn join_error(error: ErrorCode, member_id: Arc<str>) -> JoinGroupResp
 pub(super) fn sync_error(error: ErrorCode) -> SyncGroupResponse {
     SyncGroupResponse {
         error,
+        protocol_type: None,
+        protocol_name: None,
         assignment: Bytes::new(),
     }
 }

@@ -3,6 +3,7 @@
 //! | record | key | value |
 //! |---|---|---|
 //! | offset commit | i16 1 (0), group, topic STRING, partition i32 | i16 3: offset i64, leaderEpoch i32, metadata STRING, commitTimestamp i64 |
+//! | ... with an expiry of its own | the same | i16 1: offset i64, metadata STRING, commitTimestamp, expireTimestamp i64 |
 //! | group | i16 2, group STRING | i16 3: protocolType STRING, generation i32, protocol, leader NULLABLE STRING, timestamp i64, members |
 //!
 //! STRING = i16 length + UTF-8 (-1 null), BYTES = i32 length + bytes, ARRAY = i32 count. A null value is a tombstone.
@@ -119,13 +120,19 @@ pub(crate) fn offset_key(group: &str, tp: &TopicPartition) -> Vec<u8> {
     out
 }
 
-/// Value of a committed offset, version 3.
+/// Value of a committed offset: version 3, or 1 for one with an expiry of its own.
 pub(crate) fn offset_value(offset: &CommittedOffset) -> Vec<u8> {
-    let mut out = 3i16.to_be_bytes().to_vec();
+    let version: i16 = if offset.expire_timestamp_ms.is_some() { 1 } else { 3 };
+    let mut out = version.to_be_bytes().to_vec();
     out.extend_from_slice(&offset.value.offset.to_be_bytes());
-    out.extend_from_slice(&offset.value.leader_epoch.to_be_bytes());
+    if version >= 3 {
+        out.extend_from_slice(&offset.value.leader_epoch.to_be_bytes());
+    }
     put_string(&mut out, &offset.value.metadata);
     out.extend_from_slice(&offset.commit_timestamp_ms.to_be_bytes());
+    if let Some(expire_timestamp_ms) = offset.expire_timestamp_ms {
+        out.extend_from_slice(&expire_timestamp_ms.to_be_bytes());
+    }
     out
 }
 

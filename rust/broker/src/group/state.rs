@@ -7,7 +7,7 @@
 //! | CompletingRebalance | PreparingRebalance | the leader's sync, or another rebalance |
 //! | Stable | CompletingRebalance | a join that changes something, a member that leaves or is missed |
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -88,6 +88,26 @@ pub(crate) enum GroupState {
     Stable,
 }
 
+impl GroupState {
+    /// Kafka's name. Kafka: `ClassicGroupState`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            GroupState::Empty => "Empty",
+            GroupState::PreparingRebalance => "PreparingRebalance",
+            GroupState::CompletingRebalance => "CompletingRebalance",
+            GroupState::Stable => "Stable",
+        }
+    }
+}
+
+/// The members that have joined a generation and not synced yet. Kafka: `ClassicGroup#pendingSyncMembers`.
+#[derive(Debug)]
+pub(crate) struct PendingSync {
+    /// When they are removed (monotonic).
+    pub(crate) deadline_ms: i64,
+    pub(crate) members: BTreeSet<Arc<str>>,
+}
+
 /// A committed offset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CommittedOffset {
@@ -130,6 +150,10 @@ pub(crate) struct Group {
     /// Ids given with MEMBER_ID_REQUIRED that have not come back, and when they are given up (monotonic).
     pub(crate) pending_members: BTreeMap<Arc<str>, i64>,
     pub(crate) pending_join: Option<PendingJoin>,
+    /// `None`: all have synced.
+    pub(crate) pending_sync: Option<PendingSync>,
+    /// What the members of this generation subscribe to, if that is known.
+    pub(crate) subscribed_topics: Option<BTreeSet<Arc<str>>>,
     pub(crate) offsets: BTreeMap<TopicPartition, CommittedOffset>,
     /// Offsets in open transactions, by producer id.
     pub(crate) pending_txn_offsets: BTreeMap<i64, PendingOffsets>,
@@ -151,6 +175,8 @@ impl Group {
             members: Vec::new(),
             pending_members: BTreeMap::new(),
             pending_join: None,
+            pending_sync: None,
+            subscribed_topics: None,
             offsets: BTreeMap::new(),
             pending_txn_offsets: BTreeMap::new(),
             state_timestamp_ms: None,
@@ -159,15 +185,26 @@ impl Group {
 
     /// What it waits for now.
     fn deadlines(&self) -> Deadlines {
-        let join = self.pending_join.map(|join| match join.extend_until_ms {
-            // Due at the next look.
-            None if self.all_joined() => i64::MIN,
-            _ => join.deadline_ms,
-        });
+        let join = self.pending_join.map(|join| join.deadline_ms);
+        let sync = self.pending_sync.as_ref().map(|sync| sync.deadline_ms);
+        let ids = self.pending_members.values().copied();
         Deadlines {
-            fixed_ms: join.into_iter().chain(self.pending_members.values().copied()).min(),
+            fixed_ms: join.into_iter().chain(sync).chain(ids).min(),
             sessions: self.members.iter().filter_map(Member::session).collect(),
         }
+    }
+
+    /// Whether an open transaction commits an offset for the partition. Kafka: `hasPendingTransactionalOffsets`.
+    pub(crate) fn is_pending(&self, tp: &TopicPartition) -> bool {
+        self.pending_txn_offsets
+            .values()
+            .any(|pending| pending.contains_key(tp))
+    }
+
+    /// The partitions with an offset, committed or in an open transaction; some twice.
+    pub(crate) fn with_offsets(&self) -> impl Iterator<Item = &TopicPartition> {
+        let pending = self.pending_txn_offsets.values().flat_map(BTreeMap::keys);
+        self.offsets.keys().chain(pending)
     }
 
     /// A member.
@@ -201,12 +238,24 @@ impl Group {
 
     /// Takes a member out; the next in the group leads if it was the leader. Kafka: `GroupMetadata#remove`.
     pub(crate) fn remove(&mut self, id: &str) -> Option<Member> {
+        self.pending_members.remove(id);
+        self.has_synced(id);
         let index = self.members.iter().position(|m| &*m.id == id)?;
         let member = self.members.remove(index);
         if self.is_leader(id) {
             self.leader = self.members.first().map(|m| m.id.clone());
         }
         Some(member)
+    }
+
+    /// The member is not waited for in the sync phase. Kafka: `removePendingSyncMember`.
+    pub(crate) fn has_synced(&mut self, id: &str) {
+        if let Some(pending) = &mut self.pending_sync {
+            pending.members.remove(id);
+            if pending.members.is_empty() {
+                self.pending_sync = None;
+            }
+        }
     }
 
     /// Whether the member leads.
@@ -226,11 +275,8 @@ impl Group {
 
     /// Whether a member with these protocols fits the group. Kafka: `GroupMetadata#supportsProtocols`.
     pub(crate) fn supports(&self, protocol_type: &str, protocols: &[(Arc<str>, Bytes)]) -> bool {
-        if protocol_type.is_empty() || protocols.is_empty() {
-            return false;
-        }
-        if self.members.is_empty() {
-            return true;
+        if self.state == GroupState::Empty {
+            return !protocol_type.is_empty() && !protocols.is_empty();
         }
         self.protocol_type.as_deref() == Some(protocol_type)
             && protocols

@@ -150,6 +150,13 @@ impl GroupCoordinator {
                 self.add_group_for_producer(group, header.producer_id)
                     .insert(tp, offset);
             } else {
+                if offset.is_none() {
+                    // An offset is deleted with what open transactions have written. Kafka: `OffsetMetadataManager#replay`.
+                    group
+                        .pending_txn_offsets
+                        .values_mut()
+                        .for_each(|pending| drop(pending.remove(&tp)));
+                }
                 apply_offset(group, tp, offset);
             }
         });
@@ -177,6 +184,7 @@ impl GroupCoordinator {
             group.generation = value.generation;
             group.protocol_type = Some(value.protocol_type).filter(|t| !t.is_empty());
             group.state_timestamp_ms = value.timestamp_ms;
+            group.subscribed_topics = group.compute_subscribed_topics();
         });
     }
 

@@ -1,8 +1,7 @@
-//! SyncGroup. Kafka 2.6: `GroupCoordinator#handleSyncGroup`.
+//! SyncGroup. Kafka: `GroupMetadataManager#classicGroupSync`.
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use fletchlog_api::{ErrorCode, NodeId, Response, SyncGroupRequest, SyncGroupResponse};
 
 use super::coordinator::{GroupCoordinator, check_member};
@@ -23,7 +22,7 @@ impl GroupCoordinator {
         let now_ms = self.replicas.clock().monotonic_ms();
         client.seen(now_ms);
         self.tick(now_ms);
-        let synced = self.check_coordinator(node, &request.group_id).and_then(|()| {
+        let synced = self.check_group(node, &request.group_id).and_then(|()| {
             let done = self.in_group(&request.group_id, |group| {
                 self.sync(group, request, client, &answer, now_ms)
             });
@@ -35,7 +34,6 @@ impl GroupCoordinator {
         answer
     }
 
-    /// Kafka: `doSyncGroup`.
     fn sync(
         &self,
         group: &mut Group,
@@ -44,52 +42,74 @@ impl GroupCoordinator {
         answer: &Arc<Answer>,
         now_ms: i64,
     ) -> Result<(), ErrorCode> {
-        check_member(group, &request.member_id, request.group_instance_id.as_deref())?;
-        if group.generation != request.generation_id {
-            return Err(ErrorCode::ILLEGAL_GENERATION);
+        check_sync(group, request)?;
+        let (state, leads) = (group.state, group.is_leader(&request.member_id));
+        if let Some(member) = group.member_mut(&request.member_id) {
+            member.belongs_to(client, now_ms);
         }
-        let leads = group.is_leader(&request.member_id);
-        let state = group.state;
-        let member = group
-            .member_mut(&request.member_id)
-            .ok_or(ErrorCode::UNKNOWN_MEMBER_ID)?;
-        member.heard_from(client, now_ms);
         match state {
             GroupState::Empty => return Err(ErrorCode::UNKNOWN_MEMBER_ID),
             GroupState::PreparingRebalance => return Err(ErrorCode::REBALANCE_IN_PROGRESS),
-            GroupState::Stable => {
-                let response = SyncGroupResponse {
-                    error: ErrorCode::NONE,
-                    assignment: member.assignment.clone(),
-                };
-                answer.complete(Response::SyncGroup(response), self.changes());
-                return Ok(());
-            }
-            GroupState::CompletingRebalance => member.syncing = Some(answer.clone()),
+            GroupState::CompletingRebalance | GroupState::Stable => group.has_synced(&request.member_id),
         }
-        if !leads {
-            return Ok(());
+        if let Some(member) = group.member_mut(&request.member_id) {
+            member.syncing = Some(answer.clone());
         }
-        for member in &mut group.members {
-            let given = request.assignments.iter().find(|(id, _)| *id == member.id);
-            member.assignment = given.map(|(_, a)| a.clone()).unwrap_or_default();
-        }
-        if self.store_group(group).is_err() {
-            for member in &mut group.members {
-                member.assignment = Bytes::new();
-                member.answer_sync(sync_error(ErrorCode::COORDINATOR_NOT_AVAILABLE), self.changes());
-            }
-            self.rebalance(group, now_ms);
-            return Ok(());
-        }
-        self.transition(group, GroupState::Stable);
-        for member in &mut group.members {
-            let response = SyncGroupResponse {
-                error: ErrorCode::NONE,
-                assignment: member.assignment.clone(),
-            };
-            member.answer_sync(response, self.changes());
+        match state {
+            GroupState::Stable => self.answer_sync(group, &request.member_id, None),
+            _ if leads => self.assign(group, request, now_ms),
+            _ => {}
         }
         Ok(())
     }
+
+    /// The leader has assigned. Kafka: `setAndPropagateAssignment`.
+    fn assign(&self, group: &mut Group, request: &SyncGroupRequest, now_ms: i64) {
+        for member in &mut group.members {
+            let given = request.assignments.iter().rev().find(|(id, _)| *id == member.id);
+            member.assignment = given.map(|(_, a)| a.clone()).unwrap_or_default();
+        }
+        if self.store_group(group).is_err() {
+            self.reset_assignments(group, ErrorCode::COORDINATOR_NOT_AVAILABLE, now_ms);
+            self.rebalance(group, now_ms);
+            return;
+        }
+        self.transition(group, GroupState::Stable);
+        let ids: Vec<Arc<str>> = group.members.iter().map(|m| m.id.clone()).collect();
+        for id in ids {
+            self.answer_sync(group, &id, Some(now_ms));
+        }
+    }
+
+    /// Answers a member's waiting sync with its assignment; with `now_ms` its session time-out begins again.
+    fn answer_sync(&self, group: &mut Group, member_id: &str, now_ms: Option<i64>) {
+        let (protocol_type, protocol_name) = (group.protocol_type.clone(), group.protocol.clone());
+        let Some(member) = group.member_mut(member_id) else {
+            return;
+        };
+        let response = SyncGroupResponse {
+            error: ErrorCode::NONE,
+            protocol_type,
+            protocol_name,
+            assignment: member.assignment.clone(),
+        };
+        let answered = member.answer_sync(response, self.changes());
+        if let Some(now_ms) = now_ms.filter(|_| answered) {
+            member.reschedule_heartbeat(now_ms);
+        }
+    }
+}
+
+/// Kafka: `validateSyncGroup`.
+fn check_sync(group: &Group, request: &SyncGroupRequest) -> Result<(), ErrorCode> {
+    check_member(group, &request.member_id, request.group_instance_id.as_deref())?;
+    if group.generation != request.generation_id {
+        return Err(ErrorCode::ILLEGAL_GENERATION);
+    }
+    let differs =
+        |asked: &Option<Arc<str>>, known: &Option<Arc<str>>| asked.is_some() && known.is_some() && asked != known;
+    if differs(&request.protocol_type, &group.protocol_type) || differs(&request.protocol_name, &group.protocol) {
+        return Err(ErrorCode::INCONSISTENT_GROUP_PROTOCOL);
+    }
+    Ok(())
 }

@@ -5,7 +5,6 @@ use fletchlog_api::{ErrorCode, NodeId, TxnOffsetCommitRequest, TxnOffsetCommitRe
 use fletchlog_records::{BatchParams, TopicPartition};
 
 use super::coordinator::{GroupCoordinator, check_member};
-use super::join::MAX_TEXT;
 use super::offsets::OffsetResults;
 use super::state::{Group, GroupState};
 use crate::failures::Refused;
@@ -22,17 +21,17 @@ impl GroupCoordinator {
     ) -> TxnOffsetCommitResponse {
         let commit = || -> Result<OffsetResults, Refused> {
             self.replicas.for_writing("commit offsets")?;
-            self.check_coordinator(node, &request.group_id)?;
-            if request.group_id.is_empty() || request.group_id.len() > MAX_TEXT {
-                return Err(ErrorCode::INVALID_GROUP_ID.into());
+            if !self.any_known(&request.offsets) {
+                return Ok(self.all_refused(&request.offsets, ErrorCode::NONE));
             }
+            self.check_group(node, &request.group_id)?;
             let partition = TopicPartition::new(CONSUMER_OFFSETS, self.partition_for(&request.group_id));
             let producer = (request.producer_id, request.producer_epoch);
             let verified = transactions.in_transaction(&request.transactional_id, producer, &partition, || {
                 self.tick(self.replicas.clock().monotonic_ms());
                 self.load_group(&request.group_id)?;
                 let simple = request.generation_id < 0;
-                self.in_committing_group(&request.group_id, simple, |group| {
+                self.in_committing_group(&request.group_id, simple, ErrorCode::ILLEGAL_GENERATION, |group| {
                     self.add_pending_offsets(group, request)
                 })
             });
@@ -48,7 +47,7 @@ impl GroupCoordinator {
                 failure: None,
             },
             Err(Refused { code, failure }) => TxnOffsetCommitResponse {
-                partitions: request.offsets.iter().map(|(tp, _)| (tp.clone(), code)).collect(),
+                partitions: self.all_refused(&request.offsets, code),
                 failure,
             },
         }
@@ -60,7 +59,7 @@ impl GroupCoordinator {
         request: &TxnOffsetCommitRequest,
     ) -> Result<OffsetResults, Refused> {
         check_committer(group, request)?;
-        let (results, accepted) = self.accept_offsets(&request.offsets);
+        let (results, accepted) = self.accept_offsets(&request.offsets, None);
         let params = BatchParams {
             producer_id: request.producer_id,
             producer_epoch: request.producer_epoch,

@@ -68,6 +68,8 @@ pub fn commit(broker: &Arc<Broker>, group: &str, tp: &TopicPartition, offset: i6
         generation_id: -1,
         member_id: "".into(),
         group_instance_id: None,
+        retention_ms: None,
+        knows_group_id_not_found: false,
         offsets: vec![(tp.clone(), value)],
     };
     let Response::OffsetCommit(response) = client.ask(coordinator, Request::OffsetCommit(request)) else {
@@ -91,7 +93,13 @@ pub fn committed(broker: &Arc<Broker>, group: &str) -> Vec<(String, i64, i64)> {
     response
         .partitions
         .into_iter()
-        .map(|(tp, o)| (tp.topic.to_string(), i64::from(tp.partition), o.unwrap().offset))
+        .map(|(tp, o)| {
+            (
+                tp.topic.to_string(),
+                i64::from(tp.partition),
+                o.unwrap().unwrap().offset,
+            )
+        })
         .collect()
 }
 

@@ -59,6 +59,9 @@ impl Member {
             client_id: "c".into(),
             protocol_type: "consumer".into(),
             protocols: self.protocols.clone(),
+            requires_known_member_id: true,
+            supports_skipping_assignment: false,
+            reason: None,
         }
     }
     /// Sends a join, first for an id if need be.
@@ -97,6 +100,8 @@ impl Member {
             generation_id: self.generation,
             member_id: self.id.clone(),
             group_instance_id: self.instance.clone(),
+            protocol_type: None,
+            protocol_name: None,
             assignments,
         };
         self.client.send(1, Request::SyncGroup(request));
@@ -126,11 +131,14 @@ impl Member {
     pub fn leave(&mut self) -> ErrorCode {
         let request = LeaveGroupRequest {
             group_id: "g".into(),
-            member_id: self.id.clone(),
-            group_instance_id: self.instance.clone(),
+            members: vec![LeavingMember {
+                member_id: self.id.clone(),
+                group_instance_id: self.instance.clone(),
+                reason: None,
+            }],
         };
         match self.client.ask(1, Request::LeaveGroup(request)) {
-            Response::LeaveGroup(code) => code,
+            Response::LeaveGroup(response) => response.members[0].1,
             other => panic!("{other:?}"),
         }
     }
@@ -145,6 +153,8 @@ impl Member {
             generation_id: generation,
             member_id: id.into(),
             group_instance_id: self.instance.clone(),
+            retention_ms: None,
+            knows_group_id_not_found: false,
             offsets: vec![(tp("t", 0), value)],
         };
         match self.client.ask(1, Request::OffsetCommit(request)) {
@@ -159,7 +169,7 @@ impl Member {
             require_stable: true,
         };
         match self.client.ask(1, Request::OffsetFetch(request)) {
-            Response::OffsetFetch(response) => response.partitions[0].1.as_ref().map(|o| o.offset),
+            Response::OffsetFetch(response) => response.partitions[0].1.as_ref().unwrap().as_ref().map(|o| o.offset),
             other => panic!("{other:?}"),
         }
     }

@@ -47,6 +47,8 @@ fn commits_of_unknown_partitions_or_with_long_metadata_are_refused_one_by_one() 
         generation_id: -1,
         member_id: "".into(),
         group_instance_id: None,
+        retention_ms: None,
+        knows_group_id_not_found: false,
         offsets: vec![
             (tp("t", 9), value(0)),
             (tp("t", 0), value(4097)),

@@ -18,10 +18,9 @@ pub fn committed(broker: &Arc<Broker>, group: &str, require_stable: bool) -> Res
     let Response::OffsetFetch(mut response) = Client::new(broker).ask(1, Request::OffsetFetch(request)) else {
         panic!()
     };
-    match response.error {
-        ErrorCode::NONE => Ok(response.partitions.remove(0).1.map(|o| o.offset)),
-        error => Err(error.code()),
-    }
+    assert_eq!(response.error, ErrorCode::NONE);
+    let committed = response.partitions.remove(0).1;
+    committed.map(|o| o.map(|o| o.offset)).map_err(ErrorCode::code)
 }
 
 fn commit_outside(broker: &Arc<Broker>, group: &str, offset: i64) -> i16 {
@@ -35,6 +34,8 @@ fn commit_outside(broker: &Arc<Broker>, group: &str, offset: i64) -> i16 {
         generation_id: -1,
         member_id: "".into(),
         group_instance_id: None,
+        retention_ms: None,
+        knows_group_id_not_found: false,
         offsets: vec![(tp("t", 0), offset)],
     };
     let Response::OffsetCommit(response) = Client::new(broker).ask(1, Request::OffsetCommit(request)) else {

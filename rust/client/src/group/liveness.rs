@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use fletchlog_api::{ErrorCode, HeartbeatRequest, LeaveGroupRequest, Request};
+use fletchlog_api::{ErrorCode, HeartbeatRequest, LeaveGroupRequest, LeavingMember, Request};
 
 use super::coordinator::{ConsumerCoordinator, Purpose};
 use super::membership::{NO_GENERATION, State};
@@ -108,8 +108,11 @@ impl ConsumerCoordinator {
         };
         let request = LeaveGroupRequest {
             group_id: Arc::clone(&self.settings.group_id),
-            member_id: Arc::clone(&self.membership.member_id),
-            group_instance_id: None,
+            members: vec![LeavingMember {
+                member_id: Arc::clone(&self.membership.member_id),
+                group_instance_id: None,
+                reason: None,
+            }],
         };
         let id = net.send(connection, Request::LeaveGroup(request));
         self.outstanding.insert(id, Purpose::Leave);

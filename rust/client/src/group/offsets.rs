@@ -235,6 +235,8 @@ impl ConsumerCoordinator {
                     generation_id,
                     member_id,
                     group_instance_id: self.settings.group_instance_id.clone(),
+                    retention_ms: None,
+                    knows_group_id_not_found: false,
                     offsets: offsets.clone(),
                 })
             }
@@ -336,23 +338,31 @@ impl ConsumerCoordinator {
 
     /// Kafka: `OffsetFetchResponseHandler`.
     fn on_fetch_response(&mut self, id: OperationId, response: OffsetFetchResponse, now_ms: i64) {
-        match response.error {
-            ErrorCode::NONE => {
+        let partitions = match response.error {
+            ErrorCode::NONE => response
+                .partitions
+                .into_iter()
+                .map(|(tp, offset)| Ok((tp, offset?)))
+                .collect(),
+            code => Err(code),
+        };
+        match partitions {
+            Ok(partitions) => {
                 if let Some(Operation {
                     kind: Kind::Fetch { result, .. },
                     ..
                 }) = self.offsets.operations.get_mut(&id)
                 {
-                    *result = Some(Ok(response.partitions));
+                    *result = Some(Ok(partitions));
                 }
             }
-            code if code.is_retriable() => {
+            Err(code) if code.is_retriable() => {
                 if matches!(code, ErrorCode::NOT_COORDINATOR | ErrorCode::COORDINATOR_NOT_AVAILABLE) {
                     self.coordinator_unknown();
                 }
                 self.retry_operation(id, code, now_ms);
             }
-            code => {
+            Err(code) => {
                 let error = self.refused(code, "committed offsets could not be read");
                 self.fail_operation(id, error);
             }

@@ -174,6 +174,9 @@ impl ConsumerCoordinator {
             client_id: Arc::clone(&settings.client_id),
             protocol_type: "consumer".into(),
             protocols,
+            requires_known_member_id: true,
+            supports_skipping_assignment: false,
+            reason: None,
         };
         let id = net.send(connection, Request::JoinGroup(request));
         self.outstanding.insert(id, Purpose::Join);
@@ -349,6 +352,8 @@ impl ConsumerCoordinator {
             generation_id: self.membership.generation,
             member_id: Arc::clone(&self.membership.member_id),
             group_instance_id: self.settings.group_instance_id.clone(),
+            protocol_type: None,
+            protocol_name: None,
             assignments,
         };
         let id = net.send(connection, Request::SyncGroup(request));

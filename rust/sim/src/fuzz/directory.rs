@@ -92,6 +92,8 @@ static SOUND: LazyLock<Files> = LazyLock::new(|| {
         generation_id: -1,
         member_id: "".into(),
         group_instance_id: None,
+        retention_ms: None,
+        knows_group_id_not_found: false,
         offsets: vec![(TopicPartition::new("orders", 0), offset)],
     };
     assert!(ask(&broker, Request::OffsetCommit(commit)).is_some());

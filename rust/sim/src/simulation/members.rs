@@ -55,7 +55,7 @@ impl Members {
                 sync.assignments.iter_mut().for_each(|(member, _)| self.real(member));
             }
             Request::Heartbeat(heartbeat) => self.real(&mut heartbeat.member_id),
-            Request::LeaveGroup(leave) => self.real(&mut leave.member_id),
+            Request::LeaveGroup(leave) => leave.members.iter_mut().for_each(|m| self.real(&mut m.member_id)),
             Request::OffsetCommit(commit) => self.real(&mut commit.member_id),
             Request::TxnOffsetCommit(commit) => self.real(&mut commit.member_id),
             _ => {}

@@ -500,7 +500,7 @@ impl Transport for FakeBroker {
                     .partitions
                     .unwrap_or_default()
                     .into_iter()
-                    .map(|tp| (tp.clone(), state.committed.get(&tp).cloned()))
+                    .map(|tp| (tp.clone(), Ok(state.committed.get(&tp).cloned())))
                     .collect();
                 state.answer(
                     connection,

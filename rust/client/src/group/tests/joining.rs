@@ -156,6 +156,8 @@ fn unreadable_blobs_are_errors_and_the_member_tries_again() {
     member.advance(100);
     let garbage = Response::SyncGroup(SyncGroupResponse {
         error: ErrorCode::NONE,
+        protocol_type: None,
+        protocol_name: None,
         assignment: Bytes::from_static(&[0]),
     });
     member.answer(joined(2)).answer(garbage);

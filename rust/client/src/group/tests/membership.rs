@@ -147,7 +147,10 @@ fn an_answer_to_a_join_that_was_given_up_changes_nothing() {
 #[test]
 fn leaving_tells_the_group_once_and_static_members_stay() {
     let mut member = Member::stable(&[]);
-    member.answer(Response::LeaveGroup(ErrorCode::NONE));
+    member.answer(Response::LeaveGroup(LeaveGroupResponse {
+        error: ErrorCode::NONE,
+        members: Vec::new(),
+    }));
     let now = member.now();
     member.coordinator.leave(&mut member.net, &mut member.subs, now);
     assert!(member.coordinator.leave_pending());

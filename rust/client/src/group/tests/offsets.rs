@@ -79,8 +79,11 @@ fn committed_offsets_are_asked_for_again_while_a_transaction_commits_them() {
     let answer = |error, partitions| Response::OffsetFetch(OffsetFetchResponse { error, partitions });
     let lookup = member.coordinator.start_fetch_committed(vec![tp()]);
     member
-        .answer(answer(ErrorCode::UNSTABLE_OFFSET_COMMIT, vec![]))
-        .answer(answer(ErrorCode::NONE, vec![(tp(), None)]));
+        .answer(answer(
+            ErrorCode::NONE,
+            vec![(tp(), Err(ErrorCode::UNSTABLE_OFFSET_COMMIT))],
+        ))
+        .answer(answer(ErrorCode::NONE, vec![(tp(), Ok(None))]));
     member.turn().unwrap();
     assert!(member.coordinator.committed_result(lookup).is_none());
     member.advance(100);

@@ -205,8 +205,10 @@ pub fn join_answer(error: ErrorCode, generation_id: i32, members: Vec<JoinGroupM
     Response::JoinGroup(JoinGroupResponse {
         error,
         generation_id,
+        protocol_type: Some("consumer".into()),
         protocol_name: "range".into(),
         leader,
+        skip_assignment: false,
         member_id,
         members,
     })
@@ -240,6 +242,8 @@ pub fn synced() -> Response {
     .unwrap();
     Response::SyncGroup(SyncGroupResponse {
         error: ErrorCode::NONE,
+        protocol_type: Some("consumer".into()),
+        protocol_name: Some("range".into()),
         assignment,
     })
 }
@@ -247,6 +251,8 @@ pub fn synced() -> Response {
 pub fn sync_error(error: ErrorCode) -> Response {
     Response::SyncGroup(SyncGroupResponse {
         error,
+        protocol_type: None,
+        protocol_name: None,
         assignment: Bytes::new(),
     })
 }

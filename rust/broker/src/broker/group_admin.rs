@@ -1,0 +1,78 @@
+//! What Kafka's tools ask of a broker about groups.
+
+use std::sync::Arc;
+
+use fletchlog_api::{ErrorCode, NodeId, OffsetAndMetadata};
+use fletchlog_records::TopicPartition;
+
+use super::Broker;
+use crate::BrokerError;
+use crate::group::{GroupDescription, GroupListing};
+
+impl Broker {
+    /// Every group, by id, with those that only hold committed offsets. Kafka: ListGroups.
+    ///
+    /// # Errors
+    /// `Closed`; KAFKA_STORAGE_ERROR: `__consumer_offsets` cannot be read.
+    pub fn groups(&self) -> Result<Vec<GroupListing>, BrokerError> {
+        let _open = self.enter()?;
+        self.do_scheduled_work();
+        self.groups.groups()
+    }
+
+    /// A group and its members. Kafka: DescribeGroups.
+    ///
+    /// # Errors
+    /// GROUP_ID_NOT_FOUND, `Closed`, KAFKA_STORAGE_ERROR.
+    pub fn describe_group(&self, group_id: &str) -> Result<GroupDescription, BrokerError> {
+        let _open = self.enter()?;
+        self.do_scheduled_work();
+        self.groups.describe_group(group_id)
+    }
+
+    /// Deletes a group without members and its offsets; when it returns, that is written as a commit is. What open transactions
+    /// have committed for it is forgotten with it. Kafka: DeleteGroups.
+    ///
+    /// # Errors
+    /// GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, `ReadOnly`, `Closed`, storage errors.
+    pub fn delete_group(&self, group_id: &str) -> Result<(), BrokerError> {
+        let _open = self.enter()?;
+        self.do_scheduled_work();
+        self.groups.delete_group(group_id)
+    }
+
+    /// Deletes committed offsets. Per partition, in the order asked: NONE (deleted, or there was none),
+    /// UNKNOWN_TOPIC_OR_PARTITION, GROUP_SUBSCRIBED_TO_TOPIC. Kafka: OffsetDelete.
+    ///
+    /// # Errors
+    /// INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP (members that are no consumers), `ReadOnly`, `Closed`, storage errors.
+    pub fn delete_offsets(
+        &self,
+        group_id: &str,
+        partitions: &[TopicPartition],
+    ) -> Result<Vec<(TopicPartition, ErrorCode)>, BrokerError> {
+        let _open = self.enter()?;
+        self.do_scheduled_work();
+        self.groups.delete_offsets(group_id, partitions)
+    }
+
+    /// Commits offsets for a group without members, which is made if there is none. Kafka: `Admin#alterConsumerGroupOffsets`.
+    ///
+    /// # Errors
+    /// NON_EMPTY_GROUP, UNKNOWN_TOPIC_OR_PARTITION, OFFSET_METADATA_TOO_LARGE, `ReadOnly`, `Closed`, storage errors. After an error
+    /// nothing was committed.
+    pub fn alter_offsets(
+        &self,
+        group_id: &Arc<str>,
+        offsets: &[(TopicPartition, OffsetAndMetadata)],
+    ) -> Result<(), BrokerError> {
+        let _open = self.enter()?;
+        self.do_scheduled_work();
+        self.groups.alter_offsets(group_id, offsets)
+    }
+
+    /// The node that coordinates a group, whether there is one or not. Kafka: FindCoordinator.
+    pub fn group_coordinator(&self, group_id: &str) -> NodeId {
+        self.groups.coordinator_of(group_id)
+    }
+}

@@ -1,0 +1,114 @@
+//! Offsets that nobody needs any more: expired, or of a deleted topic. Kafka: `OffsetMetadataManager#cleanupExpiredOffsets`,
+//! `#onPartitionsDeleted`.
+
+use fletchlog_records::{BatchParams, TopicPartition};
+
+use super::coordinator::GroupCoordinator;
+use super::records;
+use super::state::{CommittedOffset, Group, GroupState, LockedGroup};
+use crate::BrokerError;
+use crate::replica_manager::CoordinatorRecord;
+use crate::sync::is_due;
+
+impl GroupCoordinator {
+    /// Offsets are dropped offsets.retention.minutes after their group became empty, after the last commit for a topic that
+    /// its members do not subscribe to. An empty group without offsets goes too. Looked for every
+    /// offsets.retention.check.interval.ms.
+    pub(super) fn maybe_expire_offsets(&self, now_ms: i64) {
+        if self.replicas.is_read_only() || !is_due(&self.next_expiry_check_ms, now_ms, self.expiry_check_ms) {
+            return;
+        }
+        let minutes = self.replicas.config().int("offsets.retention.minutes");
+        let retention_ms = i64::from(minutes).saturating_mul(60_000);
+        let wall_ms = self.replicas.clock().now_ms();
+        let any = |_: &LockedGroup| true;
+        self.in_idle_groups(any, |group| {
+            let is_expired = |(tp, offset): &(&TopicPartition, &CommittedOffset)| {
+                !group.is_pending(tp) && expires_at(group, tp, offset, retention_ms).is_some_and(|at| wall_ms >= at)
+            };
+            let expired = group.offsets.iter().filter(is_expired);
+            let expired: Vec<TopicPartition> = expired.map(|(tp, _)| tp.clone()).collect();
+            let unused = group.state == GroupState::Empty
+                && expired.len() == group.offsets.len()
+                && group.pending_txn_offsets.is_empty()
+                && group.pending_members.is_empty();
+            let dropped = if unused {
+                self.drop_group(group)
+            } else {
+                self.drop_offsets(group, &expired)
+            };
+            if let Err(error) = dropped {
+                log::error!("offsets of group {} could not be dropped: {error}", group.id);
+            }
+        });
+    }
+
+    /// A deleted topic's offsets mean nothing to a later topic of its name.
+    pub(crate) fn forget_offsets_of(&self, topic: &str) {
+        if self.load_all_groups().is_err() {
+            log::warn!("commits for the deleted topic {topic} may remain: not all groups could be loaded");
+        }
+        for id in self.ids_of(|_| true) {
+            self.in_group(&id, |group| {
+                let gone: Vec<TopicPartition> =
+                    group.with_offsets().filter(|tp| &*tp.topic == topic).cloned().collect();
+                if let Err(error) = self.drop_offsets(group, &gone) {
+                    log::error!("offsets of group {id} could not be dropped: {error}");
+                }
+            });
+        }
+    }
+
+    /// Writes tombstones for offsets, committed ones and those in open transactions, and forgets them.
+    pub(super) fn drop_offsets(&self, group: &mut Group, tps: &[TopicPartition]) -> Result<(), BrokerError> {
+        self.write_tombstones(group, offset_tombstones(group, tps))?;
+        group.offsets.retain(|tp, _| !tps.contains(tp));
+        for pending in group.pending_txn_offsets.values_mut() {
+            pending.retain(|tp, _| !tps.contains(tp));
+        }
+        group.pending_txn_offsets.retain(|_, pending| !pending.is_empty());
+        Ok(())
+    }
+
+    /// Writes tombstones for a group and all of its offsets, and forgets it.
+    pub(super) fn drop_group(&self, group: &mut Group) -> Result<(), BrokerError> {
+        let tps: Vec<TopicPartition> = group.with_offsets().cloned().collect();
+        let mut tombstones = offset_tombstones(group, &tps);
+        if group.generation > 0 {
+            tombstones.push((records::group_key(&group.id), None));
+        }
+        self.write_tombstones(group, tombstones)?;
+        self.remove_group(group);
+        Ok(())
+    }
+
+    fn write_tombstones(&self, group: &Group, tombstones: Vec<CoordinatorRecord>) -> Result<(), BrokerError> {
+        if tombstones.is_empty() {
+            return Ok(());
+        }
+        self.store_records(&group.id, &tombstones, &BatchParams::default())
+            .map(drop)
+    }
+}
+
+fn offset_tombstones(group: &Group, tps: &[TopicPartition]) -> Vec<CoordinatorRecord> {
+    tps.iter()
+        .map(|tp| (records::offset_key(&group.id, tp), None))
+        .collect()
+}
+
+/// When an offset expires: by its own time, else counted from when its group of members became empty, else (a simple
+/// consumer's, or of a topic that nobody in a stable group subscribes to) from its commit; `None`: not now. Kafka:
+/// `ClassicGroup#offsetExpirationCondition`.
+fn expires_at(group: &Group, tp: &TopicPartition, offset: &CommittedOffset, retention_ms: i64) -> Option<i64> {
+    let since = match (&group.protocol_type, group.state) {
+        (None, _) => offset.commit_timestamp_ms,
+        (Some(_), GroupState::Empty) => group.state_timestamp_ms.unwrap_or(offset.commit_timestamp_ms),
+        (Some(_), GroupState::Stable) if group.subscribed_topics.is_some() && !group.is_subscribed_to(&tp.topic) => {
+            offset.commit_timestamp_ms
+        }
+        _ => return None,
+    };
+    let at = offset.expire_timestamp_ms;
+    Some(at.unwrap_or(since.saturating_add(retention_ms)))
+}
