@@ -137,16 +137,19 @@ impl Reader {
         if i16::try_from(length).is_err() {
             return Err(Fault::Length(len));
         }
-        self.check(len)?;
-        let bytes = self.frame.get(self.at..self.at + len).unwrap_or_default();
-        let text = String::from_utf8_lossy(bytes);
-        let size = text.len();
-        let text = match text.is_empty() {
-            true => Arc::default(), // shared, no allocation
-            false => Arc::from(text),
+        let bytes = self.slice(len)?;
+        let text = match str::from_utf8(&bytes) {
+            Ok("") => Arc::default(), // shared, not allocated
+            Ok(text) => {
+                self.charge(ARC_OVERHEAD + len)?;
+                Arc::from(text)
+            }
+            Err(_) => {
+                // each byte may become three, in a string that grows by doubling
+                self.charge(ARC_OVERHEAD + 8 * len)?;
+                Arc::from(String::from_utf8_lossy(&bytes))
+            }
         };
-        self.at += len;
-        self.charge(ARC_OVERHEAD + size)?;
         Ok(Some(text))
     }
 

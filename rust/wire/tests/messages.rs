@@ -8,6 +8,8 @@ use fletchlog_wire::{ApiKey, FieldSpec, Message, Reader, WireError, Writer};
 pub struct Kind {
     pub name: &'static str,
     pub table: &'static [FieldSpec],
+    /// Decodes a body.
+    pub decode: fn(Bytes, i16) -> Result<(), WireError>,
     /// Decodes a body and encodes it again; also what is left behind the body.
     pub again: fn(Bytes, i16) -> Result<(Vec<Bytes>, usize), WireError>,
 }
@@ -24,6 +26,7 @@ fn kind<M: Message>() -> Kind {
     Kind {
         name: M::NAME,
         table: M::TABLE,
+        decode: |body, version| M::decode(&mut Reader::new(body), version).map(drop),
         again: again::<M>,
     }
 }
