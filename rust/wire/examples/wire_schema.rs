@@ -1,0 +1,6 @@
+//! Prints all tables of messages as JSON, for `tests/interop/test_11_wire_schema.py`.
+#![allow(clippy::print_stdout, reason = "it is what it is for")]
+
+fn main() {
+    println!("{}", fletchlog_wire::schema_json());
+}
