@@ -8,7 +8,7 @@ use fletchlog_wire::header::ResponseHeader;
 use fletchlog_wire::messages::{ApiVersionsRequest, ApiVersionsResponse, api_versions_response};
 use fletchlog_wire::{Message, frame};
 
-use super::{Call, Handled, Handler, Unreadable, fetch, metadata, offsets, produce, transactions};
+use super::{Call, Handled, Handler, Unreadable, fetch, metadata, offsets, produce, sasl, transactions};
 
 /// One served API.
 pub(crate) struct Served {
@@ -27,17 +27,19 @@ const fn served(api: ApiKey, min: i16, max: i16, handler: Handler) -> Served {
 
 /// Every served API, by key. What is not here is not advertised, and closes the connection that asks for it.
 pub(crate) const SERVED: &[Served] = &[
-    served(ApiKey::Produce, 3, 11, produce::produce),
-    served(ApiKey::Fetch, 4, 12, fetch::fetch),
+    served(ApiKey::Produce, 3, 13, produce::produce),
+    served(ApiKey::Fetch, 4, 18, fetch::fetch),
     served(ApiKey::ListOffsets, 1, 11, offsets::list_offsets),
     served(ApiKey::Metadata, 0, 13, metadata::metadata),
     served(ApiKey::FindCoordinator, 0, 6, metadata::find_coordinator),
+    served(ApiKey::SaslHandshake, 0, 1, sasl::sasl_handshake),
     served(ApiKey::ApiVersions, 0, 4, api_versions),
     served(ApiKey::InitProducerId, 0, 5, transactions::init_producer_id),
     served(ApiKey::OffsetForLeaderEpoch, 2, 4, offsets::offset_for_leader_epoch),
     served(ApiKey::AddPartitionsToTxn, 0, 3, transactions::add_partitions_to_txn),
     served(ApiKey::AddOffsetsToTxn, 0, 4, transactions::add_offsets_to_txn),
     served(ApiKey::EndTxn, 0, 4, transactions::end_txn),
+    served(ApiKey::SaslAuthenticate, 0, 2, sasl::sasl_authenticate),
 ];
 
 /// Who handles a request, if it is served. ApiVersions is handled in any version: its answer says which exist.

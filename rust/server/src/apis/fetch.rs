@@ -1,19 +1,35 @@
 //! Fetch. Kafka: `KafkaApis#handleFetchRequest`, `FetchResponse#toMessage`.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use bytes::Bytes;
 use fletchlog_api as api;
 use fletchlog_api::IsolationLevel;
+use fletchlog_broker::Broker;
 use fletchlog_records::{ErrorCode, TopicPartition};
 use fletchlog_wire::messages::{FetchRequest, FetchResponse, fetch_request, fetch_response};
 
-use super::{Call, Handled, Unreadable, response};
+use super::{CLOSED, Call, Handled, Unreadable, response};
+
+/// The first version that names topics by their ids alone.
+const BY_ID: i16 = 13;
 
 pub(super) fn fetch(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
-    let request: FetchRequest = call.message()?;
+    let mut request: FetchRequest = call.message()?;
+    let by_id = call.version() >= BY_ID;
     let Some(isolation_level) = isolation_level(request.isolation_level) else {
-        return call.answer(&refused(request));
+        return call.answer(&refused(&request, by_id));
     };
+    let names = by_id.then(|| Arc::clone(&call.peer.topic_names));
+    if let Some(names) = &names {
+        for topic in &mut request.topics {
+            topic.topic = names.resolve(call.broker(), topic.topic_id)?;
+        }
+        for topic in &mut request.forgotten_topics_data {
+            topic.topic = names.resolve(call.broker(), topic.topic_id)?;
+        }
+    }
     let partitions = request.topics.iter().flat_map(partitions_of).collect();
     let forgotten = request
         .forgotten_topics_data
@@ -34,9 +50,65 @@ pub(super) fn fetch(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
         partitions,
         forgotten,
     };
-    call.ask(api::Request::Fetch(request), |answer| {
-        Ok(message(response!(Fetch, answer)?))
+    let broker = Arc::clone(call.broker());
+    call.ask(api::Request::Fetch(request), move |answer| {
+        let mut message = message(response!(Fetch, answer)?);
+        if let Some(names) = names {
+            message
+                .responses
+                .iter_mut()
+                .for_each(|topic| names.to_id(&broker, topic));
+        }
+        Ok(message)
     })
+}
+
+/// The topics that a connection has named by their ids: the broker's sessions know names. Kafka: `FetchSession#topicNames`.
+#[derive(Debug, Default)]
+pub(crate) struct TopicNames {
+    ids: Mutex<HashMap<Arc<str>, [u8; 16]>>,
+}
+
+impl TopicNames {
+    /// The name of a topic. An id that no topic has gets a name that no topic can have: the broker answers that it is unknown.
+    fn resolve(&self, broker: &Broker, id: [u8; 16]) -> Result<Arc<str>, Unreadable> {
+        let known = broker.topic_name(id).map_err(|_| CLOSED)?;
+        let name = known.unwrap_or_else(|| format!("{UNKNOWN}{:032x}", u128::from_be_bytes(id)).into());
+        let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        ids.insert(Arc::clone(&name), id);
+        Ok(name)
+    }
+
+    /// Puts the id that the client uses in place of the name. A topic that has been deleted, or made anew with another id, is
+    /// unknown by this id.
+    fn to_id(&self, broker: &Broker, topic: &mut fetch_response::FetchableTopicResponse) {
+        let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        topic.topic_id = ids.get(&topic.topic).copied().unwrap_or_default();
+        let is_current = broker
+            .topic_name(topic.topic_id)
+            .is_ok_and(|name| name.is_some_and(|name| name == topic.topic));
+        if is_current {
+            return;
+        }
+        ids.remove(&topic.topic);
+        for partition in &mut topic.partitions {
+            *partition = unknown_id(partition.partition_index);
+        }
+    }
+}
+
+/// In front of the hexadecimal digits of an id that no topic has.
+const UNKNOWN: char = '\0';
+
+fn unknown_id(partition_index: i32) -> fetch_response::PartitionData {
+    fetch_response::PartitionData {
+        partition_index,
+        error_code: ErrorCode::UNKNOWN_TOPIC_ID.code(),
+        high_watermark: -1,
+        aborted_transactions: Some(Vec::new()),
+        records: Some(Bytes::new()),
+        ..Default::default()
+    }
 }
 
 /// Kafka: `IsolationLevel#forId`.
@@ -57,14 +129,16 @@ fn partitions_of(topic: &fetch_request::FetchTopic) -> impl Iterator<Item = api:
     })
 }
 
-/// UNKNOWN_SERVER_ERROR for the request and each of its partitions: Kafka's handler fails on an isolation level that it does not
-/// know.
-fn refused(request: FetchRequest) -> FetchResponse {
+/// UNKNOWN_SERVER_ERROR for the request and, where topics have names, each of its partitions: Kafka's handler fails on an
+/// isolation level that it does not know.
+fn refused(request: &FetchRequest, by_id: bool) -> FetchResponse {
     let error_code = ErrorCode::UNKNOWN_SERVER_ERROR.code();
     let partition = |p: &fetch_request::FetchPartition| fetch_response::PartitionData {
         partition_index: p.partition,
         error_code,
         high_watermark: -1,
+        aborted_transactions: Some(Vec::new()),
+        records: Some(Bytes::new()),
         ..Default::default()
     };
     let topic = |t: &fetch_request::FetchTopic| fetch_response::FetchableTopicResponse {
@@ -72,9 +146,10 @@ fn refused(request: FetchRequest) -> FetchResponse {
         partitions: t.partitions.iter().map(partition).collect(),
         ..Default::default()
     };
+    let topics = request.topics.iter().filter(|_| !by_id);
     FetchResponse {
         error_code,
-        responses: request.topics.iter().map(topic).collect(),
+        responses: topics.map(topic).collect(),
         ..Default::default()
     }
 }

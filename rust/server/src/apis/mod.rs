@@ -8,6 +8,7 @@ mod fetch;
 mod metadata;
 mod offsets;
 mod produce;
+mod sasl;
 mod transactions;
 
 use std::collections::HashMap;
@@ -55,6 +56,8 @@ pub(crate) struct Peer {
     address: SocketAddr,
     /// Name and version of its software.
     software: RwLock<String>,
+    /// The topics that it names by id.
+    topic_names: Arc<fetch::TopicNames>,
 }
 
 impl Peer {
@@ -64,6 +67,7 @@ impl Peer {
             port,
             address,
             software: RwLock::default(),
+            topic_names: Arc::default(),
         }
     }
 
@@ -149,6 +153,10 @@ impl Call<'_> {
 
     fn version(&self) -> i16 {
         self.header.api_version
+    }
+
+    fn broker(&self) -> &Arc<Broker> {
+        &self.apis.broker
     }
 
     /// Answers now.
