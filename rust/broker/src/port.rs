@@ -52,6 +52,11 @@ impl Ticket {
 }
 
 impl Port {
+    /// The node that was connected to.
+    pub fn node(&self) -> NodeId {
+        self.node
+    }
+
     /// Handles one request. May read and write files and wait for the disk.
     pub fn handle(&self, request: Request) -> Outcome {
         match self.broker.handle(self.node, &self.client, request) {

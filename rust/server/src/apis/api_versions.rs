@@ -8,7 +8,10 @@ use fletchlog_wire::header::ResponseHeader;
 use fletchlog_wire::messages::{ApiVersionsRequest, ApiVersionsResponse, api_versions_response};
 use fletchlog_wire::{Message, frame};
 
-use super::{Call, Handled, Handler, Unreadable, fetch, metadata, offsets, produce, sasl, transactions};
+use super::{
+    Call, Handled, Handler, Unreadable, fetch, group_admin, group_offsets, groups, metadata, offsets, produce,
+    sasl, transactions,
+};
 
 /// One served API.
 pub(crate) struct Served {
@@ -31,7 +34,15 @@ pub(crate) const SERVED: &[Served] = &[
     served(ApiKey::Fetch, 4, 18, fetch::fetch),
     served(ApiKey::ListOffsets, 1, 11, offsets::list_offsets),
     served(ApiKey::Metadata, 0, 13, metadata::metadata),
+    served(ApiKey::OffsetCommit, 2, 10, group_offsets::offset_commit),
+    served(ApiKey::OffsetFetch, 1, 10, group_offsets::offset_fetch),
     served(ApiKey::FindCoordinator, 0, 6, metadata::find_coordinator),
+    served(ApiKey::JoinGroup, 0, 9, groups::join_group),
+    served(ApiKey::Heartbeat, 0, 4, groups::heartbeat),
+    served(ApiKey::LeaveGroup, 0, 5, groups::leave_group),
+    served(ApiKey::SyncGroup, 0, 5, groups::sync_group),
+    served(ApiKey::DescribeGroups, 0, 6, group_admin::describe_groups),
+    served(ApiKey::ListGroups, 0, 5, group_admin::list_groups),
     served(ApiKey::SaslHandshake, 0, 1, sasl::sasl_handshake),
     served(ApiKey::ApiVersions, 0, 4, api_versions),
     served(ApiKey::InitProducerId, 0, 5, transactions::init_producer_id),
@@ -39,7 +50,10 @@ pub(crate) const SERVED: &[Served] = &[
     served(ApiKey::AddPartitionsToTxn, 0, 3, transactions::add_partitions_to_txn),
     served(ApiKey::AddOffsetsToTxn, 0, 4, transactions::add_offsets_to_txn),
     served(ApiKey::EndTxn, 0, 4, transactions::end_txn),
+    served(ApiKey::TxnOffsetCommit, 0, 4, group_offsets::txn_offset_commit),
     served(ApiKey::SaslAuthenticate, 0, 2, sasl::sasl_authenticate),
+    served(ApiKey::DeleteGroups, 0, 2, group_admin::delete_groups),
+    served(ApiKey::OffsetDelete, 0, 0, group_admin::offset_delete),
 ];
 
 /// Who handles a request, if it is served. ApiVersions is handled in any version: its answer says which exist.

@@ -88,15 +88,24 @@ pub(super) fn find_coordinator(call: &mut Call<'_>) -> Result<Handled, Unreadabl
     let Some(only) = coordinators.into_iter().next() else {
         return Err(super::OTHER_KIND);
     };
+    let is_found = only.error_code == ErrorCode::NONE.code();
     call.answer(&FindCoordinatorResponse {
         error_code: only.error_code,
-        error_message: only.error_message,
+        error_message: if is_found {
+            Some("NONE".into())
+        } else {
+            only.error_message
+        },
         node_id: only.node_id,
         host: only.host,
         port: only.port,
         ..Default::default()
     })
 }
+
+/// Kafka: `Errors#INVALID_REQUEST`.
+const MALFORMED: &str = "This most likely occurs because of a request being malformed by the client library or the message was sent \
+                         to an incompatible broker. See the broker logs for more details.";
 
 fn coordinator(
     call: &Call<'_>,
@@ -114,7 +123,17 @@ fn coordinator(
     let key_type = match key_type {
         0 => api::CoordinatorType::Group,
         1 => api::CoordinatorType::Transaction,
-        _ => return Ok(refused(ErrorCode::INVALID_REQUEST, key)),
+        // Share groups, which there are not: a batched answer has no text then.
+        2 if call.version() >= 4 => {
+            let mut answer = refused(ErrorCode::INVALID_REQUEST, key);
+            answer.error_message = Some(Arc::default());
+            return Ok(answer);
+        }
+        _ => {
+            let mut answer = refused(ErrorCode::INVALID_REQUEST, key);
+            answer.error_message = Some(MALFORMED.into());
+            return Ok(answer);
+        }
     };
     let request = api::FindCoordinatorRequest {
         key: Arc::clone(&key),

@@ -5,6 +5,9 @@
 
 mod api_versions;
 mod fetch;
+mod group_admin;
+mod group_offsets;
+mod groups;
 mod metadata;
 mod offsets;
 mod produce;

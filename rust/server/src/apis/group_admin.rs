@@ -1,0 +1,172 @@
+//! Groups as administrators see them. Kafka: `KafkaApis#handleListGroupsRequest`, `#handleDescribeGroupsRequest`,
+//! `#handleDeleteGroupsRequest`, `#handleOffsetDeleteRequest`.
+
+use std::sync::Arc;
+
+use fletchlog_broker::{BrokerError, GroupDescription, GroupMember};
+use fletchlog_records::{ErrorCode, TopicPartition};
+use fletchlog_wire::messages::{
+    DeleteGroupsRequest, DeleteGroupsResponse, DescribeGroupsRequest, DescribeGroupsResponse, ListGroupsRequest,
+    ListGroupsResponse, OffsetDeleteRequest, OffsetDeleteResponse, delete_groups_response, describe_groups_response,
+    list_groups_response, offset_delete_response,
+};
+
+use super::{Call, Handled, Unreadable, by_topic};
+
+/// The only type of group there is. Kafka: `Group.GroupType#CLASSIC`.
+const GROUP_TYPE: &str = "classic";
+
+/// What everybody may do with a group where nobody is authorized: READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS.
+/// Kafka: `AclEntry#supportedOperations`, as bits.
+const AUTHORIZED_OPERATIONS: i32 = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11;
+
+pub(super) fn list_groups(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
+    let request: ListGroupsRequest = call.message()?;
+    let is_asked = |filter: &[Arc<str>], value: &str| {
+        filter.is_empty() || filter.iter().any(|asked| asked.eq_ignore_ascii_case(value))
+    };
+    let groups = match call.apis.broker().groups() {
+        Ok(groups) => groups,
+        Err(error) => {
+            return call.answer(&ListGroupsResponse {
+                error_code: error.code().code(),
+                ..Default::default()
+            });
+        }
+    };
+    let node = call.peer.port.node();
+    let groups = groups.into_iter().filter(|group| {
+        let is_asked = is_asked(&request.states_filter, group.state) && is_asked(&request.types_filter, GROUP_TYPE);
+        group.coordinator == node && is_asked
+    });
+    let listed = groups.map(|group| list_groups_response::ListedGroup {
+        group_id: group.group_id,
+        protocol_type: group.protocol_type,
+        group_state: group.state.into(),
+        group_type: GROUP_TYPE.into(),
+    });
+    call.answer(&ListGroupsResponse {
+        groups: listed.collect(),
+        ..Default::default()
+    })
+}
+
+pub(super) fn describe_groups(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
+    let request: DescribeGroupsRequest = call.message()?;
+    let describe = |group_id: Arc<str>| {
+        let described = match check_coordinator(call, &group_id) {
+            Ok(()) => call
+                .apis
+                .broker()
+                .describe_group(&group_id)
+                .map_err(|error| error.code()),
+            Err(code) => Err(code),
+        };
+        let mut group = match described {
+            Ok(described) => of_description(described),
+            Err(code) => undescribed(group_id, code, call.version()),
+        };
+        if request.include_authorized_operations && group.error_code == ErrorCode::NONE.code() {
+            group.authorized_operations = AUTHORIZED_OPERATIONS;
+        }
+        group
+    };
+    call.answer(&DescribeGroupsResponse {
+        groups: request.groups.into_iter().map(describe).collect(),
+        ..Default::default()
+    })
+}
+
+fn of_description(group: GroupDescription) -> describe_groups_response::DescribedGroup {
+    let member = |m: GroupMember| describe_groups_response::DescribedGroupMember {
+        member_id: m.member_id,
+        group_instance_id: m.group_instance_id,
+        client_id: m.client_id,
+        client_host: m.client_host,
+        member_metadata: m.metadata,
+        member_assignment: m.assignment,
+    };
+    describe_groups_response::DescribedGroup {
+        group_id: group.group_id,
+        group_state: group.state.into(),
+        protocol_type: group.protocol_type,
+        protocol_data: group.protocol,
+        members: group.members.into_iter().map(member).collect(),
+        ..Default::default()
+    }
+}
+
+/// A group that is not there is Dead; before version 6 that is no error. Kafka: `GroupMetadataManager#describeGroups`.
+fn undescribed(group_id: Arc<str>, code: ErrorCode, version: i16) -> describe_groups_response::DescribedGroup {
+    let is_dead = code == ErrorCode::GROUP_ID_NOT_FOUND;
+    let message = is_dead && version >= 6;
+    describe_groups_response::DescribedGroup {
+        error_message: message.then(|| format!("Group {group_id} not found.").into()),
+        error_code: if is_dead && version < 6 { ErrorCode::NONE } else { code }.code(),
+        group_id,
+        group_state: if is_dead { "Dead" } else { "" }.into(),
+        ..Default::default()
+    }
+}
+
+pub(super) fn delete_groups(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
+    let request: DeleteGroupsRequest = call.message()?;
+    let delete = |group_id: Arc<str>| {
+        let deleted = check_coordinator(call, &group_id).and_then(|()| {
+            let deleted = call.apis.broker().delete_group(&group_id);
+            deleted.map_err(|error| error.code())
+        });
+        delete_groups_response::DeletableGroupResult {
+            group_id,
+            error_code: deleted.err().unwrap_or(ErrorCode::NONE).code(),
+        }
+    };
+    call.answer(&DeleteGroupsResponse {
+        results: request.groups_names.into_iter().map(delete).collect(),
+        ..Default::default()
+    })
+}
+
+pub(super) fn offset_delete(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
+    let request: OffsetDeleteRequest = call.message()?;
+    let tps = request.topics.iter().flat_map(|topic| {
+        let partitions = topic.partitions.iter();
+        partitions.map(|p| TopicPartition::new(Arc::clone(&topic.name), p.partition_index))
+    });
+    let tps: Vec<TopicPartition> = tps.collect();
+    let deleted = check_coordinator(call, &request.group_id).and_then(|()| {
+        let deleted = call.apis.broker().delete_offsets(&request.group_id, &tps);
+        deleted.map_err(|error: BrokerError| error.code())
+    });
+    let results = match deleted {
+        Ok(results) => results,
+        Err(code) => {
+            return call.answer(&OffsetDeleteResponse {
+                error_code: code.code(),
+                ..Default::default()
+            });
+        }
+    };
+    let results = results.into_iter().map(|(tp, code)| {
+        let result = offset_delete_response::OffsetDeleteResponsePartition {
+            partition_index: tp.partition,
+            error_code: code.code(),
+        };
+        (tp.topic, result)
+    });
+    let topics = by_topic(results)
+        .map(|(name, partitions)| offset_delete_response::OffsetDeleteResponseTopic { name, partitions });
+    call.answer(&OffsetDeleteResponse {
+        topics: topics.collect(),
+        ..Default::default()
+    })
+}
+
+/// NOT_COORDINATOR unless the node that was asked coordinates the group.
+fn check_coordinator(call: &Call<'_>, group_id: &str) -> Result<(), ErrorCode> {
+    if call.apis.broker().group_coordinator(group_id) == call.peer.port.node() {
+        Ok(())
+    } else {
+        Err(ErrorCode::NOT_COORDINATOR)
+    }
+}

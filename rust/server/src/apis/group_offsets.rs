@@ -1,0 +1,351 @@
+//! Offsets of groups. Kafka: `KafkaApis#handleOffsetCommitRequest`, `#handleTxnOffsetCommitRequest`, `#handleOffsetFetchRequest`.
+
+use std::sync::Arc;
+
+use fletchlog_api as api;
+use fletchlog_records::{ErrorCode, TopicPartition};
+use fletchlog_wire::messages::{
+    OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequest, OffsetFetchResponse, TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse, offset_commit_request, offset_commit_response, offset_fetch_response,
+    txn_offset_commit_response,
+};
+
+use super::{Call, Handled, Unreadable, by_topic, response};
+
+/// The first version of OffsetCommit and OffsetFetch that names topics by their ids.
+const TOPIC_IDS: i16 = 10;
+
+pub(super) fn offset_commit(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
+    let request: OffsetCommitRequest = call.message()?;
+    if call.version() >= TOPIC_IDS {
+        return offset_commit_by_id(call, request);
+    }
+    let answer = commit(call, &request, |topic| Ok(Arc::clone(&topic.name)))?;
+    let topics = by_topic(answer).map(|(name, partitions)| offset_commit_response::OffsetCommitResponseTopic {
+        name,
+        partitions,
+        ..Default::default()
+    });
+    call.answer(&OffsetCommitResponse {
+        topics: topics.collect(),
+        ..Default::default()
+    })
+}
+
+/// A topic id that is not there is UNKNOWN_TOPIC_ID for each of its partitions.
+fn offset_commit_by_id(call: &Call<'_>, mut request: OffsetCommitRequest) -> Result<Handled, Unreadable> {
+    let mut names = Vec::new();
+    let mut topics = Vec::new();
+    for topic in std::mem::take(&mut request.topics) {
+        if let Some(name) = name_of(call, topic.topic_id) {
+            names.push((topic.topic_id, name));
+            request.topics.push(topic);
+        } else {
+            let unknown = |p: &offset_commit_request::OffsetCommitRequestPartition| {
+                committed(p.partition_index, ErrorCode::UNKNOWN_TOPIC_ID)
+            };
+            topics.push(offset_commit_response::OffsetCommitResponseTopic {
+                topic_id: topic.topic_id,
+                partitions: topic.partitions.iter().map(unknown).collect(),
+                ..Default::default()
+            });
+        }
+    }
+    let named = |id: [u8; 16]| {
+        names
+            .iter()
+            .find(|(known, _)| *known == id)
+            .map(|(_, name)| Arc::clone(name))
+    };
+    let answer = commit(call, &request, |topic| named(topic.topic_id).ok_or(super::OTHER_KIND))?;
+    for (name, partitions) in by_topic(answer) {
+        let id = names.iter().find(|(_, known)| *known == name).map(|(id, _)| *id);
+        topics.push(offset_commit_response::OffsetCommitResponseTopic {
+            topic_id: id.unwrap_or_default(),
+            partitions,
+            ..Default::default()
+        });
+    }
+    call.answer(&OffsetCommitResponse {
+        topics,
+        ..Default::default()
+    })
+}
+
+fn name_of(call: &Call<'_>, id: [u8; 16]) -> Option<Arc<str>> {
+    call.apis.broker().topic_name(id).ok().flatten()
+}
+
+/// Commits; the answer of each partition with the name of its topic.
+fn commit(
+    call: &Call<'_>,
+    request: &OffsetCommitRequest,
+    name: impl Fn(&offset_commit_request::OffsetCommitRequestTopic) -> Result<Arc<str>, Unreadable>,
+) -> Result<Vec<(Arc<str>, offset_commit_response::OffsetCommitResponsePartition)>, Unreadable> {
+    let mut offsets = Vec::new();
+    for topic in &request.topics {
+        let name = name(topic)?;
+        offsets.extend(topic.partitions.iter().map(|p| {
+            let value = offset(
+                p.committed_offset,
+                p.committed_leader_epoch,
+                p.committed_metadata.as_ref(),
+            );
+            (TopicPartition::new(Arc::clone(&name), p.partition_index), value)
+        }));
+    }
+    let retention_ms = request.retention_time_ms;
+    let request = api::OffsetCommitRequest {
+        group_id: Arc::clone(&request.group_id),
+        generation_id: request.generation_id_or_member_epoch,
+        member_id: Arc::clone(&request.member_id),
+        group_instance_id: request.group_instance_id.clone(),
+        retention_ms: (retention_ms != -1).then_some(retention_ms),
+        knows_group_id_not_found: call.version() >= 9,
+        offsets,
+    };
+    let answer = response!(OffsetCommit, call.ask_now(api::Request::OffsetCommit(request))?)?;
+    let answered = answer.partitions.into_iter();
+    Ok(answered
+        .map(|(tp, code)| (tp.topic, committed(tp.partition, code)))
+        .collect())
+}
+
+fn committed(partition_index: i32, code: ErrorCode) -> offset_commit_response::OffsetCommitResponsePartition {
+    offset_commit_response::OffsetCommitResponsePartition {
+        partition_index,
+        error_code: code.code(),
+    }
+}
+
+fn offset(offset: i64, leader_epoch: i32, metadata: Option<&Arc<str>>) -> api::OffsetAndMetadata {
+    api::OffsetAndMetadata {
+        offset,
+        leader_epoch,
+        metadata: metadata.cloned().unwrap_or_default(),
+    }
+}
+
+pub(super) fn txn_offset_commit(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
+    let request: TxnOffsetCommitRequest = call.message()?;
+    let offsets = request.topics.iter().flat_map(|topic| {
+        topic.partitions.iter().map(|p| {
+            let value = offset(
+                p.committed_offset,
+                p.committed_leader_epoch,
+                p.committed_metadata.as_ref(),
+            );
+            (TopicPartition::new(Arc::clone(&topic.name), p.partition_index), value)
+        })
+    });
+    let request = api::TxnOffsetCommitRequest {
+        offsets: offsets.collect(),
+        transactional_id: request.transactional_id,
+        group_id: request.group_id,
+        producer_id: request.producer_id,
+        producer_epoch: request.producer_epoch,
+        generation_id: request.generation_id,
+        member_id: request.member_id,
+        group_instance_id: request.group_instance_id,
+    };
+    let answer = response!(TxnOffsetCommit, call.ask_now(api::Request::TxnOffsetCommit(request))?)?;
+    let answered = answer.partitions.into_iter().map(|(tp, code)| {
+        let partition = txn_offset_commit_response::TxnOffsetCommitResponsePartition {
+            partition_index: tp.partition,
+            error_code: code.code(),
+        };
+        (tp.topic, partition)
+    });
+    let topics = by_topic(answered)
+        .map(|(name, partitions)| txn_offset_commit_response::TxnOffsetCommitResponseTopic { name, partitions });
+    call.answer(&TxnOffsetCommitResponse {
+        topics: topics.collect(),
+        ..Default::default()
+    })
+}
+
+/// Partitions of a topic that are asked for, by whatever names it.
+struct AskedTopic {
+    name: Arc<str>,
+    topic_id: [u8; 16],
+    partitions: Vec<i32>,
+}
+
+/// A group that is asked for; `None`: all partitions with an offset.
+struct AskedGroup {
+    group_id: Arc<str>,
+    topics: Option<Vec<AskedTopic>>,
+}
+
+pub(super) fn offset_fetch(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
+    let request: OffsetFetchRequest = call.message()?;
+    let require_stable = request.require_stable;
+    let is_batched = call.version() >= 8;
+    let groups = asked_groups(call, request);
+    let groups = groups
+        .into_iter()
+        .map(|group| fetch(call, group, require_stable))
+        .collect::<Result<Vec<_>, _>>()?;
+    if is_batched {
+        return call.answer(&OffsetFetchResponse {
+            groups,
+            ..Default::default()
+        });
+    }
+    let only = groups.into_iter().next().ok_or(super::OTHER_KIND)?;
+    call.answer(&OffsetFetchResponse {
+        error_code: only.error_code,
+        topics: only.topics.into_iter().map(of_version_below_8).collect(),
+        ..Default::default()
+    })
+}
+
+fn asked_groups(call: &Call<'_>, request: OffsetFetchRequest) -> Vec<AskedGroup> {
+    if call.version() < 8 {
+        let topics = request.topics.map(|topics| {
+            let topics = topics.into_iter().map(|topic| AskedTopic {
+                name: topic.name,
+                topic_id: [0; 16],
+                partitions: topic.partition_indexes,
+            });
+            topics.collect()
+        });
+        let group_id = request.group_id;
+        return vec![AskedGroup { group_id, topics }];
+    }
+    let groups = request.groups.into_iter().map(|group| AskedGroup {
+        group_id: group.group_id,
+        topics: group.topics.map(|topics| {
+            let topics = topics.into_iter().map(|topic| AskedTopic {
+                name: if call.version() >= TOPIC_IDS {
+                    name_of(call, topic.topic_id).unwrap_or_default()
+                } else {
+                    topic.name
+                },
+                topic_id: topic.topic_id,
+                partitions: topic.partition_indexes,
+            });
+            topics.collect()
+        }),
+    });
+    groups.collect()
+}
+
+/// Asks for the offsets of one group.
+fn fetch(
+    call: &Call<'_>,
+    asked: AskedGroup,
+    require_stable: bool,
+) -> Result<offset_fetch_response::OffsetFetchResponseGroup, Unreadable> {
+    let tps = asked.topics.as_ref().map(|topics| {
+        let tps = topics.iter().flat_map(|topic| {
+            let partitions = topic.partitions.iter();
+            partitions.map(|p| TopicPartition::new(Arc::clone(&topic.name), *p))
+        });
+        tps.collect()
+    });
+    let request = api::OffsetFetchRequest {
+        group_id: Arc::clone(&asked.group_id),
+        partitions: tps,
+        require_stable,
+    };
+    let answer = response!(OffsetFetch, call.ask_now(api::Request::OffsetFetch(request))?)?;
+    let topics = match asked.topics {
+        // Before version 2 the error of a group is told with each partition.
+        Some(topics) if answer.error == ErrorCode::NONE || call.version() < 2 => in_asked_order(call, topics, &answer),
+        Some(_) => Vec::new(),
+        None => all_topics(call, answer.partitions)?,
+    };
+    Ok(offset_fetch_response::OffsetFetchResponseGroup {
+        group_id: asked.group_id,
+        topics,
+        error_code: answer.error.code(),
+    })
+}
+
+fn in_asked_order(
+    call: &Call<'_>,
+    topics: Vec<AskedTopic>,
+    answer: &api::OffsetFetchResponse,
+) -> Vec<offset_fetch_response::OffsetFetchResponseTopics> {
+    let mut answered = answer.partitions.iter();
+    let topics = topics.into_iter().map(|topic| {
+        let is_unknown = call.version() >= TOPIC_IDS && topic.name.is_empty();
+        let partitions = topic.partitions.into_iter().map(|p| match answered.next() {
+            _ if is_unknown => fetched(p, Err(ErrorCode::UNKNOWN_TOPIC_ID)),
+            Some((_, offset)) => fetched(p, offset.as_ref().map(Option::as_ref).map_err(|code| *code)),
+            None => fetched(p, Err(answer.error)),
+        });
+        offset_fetch_response::OffsetFetchResponseTopics {
+            partitions: partitions.collect(),
+            name: topic.name,
+            topic_id: topic.topic_id,
+        }
+    });
+    topics.collect()
+}
+
+/// Every offset of a group, by topic; by id only those of topics that are there.
+fn all_topics(
+    call: &Call<'_>,
+    partitions: Vec<(TopicPartition, Result<Option<api::OffsetAndMetadata>, ErrorCode>)>,
+) -> Result<Vec<offset_fetch_response::OffsetFetchResponseTopics>, Unreadable> {
+    let partitions = partitions.into_iter().map(|(tp, offset)| {
+        let offset = offset.as_ref().map(Option::as_ref).map_err(|code| *code);
+        (tp.topic, fetched(tp.partition, offset))
+    });
+    let mut topics = Vec::new();
+    for (name, partitions) in by_topic(partitions) {
+        let by_id = call.version() >= TOPIC_IDS;
+        let topic_id = if by_id { id_of(call, &name)? } else { Some([0; 16]) };
+        let Some(topic_id) = topic_id else { continue };
+        topics.push(offset_fetch_response::OffsetFetchResponseTopics {
+            name,
+            topic_id,
+            partitions,
+        });
+    }
+    Ok(topics)
+}
+
+fn id_of(call: &Call<'_>, name: &Arc<str>) -> Result<Option<[u8; 16]>, Unreadable> {
+    let request = api::MetadataRequest {
+        topics: Some(vec![Arc::clone(name)]),
+        allow_auto_topic_creation: false,
+    };
+    let answer = response!(Metadata, call.ask_now(api::Request::Metadata(request))?)?;
+    let topic = answer.topics.first().filter(|topic| topic.error == ErrorCode::NONE);
+    Ok(topic.map(|topic| topic.topic_id))
+}
+
+fn fetched(
+    partition_index: i32,
+    offset: Result<Option<&api::OffsetAndMetadata>, ErrorCode>,
+) -> offset_fetch_response::OffsetFetchResponsePartitions {
+    let error = offset.err().unwrap_or(ErrorCode::NONE);
+    let offset = offset.ok().flatten();
+    offset_fetch_response::OffsetFetchResponsePartitions {
+        partition_index,
+        committed_offset: offset.map_or(-1, |o| o.offset),
+        committed_leader_epoch: offset.map_or(-1, |o| o.leader_epoch),
+        metadata: Some(offset.map(|o| Arc::clone(&o.metadata)).unwrap_or_default()),
+        error_code: error.code(),
+    }
+}
+
+fn of_version_below_8(
+    topic: offset_fetch_response::OffsetFetchResponseTopics,
+) -> offset_fetch_response::OffsetFetchResponseTopic {
+    let partition =
+        |p: offset_fetch_response::OffsetFetchResponsePartitions| offset_fetch_response::OffsetFetchResponsePartition {
+            partition_index: p.partition_index,
+            committed_offset: p.committed_offset,
+            committed_leader_epoch: p.committed_leader_epoch,
+            metadata: p.metadata,
+            error_code: p.error_code,
+        };
+    offset_fetch_response::OffsetFetchResponseTopic {
+        name: topic.name,
+        partitions: topic.partitions.into_iter().map(partition).collect(),
+    }
+}
