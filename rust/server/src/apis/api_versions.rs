@@ -9,8 +9,8 @@ use fletchlog_wire::messages::{ApiVersionsRequest, ApiVersionsResponse, api_vers
 use fletchlog_wire::{Message, frame};
 
 use super::{
-    Call, Handled, Handler, Unreadable, fetch, group_admin, group_offsets, groups, metadata, offsets, produce,
-    sasl, transactions,
+    Call, Handled, Handler, Unreadable, fetch, group_admin, group_offsets, groups, metadata, offsets, produce, sasl,
+    transactions,
 };
 
 /// One served API.
