@@ -10,7 +10,7 @@ use fletchlog_wire::{Message, frame};
 
 use super::{
     Call, Handled, Handler, Unreadable, fetch, group_admin, group_offsets, groups, metadata, offsets, produce, sasl,
-    transactions,
+    topics, transactions,
 };
 
 /// One served API.
@@ -45,6 +45,9 @@ pub(crate) const SERVED: &[Served] = &[
     served(ApiKey::ListGroups, 0, 5, group_admin::list_groups),
     served(ApiKey::SaslHandshake, 0, 1, sasl::sasl_handshake),
     served(ApiKey::ApiVersions, 0, 4, api_versions),
+    served(ApiKey::CreateTopics, 2, 7, topics::create_topics),
+    served(ApiKey::DeleteTopics, 1, 6, topics::delete_topics),
+    served(ApiKey::DeleteRecords, 0, 2, topics::delete_records),
     served(ApiKey::InitProducerId, 0, 5, transactions::init_producer_id),
     served(ApiKey::OffsetForLeaderEpoch, 2, 4, offsets::offset_for_leader_epoch),
     served(ApiKey::AddPartitionsToTxn, 0, 3, transactions::add_partitions_to_txn),
@@ -52,6 +55,7 @@ pub(crate) const SERVED: &[Served] = &[
     served(ApiKey::EndTxn, 0, 4, transactions::end_txn),
     served(ApiKey::TxnOffsetCommit, 0, 4, group_offsets::txn_offset_commit),
     served(ApiKey::SaslAuthenticate, 0, 2, sasl::sasl_authenticate),
+    served(ApiKey::CreatePartitions, 0, 3, topics::create_partitions),
     served(ApiKey::DeleteGroups, 0, 2, group_admin::delete_groups),
     served(ApiKey::OffsetDelete, 0, 0, group_admin::offset_delete),
 ];

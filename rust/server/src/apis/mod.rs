@@ -12,6 +12,7 @@ mod metadata;
 mod offsets;
 mod produce;
 mod sasl;
+mod topics;
 mod transactions;
 
 use std::collections::HashMap;

@@ -1,0 +1,75 @@
+"""pytest fixtures: a Kafka for a test, in milliseconds. The plugin is found by pytest when fletchlog is installed.
+
+    def test_orders(kafka):
+        topic = kafka.topic(partitions=3)
+        kafka.produce(topic, [b"one", b"two"])
+        my_application(kafka.bootstrap)
+        assert kafka.records(topic).num_rows == 2
+
+`kafka` is fresh for each test, `kafka_session` lives as long as the run (one for each worker of xdist), and `kafka_cluster(nodes=3)`
+makes a cluster. When a test fails, its report shows the topics and what clients asked for. Nothing is imported before a
+fixture is used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator
+
+    from pytest_fletchlog.kafka import Kafka
+
+_KAFKAS = pytest.StashKey[list["Kafka"]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The broker's properties, for every fixture."""
+    parser.addini("fletchlog_config", "Properties of the brokers of the kafka fixtures, a NAME=VALUE a line.", type="linelist")
+
+
+@pytest.fixture
+def kafka(request: pytest.FixtureRequest) -> Iterator[Kafka]:
+    """A fresh broker in memory with a listener on loopback, for one test."""
+    with _opened(request) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def kafka_session(request: pytest.FixtureRequest) -> Iterator[Kafka]:
+    """A broker in memory with a listener on loopback that every test of the run shares."""
+    with _opened(request) as opened:
+        yield opened
+
+
+@pytest.fixture
+def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Callable[..., Kafka]]:
+    """Makes clusters: `kafka_cluster(nodes=3, config={...})`. Each is closed after the test."""
+    import contextlib
+
+    with contextlib.ExitStack() as stack:
+        yield lambda nodes=3, config=None: stack.enter_context(_opened(request, nodes, config))
+
+
+def _opened(request: pytest.FixtureRequest, nodes: int = 1, config: dict[str, str] | None = None) -> Kafka:
+    """A broker whose state is shown when a test that uses it fails."""
+    from pytest_fletchlog.kafka import Kafka
+
+    lines = request.config.getini("fletchlog_config")
+    given = {name.strip(): value.strip() for name, _, value in (line.partition("=") for line in lines)}
+    opened = Kafka(nodes=nodes, config=given | (config or {}))
+    request.node.stash.setdefault(_KAFKAS, []).append(opened)
+    return opened
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Adds what the brokers of a failed test hold to its report."""
+    report = yield
+    if call.when == "call" and report.failed:
+        for node in item.listchain():
+            for opened in node.stash.get(_KAFKAS, []):
+                report.sections.append((f"Kafka at {opened.bootstrap}", opened.describe()))
+    return report

@@ -1,0 +1,84 @@
+"""The broker behind the fixtures."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import fletchlog as fl
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from types import TracebackType
+
+    import pyarrow as pa
+
+DEFAULTS = {
+    # Kafka's own defaults, which the embedded broker does not have
+    "auto.create.topics.enable": "true",
+    # tests use short sessions
+    "group.min.session.timeout.ms": "10",
+}
+
+
+class Kafka:
+    """A broker in memory with a listener on loopback.
+
+    Attributes:
+        bootstrap: The clients' `bootstrap.servers`.
+        broker: The broker itself, with everything that `fletchlog.Broker` can do.
+    """
+
+    def __init__(self, nodes: int = 1, config: Mapping[str, str] | None = None) -> None:
+        """Opens both; `config` are broker properties."""
+        self.broker = fl.Broker.in_memory(nodes=nodes, config=DEFAULTS | dict(config or {}))
+        self.listener = self.broker.listen()
+        self.bootstrap = self.listener.bootstrap
+        self._names = itertools.count(1)
+
+    def topic(self, partitions: int = 1, name: str | None = None, config: Mapping[str, str] | None = None) -> str:
+        """Creates a topic and returns its name; without a name, one that is not taken."""
+        name = name or f"topic-{next(self._names)}"
+        self.broker.create_topic(name, partitions=partitions, config=dict(config or {}))
+        return name
+
+    def produce(self, topic: str, values: Iterable[bytes | str | tuple[bytes | str | None, bytes | str | None]], partition: int | None = None) -> None:
+        """Writes records, each a value or a pair of key and value, and waits until they are in the log."""
+        with fl.Producer(self.broker) as producer:
+            for given in values:
+                key, value = given if isinstance(given, tuple) else (None, given)
+                producer.send(topic, key=_bytes(key), value=_bytes(value), partition=partition)
+            producer.flush()
+
+    def records(self, topic: str, **options: Any) -> pa.Table:
+        """What is in a topic, as an Arrow table, partition by partition in offset order; options of `Broker.scan`."""
+        return self.broker.scan(topic, **options).to_pyarrow()
+
+    def describe(self) -> str:
+        """Topics with their offsets, and what clients asked for, as text."""
+        lines = []
+        for name in self.broker.topics():
+            topic = self.broker.describe_topic(name)
+            ends = ", ".join(f"{p.partition}: {p.log_start_offset}..{p.high_watermark}" for p in topic.partitions)
+            lines.append(f"topic {name}, offsets by partition {ends}")
+        for row in self.listener.stats().to_pyarrow().to_pylist():
+            client = row["client"] or "a client that does not say its name"
+            lines.append(f"{row['requests']} x {row['api']} version {row['version']} by {client}")
+        return "\n".join(lines)
+
+    def close(self) -> None:
+        """Ends the listener and the broker. What it held is gone."""
+        self.broker.close()
+
+    def __enter__(self) -> Kafka:
+        """Itself."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        """Closes."""
+        self.close()
+
+
+def _bytes(value: bytes | str | None) -> bytes | None:
+    """Text as UTF-8."""
+    return value.encode() if isinstance(value, str) else value

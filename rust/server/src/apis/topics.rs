@@ -1,0 +1,262 @@
+//! CreateTopics, DeleteTopics, CreatePartitions, DeleteRecords. Kafka: `ControllerApis`, `KafkaApis#handleDeleteRecordsRequest`.
+
+use std::collections::HashSet;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use fletchlog_broker::{BrokerError, ConfigEntry, CreatedTopic, NewTopic};
+use fletchlog_records::{ErrorCode, TopicPartition};
+use fletchlog_wire::messages::{
+    CreatePartitionsRequest, CreatePartitionsResponse, CreateTopicsRequest, CreateTopicsResponse, DeleteRecordsRequest,
+    DeleteRecordsResponse, DeleteTopicsRequest, DeleteTopicsResponse, create_partitions_request,
+    create_partitions_response, create_topics_request, create_topics_response, delete_records_response,
+    delete_topics_request, delete_topics_response,
+};
+
+use super::{Call, Handled, Unreadable, by_topic};
+
+const DUPLICATE: &str = "Duplicate topic name.";
+
+/// What occurs more than once.
+fn repeated<T: Eq + Hash + Clone>(all: impl IntoIterator<Item = T>) -> HashSet<T> {
+    let mut seen = HashSet::new();
+    all.into_iter().filter(|one| !seen.insert(one.clone())).collect()
+}
+
+/// The text of a refusal; Kafka says nothing about an unknown topic.
+fn message(error: &BrokerError) -> Option<Arc<str>> {
+    (error.code() != ErrorCode::UNKNOWN_TOPIC_OR_PARTITION).then(|| error.kafka_message().into())
+}
+
+pub(super) fn create_topics(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
+    let request: CreateTopicsRequest = call.message()?;
+    let twice = repeated(request.topics.iter().map(|t| Arc::clone(&t.name)));
+    let mut topics: Vec<_> = twice
+        .iter()
+        .map(|name| create_topics_response::CreatableTopicResult {
+            error_code: ErrorCode::INVALID_REQUEST.code(),
+            error_message: Some(DUPLICATE.into()),
+            ..not_created(name)
+        })
+        .collect();
+    for topic in request.topics.into_iter().filter(|t| !twice.contains(&t.name)) {
+        let name = Arc::clone(&topic.name);
+        topics.push(
+            match call
+                .broker()
+                .create_topic_with(&name, &new_topic(topic, request.validate_only))
+            {
+                Ok(created) => created_topic(name, created, request.validate_only),
+                Err(error) => create_topics_response::CreatableTopicResult {
+                    error_code: error.code().code(),
+                    error_message: Some(error.kafka_message().into()),
+                    ..not_created(&name)
+                },
+            },
+        );
+    }
+    call.answer(&CreateTopicsResponse {
+        topics,
+        ..Default::default()
+    })
+}
+
+fn new_topic(topic: create_topics_request::CreatableTopic, validate_only: bool) -> NewTopic {
+    NewTopic {
+        partitions: topic.num_partitions,
+        replication_factor: topic.replication_factor,
+        assignments: topic
+            .assignments
+            .into_iter()
+            .map(|a| (a.partition_index, a.broker_ids))
+            .collect(),
+        config: topic
+            .configs
+            .into_iter()
+            .map(|c| (c.name.to_string(), c.value.map(|value| value.to_string())))
+            .collect(),
+        validate_only,
+    }
+}
+
+fn not_created(name: &Arc<str>) -> create_topics_response::CreatableTopicResult {
+    create_topics_response::CreatableTopicResult {
+        name: Arc::clone(name),
+        configs: Some(Vec::new()),
+        ..Default::default()
+    }
+}
+
+fn created_topic(
+    name: Arc<str>,
+    created: CreatedTopic,
+    validate_only: bool,
+) -> create_topics_response::CreatableTopicResult {
+    let config = |entry: ConfigEntry| create_topics_response::CreatableTopicConfigs {
+        name: entry.name.into(),
+        value: entry.value.map(Into::into),
+        read_only: entry.read_only,
+        config_source: entry.source.id(),
+        is_sensitive: false,
+    };
+    create_topics_response::CreatableTopicResult {
+        name,
+        error_message: None,
+        topic_id: if validate_only { [0; 16] } else { created.topic_id },
+        num_partitions: created.partitions,
+        replication_factor: created.replication_factor,
+        configs: Some(
+            created
+                .config
+                .into_iter()
+                .filter(ConfigEntry::is_listed)
+                .map(config)
+                .collect(),
+        ),
+        ..Default::default()
+    }
+}
+
+pub(super) fn delete_topics(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
+    let request: DeleteTopicsRequest = call.message()?;
+    let by_name = request
+        .topic_names
+        .into_iter()
+        .map(|name| delete_topics_request::DeleteTopicState {
+            name: Some(name),
+            ..Default::default()
+        });
+    let topics: Vec<_> = request.topics.into_iter().chain(by_name).collect();
+    let twice = repeated(topics.iter().map(|t| (t.name.clone(), t.topic_id)));
+    let mut responses: Vec<_> = twice
+        .iter()
+        .map(|(name, topic_id)| delete_topics_response::DeletableTopicResult {
+            name: name.clone(),
+            topic_id: *topic_id,
+            error_code: ErrorCode::INVALID_REQUEST.code(),
+            error_message: Some(DUPLICATE.into()),
+        })
+        .collect();
+    for topic in topics {
+        if !twice.contains(&(topic.name.clone(), topic.topic_id)) {
+            responses.push(delete_topic(call, topic));
+        }
+    }
+    call.answer(&DeleteTopicsResponse {
+        responses,
+        ..Default::default()
+    })
+}
+
+fn delete_topic(
+    call: &Call<'_>,
+    topic: delete_topics_request::DeleteTopicState,
+) -> delete_topics_response::DeletableTopicResult {
+    let found = match topic.name {
+        Some(name) => Ok(Some(name)),
+        None => call.broker().topic_name(topic.topic_id),
+    };
+    let (name, deleted) = match found {
+        Ok(Some(name)) => {
+            let id = call
+                .broker()
+                .describe_topic(&name)
+                .map_or(topic.topic_id, |found| found.topic_id);
+            let deleted = call.broker().delete_topic(&name).map(|()| id);
+            (Some(name), deleted)
+        }
+        Ok(None) => {
+            let error = ErrorCode::UNKNOWN_TOPIC_ID;
+            return delete_topics_response::DeletableTopicResult {
+                topic_id: topic.topic_id,
+                error_code: error.code(),
+                error_message: Some("This server does not host this topic ID.".into()),
+                ..Default::default()
+            };
+        }
+        Err(error) => (None, Err(error)),
+    };
+    match deleted {
+        Ok(topic_id) => delete_topics_response::DeletableTopicResult {
+            name,
+            topic_id,
+            ..Default::default()
+        },
+        Err(error) => delete_topics_response::DeletableTopicResult {
+            name,
+            topic_id: topic.topic_id,
+            error_code: error.code().code(),
+            error_message: Some(match error.code() {
+                ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => "This server does not host this topic-partition.".into(),
+                _ => error.kafka_message().into(),
+            }),
+        },
+    }
+}
+
+pub(super) fn create_partitions(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
+    let request: CreatePartitionsRequest = call.message()?;
+    let twice = repeated(request.topics.iter().map(|t| Arc::clone(&t.name)));
+    let mut results: Vec<_> = twice
+        .iter()
+        .map(|name| create_partitions_response::CreatePartitionsTopicResult {
+            name: Arc::clone(name),
+            error_code: ErrorCode::INVALID_REQUEST.code(),
+            error_message: Some(DUPLICATE.into()),
+        })
+        .collect();
+    for topic in request.topics.into_iter().filter(|t| !twice.contains(&t.name)) {
+        let nodes = |a: create_partitions_request::CreatePartitionsAssignment| a.broker_ids;
+        let assignments: Option<Vec<_>> = topic.assignments.map(|all| all.into_iter().map(nodes).collect());
+        let created =
+            call.broker()
+                .create_partitions(&topic.name, topic.count, assignments.as_deref(), request.validate_only);
+        results.push(match created {
+            Ok(()) => create_partitions_response::CreatePartitionsTopicResult {
+                name: topic.name,
+                ..Default::default()
+            },
+            Err(error) => create_partitions_response::CreatePartitionsTopicResult {
+                name: topic.name,
+                error_code: error.code().code(),
+                error_message: message(&error),
+            },
+        });
+    }
+    call.answer(&CreatePartitionsResponse {
+        results,
+        ..Default::default()
+    })
+}
+
+/// The offset that stands for the high watermark. Kafka: `DeleteRecordsRequest#HIGH_WATERMARK`.
+const HIGH_WATERMARK: i64 = -1;
+
+pub(super) fn delete_records(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
+    let request: DeleteRecordsRequest = call.message()?;
+    let asked = request.topics.into_iter().flat_map(|topic| {
+        let name = topic.name;
+        let of_topic = topic.partitions.into_iter();
+        of_topic.map(move |p| (TopicPartition::new(Arc::clone(&name), p.partition_index), p.offset))
+    });
+    let results = asked.map(|(tp, offset)| {
+        let before = (offset != HIGH_WATERMARK).then_some(offset);
+        let (low_watermark, error) = match call.broker().delete_records(&tp, before) {
+            Ok(start) => (start, ErrorCode::NONE),
+            Err(error) => (-1, error.code()),
+        };
+        let result = delete_records_response::DeleteRecordsPartitionResult {
+            partition_index: tp.partition,
+            low_watermark,
+            error_code: error.code(),
+        };
+        (tp.topic, result)
+    });
+    let topics = by_topic(results)
+        .map(|(name, partitions)| delete_records_response::DeleteRecordsTopicResult { name, partitions })
+        .collect();
+    call.answer(&DeleteRecordsResponse {
+        topics,
+        ..Default::default()
+    })
+}

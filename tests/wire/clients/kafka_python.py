@@ -1,0 +1,35 @@
+"""kafka-python: admin, an idempotent producer, a group, offsets by time. Prints what it saw as JSON."""
+
+import json
+import sys
+
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import NewTopic
+
+server = sys.argv[1]
+
+
+def consumed(consumer, count):
+    """The next `count` records, by partition in the order in which they came."""
+    found = {}
+    while sum(map(len, found.values())) < count:
+        for partition, records in consumer.poll(timeout_ms=1000).items():
+            found.setdefault(partition.partition, []).extend(int(record.value) for record in records)
+    return found
+
+
+admin = KafkaAdminClient(bootstrap_servers=server)
+admin.create_topics([NewTopic(name="orders", num_partitions=3, replication_factor=1)])
+producer = KafkaProducer(bootstrap_servers=server, acks="all")
+sent = [producer.send("orders", key=str(n % 5).encode(), value=str(n).encode(), timestamp_ms=1_700_000_000_000 + n).get(20) for n in range(100)]
+producer.close()
+reader = KafkaConsumer("orders", bootstrap_servers=server, group_id="readers", auto_offset_reset="earliest", enable_auto_commit=False)
+before = consumed(reader, 100)
+reader.commit()
+partitions = [TopicPartition("orders", p) for p in range(3)]
+committed = {p.partition: reader.committed(p) for p in partitions}
+times = {p.partition: found.offset for p, found in reader.offsets_for_times(dict.fromkeys(partitions, 1_700_000_000_050)).items() if found}
+ends = {p.partition: offset for p, offset in reader.end_offsets(partitions).items()}
+reader.close()
+reports = [(report.partition, report.offset) for report in sent]
+print(json.dumps({"reports": reports, "before": before, "committed": committed, "times": times, "ends": ends}))

@@ -1,0 +1,58 @@
+"""Clients from the package registries use a broker over TCP as if it were Kafka, each in a process of its own."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CLIENTS = Path(__file__).parent / "clients"
+
+
+def run(client, bootstrap):
+    """What a client saw."""
+    done = subprocess.run([sys.executable, CLIENTS / client, bootstrap], capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode == 0, f"{client} failed:\n{done.stdout}\n{done.stderr}"
+    return json.loads(done.stdout)
+
+
+def check_order(kafka, saw, count):
+    """Every record was acknowledged once, is in the log there, and was read in the log's order."""
+    table = kafka.records("orders").to_pylist()
+    log = {(row["partition"], row["offset"]): int(row["value"]) for row in table}
+    assert len(saw["reports"]) == len({tuple(report) for report in saw["reports"]}) == count
+    assert sorted(log[tuple(report)] for report in saw["reports"]) == list(range(count))
+    for partition, values in saw["before"].items():
+        of_partition = [value for (p, _), value in sorted(log.items()) if p == int(partition) and value >= 0]
+        assert values == of_partition
+    assert sum(map(len, saw["before"].values())) == count
+
+
+@pytest.mark.timeout(120)
+def test_confluent_kafka_administers_produces_consumes_in_groups_and_in_transactions(kafka):
+    saw = run("confluent.py", kafka.bootstrap)
+    check_order(kafka, saw, 100)
+    assert saw["policy"] == "compact"
+    assert sorted(saw["shared"][0] + saw["shared"][1]) == [0, 1, 2]
+    assert saw["committed"] == {partition: len(values) for partition, values in saw["before"].items()}
+    assert [value for values in saw["seen"].values() for value in values] == [1]
+    assert saw["groups"] == ["committed", "readers of orders"]
+    assert saw["topics"] == ["orders"]
+
+
+@pytest.mark.timeout(120)
+def test_kafka_python_administers_produces_and_consumes_in_a_group(kafka):
+    saw = run("kafka_python.py", kafka.bootstrap)
+    check_order(kafka, saw, 100)
+    assert saw["committed"] == saw["ends"] == {partition: len(values) for partition, values in saw["before"].items()}
+    for partition, offset in saw["times"].items():
+        values = saw["before"][partition]
+        assert values[offset] >= 50 > max(values[:offset], default=0)
+
+
+@pytest.mark.timeout(120)
+def test_aiokafka_produces_in_transactions_and_consumes_in_a_group(kafka):
+    saw = run("aiokafka_client.py", kafka.bootstrap)
+    check_order(kafka, saw, 50)
+    assert sorted(saw["shared"][0] + saw["shared"][1]) == [0, 1, 2]
