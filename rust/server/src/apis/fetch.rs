@@ -21,6 +21,7 @@ pub(super) fn fetch(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let Some(isolation_level) = isolation_level(request.isolation_level) else {
         return call.answer(&refused(&request, by_id));
     };
+    let max_bytes = request.max_bytes;
     let names = by_id.then(|| Arc::clone(&call.peer.topic_names));
     if let Some(names) = &names {
         for topic in &mut request.topics {
@@ -52,15 +53,44 @@ pub(super) fn fetch(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     };
     let broker = Arc::clone(call.broker());
     call.ask(api::Request::Fetch(request), move |answer| {
-        let mut message = message(response!(Fetch, answer)?);
+        let mut answer: api::FetchResponse = response!(Fetch, answer)?;
+        if names.is_some() {
+            answer.partitions.sort_by_key(place);
+        }
+        if max_bytes < 0 {
+            answer.partitions.iter_mut().for_each(fail);
+        }
+        let mut message = message(answer);
         if let Some(names) = names {
             message
                 .responses
                 .iter_mut()
-                .for_each(|topic| names.to_id(&broker, topic));
+                .for_each(|topic| names.put_id(&broker, topic));
         }
         Ok(message)
     })
+}
+
+/// Where topics have ids, partitions that can be read come first, then unknown ids, then unknown partitions. Kafka:
+/// `KafkaApis#handleFetchRequest` looks at the ids before it looks for partitions.
+fn place(partition: &api::FetchPartitionResponse) -> u8 {
+    match partition.error {
+        ErrorCode::UNKNOWN_TOPIC_OR_PARTITION if partition.tp.topic.starts_with(UNKNOWN) => 1,
+        ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => 2,
+        _ => 0,
+    }
+}
+
+/// Kafka's reading fails on a negative limit.
+fn fail(partition: &mut api::FetchPartitionResponse) {
+    partition.error = ErrorCode::UNKNOWN_SERVER_ERROR;
+    (
+        partition.high_watermark,
+        partition.last_stable_offset,
+        partition.log_start_offset,
+    ) = (-1, -1, -1);
+    partition.aborted_transactions = None;
+    partition.records = Bytes::new();
 }
 
 /// The topics that a connection has named by their ids: the broker's sessions know names. Kafka: `FetchSession#topicNames`.
@@ -81,7 +111,7 @@ impl TopicNames {
 
     /// Puts the id that the client uses in place of the name. A topic that has been deleted, or made anew with another id, is
     /// unknown by this id.
-    fn to_id(&self, broker: &Broker, topic: &mut fetch_response::FetchableTopicResponse) {
+    fn put_id(&self, broker: &Broker, topic: &mut fetch_response::FetchableTopicResponse) {
         let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
         topic.topic_id = ids.get(&topic.topic).copied().unwrap_or_default();
         let is_current = broker
@@ -177,7 +207,14 @@ fn message(answer: api::FetchResponse) -> FetchResponse {
     }
 }
 
-fn partition_data(partition: api::FetchPartitionResponse) -> fetch_response::PartitionData {
+fn partition_data(mut partition: api::FetchPartitionResponse) -> fetch_response::PartitionData {
+    match partition.error {
+        // a negative partition_max_bytes
+        ErrorCode::INVALID_REQUEST => fail(&mut partition),
+        // Kafka: `FetchResponse#partitionResponse`
+        ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => partition.aborted_transactions = Some(Vec::new()),
+        _ => {}
+    }
     let aborted = |transaction: api::AbortedTransaction| fetch_response::AbortedTransaction {
         producer_id: transaction.producer_id,
         first_offset: transaction.first_offset,

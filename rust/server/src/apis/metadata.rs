@@ -1,39 +1,128 @@
 //! Metadata and FindCoordinator. Kafka: `KafkaApis#handleTopicMetadataRequest`, `#handleFindCoordinatorRequest`.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use fletchlog_api as api;
 use fletchlog_records::ErrorCode;
 use fletchlog_wire::messages::{
     FindCoordinatorRequest, FindCoordinatorResponse, MetadataRequest, MetadataResponse, find_coordinator_response,
-    metadata_response,
+    metadata_request, metadata_response,
 };
 
-use super::{Apis, Call, Handled, Unreadable, response};
+use super::{Apis, CLOSED, Call, Handled, Unreadable, response};
+
+/// The first version that can name topics by their ids.
+const BY_ID: i16 = 12;
+
+/// What an answer has in place of operations when they are not asked for. Kafka: `MetadataResponse#AUTHORIZED_OPERATIONS_OMITTED`.
+pub(super) const OPERATIONS_OMITTED: i32 = i32::MIN;
+/// Every operation that a topic knows, as bits: without an authorizer all are allowed. Kafka: `AclEntry#supportedOperations`.
+pub(super) const TOPIC_OPERATIONS: i32 = 3576;
+/// As [`TOPIC_OPERATIONS`], of the cluster.
+pub(super) const CLUSTER_OPERATIONS: i32 = 8096;
 
 pub(super) fn metadata(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: MetadataRequest = call.message()?;
-    let topics = match request.topics {
+    let has_id = |t: &metadata_request::MetadataRequestTopic| t.topic_id != [0; 16] || t.name.is_none();
+    if call.version() < BY_ID && request.topics.iter().flatten().any(has_id) {
+        return call.answer(&refused_ids(request.topics.unwrap_or_default()));
+    }
+    let mut unknown_ids = Vec::new();
+    let names = match request.topics {
         // Version 0 has no null: no topics means all.
         Some(topics) if call.version() == 0 && topics.is_empty() => None,
-        Some(topics) => Some(topics.into_iter().map(|t| t.name.unwrap_or_default()).collect()),
+        Some(topics) => Some(names(call, topics, &mut unknown_ids)?),
         None => None,
     };
-    let answer = response!(
-        Metadata,
-        call.ask_now(api::Request::Metadata(api::MetadataRequest {
-            topics,
-            allow_auto_topic_creation: request.allow_auto_topic_creation,
-        }))?
-    )?;
-    let topics = answer.topics.into_iter().map(topic).collect();
+    let answer = metadata_of(call, names.clone(), false)?;
+    if request.allow_auto_topic_creation {
+        // Kafka answers that the topic is unknown and creates it meanwhile: clients ask again.
+        let unknown = answer
+            .topics
+            .iter()
+            .filter(|t| t.error == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+        let unknown: Vec<_> = unknown.map(|t| Arc::clone(&t.name)).collect();
+        if !unknown.is_empty() {
+            metadata_of(call, Some(unknown), true)?;
+        }
+    }
+    let operations = |asked, all| if asked { all } else { OPERATIONS_OMITTED };
+    let of_topics = operations(request.include_topic_authorized_operations, TOPIC_OPERATIONS);
+    let known = answer.topics.into_iter().map(|t| topic(t, of_topics));
     call.answer(&MetadataResponse {
         brokers: call.apis.brokers(),
         cluster_id: Some(answer.cluster_id),
         controller_id: answer.nodes.first().copied().unwrap_or(-1),
-        topics,
+        topics: known.chain(unknown_ids).collect(),
+        cluster_authorized_operations: operations(request.include_cluster_authorized_operations, CLUSTER_OPERATIONS),
         ..Default::default()
     })
+}
+
+fn metadata_of(
+    call: &Call<'_>,
+    topics: Option<Vec<Arc<str>>>,
+    allow_auto_topic_creation: bool,
+) -> Result<api::MetadataResponse, Unreadable> {
+    let request = api::MetadataRequest {
+        topics,
+        allow_auto_topic_creation,
+    };
+    response!(Metadata, call.ask_now(api::Request::Metadata(request))?)
+}
+
+/// The names of the topics, each once. An id wins over a name beside it; one that is unknown is answered as such.
+fn names(
+    call: &Call<'_>,
+    topics: Vec<metadata_request::MetadataRequestTopic>,
+    unknown: &mut Vec<metadata_response::MetadataResponseTopic>,
+) -> Result<Vec<Arc<str>>, Unreadable> {
+    let mut names: Vec<Arc<str>> = Vec::with_capacity(topics.len());
+    let mut seen = HashSet::new();
+    for topic in topics {
+        let name = match (topic.topic_id, topic.name) {
+            ([0, ..], Some(name)) if topic.topic_id == [0; 16] => Some(name),
+            ([0, ..], None) if topic.topic_id == [0; 16] => {
+                unknown.push(refused_topic(ErrorCode::UNKNOWN_SERVER_ERROR, None, topic.topic_id));
+                continue;
+            }
+            (id, _) => call.broker().topic_name(id).map_err(|_| CLOSED)?,
+        };
+        match name {
+            Some(name) if seen.insert(Arc::clone(&name)) => names.push(name),
+            Some(_) => {}
+            None => unknown.push(refused_topic(ErrorCode::UNKNOWN_TOPIC_ID, None, topic.topic_id)),
+        }
+    }
+    Ok(names)
+}
+
+fn refused_topic(
+    error: ErrorCode,
+    name: Option<Arc<str>>,
+    topic_id: [u8; 16],
+) -> metadata_response::MetadataResponseTopic {
+    metadata_response::MetadataResponseTopic {
+        error_code: error.code(),
+        name,
+        topic_id,
+        topic_authorized_operations: OPERATIONS_OMITTED,
+        ..Default::default()
+    }
+}
+
+/// Versions 10 and 11 have a place for ids, and cannot use it. Kafka: `KafkaApis#handleTopicMetadataRequest`.
+fn refused_ids(topics: Vec<metadata_request::MetadataRequestTopic>) -> MetadataResponse {
+    let refused = |t: metadata_request::MetadataRequestTopic| {
+        refused_topic(ErrorCode::INVALID_REQUEST, Some(t.name.unwrap_or_default()), t.topic_id)
+    };
+    MetadataResponse {
+        controller_id: -1,
+        topics: topics.into_iter().map(refused).collect(),
+        cluster_authorized_operations: OPERATIONS_OMITTED,
+        ..Default::default()
+    }
 }
 
 impl Apis {
@@ -48,7 +137,7 @@ impl Apis {
     }
 }
 
-fn topic(topic: api::TopicMetadata) -> metadata_response::MetadataResponseTopic {
+fn topic(topic: api::TopicMetadata, topic_authorized_operations: i32) -> metadata_response::MetadataResponseTopic {
     let partition = |p: api::PartitionMetadata| metadata_response::MetadataResponsePartition {
         partition_index: p.partition,
         leader_id: p.leader,
@@ -63,7 +152,7 @@ fn topic(topic: api::TopicMetadata) -> metadata_response::MetadataResponseTopic 
         topic_id: topic.topic_id,
         is_internal: topic.is_internal,
         partitions: topic.partitions.into_iter().map(partition).collect(),
-        ..Default::default()
+        topic_authorized_operations,
     }
 }
 

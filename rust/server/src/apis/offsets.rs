@@ -48,11 +48,14 @@ pub(super) fn list_offsets(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
             .into_iter()
             .map(|(tp, ..)| (tp, ErrorCode::UNKNOWN_SERVER_ERROR))
             .collect();
-        return call.answer(&offsets_message(Vec::new(), refused));
+        return call.answer(&offsets_message(version, Vec::new(), refused));
     };
     let mut refused = Vec::new();
     asked.retain(|(tp, _, timestamp)| {
         let error = if twice.contains(tp) {
+            if refused.iter().any(|(known, _)| known == tp) {
+                return false; // It is answered once.
+            }
             ErrorCode::INVALID_REQUEST
         } else if !is_supported(*timestamp, version) {
             ErrorCode::UNSUPPORTED_VERSION
@@ -67,10 +70,11 @@ pub(super) fn list_offsets(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
         partitions: asked,
     };
     let answer = response!(ListOffsets, call.ask_now(api::Request::ListOffsets(request))?)?;
-    call.answer(&offsets_message(answer.partitions, refused))
+    call.answer(&offsets_message(version, answer.partitions, refused))
 }
 
 fn offsets_message(
+    version: i16,
     found: Vec<api::ListOffsetsPartitionResponse>,
     refused: Vec<(TopicPartition, ErrorCode)>,
 ) -> ListOffsetsResponse {
@@ -80,7 +84,7 @@ fn offsets_message(
             error_code: p.error.code(),
             timestamp: p.timestamp,
             offset: p.offset,
-            leader_epoch: p.leader_epoch,
+            leader_epoch: if version >= 4 { p.leader_epoch } else { -1 },
         };
         (p.tp.topic, partition)
     });

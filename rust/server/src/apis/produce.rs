@@ -1,60 +1,110 @@
 //! Produce. Kafka: `KafkaApis#handleProduceRequest`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use fletchlog_api as api;
-use fletchlog_records::{ErrorCode, TopicPartition};
+use fletchlog_records::batch_header::{ATTRIBUTES_POSITION, COMPRESSION_MASK, TRANSACTIONAL_MASK};
+use fletchlog_records::{Compression, ErrorCode, TopicPartition};
 use fletchlog_wire::messages::{ProduceRequest, ProduceResponse, produce_request, produce_response};
 
 use super::{CLOSED, Call, Handled, Unreadable, by_topic, response};
 
 /// The first version that names topics by their ids alone.
 const BY_ID: i16 = 13;
+/// The first version that may carry zstd.
+const ZSTD: i16 = 7;
+/// The first version whose clients know TRANSACTION_ABORTABLE. Kafka: `TransactionSupportedOperation#GENERIC_ERROR_SUPPORTED`.
+const ABORTABLE: i16 = 11;
 
-pub(super) fn produce(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
-    let request: ProduceRequest = call.message()?;
-    let acks = request.acks;
-    let mut ids: HashMap<Arc<str>, [u8; 16]> = HashMap::new();
-    let mut unknown = Vec::new();
-    let mut partitions = Vec::new();
-    for mut topic in request.topic_data {
+/// A request, as the broker is asked, and what is refused before.
+#[derive(Default)]
+struct Asked {
+    partitions: Vec<(TopicPartition, Bytes)>,
+    /// With a batch of a transaction.
+    transactional: HashSet<TopicPartition>,
+    refused: Vec<(TopicPartition, ErrorCode)>,
+    /// Ids of topics, where the request has them. An unknown id stands for its topic's name.
+    ids: HashMap<Arc<str>, [u8; 16]>,
+}
+
+impl Asked {
+    fn add_topic(&mut self, call: &Call<'_>, mut topic: produce_request::TopicProduceData) -> Result<(), Unreadable> {
+        let mut is_unknown = false;
         if call.version() >= BY_ID {
-            let Some(name) = call.broker().topic_name(topic.topic_id).map_err(|_| CLOSED)? else {
-                unknown.push(unknown_id(&topic));
-                continue;
-            };
-            ids.insert(Arc::clone(&name), topic.topic_id);
-            topic.name = name;
+            let name = call.broker().topic_name(topic.topic_id).map_err(|_| CLOSED)?;
+            is_unknown = name.is_none();
+            topic.name = name.unwrap_or_else(|| format!("{:032x}", u128::from_be_bytes(topic.topic_id)).into());
+            self.ids.insert(Arc::clone(&topic.name), topic.topic_id);
         }
         for partition in topic.partition_data {
             let tp = TopicPartition::new(Arc::clone(&topic.name), partition.index);
             // Kafka never answers a request without records; an empty batch is refused.
-            partitions.push((tp, partition.records.unwrap_or_default()));
+            let records = partition.records.unwrap_or_default();
+            let attributes = attributes(&records);
+            if attributes & TRANSACTIONAL_MASK != 0 {
+                self.transactional.insert(tp.clone());
+            }
+            if is_unknown {
+                self.refused.push((tp, ErrorCode::UNKNOWN_TOPIC_ID));
+            } else if call.version() < ZSTD && attributes & COMPRESSION_MASK == Compression::Zstd as i16 {
+                self.refused.push((tp, ErrorCode::UNSUPPORTED_COMPRESSION_TYPE));
+            } else {
+                self.partitions.push((tp, records));
+            }
         }
+        Ok(())
+    }
+}
+
+/// The attributes of the first batch; 0 where there is none.
+fn attributes(records: &[u8]) -> i16 {
+    let at = records.get(ATTRIBUTES_POSITION..).and_then(<[u8]>::first_chunk);
+    at.map_or(0, |bytes| i16::from_be_bytes(*bytes))
+}
+
+pub(super) fn produce(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
+    let request: ProduceRequest = call.message()?;
+    let acks = request.acks;
+    let mut asked = Asked::default();
+    for topic in request.topic_data {
+        asked.add_topic(call, topic)?;
     }
     let answer = call.ask_now(api::Request::Produce(api::ProduceRequest {
         transactional_id: request.transactional_id,
         acks,
         timeout_ms: request.timeout_ms,
-        partitions,
+        partitions: std::mem::take(&mut asked.partitions),
     }))?;
     if acks == 0 {
-        return match unknown.is_empty() {
+        return match asked.refused.is_empty() {
             true => Ok(Handled::NoAnswer),
-            false => Err(Unreadable::Refused(
-                "it names a topic id that is unknown, and acks=0 has no answer",
-            )),
+            false => Err(Unreadable::Refused("a batch is refused, and acks=0 has no answer")),
         };
     }
-    let partitions = response!(Produce, answer)?.partitions.into_iter();
-    let responses = by_topic(partitions.map(|p| (Arc::clone(&p.tp.topic), partition_response(p))))
+    let version = call.version();
+    let appended = response!(Produce, answer)?.partitions.into_iter().map(|mut p| {
+        if p.error == ErrorCode::INVALID_TXN_STATE && version >= ABORTABLE && asked.transactional.contains(&p.tp) {
+            p.error = ErrorCode::TRANSACTION_ABORTABLE;
+        }
+        (Arc::clone(&p.tp.topic), partition_response(p))
+    });
+    let refused = asked.refused.into_iter().map(|(tp, error)| {
+        let response = produce_response::PartitionProduceResponse {
+            index: tp.partition,
+            error_code: error.code(),
+            base_offset: -1,
+            ..Default::default()
+        };
+        (tp.topic, response)
+    });
+    let responses = by_topic(appended.chain(refused))
         .map(|(name, partition_responses)| produce_response::TopicProduceResponse {
-            topic_id: ids.get(&name).copied().unwrap_or_default(),
+            topic_id: asked.ids.get(&name).copied().unwrap_or_default(),
             name,
             partition_responses,
         })
-        .chain(unknown)
         .collect();
     call.answer(&ProduceResponse {
         responses,
@@ -62,26 +112,13 @@ pub(super) fn produce(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     })
 }
 
-/// UNKNOWN_TOPIC_ID for each partition.
-fn unknown_id(topic: &produce_request::TopicProduceData) -> produce_response::TopicProduceResponse {
-    let refused = |p: &produce_request::PartitionProduceData| produce_response::PartitionProduceResponse {
-        index: p.index,
-        error_code: ErrorCode::UNKNOWN_TOPIC_ID.code(),
-        base_offset: -1,
-        ..Default::default()
-    };
-    produce_response::TopicProduceResponse {
-        topic_id: topic.topic_id,
-        partition_responses: topic.partition_data.iter().map(refused).collect(),
-        ..Default::default()
-    }
-}
-
 fn partition_response(partition: api::ProducePartitionResponse) -> produce_response::PartitionProduceResponse {
     let record_error = |(batch_index, message): (i32, String)| produce_response::BatchIndexAndErrorMessage {
         batch_index,
         batch_index_error_message: Some(message.into()),
     };
+    // Kafka's answer has a text only where single records are to blame.
+    let error_message = partition.error_message.filter(|_| !partition.record_errors.is_empty());
     produce_response::PartitionProduceResponse {
         index: partition.tp.partition,
         error_code: partition.error.code(),
@@ -89,7 +126,7 @@ fn partition_response(partition: api::ProducePartitionResponse) -> produce_respo
         log_append_time_ms: partition.log_append_time_ms,
         log_start_offset: partition.log_start_offset,
         record_errors: partition.record_errors.into_iter().map(record_error).collect(),
-        error_message: partition.error_message.map(Into::into),
+        error_message: error_message.map(Into::into),
         ..Default::default()
     }
 }

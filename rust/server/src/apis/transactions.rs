@@ -23,6 +23,13 @@ fn fenced_code(error: ErrorCode, version: i16, since: i16) -> i16 {
 
 pub(super) fn init_producer_id(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: InitProducerIdRequest = call.message()?;
+    if (request.producer_id == -1) != (request.producer_epoch == -1) {
+        return call.answer(&InitProducerIdResponse {
+            error_code: ErrorCode::INVALID_REQUEST.code(),
+            producer_epoch: -1,
+            ..Default::default()
+        });
+    }
     let request = api::InitProducerIdRequest {
         transactional_id: request.transactional_id,
         transaction_timeout_ms: request.transaction_timeout_ms,
