@@ -226,8 +226,11 @@ fn check_producers(
     let mut pending = PendingAppend::default();
     for ValidBatch { header, marker, .. } in &valid.batches {
         let entry = producers.get(header.producer_id);
-        if let Some(original) = entry.and_then(|entry| entry.find_duplicate_batch(header))
+        // A batch that is sent again behind the end of its transaction is refused: it is verified first.
+        if let Some(entry) = entry
+            && let Some(original) = entry.find_duplicate_batch(header)
             && origin.is_client()
+            && !entry.must_be_verified(header, origin)
         {
             return Ok(Verdict::Duplicate(original));
         }

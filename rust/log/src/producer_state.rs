@@ -150,6 +150,13 @@ impl ProducerStateEntry {
         self.last_batch().map_or(-1, |batch| batch.last_seq)
     }
 
+    /// Whether the transaction coordinator has to be asked for this batch: none of its transactions is open here. Kafka:
+    /// `UnifiedLog#hasOngoingTransaction`.
+    pub fn must_be_verified(&self, header: &BatchHeader, origin: AppendOrigin) -> bool {
+        let is_open = self.current_txn_first_offset.is_some() && self.producer_epoch == header.producer_epoch;
+        origin == AppendOrigin::UnverifiedClient && header.is_transactional() && !is_open
+    }
+
     /// The remembered batch with the same epoch and sequences, if any. Kafka: `ProducerStateEntry#findDuplicateBatch`.
     pub fn find_duplicate_batch(&self, header: &BatchHeader) -> Option<BatchMetadata> {
         if header.producer_epoch != self.producer_epoch {
@@ -296,8 +303,7 @@ impl ProducerStateManager {
         strict: bool,
     ) -> Result<(), Refusal> {
         // Kafka: UnifiedLog#analyzeAndValidateProducerState, batchMissingRequiredVerification: before epoch and sequence.
-        let is_open = entry.current_txn_first_offset.is_some() && entry.producer_epoch == header.producer_epoch;
-        if origin == AppendOrigin::UnverifiedClient && header.is_transactional() && !is_open {
+        if entry.must_be_verified(header, origin) {
             let message = format!(
                 "producer {} has not added this partition to its transaction",
                 entry.producer_id

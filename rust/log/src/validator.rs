@@ -371,7 +371,7 @@ impl RecordErrors {
     fn null_key(&mut self, index: i32, tp: &TopicPartition) {
         self.errors.push((
             index,
-            format!("Compacted topic cannot accept message without key in topic partition {tp}."),
+            format!("Compacted topic cannot accept message without key in topic partition {tp}"),
         ));
     }
 
@@ -390,18 +390,16 @@ impl RecordErrors {
                 "One or more records have been rejected due to invalid timestamp".to_string(),
             )
         } else {
-            let shown: Vec<&str> = self
-                .errors
-                .iter()
-                .take(3)
-                .map(|(_, message)| message.as_str())
+            let shown = self.errors.iter().take(3);
+            let shown: Vec<String> = shown
+                .map(|(index, message)| format!("RecordError(batchIndex={index}, message='{message}')"))
                 .collect();
             (
                 ErrorCode::INVALID_RECORD,
                 format!(
-                    "One or more records have been rejected: {} in total, the first: {}",
+                    "One or more records have been rejected due to {} record errors in total, and only showing the first three errors at most: [{}]",
                     self.errors.len(),
-                    shown.join(" ")
+                    shown.join(", ")
                 ),
             )
         };

@@ -169,7 +169,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
     row(
         "log.message.timestamp.after.max.ms",
         Kind::Long(0, i64::MAX),
-        Some("9223372036854775807"),
+        Some("3600000"),
         "Default of a topic's message.timestamp.after.max.ms.",
     ),
     row(

@@ -142,8 +142,8 @@ pub(super) const KEYS: &[ConfigKey] = &[
     row(
         "message.timestamp.after.max.ms",
         Kind::Long(0, i64::MAX),
-        Some("9223372036854775807"),
-        "How far in the future a CreateTime may be, in ms (inclusive); farther ones are refused. Kafka 4.x: 3600000.",
+        Some("3600000"),
+        "How far in the future a CreateTime may be, in ms (inclusive); farther ones are refused.",
     ),
     row(
         "message.timestamp.before.max.ms",

@@ -9,8 +9,8 @@ use fletchlog_wire::messages::{ApiVersionsRequest, ApiVersionsResponse, api_vers
 use fletchlog_wire::{Message, frame};
 
 use super::{
-    Call, Handled, Handler, Unreadable, fetch, group_admin, group_offsets, groups, metadata, offsets, produce, sasl,
-    topics, transactions,
+    Call, Handled, Handler, Unreadable, configs, fetch, group_admin, group_offsets, groups, metadata, offsets, produce,
+    sasl, topics, transactions,
 };
 
 /// One served API.
@@ -54,10 +54,19 @@ pub(crate) const SERVED: &[Served] = &[
     served(ApiKey::AddOffsetsToTxn, 0, 4, transactions::add_offsets_to_txn),
     served(ApiKey::EndTxn, 0, 4, transactions::end_txn),
     served(ApiKey::TxnOffsetCommit, 0, 4, group_offsets::txn_offset_commit),
+    served(ApiKey::DescribeConfigs, 1, 4, configs::describe_configs),
+    served(ApiKey::AlterConfigs, 0, 2, configs::alter_configs),
     served(ApiKey::SaslAuthenticate, 0, 2, sasl::sasl_authenticate),
     served(ApiKey::CreatePartitions, 0, 3, topics::create_partitions),
     served(ApiKey::DeleteGroups, 0, 2, group_admin::delete_groups),
+    served(
+        ApiKey::IncrementalAlterConfigs,
+        0,
+        1,
+        configs::incremental_alter_configs,
+    ),
     served(ApiKey::OffsetDelete, 0, 0, group_admin::offset_delete),
+    served(ApiKey::ListConfigResources, 0, 1, configs::list_config_resources),
 ];
 
 /// Who handles a request, if it is served. ApiVersions is handled in any version: its answer says which exist.

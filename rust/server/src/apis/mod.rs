@@ -4,6 +4,7 @@
 //! mean is decided in the broker.
 
 mod api_versions;
+mod configs;
 mod fetch;
 mod group_admin;
 mod group_offsets;

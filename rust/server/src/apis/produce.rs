@@ -117,8 +117,11 @@ fn partition_response(partition: api::ProducePartitionResponse) -> produce_respo
         batch_index,
         batch_index_error_message: Some(message.into()),
     };
-    // Kafka's answer has a text only where single records are to blame.
-    let error_message = partition.error_message.filter(|_| !partition.record_errors.is_empty());
+    // Kafka's answer has a text only where single records are to blame, and for a transaction that lacks the partition.
+    let is_unverified = partition.error == ErrorCode::INVALID_TXN_STATE && partition.log_start_offset == -1;
+    let error_message = partition
+        .error_message
+        .filter(|_| is_unverified || !partition.record_errors.is_empty());
     produce_response::PartitionProduceResponse {
         index: partition.tp.partition,
         error_code: partition.error.code(),

@@ -1,0 +1,289 @@
+//! DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources. Kafka: `ConfigHelper`, `ConfigAdminManager`.
+//!
+//! Properties of topics can be altered. Those of a broker are described; they are what it was opened with.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use fletchlog_broker::{AlterConfig, AlterConfigOp, BrokerError, ConfigEntry};
+use fletchlog_records::ErrorCode;
+use fletchlog_wire::messages::{
+    AlterConfigsRequest, AlterConfigsResponse, DescribeConfigsRequest, DescribeConfigsResponse,
+    IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse, ListConfigResourcesRequest,
+    ListConfigResourcesResponse, alter_configs_response, describe_configs_request, describe_configs_response,
+    incremental_alter_configs_request, incremental_alter_configs_response, list_config_resources_response,
+};
+
+use super::{Call, Handled, Unreadable};
+
+/// What has properties. Kafka: `ConfigResource.Type`.
+mod resource {
+    pub(super) const TOPIC: i8 = 2;
+    pub(super) const BROKER: i8 = 4;
+    pub(super) const BROKER_LOGGER: i8 = 8;
+    pub(super) const CLIENT_METRICS: i8 = 16;
+    pub(super) const GROUP: i8 = 32;
+}
+
+/// A code and its text.
+struct Refusal(ErrorCode, Option<Arc<str>>);
+
+impl Refusal {
+    fn request(text: impl Into<Arc<str>>) -> Self {
+        Self(ErrorCode::INVALID_REQUEST, Some(text.into()))
+    }
+}
+
+pub(super) fn describe_configs(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
+    let request: DescribeConfigsRequest = call.message()?;
+    let (synonyms, documentation) = (request.include_synonyms, request.include_documentation);
+    let results = request.resources.into_iter().map(|resource| {
+        let described = describe(call, &resource);
+        let (error, entries) = match described {
+            Ok(entries) => (Refusal(ErrorCode::NONE, Some("".into())), entries),
+            Err(refusal) => (refusal, Vec::new()),
+        };
+        let keys = resource.configuration_keys.filter(|keys| !keys.is_empty());
+        let is_asked = |entry: &ConfigEntry| match &keys {
+            Some(keys) => keys.iter().any(|key| **key == *entry.name),
+            None => entry.is_listed(),
+        };
+        let entries = entries.into_iter().filter(is_asked);
+        describe_configs_response::DescribeConfigsResult {
+            error_code: error.0.code(),
+            error_message: error.1,
+            resource_type: resource.resource_type,
+            resource_name: resource.resource_name,
+            configs: entries
+                .map(|entry| described_entry(entry, synonyms, documentation))
+                .collect(),
+        }
+    });
+    let results = results.collect();
+    call.answer(&DescribeConfigsResponse {
+        results,
+        ..Default::default()
+    })
+}
+
+fn describe(
+    call: &Call<'_>,
+    resource: &describe_configs_request::DescribeConfigsResource,
+) -> Result<Vec<ConfigEntry>, Refusal> {
+    let name = &*resource.resource_name;
+    let refused = |error: BrokerError| match error.code() {
+        ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => Refusal(error.code(), Some("".into())),
+        code => Refusal(code, Some(error.kafka_message().into())),
+    };
+    match resource.resource_type {
+        resource::TOPIC => call.broker().describe_config(Some(name)).map_err(refused),
+        // The properties of all brokers, of which there are none of their own.
+        resource::BROKER if name.is_empty() => Ok(Vec::new()),
+        resource::BROKER => {
+            check_broker(call, name, "expected {} or empty string")?;
+            call.broker().describe_config(None).map_err(refused)
+        }
+        resource::BROKER_LOGGER | resource::CLIENT_METRICS | resource::GROUP => Ok(Vec::new()),
+        other => Err(Refusal::request(format!("Unsupported resource type: {other}"))),
+    }
+}
+
+/// The node that is asked can only speak for itself.
+fn check_broker(call: &Call<'_>, name: &str, expected: &str) -> Result<(), Refusal> {
+    let id: i32 = name
+        .parse()
+        .map_err(|_| Refusal::request(format!("Broker id must be an integer, but it is: {name}")))?;
+    let node = call.peer.port.node();
+    if id == node {
+        return Ok(());
+    }
+    let expected = expected.replace("{}", &node.to_string());
+    Err(Refusal::request(format!(
+        "Unexpected broker id, {expected}, but received {name}"
+    )))
+}
+
+fn described_entry(
+    entry: ConfigEntry,
+    synonyms: bool,
+    documentation: bool,
+) -> describe_configs_response::DescribeConfigsResourceResult {
+    let synonym = |synonym: fletchlog_broker::ConfigSynonym| describe_configs_response::DescribeConfigsSynonym {
+        name: synonym.name.into(),
+        value: Some(synonym.value.into()),
+        source: synonym.source.id(),
+    };
+    describe_configs_response::DescribeConfigsResourceResult {
+        name: entry.name.into(),
+        value: entry.value.map(Into::into),
+        read_only: entry.read_only,
+        config_source: entry.source.id(),
+        is_sensitive: false,
+        synonyms: entry.synonyms.into_iter().filter(|_| synonyms).map(synonym).collect(),
+        config_type: entry.config_type.id(),
+        documentation: documentation.then(|| entry.documentation.into()),
+    }
+}
+
+pub(super) fn alter_configs(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
+    let request: AlterConfigsRequest = call.message()?;
+    let validate_only = request.validate_only;
+    let repeated = repeated(
+        request
+            .resources
+            .iter()
+            .map(|r| (r.resource_type, Arc::clone(&r.resource_name))),
+    );
+    let responses = request.resources.into_iter().map(|resource| {
+        let names = resource.configs.iter().map(|c| Arc::clone(&c.name));
+        let of = (resource.resource_type, Arc::clone(&resource.resource_name));
+        let altered = check_resource(call, &of, names, &repeated).and_then(|()| {
+            let config: Vec<_> = resource
+                .configs
+                .iter()
+                .map(|c| (c.name.to_string(), c.value.as_deref().map(str::to_owned)))
+                .collect();
+            let name = &resource.resource_name;
+            let altered = call.broker().replace_topic_config(name, &config, validate_only);
+            altered.map_err(|error| refused_topic(name, &error))
+        });
+        let Refusal(error, error_message) = outcome(altered);
+        alter_configs_response::AlterConfigsResourceResponse {
+            error_code: error.code(),
+            error_message,
+            resource_type: resource.resource_type,
+            resource_name: resource.resource_name,
+        }
+    });
+    let responses = responses.collect();
+    call.answer(&AlterConfigsResponse {
+        responses,
+        ..Default::default()
+    })
+}
+
+pub(super) fn incremental_alter_configs(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
+    let request: IncrementalAlterConfigsRequest = call.message()?;
+    let validate_only = request.validate_only;
+    let repeated = repeated(
+        request
+            .resources
+            .iter()
+            .map(|r| (r.resource_type, Arc::clone(&r.resource_name))),
+    );
+    let responses = request.resources.into_iter().map(|resource| {
+        let names = resource.configs.iter().map(|c| Arc::clone(&c.name));
+        let of = (resource.resource_type, Arc::clone(&resource.resource_name));
+        let altered = check_resource(call, &of, names, &repeated).and_then(|()| {
+            let changes: Vec<_> = resource.configs.iter().map(change).collect::<Result<_, _>>()?;
+            let name = &resource.resource_name;
+            let altered = call.broker().alter_topic_config(name, &changes, validate_only);
+            altered.map_err(|error| refused_topic(name, &error))
+        });
+        let Refusal(error, error_message) = outcome(altered);
+        incremental_alter_configs_response::AlterConfigsResourceResponse {
+            error_code: error.code(),
+            error_message,
+            resource_type: resource.resource_type,
+            resource_name: resource.resource_name,
+        }
+    });
+    let responses = responses.collect();
+    call.answer(&IncrementalAlterConfigsResponse {
+        responses,
+        ..Default::default()
+    })
+}
+
+/// One change. Kafka: `AlterConfigOp.OpType`; its handler fails on another number.
+fn change(config: &incremental_alter_configs_request::AlterableConfig) -> Result<AlterConfig, Refusal> {
+    let op = match config.config_operation {
+        0 => AlterConfigOp::Set,
+        1 => AlterConfigOp::Delete,
+        2 => AlterConfigOp::Append,
+        3 => AlterConfigOp::Subtract,
+        _ => return Err(Refusal(ErrorCode::UNKNOWN_SERVER_ERROR, None)),
+    };
+    Ok(AlterConfig {
+        name: config.name.to_string(),
+        op,
+        value: config.value.as_deref().map(str::to_owned),
+    })
+}
+
+/// What occurs more than once.
+fn repeated(resources: impl Iterator<Item = (i8, Arc<str>)>) -> HashSet<(i8, Arc<str>)> {
+    let mut seen = HashSet::new();
+    resources.filter(|one| !seen.insert(one.clone())).collect()
+}
+
+/// Whether the resource can be altered: a topic, named once, with each property once.
+fn check_resource(
+    call: &Call<'_>,
+    of: &(i8, Arc<str>),
+    properties: impl Iterator<Item = Arc<str>>,
+    repeated: &HashSet<(i8, Arc<str>)>,
+) -> Result<(), Refusal> {
+    let names: Vec<Arc<str>> = properties.collect();
+    let (resource_type, name) = of;
+    if repeated.contains(of) {
+        return Err(Refusal::request("Each resource must appear at most once."));
+    }
+    if names.iter().collect::<HashSet<_>>().len() < names.len() {
+        return Err(Refusal::request("Error due to duplicate config keys"));
+    }
+    match *resource_type {
+        resource::TOPIC if name.is_empty() => Err(Refusal::request("Default topic resources are not allowed.")),
+        resource::TOPIC => Ok(()),
+        resource::BROKER => {
+            if !name.is_empty() {
+                check_broker(call, name, "expected {}")?;
+            }
+            let names: Vec<&str> = names.iter().map(|name| &**name).collect();
+            let text = format!("Cannot update these configs dynamically: [{}]", names.join(", "));
+            Err(Refusal::request(text))
+        }
+        other => Err(Refusal::request(format!("Unknown resource type {other}"))),
+    }
+}
+
+fn refused_topic(name: &str, error: &BrokerError) -> Refusal {
+    match error.code() {
+        ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => {
+            Refusal(error.code(), Some(format!("The topic '{name}' does not exist.").into()))
+        }
+        code => Refusal(code, Some(error.kafka_message().into())),
+    }
+}
+
+fn outcome(altered: Result<(), Refusal>) -> Refusal {
+    altered.err().unwrap_or(Refusal(ErrorCode::NONE, None))
+}
+
+pub(super) fn list_config_resources(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
+    let request: ListConfigResourcesRequest = call.message()?;
+    // Version 0 lists client metrics alone, of which there are none.
+    let is_asked =
+        |kind: i8| call.version() > 0 && (request.resource_types.is_empty() || request.resource_types.contains(&kind));
+    let mut config_resources = Vec::new();
+    let mut add = |resource_type: i8, resource_name: Arc<str>| {
+        config_resources.push(list_config_resources_response::ConfigResource {
+            resource_name,
+            resource_type,
+        });
+    };
+    if is_asked(resource::TOPIC) {
+        let topics = call.broker().topics(true).map_err(|_| super::CLOSED)?;
+        topics.into_iter().for_each(|topic| add(resource::TOPIC, topic));
+    }
+    for kind in [resource::BROKER, resource::BROKER_LOGGER] {
+        if is_asked(kind) {
+            let nodes = call.broker().nodes().into_iter();
+            nodes.for_each(|node| add(kind, node.to_string().into()));
+        }
+    }
+    call.answer(&ListConfigResourcesResponse {
+        config_resources,
+        ..Default::default()
+    })
+}
