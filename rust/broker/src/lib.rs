@@ -22,6 +22,7 @@ mod uuid;
 pub use broker::{Broker, OpenOptions, PartitionDescription, TopicDescription};
 pub use config_description::{ConfigEntry, ConfigSource, ConfigSynonym, ConfigType};
 pub use error::BrokerError;
+pub use fletchlog_log::ProducerState;
 pub use group::{GroupDescription, GroupListing, GroupMember};
 pub use local_transport::LocalTransport;
 pub use log_manager::{CleanedPartition, LogDirDescription};

@@ -9,8 +9,8 @@ use fletchlog_wire::messages::{ApiVersionsRequest, ApiVersionsResponse, api_vers
 use fletchlog_wire::{Message, frame};
 
 use super::{
-    Call, Handled, Handler, Unreadable, configs, fetch, group_admin, group_offsets, groups, metadata, offsets, produce,
-    sasl, topics, transactions,
+    Call, Handled, Handler, Unreadable, cluster, configs, fetch, group_admin, group_offsets, groups, metadata, offsets,
+    produce, sasl, topics, transaction_admin, transactions,
 };
 
 /// One served API.
@@ -56,6 +56,7 @@ pub(crate) const SERVED: &[Served] = &[
     served(ApiKey::TxnOffsetCommit, 0, 4, group_offsets::txn_offset_commit),
     served(ApiKey::DescribeConfigs, 1, 4, configs::describe_configs),
     served(ApiKey::AlterConfigs, 0, 2, configs::alter_configs),
+    served(ApiKey::DescribeLogDirs, 1, 5, cluster::describe_log_dirs),
     served(ApiKey::SaslAuthenticate, 0, 2, sasl::sasl_authenticate),
     served(ApiKey::CreatePartitions, 0, 3, topics::create_partitions),
     served(ApiKey::DeleteGroups, 0, 2, group_admin::delete_groups),
@@ -66,7 +67,22 @@ pub(crate) const SERVED: &[Served] = &[
         configs::incremental_alter_configs,
     ),
     served(ApiKey::OffsetDelete, 0, 0, group_admin::offset_delete),
+    served(ApiKey::DescribeCluster, 0, 2, cluster::describe_cluster),
+    served(ApiKey::DescribeProducers, 0, 0, transaction_admin::describe_producers),
+    served(
+        ApiKey::DescribeTransactions,
+        0,
+        0,
+        transaction_admin::describe_transactions,
+    ),
+    served(ApiKey::ListTransactions, 0, 2, transaction_admin::list_transactions),
     served(ApiKey::ListConfigResources, 0, 1, configs::list_config_resources),
+    served(
+        ApiKey::DescribeTopicPartitions,
+        0,
+        0,
+        cluster::describe_topic_partitions,
+    ),
 ];
 
 /// Who handles a request, if it is served. ApiVersions is handled in any version: its answer says which exist.

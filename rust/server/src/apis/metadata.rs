@@ -60,7 +60,7 @@ pub(super) fn metadata(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     })
 }
 
-fn metadata_of(
+pub(super) fn metadata_of(
     call: &Call<'_>,
     topics: Option<Vec<Arc<str>>>,
     allow_auto_topic_creation: bool,

@@ -4,6 +4,7 @@
 //! mean is decided in the broker.
 
 mod api_versions;
+mod cluster;
 mod configs;
 mod fetch;
 mod group_admin;
@@ -14,6 +15,7 @@ mod offsets;
 mod produce;
 mod sasl;
 mod topics;
+mod transaction_admin;
 mod transactions;
 
 use std::collections::HashMap;

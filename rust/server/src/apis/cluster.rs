@@ -1,0 +1,208 @@
+//! DescribeCluster, DescribeTopicPartitions, DescribeLogDirs. Kafka: `KafkaApis`, `DescribeTopicPartitionsRequestHandler`.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use fletchlog_api as api;
+use fletchlog_broker::LogDirDescription;
+use fletchlog_records::ErrorCode;
+use fletchlog_wire::messages::{
+    DescribeClusterRequest, DescribeClusterResponse, DescribeLogDirsRequest, DescribeLogDirsResponse,
+    DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse, describe_cluster_response,
+    describe_log_dirs_request, describe_log_dirs_response, describe_topic_partitions_response,
+};
+
+use super::metadata::{CLUSTER_OPERATIONS, OPERATIONS_OMITTED, TOPIC_OPERATIONS, metadata_of};
+use super::{CLOSED, Call, Handled, Unreadable, by_topic};
+
+/// The types of endpoints. Kafka: `EndpointType`.
+const BROKER: i8 = 1;
+const CONTROLLER: i8 = 2;
+
+pub(super) fn describe_cluster(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
+    let request: DescribeClusterRequest = call.message()?;
+    let refused = |error: ErrorCode, text: String| DescribeClusterResponse {
+        error_code: error.code(),
+        error_message: Some(text.into()),
+        ..Default::default()
+    };
+    if request.endpoint_type != BROKER {
+        return call.answer(&match request.endpoint_type {
+            CONTROLLER => refused(
+                ErrorCode::MISMATCHED_ENDPOINT_TYPE,
+                "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
+                    .to_owned(),
+            ),
+            other => refused(
+                ErrorCode::UNSUPPORTED_ENDPOINT_TYPE,
+                format!("Unsupported endpoint type {other}"),
+            ),
+        });
+    }
+    let cluster = metadata_of(call, Some(Vec::new()), false)?;
+    let broker = |e: &crate::Endpoint| describe_cluster_response::DescribeClusterBroker {
+        broker_id: e.node,
+        host: e.host.as_str().into(),
+        port: i32::from(e.port),
+        ..Default::default()
+    };
+    call.answer(&DescribeClusterResponse {
+        cluster_id: cluster.cluster_id,
+        controller_id: cluster.nodes.first().copied().unwrap_or(-1),
+        brokers: call.apis.endpoints.iter().map(broker).collect(),
+        cluster_authorized_operations: match request.include_cluster_authorized_operations {
+            true => CLUSTER_OPERATIONS,
+            false => OPERATIONS_OMITTED,
+        },
+        ..Default::default()
+    })
+}
+
+/// Most partitions in one answer. Kafka: `max.request.partition.size.limit`.
+const PARTITION_LIMIT: i32 = 2000;
+
+pub(super) fn describe_topic_partitions(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
+    let request: DescribeTopicPartitionsRequest = call.message()?;
+    let names: BTreeSet<Arc<str>> = match request.topics.is_empty() {
+        true => call.broker().topics(true).map_err(|_| CLOSED)?.into_iter().collect(),
+        false => request.topics.into_iter().map(|t| t.name).collect(),
+    };
+    let (first, mut from) = match &request.cursor {
+        Some(cursor) => (Arc::clone(&cursor.topic_name), cursor.partition_index),
+        None => (Arc::default(), 0),
+    };
+    let is_cursor_wrong = from < 0 || (request.cursor.is_some() && !names.contains(&first));
+    if is_cursor_wrong {
+        let refused = |name| refused_topic(ErrorCode::INVALID_REQUEST, name);
+        return call.answer(&DescribeTopicPartitionsResponse {
+            topics: names.into_iter().map(refused).collect(),
+            ..Default::default()
+        });
+    }
+    let mut room = usize::try_from(request.response_partition_limit.clamp(1, PARTITION_LIMIT)).unwrap_or(1);
+    let mut topics = Vec::new();
+    let mut next_cursor = None;
+    for name in names.range(first..) {
+        if name.is_empty() {
+            // Kafka fails on it.
+            topics.push(refused_topic(ErrorCode::UNKNOWN_SERVER_ERROR, Arc::clone(name)));
+            continue;
+        }
+        if room == 0 {
+            next_cursor = Some(cursor(name, 0));
+            break;
+        }
+        let skip = usize::try_from(std::mem::take(&mut from)).unwrap_or(0);
+        let found = metadata_of(call, Some(vec![Arc::clone(name)]), false)?;
+        for topic in found.topics {
+            let all = topic.partitions.len();
+            let end = all.min(skip.saturating_add(room));
+            topics.push(described_topic(topic, skip, end));
+            room -= end.saturating_sub(skip);
+            if end < all && end >= skip {
+                next_cursor = Some(cursor(name, i32::try_from(end).unwrap_or(i32::MAX)));
+            }
+        }
+        if next_cursor.is_some() {
+            break;
+        }
+    }
+    call.answer(&DescribeTopicPartitionsResponse {
+        topics,
+        next_cursor,
+        ..Default::default()
+    })
+}
+
+fn cursor(name: &Arc<str>, partition_index: i32) -> describe_topic_partitions_response::Cursor {
+    describe_topic_partitions_response::Cursor {
+        topic_name: Arc::clone(name),
+        partition_index,
+    }
+}
+
+fn refused_topic(
+    error: ErrorCode,
+    name: Arc<str>,
+) -> describe_topic_partitions_response::DescribeTopicPartitionsResponseTopic {
+    describe_topic_partitions_response::DescribeTopicPartitionsResponseTopic {
+        error_code: error.code(),
+        name: Some(name),
+        ..Default::default()
+    }
+}
+
+/// Its partitions from place `from` to place `to`.
+fn described_topic(
+    topic: api::TopicMetadata,
+    from: usize,
+    to: usize,
+) -> describe_topic_partitions_response::DescribeTopicPartitionsResponseTopic {
+    let partition =
+        |p: api::PartitionMetadata| describe_topic_partitions_response::DescribeTopicPartitionsResponsePartition {
+            partition_index: p.partition,
+            leader_id: p.leader,
+            leader_epoch: p.leader_epoch,
+            isr_nodes: p.replicas.clone(),
+            replica_nodes: p.replicas,
+            eligible_leader_replicas: Some(Vec::new()),
+            last_known_elr: Some(Vec::new()),
+            ..Default::default()
+        };
+    let chosen = topic.partitions.into_iter().skip(from).take(to.saturating_sub(from));
+    describe_topic_partitions_response::DescribeTopicPartitionsResponseTopic {
+        error_code: topic.error.code(),
+        name: Some(topic.name),
+        topic_id: topic.topic_id,
+        is_internal: topic.is_internal,
+        partitions: chosen.map(partition).collect(),
+        topic_authorized_operations: TOPIC_OPERATIONS,
+    }
+}
+
+pub(super) fn describe_log_dirs(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
+    let request: DescribeLogDirsRequest = call.message()?;
+    let dirs = call.broker().describe_log_dirs().map_err(|_| CLOSED)?;
+    let of_node = dirs.into_iter().filter(|dir| dir.node == call.peer.port.node());
+    let results = of_node
+        .map(|dir| described_dir(dir, request.topics.as_deref()))
+        .collect();
+    call.answer(&DescribeLogDirsResponse {
+        results,
+        ..Default::default()
+    })
+}
+
+/// `asked`: topics and their partitions; `None`: all of them.
+fn described_dir(
+    dir: LogDirDescription,
+    asked: Option<&[describe_log_dirs_request::DescribableLogDirTopic]>,
+) -> describe_log_dirs_response::DescribeLogDirsResult {
+    let is_asked = |tp: &fletchlog_records::TopicPartition| {
+        asked.is_none_or(|topics| {
+            let mut of_topic = topics.iter().filter(|t| t.topic == tp.topic);
+            of_topic.any(|t| t.partitions.contains(&tp.partition))
+        })
+    };
+    let sizes = dir
+        .partitions
+        .into_iter()
+        .filter(|(tp, _)| is_asked(tp))
+        .map(|(tp, bytes)| {
+            let partition = describe_log_dirs_response::DescribeLogDirsPartition {
+                partition_index: tp.partition,
+                partition_size: i64::try_from(bytes).unwrap_or(i64::MAX),
+                ..Default::default()
+            };
+            (tp.topic, partition)
+        });
+    describe_log_dirs_response::DescribeLogDirsResult {
+        log_dir: dir.path.to_string_lossy().as_ref().into(),
+        topics: by_topic(sizes)
+            .map(|(name, partitions)| describe_log_dirs_response::DescribeLogDirsTopic { name, partitions })
+            .collect(),
+        total_bytes: dir.total_bytes,
+        usable_bytes: dir.usable_bytes,
+        ..Default::default()
+    }
+}

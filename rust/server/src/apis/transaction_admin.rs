@@ -1,0 +1,127 @@
+//! DescribeTransactions, ListTransactions, DescribeProducers. Kafka: `TransactionCoordinator#handleDescribeTransactions`,
+//! `#handleListTransactions`, `ReplicaManager#activeProducerState`.
+
+use std::sync::Arc;
+
+use fletchlog_broker::{TransactionDescription, TransactionFilter};
+use fletchlog_records::{ErrorCode, TopicPartition};
+use fletchlog_wire::messages::{
+    DescribeProducersRequest, DescribeProducersResponse, DescribeTransactionsRequest, DescribeTransactionsResponse,
+    ListTransactionsRequest, ListTransactionsResponse, describe_producers_response, describe_transactions_response,
+    list_transactions_response,
+};
+
+use super::{Call, Handled, Unreadable, by_topic};
+
+pub(super) fn describe_transactions(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
+    let request: DescribeTransactionsRequest = call.message()?;
+    let node = call.peer.port.node();
+    let states = request.transactional_ids.into_iter().map(|id| {
+        if id.is_empty() {
+            return refused(ErrorCode::INVALID_REQUEST, id);
+        }
+        match call.broker().describe_transaction(node, &id) {
+            Ok(found) => described(found),
+            Err(error) => refused(error.code(), id),
+        }
+    });
+    let transaction_states = states.collect();
+    call.answer(&DescribeTransactionsResponse {
+        transaction_states,
+        ..Default::default()
+    })
+}
+
+fn refused(error: ErrorCode, transactional_id: Arc<str>) -> describe_transactions_response::TransactionState {
+    describe_transactions_response::TransactionState {
+        error_code: error.code(),
+        transactional_id,
+        ..Default::default()
+    }
+}
+
+fn described(found: TransactionDescription) -> describe_transactions_response::TransactionState {
+    let partitions = found.partitions.into_iter().map(|tp| (tp.topic, tp.partition));
+    describe_transactions_response::TransactionState {
+        transactional_id: found.transactional_id,
+        transaction_state: found.state.into(),
+        transaction_timeout_ms: found.timeout_ms,
+        transaction_start_time_ms: found.start_ms,
+        producer_id: found.producer_id,
+        producer_epoch: found.producer_epoch,
+        topics: by_topic(partitions)
+            .map(|(topic, partitions)| describe_transactions_response::TopicData { topic, partitions })
+            .collect(),
+        ..Default::default()
+    }
+}
+
+pub(super) fn list_transactions(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
+    let request: ListTransactionsRequest = call.message()?;
+    let filter = TransactionFilter {
+        states: request.state_filters.iter().map(ToString::to_string).collect(),
+        producer_ids: request.producer_id_filters,
+        duration_ms: (request.duration_filter >= 0).then_some(request.duration_filter),
+        pattern: request.transactional_id_pattern.map(|pattern| pattern.to_string()),
+    };
+    let node = call.peer.port.node();
+    call.answer(&match call.broker().list_transactions(node, &filter) {
+        Ok(listing) => ListTransactionsResponse {
+            unknown_state_filters: listing.unknown_states.into_iter().map(Into::into).collect(),
+            transaction_states: listing.transactions.into_iter().map(listed).collect(),
+            ..Default::default()
+        },
+        Err(error) => ListTransactionsResponse {
+            error_code: error.code().code(),
+            ..Default::default()
+        },
+    })
+}
+
+fn listed(found: TransactionDescription) -> list_transactions_response::TransactionState {
+    list_transactions_response::TransactionState {
+        transactional_id: found.transactional_id,
+        producer_id: found.producer_id,
+        transaction_state: found.state.into(),
+    }
+}
+
+pub(super) fn describe_producers(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
+    let request: DescribeProducersRequest = call.message()?;
+    let topics = request.topics.into_iter().map(|topic| {
+        let partitions = topic.partition_indexes.into_iter();
+        let name = Arc::clone(&topic.name);
+        describe_producers_response::TopicResponse {
+            partitions: partitions
+                .map(|p| producers_of(call, &TopicPartition::new(Arc::clone(&name), p)))
+                .collect(),
+            name: topic.name,
+        }
+    });
+    let topics = topics.collect();
+    call.answer(&DescribeProducersResponse {
+        topics,
+        ..Default::default()
+    })
+}
+
+fn producers_of(call: &Call<'_>, tp: &TopicPartition) -> describe_producers_response::PartitionResponse {
+    let producer = |p: fletchlog_broker::ProducerState| describe_producers_response::ProducerState {
+        producer_id: p.producer_id,
+        producer_epoch: i32::from(p.producer_epoch),
+        last_sequence: p.last_sequence,
+        last_timestamp: p.last_timestamp,
+        coordinator_epoch: p.coordinator_epoch,
+        current_txn_start_offset: p.current_txn_start_offset,
+    };
+    let (error, active_producers) = match call.broker().describe_producers(call.peer.port.node(), tp) {
+        Ok(known) => (ErrorCode::NONE, known.into_iter().map(producer).collect()),
+        Err(error) => (error.code(), Vec::new()),
+    };
+    describe_producers_response::PartitionResponse {
+        partition_index: tp.partition,
+        error_code: error.code(),
+        error_message: (error != ErrorCode::NONE).then(|| error.message().into()),
+        active_producers,
+    }
+}
