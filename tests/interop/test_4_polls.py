@@ -168,11 +168,11 @@ def changing(rng: random.Random, topics: dict[str, Any]) -> Scenario:
     for _ in range(rng.randrange(2, 6)):
         match rng.choice(["come", "come", "go", "replace", "back", "unsubscribe"]):
             case "come":
-                now = [*now, *rng.sample([place for place in every if place not in now], rng.randrange(1, 4))]
+                now = [*now, *new(rng, every, now, rng.randrange(1, 4))]
             case "go":
                 now = some(rng, now)
             case "replace":
-                now = [*some(rng, now), *rng.sample([place for place in every if place not in now], rng.randrange(1, 3))]
+                now = [*some(rng, now), *new(rng, every, now, rng.randrange(1, 3))]
             case "back":
                 now = rng.choice(earlier)
             case _:
@@ -187,6 +187,34 @@ def changing(rng: random.Random, topics: dict[str, Any]) -> Scenario:
     steps.append({"poll": rng.randrange(4, 12)})
     timeout = 0 if not group and rng.random() < 0.25 else TIMEOUT
     return {"group": group, "client": client, "steps": steps, "topics": topics, "pollTimeout": timeout}
+
+
+def returning(rng: random.Random, topics: dict[str, Any]) -> Scenario:
+    """Partitions go and come back at once, and are sought: the metadata that is on its way then is about the topics before."""
+    every = [[name, p] for name, topic in topics.items() for p in range(len(topic["partitions"]))]
+    pool = rng.sample(every, 4)
+    client: dict[str, Any] = {"max.poll.records": rng.choice([6, 7, 10, 50]), "fetch.max.wait.ms": MAX_WAIT}
+    client["max.partition.fetch.bytes"] = rng.choice([400, 1_300, 5_000])
+    steps: list[dict[str, Any]] = [{"assign": pool}, {"poll": rng.randrange(2, 8)}]
+    for _ in range(rng.randrange(2, 5)):
+        now = rng.sample(pool, rng.randrange(1, 4))
+        steps += [{"assign": now}, {"poll": rng.randrange(1, 3)}]
+        if rng.random() < 0.4:
+            now = rng.sample(pool, rng.randrange(1, 4))
+            steps += [{"assign": now}, {"poll": 1}]
+        steps.append({"assign": rng.sample(pool, len(pool))})
+        if rng.random() < 0.75:
+            back = [place for place in pool if place not in now]
+            steps.append({"seek": [[t, p, rng.randrange(topics[t]["partitions"][p]["end"] // 2)] for t, p in back]})
+        steps.append({"poll": rng.randrange(1, 9)})
+    steps.append({"poll": 6})
+    return {"group": False, "client": client, "steps": steps, "topics": topics, "pollTimeout": 0 if rng.random() < 0.25 else TIMEOUT}
+
+
+def new(rng: random.Random, every: list[Any], now: list[Any], most: int) -> list[Any]:
+    """So many that are not among `now`, or all there are."""
+    others = [place for place in every if place not in now]
+    return rng.sample(others, min(most, len(others)))
 
 
 def moves(rng: random.Random, assigned: list[list[Any]], topics: dict[str, Any]) -> list[dict[str, Any]]:
@@ -269,3 +297,9 @@ def test_every_poll_is_the_java_clients(client: str, served: Served, count: Call
 def test_topics_that_come_and_go_between_polls(client: str, served: Served, count: Callable[..., None]) -> None:
     rng = random.Random(f"{SEED} changes {client}")
     judge(client, [changing(rng, served.topics) for _ in range(SCENARIOS)], served, count)
+
+
+@pytest.mark.parametrize("client", kafka.CLIENTS)
+def test_topics_that_come_back_while_metadata_is_on_its_way(client: str, served: Served, count: Callable[..., None]) -> None:
+    rng = random.Random(f"{SEED} returns {client}")
+    judge(client, [returning(rng, served.topics) for _ in range(SCENARIOS)], served, count)

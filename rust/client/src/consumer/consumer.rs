@@ -181,7 +181,6 @@ impl Consumer {
         self.subs.unsubscribe();
         self.trace.called("unsubscribe", [], -1);
         self.buffer.retain(|_| false, &mut self.subs, &mut self.trace);
-        self.cancel_committed_lookup();
         if self
             .coordinator
             .as_ref()

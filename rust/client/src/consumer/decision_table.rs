@@ -47,6 +47,11 @@ pub struct Row {
     pub subscribe_order: SubscribeOrder,
     /// poll() returns at once, empty, when a position moved without a record.
     pub early_return: bool,
+    /// The position that a lookup finds has the leader that the metadata names then; else it gets one when the next fetch is
+    /// built.
+    pub reset_with_leader: bool,
+    /// Fetches go by topic ids (KIP-516), where the metadata names the topics.
+    pub topic_ids: bool,
     /// Reading under assign() without group.id.
     pub assign: NetworkRead,
     /// Reading under assign() with group.id.
@@ -67,12 +72,15 @@ const fn row(
     early_return: bool,
     group_assign: NetworkRead,
 ) -> Row {
+    let (major, minor) = releases.0;
     Row {
         releases,
         request_order,
         buffered_node,
         subscribe_order,
         early_return,
+        reset_with_leader: major > 2 || minor >= 7,
+        topic_ids: major > 3 || (major == 3 && minor >= 1),
         assign: Lazy,
         group_assign,
         subscribe: Eager,
@@ -82,8 +90,11 @@ const fn row(
 /// Spec 7.8, row by row.
 ///
 /// | releases  | request order | buffered node | after subscribe() | early return | assign() + group.id |
-pub const ROWS: [Row; 6] = [
-    row(((2, 4), (3, 0)), List, false, HashSetThenMap, false, Lazy),
+///
+/// `reset_with_leader` and `topic_ids` follow from the first release.
+pub const ROWS: [Row; 7] = [
+    row(((2, 4), (2, 6)), List, false, HashSetThenMap, false, Lazy),
+    row(((2, 7), (3, 0)), List, false, HashSetThenMap, false, Lazy),
     row(((3, 1), (3, 1)), List, false, HashSetThenMap, false, AtPollStart),
     row(((3, 2), (3, 6)), List, false, SortedThenMap, true, AtPollStart),
     row(((3, 7), (3, 9)), HashSet, false, SortedThenMap, true, AtPollStart),
@@ -162,6 +173,8 @@ mod tests {
             (row_of((3, 6)).request_order, row_of((3, 7)).request_order),
             (List, HashSet)
         );
+        assert!(!row_of((2, 6)).reset_with_leader && row_of((2, 7)).reset_with_leader);
+        assert!(!row_of((3, 0)).topic_ids && row_of((3, 1)).topic_ids);
         assert!(!row_of((3, 9)).buffered_node && row_of((4, 0)).buffered_node);
         assert_eq!(
             (row_of((4, 1)).request_order, row_of((4, 2)).request_order),

@@ -12,11 +12,11 @@ use super::completed_fetch::CompletedFetch;
 use super::fetch_buffer::FetchBuffer;
 use super::fetchable::View;
 use super::left_out::{LeftOut, Requests};
-use super::metadata::Metadata;
+use super::metadata::{Leader, Metadata};
 use super::network_client::ConsumerNetworkClient;
 use super::node_fetches::NodeFetches;
 use super::settings::Settings;
-use super::subscription_state::SubscriptionState;
+use super::subscription_state::{PartitionState, SubscriptionState};
 use super::trace::{Trace, TraceEvent, TraceKind};
 
 /// State that decides whether there is anything to send, and which partitions are left out. If it is unchanged since a
@@ -67,6 +67,7 @@ impl FetchRequests {
             num_fetchable,
             metadata,
             settings,
+            all_led,
         };
         let blocked = if all_busy {
             FxHashSet::default() // No node can be sent a request.
@@ -87,11 +88,7 @@ impl FetchRequests {
         if all_busy {
             return 0;
         }
-        let misses_leader = !all_led
-            && view
-                .in_request_order()
-                .iter()
-                .any(|tp| view.metadata.leader(tp).is_none());
+        let misses_leader = !all_led && view.in_request_order().iter().any(|tp| view.leader(tp).is_none());
         let busy = view.nodes_that_may_wait();
         let mut requests = Vec::new();
         for (&node, fetches) in &mut self.nodes {
@@ -163,13 +160,13 @@ impl FetchRequests {
             Changed::Partitions(partitions) => {
                 for tp in partitions {
                     // A partition without a leader is in no session; a new leader counts as a change of everything.
-                    if let Some(leader) = metadata.leader(tp) {
+                    if let Some(leader) = leader_of(subs, metadata, tp) {
                         self.nodes.entry(leader.node).or_default().changed.insert(tp);
                     }
                 }
             }
             Changed::Everything => {
-                for leader in subs.iter().filter_map(|(tp, _)| metadata.leader(tp)) {
+                for leader in subs.iter().filter_map(|(tp, _)| leader_of(subs, metadata, tp)) {
                     self.nodes.entry(leader.node).or_default();
                 }
                 for node in self.nodes.values_mut() {
@@ -218,6 +215,12 @@ impl FetchRequests {
             }
         }
     }
+}
+
+/// The leader that a partition is fetched from, or will be.
+fn leader_of(subs: &SubscriptionState, metadata: &Metadata, tp: &TopicPartition) -> Option<Leader> {
+    let of_position = subs.state(tp).and_then(PartitionState::leader);
+    of_position.or_else(|| metadata.leader(tp))
 }
 
 /// How far the position of each partition is behind the end of the log, as of the last fetch.

@@ -24,6 +24,12 @@ pub struct FetchSessionHandler {
     id: i32,
     epoch: i32,
     asked: PartitionStates<FetchPartition>,
+    /// Of the partitions, those that were asked for without the id of their topic.
+    without_id: FxHashSet<TopicPartition>,
+    /// The session goes by topic ids.
+    by_ids: bool,
+    /// The request under way does not go by what the session goes by: it is refused.
+    refused: bool,
 }
 
 impl FetchSessionHandler {
@@ -75,6 +81,20 @@ impl FetchSessionHandler {
         }
     }
 
+    /// Notes whether the request that was just built can go by topic ids. One that does not go by what its session goes by is
+    /// refused with FETCH_SESSION_TOPIC_ID_ERROR. Requests of ours carry names alone, so the client stands in for that broker.
+    /// Kafka: `FetchSessionHandler.Builder#build` (`canUseTopicIds`), `FetchManager#newContext` (spec 7.3).
+    pub fn note_topic_ids(&mut self, request: &SessionRequest, without_id: FxHashSet<TopicPartition>) {
+        let incremental = request.session_epoch > 0;
+        let forgets = incremental && request.forgotten.iter().any(|tp| self.without_id.contains(tp));
+        let by_ids = without_id.is_empty() && !forgets;
+        self.refused = incremental && by_ids != self.by_ids;
+        if !incremental {
+            self.by_ids = by_ids;
+        }
+        self.without_id = without_id;
+    }
+
     /// Partitions of the session, in session order.
     pub fn partitions(&self) -> impl Iterator<Item = &TopicPartition> {
         self.asked.iter().map(|(tp, _)| tp)
@@ -99,6 +119,10 @@ impl FetchSessionHandler {
             }
             self.epoch = 0;
             return Err(format!("the broker answered {}", response.error));
+        }
+        if std::mem::take(&mut self.refused) {
+            self.epoch = 0;
+            return Err(format!("refused: {}", ErrorCode::FETCH_SESSION_TOPIC_ID_ERROR));
         }
         let extra = response.partitions.iter().find(|p| !self.asked.contains(&p.tp));
         if self.is_full() {
@@ -240,6 +264,50 @@ mod tests {
             (0, vec![TopicPartition::new("foo", 1)])
         );
         assert_eq!(h.fetch_offset(&TopicPartition::new("foo", 0)), Some(0));
+    }
+
+    /// Requests for foo-0 at 0, 1, ..: of which topics the ids are missing; the session's epoch and whether the answer is good.
+    fn by_ids(without_id: &[&[&str]]) -> Vec<(i32, bool)> {
+        let mut h = FetchSessionHandler::default();
+        let rounds = without_id.iter().zip(0..).map(|(topics, offset)| {
+            let mut partitions = vec![("foo", 0, offset)];
+            partitions.extend(topics.contains(&"bar").then_some(("bar", 0, 0)));
+            let request = build(&mut h, wanted(&partitions));
+            let without = topics.iter().map(|&topic| TopicPartition::new(topic, 0));
+            h.note_topic_ids(&request, without.collect());
+            let answered: Vec<_> = partitions.iter().map(|&(topic, p, _)| (topic, p)).collect();
+            let good = h.handle_response(&answer(123, ErrorCode::NONE, &answered)).is_ok();
+            (request.session_epoch, good)
+        });
+        rounds.collect()
+    }
+
+    #[test]
+    fn a_request_that_goes_by_names_in_a_session_of_ids_is_refused_and_the_next_begins_a_session() {
+        let rounds = by_ids(&[&[], &[], &["foo"], &["foo"], &["foo"], &[], &[], &[]]);
+        let (good, refused) = (|epoch| (epoch, true), |epoch| (epoch, false));
+        assert_eq!(
+            rounds,
+            [
+                good(0),
+                good(1),
+                refused(2),
+                good(0),
+                good(1),
+                refused(2),
+                good(0),
+                good(1)
+            ]
+        );
+    }
+
+    #[test]
+    fn what_had_no_id_when_it_was_asked_for_is_forgotten_by_name() {
+        assert_eq!(
+            by_ids(&[&["bar"], &[], &[]]),
+            [(0, true), (1, true), (2, false)],
+            "the request that forgets bar-0 still goes by names, the next one by ids"
+        );
     }
 
     #[test]

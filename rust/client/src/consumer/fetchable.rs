@@ -7,7 +7,7 @@ use rustc_hash::FxHashSet;
 
 use super::decision_table::RequestOrder;
 use super::fetch_buffer::FetchBuffer;
-use super::metadata::Metadata;
+use super::metadata::{Leader, Metadata};
 use super::settings::{FetchOrder, Settings};
 use super::subscription_state::{PartitionState, SubscriptionState};
 use super::timestamp_collector::is_at_end;
@@ -21,6 +21,8 @@ pub struct View<'a> {
     pub(super) num_fetchable: usize,
     pub(super) metadata: &'a Metadata,
     pub(super) settings: &'a Settings,
+    /// The metadata has a leader of every assigned partition.
+    pub(super) all_led: bool,
 }
 
 impl<'a> View<'a> {
@@ -34,13 +36,32 @@ impl<'a> View<'a> {
         }
     }
 
+    /// The leader of a partition's position: the metadata may have another topic set at the moment, the position keeps it.
+    /// Kafka: `FetchPosition.currentLeader`.
+    pub fn leader(&self, tp: &TopicPartition) -> Option<Leader> {
+        self.subs.state(tp)?.leader()
+    }
+
+    /// Partitions that a fetch of `node` asks for while their topic's id is not known, because the metadata does not name it.
+    pub fn without_topic_id(&self, node: NodeId) -> FxHashSet<TopicPartition> {
+        if self.all_led || !self.settings.row.topic_ids {
+            return FxHashSet::default();
+        }
+        let unknown = self
+            .subs
+            .iter()
+            .map(|(tp, _)| tp)
+            .filter(|tp| !self.metadata.knows(&tp.topic));
+        unknown.filter(|tp| self.wanted(tp, node).is_some()).cloned().collect()
+    }
+
     /// What a fetch of `node` asks for of this partition; `None`: nothing.
     pub fn wanted(&self, tp: &TopicPartition, node: NodeId) -> Option<FetchPartition> {
         let state = self.subs.state(tp)?;
         if self.why_not(tp, state).is_some() {
             return None;
         }
-        let leader = self.metadata.leader(tp).filter(|leader| leader.node == node)?;
+        let leader = state.leader().filter(|leader| leader.node == node)?;
         Some(FetchPartition {
             tp: tp.clone(),
             fetch_offset: state.position()?,
@@ -93,7 +114,7 @@ impl<'a> View<'a> {
     pub fn nodes_in_request_order(&self, mut nodes: FxHashSet<NodeId>) -> Vec<NodeId> {
         let mut order = Vec::with_capacity(nodes.len());
         let mut look = |tp: &TopicPartition| {
-            if let Some(leader) = self.metadata.leader(tp)
+            if let Some(leader) = self.leader(tp)
                 && nodes.remove(&leader.node)
             {
                 order.push(leader.node);
@@ -143,7 +164,7 @@ impl<'a> View<'a> {
             .buffered_partitions()
             .filter(|tp| self.subs.is_fetchable(tp));
         fetchable
-            .filter_map(|tp| self.metadata.leader(tp))
+            .filter_map(|tp| self.leader(tp))
             .map(|leader| leader.node)
             .collect()
     }

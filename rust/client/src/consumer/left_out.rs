@@ -56,7 +56,7 @@ pub struct LeftOut {
     told: FxHashMap<TopicPartition, &'static str>,
     /// Of them, those whose reason a request or an answer may change.
     waiting: FxHashSet<TopicPartition>,
-    /// Reasons per node, in the order of the metadata.
+    /// Reasons per node, nodes ascending.
     hindrances: Vec<Option<&'static str>>,
     /// Of the requests.
     version: u64,
@@ -66,8 +66,7 @@ impl LeftOut {
     /// Reports the partitions whose reason is another one than was reported last. `changed`: partitions that may have
     /// changed themselves.
     pub fn tell(&mut self, changed: &Changed, view: &View<'_>, requests: &Requests<'_>, trace: &mut Trace) {
-        let nodes = view.metadata.nodes().iter();
-        let hindrances: Vec<_> = nodes.map(|&node| requests.hindrance(node)).collect();
+        let hindrances: Vec<_> = requests.nodes.keys().map(|&node| requests.hindrance(node)).collect();
         let looked_at: Vec<TopicPartition> = match changed {
             Changed::Partitions(partitions) if hindrances == self.hindrances => {
                 let news = requests.version != self.version;
@@ -121,7 +120,7 @@ fn why_not_asked(
     tp: &TopicPartition,
     position: Option<i64>,
 ) -> Option<&'static str> {
-    let Some(leader) = view.metadata.leader(tp) else {
+    let Some(leader) = view.leader(tp) else {
         return Some("the leader is not known");
     };
     if requests.is_under_way(leader.node) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fletchlog_api::{ErrorCode, MetadataRequest, MetadataResponse, NodeId};
 use fletchlog_records::TopicPartition;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::network_client::RequestId;
 
@@ -175,7 +175,7 @@ impl Metadata {
         }
     }
 
-    /// Applies an answer.
+    /// Applies an answer; of topics that are no longer wanted nothing is kept.
     pub fn on_response(&mut self, response: MetadataResponse, now: i64) {
         self.answered_version = self.in_progress.take().map_or(0, |p| p.version);
         self.last_refresh_ms = Some(now);
@@ -185,8 +185,14 @@ impl Metadata {
         self.topics.clear();
         self.names.clear();
         self.internal.clear();
+        let wanted: Option<FxHashSet<Arc<str>>> = match &self.wanted {
+            Wanted::All => None,
+            Wanted::Topics(topics) => Some(topics.iter().cloned().collect()),
+        };
         for topic in response.topics {
-            if topic.error != ErrorCode::NONE {
+            // Other topics may be wanted than were asked for. Kafka: `ConsumerMetadata#retainTopic` (spec 7.4).
+            let retained = wanted.as_ref().is_none_or(|wanted| wanted.contains(&topic.name));
+            if topic.error != ErrorCode::NONE || !retained {
                 continue;
             }
             let mut partitions = Vec::new();
@@ -236,6 +242,11 @@ impl Metadata {
     /// Topics such as `__consumer_offsets`. Kafka: `exclude.internal.topics`.
     pub fn is_internal(&self, topic: &str) -> bool {
         self.internal.iter().any(|t| &**t == topic)
+    }
+
+    /// Whether the last answer named this topic.
+    pub fn knows(&self, topic: &str) -> bool {
+        self.topics.contains_key(topic)
     }
 
     /// Number of partitions of a known topic.

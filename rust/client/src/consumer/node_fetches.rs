@@ -40,8 +40,9 @@ impl NodeFetches {
             let now = now.collect();
             self.session.build_incremental(now)
         };
-        if request.is_some() {
+        if let Some(request) = &request {
             self.changed = Changed::default();
+            self.session.note_topic_ids(request, view.without_topic_id(node));
         }
         request
     }

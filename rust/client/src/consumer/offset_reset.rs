@@ -71,7 +71,8 @@ impl OffsetReset {
         for (tp, strategy) in asked {
             match answers.iter().find(|a| a.tp == tp) {
                 Some(a) if a.error == ErrorCode::NONE && a.offset >= 0 => {
-                    if subs.maybe_seek(&tp, a.offset, metadata.leader(&tp), strategy) {
+                    let leader = metadata.leader(&tp).filter(|_| settings.row.reset_with_leader);
+                    if subs.maybe_seek(&tp, a.offset, leader, strategy) {
                         trace.push(|| {
                             TraceEvent::of(TraceKind::Place, &tp)
                                 .at(a.offset)

@@ -18,15 +18,17 @@ use crate::ClientError;
 #[derive(Debug, Default)]
 pub struct OffsetValidation {
     questions: LeaderQuestions<FetchPosition>,
-    /// Version of the metadata that the positions were last checked against.
-    checked_metadata: u64,
+    /// Versions at the last check: of the metadata, and of the positions that were set otherwise than by reading on.
+    checked: (u64, u64),
 }
 
 impl OffsetValidation {
-    /// Checks the positions against the leaders, if those may have changed. Kafka: `validatePositionsOnMetadataChange`.
+    /// Checks the positions against the leaders, if either may have changed. Kafka: `validatePositionsOnMetadataChange`; up to
+    /// release 2.6 `prepareFetchRequests` does so itself, which is what gives a looked up position its leader there.
     pub fn refresh(&mut self, subs: &mut SubscriptionState, metadata: &Metadata) {
-        if self.checked_metadata != metadata.version() {
-            self.checked_metadata = metadata.version();
+        let versions = (metadata.version(), subs.jumps());
+        if self.checked != versions {
+            self.checked = versions;
             subs.validate_positions(metadata);
         }
     }

@@ -1,6 +1,8 @@
 //! Positions: where they come from, and committing them (spec 7.12). Kafka: `KafkaConsumer#updateFetchPositions`, `position`,
 //! `commitSync`, `committed`.
 
+use std::collections::BTreeSet;
+
 use fletchlog_api::OffsetAndMetadata;
 use fletchlog_records::TopicPartition;
 
@@ -12,12 +14,12 @@ use super::trace::{TraceEvent, TraceKind};
 use crate::ClientError;
 use crate::group::{Generation, OperationId};
 
-/// A lookup of committed offsets for partitions without position; it may take several polls, but ends with the
-/// generation: after that another member may have committed. Kafka: `PendingCommittedOffsetRequest`.
+/// A lookup of committed offsets for partitions without position. It may take several polls, also across unsubscribe() if
+/// the same partitions are assigned again, but ends with the generation: after that another member may have committed. Kafka: `PendingCommittedOffsetRequest#sameRequest` (spec 7.12).
 #[derive(Debug)]
 pub(super) struct CommittedLookup {
     id: OperationId,
-    partitions: Vec<TopicPartition>,
+    partitions: BTreeSet<TopicPartition>,
     generation: Option<Generation>,
 }
 
@@ -45,6 +47,7 @@ impl Consumer {
         if missing.is_empty() {
             return Ok(true);
         }
+        let partitions: BTreeSet<TopicPartition> = missing.iter().cloned().collect();
         loop {
             let Self {
                 coordinator: Some(coordinator),
@@ -56,14 +59,14 @@ impl Consumer {
                 return Ok(true);
             };
             let generation = coordinator.generation_if_stable();
-            let other = |l: &CommittedLookup| l.partitions != missing || l.generation != generation;
+            let other = |l: &CommittedLookup| l.partitions != partitions || l.generation != generation;
             if self.committed_lookup.as_ref().is_some_and(other) {
                 self.cancel_committed_lookup();
                 continue;
             }
             let lookup = self.committed_lookup.get_or_insert_with(|| CommittedLookup {
                 id: coordinator.start_fetch_committed(missing.clone()),
-                partitions: missing.clone(),
+                partitions: partitions.clone(),
                 generation,
             });
             let now = net.now_ms();
@@ -108,7 +111,7 @@ impl Consumer {
         }
     }
 
-    pub(super) fn cancel_committed_lookup(&mut self) {
+    fn cancel_committed_lookup(&mut self) {
         if let (Some(lookup), Some(coordinator)) = (self.committed_lookup.take(), &mut self.coordinator) {
             coordinator.cancel(lookup.id);
         }

@@ -48,7 +48,8 @@ pub struct PartitionState {
     fetch_state: FetchState,
     position: i64,
     position_epoch: i32,
-    /// The leader at which the position was last known to be good.
+    /// The leader at which the position was last known to be good, and which is asked for its records.
+    /// Kafka: `FetchPosition.currentLeader`.
     leader: Option<Leader>,
     paused: bool,
     high_watermark: Option<i64>,
@@ -73,6 +74,10 @@ impl PartitionState {
     /// The position, if there is one.
     pub fn position(&self) -> Option<i64> {
         (self.fetch_state == FetchState::Fetching).then_some(self.position)
+    }
+    /// The leader that is asked for records at the position.
+    pub fn leader(&self) -> Option<Leader> {
+        self.leader
     }
     /// Whether it may be fetched: it has a position and is not paused.
     pub fn is_fetchable(&self) -> bool {

@@ -74,7 +74,8 @@ impl SubscriptionState {
         Ok(())
     }
 
-    /// Turns positions whose leader has changed to validation. Call after every change of the metadata.
+    /// Turns positions whose leader has changed to validation. A position keeps its leader when the metadata has none: its topic
+    /// may just not have been asked for. Call after every change of the metadata.
     /// Kafka: `maybeValidatePositionForCurrentLeader`.
     pub fn validate_positions(&mut self, metadata: &Metadata) {
         self.change_all(|tp, state| {
@@ -82,14 +83,12 @@ impl SubscriptionState {
                 state.fetch_state,
                 FetchState::Fetching | FetchState::AwaitValidation { .. }
             );
-            let before = state.fetch_state;
-            if let Some(leader) = metadata.leader(tp)
-                && has_position
-                && state.leader != Some(leader)
-            {
-                state.validate_at(Some(leader));
+            let leader = metadata.leader(tp).filter(|&leader| state.leader != Some(leader));
+            let changed = has_position && leader.is_some();
+            if changed {
+                state.validate_at(leader);
             }
-            state.fetch_state != before
+            changed
         });
     }
 

@@ -396,3 +396,31 @@ fn a_lookup_goes_out_while_another_is_under_way_and_asks_only_for_what_is_not_as
     assert_eq!(lookups(&broker), [] as [Vec<String>; 0]);
     assert_eq!([position(&mut c, "B"), position(&mut c, "C")], [5, 5]);
 }
+
+#[test]
+fn a_lookup_of_committed_offsets_outlives_unsubscribe_but_not_another_set_of_partitions() {
+    let lookups = |broker: &FakeBroker| broker.take_net().iter().filter(|n| **n == Net::OffsetFetch).count();
+    let broker = five().with("B", 0, 1, 5);
+    let mut c = assigned(&broker, &[("group.id", "g")]);
+    assert_eq!(poll(&mut c).count(), 5);
+    assert_eq!(lookups(&broker), 1);
+    // A poll that does not wait leaves its lookup under way.
+    let mut asked_by_a_poll_of = |partitions: &[TopicPartition]| {
+        c.unsubscribe().unwrap();
+        c.assign(partitions).unwrap();
+        assert_eq!(c.poll(0, &mut || false).unwrap().count(), 0);
+        lookups(&broker)
+    };
+    assert_eq!(asked_by_a_poll_of(&[tp("A"), tp("B")]), 1);
+    assert_eq!(
+        asked_by_a_poll_of(&[tp("B"), tp("A")]),
+        0,
+        "the answer to the first serves"
+    );
+    assert_eq!(asked_by_a_poll_of(&[tp("A")]), 1);
+    assert_eq!(
+        asked_by_a_poll_of(&[tp("B")]),
+        1,
+        "the answer to the first is of no use"
+    );
+}

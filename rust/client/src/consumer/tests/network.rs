@@ -5,7 +5,9 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use fletchlog_api::{Completion, Disconnected, ErrorCode, NodeId, Request, Response, Transport};
+use fletchlog_api::{
+    Completion, Disconnected, ErrorCode, MetadataResponse, NodeId, Request, Response, TopicMetadata, Transport,
+};
 
 use super::super::metadata::{Metadata, Wanted};
 use super::super::network_client::{ConsumerNetworkClient, Wait};
@@ -262,4 +264,30 @@ fn a_wait_asks_every_50_ms_whether_to_stop() {
         }),
     );
     assert!(matches!(outcome, Err(crate::ClientError::Wakeup)));
+}
+
+#[test]
+fn an_answer_about_topics_that_are_no_longer_wanted_teaches_nothing_of_them() {
+    let mut metadata = Metadata::new(100, i64::MAX / 2, false);
+    let topic = |name: &str| TopicMetadata {
+        error: ErrorCode::NONE,
+        name: name.into(),
+        topic_id: [0; 16],
+        is_internal: false,
+        partitions: Vec::new(),
+    };
+    let answer = || MetadataResponse {
+        cluster_id: "test".into(),
+        nodes: vec![1],
+        topics: vec![topic("a"), topic("b")],
+    };
+    metadata.want(Wanted::Topics(vec!["a".into(), "b".into()]));
+    metadata.start_request(1, 0);
+    metadata.want(Wanted::Topics(vec!["b".into(), "c".into()]));
+    metadata.on_response(answer(), 1);
+    assert_eq!(["a", "b", "c"].map(|t| metadata.knows(t)), [false, true, false]);
+    assert!(metadata.awaits_new_topics());
+    metadata.want(Wanted::All);
+    metadata.on_response(answer(), 2);
+    assert_eq!(metadata.topic_names(), ["a".into(), "b".into()] as [Arc<str>; 2]);
 }

@@ -11,7 +11,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::super::fetch_buffer::FetchBuffer;
 use super::super::fetch_requests::FetchRequests;
-use super::super::metadata::{Leader, Metadata};
+use super::super::metadata::{Leader, Metadata, Wanted};
 use super::super::network_client::ConsumerNetworkClient;
 use super::super::settings::{FetchOrder, Settings};
 use super::super::subscription_state::{PartitionState, ResetStrategy, SubscriptionState};
@@ -194,6 +194,7 @@ impl Client {
             wires,
             settings,
         };
+        client.metadata.set_wanted(Wanted::Topics(vec![t(0).topic]));
         client.take(&Step::Leaders {
             nodes: 2,
             shift: 0,
@@ -272,6 +273,7 @@ impl Client {
     }
 
     fn send(&mut self) {
+        self.subs.validate_positions(&self.metadata);
         let left_out = self.expected_left_out();
         let expected = self.expected();
         self.fetches.send(
@@ -323,7 +325,7 @@ impl Client {
     fn expected_left_out(&self) -> BTreeMap<TopicPartition, String> {
         let buffered = self.buffer.counted();
         let blocking = |tp: &&TopicPartition| self.subs.is_fetchable(tp);
-        let leader = |tp: &TopicPartition| self.metadata.leader(tp).map(|leader| leader.node);
+        let leader = |tp: &TopicPartition| self.subs.state(tp)?.leader().map(|leader| leader.node);
         let leading: FxHashSet<NodeId> = buffered.keys().filter(blocking).filter_map(leader).collect();
         let by_time = self.settings.fetch_order == FetchOrder::Timestamp;
         let why = |tp: &TopicPartition, state: &PartitionState| {
@@ -357,12 +359,12 @@ impl Client {
     /// Spec 7.3, looking at every partition.
     #[allow(clippy::type_complexity)]
     fn expected(&mut self) -> Vec<(NodeId, i32, i32, Vec<FetchPartition>, Vec<TopicPartition>)> {
-        let (subs, metadata, settings) = (&self.subs, &self.metadata, &self.settings);
+        let (subs, settings) = (&self.subs, &self.settings);
         let buffered: FxHashSet<TopicPartition> = self.buffer.counted().into_keys().collect();
         let leading: FxHashSet<NodeId> = buffered
             .iter()
             .filter(|tp| subs.is_fetchable(tp))
-            .filter_map(|tp| metadata.leader(tp))
+            .filter_map(|tp| subs.state(tp)?.leader())
             .map(|leader| leader.node)
             .collect();
         let by_time = settings.fetch_order == FetchOrder::Timestamp;
@@ -376,7 +378,7 @@ impl Client {
         }
         let mut wanted: Vec<(NodeId, Vec<FetchPartition>)> = Vec::new();
         for tp in list {
-            let Some(Leader { node, epoch }) = metadata.leader(&tp) else {
+            let Some(Leader { node, epoch }) = subs.state(&tp).and_then(PartitionState::leader) else {
                 self.asks_for_metadata = true;
                 continue;
             };
