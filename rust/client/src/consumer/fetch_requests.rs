@@ -185,7 +185,13 @@ impl FetchRequests {
 
     /// The callback of a fetch: the node is free again, and every partition of the answer goes to the end of the queue, in
     /// the answer's order.
-    pub fn on_completion(&mut self, completion: Completion, buffer: &mut FetchBuffer, trace: &mut Trace) {
+    pub fn on_completion(
+        &mut self,
+        completion: Completion,
+        buffer: &mut FetchBuffer,
+        metadata: &mut Metadata,
+        trace: &mut Trace,
+    ) {
         let node = completion.node;
         let NodeFetches { session, in_flight, .. } = self.nodes.entry(node).or_default();
         *in_flight = None;
@@ -203,7 +209,11 @@ impl FetchRequests {
             }
         };
         let full = session.is_full();
+        let misses_ids = session.is_refused();
         if let Err(why) = session.handle_response(&response) {
+            if misses_ids {
+                metadata.request_update_for_ids();
+            }
             log::info!("fetch answer of node {node} thrown away: {why}; the next request is a full one");
             trace.push(|| TraceEvent::new(TraceKind::Error).node(node).because(why));
             return;

@@ -95,6 +95,11 @@ impl FetchSessionHandler {
         self.without_id = without_id;
     }
 
+    /// Whether the request under way is refused because of topic ids.
+    pub fn is_refused(&self) -> bool {
+        self.refused
+    }
+
     /// Partitions of the session, in session order.
     pub fn partitions(&self) -> impl Iterator<Item = &TopicPartition> {
         self.asked.iter().map(|(tp, _)| tp)
@@ -120,7 +125,7 @@ impl FetchSessionHandler {
             self.epoch = 0;
             return Err(format!("the broker answered {}", response.error));
         }
-        if std::mem::take(&mut self.refused) {
+        if self.refused {
             self.epoch = 0;
             return Err(format!("refused: {}", ErrorCode::FETCH_SESSION_TOPIC_ID_ERROR));
         }

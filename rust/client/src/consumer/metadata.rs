@@ -45,8 +45,12 @@ pub struct Metadata {
     backoff_ms: i64,
     max_age_ms: i64,
     need_update: bool,
-    /// The topic set changed: no backoff.
+    /// No backoff: the topic set changed, or it has passed.
     need_now: bool,
+    /// Topic ids are missing; asked for when the backoff has passed.
+    need_ids: bool,
+    /// Since time last passed between two polls.
+    refreshed: bool,
     wanted_version: u64,
     /// Of the topics that the last answer was asked for.
     answered_version: u64,
@@ -69,6 +73,8 @@ impl Metadata {
             max_age_ms,
             need_update: false,
             need_now: false,
+            need_ids: false,
+            refreshed: false,
             wanted_version: 0,
             answered_version: 0,
             in_progress: None,
@@ -88,6 +94,15 @@ impl Metadata {
     pub fn request_update(&mut self) {
         if self.in_progress.is_none() {
             self.need_update = true;
+        }
+    }
+
+    /// Asks again because a fetch was refused for want of topic ids: at once, or when the backoff has passed if an answer has
+    /// come in this poll. Kafka: `AbstractFetch#handleFetchSuccess`.
+    pub fn request_update_for_ids(&mut self) {
+        if self.in_progress.is_none() {
+            self.need_ids = self.refreshed;
+            self.need_now |= !self.refreshed;
         }
     }
 
@@ -124,7 +139,8 @@ impl Metadata {
     /// Ends the backoff for topics that were asked for while a request was under way. The clock must not decide in
     /// which poll they become known.
     pub fn let_backoff_pass(&mut self) {
-        self.need_now |= self.awaits_new_topics() && self.in_progress.is_none();
+        self.need_now |= (self.awaits_new_topics() || self.need_ids) && self.in_progress.is_none();
+        self.refreshed = false;
     }
 
     /// Asks for other topics from the next request on, without causing one.
@@ -181,6 +197,8 @@ impl Metadata {
         self.last_refresh_ms = Some(now);
         self.need_update = self.awaits_new_topics();
         self.need_now = false;
+        self.need_ids = false;
+        self.refreshed = true;
         self.nodes = response.nodes;
         self.topics.clear();
         self.names.clear();

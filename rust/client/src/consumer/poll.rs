@@ -311,7 +311,7 @@ impl Consumer {
             let now = self.net.now_ms();
             if self.fetches.is_mine(&completion) {
                 self.fetches
-                    .on_completion(completion, &mut self.buffer, &mut self.trace);
+                    .on_completion(completion, &mut self.buffer, &mut self.metadata, &mut self.trace);
             } else if self.resets.is_mine(&completion) {
                 self.resets.on_completion(
                     completion,

@@ -291,3 +291,29 @@ fn an_answer_about_topics_that_are_no_longer_wanted_teaches_nothing_of_them() {
     metadata.on_response(answer(), 2);
     assert_eq!(metadata.topic_names(), ["a".into(), "b".into()] as [Arc<str>; 2]);
 }
+
+#[test]
+fn topic_ids_are_asked_for_at_once_or_when_time_has_passed_after_an_answer() {
+    let mut metadata = Metadata::new(100, i64::MAX / 2, false);
+    let answer = |metadata: &mut Metadata| {
+        metadata.start_request(1, 0);
+        metadata.on_response(
+            MetadataResponse {
+                cluster_id: "test".into(),
+                nodes: vec![1],
+                topics: Vec::new(),
+            },
+            0,
+        );
+    };
+    answer(&mut metadata);
+    metadata.request_update_for_ids();
+    assert!(!metadata.is_update_due(0), "an answer came in this poll");
+    metadata.let_backoff_pass();
+    assert!(metadata.is_update_due(0));
+    answer(&mut metadata);
+    metadata.let_backoff_pass();
+    assert!(!metadata.is_update_due(0));
+    metadata.request_update_for_ids();
+    assert!(metadata.is_update_due(0));
+}

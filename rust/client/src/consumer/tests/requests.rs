@@ -485,7 +485,7 @@ impl Client {
         self.net.net_poll(&mut self.metadata, None).unwrap();
         for completion in self.net.take_done() {
             self.fetches
-                .on_completion(completion, &mut self.buffer, &mut self.trace);
+                .on_completion(completion, &mut self.buffer, &mut self.metadata, &mut self.trace);
         }
     }
 }
