@@ -191,7 +191,7 @@ def changing(rng: random.Random, topics: dict[str, Any]) -> Scenario:
 
 def returning(rng: random.Random, topics: dict[str, Any]) -> Scenario:
     """Partitions go and come back at once, and are sought: the metadata that is on its way then is about the topics before."""
-    every = [[name, p] for name, topic in topics.items() for p in range(len(topic["partitions"]))]
+    every: list[list[Any]] = [[name, p] for name, topic in topics.items() for p in range(len(topic["partitions"]))]
     pool = rng.sample(every, 4)
     client: dict[str, Any] = {"max.poll.records": rng.choice([6, 7, 10, 50]), "fetch.max.wait.ms": MAX_WAIT}
     client["max.partition.fetch.bytes"] = rng.choice([400, 1_300, 5_000])

@@ -80,7 +80,7 @@ def test_what_is_generated_is_generated(monkeypatch: pytest.MonkeyPatch) -> None
     told = hooks.on_page_markdown((DOCS / "reference/config.md").read_text(), None)
     assert all(f"`{key.name}`" in told for key in fl.config_table())
     fair = hooks.on_page_markdown("<!-- fairness -->", None)
-    assert fair.count("Java client") == 6
+    assert fair.count("Java client") == 7
     assert "KIP-387" in fair
     retried = hooks.on_page_markdown("<!-- retries -->", None)
     assert retried.index("retried") < retried.index("acknowledged")
