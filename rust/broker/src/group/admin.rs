@@ -65,7 +65,7 @@ impl GroupCoordinator {
     pub(crate) fn groups(&self) -> Result<Vec<GroupListing>, BrokerError> {
         self.tick(self.replicas.clock().monotonic_ms());
         self.load_all_groups().map_err(|code| not_loaded(code, "groups"))?;
-        let mut ids = self.ids_of(|_| true);
+        let mut ids = self.ids();
         ids.sort_unstable();
         let list = |id: Arc<str>| {
             self.in_group(&id, |group| GroupListing {

@@ -13,9 +13,10 @@ use rustc_hash::FxHashMap;
 
 use super::join::MAX_TEXT;
 use super::member::{ClientLiveness, Member};
-use super::state::{Group, GroupState, LockedGroup};
+use super::state::{Group, GroupState};
+use super::table::{Deadlines, GroupTable, LockedGroup};
 use crate::replica_manager::ReplicaManager;
-use crate::sync::{Changes, Mutex, Rank};
+use crate::sync::{Changes, Mutex, MutexGuard, Rank};
 use crate::topics::CONSUMER_OFFSETS;
 use crate::uuid;
 
@@ -23,7 +24,7 @@ use crate::uuid;
 pub(crate) struct GroupCoordinator {
     pub(super) replicas: Arc<ReplicaManager>,
     /// Never held while a group is waited for or a log is written.
-    groups: Mutex<FxHashMap<Arc<str>, Arc<LockedGroup>>>,
+    groups: Mutex<GroupTable>,
     /// How far each partition of `__consumer_offsets` has been read. Held while one is read.
     pub(super) loaded: Mutex<FxHashMap<i32, i64>>,
     /// Groups with offsets in the open transaction of a producer. Kafka: `GroupMetadataManager#openGroupsForProducer`.
@@ -46,7 +47,7 @@ impl GroupCoordinator {
         let config = replicas.config();
         let expiry_check_ms = config.long("offsets.retention.check.interval.ms");
         Self {
-            groups: Mutex::new(Rank::GroupTable, FxHashMap::default()),
+            groups: Mutex::new(Rank::GroupTable, GroupTable::default()),
             loaded: Mutex::new(Rank::GroupLoading, FxHashMap::default()),
             open_groups_for_producer: Mutex::new(Rank::OpenGroups, FxHashMap::default()),
             next_expiry_check_ms: AtomicI64::new(replicas.clock().monotonic_ms().saturating_add(expiry_check_ms)),
@@ -81,11 +82,11 @@ impl GroupCoordinator {
     /// Works on a group under its lock; `None`: there is no such group. Kafka: `GroupMetadata#inLock`.
     pub(super) fn in_group<T>(&self, group_id: &str, work: impl FnOnce(&mut Group) -> T) -> Option<T> {
         loop {
-            let found = self.groups.lock().get(group_id).cloned()?;
+            let found = self.groups.lock().get(group_id)?;
             let mut group = found.lock();
             if !group.dead {
                 let done = work(&mut group);
-                found.unlock(group, self.changes());
+                self.release(&found, group);
                 return Some(done);
             }
         }
@@ -94,17 +95,32 @@ impl GroupCoordinator {
     /// As [`Self::in_group`]; the group is made if there is none. Kafka: `GroupMetadataManager#addGroup`.
     pub(super) fn in_new_group<T>(&self, group_id: &Arc<str>, work: impl FnOnce(&mut Group) -> T) -> T {
         loop {
-            let found = {
-                let mut groups = self.groups.lock();
-                let new = || Arc::new(LockedGroup::new(group_id.clone()));
-                Arc::clone(groups.entry(group_id.clone()).or_insert_with(new))
-            };
+            let found = self.groups.lock().get_or_new(group_id);
             let mut group = found.lock();
             if !group.dead {
                 let done = work(&mut group);
-                found.unlock(group, self.changes());
+                self.release(&found, group);
                 return done;
             }
+        }
+    }
+
+    /// Ends work on a group; wakes those who wait if it has something to do earlier than they know.
+    fn release(&self, locked: &LockedGroup, group: MutexGuard<'_, Group>) {
+        let deadlines = if group.dead {
+            Deadlines::default()
+        } else {
+            group.deadlines()
+        };
+        let (next, due) = (deadlines.next_ms(), deadlines.due());
+        let before = locked.replace_deadlines(deadlines);
+        if before.due() != due {
+            self.groups.lock().reindex(&group.id, before.due(), due);
+        }
+        drop(group);
+        let before = before.next_ms();
+        if next.is_some_and(|next| before.is_none_or(|before| next < before)) {
+            self.changes().notify();
         }
     }
 
@@ -114,28 +130,30 @@ impl GroupCoordinator {
         self.groups.lock().remove(&group.id);
     }
 
-    /// The ids of the groups that fulfil `filter`, which may not wait for a group's lock.
-    pub(super) fn ids_of(&self, filter: impl Fn(&LockedGroup) -> bool) -> Vec<Arc<str>> {
-        let groups = self.groups.lock();
-        let found = groups.iter().filter(|(_, group)| filter(group));
-        found.map(|(id, _)| id.clone()).collect()
+    /// The ids of all groups.
+    pub(super) fn ids(&self) -> Vec<Arc<str>> {
+        self.groups.lock().all().map(|(id, _)| id.clone()).collect()
     }
 
     /// Works on those of the groups that nobody works on now.
-    pub(super) fn in_idle_groups(&self, filter: impl Fn(&LockedGroup) -> bool, mut work: impl FnMut(&mut Group)) {
-        let found: Vec<_> = self.groups.lock().values().filter(|g| filter(g)).cloned().collect();
-        for locked in found {
+    fn in_idle(&self, groups: Vec<Arc<LockedGroup>>, mut work: impl FnMut(&mut Group)) {
+        for locked in groups {
             if let Some(mut group) = locked.try_lock().filter(|group| !group.dead) {
                 work(&mut group);
-                locked.unlock(group, self.changes());
+                self.release(&locked, group);
             }
         }
     }
 
+    /// Works on all groups that nobody works on now.
+    pub(super) fn in_idle_groups(&self, work: impl FnMut(&mut Group)) {
+        let all = self.groups.lock().all().map(|(_, group)| group.clone()).collect();
+        self.in_idle(all, work);
+    }
+
     /// When a group has something to do next. Waits for no group.
     pub(crate) fn next_deadline(&self) -> Option<i64> {
-        let groups = self.groups.lock();
-        groups.values().filter_map(|group| group.next_deadline()).min()
+        self.groups.lock().next_deadline()
     }
 
     /// The node whose partition of `__consumer_offsets` keeps the group.
@@ -216,8 +234,8 @@ impl GroupCoordinator {
 
     /// Does what is due in the groups: members missed, ids never used, rebalances whose time is over, offsets expired.
     pub(crate) fn tick(&self, now_ms: i64) {
-        let due = |group: &LockedGroup| group.next_deadline().is_some_and(|deadline| now_ms >= deadline);
-        self.in_idle_groups(due, |group| {
+        let due = self.groups.lock().due(now_ms);
+        self.in_idle(due, |group| {
             let pending = group.pending_members.len();
             group.pending_members.retain(|_, give_up_ms| now_ms < *give_up_ms);
             if group.pending_members.len() < pending {

@@ -5,7 +5,7 @@ use fletchlog_records::{BatchParams, TopicPartition};
 
 use super::coordinator::GroupCoordinator;
 use super::records;
-use super::state::{CommittedOffset, Group, GroupState, LockedGroup};
+use super::state::{CommittedOffset, Group, GroupState};
 use crate::BrokerError;
 use crate::replica_manager::CoordinatorRecord;
 use crate::sync::is_due;
@@ -21,8 +21,7 @@ impl GroupCoordinator {
         let minutes = self.replicas.config().int("offsets.retention.minutes");
         let retention_ms = i64::from(minutes).saturating_mul(60_000);
         let wall_ms = self.replicas.clock().now_ms();
-        let any = |_: &LockedGroup| true;
-        self.in_idle_groups(any, |group| {
+        self.in_idle_groups(|group| {
             let is_expired = |(tp, offset): &(&TopicPartition, &CommittedOffset)| {
                 !group.is_pending(tp) && expires_at(group, tp, offset, retention_ms).is_some_and(|at| wall_ms >= at)
             };
@@ -48,7 +47,7 @@ impl GroupCoordinator {
         if self.load_all_groups().is_err() {
             log::warn!("commits for the deleted topic {topic} may remain: not all groups could be loaded");
         }
-        for id in self.ids_of(|_| true) {
+        for id in self.ids() {
             self.in_group(&id, |group| {
                 let gone: Vec<TopicPartition> =
                     group.with_offsets().filter(|tp| &*tp.topic == topic).cloned().collect();
@@ -74,7 +73,7 @@ impl GroupCoordinator {
     pub(super) fn drop_group(&self, group: &mut Group) -> Result<(), BrokerError> {
         let tps: Vec<TopicPartition> = group.with_offsets().cloned().collect();
         let mut tombstones = offset_tombstones(group, &tps);
-        if group.generation > 0 {
+        if group.is_stored {
             tombstones.push((records::group_key(&group.id), None));
         }
         self.write_tombstones(group, tombstones)?;

@@ -14,6 +14,7 @@ mod state;
 mod store;
 mod subscription;
 mod sync;
+mod table;
 mod txn_offsets;
 
 pub use admin::{GroupDescription, GroupListing, GroupMember};

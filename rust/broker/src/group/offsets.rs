@@ -172,7 +172,7 @@ impl GroupCoordinator {
     /// they are written.
     pub(super) fn write_offsets(
         &self,
-        group: &Group,
+        group: &mut Group,
         mut offsets: Offsets,
         params: &BatchParams,
     ) -> Result<Offsets, Refused> {
@@ -195,6 +195,7 @@ impl GroupCoordinator {
             Refused::by(code, &error)
         })?;
         self.replicas.failures().succeeded(what);
+        group.is_stored = true;
         for (at, (_, offset)) in (first..).zip(&mut offsets) {
             offset.record_offset = at;
         }

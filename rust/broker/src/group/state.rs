@@ -14,70 +14,7 @@ use bytes::Bytes;
 use fletchlog_api::{JoinGroupMember, OffsetAndMetadata};
 use fletchlog_records::TopicPartition;
 
-use super::member::{Member, Session};
-use crate::sync::{Changes, Mutex, MutexGuard, Rank};
-
-/// A group, its lock, and its deadlines, which can be read while the lock is held. Kafka: `GroupMetadata#inLock`.
-#[derive(Debug)]
-pub(crate) struct LockedGroup {
-    /// Held over appends to `__consumer_offsets`.
-    group: Mutex<Group>,
-    deadlines: Mutex<Deadlines>,
-}
-
-impl LockedGroup {
-    /// A group nobody has joined.
-    pub(crate) fn new(id: Arc<str>) -> Self {
-        Self {
-            group: Mutex::new(Rank::Group, Group::new(id)),
-            deadlines: Mutex::new(Rank::GroupDeadlines, Deadlines::default()),
-        }
-    }
-
-    /// Waits for the lock.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Group> {
-        self.group.lock()
-    }
-
-    /// Takes the lock if it is free.
-    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, Group>> {
-        self.group.try_lock()
-    }
-
-    /// Ends work on the group; wakes those who wait if the group has something to do earlier than they know.
-    pub(crate) fn unlock(&self, group: MutexGuard<'_, Group>, changes: &Changes) {
-        let new = group.deadlines();
-        let next = new.next_ms();
-        let before = {
-            let mut deadlines = self.deadlines.lock();
-            std::mem::replace(&mut *deadlines, new).next_ms()
-        };
-        drop(group);
-        if next.is_some_and(|next| before.is_none_or(|before| next < before)) {
-            changes.notify();
-        }
-    }
-
-    /// When the group has something to do next. Does not wait for the group's lock.
-    pub(crate) fn next_deadline(&self) -> Option<i64> {
-        self.deadlines.lock().next_ms()
-    }
-}
-
-/// What a group waits for.
-#[derive(Debug, Default)]
-pub(crate) struct Deadlines {
-    /// The earliest of those that do not depend on whether a client is heard of.
-    fixed_ms: Option<i64>,
-    sessions: Vec<Session>,
-}
-
-impl Deadlines {
-    fn next_ms(&self) -> Option<i64> {
-        let sessions = self.sessions.iter().map(Session::deadline_ms);
-        sessions.chain(self.fixed_ms).min()
-    }
-}
+use super::member::Member;
 
 /// State of a group (Kafka's Dead is [`Group::dead`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,6 +94,8 @@ pub(crate) struct Group {
     pub(crate) offsets: BTreeMap<TopicPartition, CommittedOffset>,
     /// Offsets in open transactions, by producer id.
     pub(crate) pending_txn_offsets: BTreeMap<i64, PendingOffsets>,
+    /// There are records of it in `__consumer_offsets`, so that it takes a tombstone to end it.
+    pub(crate) is_stored: bool,
     /// Since when it is in this state (wall clock).
     pub(crate) state_timestamp_ms: Option<i64>,
 }
@@ -179,18 +118,8 @@ impl Group {
             subscribed_topics: None,
             offsets: BTreeMap::new(),
             pending_txn_offsets: BTreeMap::new(),
+            is_stored: false,
             state_timestamp_ms: None,
-        }
-    }
-
-    /// What it waits for now.
-    fn deadlines(&self) -> Deadlines {
-        let join = self.pending_join.map(|join| join.deadline_ms);
-        let sync = self.pending_sync.as_ref().map(|sync| sync.deadline_ms);
-        let ids = self.pending_members.values().copied();
-        Deadlines {
-            fixed_ms: join.into_iter().chain(sync).chain(ids).min(),
-            sessions: self.members.iter().filter_map(Member::session).collect(),
         }
     }
 
@@ -265,7 +194,14 @@ impl Group {
 
     /// Longest time any member gets to rejoin.
     pub(crate) fn rebalance_timeout_ms(&self) -> i64 {
-        i64::from(self.members.iter().map(|m| m.rebalance_timeout_ms).max().unwrap_or(0))
+        i64::from(
+            self.members
+                .iter()
+                .map(|m| m.rebalance_timeout_ms)
+                .max()
+                .unwrap_or(0)
+                .max(0),
+        )
     }
 
     /// Kafka: `GroupMetadata#hasAllMembersJoined`.

@@ -20,7 +20,7 @@ use crate::topics::CONSUMER_OFFSETS;
 
 impl GroupCoordinator {
     /// Writes the group's record. Nothing is written by a read-only broker: its groups live in memory.
-    pub(super) fn store_group(&self, group: &Group) -> Result<(), BrokerError> {
+    pub(super) fn store_group(&self, group: &mut Group) -> Result<(), BrokerError> {
         if self.replicas.is_read_only() {
             return Ok(());
         }
@@ -29,7 +29,10 @@ impl GroupCoordinator {
         let stored = self.store_records(&group.id, &[record], &BatchParams::default());
         let what = || format!("storing group {}", group.id);
         match &stored {
-            Ok(_) => self.replicas.failures().succeeded(what),
+            Ok(_) => {
+                self.replicas.failures().succeeded(what);
+                group.is_stored = true;
+            }
             Err(error) => self.replicas.failures().failed(what(), error),
         }
         stored.map(drop)
@@ -146,6 +149,7 @@ impl GroupCoordinator {
         }
         let offset = parsed.flatten();
         self.in_new_group(group_id, |group| {
+            group.is_stored = true;
             if header.is_transactional() {
                 self.add_group_for_producer(group, header.producer_id)
                     .insert(tp, offset);
@@ -181,6 +185,7 @@ impl GroupCoordinator {
         };
         // Its members lived in another run of the broker: the group is empty, the generation goes on.
         self.in_new_group(group_id, |group| {
+            group.is_stored = true;
             group.generation = value.generation;
             group.protocol_type = Some(value.protocol_type).filter(|t| !t.is_empty());
             group.state_timestamp_ms = value.timestamp_ms;

@@ -253,6 +253,13 @@ fn a_group_is_deleted_with_its_offsets_once_nobody_is_in_it() {
     assert_eq!(world.broker.groups().unwrap(), []);
     assert_eq!(member.heartbeat(), ErrorCode::UNKNOWN_MEMBER_ID);
     assert_eq!(fetch(&world.broker, "g"), [None, None]);
+    // One that never had members, and none of whose offsets is left.
+    world
+        .broker
+        .alter_offsets(&"simple".into(), &[(tp("t", 0), value(1))])
+        .unwrap();
+    world.broker.delete_offsets("simple", &[tp("t", 0)]).unwrap();
+    world.broker.delete_group("simple").unwrap();
     drop(member);
     world.broker.close().unwrap();
     drop(world);

@@ -60,6 +60,13 @@ fn joined(answer: api::JoinGroupResponse, version: i16) -> JoinGroupResponse {
 
 pub(super) fn sync_group(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: SyncGroupRequest = call.message()?;
+    // From version 5 on a member names both. Kafka: `SyncGroupRequest#areMandatoryProtocolTypeAndNamePresent`.
+    if call.version() >= 5 && (request.protocol_type.is_none() || request.protocol_name.is_none()) {
+        return call.answer(&SyncGroupResponse {
+            error_code: ErrorCode::INCONSISTENT_GROUP_PROTOCOL.code(),
+            ..Default::default()
+        });
+    }
     let assignments = request.assignments.into_iter().map(|a| (a.member_id, a.assignment));
     let request = api::SyncGroupRequest {
         group_id: request.group_id,

@@ -1,0 +1,169 @@
+//! Which groups there are, and which has something to do next. Kafka: the groups of `GroupMetadataManager`, and its timer.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::member::{Member, Session};
+use super::state::Group;
+use crate::sync::{Mutex, MutexGuard, Rank};
+
+/// A group, its lock, and its deadlines, which can be read while the lock is held. Kafka: `GroupMetadata#inLock`.
+#[derive(Debug)]
+pub(crate) struct LockedGroup {
+    /// Held over appends to `__consumer_offsets`.
+    group: Mutex<Group>,
+    deadlines: Mutex<Deadlines>,
+}
+
+impl LockedGroup {
+    /// A group nobody has joined.
+    pub(crate) fn new(id: Arc<str>) -> Self {
+        Self {
+            group: Mutex::new(Rank::Group, Group::new(id)),
+            deadlines: Mutex::new(Rank::GroupDeadlines, Deadlines::default()),
+        }
+    }
+
+    /// Waits for the lock.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Group> {
+        self.group.lock()
+    }
+
+    /// Takes the lock if it is free.
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, Group>> {
+        self.group.try_lock()
+    }
+
+    /// What the group waits for from now on; returns what it waited for until now.
+    pub(crate) fn replace_deadlines(&self, new: Deadlines) -> Deadlines {
+        std::mem::replace(&mut *self.deadlines.lock(), new)
+    }
+
+    /// When the group has something to do next. Does not wait for the group's lock.
+    pub(crate) fn next_deadline(&self) -> Option<i64> {
+        self.deadlines.lock().next_ms()
+    }
+}
+
+/// What a group waits for.
+#[derive(Debug, Default)]
+pub(crate) struct Deadlines {
+    /// The earliest of those that only a request to the group changes.
+    fixed_ms: Option<i64>,
+    /// Those of members in this process, which move with all that their clients do.
+    clients: Vec<Session>,
+}
+
+/// When a group is to be looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Due {
+    Never,
+    /// At this time (monotonic ms).
+    At(i64),
+    /// It has members in this process: [`Deadlines::next_ms`] knows at any time.
+    Watched,
+}
+
+impl Deadlines {
+    pub(crate) fn next_ms(&self) -> Option<i64> {
+        let clients = self.clients.iter().map(Session::deadline_ms);
+        clients.chain(self.fixed_ms).min()
+    }
+
+    pub(crate) fn due(&self) -> Due {
+        match self.fixed_ms {
+            _ if !self.clients.is_empty() => Due::Watched,
+            Some(ms) => Due::At(ms),
+            None => Due::Never,
+        }
+    }
+}
+
+impl Group {
+    /// What it waits for now.
+    pub(crate) fn deadlines(&self) -> Deadlines {
+        let join = self.pending_join.map(|join| join.deadline_ms);
+        let sync = self.pending_sync.as_ref().map(|sync| sync.deadline_ms);
+        let ids = self.pending_members.values().copied();
+        let mut deadlines = Deadlines {
+            fixed_ms: join.into_iter().chain(sync).chain(ids).min(),
+            clients: Vec::new(),
+        };
+        for session in self.members.iter().filter_map(Member::session) {
+            match session {
+                Session::Until(ms) => deadlines.fixed_ms = Some(deadlines.fixed_ms.map_or(ms, |fixed| fixed.min(ms))),
+                client @ Session::Client { .. } => deadlines.clients.push(client),
+            }
+        }
+        deadlines
+    }
+}
+
+/// The groups by id and by time: thousands of them cost a request no more than a few.
+#[derive(Debug, Default)]
+pub(crate) struct GroupTable {
+    by_id: FxHashMap<Arc<str>, Arc<LockedGroup>>,
+    /// Groups that wait for a known time.
+    by_time: BTreeSet<(i64, Arc<str>)>,
+    /// Groups whose time has to be asked for.
+    watched: FxHashSet<Arc<str>>,
+}
+
+impl GroupTable {
+    /// A group.
+    pub(crate) fn get(&self, id: &str) -> Option<Arc<LockedGroup>> {
+        self.by_id.get(id).cloned()
+    }
+
+    /// A group, which is made if there is none.
+    pub(crate) fn get_or_new(&mut self, id: &Arc<str>) -> Arc<LockedGroup> {
+        let new = || Arc::new(LockedGroup::new(Arc::clone(id)));
+        Arc::clone(self.by_id.entry(Arc::clone(id)).or_insert_with(new))
+    }
+
+    /// Takes a group out.
+    pub(crate) fn remove(&mut self, id: &str) {
+        self.by_id.remove(id);
+    }
+
+    /// Every group.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<LockedGroup>)> {
+        self.by_id.iter()
+    }
+
+    /// A group is to be looked at at another time.
+    pub(crate) fn reindex(&mut self, id: &Arc<str>, before: Due, after: Due) {
+        match before {
+            Due::Never => {}
+            Due::At(ms) => drop(self.by_time.remove(&(ms, Arc::clone(id)))),
+            Due::Watched => drop(self.watched.remove(id)),
+        }
+        match after {
+            Due::Never => {}
+            Due::At(ms) => drop(self.by_time.insert((ms, Arc::clone(id)))),
+            Due::Watched => drop(self.watched.insert(Arc::clone(id))),
+        }
+    }
+
+    /// The groups that have something to do.
+    pub(crate) fn due(&self, now_ms: i64) -> Vec<Arc<LockedGroup>> {
+        let of_time = self.by_time.iter().take_while(|(ms, _)| *ms <= now_ms);
+        let of_time = of_time.filter_map(|(_, id)| self.get(id));
+        let watched = self
+            .watched()
+            .filter(|group| group.next_deadline().is_some_and(|ms| ms <= now_ms));
+        of_time.chain(watched).collect()
+    }
+
+    /// When a group has something to do next.
+    pub(crate) fn next_deadline(&self) -> Option<i64> {
+        let watched = self.watched().filter_map(|group| group.next_deadline());
+        watched.chain(self.by_time.first().map(|(ms, _)| *ms)).min()
+    }
+
+    fn watched(&self) -> impl Iterator<Item = Arc<LockedGroup>> {
+        self.watched.iter().filter_map(|id| self.get(id))
+    }
+}
