@@ -10,7 +10,7 @@ use fletchlog_wire::{Message, frame};
 
 use super::{
     Call, Handled, Handler, Unreadable, cluster, configs, fetch, group_admin, group_offsets, groups, metadata, offsets,
-    produce, sasl, topics, transaction_admin, transactions,
+    produce, replicas, sasl, security, topics, transaction_admin, transactions,
 };
 
 /// One served API.
@@ -54,19 +54,42 @@ pub(crate) const SERVED: &[Served] = &[
     served(ApiKey::AddOffsetsToTxn, 0, 4, transactions::add_offsets_to_txn),
     served(ApiKey::EndTxn, 0, 4, transactions::end_txn),
     served(ApiKey::TxnOffsetCommit, 0, 4, group_offsets::txn_offset_commit),
+    served(ApiKey::DescribeAcls, 1, 3, security::describe_acls),
+    served(ApiKey::CreateAcls, 1, 3, security::create_acls),
+    served(ApiKey::DeleteAcls, 1, 3, security::delete_acls),
     served(ApiKey::DescribeConfigs, 1, 4, configs::describe_configs),
     served(ApiKey::AlterConfigs, 0, 2, configs::alter_configs),
     served(ApiKey::DescribeLogDirs, 1, 5, cluster::describe_log_dirs),
     served(ApiKey::SaslAuthenticate, 0, 2, sasl::sasl_authenticate),
     served(ApiKey::CreatePartitions, 0, 3, topics::create_partitions),
     served(ApiKey::DeleteGroups, 0, 2, group_admin::delete_groups),
+    served(ApiKey::ElectLeaders, 0, 2, replicas::elect_leaders),
     served(
         ApiKey::IncrementalAlterConfigs,
         0,
         1,
         configs::incremental_alter_configs,
     ),
+    served(
+        ApiKey::AlterPartitionReassignments,
+        0,
+        1,
+        replicas::alter_partition_reassignments,
+    ),
+    served(
+        ApiKey::ListPartitionReassignments,
+        0,
+        0,
+        replicas::list_partition_reassignments,
+    ),
     served(ApiKey::OffsetDelete, 0, 0, group_admin::offset_delete),
+    served(ApiKey::DescribeClientQuotas, 0, 1, security::describe_client_quotas),
+    served(
+        ApiKey::DescribeUserScramCredentials,
+        0,
+        0,
+        security::describe_user_scram_credentials,
+    ),
     served(ApiKey::DescribeCluster, 0, 2, cluster::describe_cluster),
     served(ApiKey::DescribeProducers, 0, 0, transaction_admin::describe_producers),
     served(

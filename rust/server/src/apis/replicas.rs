@@ -1,0 +1,172 @@
+//! ElectLeaders and the reassignment of partitions. Every partition is led by its first replica, and replicas share one copy of
+//! the bytes, so there is nothing to elect and nothing to move. Kafka: `ReplicationControlManager`.
+
+use std::sync::Arc;
+
+use fletchlog_api::NodeId;
+use fletchlog_records::ErrorCode;
+use fletchlog_wire::messages::{
+    AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse, ElectLeadersRequest, ElectLeadersResponse,
+    ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse, alter_partition_reassignments_response,
+    elect_leaders_response,
+};
+
+use super::metadata::metadata_of;
+use super::{CLOSED, Call, Handled, Unreadable};
+
+type Refusal = (ErrorCode, Option<Arc<str>>);
+
+/// The replicas of a partition; `None`: the topic or the partition is unknown.
+fn replicas(call: &Call<'_>, topic: &Arc<str>, partition: i32) -> Result<Option<Vec<NodeId>>, Unreadable> {
+    let found = metadata_of(call, Some(vec![Arc::clone(topic)]), false)?;
+    let mut partitions = found.topics.into_iter().flat_map(|t| t.partitions);
+    Ok(partitions.find(|p| p.partition == partition).map(|p| p.replicas))
+}
+
+fn is_known(call: &Call<'_>, topic: &str) -> Result<bool, Unreadable> {
+    let topics = call.broker().topics(true).map_err(|_| CLOSED)?;
+    Ok(topics.iter().any(|name| &**name == topic))
+}
+
+pub(super) fn elect_leaders(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
+    let request: ElectLeadersRequest = call.message()?;
+    let is_type_known = (0..=1).contains(&request.election_type);
+    let topics: Vec<(Arc<str>, Vec<i32>)> = match request.topic_partitions {
+        Some(topics) => topics.into_iter().map(|t| (t.topic, t.partitions)).collect(),
+        // All of them: those that need no election are left out.
+        None => {
+            let all = call.broker().topics(true).map_err(|_| CLOSED)?;
+            all.into_iter().map(|topic| (topic, Vec::new())).collect()
+        }
+    };
+    let mut results = Vec::with_capacity(topics.len());
+    for (topic, partitions) in topics {
+        let mut of_topic = Vec::with_capacity(partitions.len());
+        for partition in partitions {
+            let (error, text) = if !is_type_known {
+                (
+                    ErrorCode::INVALID_REQUEST,
+                    format!("Unknown election type {}", request.election_type),
+                )
+            } else if replicas(call, &topic, partition)?.is_some() {
+                (
+                    ErrorCode::ELECTION_NOT_NEEDED,
+                    "Leader election not needed for topic partition.".to_owned(),
+                )
+            } else if is_known(call, &topic)? {
+                (
+                    ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+                    format!("No such partition as {topic}-{partition}"),
+                )
+            } else {
+                (
+                    ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+                    format!("No such topic as {topic}"),
+                )
+            };
+            of_topic.push(elect_leaders_response::PartitionResult {
+                partition_id: partition,
+                error_code: error.code(),
+                error_message: Some(text.into()),
+            });
+        }
+        results.push(elect_leaders_response::ReplicaElectionResult {
+            topic,
+            partition_result: of_topic,
+        });
+    }
+    let error = if is_type_known {
+        ErrorCode::NONE
+    } else {
+        ErrorCode::INVALID_REQUEST
+    };
+    call.answer(&ElectLeadersResponse {
+        // Version 0 has no place for it.
+        error_code: if call.version() >= 1 { error.code() } else { 0 },
+        replica_election_results: results,
+        ..Default::default()
+    })
+}
+
+pub(super) fn alter_partition_reassignments(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
+    let request: AlterPartitionReassignmentsRequest = call.message()?;
+    let mut responses = Vec::with_capacity(request.topics.len());
+    for topic in request.topics {
+        let mut partitions = Vec::with_capacity(topic.partitions.len());
+        for partition in topic.partitions {
+            let (error, error_message) = reassign(
+                call,
+                &topic.name,
+                partition.partition_index,
+                partition.replicas.as_deref(),
+            )?;
+            partitions.push(alter_partition_reassignments_response::ReassignablePartitionResponse {
+                partition_index: partition.partition_index,
+                error_code: error.code(),
+                error_message,
+            });
+        }
+        responses.push(alter_partition_reassignments_response::ReassignableTopicResponse {
+            name: topic.name,
+            partitions,
+        });
+    }
+    call.answer(&AlterPartitionReassignmentsResponse {
+        allow_replication_factor_change: request.allow_replication_factor_change,
+        error_message: responses.is_empty().then(|| "".into()),
+        responses,
+        ..Default::default()
+    })
+}
+
+/// `target`: the replicas that are wanted; `None`: a reassignment that goes on is to end.
+fn reassign(
+    call: &Call<'_>,
+    topic: &Arc<str>,
+    partition: i32,
+    target: Option<&[NodeId]>,
+) -> Result<Refusal, Unreadable> {
+    let refused = |error, text: String| Ok((error, Some(text.into())));
+    let Some(current) = replicas(call, topic, partition)? else {
+        let text = match is_known(call, topic)? {
+            true => format!("Unable to find partition {topic}:{partition}."),
+            false => format!("Unable to find a topic named {topic}."),
+        };
+        return refused(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, text);
+    };
+    let Some(target) = target else {
+        return Ok((ErrorCode::NO_REASSIGNMENT_IN_PROGRESS, None));
+    };
+    let invalid = |text: String| {
+        refused(
+            ErrorCode::INVALID_REPLICA_ASSIGNMENT,
+            format!("The manual partition assignment includes {text}"),
+        )
+    };
+    if target.is_empty() {
+        return invalid("an empty replica list.".to_owned());
+    }
+    for (place, node) in target.iter().enumerate() {
+        if target[..place].contains(node) {
+            return invalid(format!("the broker {node} more than once."));
+        }
+        if !call.broker().nodes().contains(node) {
+            return invalid(format!("broker {node}, but no such broker is registered."));
+        }
+    }
+    if target == current {
+        return Ok((ErrorCode::NONE, None));
+    }
+    refused(
+        ErrorCode::INVALID_REPLICA_ASSIGNMENT,
+        format!("{topic}-{partition} is on {current:?} and cannot be moved: replicas share one copy of the bytes."),
+    )
+}
+
+pub(super) fn list_partition_reassignments(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
+    let _: ListPartitionReassignmentsRequest = call.message()?;
+    call.answer(&ListPartitionReassignmentsResponse {
+        error_message: None,
+        ..Default::default()
+    })
+}
