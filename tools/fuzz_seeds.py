@@ -7,6 +7,7 @@ things are taken, a few of each kind: a fuzzer grows the rest.
 from __future__ import annotations
 
 import gzip
+import json
 import random
 import struct
 import tarfile
@@ -102,6 +103,19 @@ def mend(entry: bytes) -> bytes:
     return entry[:12] + struct.pack(">I", zlib.crc32(entry[16:])) + entry[16:]
 
 
+def wire_messages() -> None:
+    """The smallest request and answer of every API, in its oldest and its newest version recorded."""
+    steps = [json.loads(line) for line in (GOLDEN / "wire" / "vectors.jsonl").read_text().splitlines()]
+    for key in sorted({step["key"] for step in steps}):
+        own = [step for step in steps if step["key"] == key]
+        for version in sorted({min(step["version"] for step in own), max(step["version"] for step in own)}):
+            at = [step for step in own if step["version"] == version]
+            request = min((step["requestHex"] for step in at), key=len)
+            seed("wire_request", (key, version), b"\xff" + bytes.fromhex(request))
+            answers = [step["responseHex"] for step in at if step["responseHex"]]
+            seed("wire_response", (key, version), bytes([key, version]) + bytes.fromhex(min(answers, key=len)))
+
+
 def main() -> None:
     """Writes all."""
     for name, data in golden_files():
@@ -116,6 +130,7 @@ def main() -> None:
         elif "checkpoint" in name or suffix in ("properties", "metadata"):
             seed("checkpoint", name, data)
     old_formats()
+    wire_messages()
     for codec in CODECS.values():
         seed(codec, "text", bytes([2 | 20 << 2]) + b"some text, some text, some text")
     # Structured inputs that no file holds: every kind of change to a directory, every layout of a column.

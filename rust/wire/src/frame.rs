@@ -11,12 +11,7 @@ use crate::error::{Fault, WireError};
 use crate::writer::Writer;
 
 /// Bytes of the size.
-pub const SIZE_BYTES: usize = 4;
-
-/// The size that a frame announces, in bytes. It may be negative: nothing has been checked.
-pub fn announced(prefix: [u8; SIZE_BYTES]) -> i32 {
-    i32::from_be_bytes(prefix)
-}
+const SIZE_BYTES: usize = 4;
 
 /// A writer that has left room for the size.
 pub fn begin() -> Writer {

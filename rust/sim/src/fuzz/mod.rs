@@ -15,6 +15,7 @@ mod directory;
 mod log_files;
 mod produce;
 mod scan;
+mod wire;
 
 use std::path::PathBuf;
 
@@ -38,7 +39,7 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 12] = [
+pub const TARGETS: [Target; 14] = [
     target("batch", batches::batch, 4096),
     target("produce", produce::produce, 4096),
     target("gzip", codecs::gzip, 4096),
@@ -51,6 +52,8 @@ pub const TARGETS: [Target; 12] = [
     target("directory", directory::directory, 512),
     target("arrow_export", arrow::export, 2048),
     target("arrow_import", arrow::import, 1024),
+    target("wire_request", wire::request, 1024),
+    target("wire_response", wire::response, 1024),
 ];
 
 const fn target(name: &'static str, run: fn(&[u8]), max_len: usize) -> Target {
