@@ -61,11 +61,7 @@ impl GroupCoordinator {
     /// Writes tombstones for offsets, committed ones and those in open transactions, and forgets them.
     pub(super) fn drop_offsets(&self, group: &mut Group, tps: &[TopicPartition]) -> Result<(), BrokerError> {
         self.write_tombstones(group, offset_tombstones(group, tps))?;
-        group.offsets.retain(|tp, _| !tps.contains(tp));
-        for pending in group.pending_txn_offsets.values_mut() {
-            pending.retain(|tp, _| !tps.contains(tp));
-        }
-        group.pending_txn_offsets.retain(|_, pending| !pending.is_empty());
+        group.forget_offsets(tps);
         Ok(())
     }
 

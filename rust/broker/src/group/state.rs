@@ -130,6 +130,15 @@ impl Group {
             .any(|pending| pending.contains_key(tp))
     }
 
+    /// Takes offsets out, and what open transactions have written for them. Kafka: `OffsetMetadataManager#replay` of a tombstone.
+    pub(crate) fn forget_offsets(&mut self, tps: &[TopicPartition]) {
+        self.offsets.retain(|tp, _| !tps.contains(tp));
+        for pending in self.pending_txn_offsets.values_mut() {
+            pending.retain(|tp, _| !tps.contains(tp));
+        }
+        self.pending_txn_offsets.retain(|_, pending| !pending.is_empty());
+    }
+
     /// The partitions with an offset, committed or in an open transaction; some twice.
     pub(crate) fn with_offsets(&self) -> impl Iterator<Item = &TopicPartition> {
         let pending = self.pending_txn_offsets.values().flat_map(BTreeMap::keys);

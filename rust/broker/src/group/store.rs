@@ -148,37 +148,35 @@ impl GroupCoordinator {
             return;
         }
         let offset = parsed.flatten();
+        if offset.is_none() && !header.is_transactional() {
+            self.in_group(group_id, |group| group.forget_offsets(std::slice::from_ref(&tp)));
+            return;
+        }
         self.in_new_group(group_id, |group| {
             group.is_stored = true;
             if header.is_transactional() {
                 self.add_group_for_producer(group, header.producer_id)
                     .insert(tp, offset);
             } else {
-                if offset.is_none() {
-                    // An offset is deleted with what open transactions have written. Kafka: `OffsetMetadataManager#replay`.
-                    group
-                        .pending_txn_offsets
-                        .values_mut()
-                        .for_each(|pending| drop(pending.remove(&tp)));
-                }
                 apply_offset(group, tp, offset);
             }
         });
     }
 
-    /// A read-only broker takes over offsets alone.
+    /// A read-only broker takes over offsets, and that a group is deleted.
     fn apply_group_record(&self, group_id: &Arc<str>, value: Option<&[u8]>) {
-        if self.replicas.is_read_only() {
-            return;
-        }
         let Some(value) = value else {
             self.in_group(group_id, |group| {
-                if group.offsets.is_empty() && group.pending_txn_offsets.is_empty() {
+                let is_used = !group.members.is_empty() || !group.pending_members.is_empty();
+                if group.with_offsets().next().is_none() && !is_used {
                     self.remove_group(group);
                 }
             });
             return;
         };
+        if self.replicas.is_read_only() {
+            return;
+        }
         let Some(value) = records::parse_group(value) else {
             log::warn!("group {group_id} has an unknown format and is skipped");
             return;
