@@ -14,6 +14,8 @@ from fletchlog.types import (
     CleanedPartition,
     ConfigKey,
     ConsumerGroupMetadata,
+    GroupDescription,
+    GroupListing,
     OffsetAndMetadata,
     OffsetAndTimestamp,
     PartitionReport,
@@ -35,6 +37,7 @@ __all__ = [
     "Held",
     "LegacyConsumer",
     "LegacyStream",
+    "Listener",
     "Producer",
     "RecordFuture",
     "RecordIterator",
@@ -122,6 +125,43 @@ class Broker:
 
         Open ones hold read_committed readers back; the broker aborts them after their `transaction.timeout.ms`. A
         read-only broker reads `__transaction_state` anew each time.
+        """
+    def groups(self) -> list[GroupListing]:
+        """Every group, sorted by id, also those that only hold committed offsets. Kafka: ListGroups."""
+    def describe_group(self, group_id: str) -> GroupDescription:
+        """A group, its state and its members. Kafka: DescribeGroups.
+
+        Raises:
+            fletchlog.errors.GroupIdNotFoundError: There is no such group.
+        """
+    def delete_group(self, group_id: str) -> None:
+        """Deletes a group without members and all of its offsets. Kafka: DeleteGroups.
+
+        When it returns, that is written as a commit is. What open transactions have committed for the group is forgotten too.
+
+        Raises:
+            fletchlog.errors.GroupIdNotFoundError: There is no such group.
+            fletchlog.errors.NonEmptyGroupError: It has members.
+        """
+    def delete_offsets(self, group_id: str, partitions: Iterable[_Partition]) -> None:
+        """Deletes committed offsets of a group: it begins there by `auto.offset.reset`. Kafka: OffsetDelete.
+
+        An error names the first partition that was refused; the offsets of the others are deleted.
+
+        Raises:
+            fletchlog.errors.GroupIdNotFoundError: There is no such group.
+            fletchlog.errors.GroupSubscribedToTopicError: A member may read the topic.
+            fletchlog.errors.NonEmptyGroupError: It has members that are no consumers.
+            fletchlog.errors.UnknownTopicOrPartitionError: There is no such partition.
+        """
+    def alter_offsets(self, group_id: str, offsets: Mapping[_Partition, OffsetAndMetadata | int] | Mapping[TopicPartition, OffsetAndMetadata | int]) -> None:
+        """Commits offsets for a group without members, which is made if there is none: where its consumers go on.
+
+        All of them or, after an error, none. Kafka: `Admin.alterConsumerGroupOffsets`.
+
+        Raises:
+            fletchlog.errors.NonEmptyGroupError: It has members.
+            fletchlog.errors.UnknownTopicOrPartitionError: There is no such partition.
         """
     def describe_topic(self, topic: str) -> TopicDescription:
         """Id, explicit configuration, and per partition leader, offsets and size. Of a Kafka broker's directory: of the partitions that are in it."""

@@ -64,7 +64,10 @@
     │   ├── InconsistentGroupProtocolError
     │   ├── InvalidSessionTimeoutError
     │   ├── FencedInstanceIdError
-    │   └── GroupMaxSizeReachedError
+    │   ├── GroupMaxSizeReachedError
+    │   ├── GroupIdNotFoundError            also LookupError
+    │   ├── NonEmptyGroupError              its members have to leave first
+    │   └── GroupSubscribedToTopicError     a member may read the offset that was to be deleted
     ├── OffsetMetadataTooLargeError
     └── UnknownServerError
 
@@ -492,6 +495,27 @@ class GroupMaxSizeReachedError(GroupError):
     name = "GROUP_MAX_SIZE_REACHED"
 
 
+class GroupIdNotFoundError(GroupError, LookupError):
+    """There is no such group."""
+
+    code = 69
+    name = "GROUP_ID_NOT_FOUND"
+
+
+class NonEmptyGroupError(GroupError):
+    """The group has members: they have to leave first."""
+
+    code = 68
+    name = "NON_EMPTY_GROUP"
+
+
+class GroupSubscribedToTopicError(GroupError):
+    """A member of the group subscribes to the topic, so its offsets stay."""
+
+    code = 86
+    name = "GROUP_SUBSCRIBED_TO_TOPIC"
+
+
 class OffsetMetadataTooLargeError(KafkaError):
     """The metadata text of a commit is longer than the broker takes."""
 
@@ -519,7 +543,9 @@ __all__ = [
     "FencedLogError",
     "ForkedHandleError",
     "GroupError",
+    "GroupIdNotFoundError",
     "GroupMaxSizeReachedError",
+    "GroupSubscribedToTopicError",
     "IllegalGenerationError",
     "IllegalStateError",
     "InconsistentGroupProtocolError",
@@ -543,6 +569,7 @@ __all__ = [
     "LogTruncationError",
     "NetworkError",
     "NoOffsetForPartitionError",
+    "NonEmptyGroupError",
     "NotEnoughReplicasAfterAppendError",
     "NotEnoughReplicasError",
     "OffsetMetadataTooLargeError",

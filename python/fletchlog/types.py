@@ -88,6 +88,64 @@ class TransactionDescription(NamedTuple):
     coordinator: int
 
 
+class GroupListing(NamedTuple):
+    """A group, as `Broker.groups` lists it.
+
+    Attributes:
+        group_id: `group.id`.
+        protocol_type: What its members are: "consumer", "connect", ...; "" while none has joined.
+        state: Kafka's name: Empty, PreparingRebalance, CompletingRebalance, Stable.
+        coordinator: Node of its coordinator.
+    """
+
+    group_id: str
+    protocol_type: str
+    state: str
+    coordinator: int
+
+
+class GroupMember(NamedTuple):
+    """A member of a `GroupDescription`.
+
+    Attributes:
+        member_id: The id that the coordinator gave it.
+        group_instance_id: `group.instance.id` of a static member.
+        client_id: `client.id`.
+        client_host: `/` and the address.
+        partitions: What it is assigned, if it is a consumer; while the group rebalances, mostly in the generation before.
+        metadata: What it joined with for the chosen protocol (Kafka's ConsumerProtocolSubscription); empty unless the group is Stable.
+        assignment: What the leader assigned, as it wrote it.
+    """
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    partitions: list[TopicPartition]
+    metadata: bytes
+    assignment: bytes
+
+
+class GroupDescription(NamedTuple):
+    """A group and its members, from `Broker.describe_group`.
+
+    Attributes:
+        group_id: `group.id`.
+        state: Kafka's name: Empty, PreparingRebalance, CompletingRebalance, Stable.
+        protocol_type: What its members are: "consumer", "connect", ...; "" while none has joined.
+        protocol: The assignor that was chosen; "" unless the group is Stable.
+        members: In the order in which they joined.
+        coordinator: Node of its coordinator.
+    """
+
+    group_id: str
+    state: str
+    protocol_type: str
+    protocol: str
+    members: list[GroupMember]
+    coordinator: int
+
+
 class RecordMetadata(NamedTuple):
     """Where a record went.
 
@@ -360,6 +418,9 @@ __all__ = [
     "ConfigKey",
     "ConsumerGroupMetadata",
     "Cut",
+    "GroupDescription",
+    "GroupListing",
+    "GroupMember",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "PartitionDescription",

@@ -8,19 +8,21 @@ use fletchlog_api::transport::SystemClock;
 use fletchlog_api::{Scope, Transport};
 use fletchlog_broker::{Broker as Engine, BrokerError, LocalTransport, OpenOptions, TopicDescription};
 use fletchlog_log::{FetchBound, PartitionLog};
-use fletchlog_records::{BatchIter, TopicPartition};
+use fletchlog_records::{BatchIter, ErrorCode, TopicPartition};
 use fletchlog_server::SocketServer;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyList};
 
 use crate::convert::{
-    bytes_from_py, cleaned_partition_class, config_from_py, number_from_py, partition_description_class,
-    properties_from_py, topic_description_class, transaction_to_py, unpicklable,
+    bytes_from_py, cleaned_partition_class, config_from_py, number_from_py, offsets_from_py,
+    partition_description_class, partitions_from_py, properties_from_py, topic_description_class, transaction_to_py,
+    unpicklable,
 };
 use crate::errors::Failure;
 use crate::fork::Shared;
 use crate::gate::{beside, gate};
+use crate::groups::{description_to_py, listing_to_py};
 use crate::listener::Listener;
 use crate::scan::Scan;
 
@@ -181,6 +183,43 @@ impl Broker {
             .map(|known| transaction_to_py(py, known))
             .collect::<PyResult<_>>()?;
         PyList::new(py, rows)
+    }
+
+    /// Every group, by id.
+    fn groups(&self, py: Python<'_>) -> PyResult<Vec<Py<PyAny>>> {
+        let groups = self.inner.call(py, |broker, _| broker.groups())?;
+        groups.iter().map(|group| listing_to_py(py, group)).collect()
+    }
+
+    /// A group and its members.
+    fn describe_group(&self, py: Python<'_>, group_id: &str) -> PyResult<Py<PyAny>> {
+        let group = self.inner.call(py, |broker, _| broker.describe_group(group_id))?;
+        description_to_py(py, &group)
+    }
+
+    /// Deletes a group without members, and its offsets.
+    fn delete_group(&self, py: Python<'_>, group_id: &str) -> PyResult<()> {
+        self.inner.call(py, |broker, _| broker.delete_group(group_id))
+    }
+
+    /// Deletes committed offsets of a group.
+    fn delete_offsets(&self, py: Python<'_>, group_id: &str, partitions: &Bound<'_, PyAny>) -> PyResult<()> {
+        let partitions = partitions_from_py(partitions)?;
+        let deleted = self
+            .inner
+            .call(py, |broker, _| broker.delete_offsets(group_id, &partitions))?;
+        let refused = deleted.into_iter().find(|(_, code)| *code != ErrorCode::NONE);
+        match refused {
+            Some((tp, code)) => Err(Failure::kafka(code, format!("{tp}: {}", code.message())).into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Commits offsets for a group without members.
+    fn alter_offsets(&self, py: Python<'_>, group_id: &str, offsets: &Bound<'_, PyAny>) -> PyResult<()> {
+        let offsets = offsets_from_py(offsets)?;
+        self.inner
+            .call(py, |broker, _| broker.alter_offsets(&group_id.into(), &offsets))
     }
 
     /// Id, explicit configuration, and per partition leader, offsets and size. Of a Kafka broker's directory: of the partitions that are in it.

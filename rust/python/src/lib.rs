@@ -22,6 +22,7 @@ pub mod errors;
 pub mod faults;
 pub mod fork;
 pub mod gate;
+mod groups;
 pub mod inspect;
 mod interop;
 pub mod json_lines;
