@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import fletchlog as fl
 
@@ -70,7 +70,7 @@ class Kafka:
         """Ends the listener and the broker. What it held is gone."""
         self.broker.close()
 
-    def __enter__(self) -> Kafka:
+    def __enter__(self) -> Self:
         """Itself."""
         return self
 

@@ -60,7 +60,7 @@ def transactions(topic):
     producer.init_transactions(20)
     for end, value in ((producer.abort_transaction, b"0"), (producer.commit_transaction, b"1")):
         producer.begin_transaction()
-        producer.produce(topic, value=value)
+        producer.produce(topic, key=b"k", value=value)
         end(20)
     reader = Consumer(servers | {"group.id": "committed", "auto.offset.reset": "earliest", "isolation.level": "read_committed"})
     reader.subscribe([topic])
@@ -80,4 +80,8 @@ seen = transactions("payments")
 listed = sorted(g.group_id for g in admin.list_consumer_groups().result(10).valid)
 deleted = admin.delete_topics(["payments"])["payments"].result(10)
 topics = sorted(name for name in admin.list_topics(timeout=10).topics if not name.startswith("__"))
-print(json.dumps({"policy": policy, "reports": reports, "before": before, "shared": shared, "committed": committed, "seen": seen, "groups": listed, "topics": topics}))
+print(
+    json.dumps(
+        {"policy": policy, "reports": reports, "before": before, "shared": shared, "committed": committed, "seen": seen, "groups": listed, "topics": topics}
+    )
+)

@@ -150,9 +150,23 @@ fn api_versions(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     }
     call.answer(&ApiVersionsResponse {
         api_keys: keys(None),
+        supported_features: vec![api_versions_response::SupportedFeatureKey {
+            name: TRANSACTION_VERSION.into(),
+            min_version: 0,
+            max_version: 1,
+        }],
+        finalized_features_epoch: 0,
+        finalized_features: vec![api_versions_response::FinalizedFeatureKey {
+            name: TRANSACTION_VERSION.into(),
+            min_version_level: 1,
+            max_version_level: 1,
+        }],
         ..Default::default()
     })
 }
+
+/// Transactions are those before KIP-890's second part. Kafka: `TransactionVersion#TV_1`.
+const TRANSACTION_VERSION: &str = "transaction.version";
 
 /// UNSUPPORTED_VERSION in the layout of version 0, which every client reads. Kafka: `ApiVersionsRequest#getErrorResponse`.
 fn unsupported(call: &Call<'_>, api_keys: Vec<api_versions_response::ApiVersion>) -> Result<Handled, Unreadable> {

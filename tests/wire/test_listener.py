@@ -1,0 +1,165 @@
+"""`Broker.listen()`: who can connect, what is counted, and what ends when."""
+
+import contextlib
+import socket
+import struct
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+import fletchlog as fl
+from fletchlog.errors import ClosedError, InvalidArgumentError, ListenerError
+
+
+def port_of(listener):
+    """The port of its first node."""
+    return int(listener.bootstrap.split(",")[0].rpartition(":")[2])
+
+
+def connect(listener):
+    """A bare connection."""
+    return socket.create_connection(("127.0.0.1", port_of(listener)), timeout=10)
+
+
+def is_closed_by_peer(connection):
+    """Waits until the other side has closed it."""
+    connection.settimeout(10)
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def api_versions(correlation_id=7):
+    """A request of ApiVersions, version 0."""
+    body = struct.pack(">hhih", 18, 0, correlation_id, -1)
+    return struct.pack(">i", len(body)) + body
+
+
+def answered(connection):
+    """The correlation id of the next answer."""
+    size, correlation_id = struct.unpack(">ii", connection.recv(8, socket.MSG_WAITALL))
+    connection.recv(size - 4, socket.MSG_WAITALL)
+    return correlation_id
+
+
+def test_embedded_and_wire_clients_share_topics_groups_and_offsets(broker):
+    broker.create_topic("orders", partitions=1)
+    with broker.listen() as listener:
+        producer = Producer({"bootstrap.servers": listener.bootstrap})
+        producer.produce("orders", b"wire")
+        assert producer.flush(10) == 0
+        with fl.Producer(broker) as embedded:
+            embedded.send("orders", value=b"embedded").result()
+        with fl.Consumer(broker, {"group.id": "g", "auto.offset.reset": "earliest"}) as first:
+            first.subscribe(["orders"])
+            assert [record.value for record in first.poll(timeout_ms=5000)] == [b"wire", b"embedded"]
+            first.commit()
+        reader = Consumer({"bootstrap.servers": listener.bootstrap, "group.id": "g"})
+        committed = reader.committed([TopicPartition("orders", 0)], timeout=10)
+        reader.close()
+    assert committed[0].offset == 2
+
+
+def test_a_cluster_has_a_port_for_each_node_and_leads_its_partitions_there():
+    with fl.Broker.in_memory(nodes=3) as broker, broker.listen() as listener:
+        broker.create_topic("orders", partitions=6)
+        assert len(listener.bootstrap.split(",")) == 3
+        producer = Producer({"bootstrap.servers": listener.bootstrap})
+        for partition in range(6):
+            producer.produce("orders", b"v", partition=partition)
+        assert producer.flush(10) == 0
+        brokers = producer.list_topics(timeout=10).brokers
+    assert sorted(brokers) == [1, 2, 3]
+    assert sorted(f"{b.host}:{b.port}" for b in brokers.values()) == sorted(listener.bootstrap.split(","))
+
+
+def test_an_advertised_address_is_what_clients_are_told(broker):
+    with broker.listen() as direct, broker.listen(advertised="localhost:9") as listener:
+        assert listener.bootstrap == "localhost:9"
+        assert Producer({"bootstrap.servers": direct.bootstrap}).list_topics(timeout=10).brokers[1].host == "127.0.0.1"
+
+
+def test_closing_the_broker_closes_its_listeners_and_closing_twice_does_nothing():
+    broker = fl.Broker.in_memory()
+    first, second = broker.listen(), broker.listen()
+    with connect(first) as one, connect(second) as other:
+        broker.close()
+        assert is_closed_by_peer(one)
+        assert is_closed_by_peer(other)
+    first.close(), second.close()
+    with pytest.raises(ClosedError):
+        broker.listen()
+
+
+def test_a_closed_listener_leaves_the_broker_open_and_its_port_free(broker):
+    listener = broker.listen()
+    port = port_of(listener)
+    listener.close()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=5)
+    broker.create_topic("orders")
+    with broker.listen(port=port) as again:
+        assert port_of(again) == port
+
+
+def test_a_taken_port_and_an_address_that_nobody_can_reach_are_named(broker):
+    with broker.listen() as listener, pytest.raises(ListenerError, match=rf"cannot listen on 127.0.0.1:{port_of(listener)}"):
+        broker.listen(port=port_of(listener))
+    with pytest.raises(InvalidArgumentError, match="say with `advertised`"):
+        broker.listen("0.0.0.0")
+    with pytest.raises(InvalidArgumentError, match="HOST:PORT"):
+        broker.listen(advertised="host:port")
+
+
+def test_stats_count_requests_by_api_version_and_client(broker):
+    with broker.listen() as listener, connect(listener) as connection:
+        for number in range(3):
+            connection.sendall(api_versions(number))
+            assert answered(connection) == number
+        table = listener.stats().to_pyarrow()
+    assert table.to_pylist() == [{"api": "ApiVersions", "version": 0, "client": "", "requests": 3, "bytes": 30}]
+    assert table.schema.metadata[b"connections.open"] == b"1"
+    assert table.schema.metadata[b"connections.accepted"] == b"1"
+
+
+def test_requests_that_come_at_once_are_answered_in_their_order(broker):
+    with broker.listen() as listener, connect(listener) as connection:
+        connection.sendall(b"".join(api_versions(number) for number in range(100)))
+        assert [answered(connection) for _ in range(100)] == list(range(100))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        struct.pack(">i", -1),
+        struct.pack(">i", 0),
+        struct.pack(">i", 2**31 - 1),
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        struct.pack(">ihhih", 10, 999, 0, 1, -1),
+        struct.pack(">ihhih", 10, 0, 99, 1, -1),
+        struct.pack(">ihhihi", 14, 3, 1, 1, -1, 2**31 - 1),
+        struct.pack(">ih", 2, 18),
+    ],
+)
+def test_hostile_bytes_cost_their_sender_the_connection_and_nobody_else(broker, data):
+    with broker.listen() as listener, connect(listener) as good, connect(listener) as bad:
+        bad.sendall(data)
+        assert is_closed_by_peer(bad)
+        good.sendall(api_versions())
+        assert answered(good) == 7
+
+
+def test_limits_of_connections_and_of_time_hold():
+    config = {"max.connections": "2", "connections.max.idle.ms": "300", "fletchlog.request.read.timeout.ms": "200"}
+    with fl.Broker.in_memory(config=config) as broker, broker.listen() as listener, contextlib.ExitStack() as stack:
+        idle, slow = (stack.enter_context(connect(listener)) for _ in range(2))
+        slow.sendall(api_versions()[:5])
+        refused = stack.enter_context(connect(listener))
+        assert is_closed_by_peer(refused)
+        assert is_closed_by_peer(slow)
+        assert is_closed_by_peer(idle)
+        with connect(listener) as again:
+            again.sendall(api_versions())
+            assert answered(again) == 7

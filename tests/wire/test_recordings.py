@@ -1,0 +1,66 @@
+"""Requests recorded with a real Kafka 4.3.1 are answered as it answered them. tests/golden/README.md explains the recordings."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+SETTINGS = {
+    "num.partitions": "4",
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.num.partitions": "4",
+    "group.initial.rebalance.delay.ms": "10",
+    "group.min.session.timeout.ms": "100",
+    "group.max.session.timeout.ms": "60000",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
+    "log.retention.check.interval.ms": "300",
+}
+
+# group and note of a step (regular expressions), and why the answer differs
+VECTORS = {
+    r"(setup|api-versions-v\d+) \((first words|ordinary)\)": "fewer APIs: KIP-848, share groups, telemetry, transaction.version 2, and what brokers ask each other",
+    r"add-partitions-v4 .*": "versions 4 and 5 are those of brokers among each other",
+    r"describe-quorum-v0 .*": "there is no quorum of controllers",
+    r"produce-v\d+ \((compression 5|gzip that is not)\)": "Kafka's handler fails (-1); INVALID_RECORD says what is wrong",
+    r"fetch-v\d+ \(last fetched epoch 3\)": "diverging epochs are for followers; no client sends the field",
+    r"(list-offsets-v\d+ \(earliest (local )?of a trimmed log and an empty one\)|leader-epoch-v2 \(empty log\))": "an empty log has no leader epoch yet",
+    r"describe-configs-v\d \((group|client metrics)\)": "KIP-848 and telemetry are not served: they have no properties",
+    r"incremental-configs-v1 \(group config, invalid\)": "KIP-848 is not served",
+    r"describe-configs-v\d \(type \d\)": "another text",
+    r"describe-configs-v\d \((in|em).* topic\)": "an invalid name is an unknown topic",
+    r"describe-configs-v\d \(broker 1\)": "node.id and log.retention.hours are no properties here",
+    r"describe-configs-v4 \(topic, three, synonyms and documentation\)": "documentation of our own",
+    r"alter-configs-v2 \(the same topic twice\)": "Kafka never answers",
+    r"log-dirs-v5 .*": "memory has no size of a device",
+}
+SCRIPTS = {
+    "sessions-034": "the answer about a topic that was deleted meanwhile has an empty list of aborted transactions instead of null",
+    "admin-025": "an empty log has no leader epoch yet",
+    "admin-028": "Kafka never answers a batch that is null",
+}
+
+
+def replay(golden, folder, script, kafka):
+    """The lines of a replay."""
+    recording = golden / "wire" / f"{folder}.jsonl"
+    command = [sys.executable, script, kafka.bootstrap, recording, "--show", "5000"]
+    done = subprocess.run(command, cwd=golden / "wire" / folder, capture_output=True, text=True, timeout=200, check=False)
+    assert done.stdout, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.mark.timeout(240)
+def test_every_recorded_request_is_answered_as_kafka_answered_it(golden, kafka_cluster):
+    first, *lines = replay(golden, "vectors", "replay.py", kafka_cluster(nodes=1, config=SETTINGS))
+    steps = [re.match(r"step \d+ (.*?\)): (.*)", line.strip()) for line in lines if line.strip().startswith("step ")]
+    unexpected = [step[0] for step in steps if not any(re.fullmatch(known, step[1]) for known in VECTORS)]
+    stale = [known for known in VECTORS if not any(re.fullmatch(known, step[1]) for step in steps)]
+    assert (unexpected, stale) == ([], []), first
+
+
+@pytest.mark.timeout(240)
+def test_every_recorded_script_of_several_connections_runs_as_with_kafka(golden, kafka_cluster):
+    first, *lines = replay(golden, "scripts", "run_scripts.py", kafka_cluster(nodes=1, config=SETTINGS | {"group.max.size": "5"}))
+    found = [line.split()[0] for line in lines if re.match(r"  \w+-\d+ ", line)]
+    assert sorted(found) == sorted(SCRIPTS), "\n".join([first, *lines])

@@ -1,0 +1,94 @@
+"""`fletchlog serve`: a process that Kafka's clients connect to."""
+
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+from confluent_kafka import Producer
+
+import fletchlog as fl
+
+FLETCHLOG = [sys.executable, "-m", "fletchlog"]
+
+
+def serve(*arguments, **options):
+    """A serving process and its bootstrap servers."""
+    command = [*FLETCHLOG, "serve", "--listen", "127.0.0.1:0", "--print-address", *map(str, arguments)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+    line = process.stdout.readline()
+    assert line, process.stderr.read()
+    return process, json.loads(line)["bootstrap"]
+
+
+def produce(bootstrap, count, **config):
+    """Sends numbers; returns those that were acknowledged."""
+    acknowledged = []
+    producer = Producer({"bootstrap.servers": bootstrap, "message.timeout.ms": 5000} | config)
+    for number in range(count):
+        value = str(number).encode()
+        producer.produce("orders", value, partition=0, on_delivery=lambda error, message: error or acknowledged.append(message.value()))
+        producer.poll(0)
+    producer.flush(10)
+    return acknowledged
+
+
+def end(process, number=signal.SIGTERM):
+    """Ends the process and returns its exit code."""
+    process.send_signal(number)
+    process.communicate(timeout=20)
+    return process.returncode
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_cleanly_and_the_directory_holds_the_records(tmp_path, number):
+    process, bootstrap = serve(tmp_path / "data", "--auto-create", 1)
+    acknowledged = produce(bootstrap, 100)
+    assert end(process, number) == 0
+    with fl.Broker(tmp_path / "data", read_only=True) as broker:
+        assert broker.scan("orders").to_pyarrow()["value"].to_pylist() == acknowledged
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+
+def test_what_was_acknowledged_survives_a_kill_and_is_served_again(tmp_path):
+    process, bootstrap = serve(tmp_path, "--auto-create", 1)
+    acknowledged = produce(bootstrap, 500, **{"enable.idempotence": True})
+    assert end(process, signal.SIGKILL) == -signal.SIGKILL
+    process, bootstrap = serve(tmp_path)
+    more = produce(bootstrap, 10)
+    assert end(process) == 0
+    with fl.Broker(tmp_path, read_only=True) as broker:
+        assert broker.scan("orders").to_pyarrow()["value"].to_pylist() == acknowledged + more
+
+
+def test_a_directory_can_be_served_read_only_beside_its_writer(tmp_path):
+    with fl.Broker(tmp_path) as broker, fl.Producer(broker) as producer:
+        broker.create_topic("orders")
+        process, bootstrap = serve(tmp_path, "--read-only")
+        producer.send("orders", value=b"v").result()
+        assert produce(bootstrap, 1) == []
+        assert end(process) == 0
+
+
+def test_it_ends_with_the_process_that_started_it(tmp_path):
+    process, _ = serve("--memory", "--with-parent", stdin=subprocess.PIPE)
+    process.communicate(timeout=20)  # closes its standard input
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ([], "either a directory or --memory"),
+        (["--memory", "--listen", "nowhere"], "--listen wants HOST:PORT"),
+        (["--memory", "--auto-create", "0"], "--auto-create wants"),
+        (["--memory", "--config", "no.such=1"], "no.such"),
+        (["--memory", "--read-only"], "--read-only is for a directory"),
+    ],
+)
+def test_what_cannot_be_served_is_said_in_one_sentence(arguments, text):
+    done = subprocess.run([*FLETCHLOG, "serve", *arguments], capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 1
+    assert text in done.stderr
+    assert "Traceback" not in done.stderr
