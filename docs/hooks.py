@@ -7,6 +7,7 @@ from typing import Any
 from mkdocs.structure.files import File
 
 import fletchlog as fl
+from fletchlog._core import served_apis
 from fletchlog.explain import against, align, explain, fairness, page, picture, title
 from fletchlog.explain.compare import ROWS
 from fletchlog.explain.owners import ownership
@@ -36,11 +37,17 @@ def on_files(files: Any, config: Any) -> Any:
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Puts the tables where their marks are."""
-    tables = {"<!-- fairness -->": fairness_table, "<!-- config -->": config_tables, "<!-- retries -->": retries_table}
+    tables = {"<!-- fairness -->": fairness_table, "<!-- config -->": config_tables, "<!-- retries -->": retries_table, "<!-- served -->": served_table}
     for mark, make in tables.items():
         if mark in markdown:
             markdown = markdown.replace(mark, make())
     return markdown
+
+
+def served_table() -> str:
+    """The APIs of Kafka's protocol that a listener serves."""
+    rows = [f"| {key} | {name} | {low} - {high} |" for name, key, low, high in served_apis()]
+    return "\n".join(["| key | API | versions |", "|---|---|---|", *rows])
 
 
 def example_runs(polls: int) -> list[Any]:

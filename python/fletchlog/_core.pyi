@@ -790,6 +790,9 @@ def json_lines(data: _ArrowStream | _ArrowArray) -> tuple[bytes, list[tuple[int,
         fletchlog.errors.InvalidArgumentError: The first column is not binary.
     """
 
+def served_apis() -> list[tuple[str, int, int, int]]:
+    """Name, key, lowest and highest version of every API of Kafka's protocol that a listener serves, by key."""
+
 def segment_records(path: str | PathLike[str], topic: str, partition: int, position: int) -> tuple[Table, int | None]:
     """Records of a `.log` file from the batch at `position` on, some megabytes of them, and the position to go on at.
 

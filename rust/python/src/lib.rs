@@ -79,5 +79,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(request_order::decision_rows, module)?)?;
     module.add_function(wrap_pyfunction!(request_order::hash_buckets, module)?)?;
     module.add_function(wrap_pyfunction!(request_order::java_hash, module)?)?;
+    module.add_function(wrap_pyfunction!(listener::served_apis, module)?)?;
     module.add_function(wrap_pyfunction!(segment_records::segment_records, module)?)
 }

@@ -152,3 +152,9 @@ fn statistics(server: &SocketServer) -> Result<Table, Failure> {
         .collect();
     Ok(requests.with_metadata(metadata))
 }
+
+/// Name, key, lowest and highest version of every API of Kafka's protocol that a listener serves, by key.
+#[pyfunction]
+pub fn served_apis() -> Vec<(&'static str, i16, i16, i16)> {
+    fletchlog_server::served_apis().collect()
+}

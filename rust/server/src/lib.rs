@@ -14,4 +14,5 @@ mod request_handler_pool;
 mod socket_server;
 pub mod stats;
 
+pub use apis::served_apis;
 pub use socket_server::{Endpoint, ListenError, ListenOptions, SocketServer};

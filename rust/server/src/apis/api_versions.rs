@@ -14,13 +14,13 @@ use super::{
 };
 
 /// One served API.
-pub(crate) struct Served {
+struct Served {
     /// Which.
-    pub(crate) api: ApiKey,
+    api: ApiKey,
     /// Lowest version that is accepted.
-    pub(crate) min: i16,
+    min: i16,
     /// Highest version.
-    pub(crate) max: i16,
+    max: i16,
     handler: Handler,
 }
 
@@ -29,7 +29,7 @@ const fn served(api: ApiKey, min: i16, max: i16, handler: Handler) -> Served {
 }
 
 /// Every served API, by key. What is not here is not advertised, and closes the connection that asks for it.
-pub(crate) const SERVED: &[Served] = &[
+const SERVED: &[Served] = &[
     served(ApiKey::Produce, 3, 13, produce::produce),
     served(ApiKey::Fetch, 4, 18, fetch::fetch),
     served(ApiKey::ListOffsets, 1, 11, offsets::list_offsets),
@@ -107,6 +107,11 @@ pub(crate) const SERVED: &[Served] = &[
         cluster::describe_topic_partitions,
     ),
 ];
+
+/// Name, key, lowest and highest version of every served API, by key.
+pub fn served_apis() -> impl Iterator<Item = (&'static str, i16, i16, i16)> {
+    SERVED.iter().map(|s| (s.api.name(), s.api.code(), s.min, s.max))
+}
 
 /// Who handles a request, if it is served. ApiVersions is handled in any version: its answer says which exist.
 pub(super) fn handler(key: i16, version: i16) -> Option<(ApiKey, Handler)> {

@@ -33,6 +33,8 @@ use fletchlog_wire::{Message, Reader, WireError, frame};
 use crate::Endpoint;
 use crate::stats::{RequestKind, Stats};
 
+pub use api_versions::served_apis;
+
 /// Makes the bytes of an answer from the broker's.
 pub(crate) type Respond = Box<dyn FnOnce(api::Response) -> Result<Vec<Bytes>, Unreadable> + Send>;
 
