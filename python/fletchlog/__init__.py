@@ -37,6 +37,7 @@ from fletchlog.errors import KafkaError
 from fletchlog.explain import load_trace, replay, save_trace
 from fletchlog.types import (
     CleanedPartition,
+    ConfigEntry,
     ConfigKey,
     ConsumerGroupMetadata,
     Cut,
@@ -62,6 +63,7 @@ from fletchlog.types import (
 __all__ = [
     "Broker",
     "CleanedPartition",
+    "ConfigEntry",
     "ConfigKey",
     "Consumer",
     "ConsumerGroupMetadata",

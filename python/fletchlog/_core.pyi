@@ -12,6 +12,7 @@ import pyarrow as pa
 from fletchlog.explain import Explanation
 from fletchlog.types import (
     CleanedPartition,
+    ConfigEntry,
     ConfigKey,
     ConsumerGroupMetadata,
     GroupDescription,
@@ -118,6 +119,41 @@ class Broker:
         """
     def delete_topic(self, topic: str) -> None:
         """Deletes a topic and its files."""
+    def create_partitions(self, topic: str, partitions: int, validate_only: bool = False) -> None:
+        """Gives a topic more partitions: `partitions` in all. Keys go to other partitions from then on, as in Kafka.
+
+        Durable when it returns; after an error nothing has changed. Clients see the new partitions with their next metadata.
+
+        Args:
+            topic: Name.
+            partitions: More than it has now.
+            validate_only: Only look whether it could be done.
+
+        Raises:
+            fletchlog.errors.UnknownTopicOrPartitionError: There is no such topic.
+            fletchlog.errors.InvalidPartitionsError: No more than now, or too many.
+        """
+    def alter_topic_config(self, topic: str, config: _Properties, validate_only: bool = False) -> None:
+        """Changes properties of a topic; those not named stay as they are. Kafka: IncrementalAlterConfigs.
+
+        All of them or none: durable when it returns, and in effect from then on, also for logs that are open. `fletchlog.durability` set to
+        `fsync` puts on disk what is there first.
+
+        Args:
+            topic: Name.
+            config: Property to value; None takes the topic's own value away, so that the broker's holds again.
+            validate_only: Only look whether it could be done.
+
+        Raises:
+            fletchlog.errors.UnknownTopicOrPartitionError: There is no such topic.
+            fletchlog.errors.ConfigException: Unknown or invalid property.
+        """
+    def describe_config(self, topic: str | None = None) -> list[ConfigEntry]:
+        """Every property of a topic, or of the broker (None), by name: its value and where it comes from. Kafka: DescribeConfigs.
+
+        Raises:
+            fletchlog.errors.UnknownTopicOrPartitionError: There is no such topic.
+        """
     def topics(self, include_internal: bool = False) -> list[str]:
         """Topic names, sorted; Kafka's internal ones only when asked for."""
     def transactions(self) -> list[TransactionDescription]:

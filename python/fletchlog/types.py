@@ -196,6 +196,29 @@ class Run(NamedTuple):
     count: int  # type: ignore[assignment]
 
 
+class ConfigEntry(NamedTuple):
+    """A property of a topic or a broker, from `Broker.describe_config`.
+
+    Attributes:
+        name: Kafka's name.
+        value: The value that holds; None: unset, and there is no default.
+        source: Where it comes from, in Kafka's words: DYNAMIC_TOPIC_CONFIG (set for the topic), STATIC_BROKER_CONFIG (given to `Broker`),
+            DYNAMIC_DEFAULT_BROKER_CONFIG, DEFAULT_CONFIG.
+        read_only: Kafka cannot change it while the broker runs. fletchlog changes properties of topics alone.
+        type: BOOLEAN, STRING, INT, LONG, DOUBLE or LIST.
+        synonyms: Every place that has a value, the one that holds first: (name there, value there, source).
+        doc: What it does.
+    """
+
+    name: str
+    value: str | None
+    source: str
+    read_only: bool
+    type: str
+    synonyms: list[tuple[str, str, str]]
+    doc: str
+
+
 class CleanedPartition(NamedTuple):
     """What `Broker.clean_topic` did to one partition.
 
@@ -415,6 +438,7 @@ class ConfigKey(NamedTuple):
 
 __all__ = [
     "CleanedPartition",
+    "ConfigEntry",
     "ConfigKey",
     "ConsumerGroupMetadata",
     "Cut",

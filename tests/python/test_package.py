@@ -15,6 +15,7 @@ from fletchlog import _core, errors
 NAMES = {
     "Broker",
     "CleanedPartition",
+    "ConfigEntry",
     "ConfigKey",
     "Consumer",
     "ConsumerGroupMetadata",

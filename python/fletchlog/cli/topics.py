@@ -1,4 +1,4 @@
-"""`fletchlog topics`: list, create, describe, delete."""
+"""`fletchlog topics`: list, create, describe, alter, delete."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 from fletchlog.cli.common import CommandError, Config, command, properties
 from fletchlog.cli.terminal import counted, out, say, visible
 
-topics = typer.Typer(no_args_is_help=True, help="List, create, describe and delete topics of a directory.")
+topics = typer.Typer(no_args_is_help=True, help="List, create, describe, alter and delete topics of a directory.")
 
 Directory = Annotated[Path, typer.Argument(help="The broker's directory.", metavar="DIR")]
 Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
@@ -105,6 +105,38 @@ def describe(
             numbers = (p.log_start_offset, p.high_watermark, p.last_stable_offset, p.size_bytes, p.segments)
             table.add_row(str(p.partition), str(p.leader), *(f"{number:,}" for number in numbers))
         out().print(table)
+
+
+@topics.command()
+@command
+def alter(
+    directory: Directory,
+    name: Annotated[str, typer.Argument(help="Name of the topic.")],
+    partitions: Annotated[int | None, typer.Option("--partitions", "-p", help="Number of partitions in all; more than now.")] = None,
+    config: Config = None,
+    delete_config: Annotated[list[str] | None, typer.Option("--delete-config", "-d", metavar="NAME", help="A property to reset; may be repeated.")] = None,
+) -> None:
+    """Give a topic more partitions or other properties.
+
+    fletchlog topics alter data/ orders --partitions 12
+
+    fletchlog topics alter data/ clicks -c retention.ms=3600000 -d segment.bytes
+    """
+    import fletchlog as fl
+
+    changes: dict[str, str | None] = {**properties(config), **dict.fromkeys(delete_config or [])}
+    if partitions is None and not changes:
+        raise CommandError("nothing to alter: give --partitions, --config or --delete-config")
+    if both := sorted(set(properties(config)) & set(delete_config or [])):
+        raise CommandError(f"--config sets {both[0]}, and --delete-config resets it")
+    with fl.Broker(directory) as broker:
+        if changes:
+            broker.alter_topic_config(name, changes, validate_only=True)
+        if partitions is not None:
+            broker.create_partitions(name, partitions)
+        if changes:
+            broker.alter_topic_config(name, changes)
+    say(f"altered {name} in {directory}")
 
 
 @topics.command()

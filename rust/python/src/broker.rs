@@ -6,7 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use bytes::Bytes;
 use fletchlog_api::transport::SystemClock;
 use fletchlog_api::{Scope, Transport};
-use fletchlog_broker::{Broker as Engine, BrokerError, LocalTransport, OpenOptions, TopicDescription};
+use fletchlog_broker::{
+    AlterConfig, AlterConfigOp, Broker as Engine, BrokerError, ConfigEntry, LocalTransport, OpenOptions,
+    TopicDescription,
+};
 use fletchlog_log::{FetchBound, PartitionLog};
 use fletchlog_records::{BatchIter, ErrorCode, TopicPartition};
 use fletchlog_server::SocketServer;
@@ -15,9 +18,9 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyList};
 
 use crate::convert::{
-    bytes_from_py, cleaned_partition_class, config_from_py, number_from_py, offsets_from_py,
-    partition_description_class, partitions_from_py, properties_from_py, topic_description_class, transaction_to_py,
-    unpicklable,
+    bytes_from_py, changes_from_py, cleaned_partition_class, config_entry_class, config_from_py, number_from_py,
+    offsets_from_py, partition_description_class, partitions_from_py, properties_from_py, topic_description_class,
+    transaction_to_py, unpicklable,
 };
 use crate::errors::Failure;
 use crate::fork::Shared;
@@ -166,6 +169,58 @@ impl Broker {
     /// Deletes a topic and its files.
     fn delete_topic(&self, py: Python<'_>, topic: &str) -> PyResult<()> {
         self.inner.call(py, |broker, _| broker.delete_topic(topic))
+    }
+
+    /// Gives a topic more partitions: `partitions` in all.
+    #[pyo3(signature = (topic, partitions, validate_only=false))]
+    fn create_partitions(&self, py: Python<'_>, topic: &str, partitions: i32, validate_only: bool) -> PyResult<()> {
+        self.inner.call(py, |broker, _| {
+            broker.create_partitions(topic, partitions, None, validate_only)
+        })
+    }
+
+    /// Changes properties of a topic; None takes the topic's own value away.
+    #[pyo3(signature = (topic, config, validate_only=false))]
+    fn alter_topic_config(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        config: &Bound<'_, PyAny>,
+        validate_only: bool,
+    ) -> PyResult<()> {
+        let change = |(name, value): (String, Option<String>)| AlterConfig {
+            name,
+            op: match value {
+                Some(_) => AlterConfigOp::Set,
+                None => AlterConfigOp::Delete,
+            },
+            value,
+        };
+        let changes: Vec<_> = changes_from_py(config)?.into_iter().map(change).collect();
+        self.inner
+            .call(py, |broker, _| broker.alter_topic_config(topic, &changes, validate_only))
+    }
+
+    /// Every property of a topic, or of the broker, with where it comes from.
+    #[pyo3(signature = (topic=None))]
+    fn describe_config(&self, py: Python<'_>, topic: Option<&str>) -> PyResult<Vec<Py<PyAny>>> {
+        let entries = self.inner.call(py, |broker, _| broker.describe_config(topic))?;
+        let class = config_entry_class(py)?;
+        let entry = |entry: &ConfigEntry| {
+            let synonyms = entry.synonyms.iter();
+            let synonyms: Vec<_> = synonyms.map(|s| (s.name, s.value.as_str(), s.source.name())).collect();
+            let row = (
+                entry.name,
+                entry.value.as_deref(),
+                entry.source.name(),
+                entry.read_only,
+                entry.config_type.name(),
+                synonyms,
+                entry.documentation,
+            );
+            Ok(class.call1(row)?.unbind())
+        };
+        entries.iter().map(entry).collect()
     }
 
     /// Topic names, sorted; Kafka's internal ones only when asked for.

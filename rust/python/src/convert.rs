@@ -48,6 +48,7 @@ type_class!(group_member_class, "GroupMember");
 type_class!(cut_class, "Cut");
 type_class!(segment_report_class, "SegmentReport");
 type_class!(producer_state_class, "ProducerState");
+type_class!(config_entry_class, "ConfigEntry");
 type_class!(config_key_class, "ConfigKey");
 type_class!(problem_class, "Problem");
 type_class!(partition_report_class, "PartitionReport");
@@ -142,6 +143,21 @@ pub fn describe(value: &Bound<'_, PyAny>) -> String {
 /// Properties as text: str, bool, int, float, and lists of str joined by commas.
 pub fn properties_from_py(config: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<(String, String)>> {
     let Some(config) = config else { return Ok(Vec::new()) };
+    pairs_from_py(config, property_value)
+}
+
+/// Changes of properties: a value of `None` takes one away.
+pub fn changes_from_py(config: &Bound<'_, PyAny>) -> PyResult<Vec<(String, Option<String>)>> {
+    pairs_from_py(config, |name, value| match value.is_none() {
+        true => Ok(None),
+        false => property_value(name, value).map(Some),
+    })
+}
+
+fn pairs_from_py<T>(
+    config: &Bound<'_, PyAny>,
+    value_of: impl Fn(&str, &Bound<'_, PyAny>) -> PyResult<T>,
+) -> PyResult<Vec<(String, T)>> {
     let mapping = config.cast::<PyMapping>().map_err(|_| {
         PyTypeError::new_err(format!(
             "a configuration is a dict of Kafka's property names, got {}",
@@ -155,7 +171,7 @@ pub fn properties_from_py(config: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<(St
             .cast::<PyString>()
             .map_err(|_| PyTypeError::new_err(format!("a property's name is a str, got {}", describe(&name))))?
             .to_string();
-        let value = property_value(&name, &value)?;
+        let value = value_of(&name, &value)?;
         properties.push((name, value));
     }
     Ok(properties)

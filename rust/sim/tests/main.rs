@@ -28,6 +28,7 @@ mod producer_properties;
 mod producer_threads;
 mod sim_disk;
 mod simulation;
+mod topic_alteration;
 mod topic_creation;
 mod topic_deletion;
 mod transactions;

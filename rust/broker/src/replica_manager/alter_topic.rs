@@ -213,7 +213,7 @@ fn check_names<'a>(topic: &str, given: impl Iterator<Item = (&'a str, bool)>) ->
         return refuse("Error due to duplicate config keys".to_owned());
     }
     if !nulls.is_empty() {
-        return refuse(format!("Null value not supported for : {}", nulls.join(",")));
+        return refuse(format!("Null value not supported for : {}", nulls.join(", ")));
     }
     if topic.is_empty() {
         return refuse("Default topic resources are not allowed.".to_owned());

@@ -1,0 +1,97 @@
+"""More partitions and other properties for a topic that exists; what holds, and where it comes from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import fletchlog as fl
+
+
+def _entry(broker: fl.Broker, name: str, topic: str | None = "t") -> fl.ConfigEntry:
+    return next(entry for entry in broker.describe_config(topic) if entry.name == name)
+
+
+def _sent(broker: fl.Broker, partition: int, size: int = 1) -> int:
+    with fl.Producer(broker) as producer:
+        return producer.send("t", value=b"v" * size, partition=partition).result(10).offset
+
+
+def test_more_partitions_are_there_at_once_and_after_the_next_start(tmp_path: Path) -> None:
+    with fl.Broker(tmp_path / "d") as broker:
+        broker.create_topic("t", partitions=1)
+        assert _sent(broker, 0) == 0
+        broker.create_partitions("t", 3, validate_only=True)
+        assert len(broker.describe_topic("t").partitions) == 1
+        broker.create_partitions("t", 3)
+        assert _sent(broker, 2) == 0
+        with pytest.raises(fl.errors.InvalidPartitionsError, match=r"currently has 3 partition\(s\); 2 would not be an increase"):
+            broker.create_partitions("t", 2)
+        with pytest.raises(fl.errors.UnknownTopicOrPartitionError):
+            broker.create_partitions("nothing", 2)
+    with fl.Broker(tmp_path / "d") as broker:
+        assert [p.high_watermark for p in broker.describe_topic("t").partitions] == [1, 0, 1]
+
+
+def test_a_running_producer_and_consumer_come_to_the_new_partitions() -> None:
+    with fl.Broker.in_memory() as broker:
+        broker.create_topic("t", partitions=1)
+        config = {"metadata.max.age.ms": 10, "auto.offset.reset": "earliest"}
+        with fl.Producer(broker, {"metadata.max.age.ms": 10}) as producer, fl.Consumer(broker, {"group.id": "g", **config}) as consumer:
+            consumer.subscribe(["t"])
+            producer.send("t", value=b"a", partition=0).result(10)
+            found: set[int] = set()
+            while found != {0}:
+                found |= {tp.partition for tp in consumer.poll(1000).partitions}
+            broker.create_partitions("t", 2)
+            while producer.partitions_for("t") < 2:
+                pass
+            producer.send("t", value=b"b", partition=1).result(10)
+            while found != {0, 1}:
+                found |= {tp.partition for tp in consumer.poll(1000).partitions}
+
+
+def test_a_change_of_properties_holds_at_once_and_after_the_next_start(tmp_path: Path) -> None:
+    with fl.Broker(tmp_path / "d") as broker:
+        broker.create_topic("t", config={"retention.ms": 1000, "segment.bytes": 5000})
+        assert _sent(broker, 0, 500) == 0
+        broker.alter_topic_config("t", {"max.message.bytes": 300, "retention.ms": None})
+        with pytest.raises(fl.errors.RecordTooLargeError):
+            _sent(broker, 0, 500)
+    with fl.Broker(tmp_path / "d", read_only=True) as broker:
+        assert broker.describe_topic("t").config == {"max.message.bytes": "300", "segment.bytes": "5000"}
+
+
+def test_what_cannot_be_altered_changes_nothing() -> None:
+    with fl.Broker.in_memory() as broker:
+        broker.create_topic("t", config={"retention.ms": 1000})
+        with pytest.raises(fl.errors.ConfigException, match=r"retention\.msx.*did you mean `retention\.ms`"):
+            broker.alter_topic_config("t", {"segment.bytes": 5000, "retention.msx": 5})
+        with pytest.raises(fl.errors.UnknownTopicOrPartitionError):
+            broker.alter_topic_config("nothing", {})
+        with pytest.raises(TypeError, match="expected str, bool, int, float or a list of str"):
+            broker.alter_topic_config("t", {"retention.ms": b"5"})
+        with pytest.raises(TypeError, match="a configuration is a dict"):
+            broker.alter_topic_config("t", None)  # type: ignore[arg-type]
+        broker.alter_topic_config("t", {"retention.ms": 5}, validate_only=True)
+        assert broker.describe_topic("t").config == {"retention.ms": "1000"}
+
+
+def test_every_property_tells_where_it_comes_from() -> None:
+    with fl.Broker.in_memory(config={"log.segment.bytes": 100_000}) as broker:
+        broker.create_topic("t", config={"cleanup.policy": ["compact", "delete"]})
+        policy = _entry(broker, "cleanup.policy")
+        assert policy[:5] == ("cleanup.policy", "compact,delete", "DYNAMIC_TOPIC_CONFIG", False, "LIST")
+        assert policy.synonyms == [
+            ("cleanup.policy", "compact,delete", "DYNAMIC_TOPIC_CONFIG"),
+            ("log.cleanup.policy", "delete", "DEFAULT_CONFIG"),
+        ]
+        assert policy.doc == next(key.doc for key in fl.config_table() if key.scope == "topic" and key.name == "cleanup.policy")
+        assert _entry(broker, "segment.bytes")[1:3] == ("100000", "STATIC_BROKER_CONFIG")
+        assert _entry(broker, "retention.ms")[1:3] == ("604800000", "DEFAULT_CONFIG")
+        assert _entry(broker, "log.segment.bytes", None)[1:3] == ("100000", "STATIC_BROKER_CONFIG")
+        assert _entry(broker, "log.retention.ms", None).value is None
+        assert [entry.name for entry in broker.describe_config("t")] == [key.name for key in fl.config_table() if key.scope == "topic"]
+        with pytest.raises(fl.errors.UnknownTopicOrPartitionError):
+            broker.describe_config("nothing")
