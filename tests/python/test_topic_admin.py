@@ -43,13 +43,13 @@ def test_a_running_producer_and_consumer_come_to_the_new_partitions() -> None:
             producer.send("t", value=b"a", partition=0).result(10)
             found: set[int] = set()
             while found != {0}:
-                found |= {tp.partition for tp in consumer.poll(1000).partitions}
+                found |= {tp.partition for tp in consumer.poll(1000).partitions()}
             broker.create_partitions("t", 2)
             while producer.partitions_for("t") < 2:
                 pass
             producer.send("t", value=b"b", partition=1).result(10)
             while found != {0, 1}:
-                found |= {tp.partition for tp in consumer.poll(1000).partitions}
+                found |= {tp.partition for tp in consumer.poll(1000).partitions()}
 
 
 def test_a_change_of_properties_holds_at_once_and_after_the_next_start(tmp_path: Path) -> None:

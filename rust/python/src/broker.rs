@@ -197,8 +197,9 @@ impl Broker {
             value,
         };
         let changes: Vec<_> = changes_from_py(config)?.into_iter().map(change).collect();
-        self.inner
-            .call(py, |broker, _| broker.alter_topic_config(topic, &changes, validate_only))
+        self.inner.call(py, |broker, _| {
+            broker.alter_topic_config(topic, &changes, validate_only)
+        })
     }
 
     /// Every property of a topic, or of the broker, with where it comes from.
