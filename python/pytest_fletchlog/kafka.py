@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from typing import TYPE_CHECKING, Any, Self
 
 import fletchlog as fl
@@ -54,17 +55,44 @@ class Kafka:
         """What is in a topic, as an Arrow table, partition by partition in offset order; options of `Broker.scan`."""
         return self.broker.scan(topic, **options).to_pyarrow()
 
+    def wait_for_group(self, group_id: str, members: int | None = None, state: str = "Stable", timeout_s: float = 10.0) -> fl.GroupDescription:
+        """Waits until a group is in a state, with so many members, and returns it.
+
+        Raises:
+            TimeoutError: It is not, after `timeout_s` seconds; the message says how it is.
+        """
+        deadline = time.monotonic() + timeout_s
+        while True:
+            group = next((self.broker.describe_group(g.group_id) for g in self.broker.groups() if g.group_id == group_id), None)
+            if group is not None and group.state == state and members in (None, len(group.members)):
+                return group
+            if time.monotonic() >= deadline:
+                found = "does not exist" if group is None else f"is {group.state} with {len(group.members)} members"
+                raise TimeoutError(f"group {group_id} {found} after {timeout_s} s; wanted {state}" + ("" if members is None else f" with {members} members"))
+            time.sleep(0.005)
+
     def describe(self) -> str:
-        """Topics with their offsets, and what clients asked for, as text."""
+        """Topics with their offsets, groups with their lag, and what clients asked for, as text."""
         lines = []
         for name in self.broker.topics():
             topic = self.broker.describe_topic(name)
             ends = ", ".join(f"{p.partition}: {p.log_start_offset}..{p.high_watermark}" for p in topic.partitions)
             lines.append(f"topic {name}, offsets by partition {ends}")
+        lines += [self._group(listed.group_id) for listed in self.broker.groups()]
         for row in self.listener.stats().to_pyarrow().to_pylist():
             client = row["client"] or "a client that does not say its name"
             lines.append(f"{row['requests']} x {row['api']} version {row['version']} by {client}")
         return "\n".join(lines)
+
+    def _group(self, group_id: str) -> str:
+        """A group, its members, and how many records it has not read yet."""
+        group = self.broker.describe_group(group_id)
+        ends = {(t, p.partition): p.high_watermark for t in self.broker.topics() for p in self.broker.describe_topic(t).partitions}
+        with fl.Consumer(self.broker, {"group.id": group_id}) as consumer:
+            committed = consumer.committed(list(ends))
+        behind = {f"{tp.topic}-{tp.partition}": ends[tp] - offset.offset for tp, offset in committed.items() if offset is not None}
+        lag = ", ".join(f"{partition}: {records}" for partition, records in behind.items()) or "no offsets committed"
+        return f"group {group_id} is {group.state} with {len(group.members)} members, lag {lag}"
 
     def close(self) -> None:
         """Ends the listener and the broker. What it held is gone."""

@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 TESTS = """
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
 
 def test_fresh(kafka):
     assert kafka.broker.topics() == []
@@ -25,7 +25,13 @@ def test_fails(kafka):
     producer = Producer({"bootstrap.servers": kafka.bootstrap})
     producer.produce(kafka.topic(name="orders"), b"v")
     assert producer.flush(10) == 0
-    assert False, "on purpose"
+    reader = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": "readers", "auto.offset.reset": "earliest"})
+    reader.subscribe(["orders"])
+    assert reader.poll(10).value() == b"v"
+    assert [m.client_id for m in kafka.wait_for_group("readers", members=1).members] == ["rdkafka"]
+    reader.close()
+    kafka.wait_for_group("readers", members=0, state="Empty")
+    kafka.wait_for_group("nobody", timeout_s=0.01)
 """
 
 
@@ -35,4 +41,6 @@ def test_fixtures_are_fresh_and_a_failed_test_shows_topics_and_requests(tmp_path
     done = subprocess.run([sys.executable, "-m", "pytest", "-p", "no:cacheprovider", tmp_path], capture_output=True, text=True, timeout=25, check=False)
     assert "1 failed, 3 passed" in done.stdout, done.stdout + done.stderr
     assert "topic orders, offsets by partition 0: 0..1" in done.stdout
+    assert "TimeoutError: group nobody does not exist after 0.01 s; wanted Stable" in done.stdout
+    assert "group readers is Empty with 0 members, lag orders-0: 0" in done.stdout
     assert "1 x Produce version 10 by confluent-kafka-python" in done.stdout

@@ -62,6 +62,15 @@ def test_what_was_acknowledged_survives_a_kill_and_is_served_again(tmp_path):
         assert broker.scan("orders").to_pyarrow()["value"].to_pylist() == acknowledged + more
 
 
+def test_it_says_where_it_listens_and_what_connects():
+    process, bootstrap = serve("--memory", "--auto-create", 1)
+    assert produce(bootstrap, 1) == [b"0"]
+    process.terminate()
+    _, said = process.communicate(timeout=20)
+    assert f"serving memory at {bootstrap}" in said
+    assert "(confluent-kafka-python" in said.split("connected: ")[1]
+
+
 def test_a_directory_can_be_served_read_only_beside_its_writer(tmp_path):
     with fl.Broker(tmp_path) as broker, fl.Producer(broker) as producer:
         broker.create_topic("orders")

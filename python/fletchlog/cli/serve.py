@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import logging
 import os
 import signal
 import sys
@@ -46,6 +47,7 @@ def serve(
     """
     if with_parent:
         _end_with_parent()
+    logging.basicConfig(level=logging.INFO, format="fletchlog: %(message)s")
     stopped = _stop_on_signals()
     with _broker(directory, memory, nodes, read_only, _properties(config, auto_create)) as broker:
         host, port = _host_and_port(listen)

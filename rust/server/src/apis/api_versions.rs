@@ -151,7 +151,12 @@ fn api_versions(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
             });
         }
         let mut software = call.peer.software.write().unwrap_or_else(PoisonError::into_inner);
+        let is_new = software.is_empty();
         *software = format!("{name} {version}");
+        drop(software);
+        if is_new {
+            log::info!("connected: {}", call.peer.name());
+        }
     }
     call.answer(&ApiVersionsResponse {
         api_keys: keys(None),
