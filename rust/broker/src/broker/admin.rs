@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use fletchlog_api::NodeId;
+use fletchlog_api::{ErrorCode, NodeId};
 use fletchlog_log::ProducerState;
 use fletchlog_records::TopicPartition;
 
@@ -12,6 +12,7 @@ use crate::BrokerError;
 use crate::config_description::{ConfigEntry, describe_broker_config, describe_topic_config};
 use crate::log_manager::LogDirDescription;
 use crate::replica_manager::{AlterConfig, CreatedTopic, NewTopic};
+use crate::topics::validate_name;
 use crate::transaction::{TransactionDescription, TransactionFilter, TransactionListing};
 
 impl Broker {
@@ -75,12 +76,13 @@ impl Broker {
     /// Every property of a topic, by name, or of the broker (`None`), with where it comes from.
     ///
     /// # Errors
-    /// UNKNOWN_TOPIC_OR_PARTITION, `Closed`, storage errors.
+    /// UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION for a name that no topic can have, `Closed`, storage errors.
     pub fn describe_config(&self, topic: Option<&str>) -> Result<Vec<ConfigEntry>, BrokerError> {
         let _open = self.enter()?;
         let Some(topic) = topic else {
             return Ok(describe_broker_config(self.replicas.config()));
         };
+        validate_name(topic).map_err(|text| BrokerError::kafka(ErrorCode::INVALID_TOPIC_EXCEPTION, text))?;
         self.replicas.see_new_topics()?;
         let topic = self.replicas.topic(topic)?;
         Ok(describe_topic_config(self.replicas.config(), &topic.record.config)?)

@@ -71,6 +71,9 @@ fn a_topic_lists_what_kafka_lists_and_its_own_when_set() {
     assert_eq!(listed(&broker.describe_config(Some("u")).unwrap()), LISTED);
     let (code, _) = refused(broker.describe_config(Some("nope")));
     assert_eq!(code, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+    let invalid = "Topic name is invalid: the empty string is not allowed";
+    let answer = refused(broker.describe_config(Some("")));
+    assert_eq!(answer, (ErrorCode::INVALID_TOPIC_EXCEPTION, invalid.to_owned()));
 }
 
 #[test]

@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use fletchlog_broker::{AlterConfig, AlterConfigOp, BrokerError, ConfigEntry};
+use fletchlog_broker::{AlterConfig, AlterConfigOp, BrokerError, ConfigEntry, ConfigSource, ConfigSynonym, ConfigType};
 use fletchlog_records::ErrorCode;
 use fletchlog_wire::messages::{
     AlterConfigsRequest, AlterConfigsResponse, DescribeConfigsRequest, DescribeConfigsResponse,
@@ -81,10 +81,33 @@ fn describe(
         resource::BROKER if name.is_empty() => Ok(Vec::new()),
         resource::BROKER => {
             check_broker(call, name, "expected {} or empty string")?;
-            call.broker().describe_config(None).map_err(refused)
+            let mut entries = call.broker().describe_config(None).map_err(refused)?;
+            entries.push(node_id(call.peer.port.node()));
+            Ok(entries)
         }
         resource::BROKER_LOGGER | resource::CLIENT_METRICS | resource::GROUP => Ok(Vec::new()),
-        other => Err(Refusal::request(format!("Unsupported resource type: {other}"))),
+        _ => Err(Refusal::request(MALFORMED)),
+    }
+}
+
+/// What Kafka says of its INVALID_REQUEST. Kafka: `Errors`.
+const MALFORMED: &str = "This most likely occurs because of a request being malformed by the client library or the message was sent to an incompatible broker. See the broker logs for more details.";
+
+/// The one property that nodes differ in.
+fn node_id(node: fletchlog_api::NodeId) -> ConfigEntry {
+    let synonym = ConfigSynonym {
+        name: "node.id",
+        value: node.to_string(),
+        source: ConfigSource::StaticBrokerConfig,
+    };
+    ConfigEntry {
+        name: "node.id",
+        value: Some(node.to_string()),
+        source: ConfigSource::StaticBrokerConfig,
+        read_only: true,
+        synonyms: vec![synonym],
+        config_type: ConfigType::Int,
+        documentation: "Number of the node that was asked.",
     }
 }
 
