@@ -61,7 +61,7 @@ impl Default for LogConfig {
             cleanup_compact: false,
             message_timestamp_type: TimestampType::CreateTime,
             message_timestamp_before_max_ms: i64::MAX,
-            message_timestamp_after_max_ms: i64::MAX,
+            message_timestamp_after_max_ms: 3_600_000,
             max_compaction_lag_ms: i64::MAX,
             min_compaction_lag_ms: 0,
             min_cleanable_dirty_ratio: 0.5,
