@@ -281,6 +281,11 @@ impl Core {
 
     // ------------------------------------------------------------ transactions
 
+    /// (producer id, epoch), once known.
+    pub fn producer_id(&self) -> Option<(i64, i16)> {
+        self.idempotence.as_ref().and_then(Idempotence::id)
+    }
+
     /// `None` for a producer without transactional.id.
     pub(crate) fn transactions(&mut self) -> Option<&mut TransactionManager> {
         self.idempotence.as_mut()?.transactions.as_mut()

@@ -8,7 +8,7 @@ use fletchlog_records::TopicPartition;
 
 use super::config::ProducerConfig;
 use super::core::{Core, Leaving};
-use super::future::{OnDecided, RecordFuture, WAIT_SLICE_MS, lock};
+use super::future::{OnDecided, RecordFuture, lock};
 use super::send;
 use super::sender::Sender;
 use super::shared::{Pause, Shared};
@@ -125,15 +125,7 @@ impl Producer {
         interrupt: Interrupt<'_>,
     ) -> Result<usize, ClientError> {
         self.start()?;
-        send::send_columns(
-            &self.shared,
-            &mut Parked {
-                producer: self,
-                interrupt,
-            },
-            topic,
-            columns,
-        )
+        send::send_columns(&self.shared, &mut self.parked(interrupt), topic, columns)
     }
 
     /// Makes everything queued ready and waits until it is decided. Returns the first failure of a `send_columns` row
@@ -143,32 +135,7 @@ impl Producer {
     /// # Errors
     /// That failure; `Interrupted` (nothing is lost, flush again).
     pub fn flush(&self, interrupt: Interrupt<'_>) -> Result<(), ClientError> {
-        let mark = {
-            let mut guard = self.shared.lock();
-            guard.core.accumulator.flushes += 1;
-            self.shared.wake_sender_locked(&mut guard);
-            guard.core.accumulator.serial_mark()
-        };
-        let mut pause = Parked {
-            producer: self,
-            interrupt,
-        };
-        let waited = loop {
-            let seen = {
-                let guard = self.shared.lock();
-                if guard.core.accumulator.all_decided_below(mark) {
-                    break Ok(());
-                }
-                guard.progress()
-            };
-            if let Err(error) = pause.pause(&self.shared, seen, WAIT_SLICE_MS) {
-                break Err(error);
-            }
-        };
-        let core = &mut self.shared.lock().core;
-        core.accumulator.flushes = core.accumulator.flushes.saturating_sub(1);
-        waited?;
-        core.run_failure.take().map_or(Ok(()), Err)
+        send::flush(&self.shared, &mut self.parked(interrupt))
     }
 
     /// Flushes, ends an open transaction (at most `timeout_ms` in all) and stops the sender. Idempotent. What is undecided then
@@ -189,10 +156,7 @@ impl Producer {
             // The thread never ran: there is nothing to wait for.
             self.shared.lock().core.closed = true;
         }
-        let mut pause = Parked {
-            producer: self,
-            interrupt,
-        };
+        let mut pause = self.parked(interrupt);
         loop {
             let (seen, left) = {
                 let mut guard = self.shared.lock();
@@ -294,26 +258,13 @@ impl Producer {
     /// Unknown topic; no metadata within max.block.ms.
     pub fn partitions_for(&self, topic: &str) -> Result<i32, ClientError> {
         self.start()?;
-        let mut never = || false;
-        let id = send::topic(
-            &self.shared,
-            &mut Parked {
-                producer: self,
-                interrupt: &mut never,
-            },
-            topic,
-        )?;
+        let id = send::topic(&self.shared, &mut self.parked(&mut || false), topic)?;
         Ok(self.shared.lock().core.metadata.topic(id).count())
     }
 
     /// (producer id, epoch), once known.
     pub fn producer_id(&self) -> Option<(i64, i16)> {
-        self.shared
-            .lock()
-            .core
-            .idempotence
-            .as_ref()
-            .and_then(super::idempotence::Idempotence::id)
+        self.shared.lock().core.producer_id()
     }
 
     /// What the producer did so far, when `fletchlog.trace` is on; empty otherwise.

@@ -279,3 +279,30 @@ pub(crate) fn send(
         Err(error) => Err(error),
     }
 }
+
+/// Makes everything queued sendable and waits until it is decided. The first failure of a `send_columns` row since the last
+/// flush is the error.
+pub(crate) fn flush(shared: &Shared, pause: &mut dyn Pause) -> Result<(), ClientError> {
+    let mark = {
+        let mut guard = shared.lock();
+        guard.core.accumulator.flushes += 1;
+        shared.wake_sender_locked(&mut guard);
+        guard.core.accumulator.serial_mark()
+    };
+    let waited = loop {
+        let seen = {
+            let guard = shared.lock();
+            if guard.core.accumulator.all_decided_below(mark) {
+                break Ok(());
+            }
+            guard.progress()
+        };
+        if let Err(error) = pause.pause(shared, seen, i64::MAX) {
+            break Err(error);
+        }
+    };
+    let core = &mut shared.lock().core;
+    core.accumulator.flushes = core.accumulator.flushes.saturating_sub(1);
+    waited?;
+    core.run_failure.take().map_or(Ok(()), Err)
+}

@@ -25,13 +25,9 @@ pub struct SteppedProducer {
 }
 
 /// A call that waits lets the sender take turns.
-struct Turns<'a> {
-    sender: &'a mut Sender,
-}
-
-impl Pause for Turns<'_> {
+impl Pause for Sender {
     fn pause(&mut self, _shared: &Shared, _seen: u64, ms: i64) -> Result<(), ClientError> {
-        turn(self.sender, ms);
+        turn(self, ms);
         Ok(())
     }
 }
@@ -74,14 +70,7 @@ impl SteppedProducer {
         record: &ProducerRecord<'_>,
         on_decided: Option<OnDecided>,
     ) -> Result<RecordFuture, ClientError> {
-        send::send(
-            &self.shared,
-            &mut Turns {
-                sender: &mut self.sender,
-            },
-            record,
-            on_decided,
-        )
+        send::send(&self.shared, &mut self.sender, record, on_decided)
     }
 
     /// As [`super::Producer::send_columns`].
@@ -89,14 +78,7 @@ impl SteppedProducer {
     /// # Errors
     /// As [`super::Producer::send_columns`].
     pub fn send_columns<C: RecordColumns>(&mut self, topic: &str, columns: &C) -> Result<usize, ClientError> {
-        send::send_columns(
-            &self.shared,
-            &mut Turns {
-                sender: &mut self.sender,
-            },
-            topic,
-            columns,
-        )
+        send::send_columns(&self.shared, &mut self.sender, topic, columns)
     }
 
     /// Asks for a topic's metadata without waiting for it.
@@ -124,17 +106,7 @@ impl SteppedProducer {
     /// # Errors
     /// The first failure of a `send_columns` row since the last flush.
     pub fn flush(&mut self) -> Result<(), ClientError> {
-        let mark = {
-            let core = &mut self.shared.lock().core;
-            core.accumulator.flushes += 1;
-            core.accumulator.serial_mark()
-        };
-        while !self.shared.lock().core.accumulator.all_decided_below(mark) {
-            self.run_once(i64::MAX);
-        }
-        let core = &mut self.shared.lock().core;
-        core.accumulator.flushes = core.accumulator.flushes.saturating_sub(1);
-        core.run_failure.take().map_or(Ok(()), Err)
+        send::flush(&self.shared, &mut self.sender)
     }
 
     /// As [`super::Producer::init_transactions`].
@@ -142,10 +114,7 @@ impl SteppedProducer {
     /// # Errors
     /// As [`super::Producer::init_transactions`].
     pub fn init_transactions(&mut self) -> Result<(), ClientError> {
-        let mut turns = Turns {
-            sender: &mut self.sender,
-        };
-        transaction::init_transactions(&self.shared, &mut turns)
+        transaction::init_transactions(&self.shared, &mut self.sender)
     }
 
     /// As [`super::Producer::begin_transaction`].
@@ -165,10 +134,7 @@ impl SteppedProducer {
         offsets: &[(TopicPartition, OffsetAndMetadata)],
         group: &ConsumerGroupMetadata,
     ) -> Result<(), ClientError> {
-        let mut turns = Turns {
-            sender: &mut self.sender,
-        };
-        transaction::send_offsets_to_transaction(&self.shared, &mut turns, offsets, group)
+        transaction::send_offsets_to_transaction(&self.shared, &mut self.sender, offsets, group)
     }
 
     /// Commits (`true`) or aborts, as [`super::Producer::commit_transaction`] and
@@ -177,10 +143,7 @@ impl SteppedProducer {
     /// # Errors
     /// As these.
     pub fn end_transaction(&mut self, committed: bool) -> Result<(), ClientError> {
-        let mut turns = Turns {
-            sender: &mut self.sender,
-        };
-        transaction::end_transaction(&self.shared, &mut turns, committed)
+        transaction::end_transaction(&self.shared, &mut self.sender, committed)
     }
 
     /// Turns until no request is on the wire: after a fatal error or an expiry some still are.
@@ -197,12 +160,7 @@ impl SteppedProducer {
 
     /// (producer id, epoch), once known.
     pub fn producer_id(&self) -> Option<(i64, i16)> {
-        self.shared
-            .lock()
-            .core
-            .idempotence
-            .as_ref()
-            .and_then(super::idempotence::Idempotence::id)
+        self.shared.lock().core.producer_id()
     }
 
     /// What the producer did so far, when `fletchlog.trace` is on.

@@ -14,27 +14,6 @@ use crate::producer::producer_batch::BatchId;
 use crate::producer::record_accumulator::past_delivery;
 use crate::producer::trace::TraceKind;
 
-/// One answer of a partition, however it came about.
-struct Answer {
-    error: ErrorCode,
-    base_offset: i64,
-    log_append_time: i64,
-    log_start_offset: i64,
-    detail: Option<String>,
-}
-
-impl Answer {
-    fn error(error: ErrorCode) -> Self {
-        Self {
-            error,
-            base_offset: -1,
-            log_append_time: -1,
-            log_start_offset: -1,
-            detail: None,
-        }
-    }
-}
-
 const NO_ID: &str = "no producer id could be had";
 
 impl Sender {
@@ -99,7 +78,8 @@ impl Sender {
             match request.kind {
                 RequestKind::Produce(batches) => {
                     for id in in_map_order(core, batches) {
-                        self.complete_batch(core, id, &Answer::error(code), now);
+                        let answer = unanswered(code, core, id);
+                        self.complete_batch(core, id, &answer, now);
                     }
                 }
                 RequestKind::ProduceWithoutAck(_) => {}
@@ -159,31 +139,23 @@ impl Sender {
         for answer in answers {
             let at = open.iter().position(|&id| tp_of(core, id) == answer.tp);
             if let Some(at) = at {
-                let id = open.remove(at);
-                let detail = answer
-                    .record_errors
-                    .first()
-                    .map(|(index, text)| format!("record {index}: {text}"));
-                let answer = Answer {
-                    error: answer.error,
-                    base_offset: answer.base_offset,
-                    log_append_time: answer.log_append_time_ms,
-                    log_start_offset: answer.log_start_offset,
-                    detail: detail.or(answer.error_message),
-                };
-                self.complete_batch(core, id, &answer, now);
+                self.complete_batch(core, open.remove(at), &answer, now);
             }
         }
         // An answer without a partition gives no result for it.
         for id in open {
-            self.complete_batch(core, id, &Answer::error(ErrorCode::UNKNOWN_SERVER_ERROR), now);
+            let answer = unanswered(ErrorCode::UNKNOWN_SERVER_ERROR, core, id);
+            self.complete_batch(core, id, &answer, now);
         }
     }
 
     /// Kafka: `Sender#completeBatch`, in its order: split, retry, duplicate, failure, success; then unmute.
-    fn complete_batch(&mut self, core: &mut Core, id: BatchId, answer: &Answer, now: i64) {
+    fn complete_batch(&mut self, core: &mut Core, id: BatchId, answer: &ProducePartitionResponse, now: i64) {
         let code = understood(answer.error, self.config.release);
-        let tp = tp_of(core, id);
+        let tp = &answer.tp;
+        let record = answer.record_errors.first();
+        let detail = record.map(|(index, text)| format!("record {index}: {text}"));
+        let detail = detail.as_deref().or(answer.error_message.as_deref());
         let batch = &mut core.accumulator.batches[id];
         batch.on_wire = false;
         let (partition, was_done, node) = (batch.partition, batch.done, None);
@@ -198,13 +170,12 @@ impl Sender {
                 .split_and_reenqueue(id, &tp.topic, core.idempotence.as_mut());
         } else if self.can_retry(core, id, code, answer, now) {
             core.trace(TraceKind::Retried, id, node, -1, Some(code));
-            let detail = answer.detail.as_deref();
             let failure = detail.map_or_else(|| code.message().to_owned(), |d| format!("{}: {d}", code.message()));
             core.accumulator.batches[id].last_failure = Some(failure.into());
             core.accumulator.reenqueue(id, core.idempotence.as_ref(), now);
             core.trace(TraceKind::Reenqueued, id, node, -1, None);
         } else {
-            self.fail(core, id, code, &refused(code, &tp, answer.detail.as_deref()));
+            self.fail(core, id, code, &refused(code, tp, detail));
         }
         if is_metadata_error(answer.error) {
             core.metadata.request_update();
@@ -215,7 +186,7 @@ impl Sender {
         core.accumulator.batches.remove_if_unused(id);
     }
 
-    fn succeed(&mut self, core: &mut Core, id: BatchId, code: ErrorCode, answer: &Answer) {
+    fn succeed(&mut self, core: &mut Core, id: BatchId, code: ErrorCode, answer: &ProducePartitionResponse) {
         let duplicate = code == ErrorCode::DUPLICATE_SEQUENCE_NUMBER;
         let base_offset = if duplicate { -1 } else { answer.base_offset };
         let kind = if duplicate {
@@ -227,11 +198,18 @@ impl Sender {
         if let Some(state) = &mut core.idempotence {
             state.completed(id, base_offset, &core.accumulator.batches);
         }
-        core.complete(id, base_offset, answer.log_append_time);
+        core.complete(id, base_offset, answer.log_append_time_ms);
     }
 
     /// Kafka: `Sender#canRetry`, `TransactionManager#canRetry`.
-    fn can_retry(&self, core: &mut Core, id: BatchId, code: ErrorCode, answer: &Answer, now: i64) -> bool {
+    fn can_retry(
+        &self,
+        core: &mut Core,
+        id: BatchId,
+        code: ErrorCode,
+        answer: &ProducePartitionResponse,
+        now: i64,
+    ) -> bool {
         let batches = &mut core.accumulator.batches;
         let batch = &batches[id];
         if batch.done
@@ -279,6 +257,19 @@ fn tp_of(core: &Core, id: BatchId) -> TopicPartition {
         .partition(core.accumulator.batches[id].partition)
         .tp
         .clone()
+}
+
+/// What a batch gets without an answer of the broker.
+fn unanswered(error: ErrorCode, core: &Core, id: BatchId) -> ProducePartitionResponse {
+    ProducePartitionResponse {
+        tp: tp_of(core, id),
+        error,
+        base_offset: -1,
+        log_append_time_ms: -1,
+        log_start_offset: -1,
+        record_errors: Vec::new(),
+        error_message: None,
+    }
 }
 
 /// The batches of a lost request in the walk order of Java's `new HashMap(size)` over their partitions.
