@@ -347,7 +347,13 @@ fn row(with_headers: bool) -> impl Strategy<Value = Row> {
 /// The batches of each partition after sending the rows, as bytes (record by record or as columns).
 fn batches(rows: &[Row], columns: bool, config: &[(&str, &str)]) -> BTreeMap<i32, bytes::Bytes> {
     let clock = VirtualClock::new();
-    let broker = broker(&clock, 2, 3, &[]);
+    // the rows have timestamps from anywhere
+    let broker = broker(
+        &clock,
+        2,
+        3,
+        &[("message.timestamp.after.max.ms", "9223372036854775807")],
+    );
     let transport: Box<dyn Transport> = Box::new(VirtualWait::new(LocalTransport::new(broker.clone()), clock.clone()));
     let config = Config::parse(Scope::Producer, config.iter().copied()).unwrap();
     let mut producer = SteppedProducer::new(config, transport, clock.clone()).unwrap();

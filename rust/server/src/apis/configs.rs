@@ -14,7 +14,7 @@ use fletchlog_wire::messages::{
     incremental_alter_configs_request, incremental_alter_configs_response, list_config_resources_response,
 };
 
-use super::{Call, Handled, Unreadable};
+use super::{Call, Handled, Unreadable, repeated};
 
 /// What has properties. Kafka: `ConfigResource.Type`.
 mod resource {
@@ -160,7 +160,10 @@ pub(super) fn alter_configs(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
     let responses = request.resources.into_iter().map(|resource| {
         let names = resource.configs.iter().map(|c| Arc::clone(&c.name));
         let of = (resource.resource_type, Arc::clone(&resource.resource_name));
-        let altered = check_resource(call, &of, names, &repeated).and_then(|()| {
+        let altered = check_resource(call, &of, names, &repeated).and_then(|is_altered| {
+            if !is_altered {
+                return Ok(());
+            }
             let config: Vec<_> = resource
                 .configs
                 .iter()
@@ -197,7 +200,10 @@ pub(super) fn incremental_alter_configs(call: &mut Call<'_>) -> Result<Handled, 
     let responses = request.resources.into_iter().map(|resource| {
         let names = resource.configs.iter().map(|c| Arc::clone(&c.name));
         let of = (resource.resource_type, Arc::clone(&resource.resource_name));
-        let altered = check_resource(call, &of, names, &repeated).and_then(|()| {
+        let altered = check_resource(call, &of, names, &repeated).and_then(|is_altered| {
+            if !is_altered {
+                return Ok(());
+            }
             let changes: Vec<_> = resource.configs.iter().map(change).collect::<Result<_, _>>()?;
             let name = &resource.resource_name;
             let altered = call.broker().alter_topic_config(name, &changes, validate_only);
@@ -234,19 +240,13 @@ fn change(config: &incremental_alter_configs_request::AlterableConfig) -> Result
     })
 }
 
-/// What occurs more than once.
-fn repeated(resources: impl Iterator<Item = (i8, Arc<str>)>) -> HashSet<(i8, Arc<str>)> {
-    let mut seen = HashSet::new();
-    resources.filter(|one| !seen.insert(one.clone())).collect()
-}
-
-/// Whether the resource can be altered: a topic, named once, with each property once.
+/// Whether the resource can be altered: a topic, named once, with each property once. False: nothing is to be altered.
 fn check_resource(
     call: &Call<'_>,
     of: &(i8, Arc<str>),
     properties: impl Iterator<Item = Arc<str>>,
     repeated: &HashSet<(i8, Arc<str>)>,
-) -> Result<(), Refusal> {
+) -> Result<bool, Refusal> {
     let names: Vec<Arc<str>> = properties.collect();
     let (resource_type, name) = of;
     if repeated.contains(of) {
@@ -257,10 +257,13 @@ fn check_resource(
     }
     match *resource_type {
         resource::TOPIC if name.is_empty() => Err(Refusal::request("Default topic resources are not allowed.")),
-        resource::TOPIC => Ok(()),
+        resource::TOPIC => Ok(true),
         resource::BROKER => {
             if !name.is_empty() {
                 check_broker(call, name, "expected {}")?;
+            }
+            if names.is_empty() {
+                return Ok(false);
             }
             let names: Vec<&str> = names.iter().map(|name| &**name).collect();
             let text = format!("Cannot update these configs dynamically: [{}]", names.join(", "));
@@ -285,6 +288,22 @@ fn outcome(altered: Result<(), Refusal>) -> Refusal {
 
 pub(super) fn list_config_resources(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: ListConfigResourcesRequest = call.message()?;
+    let is_supported = |kind: &i8| {
+        let known = [
+            resource::TOPIC,
+            resource::BROKER,
+            resource::BROKER_LOGGER,
+            resource::CLIENT_METRICS,
+            resource::GROUP,
+        ];
+        known.contains(kind)
+    };
+    if !request.resource_types.iter().all(is_supported) {
+        return call.answer(&ListConfigResourcesResponse {
+            error_code: ErrorCode::UNSUPPORTED_VERSION.code(),
+            ..Default::default()
+        });
+    }
     // Version 0 lists client metrics alone, of which there are none.
     let is_asked =
         |kind: i8| call.version() > 0 && (request.resource_types.is_empty() || request.resource_types.contains(&kind));

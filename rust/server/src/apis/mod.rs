@@ -20,7 +20,8 @@ mod topics;
 mod transaction_admin;
 mod transactions;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -241,4 +242,10 @@ fn by_topic<V>(values: impl IntoIterator<Item = (Arc<str>, V)>) -> impl Iterator
         topics[place].1.push(value);
     }
     topics.into_iter()
+}
+
+/// What occurs more than once.
+fn repeated<T: Eq + Hash + Clone>(all: impl IntoIterator<Item = T>) -> HashSet<T> {
+    let mut seen = HashSet::new();
+    all.into_iter().filter(|one| !seen.insert(one.clone())).collect()
 }

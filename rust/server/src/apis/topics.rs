@@ -1,7 +1,5 @@
 //! CreateTopics, DeleteTopics, CreatePartitions, DeleteRecords. Kafka: `ControllerApis`, `KafkaApis#handleDeleteRecordsRequest`.
 
-use std::collections::HashSet;
-use std::hash::Hash;
 use std::sync::Arc;
 
 use fletchlog_broker::{BrokerError, ConfigEntry, CreatedTopic, NewTopic};
@@ -13,15 +11,9 @@ use fletchlog_wire::messages::{
     delete_topics_request, delete_topics_response,
 };
 
-use super::{Call, Handled, Unreadable, by_topic};
+use super::{Call, Handled, Unreadable, by_topic, repeated};
 
 const DUPLICATE: &str = "Duplicate topic name.";
-
-/// What occurs more than once.
-fn repeated<T: Eq + Hash + Clone>(all: impl IntoIterator<Item = T>) -> HashSet<T> {
-    let mut seen = HashSet::new();
-    all.into_iter().filter(|one| !seen.insert(one.clone())).collect()
-}
 
 /// The text of a refusal; Kafka says nothing about an unknown topic.
 fn message(error: &BrokerError) -> Option<Arc<str>> {
