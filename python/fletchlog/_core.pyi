@@ -59,6 +59,7 @@ __all__ = [
     "json_lines",
     "partition_directories",
     "segment_records",
+    "served_apis",
     "verify",
 ]
 
