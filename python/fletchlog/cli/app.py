@@ -13,6 +13,7 @@ from fletchlog.cli.consume import consume
 from fletchlog.cli.demo import demo
 from fletchlog.cli.dump import dump
 from fletchlog.cli.explain import explain
+from fletchlog.cli.groups import groups
 from fletchlog.cli.produce import produce
 from fletchlog.cli.serve import serve
 from fletchlog.cli.topics import topics
@@ -40,6 +41,7 @@ A first look:
 """,
 )
 app.add_typer(topics, name="topics")
+app.add_typer(groups, name="groups")
 for command in (demo, serve, produce, consume, explain, assign, audit, dump, verify, config):
     app.command()(command)
 

@@ -205,7 +205,7 @@ impl Processor {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {
-                    // Too few descriptors: those that wait are accepted when the next one comes.
+                    // Too few descriptors: those that wait are accepted at the next sweep.
                     log::warn!("a connection could not be accepted: {error}");
                     return;
                 }
@@ -437,8 +437,11 @@ impl Processor {
         }
     }
 
-    /// Closes connections whose time is over.
+    /// Closes connections whose time is over, and accepts what could not be accepted before.
     fn sweep(&mut self, now_ms: i64) {
+        for index in 0..self.listeners.len() {
+            self.accept(index);
+        }
         let over: Vec<(usize, TimeOut)> = self
             .channels
             .iter()

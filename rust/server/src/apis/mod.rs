@@ -204,7 +204,8 @@ impl Call<'_> {
 }
 
 /// The broker answers nothing.
-const CLOSED: Unreadable = Unreadable::Refused("the broker was closed");
+const CLOSED: Unreadable =
+    Unreadable::Refused("it has no answer: the broker is closed, or refused a record that was sent with acks=0");
 
 /// The broker answered another kind of request.
 const OTHER_KIND: Unreadable = Unreadable::Refused("the broker's answer is not that of the request, which is a defect");
