@@ -11,4 +11,4 @@ pub use config_table::{Config, ConfigError, Scope};
 pub use fletchlog_records::ErrorCode;
 pub use messages::*;
 pub use partition_states::PartitionStates;
-pub use transport::{Clock, Completion, Disconnected, InProcess, NodeId, Transport};
+pub use transport::{Clock, Completion, Failure, InProcess, NodeId, Ready, Transport};

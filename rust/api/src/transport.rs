@@ -23,10 +23,44 @@ pub fn node_of_connection(connection: NodeId) -> NodeId {
     }
 }
 
-/// The connection was closed before the answer came.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the connection was closed before the answer came")]
-pub struct Disconnected;
+/// Why a request has no answer. All but [`Failure::UnsupportedVersion`] end its connection. Kafka: `ChannelState`,
+/// `ClientResponse#versionMismatch`, `#authenticationException`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// The node closed the connection, or it broke.
+    #[error("the connection was closed before the answer came")]
+    Disconnected,
+    /// No answer within request.timeout.ms.
+    #[error("no answer came within request.timeout.ms")]
+    TimedOut,
+    /// There was no connection to the node: no such host, refused, not open within
+    /// socket.connection.setup.timeout.ms, TLS failed.
+    #[error("no connection to the node: {0}")]
+    NotConnected(Arc<str>),
+    /// The node refused the credentials. It will again: not for a retry.
+    #[error("authentication failed: {0}")]
+    Authentication(Arc<str>),
+    /// The node serves no version of this request that can carry what it says. Not for a retry.
+    #[error("not supported by the node: {0}")]
+    UnsupportedVersion(Arc<str>),
+    /// The answer cannot be decoded.
+    #[error("an answer that cannot be read: {0}")]
+    Malformed(Arc<str>),
+}
+
+/// Whether a request can be sent on a connection now. Kafka: `ConnectionState`, `NetworkClient#ready`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ready {
+    /// Yes.
+    Yes,
+    /// It is being opened: connecting, TLS, authentication, versions. [`Transport::wait`] ends when that changes.
+    Connecting,
+    /// It is open, but its node asked for a pause that lasts so many ms more (KIP-219).
+    Throttled(i64),
+    /// It could not be opened, or was lost while no request was outstanding. Said once; who asks again starts another
+    /// attempt, so the client waits for its back-off (reconnect.backoff.ms) before it does.
+    Failed(Failure),
+}
 
 /// The answer to one request. A lost connection completes every request outstanding on it, oldest first.
 #[derive(Debug)]
@@ -36,7 +70,7 @@ pub struct Completion {
     /// The number given to `send`.
     pub correlation_id: i32,
     /// The answer.
-    pub result: Result<Response, Disconnected>,
+    pub result: Result<Response, Failure>,
 }
 
 /// Ends the wait of another thread: see [`Transport::waker`].
@@ -47,13 +81,20 @@ pub trait Transport: Send {
     /// The nodes to ask before the first Metadata answer, in the order in which they were given. Never empty. Kafka:
     /// `Metadata#bootstrap`.
     fn bootstrap(&self) -> Vec<NodeId>;
-    /// Puts one request on the wire of a connection.
+    /// Whether a request can be sent on a connection. Asking opens one that is not open; never waits. In the same
+    /// process there is nothing to open.
+    fn ready(&mut self, node: NodeId) -> Ready {
+        let _ = node;
+        Ready::Yes
+    }
+    /// Puts one request on the wire of a connection that is [`Ready::Yes`].
     fn send(&mut self, node: NodeId, correlation_id: i32, request: Request);
     /// Takes the oldest completion of that connection which has arrived; never waits.
     fn receive(&mut self, node: NodeId) -> Option<Completion>;
     /// True if `receive(node)` would return something now; never waits.
     fn has_arrived(&mut self, node: NodeId) -> bool;
-    /// Waits until an answer has arrived on any connection, at most `timeout`. Returns true if something arrived.
+    /// Waits until an answer has arrived on any connection, or one that was asked for by [`Transport::ready`] is ready
+    /// or has failed; at most `timeout`. Returns true if something did.
     fn wait(&mut self, timeout: Duration) -> bool;
     /// What another thread calls to end the current or next [`Transport::wait`] early. Without one, clients check every
     /// 50 ms.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fletchlog_api::transport::{Waker, node_of_connection};
 use fletchlog_api::{
-    Completion, Disconnected, InProcess, LegacyGroupRequest, LegacyGroupResponse, NodeId, Request, Transport,
+    Completion, Failure, InProcess, LegacyGroupRequest, LegacyGroupResponse, NodeId, Request, Transport,
 };
 
 use crate::Broker;
@@ -135,7 +135,7 @@ impl Connection {
             self.arrived.push_back(Completion {
                 node,
                 correlation_id,
-                result: Err(Disconnected),
+                result: Err(Failure::Disconnected),
             });
         }
     }

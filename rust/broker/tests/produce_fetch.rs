@@ -59,7 +59,7 @@ fn acks_0_answers_without_partitions_and_an_error_closes_the_connection() {
     let completion = client.transport.receive(1).unwrap();
     assert_eq!(
         (completion.correlation_id, completion.result.unwrap_err()),
-        (id, Disconnected)
+        (id, Failure::Disconnected)
     );
     assert_eq!(broker.partition_log(&tp("t", 0)).unwrap().log_end_offset(), 1);
 }
@@ -354,7 +354,7 @@ fn a_closed_broker_disconnects_every_request_and_never_hangs() {
     for id in [first, second] {
         let completion = client.transport.receive(1).unwrap();
         assert_eq!(completion.correlation_id, id);
-        assert_eq!(completion.result.unwrap_err(), Disconnected);
+        assert_eq!(completion.result.unwrap_err(), Failure::Disconnected);
     }
     client.send(1, Request::Fetch(request));
     assert!(client.transport.receive(1).unwrap().result.is_err());
@@ -379,7 +379,7 @@ fn a_request_to_a_node_that_does_not_exist_is_disconnected() {
     let completion = client.transport.receive(3).unwrap();
     assert_eq!(
         (completion.correlation_id, completion.result.unwrap_err()),
-        (id, Disconnected)
+        (id, Failure::Disconnected)
     );
 }
 

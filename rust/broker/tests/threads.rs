@@ -107,7 +107,7 @@ fn closing_the_broker_frees_every_waiting_thread() {
             .collect();
         broker.close().unwrap();
         for thread in waiting {
-            assert_eq!(thread.join().unwrap(), Disconnected);
+            assert_eq!(thread.join().unwrap(), Failure::Disconnected);
         }
     });
 }

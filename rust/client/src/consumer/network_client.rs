@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fletchlog_api::transport::Waker;
-use fletchlog_api::{Clock, Completion, Disconnected, NodeId, Request, Response, Transport};
+use fletchlog_api::{Clock, Completion, Failure, NodeId, Request, Response, Transport};
 
 use super::Interrupt;
 use super::metadata::Metadata;
@@ -359,7 +359,7 @@ impl ConsumerNetworkClient {
             self.done.push_back(Completion {
                 node,
                 correlation_id,
-                result: Err(Disconnected),
+                result: Err(Failure::Disconnected),
             });
         }
     }
@@ -383,7 +383,7 @@ impl ConsumerNetworkClient {
                 let completion = Completion {
                     node,
                     correlation_id: lost.id,
-                    result: Err(Disconnected),
+                    result: Err(Failure::TimedOut),
                 };
                 if metadata.is_mine(lost.id) {
                     metadata.on_failure(now);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fletchlog_api::{
-    Clock, Completion, Disconnected, ErrorCode, InProcess, NodeId, ProducePartitionResponse, ProduceRequest,
-    ProduceResponse, Request, Response, Transport,
+    Clock, Completion, ErrorCode, Failure, InProcess, NodeId, ProducePartitionResponse, ProduceRequest,
+    ProduceResponse, Ready, Request, Response, Transport,
 };
 
 use super::{Action, Faults};
@@ -207,7 +207,7 @@ impl FaultTransport {
         self.connection(node).answers.push_back(Completion {
             node,
             correlation_id,
-            result: Err(Disconnected),
+            result: Err(Failure::Disconnected),
         });
         self.lose(node);
     }
@@ -223,7 +223,7 @@ impl FaultTransport {
             connection.answers.push_back(Completion {
                 node,
                 correlation_id: held.correlation_id,
-                result: Err(Disconnected),
+                result: Err(Failure::Disconnected),
             });
         }
     }
@@ -373,6 +373,10 @@ impl FaultTransport {
 impl Transport for FaultTransport {
     fn bootstrap(&self) -> Vec<NodeId> {
         self.inner.bootstrap()
+    }
+
+    fn ready(&mut self, node: NodeId) -> Ready {
+        self.inner.ready(node)
     }
 
     fn send(&mut self, node: NodeId, correlation_id: i32, request: Request) {

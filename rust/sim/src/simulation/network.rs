@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use fletchlog_api::transport::{coordinator_connection, node_of_connection};
-use fletchlog_api::{Completion, Disconnected, FetchResponse, InProcess, NodeId, Request, Response, Transport};
+use fletchlog_api::{Completion, Failure, FetchResponse, InProcess, NodeId, Request, Response, Transport};
 use fletchlog_broker::{Broker, LocalTransport};
 use fletchlog_records::{BatchIter, TopicPartition};
 
@@ -349,7 +349,7 @@ impl Net {
         let port = &mut self.ports[port];
         let connection = port.connection(node);
         lost.into_iter()
-            .for_each(|id| connection.arrive(node, id, Err(Disconnected)));
+            .for_each(|id| connection.arrive(node, id, Err(Failure::Disconnected)));
         self.scheduler.notify(port.actor);
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use fletchlog_api::transport::{coordinator_connection, node_of_connection};
-use fletchlog_api::{Completion, Disconnected, NodeId, Request, Response, Transport};
+use fletchlog_api::{Completion, Failure, NodeId, Request, Response, Transport};
 use fletchlog_broker::{Broker, LocalTransport};
 
 use super::memory::Batch;
@@ -48,7 +48,7 @@ impl Connection {
     }
 
     /// The client gets this answer.
-    pub fn arrive(&mut self, node: NodeId, correlation_id: i32, result: Result<Response, Disconnected>) {
+    pub fn arrive(&mut self, node: NodeId, correlation_id: i32, result: Result<Response, Failure>) {
         self.arrived.push_back(Completion {
             node,
             correlation_id,

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fletchlog_api::{Completion, ErrorCode, InProcess, NodeId, Request, Transport};
+use fletchlog_api::{Completion, ErrorCode, InProcess, NodeId, Ready, Request, Transport};
 
 use super::*;
 
@@ -224,6 +224,9 @@ struct LateFirstLookup {
 impl Transport for LateFirstLookup {
     fn bootstrap(&self) -> Vec<NodeId> {
         self.inner.bootstrap()
+    }
+    fn ready(&mut self, node: NodeId) -> Ready {
+        self.inner.ready(node)
     }
     fn send(&mut self, node: NodeId, correlation_id: i32, request: Request) {
         if matches!(request, Request::OffsetFetch(_)) && self.first.is_none() {

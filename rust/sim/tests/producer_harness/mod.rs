@@ -9,7 +9,7 @@ pub mod cluster;
 pub mod scenario;
 
 use bytes::Bytes;
-use fletchlog_api::{Clock, Completion, Config, InProcess, NodeId, Request, Scope, Transport};
+use fletchlog_api::{Clock, Completion, Config, InProcess, NodeId, Ready, Request, Scope, Transport};
 use fletchlog_client::ClientError;
 use fletchlog_client::faults::{FaultTransport, Faults};
 use fletchlog_client::producer::{ProducerRecord, RecordFuture, SteppedProducer};
@@ -58,6 +58,9 @@ impl<T: Transport> VirtualWait<T> {
 impl<T: Transport> Transport for VirtualWait<T> {
     fn bootstrap(&self) -> Vec<NodeId> {
         self.inner.bootstrap()
+    }
+    fn ready(&mut self, node: NodeId) -> Ready {
+        self.inner.ready(node)
     }
     fn send(&mut self, node: NodeId, correlation_id: i32, request: Request) {
         if !self.nodes.contains(&node) {
@@ -148,6 +151,9 @@ impl Recorder {
 impl Transport for Recorder {
     fn bootstrap(&self) -> Vec<NodeId> {
         self.inner.bootstrap()
+    }
+    fn ready(&mut self, node: NodeId) -> Ready {
+        self.inner.ready(node)
     }
     fn send(&mut self, node: NodeId, correlation_id: i32, request: Request) {
         let name = format!("{request:?}");

@@ -308,7 +308,7 @@ impl State {
             self.sockets.entry(node).or_default().push_back(Completion {
                 node,
                 correlation_id: id,
-                result: Err(Disconnected),
+                result: Err(Failure::Disconnected),
             });
             return;
         }

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use fletchlog_api::{
-    Completion, Disconnected, ErrorCode, MetadataResponse, NodeId, Request, Response, TopicMetadata, Transport,
+    Completion, ErrorCode, Failure, MetadataResponse, NodeId, Request, Response, TopicMetadata, Transport,
 };
 
 use super::super::metadata::{Metadata, Wanted};
@@ -30,7 +30,7 @@ impl Wire {
     fn sent(&self) -> Vec<Sent> {
         std::mem::take(&mut self.sent.lock().unwrap())
     }
-    fn answer(&self, node: NodeId, correlation_id: i32, result: Result<Response, Disconnected>) {
+    fn answer(&self, node: NodeId, correlation_id: i32, result: Result<Response, Failure>) {
         self.sockets
             .lock()
             .unwrap()
@@ -80,7 +80,7 @@ fn lookup() -> Request {
     super::super::offset_reset::list_offsets_request(fletchlog_api::IsolationLevel::ReadUncommitted, Vec::new())
 }
 
-fn any_answer() -> Result<Response, Disconnected> {
+fn any_answer() -> Result<Response, Failure> {
     Ok(Response::Heartbeat(ErrorCode::NONE))
 }
 
@@ -190,7 +190,7 @@ fn a_lost_connection_fails_what_was_sent_and_what_was_not_and_rests_for_a_while(
     let ids = [net.send(1, lookup()), net.send(1, lookup())];
     net.try_send(&metadata);
     net.net_poll(&mut metadata, None).unwrap();
-    wire.answer(1, ids[0], Err(Disconnected));
+    wire.answer(1, ids[0], Err(Failure::Disconnected));
     net.net_poll(&mut metadata, None).unwrap();
     let done = net.take_done();
     assert!(done.iter().all(|c| c.result.is_err()));

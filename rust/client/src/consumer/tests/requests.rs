@@ -466,7 +466,7 @@ impl Client {
             Failure::Disconnected => session.epoch = 0,
         }
         let result = if failure == Failure::Disconnected {
-            Err(Disconnected)
+            Err(fletchlog_api::Failure::Disconnected)
         } else {
             Ok(Response::Fetch(response))
         };

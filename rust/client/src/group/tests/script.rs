@@ -35,7 +35,7 @@ impl Transport for Script {
     fn send(&mut self, node: NodeId, correlation_id: i32, request: Request) {
         self.sent.lock().unwrap().push((node, request));
         if let Some(answer) = self.answers.lock().unwrap().pop_front() {
-            let result = answer.ok_or(Disconnected);
+            let result = answer.ok_or(Failure::Disconnected);
             self.arrived.push_back(Completion {
                 node,
                 correlation_id,

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use fletchlog_api::{
-    Clock, Completion, Config, Disconnected, InitProducerIdResponse, MetadataResponse, PartitionMetadata,
+    Clock, Completion, Config, Failure, InitProducerIdResponse, MetadataResponse, PartitionMetadata,
     ProducePartitionResponse, ProduceResponse, Response, Scope, StorageFailure, TopicMetadata,
 };
 use fletchlog_records::TopicPartition;
@@ -145,7 +145,7 @@ impl Fixture {
         produced.collect()
     }
 
-    fn answer(&mut self, wanted: impl Fn(&Request) -> bool, result: Result<Response, Disconnected>) {
+    fn answer(&mut self, wanted: impl Fn(&Request) -> bool, result: Result<Response, Failure>) {
         let mut state = self.wire.state.lock().unwrap();
         let at = state.sent.iter().position(|(_, _, request)| wanted(request)).unwrap();
         let (node, correlation_id, _) = state.sent.remove(at);
@@ -352,7 +352,7 @@ fn a_lost_connection_fails_its_requests_in_order_and_waits_before_it_is_opened_a
     f.send(1);
     f.turns();
     assert_eq!(f.values(), [0, 1]);
-    f.answer(|r| matches!(r, Request::Produce(_)), Err(Disconnected));
+    f.answer(|r| matches!(r, Request::Produce(_)), Err(Failure::Disconnected));
     f.producer.run_for(49);
     f.turns();
     assert_eq!(
@@ -422,7 +422,7 @@ fn acks_0_is_decided_when_sent_and_survives_a_closed_connection() {
     let future = f.send(1);
     f.turns();
     assert_eq!(future.try_result().unwrap().unwrap().offset, -1);
-    f.answer(|r| matches!(r, Request::Produce(_)), Err(Disconnected));
+    f.answer(|r| matches!(r, Request::Produce(_)), Err(Failure::Disconnected));
     assert_eq!(future.try_result().unwrap().unwrap().offset, -1);
 }
 
@@ -499,7 +499,7 @@ fn a_connection_that_is_lost_again_and_again_is_left_alone_for_longer_each_time(
     f.turns();
     for expected in [50, 100, 200, 400, 800, 1000] {
         let lost = now(&f);
-        f.answer(|r| matches!(r, Request::Produce(_)), Err(Disconnected));
+        f.answer(|r| matches!(r, Request::Produce(_)), Err(Failure::Disconnected));
         while !f.unanswered().contains(&(1, "produce")) {
             // The other node answers meanwhile.
             if f.unanswered().contains(&(2, "metadata")) {
@@ -518,7 +518,7 @@ fn a_connection_that_is_lost_again_and_again_is_left_alone_for_longer_each_time(
     f.send(1);
     f.turns();
     let lost = now(&f);
-    f.answer(|r| matches!(r, Request::Produce(_)), Err(Disconnected));
+    f.answer(|r| matches!(r, Request::Produce(_)), Err(Failure::Disconnected));
     f.producer.run_for(60);
     f.turns();
     assert_eq!(f.values(), [1], "an answer has come since: {} ms", now(&f) - lost);
