@@ -92,11 +92,13 @@ impl FetchRequests {
         let busy = view.nodes_that_may_wait();
         let mut requests = Vec::new();
         for (&node, fetches) in &mut self.nodes {
-            if fetches.in_flight.is_some() || blocked.contains(&node) {
+            if fetches.in_flight.is_some() {
                 continue;
             }
             if net.is_unavailable(node) {
-                settled = false;
+                settled = false; // The end of the back-off changes what is sent, or why nothing is.
+            } else if blocked.contains(&node) {
+                continue;
             } else if !busy.contains(&node) || view.awaits_records_of(node) {
                 requests.extend(fetches.build(node, &view).map(|request| (node, request)));
             }
@@ -159,9 +161,12 @@ impl FetchRequests {
         match &changed {
             Changed::Partitions(partitions) => {
                 for tp in partitions {
-                    // A partition without a leader is in no session; a new leader counts as a change of everything.
+                    // A new leader counts as a change of everything.
                     if let Some(leader) = leader_of(subs, metadata, tp) {
                         self.nodes.entry(leader.node).or_default().changed.insert(tp);
+                    } else {
+                        // Its position had a leader perhaps, before a seek: that one's session may list it.
+                        self.nodes.values_mut().for_each(|node| node.changed.insert(tp));
                     }
                 }
             }

@@ -491,7 +491,7 @@ impl Client {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(100))]
+    #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
     fn requests_are_those_of_looking_at_every_partition(
