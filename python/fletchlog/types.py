@@ -111,7 +111,7 @@ class GroupMember(NamedTuple):
         member_id: The id that the coordinator gave it.
         group_instance_id: `group.instance.id` of a static member.
         client_id: `client.id`.
-        client_host: `/` and the address.
+        client_host: `/` and the address; `in-process` for an embedded client.
         partitions: What it is assigned, if it is a consumer; while the group rebalances, mostly in the generation before.
         metadata: What it joined with for the chosen protocol (Kafka's ConsumerProtocolSubscription); empty unless the group is Stable.
         assignment: What the leader assigned, as it wrote it.

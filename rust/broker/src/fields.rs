@@ -45,6 +45,35 @@ impl<'a> Reader<'a> {
         }
         None
     }
+    /// Length of a field, in 2 or 4 bytes unless the version is a flexible one; `Some(None)`: the field is null.
+    pub(crate) fn length(&mut self, flexible: bool, bytes: usize) -> Option<Option<usize>> {
+        Some(match (flexible, bytes) {
+            (true, _) => self.unsigned_varint()?.checked_sub(1),
+            (false, 2) => usize::try_from(self.i16()?).ok(),
+            (false, _) => usize::try_from(self.i32()?).ok(),
+        })
+    }
+    /// A text; `Some(None)`: null.
+    pub(crate) fn nullable(&mut self, flexible: bool) -> Option<Option<Arc<str>>> {
+        match self.length(flexible, 2)? {
+            Some(len) => self.text(len).map(Some),
+            None => Some(None),
+        }
+    }
+    /// Bytes; null reads as none.
+    pub(crate) fn bytes(&mut self, flexible: bool) -> Option<Bytes> {
+        let len = self.length(flexible, 4)?.unwrap_or(0);
+        self.take(len).map(Bytes::copy_from_slice)
+    }
+    /// The tagged fields of a flexible version, of which none is known.
+    pub(crate) fn skip_tags(&mut self) -> Option<()> {
+        for _ in 0..self.unsigned_varint()? {
+            let _tag = self.unsigned_varint()?;
+            let len = self.unsigned_varint()?;
+            self.take(len)?;
+        }
+        Some(())
+    }
     pub(crate) fn compact_string(&mut self) -> Option<Arc<str>> {
         let len = self.unsigned_varint()?.checked_sub(1)?;
         self.text(len)

@@ -7,5 +7,6 @@ mod leaving;
 mod member;
 mod offsets;
 mod rebalances;
+mod restart;
 mod static_members;
 mod wire;

@@ -52,7 +52,7 @@ pub struct GroupMember {
     pub group_instance_id: Option<Arc<str>>,
     /// client.id.
     pub client_id: Arc<str>,
-    /// `/` and the address.
+    /// `/` and the address; `in-process` for an embedded client.
     pub client_host: Arc<str>,
     /// What it joined with for the chosen protocol (a subscription); empty unless the group is Stable.
     pub metadata: Bytes,

@@ -189,13 +189,14 @@ impl GroupCoordinator {
         }
     }
 
-    /// As [`Self::check_coordinator`]; INVALID_GROUP_ID for what cannot have members.
+    /// As [`Self::check_coordinator`]; INVALID_GROUP_ID for what cannot have members. What an earlier run stored of it is known
+    /// from then on.
     pub(super) fn check_group(&self, node: NodeId, group_id: &str) -> Result<(), ErrorCode> {
         self.check_coordinator(node, group_id)?;
         if group_id.is_empty() || group_id.len() > MAX_TEXT {
             return Err(ErrorCode::INVALID_GROUP_ID);
         }
-        Ok(())
+        self.load_group(group_id)
     }
 
     /// Heartbeat. Kafka: `classicGroupHeartbeatToClassicGroup`; during CompletingRebalance as since 2.7.

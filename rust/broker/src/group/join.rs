@@ -72,7 +72,7 @@ impl GroupCoordinator {
         if !(self.min_session_timeout_ms..=self.max_session_timeout_ms).contains(&request.session_timeout_ms) {
             return Err(ErrorCode::INVALID_SESSION_TIMEOUT);
         }
-        self.load_group(&request.group_id)
+        Ok(())
     }
 
     fn join(&self, join: &Join<'_>) -> Result<(), Refusal> {
@@ -90,10 +90,25 @@ impl GroupCoordinator {
             joined.map_err(|error| (error, member_id.clone()))
         };
         if member_id.is_empty() {
-            return self.in_new_group(&join.request.group_id, enter);
+            return self.in_new_group(&join.request.group_id, |group| {
+                self.store_new(group)?;
+                enter(group)
+            });
         }
         let joined = self.in_group(&join.request.group_id, enter);
         joined.unwrap_or_else(|| Err((ErrorCode::UNKNOWN_MEMBER_ID, member_id.clone())))
+    }
+
+    /// A group that a join has made has a record before it has members: one that needs a member id first has been made too.
+    /// Kafka: `GroupMetadataManager#classicGroupJoinToClassicGroup`, `isNewGroup`.
+    fn store_new(&self, group: &mut Group) -> Result<(), Refusal> {
+        if group.is_stored || self.store_group(group).is_ok() {
+            return Ok(());
+        }
+        if group.members.is_empty() && group.pending_members.is_empty() {
+            self.remove_group(group);
+        }
+        Err((ErrorCode::COORDINATOR_NOT_AVAILABLE, Arc::from("")))
     }
 
     /// Kafka: `classicGroupJoinNewMember`.

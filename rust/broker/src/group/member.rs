@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use bytes::Bytes;
 use fletchlog_api::{JoinGroupRequest, JoinGroupResponse, Response, SyncGroupResponse};
 
+use super::records::MemberValue;
 use crate::sync::{Answer, Changes};
 
 /// Where a member lives, by which it is missed when it has gone.
@@ -20,7 +21,7 @@ enum Presence {
 /// The client that sends a request. Kafka: `RequestContext`.
 #[derive(Debug)]
 pub(crate) struct ClientLiveness {
-    /// As Kafka shows it: `/` and the address.
+    /// As Kafka shows it: `/` and the address; [`IN_PROCESS`].
     host: Arc<str>,
     /// `None`: it is behind a socket.
     transport: Option<Arc<Transport>>,
@@ -41,7 +42,7 @@ impl ClientLiveness {
     /// A client in this process that has just connected.
     pub(crate) fn new(now_ms: i64) -> Self {
         Self {
-            host: Arc::from("/127.0.0.1"),
+            host: Arc::from(IN_PROCESS),
             transport: Some(Arc::new(Transport {
                 last_seen_ms: AtomicI64::new(now_ms),
                 gone: AtomicBool::new(false),
@@ -87,6 +88,9 @@ impl ClientLiveness {
         }
     }
 }
+
+/// The host of a member in this process. In a group's record it tells which members ended with the process that wrote it.
+const IN_PROCESS: &str = "in-process";
 
 /// How long a new member waits in its first join (ms), as its client may have gone meanwhile and nobody knows.
 /// Kafka: `GroupCoordinatorConfig#CLASSIC_GROUP_NEW_MEMBER_JOIN_TIMEOUT_MS`.
@@ -163,6 +167,34 @@ impl Member {
             is_new: true,
             presence: client.presence(now_ms),
         }
+    }
+
+    /// A member of an earlier run of the broker, as the group's record describes it. Behind a socket its session begins again; a
+    /// member in that process has ended with it. Kafka: `GroupMetadataManager#replay` of `GroupMetadataValue`, `#onLoaded`.
+    pub(crate) fn loaded(value: MemberValue, protocol: &Arc<str>, now_ms: i64) -> Self {
+        let mut member = Self {
+            id: value.id,
+            instance_id: value.instance_id,
+            client_id: value.client_id,
+            session_timeout_ms: value.session_timeout_ms,
+            rebalance_timeout_ms: value.rebalance_timeout_ms,
+            protocols: vec![(protocol.clone(), value.subscription)],
+            assignment: value.assignment,
+            joining: None,
+            syncing: None,
+            client_host: value.client_host,
+            is_new: false,
+            presence: Presence::Heartbeats(i64::MIN),
+        };
+        if member.is_behind_socket() {
+            member.reschedule_heartbeat(now_ms);
+        }
+        member
+    }
+
+    /// Its client is another process.
+    pub(crate) fn is_behind_socket(&self) -> bool {
+        *self.client_host != *IN_PROCESS
     }
 
     /// A later join of the same member. Kafka: `GroupMetadata#updateMember`.

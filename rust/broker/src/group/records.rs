@@ -12,6 +12,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use fletchlog_api::OffsetAndMetadata;
 use fletchlog_records::TopicPartition;
 
@@ -29,12 +30,28 @@ pub(crate) enum Key {
     Other(i16),
 }
 
-/// What a group record tells that outlives its members.
+/// What a group record tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct GroupValue {
     pub(crate) protocol_type: Arc<str>,
     pub(crate) generation: i32,
+    pub(crate) protocol: Option<Arc<str>>,
+    pub(crate) leader: Option<Arc<str>>,
     pub(crate) timestamp_ms: Option<i64>,
+    pub(crate) members: Vec<MemberValue>,
+}
+
+/// A member of a group record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct MemberValue {
+    pub(crate) id: Arc<str>,
+    pub(crate) instance_id: Option<Arc<str>>,
+    pub(crate) client_id: Arc<str>,
+    pub(crate) client_host: Arc<str>,
+    pub(crate) rebalance_timeout_ms: i32,
+    pub(crate) session_timeout_ms: i32,
+    pub(crate) subscription: Bytes,
+    pub(crate) assignment: Bytes,
 }
 
 /// Reads a key; `None`: not one.
@@ -81,34 +98,51 @@ pub(crate) fn parse_offset(value: &[u8], record_offset: i64) -> Option<Committed
     })
 }
 
-/// Reads the value of a group, versions 0 to 4, up to the members: a member's client is never the one of an earlier run.
+/// Reads the value of a group, versions 0 to 4.
 pub(crate) fn parse_group(value: &[u8]) -> Option<GroupValue> {
     let mut r = Reader::new(value);
-    let version = r.i16()?;
-    let (protocol_type, generation) = match version {
-        0..=3 => (r.string()?, r.i32()?),
-        4 => (r.compact_string()?, r.i32()?),
-        _ => return None,
-    };
-    // protocol and leader, nullable.
-    for _ in 0..2 {
-        let len = if version >= 4 {
-            r.unsigned_varint()?.saturating_sub(1)
+    let version = r.i16().filter(|version| (0..=4).contains(version))?;
+    let flexible = version >= 4;
+    let mut group = GroupValue {
+        protocol_type: r.nullable(flexible)??,
+        generation: r.i32()?,
+        protocol: r.nullable(flexible)?,
+        leader: r.nullable(flexible)?,
+        timestamp_ms: if version >= 2 {
+            Some(r.i64()?).filter(|&t| t >= 0)
         } else {
-            usize::try_from(r.i16()?).unwrap_or(0)
-        };
-        r.take(len)?;
-    }
-    let timestamp_ms = if version >= 2 {
-        Some(r.i64()?).filter(|&t| t >= 0)
-    } else {
-        None
+            None
+        },
+        members: Vec::new(),
     };
-    Some(GroupValue {
-        protocol_type,
-        generation,
-        timestamp_ms,
-    })
+    for _ in 0..r.length(flexible, 4)?.unwrap_or(0) {
+        group.members.push(parse_member(&mut r, version)?);
+    }
+    Some(group)
+}
+
+fn parse_member(r: &mut Reader<'_>, version: i16) -> Option<MemberValue> {
+    let flexible = version >= 4;
+    let id = r.nullable(flexible)??;
+    let instance_id = if version >= 3 { r.nullable(flexible)? } else { None };
+    let (client_id, client_host) = (r.nullable(flexible)??, r.nullable(flexible)??);
+    let rebalance = if version >= 1 { r.i32()? } else { -1 };
+    let session_timeout_ms = r.i32()?;
+    let member = MemberValue {
+        id,
+        instance_id,
+        client_id,
+        client_host,
+        // As it is loaded. Kafka: `GroupMetadataManager#replay`.
+        rebalance_timeout_ms: if rebalance == -1 { session_timeout_ms } else { rebalance },
+        session_timeout_ms,
+        subscription: r.bytes(flexible)?,
+        assignment: r.bytes(flexible)?,
+    };
+    if flexible {
+        r.skip_tags()?;
+    }
+    Some(member)
 }
 
 /// Key of a committed offset, version 1.

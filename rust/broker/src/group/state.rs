@@ -15,6 +15,7 @@ use fletchlog_api::{JoinGroupMember, OffsetAndMetadata};
 use fletchlog_records::TopicPartition;
 
 use super::member::Member;
+use super::records::GroupValue;
 
 /// State of a group (Kafka's Dead is [`Group::dead`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,6 +122,30 @@ impl Group {
             is_stored: false,
             state_timestamp_ms: None,
         }
+    }
+
+    /// Becomes what its record tells; without members that may still live it is empty. Kafka: `GroupMetadataManager#replay`.
+    pub(crate) fn load(&mut self, value: GroupValue, now_ms: i64) {
+        let protocol = value.protocol.clone().unwrap_or_default();
+        let members = value.members.into_iter();
+        self.members = members
+            .map(|member| Member::loaded(member, &protocol, now_ms))
+            .collect();
+        if !self.members.iter().any(Member::is_behind_socket) {
+            self.members.clear();
+        }
+        let is_empty = self.members.is_empty();
+        self.state = if is_empty {
+            GroupState::Empty
+        } else {
+            GroupState::Stable
+        };
+        self.generation = value.generation;
+        self.protocol_type = Some(value.protocol_type).filter(|t| !t.is_empty());
+        self.protocol = value.protocol.filter(|_| !is_empty);
+        self.leader = value.leader.filter(|_| !is_empty);
+        self.state_timestamp_ms = value.timestamp_ms;
+        self.subscribed_topics = self.compute_subscribed_topics();
     }
 
     /// Whether an open transaction commits an offset for the partition. Kafka: `hasPendingTransactionalOffsets`.

@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 
 use super::coordinator::GroupCoordinator;
 use super::records::{self, Key};
-use super::state::{CommittedOffset, Group, PendingOffsets};
+use super::state::{CommittedOffset, Group, GroupState, PendingOffsets};
 use crate::BrokerError;
 use crate::partition::Partition;
 use crate::replica_manager::CoordinatorRecord;
@@ -68,23 +68,30 @@ impl GroupCoordinator {
             return Ok(());
         }
         match topic.as_ref().and_then(|t| t.partition(number)) {
-            Some(partition) => self.load_partition(&mut loaded, partition),
+            Some(partition) => self.load_partition(&mut loaded, partition)?,
             // Nothing was ever written; what will be is known here already.
             None => {
                 loaded.insert(number, 0);
-                Ok(())
             }
         }
+        drop(loaded);
+        self.on_loaded();
+        Ok(())
     }
 
     /// Loads every partition there is.
     pub(super) fn load_all_groups(&self) -> Result<(), ErrorCode> {
         let mut loaded = self.loaded.lock();
         let topic = self.replicas.topic(CONSUMER_OFFSETS).ok();
+        let before = loaded.len();
         for partition in topic.iter().flat_map(|t| &t.partitions) {
             if !loaded.contains_key(&partition.tp().partition) {
                 self.load_partition(&mut loaded, partition)?;
             }
+        }
+        if loaded.len() > before {
+            drop(loaded);
+            self.on_loaded();
         }
         Ok(())
     }
@@ -163,7 +170,9 @@ impl GroupCoordinator {
         });
     }
 
-    /// A read-only broker takes over offsets, and that a group is deleted.
+    /// A group of an earlier run goes on as it was. Kafka: `GroupMetadataManager#replay` of `GroupMetadataValue`.
+    ///
+    /// The members whose records a read-only broker reads live in the broker that writes them: it takes over the protocol type.
     fn apply_group_record(&self, group_id: &Arc<str>, value: Option<&[u8]>) {
         let Some(value) = value else {
             self.in_group(group_id, |group| {
@@ -174,21 +183,31 @@ impl GroupCoordinator {
             });
             return;
         };
-        if self.replicas.is_read_only() {
-            return;
-        }
         let Some(value) = records::parse_group(value) else {
             log::warn!("group {group_id} has an unknown format and is skipped");
             return;
         };
-        // Its members lived in another run of the broker: the group is empty, the generation goes on.
+        let now_ms = self.replicas.clock().monotonic_ms();
         self.in_new_group(group_id, |group| {
-            group.is_stored = true;
-            group.generation = value.generation;
-            group.protocol_type = Some(value.protocol_type).filter(|t| !t.is_empty());
-            group.state_timestamp_ms = value.timestamp_ms;
-            group.subscribed_topics = group.compute_subscribed_topics();
+            if !self.replicas.is_read_only() {
+                group.is_stored = true;
+                group.load(value, now_ms);
+            } else if group.members.is_empty() {
+                group.protocol_type = Some(value.protocol_type).filter(|t| !t.is_empty());
+            }
         });
+    }
+
+    /// What follows from the members that were loaded: those that have ended are missed, and a group that has become too
+    /// large rebalances. Kafka: `GroupMetadataManager#onLoaded`.
+    fn on_loaded(&self) {
+        let now_ms = self.replicas.clock().monotonic_ms();
+        self.in_idle_groups(|group| {
+            if group.members.len() > self.max_size && group.state == GroupState::Stable {
+                self.rebalance(group, now_ms);
+            }
+        });
+        self.tick(now_ms);
     }
 
     /// The offsets of a producer's open transaction. Kafka: `GroupMetadataManager#addProducerGroup`.

@@ -29,7 +29,6 @@ impl GroupCoordinator {
             let producer = (request.producer_id, request.producer_epoch);
             let verified = transactions.in_transaction(&request.transactional_id, producer, &partition, || {
                 self.tick(self.replicas.clock().monotonic_ms());
-                self.load_group(&request.group_id)?;
                 let simple = request.generation_id < 0;
                 self.in_committing_group(&request.group_id, simple, ErrorCode::ILLEGAL_GENERATION, |group| {
                     self.add_pending_offsets(group, request)
