@@ -160,11 +160,7 @@ fn api_versions(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     }
     call.answer(&ApiVersionsResponse {
         api_keys: keys(None),
-        supported_features: vec![api_versions_response::SupportedFeatureKey {
-            name: TRANSACTION_VERSION.into(),
-            min_version: 0,
-            max_version: 1,
-        }],
+        supported_features: supported_features(call.version()),
         finalized_features_epoch: 0,
         finalized_features: vec![api_versions_response::FinalizedFeatureKey {
             name: TRANSACTION_VERSION.into(),
@@ -173,6 +169,17 @@ fn api_versions(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
         }],
         ..Default::default()
     })
+}
+
+/// A feature whose lowest level is 0 is told from version 4 on: Java clients below 3.8 end when they read it.
+/// Kafka: `ApiVersionsResponse#maybeFilterSupportedFeatureKeys` (KAFKA-17011).
+fn supported_features(version: i16) -> Vec<api_versions_response::SupportedFeatureKey> {
+    let all = [api_versions_response::SupportedFeatureKey {
+        name: TRANSACTION_VERSION.into(),
+        min_version: 0,
+        max_version: 1,
+    }];
+    all.into_iter().filter(|f| version >= 4 || f.min_version > 0).collect()
 }
 
 /// Transactions are those before KIP-890's second part. Kafka: `TransactionVersion#TV_1`.
@@ -198,4 +205,14 @@ fn is_valid_software(text: &str) -> bool {
     ends(text.chars().next())
         && ends(text.chars().next_back())
         && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '.')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_feature_that_begins_at_level_0_is_told_from_version_4_on() {
+        assert_eq!([0, 3, 4].map(|version| supported_features(version).len()), [0, 0, 1]);
+    }
 }
