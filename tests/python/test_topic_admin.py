@@ -15,7 +15,7 @@ def _entry(broker: fl.Broker, name: str, topic: str | None = "t") -> fl.ConfigEn
 
 def _sent(broker: fl.Broker, partition: int, size: int = 1) -> int:
     with fl.Producer(broker) as producer:
-        return producer.send("t", value=b"v" * size, partition=partition).result(10).offset
+        return producer.send("t", value=b"v" * size, partition=partition).result().offset
 
 
 def test_more_partitions_are_there_at_once_and_after_the_next_start(tmp_path: Path) -> None:
@@ -40,14 +40,14 @@ def test_a_running_producer_and_consumer_come_to_the_new_partitions() -> None:
         config = {"metadata.max.age.ms": 10, "auto.offset.reset": "earliest"}
         with fl.Producer(broker, {"metadata.max.age.ms": 10}) as producer, fl.Consumer(broker, {"group.id": "g", **config}) as consumer:
             consumer.subscribe(["t"])
-            producer.send("t", value=b"a", partition=0).result(10)
+            producer.send("t", value=b"a", partition=0).result()
             found: set[int] = set()
             while found != {0}:
                 found |= {tp.partition for tp in consumer.poll(1000).partitions()}
             broker.create_partitions("t", 2)
             while producer.partitions_for("t") < 2:
                 pass
-            producer.send("t", value=b"b", partition=1).result(10)
+            producer.send("t", value=b"b", partition=1).result()
             while found != {0, 1}:
                 found |= {tp.partition for tp in consumer.poll(1000).partitions()}
 
