@@ -878,7 +878,7 @@ def verify(directory: str | PathLike[str]) -> list[PartitionReport]:
 def config_table() -> list[ConfigKey]:
     """Every property with its type, default and meaning."""
 
-def error_classes() -> list[tuple[str, int | None, str]]:
+def error_classes() -> list[tuple[str, int | None, bool, str]]:
     """(what happened, Kafka's code, class in `fletchlog.errors`) of everything the engine can raise."""
 
 def assign(

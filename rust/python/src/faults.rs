@@ -11,7 +11,7 @@ use crate::convert::{number_from_py, unpicklable};
 use crate::errors::Failure;
 use crate::gate::gate;
 use crate::table::Table;
-use crate::trace::{column, table};
+use crate::trace::{columns, table};
 
 /// What is to go wrong between producers and their broker: by a script, or at random from a seed.
 #[pyclass(frozen, module = "fletchlog")]
@@ -80,45 +80,20 @@ impl Faults {
                 .iter()
                 .flat_map(|entry| entry.partitions.iter().map(move |part| (entry, part)))
                 .collect();
-            let rows = || rows.iter();
-            table(vec![
-                ("request", column::<UInt64Array, _>(rows().map(|(e, _)| Some(e.number)))),
-                ("node", column::<Int32Array, _>(rows().map(|(e, _)| Some(e.node)))),
-                ("after", column::<UInt64Array, _>(rows().map(|(e, _)| Some(e.after)))),
-                (
-                    "action",
-                    column::<StringArray, _>(rows().map(|(e, _)| Some(e.action.as_str()))),
-                ),
-                (
-                    "topic",
-                    column::<StringArray, _>(rows().map(|(_, p)| Some(p.tp.topic.to_string()))),
-                ),
-                (
-                    "partition",
-                    column::<Int32Array, _>(rows().map(|(_, p)| Some(p.tp.partition))),
-                ),
-                (
-                    "producer_id",
-                    column::<Int64Array, _>(rows().map(|(_, p)| (p.producer_id >= 0).then_some(p.producer_id))),
-                ),
-                (
-                    "producer_epoch",
-                    column::<Int16Array, _>(rows().map(|(_, p)| (p.producer_id >= 0).then_some(p.producer_epoch))),
-                ),
-                (
-                    "base_sequence",
-                    column::<Int32Array, _>(rows().map(|(_, p)| (p.base_sequence >= 0).then_some(p.base_sequence))),
-                ),
-                ("records", column::<Int32Array, _>(rows().map(|(_, p)| Some(p.records)))),
-                (
-                    "error",
-                    column::<Int16Array, _>(rows().map(|(_, p)| p.answer.map(|(code, _)| code))),
-                ),
-                (
-                    "base_offset",
-                    column::<Int64Array, _>(rows().map(|(_, p)| p.answer.map(|(_, offset)| offset))),
-                ),
-            ])
+            table(columns!(rows.iter(), row => {
+                "request": UInt64Array = Some(row.0.number),
+                "node": Int32Array = Some(row.0.node),
+                "after": UInt64Array = Some(row.0.after),
+                "action": StringArray = Some(row.0.action.as_str()),
+                "topic": StringArray = Some(&*row.1.tp.topic),
+                "partition": Int32Array = Some(row.1.tp.partition),
+                "producer_id": Int64Array = (row.1.producer_id >= 0).then_some(row.1.producer_id),
+                "producer_epoch": Int16Array = (row.1.producer_id >= 0).then_some(row.1.producer_epoch),
+                "base_sequence": Int32Array = (row.1.base_sequence >= 0).then_some(row.1.base_sequence),
+                "records": Int32Array = Some(row.1.records),
+                "error": Int16Array = row.1.answer.map(|(code, _)| code),
+                "base_offset": Int64Array = row.1.answer.map(|(_, offset)| offset),
+            }))
         })
     }
 

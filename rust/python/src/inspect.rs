@@ -22,7 +22,7 @@ use crate::convert::{
 use crate::errors::Failure;
 use crate::gate::gate;
 use crate::table::Table;
-use crate::trace::{column, table};
+use crate::trace::{columns, table};
 
 /// Every batch of a `.log` file, with what follows the last one.
 #[pyfunction]
@@ -44,83 +44,29 @@ pub fn inspect_segment(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyAn
 
 fn batch_table(rows: &[BatchDescription]) -> Result<Table, Failure> {
     let producer = |b: &BatchDescription| b.producer_id >= 0;
-    table(vec![
-        (
-            "position",
-            column::<UInt64Array, _>(rows.iter().map(|b| Some(b.position))),
-        ),
-        ("size", column::<UInt64Array, _>(rows.iter().map(|b| Some(b.size)))),
-        ("magic", column::<Int8Array, _>(rows.iter().map(|b| Some(b.magic)))),
-        (
-            "base_offset",
-            column::<Int64Array, _>(rows.iter().map(|b| Some(b.base_offset))),
-        ),
-        (
-            "last_offset",
-            column::<Int64Array, _>(rows.iter().map(|b| Some(b.last_offset))),
-        ),
-        (
-            "records",
-            column::<Int32Array, _>(rows.iter().map(|b| Some(b.records_count))),
-        ),
-        (
-            "codec",
-            column::<StringArray, _>(rows.iter().map(|b| Some(b.codec.as_str()))),
-        ),
-        (
-            "timestamp_type",
-            column::<Int8Array, _>(rows.iter().map(|b| Some(b.timestamp_type as i8))),
-        ),
-        (
-            "base_timestamp",
-            column::<Int64Array, _>(rows.iter().map(|b| Some(b.base_timestamp))),
-        ),
-        (
-            "max_timestamp",
-            column::<Int64Array, _>(rows.iter().map(|b| Some(b.max_timestamp))),
-        ),
-        (
-            "producer_id",
-            column::<Int64Array, _>(rows.iter().map(|b| producer(b).then_some(b.producer_id))),
-        ),
-        (
-            "producer_epoch",
-            column::<Int16Array, _>(rows.iter().map(|b| producer(b).then_some(b.producer_epoch))),
-        ),
-        (
-            "base_sequence",
-            column::<Int32Array, _>(rows.iter().map(|b| (b.base_sequence >= 0).then_some(b.base_sequence))),
-        ),
-        (
-            "last_sequence",
-            column::<Int32Array, _>(rows.iter().map(|b| (b.base_sequence >= 0).then_some(b.last_sequence))),
-        ),
-        (
-            "leader_epoch",
-            column::<Int32Array, _>(rows.iter().map(|b| Some(b.partition_leader_epoch))),
-        ),
-        (
-            "transactional",
-            column::<BooleanArray, _>(rows.iter().map(|b| Some(b.is_transactional))),
-        ),
-        (
-            "control",
-            column::<BooleanArray, _>(rows.iter().map(|b| Some(b.is_control))),
-        ),
-        (
-            "marker",
-            column::<StringArray, _>(rows.iter().map(|b| b.marker.map(|(kind, _)| marker_name(kind)))),
-        ),
-        ("crc", column::<UInt32Array, _>(rows.iter().map(|b| Some(b.crc)))),
-        (
-            "crc_valid",
-            column::<BooleanArray, _>(rows.iter().map(|b| Some(b.crc_valid))),
-        ),
-        (
-            "error",
-            column::<StringArray, _>(rows.iter().map(|b| b.error.as_deref())),
-        ),
-    ])
+    table(columns!(rows.iter(), b => {
+        "position": UInt64Array = Some(b.position),
+        "size": UInt64Array = Some(b.size),
+        "magic": Int8Array = Some(b.magic),
+        "base_offset": Int64Array = Some(b.base_offset),
+        "last_offset": Int64Array = Some(b.last_offset),
+        "records": Int32Array = Some(b.records_count),
+        "codec": StringArray = Some(b.codec.as_str()),
+        "timestamp_type": Int8Array = Some(b.timestamp_type as i8),
+        "base_timestamp": Int64Array = Some(b.base_timestamp),
+        "max_timestamp": Int64Array = Some(b.max_timestamp),
+        "producer_id": Int64Array = producer(b).then_some(b.producer_id),
+        "producer_epoch": Int16Array = producer(b).then_some(b.producer_epoch),
+        "base_sequence": Int32Array = (b.base_sequence >= 0).then_some(b.base_sequence),
+        "last_sequence": Int32Array = (b.base_sequence >= 0).then_some(b.last_sequence),
+        "leader_epoch": Int32Array = Some(b.partition_leader_epoch),
+        "transactional": BooleanArray = Some(b.is_transactional),
+        "control": BooleanArray = Some(b.is_control),
+        "marker": StringArray = b.marker.map(|(kind, _)| marker_name(kind)),
+        "crc": UInt32Array = Some(b.crc),
+        "crc_valid": BooleanArray = Some(b.crc_valid),
+        "error": StringArray = b.error.as_deref(),
+    }))
 }
 
 fn marker_name(kind: i16) -> &'static str {

@@ -12,7 +12,7 @@ use crate::convert::unpicklable;
 use crate::errors::Failure;
 use crate::fork::Shared;
 use crate::table::Table;
-use crate::trace::{column, table};
+use crate::trace::{columns, table};
 
 /// A port of a broker that Kafka's clients connect to.
 #[pyclass(frozen, module = "fletchlog")]
@@ -116,28 +116,13 @@ impl Listener {
 
 fn statistics(server: &SocketServer) -> Result<Table, Failure> {
     let rows = server.stats().requests();
-    let requests = table(vec![
-        (
-            "api",
-            column::<StringArray, _>(rows.iter().map(|(kind, _)| Some(kind.api))),
-        ),
-        (
-            "version",
-            column::<Int16Array, _>(rows.iter().map(|(kind, _)| Some(kind.version))),
-        ),
-        (
-            "client",
-            column::<StringArray, _>(rows.iter().map(|(kind, _)| Some(&kind.client))),
-        ),
-        (
-            "requests",
-            column::<UInt64Array, _>(rows.iter().map(|(_, count)| Some(count.requests))),
-        ),
-        (
-            "bytes",
-            column::<UInt64Array, _>(rows.iter().map(|(_, count)| Some(count.bytes))),
-        ),
-    ])?;
+    let requests = table(columns!(rows.iter(), row => {
+        "api": StringArray = Some(row.0.api),
+        "version": Int16Array = Some(row.0.version),
+        "client": StringArray = Some(&row.0.client),
+        "requests": UInt64Array = Some(row.1.requests),
+        "bytes": UInt64Array = Some(row.1.bytes),
+    }))?;
     let count = server.stats().connections();
     let connections = [
         ("connections.open", count.open),

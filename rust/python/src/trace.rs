@@ -47,15 +47,15 @@ fn batch(columns: Vec<(&str, ArrayRef)>) -> Result<RecordBatch, ArrowError> {
     RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(n, c)| (n, c, true)))
 }
 
-/// A column of any array type that collects from values.
-pub fn column<A, V>(values: impl Iterator<Item = V>) -> ArrayRef
-where
-    A: arrow_array::Array + FromIterator<V> + 'static,
-{
-    Arc::new(values.collect::<A>())
+/// Columns of a table: one row per item of an iterator, each column from an expression about the item.
+macro_rules! columns {
+    ($items:expr, $item:pat => { $($name:literal: $array:ty = $value:expr,)* }) => {
+        vec![$(($name, std::sync::Arc::new($items.map(|$item| $value).collect::<$array>()) as arrow_array::ArrayRef)),*]
+    };
 }
+pub(crate) use columns;
 
-/// -1 stands for "does not apply".
+/// -1 means that the field does not apply.
 fn known(value: i64) -> Option<i64> {
     (value >= 0).then_some(value)
 }
@@ -63,56 +63,37 @@ fn known(value: i64) -> Option<i64> {
 /// One row per event of a consumer; the partitions of an event are a list of structs.
 pub fn consumer_table(events: &[ConsumerEvent]) -> Result<Table, Failure> {
     let each = || events.iter().flat_map(|e| &e.partitions);
-    let partitions = StructArray::from(batch(vec![
-        ("topic", column::<StringArray, _>(each().map(|p| Some(&*p.tp.topic)))),
-        ("partition", column::<Int32Array, _>(each().map(|p| number(&p.tp)))),
-        ("offset", column::<Int64Array, _>(each().map(|p| known(p.offset)))),
-        ("records", column::<Int64Array, _>(each().map(|p| known(p.records)))),
-        ("bytes", column::<Int64Array, _>(each().map(|p| known(p.bytes)))),
-        ("batches", column::<Int64Array, _>(each().map(|p| known(p.batches)))),
-        ("error", column::<StringArray, _>(each().map(|p| Some(p.error)))),
-        ("gone", column::<BooleanArray, _>(each().map(|p| Some(p.gone)))),
-    ])?);
+    let partitions = StructArray::from(batch(columns!(each(), p => {
+        "topic": StringArray = Some(&*p.tp.topic),
+        "partition": Int32Array = number(&p.tp),
+        "offset": Int64Array = known(p.offset),
+        "records": Int64Array = known(p.records),
+        "bytes": Int64Array = known(p.bytes),
+        "batches": Int64Array = known(p.batches),
+        "error": StringArray = Some(p.error),
+        "gone": BooleanArray = Some(p.gone),
+    }))?);
     let lists = ListArray::try_new(
         Arc::new(Field::new("item", partitions.data_type().clone(), false)),
         OffsetBuffer::from_lengths(events.iter().map(|e| e.partitions.len())),
         Arc::new(partitions),
         None,
     )?;
-    let topic = |e: &'_ ConsumerEvent| e.tp.as_ref().map(|tp| tp.topic.to_string());
-    let kind = |e: &ConsumerEvent| Some(format!("{:?}", e.kind).to_lowercase());
-    table(vec![
-        ("poll", column::<UInt64Array, _>(events.iter().map(|e| Some(e.poll)))),
-        ("kind", column::<StringArray, _>(events.iter().map(kind))),
-        (
-            "node",
-            column::<Int32Array, _>(events.iter().map(|e| (e.node >= 0).then_some(e.node))),
-        ),
-        ("full", column::<BooleanArray, _>(events.iter().map(|e| e.full))),
-        ("topic", column::<StringArray, _>(events.iter().map(topic))),
-        (
-            "partition",
-            column::<Int32Array, _>(events.iter().map(|e| e.tp.as_ref().and_then(number))),
-        ),
-        (
-            "offset",
-            column::<Int64Array, _>(events.iter().map(|e| known(e.offset))),
-        ),
-        (
-            "last_offset",
-            column::<Int64Array, _>(events.iter().map(|e| known(e.last_offset))),
-        ),
-        (
-            "epoch",
-            column::<Int32Array, _>(events.iter().map(|e| (e.epoch >= 0).then_some(e.epoch))),
-        ),
-        (
-            "records",
-            column::<Int64Array, _>(events.iter().map(|e| known(e.records))),
-        ),
-        ("text", column::<StringArray, _>(events.iter().map(|e| Some(&*e.text)))),
-        ("partitions", Arc::new(lists)),
-    ])
+    let mut columns = columns!(events.iter(), e => {
+        "poll": UInt64Array = Some(e.poll),
+        "kind": StringArray = Some(format!("{:?}", e.kind).to_lowercase()),
+        "node": Int32Array = (e.node >= 0).then_some(e.node),
+        "full": BooleanArray = e.full,
+        "topic": StringArray = e.tp.as_ref().map(|tp| &*tp.topic),
+        "partition": Int32Array = e.tp.as_ref().and_then(number),
+        "offset": Int64Array = known(e.offset),
+        "last_offset": Int64Array = known(e.last_offset),
+        "epoch": Int32Array = (e.epoch >= 0).then_some(e.epoch),
+        "records": Int64Array = known(e.records),
+        "text": StringArray = Some(&*e.text),
+    });
+    columns.push(("partitions", Arc::new(lists)));
+    table(columns)
 }
 
 /// Number of a partition; `None` where a topic was given.
@@ -122,53 +103,19 @@ fn number(tp: &TopicPartition) -> Option<i32> {
 
 /// One row per event of a producer.
 pub fn producer_table(events: &[ProducerEvent]) -> Result<Table, Failure> {
-    let tp = |e: &'_ ProducerEvent| e.tp.clone();
-    table(vec![
-        (
-            "time_ms",
-            column::<Int64Array, _>(events.iter().map(|e| Some(e.time_ms))),
-        ),
-        (
-            "kind",
-            column::<StringArray, _>(events.iter().map(|e| Some(e.kind.name()))),
-        ),
-        (
-            "topic",
-            column::<StringArray, _>(events.iter().map(|e| tp(e).map(|tp| tp.topic.to_string()))),
-        ),
-        (
-            "partition",
-            column::<Int32Array, _>(events.iter().map(|e| tp(e).map(|tp| tp.partition))),
-        ),
-        ("node", column::<Int32Array, _>(events.iter().map(|e| e.node))),
-        ("batch", column::<Int64Array, _>(events.iter().map(|e| known(e.batch)))),
-        (
-            "records",
-            column::<Int32Array, _>(events.iter().map(|e| Some(e.records))),
-        ),
-        (
-            "producer_id",
-            column::<Int64Array, _>(events.iter().map(|e| known(e.producer.0))),
-        ),
-        (
-            "producer_epoch",
-            column::<Int16Array, _>(events.iter().map(|e| (e.producer.1 >= 0).then_some(e.producer.1))),
-        ),
-        (
-            "base_sequence",
-            column::<Int32Array, _>(events.iter().map(|e| (e.producer.2 >= 0).then_some(e.producer.2))),
-        ),
-        (
-            "attempts",
-            column::<Int32Array, _>(events.iter().map(|e| Some(e.attempts))),
-        ),
-        (
-            "base_offset",
-            column::<Int64Array, _>(events.iter().map(|e| known(e.base_offset))),
-        ),
-        (
-            "error",
-            column::<StringArray, _>(events.iter().map(|e| e.error.as_deref())),
-        ),
-    ])
+    table(columns!(events.iter(), e => {
+        "time_ms": Int64Array = Some(e.time_ms),
+        "kind": StringArray = Some(e.kind.name()),
+        "topic": StringArray = e.tp.as_ref().map(|tp| &*tp.topic),
+        "partition": Int32Array = e.tp.as_ref().map(|tp| tp.partition),
+        "node": Int32Array = e.node,
+        "batch": Int64Array = known(e.batch),
+        "records": Int32Array = Some(e.records),
+        "producer_id": Int64Array = known(e.producer.0),
+        "producer_epoch": Int16Array = (e.producer.1 >= 0).then_some(e.producer.1),
+        "base_sequence": Int32Array = (e.producer.2 >= 0).then_some(e.producer.2),
+        "attempts": Int32Array = Some(e.attempts),
+        "base_offset": Int64Array = known(e.base_offset),
+        "error": StringArray = e.error.as_deref(),
+    }))
 }
