@@ -143,6 +143,8 @@ pub struct FetchRequest {
     pub session_id: i32,
     /// -1 sessionless, 0 full fetch that asks for a session, n > 0 incremental.
     pub session_epoch: i32,
+    /// Whether the topics went by their ids (version 13 and higher): a session keeps to one of both.
+    pub by_topic_ids: bool,
     /// Partitions in wire order.
     pub partitions: Vec<FetchPartition>,
     /// Partitions to forget (incremental only).

@@ -91,6 +91,28 @@ fn a_partition_with_data_alone_moves_behind_the_others() {
 }
 
 #[test]
+fn a_session_keeps_to_topic_ids_or_to_names() {
+    let broker = broker_with(&[("a", 1)]);
+    let mut client = Client::new(&broker);
+    let by_ids = |by_topic_ids, request| FetchRequest {
+        by_topic_ids,
+        ..request
+    };
+    for by in [true, false] {
+        let id = client.fetch(1, by_ids(by, full(&[("a", 0)]))).session_id;
+        let other = client.fetch(1, by_ids(!by, incremental(id, 1, &[], &[])));
+        assert_eq!(
+            (other.error, other.session_id),
+            (ErrorCode::FETCH_SESSION_TOPIC_ID_ERROR, 0)
+        );
+        // the epoch comes first, and the session is still there
+        let wrong = client.fetch(1, by_ids(!by, incremental(id, 2, &[], &[])));
+        assert_eq!(wrong.error, ErrorCode::INVALID_FETCH_SESSION_EPOCH);
+        assert_eq!(names(&client.fetch(1, by_ids(by, incremental(id, 1, &[], &[])))), ["a"]);
+    }
+}
+
+#[test]
 fn listed_partitions_are_updated_in_place_new_ones_appended_and_forgetting_wins() {
     let broker = broker_with(&[("t0", 1), ("t1", 1), ("t2", 1), ("t3", 1)]);
     let mut client = Client::new(&broker);

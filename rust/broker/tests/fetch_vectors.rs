@@ -85,6 +85,7 @@ fn request(step: &Value, session: i32) -> FetchRequest {
         isolation_level: IsolationLevel::ReadUncommitted,
         session_id: session,
         session_epoch: int("sep", -1),
+        by_topic_ids: false,
         partitions: partitions.collect(),
         forgotten: forgotten.map(|f| tp(f[0].as_str().unwrap(), 0)).collect(),
     }

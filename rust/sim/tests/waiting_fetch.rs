@@ -46,6 +46,7 @@ impl Client {
             isolation_level: IsolationLevel::ReadUncommitted,
             session_id: self.session_id,
             session_epoch: self.session_epoch,
+            by_topic_ids: false,
             partitions: [OTHER, TOPIC].iter().filter(|_| is_listed).map(listed).collect(),
             forgotten: Vec::new(),
         };

@@ -170,6 +170,7 @@ pub fn fetch_of(partitions: &[(&TopicPartition, i64, i32)]) -> FetchRequest {
         isolation_level: IsolationLevel::ReadUncommitted,
         session_id: 0,
         session_epoch: -1,
+        by_topic_ids: false,
         partitions: partitions
             .iter()
             .map(|(tp, offset, max)| FetchPartition {

@@ -119,6 +119,7 @@ impl FetchRequests {
                 isolation_level: settings.isolation_level,
                 session_id: session.session_id,
                 session_epoch: session.session_epoch,
+                by_topic_ids: false,
                 partitions: session.partitions,
                 forgotten: session.forgotten,
             };

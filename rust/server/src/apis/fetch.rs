@@ -48,6 +48,7 @@ pub(super) fn fetch(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
         isolation_level,
         session_id: request.session_id,
         session_epoch: request.session_epoch,
+        by_topic_ids: by_id,
         partitions,
         forgotten,
     };

@@ -17,7 +17,7 @@ use fletchlog_records::TopicPartition;
 use rustc_hash::FxHashMap;
 
 use super::read::{Position, ReadResult};
-use super::session_cache::Reading;
+use super::session_cache::{Reading, Requested};
 
 /// A partition in a session, with what was last sent and where it stood when it was last read.
 #[derive(Debug)]
@@ -56,6 +56,8 @@ impl CachedPartition {
 #[derive(Debug)]
 pub(super) struct FetchSession {
     pub(super) epoch: i32,
+    /// Kafka: `FetchSession#usesTopicIds`.
+    pub(super) uses_topic_ids: bool,
     pub(super) partitions: PartitionStates<CachedPartition>,
     pub(super) created_ms: i64,
     pub(super) last_used_ms: i64,
@@ -72,9 +74,10 @@ pub(super) fn next_epoch(epoch: i32) -> i32 {
 
 impl FetchSession {
     /// The session that a full fetch opens, after its answer.
-    pub(super) fn new(requested: &[FetchPartition], sent: &ReadResult, now_ms: i64) -> Self {
+    pub(super) fn new(requested: &Requested, sent: &ReadResult, now_ms: i64) -> Self {
         let mut session = Self {
             epoch: next_epoch(0),
+            uses_topic_ids: requested.by_topic_ids,
             partitions: PartitionStates::default(),
             created_ms: now_ms,
             last_used_ms: now_ms,
@@ -84,7 +87,7 @@ impl FetchSession {
         };
         let sent: FxHashMap<&TopicPartition, &FetchPartitionResponse> =
             sent.responses.iter().map(|r| (&r.tp, r)).collect();
-        for request in requested {
+        for request in &requested.partitions {
             let mut cached = CachedPartition::new(request.clone());
             if let Some(sent) = sent.get(&request.tp) {
                 (cached.high_watermark, cached.log_start_offset) = (sent.high_watermark, sent.log_start_offset);

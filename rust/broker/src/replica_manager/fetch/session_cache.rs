@@ -23,9 +23,16 @@ pub(crate) enum Context {
     /// Every partition is answered, nothing is remembered.
     Sessionless,
     /// Every partition is answered, and a session is made of them.
-    Full(Vec<FetchPartition>),
+    Full(Requested),
     /// Only what has changed is answered: the session's id.
     Incremental(i32),
+}
+
+/// What a full fetch asks for.
+#[derive(Debug)]
+pub(crate) struct Requested {
+    pub(super) partitions: Vec<FetchPartition>,
+    pub(super) by_topic_ids: bool,
 }
 
 /// Partitions to read, in order.
@@ -81,7 +88,10 @@ impl FetchSessionCache {
             let context = if epoch == FINAL_EPOCH {
                 Context::Sessionless
             } else {
-                Context::Full(partitions.clone())
+                Context::Full(Requested {
+                    partitions: partitions.clone(),
+                    by_topic_ids: request.by_topic_ids,
+                })
             };
             let reading = Reading { partitions, as_of: 0 };
             return Ok(NewContext { context, reading });
@@ -92,6 +102,9 @@ impl FetchSessionCache {
             .ok_or(ErrorCode::FETCH_SESSION_ID_NOT_FOUND)?;
         if session.epoch != epoch {
             return Err(ErrorCode::INVALID_FETCH_SESSION_EPOCH);
+        }
+        if session.uses_topic_ids != request.by_topic_ids {
+            return Err(ErrorCode::FETCH_SESSION_TOPIC_ID_ERROR);
         }
         for partition in &request.partitions {
             if session.ask(partition) {
@@ -179,21 +192,15 @@ impl FetchSessionCache {
     }
 
     /// A session of these partitions in request order; 0 if there is no room for it.
-    fn create(
-        &mut self,
-        requested: &[FetchPartition],
-        sent: &ReadResult,
-        now_ms: i64,
-        evicted: &mut Option<i32>,
-    ) -> i32 {
+    fn create(&mut self, requested: &Requested, sent: &ReadResult, now_ms: i64, evicted: &mut Option<i32>) -> i32 {
         if self.sessions.len() >= self.slots {
-            *evicted = self.evict_for(requested.len(), now_ms);
+            *evicted = self.evict_for(requested.partitions.len(), now_ms);
             if evicted.is_none() {
                 return INVALID_SESSION_ID;
             }
         }
         let id = self.new_id();
-        for partition in requested {
+        for partition in &requested.partitions {
             hold(&mut self.holders, &partition.tp, id);
         }
         self.sessions.insert(id, FetchSession::new(requested, sent, now_ms));

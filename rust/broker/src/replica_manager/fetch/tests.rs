@@ -293,6 +293,7 @@ impl Side {
                 _ if incremental => self.epoch,
                 _ => 0,
             },
+            by_topic_ids: false,
             partitions: partitions.collect(),
             forgotten: step.forgotten.iter().copied().map(tp).collect(),
         };
@@ -395,6 +396,7 @@ fn who_begins_to_wait_for_a_topic_that_was_made_again_meanwhile_is_answered_at_o
         isolation_level: IsolationLevel::ReadUncommitted,
         session_id: 0,
         session_epoch: -1,
+        by_topic_ids: false,
         partitions: vec![FetchPartition {
             tp: tp(GONE),
             fetch_offset: side.end(GONE),

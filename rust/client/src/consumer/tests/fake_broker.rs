@@ -453,6 +453,7 @@ impl State {
                 isolation_level: IsolationLevel::ReadUncommitted,
                 session_id: d.session,
                 session_epoch: 0,
+                by_topic_ids: false,
                 partitions: vec![],
                 forgotten: vec![],
             };
