@@ -253,6 +253,8 @@ def java(address: str, client: str, scenarios: list[Scenario], which: Sequence[i
     stdin = "".join(lines_of(f"{client}-{run}-{number}", of) for run in which for number, of in enumerate(scenarios))
     for line in kafka.run("clients", [("kafka-clients", client)], "Poll", str(THREADS), *settings, stdin=stdin).splitlines():
         name, kind, *places = line.split(" ")
+        if kind == "at":
+            continue
         polls, positions = runs.setdefault(name, ([], []))
         fields = [[topic, *map(int, numbers)] for topic, *numbers in (place.split(":") for place in places)]
         if kind == "poll":

@@ -2,6 +2,7 @@ import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.time.Instant;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Properties;
@@ -10,16 +11,19 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.stream.Collectors;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.NoOffsetForPartitionException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 /**
  * Runs scenarios side by side: THREADS, then settings of every consumer as k=v. Standard input holds, per scenario,
  * "scenario NAME SETTLE_MS TIMEOUT_MS k=v.." and its steps: "assign|pause|resume|seekToBeginning|seekToEnd TOPIC:PARTITION..",
- * "subscribe TOPIC..", "unsubscribe", "seek TOPIC:PARTITION:OFFSET..", "poll TIMES". After every poll it waits SETTLE_MS, so that every answer has
- * reached the client before its next call. Prints "NAME poll TOPIC:PARTITION:FIRST:LAST:COUNT.." per poll, in the order of a
- * for-each, and "NAME end TOPIC:PARTITION:POSITION..".
+ * "subscribe TOPIC..", "unsubscribe", "seek TOPIC:PARTITION:OFFSET..", "poll TIMES [TOTAL]" (until so many records came in the whole run).
+ * After every poll it waits SETTLE_MS, so that every answer has reached the client before its next call. Prints, per poll, "NAME at MICROSECONDS"
+ * when it begins (and when the last one is over) and "NAME poll TOPIC:PARTITION:FIRST:LAST:COUNT..", in the order of a for-each, or "NAME poll !EXCEPTION"; at last
+ * "NAME end TOPIC:PARTITION:POSITION..", -1 where there is no position.
  */
 public final class Poll {
     private final List<String> steps = new ArrayList<>();
@@ -28,6 +32,7 @@ public final class Poll {
     private final String[] settings;
     // connecting and joining a group take their time on a busy machine
     private long timeout = 30_000;
+    private int total = 0;
 
     private Poll(String[] head, String[] settings) {
         this.head = head;
@@ -75,9 +80,10 @@ public final class Poll {
             for (String step : steps) {
                 carryOut(consumer, step.split(" "));
             }
+            at();
             out.append(head[1]).append(" end");
             for (TopicPartition tp : consumer.assignment()) {
-                out.append(' ').append(tp.topic()).append(':').append(tp.partition()).append(':').append(consumer.position(tp));
+                out.append(' ').append(tp.topic()).append(':').append(tp.partition()).append(':').append(position(consumer, tp));
             }
             out.append('\n');
         }
@@ -97,19 +103,38 @@ public final class Poll {
                 operands.forEach(word -> consumer.seek(partition(word), Long.parseLong(word.split(":")[2])));
                 break;
             default:
-                for (int i = 0; i < Integer.parseInt(words[1]); i++) {
+                int until = words.length > 2 ? Integer.parseInt(words[2]) : Integer.MAX_VALUE;
+                for (int i = 0; i < Integer.parseInt(words[1]) && total < until; i++) {
                     poll(consumer);
                 }
         }
     }
 
     private void poll(KafkaConsumer<byte[], byte[]> consumer) throws Exception {
+        at();
         out.append(head[1]).append(" poll");
+        try {
+            runs(consumer.poll(Duration.ofMillis(timeout)));
+        } catch (NoOffsetForPartitionException none) {
+            out.append(" !").append(none.getClass().getSimpleName());
+        }
+        timeout = Long.parseLong(head[3]);
+        out.append('\n');
+        Thread.sleep(Long.parseLong(head[2]));
+    }
+
+    private void at() {
+        Instant now = Instant.now();
+        out.append(head[1]).append(" at ").append(now.getEpochSecond() * 1_000_000 + now.getNano() / 1_000).append('\n');
+    }
+
+    private void runs(ConsumerRecords<byte[], byte[]> records) {
         String open = null;
         long first = 0;
         long last = 0;
         int count = 0;
-        for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(timeout))) {
+        total += records.count();
+        for (ConsumerRecord<byte[], byte[]> record : records) {
             String place = record.topic() + ":" + record.partition();
             if (!place.equals(open)) {
                 close(open, first, last, count);
@@ -120,10 +145,15 @@ public final class Poll {
             last = record.offset();
             count++;
         }
-        timeout = Long.parseLong(head[3]);
         close(open, first, last, count);
-        out.append('\n');
-        Thread.sleep(Long.parseLong(head[2]));
+    }
+
+    private static long position(KafkaConsumer<byte[], byte[]> consumer, TopicPartition tp) {
+        try {
+            return consumer.position(tp);
+        } catch (NoOffsetForPartitionException none) {
+            return -1;
+        }
     }
 
     private void close(String place, long first, long last, int count) {
