@@ -22,10 +22,11 @@ def suite(name: str, **numbers: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", f"kills.{name}"], env=environment, capture_output=True, text=True, check=False)
 
 
-SIZES = {"one_thread": "KILLS", "many_threads": "THREAD_KILLS", "call_faults": "RUNS", "power_loss": "IMAGES"}
+SIZES = {"one_thread": "KILLS", "many_threads": "THREAD_KILLS", "spark_sink": "SPARK_KILLS", "call_faults": "RUNS", "power_loss": "IMAGES"}
 LAST_LINES = {
     "one_thread": r"kills: (\d+), (\d+) violations",
     "many_threads": r"thread-kills: (\d+), (\d+) violations \([1-9]\d* acknowledged records, .*\)",
+    "spark_sink": r"spark-kills: (\d+), (\d+) violations \([1-9]\d* batches, .*\)",
     "call_faults": r"call-faults: (\d+) runs \([1-9]\d* with a fault, .*\), (\d+) violations \(.*\)",
     "power_loss": r"power-loss: (\d+) images \(.* [1-9]\d* acknowledged records\), (\d+) violations \(.*\)",
 }
@@ -41,14 +42,16 @@ def holds(name: str, size: int, least: int, directory: Path) -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(("name", "size"), [("one_thread", 20), ("many_threads", 1), ("call_faults", 4), ("power_loss", 2)])
+@pytest.mark.parametrize(("name", "size"), [("one_thread", 20), ("many_threads", 1), ("spark_sink", 10), ("call_faults", 4), ("power_loss", 2)])
 def test_what_was_acknowledged_survives_a_few(name: str, size: int, tmp_path: Path) -> None:
     holds(name, size, 1, tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(("name", "size", "least"), [("one_thread", 300, 20), ("many_threads", 12, 1), ("call_faults", 40, 4), ("power_loss", 10, 2)])
+@pytest.mark.parametrize(
+    ("name", "size", "least"), [("one_thread", 300, 20), ("many_threads", 12, 1), ("spark_sink", 60, 10), ("call_faults", 40, 4), ("power_loss", 10, 2)]
+)
 def test_what_was_acknowledged_survives(name: str, size: int, least: int, tmp_path: Path) -> None:
     holds(name, size, least, tmp_path)
 
@@ -64,14 +67,14 @@ def test_a_disk_that_does_not_keep_what_it_says_is_found(name: str, size: str, t
     assert done.returncode == 1
 
 
-@pytest.mark.parametrize("name", ["one_thread", "many_threads", "call_faults", "power_loss"])
+@pytest.mark.parametrize("name", list(SIZES))
 def test_a_limit_that_is_no_number_is_one_clear_line(name: str) -> None:
     done = suite(name, TIME_LIMIT="soon")
     assert (done.returncode, done.stdout) == (1, "")
     assert re.fullmatch(r"[a-z-]+: TIME_LIMIT=soon is not a number of seconds\n", done.stderr)
 
 
-@pytest.mark.parametrize("name", ["one_thread", "many_threads", "call_faults", "power_loss"])
+@pytest.mark.parametrize("name", list(SIZES))
 def test_a_missing_compiler_is_named(name: str, tmp_path: Path) -> None:
     done = suite(name, PATH=tmp_path, FLETCHLOG_SHIM="")
     assert (done.returncode, done.stdout) == (1, "")

@@ -117,7 +117,7 @@ class SourceOptions:
             message = f"option kafka.isolation.level: expected read_uncommitted or read_committed, got {isolation}"
             raise OptionError(message)
         parsed = cls(
-            path=_absolute(given["path"]),
+            path=absolute_path(given["path"]),
             strategy=_strategy(given),
             given=given,
             fail_on_data_loss=_boolean(given, "failOnDataLoss", default=True),
@@ -127,7 +127,7 @@ class SourceOptions:
             max_records_per_partition=_positive(given, "maxRecordsPerPartition"),
             max_offsets_per_trigger=_positive(given, "maxOffsetsPerTrigger"),
             min_offsets_per_trigger=_positive(given, "minOffsetsPerTrigger"),
-            max_trigger_delay_ms=_duration_ms(given, "maxTriggerDelay", DEFAULT_MAX_TRIGGER_DELAY),
+            max_trigger_delay_ms=duration_ms(given, "maxTriggerDelay", DEFAULT_MAX_TRIGGER_DELAY),
         )
         least, most = parsed.min_offsets_per_trigger, parsed.max_offsets_per_trigger
         if least is not None and most is not None and least > most:
@@ -217,9 +217,14 @@ def _strategy(given: Mapping[str, str]) -> Strategy:
     return SubscribePattern(value)
 
 
-def _absolute(path: str) -> str:
+def absolute_path(path: str) -> str:
+    """The path as tasks in other working directories see it.
+
+    Raises:
+        OptionError: It is empty.
+    """
     if not path.strip():
-        raise OptionError("option path is empty: the directory to read, e.g. .option('path', 'data/')")
+        raise OptionError("option path is empty: it names a directory, e.g. .option('path', 'data/')")
     # tasks run in other working directories than the planner
     return os.path.abspath(path.removeprefix("file://").removeprefix("file:"))  # noqa: PTH100 - must not resolve links
 
@@ -246,7 +251,12 @@ def _positive(given: Mapping[str, str], name: str) -> int | None:
     return number
 
 
-def _duration_ms(given: Mapping[str, str], name: str, default: str) -> float:
+def duration_ms(given: Mapping[str, str], name: str, default: str) -> float:
+    """An option such as `500ms` or `15m`, in milliseconds.
+
+    Raises:
+        OptionError: It is no duration.
+    """
     value = given.get(name.lower(), default).strip().lower()
     match = re.fullmatch(r"(\d{1,15})\s*([a-z]*)", value)
     if match is None or (match[2] or "ms") not in _MS:

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 from fletchlog.spark.batch import BatchReader
+from fletchlog.spark.errors import OptionError
 from fletchlog.spark.options import SourceOptions
 from fletchlog.spark.schema import check_projection, kafka_schema
+from fletchlog.spark.sink_options import SinkOptions
 from fletchlog.spark.stream import StreamReader
+from fletchlog.spark.writer import BatchWriter, StreamWriter
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -18,12 +21,12 @@ if TYPE_CHECKING:
 
 
 class LogSource(DataSource):
-    """A directory of topics as the Spark format `fletchlog`."""
+    """A directory of topics as the Spark format `fletchlog`. Options are checked when it is known whether it is read or written."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
-        """Checks the options; nothing is opened yet."""
+        """Nothing is checked or opened yet."""
         super().__init__(options)
-        self._options = SourceOptions.parse(options)
+        self._given = dict(options)
 
     @classmethod
     def name(cls) -> str:
@@ -32,14 +35,32 @@ class LogSource(DataSource):
 
     def schema(self) -> StructType:
         """Columns of Spark's kafka source."""
-        return kafka_schema(include_headers=self._options.include_headers)
+        return kafka_schema(include_headers=SourceOptions.parse(self._given).include_headers)
 
     def reader(self, schema: StructType) -> BatchReader:
         """Batch reading of the columns of `schema`."""
+        options = SourceOptions.parse(self._given)
         check_projection(schema)
-        return BatchReader(self._options, schema)
+        return BatchReader(options, schema)
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802
         """Micro-batch reading of the columns of `schema`."""
+        options = SourceOptions.parse(self._given)
         check_projection(schema)
-        return StreamReader(self._options, schema)
+        return StreamReader(options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        """Writing of a frame, all or nothing."""
+        if overwrite:
+            raise OptionError("mode overwrite: a log is only appended to; write with .mode('append')")
+        options = SinkOptions.parse(self._given)
+        options.check_schema(schema)
+        return BatchWriter(options)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - Spark's signature
+        """Writing of a stream, each micro-batch exactly once."""
+        if overwrite:
+            raise OptionError("output mode complete would append every row again in each batch; use append, or foreachBatch")
+        options = SinkOptions.parse(self._given)
+        options.check_schema(schema)
+        return StreamWriter(options)

@@ -1,0 +1,128 @@
+"""Options and columns of the sink: Spark's kafka sink, for a directory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fletchlog.spark.errors import OptionError
+from fletchlog.spark.options import absolute_path, duration_ms, log, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql.types import StructType
+
+KNOWN = ("path", "topic", "stagingPath", "maxInlineBytes", "lockTimeout", "txnAppId", "txnVersion")
+# Spark's own, which it passes on.
+_OF_SPARK = {"checkpointlocation", "queryname"}
+# Bytes of a task that travel in its commit message; more goes to a file.
+MAX_INLINE_BYTES = 4 << 20
+COLUMNS = {
+    "key": ("binary", "string"),
+    "value": ("binary", "string"),
+    "topic": ("string",),
+    "partition": ("int",),
+    "timestamp": ("timestamp",),
+    "headers": ("array<struct<key:string,value:binary>>",),
+}
+# What a transaction of the driver's own needs; a property given by the user replaces the first group only.
+DEFAULTS = {"batch.size": str(1 << 20), "linger.ms": "1000", "buffer.memory": str(128 << 20), "transaction.timeout.ms": "900000"}
+REFUSED = {
+    "kafka.bootstrap.servers": "this sink writes a directory: set path",
+    "kafka.key.serializer": "keys are bytes or text; cast the column",
+    "kafka.value.serializer": "values are bytes or text; cast the column",
+    "kafka.transactional.id": "the sink has its own, and one transaction for each batch",
+    "kafka.enable.idempotence": "the sink always writes in transactions",
+    "kafka.acks": "the sink always writes in transactions, with acks=all",
+}
+
+
+@dataclass(frozen=True)
+class SinkOptions:
+    """Checked options of a write."""
+
+    path: str
+    topic: str | None
+    staging_path: str
+    max_inline_bytes: int
+    lock_timeout_ms: float
+    app: tuple[str, int] | None
+    producer: Mapping[str, str]
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> SinkOptions:
+        """Checks the options of `df.write` and `df.writeStream`.
+
+        Raises:
+            OptionError: What is wrong and what to write instead.
+        """
+        given = {name.lower(): value for name, value in options.items()}
+        producer = _producer_properties(given)
+        if "path" not in given:
+            raise OptionError("option path is missing: the directory to write to, e.g. .option('path', 'data/')")
+        path = absolute_path(given["path"])
+        # Beside the directory, not in it: Kafka does not start over a log.dir with a folder that is no partition.
+        staging = absolute_path(given.get("stagingpath", path + ".staging"))
+        if staging == path or staging.startswith(path + "/"):
+            raise OptionError(f"option stagingPath: {staging} is inside of the directory {path}; Kafka allows only partitions there")
+        return cls(
+            path=path,
+            topic=given.get("topic"),
+            staging_path=staging,
+            max_inline_bytes=_whole(given, "maxInlineBytes", MAX_INLINE_BYTES),
+            lock_timeout_ms=duration_ms(given, "lockTimeout", "60s"),
+            app=_app(given),
+            producer=producer,
+        )
+
+    def check_schema(self, schema: StructType) -> None:
+        """Spark does not check the columns of a sink.
+
+        Raises:
+            OptionError: A column is missing, unknown or of another type.
+        """
+        found = {field.name.lower(): field.dataType.simpleString() for field in schema.fields}
+        for name, kind in found.items():
+            if name not in COLUMNS:
+                raise OptionError(f"column {name}: a record has only {', '.join(COLUMNS)}")
+            if kind not in COLUMNS[name]:
+                raise OptionError(f"column {name} is {kind}; it must be {' or '.join(COLUMNS[name])}")
+        if "value" not in found:
+            raise OptionError("Required attribute 'value' not found")
+        if "topic" not in found and self.topic is None:
+            raise OptionError("topic option required when no 'topic' attribute is present. Use the 'topic' option for setting a topic.")
+
+
+def _app(given: Mapping[str, str]) -> tuple[str, int] | None:
+    if ("txnappid" in given) != ("txnversion" in given):
+        raise OptionError("options txnAppId and txnVersion go together: the application, and a number that grows with every write of it")
+    if "txnappid" not in given:
+        return None
+    return given["txnappid"], _whole(given, "txnVersion", 0)
+
+
+def _whole(given: Mapping[str, str], name: str, default: int) -> int:
+    value = given.get(name.lower(), str(default)).strip()
+    if not value.isdecimal() or int(value) >= 1 << 62:
+        raise OptionError(f"option {name}: expected a whole number from 0, got {value}")
+    return int(value)
+
+
+def _producer_properties(given: Mapping[str, str]) -> dict[str, str]:
+    import fletchlog as fl
+
+    names = {key.name for key in fl.config_table() if key.scope == "producer"}
+    properties = dict(DEFAULTS)
+    known = {name.lower() for name in KNOWN}
+    for name, value in given.items():
+        if name in REFUSED:
+            raise OptionError(f"option {name} is refused: {REFUSED[name]}")
+        if name.startswith("kafka."):
+            if name[6:] in names:
+                properties[name[6:]] = value
+            else:
+                log.warning("option %s is no property of the producer; it has no effect", name)
+        elif name not in known | _OF_SPARK:
+            raise OptionError(f"unknown option {name} for writing with format fletchlog{nearest(name, KNOWN)}")
+    return properties

@@ -1,0 +1,230 @@
+"""`df.write.format("fletchlog")` and `df.writeStream`: the rows of the frame, in its order, once."""
+
+import datetime as dt
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException, StreamingQueryException
+
+import fletchlog as fl
+from fletchlog.spark.writer import GROUP_PREFIX, LEDGER_TOPIC
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
+
+
+@pytest.fixture
+def target(tmp_path):
+    """A directory that nobody has open, with topics `t` (1 partition) and `u` (3)."""
+    with fl.Broker(tmp_path / "out") as broker:
+        broker.create_topic("t")
+        broker.create_topic("u", partitions=3)
+    return tmp_path / "out"
+
+
+def save(frame, target, **options):
+    options = {name.replace("__", "."): str(value) for name, value in options.items()}
+    frame.write.format("fletchlog").option("path", str(target)).options(**options).mode("append").save()
+
+
+def records(target, topic="t", isolation_level="read_committed"):
+    with fl.Broker(target, read_only=True) as broker:
+        return broker.scan(topic, isolation_level=isolation_level, include_headers=True).to_pyarrow().to_pylist()
+
+
+def numbers(target, topic="t", **options):
+    return [int(row["value"]) for row in records(target, topic, **options)]
+
+
+def staged(target):
+    return sorted(path.name for path in Path(f"{target}.staging").glob("*"))
+
+
+@pytest.mark.parametrize("inline", [4 << 20, 0], ids=["in messages", "in files"])
+def test_the_order_of_the_frame_is_the_order_of_the_log(spark, target, inline):
+    frame = spark.range(20_000, numPartitions=5).selectExpr("cast(19999 - id as string) as value").orderBy("value")
+    save(frame, target, topic="t", maxInlineBytes=inline)
+    assert [row["value"].decode() for row in records(target)] == sorted(map(str, range(20_000)))
+    assert staged(target) == []
+
+
+def test_every_column_of_a_record_is_written(spark, target):
+    time = dt.datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=dt.UTC)
+    rows = [
+        ("t", None, "text", 0, time, [("h", b"\x00"), ("n", None)]),
+        ("u", "key", None, 2, time, None),
+        ("t", "", "", None, time, []),
+    ]
+    kinds = "topic string, key string, value string, partition int, timestamp timestamp, headers array<struct<key:string,value:binary>>"
+    save(spark.createDataFrame(rows, kinds).coalesce(1), target)
+    found = [(r["topic"], r["key"], r["value"], r["partition"], r["timestamp"], r["headers"]) for topic in "tu" for r in records(target, topic)]
+    assert found == [
+        ("t", None, b"text", 0, time, [{"key": "h", "value": b"\x00"}, {"key": "n", "value": None}]),
+        ("t", b"", b"", 0, time, None),
+        ("u", b"key", None, 2, time, None),
+    ]
+
+
+def test_bytes_and_properties_of_the_producer_are_taken(spark, target):
+    frame = spark.range(100, numPartitions=1).selectExpr("cast(cast(id as string) as binary) as value", "'no' as topic")
+    save(frame, target, topic="t", kafka__compression__type="zstd")
+    assert numbers(target) == list(range(100))
+    segment = fl.inspect_segment(target / "t-0" / "00000000000000000000.log").batches.to_pyarrow()
+    assert set(zip(segment["codec"].to_pylist(), segment["control"].to_pylist(), strict=True)) == {("zstd", False), ("none", True)}
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "message"),
+    [
+        (["cast(id as string) as key"], {"topic": "t"}, "Required attribute 'value' not found"),
+        (["cast(id as string) as value"], {}, "topic option required when no 'topic' attribute is present. Use the 'topic' option for setting a topic."),
+        (["id as value"], {"topic": "t"}, "column value is bigint; it must be binary or string"),
+        (["'v' as value", "id as offset"], {"topic": "t"}, "column offset: a record has only key, value, topic, partition, timestamp, headers"),
+        (["'v' as value", "if(id = 3, null, 't') as topic"], {}, "null topic present in the data. Use the 'topic' option for setting a topic."),
+        (["'v' as value"], {"topic": "missing"}, "topic missing does not exist in"),
+        (["'v' as value", "'missing' as topic"], {}, "cannot send to topic `missing`"),
+        (["'v' as value"], {"topic": "t", "subscribe": "t"}, "unknown option subscribe for writing with format fletchlog"),
+        (["'v' as value"], {"topic": "t", "stagePath": "x"}, "did you mean stagingPath?"),
+        (["'v' as value"], {"topic": "t", "kafka.acks": "1"}, "option kafka.acks is refused: the sink always writes in transactions"),
+        (["'v' as value"], {"topic": "t", "txnAppId": "a"}, "options txnAppId and txnVersion go together"),
+        (["'v' as value"], {"topic": "t", "txnAppId": "a", "txnVersion": "-1"}, "option txnVersion: expected a whole number from 0, got -1"),
+        (["'v' as value"], {"topic": "t", "lockTimeout": "soon"}, "option lockTimeout: expected a duration"),
+        (["'v' as value", "id % 1 - 1 as partition"], {"topic": "t"}, "column partition is bigint; it must be int"),
+        (["'v' as value", "cast(7 as int) as partition"], {"topic": "t"}, "7"),
+    ],
+)
+def test_what_cannot_be_written_is_said_and_nothing_is_there(spark, target, columns, options, message):
+    with pytest.raises(PySparkException) as caught:
+        save(spark.range(10, numPartitions=2).selectExpr(*columns), target, **{k.replace(".", "__"): v for k, v in options.items()})
+    assert message in str(caught.value)
+    assert records(target) == []
+    assert staged(target) == []
+
+
+def test_a_missing_directory_is_not_made(spark, tmp_path):
+    with pytest.raises(PySparkException, match="there is no directory"):
+        save(spark.range(1).selectExpr("'v' as value"), tmp_path / "typo", topic="t")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_staging_path_inside_of_the_directory_is_refused(spark, target):
+    with pytest.raises(PySparkException, match="is inside of the directory"):
+        save(spark.range(1).selectExpr("'v' as value"), target, topic="t", stagingPath=target / "staging")
+
+
+@pytest.mark.parametrize("mode", ["overwrite", "error", "ignore"])
+def test_a_log_is_only_appended_to(spark, target, mode):
+    with pytest.raises(PySparkException, match=r"a log is only appended to|UNSUPPORTED_DATA_SOURCE_SAVE_MODE"):
+        spark.range(1).selectExpr("'v' as value").write.format("fletchlog").option("path", str(target)).option("topic", "t").mode(mode).save()
+    assert records(target) == []
+
+
+def test_one_refused_row_leaves_nothing_to_readers_of_committed_records(spark, target):
+    frame = spark.range(50, numPartitions=2).selectExpr("if(id = 40, repeat('x', 3000000), cast(id as string)) as value")
+    with pytest.raises(PySparkException, match="RecordTooLarge"):
+        save(frame, target, topic="t", maxInlineBytes=0)
+    assert records(target) == []
+    save(spark.range(3, numPartitions=1).selectExpr("cast(id as string) as value"), target, topic="t")
+    assert numbers(target) == [0, 1, 2]
+    assert staged(target) == []
+
+
+def test_an_empty_frame_writes_nothing(spark, target):
+    save(spark.range(0).selectExpr("cast(id as string) as value"), target, topic="t")
+    assert records(target) == []
+
+
+def test_a_version_of_an_application_is_written_once(spark, target):
+    for version in (1, 2, 2, 1, 3):
+        frame = spark.range(version * 10, version * 10 + 2, numPartitions=1).selectExpr("cast(id as string) as value")
+        save(frame, target, topic="t", txnAppId="nightly", txnVersion=version)
+    assert numbers(target) == [10, 11, 20, 21, 30, 31]
+
+
+def test_a_directory_in_use_is_waited_for_and_then_named(spark, target):
+    frame = spark.range(3, numPartitions=1).selectExpr("cast(id as string) as value")
+    with fl.Broker(target), pytest.raises(PySparkException, match=rf"is locked by another writer .process {os.getpid()}"):
+        save(frame, target, topic="t", lockTimeout="100ms")
+    holder = "import sys, fletchlog as fl\nwith fl.Broker(sys.argv[1]):\n    print(flush=True)\n    sys.stdin.read()\n"
+    with subprocess.Popen([sys.executable, "-c", holder, target], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline()
+        with pytest.raises(PySparkException, match=f"process {process.pid}"):
+            save(frame, target, topic="t", lockTimeout="100ms")
+    save(frame, target, topic="t")
+    assert numbers(target) == [0, 1, 2]
+
+
+@pytest.fixture
+def copy(spark, log, target, tmp_path):
+    """Copies topic `in` of the log to the target, with what is there now; one checkpoint per test."""
+
+    def start(checkpoint="checkpoint", topic="t", **options):
+        stream = spark.readStream.format("fletchlog").options(path=log.path, subscribe="in", startingOffsets="earliest", maxOffsetsPerTrigger=100)
+        frame = stream.load().select("key", "value", "timestamp")
+        sink = frame.writeStream.format("fletchlog").options(path=str(target), topic=topic, **options)
+        query = sink.option("checkpointLocation", str(tmp_path / checkpoint)).trigger(availableNow=True).start()
+        query.awaitTermination()
+        return query
+
+    return start
+
+
+def test_a_stream_is_written_in_order_and_goes_on_where_it_was(log, target, copy):
+    log.topic("in").append("in", 0, 250)
+    query = copy()
+    assert numbers(target) == list(range(250))
+    log.append("in", 0, 50)
+    again = copy()
+    assert numbers(target) == list(range(300))
+    assert again.id == query.id
+    with fl.Broker(target, read_only=True) as broker, fl.Consumer(broker, {"group.id": GROUP_PREFIX + query.id}) as consumer:
+        assert consumer.committed((LEDGER_TOPIC, 0)).offset == again.lastProgress["batchId"] + 1
+
+
+def test_batches_whose_commit_spark_forgot_are_not_written_again(log, target, copy, tmp_path):
+    log.topic("in").append("in", 0, 250)
+    copy(maxInlineBytes=0)
+    for commit in (tmp_path / "checkpoint" / "commits").glob("*2*"):  # killed between the sink's commit and Spark's
+        commit.unlink()
+    log.append("in", 0, 50)
+    copy(maxInlineBytes=0)
+    assert numbers(target) == list(range(300))
+    assert staged(target) == []
+
+
+def test_two_queries_write_into_one_directory(spark, log, target, tmp_path):
+    log.topic("in").append("in", 0, 300)
+    queries = []
+    for name in ("one", "two"):
+        stream = spark.readStream.format("fletchlog").options(path=log.path, subscribe="in", startingOffsets="earliest", maxOffsetsPerTrigger=60)
+        sink = stream.load().selectExpr("value", "0 as partition", f"'{name}' as key").writeStream.format("fletchlog")
+        sink = sink.options(path=str(target), topic="u", checkpointLocation=str(tmp_path / name))
+        queries.append(sink.trigger(availableNow=True).start())
+    for query in queries:
+        query.awaitTermination()
+    rows = records(target, "u")
+    for name in (b"one", b"two"):
+        assert [int(row["value"]) for row in rows if row["key"] == name] == list(range(300))
+
+
+def test_complete_mode_is_refused_with_advice(spark, log, target, tmp_path):
+    log.topic("in").append("in", 0, 3)
+    frame = spark.readStream.format("fletchlog").options(path=log.path, subscribe="in", startingOffsets="earliest").load()
+    counted = frame.groupBy("key").count().selectExpr("cast(count as string) as value")
+    sink = counted.writeStream.format("fletchlog").outputMode("complete").options(path=str(target), topic="t")
+    with pytest.raises(StreamingQueryException, match="use append, or foreachBatch"):
+        sink.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start().awaitTermination()
+
+
+def test_for_each_batch_is_exactly_once_with_an_application(spark, log, target, tmp_path):
+    log.topic("in").append("in", 0, 120)
+
+    def write(frame, batch):
+        save(frame.select("value"), target, topic="t", txnAppId="app", txnVersion=batch)
+        save(frame.select("value"), target, topic="t", txnAppId="app", txnVersion=batch)
+
+    frame = spark.readStream.format("fletchlog").options(path=log.path, subscribe="in", startingOffsets="earliest", maxOffsetsPerTrigger=50).load()
+    frame.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start().awaitTermination()
+    assert numbers(target) == list(range(120))
