@@ -32,7 +32,6 @@ SHIPPED = [*CHECKED, "api", "server", "python"]
 # type or function -> why the product needs no call of it
 EXCEPTED = {
     "SteppedProducer": "a producer without a thread, for deterministic runs",
-    "PartitionLog::assign_leader_epoch": "recorded recoveries, after which the broker leads with a new epoch before the first append",
     "ResponseHeader::decode": "the client's side of the wire, which the fuzz target and the tests read",
     "schema_json": "printed by an example, for the comparison with Kafka's own message definitions",
 }

@@ -1,6 +1,7 @@
 //! The table of every configuration property: the single source of names, defaults, ranges and docs.
 //! Kafka: `ConfigDef`. The rows are in one module per scope.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 mod broker;
@@ -109,7 +110,7 @@ impl ConfigError {
             Self::Invalid { name, value, reason } => {
                 let key = keys(Scope::Topic).iter().find(|k| k.name == name);
                 let (value, reason) = key.map_or_else(
-                    || (&**value, reason.clone()),
+                    || (Cow::Borrowed(&**value), reason.clone()),
                     |k| kafka_reason(&k.kind, k.default, value),
                 );
                 format!("Invalid value {value} for configuration {name}: {reason}")
@@ -120,7 +121,7 @@ impl ConfigError {
 }
 
 /// The value that Kafka complains about, and its words. Kafka: `ConfigDef#parseType`, `ConfigDef.Range`, `ConfigDef.ValidString`.
-fn kafka_reason<'a>(kind: &Kind, default: Option<&str>, value: &'a str) -> (&'a str, String) {
+fn kafka_reason<'a>(kind: &Kind, default: Option<&str>, value: &'a str) -> (Cow<'a, str>, String) {
     fn range<T: std::str::FromStr + PartialOrd + std::fmt::Display>(
         value: &str,
         low: T,
@@ -138,18 +139,22 @@ fn kafka_reason<'a>(kind: &Kind, default: Option<&str>, value: &'a str) -> (&'a 
         Kind::Boolean => "Expected value to be either true or false".to_owned(),
         Kind::Int(low, high) => range(value, low, high, "INT"),
         Kind::Long(low, high) => range(value, low, high, "LONG"),
-        Kind::Double(low, high) => range(value, low, high, "DOUBLE"),
+        Kind::Double(low, high) => {
+            let number = value.parse::<f64>().map(|number| format!("{number:?}"));
+            let reason = range(value, low, high, "DOUBLE");
+            return (number.map_or(Cow::Borrowed(value), Cow::Owned), reason);
+        }
         Kind::OneOf(choices) => one_of(choices),
         Kind::ListOf(choices) => {
             let mut items = value.split(',').map(str::trim);
             let wrong = items.find(|item| !item.is_empty() && !choices.contains(item));
-            return (wrong.unwrap_or(value), one_of(choices));
+            return (wrong.unwrap_or(value).into(), one_of(choices));
         }
         Kind::Only(kind) if parses(kind, value) => one_of(&[default.unwrap_or("")]),
         Kind::Only(kind) => return kafka_reason(kind, default, value),
         Kind::Text | Kind::Release => "not understood".to_owned(),
     };
-    (value, reason)
+    (Cow::Borrowed(value), reason)
 }
 
 /// Whether a value is of this type and in its range.

@@ -100,7 +100,7 @@ impl TopicConfig {
         let (min, max) = (self.log.min_compaction_lag_ms, self.log.max_compaction_lag_ms);
         if min > max {
             return Err(ConfigError::Conflict(format!(
-                "min.compaction.lag.ms ({min}) is greater than max.compaction.lag.ms ({max}): records would have to be compacted before they may be; raise the maximum or lower the minimum"
+                "conflict topic config setting min.compaction.lag.ms ({min}) > max.compaction.lag.ms ({max})"
             )));
         }
         Ok(())

@@ -46,9 +46,12 @@ pub(crate) fn collide(a: &str, b: &str) -> bool {
             .all(|(x, y)| x == y || (matches!(x, b'.' | b'_') && matches!(y, b'.' | b'_')))
 }
 
+/// KRaft's own log, no topic of the data plane. Kafka: `Topic#CLUSTER_METADATA_TOPIC_NAME`.
+pub(crate) const CLUSTER_METADATA: &str = "__cluster_metadata";
+
 /// Kafka: `Topic#isInternal`.
 pub(crate) fn is_internal(name: &str) -> bool {
-    name == CONSUMER_OFFSETS || name == TRANSACTION_STATE
+    name == CONSUMER_OFFSETS || name == TRANSACTION_STATE || name == "__share_group_state"
 }
 
 /// A topic.

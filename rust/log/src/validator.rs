@@ -5,8 +5,8 @@ use bytes::{Bytes, BytesMut};
 use fletchlog_records::batch::{rebuild, set_max_timestamp};
 use fletchlog_records::control::{EndTxnMarker, parse_control_record};
 use fletchlog_records::{
-    BatchHeader, BatchIter, DECOMPRESSION_LIMIT, ErrorCode, RecordBatch, RecordCursor, RecordError, RecordsSlice,
-    TimestampType, TopicPartition,
+    BatchHeader, BatchIter, Compression, DECOMPRESSION_LIMIT, ErrorCode, RecordBatch, RecordCursor, RecordError,
+    RecordsSlice, TimestampType, TopicPartition,
 };
 
 use crate::{AppendError, AppendOrigin, LogConfig};
@@ -228,7 +228,7 @@ fn check_batch(
     let codec = header.compression();
     let Some(codec) = codec else {
         return Err(Invalid::log(
-            ErrorCode::INVALID_RECORD,
+            ErrorCode::UNKNOWN_SERVER_ERROR,
             format!("unknown compression codec {}", header.attributes & 7),
         ));
     };
@@ -264,8 +264,13 @@ fn marker_of(slice: &RecordsSlice) -> Result<Option<EndTxnMarker>, Invalid> {
     Ok(record.and_then(|record| parse_control_record(record.key.unwrap_or_default(), record.value)))
 }
 
+/// Records that cannot be read are invalid. What cannot be decompressed fails in Kafka's own reading: `Compression#wrapForInput`.
 fn malformed(error: &RecordError) -> Invalid {
-    Invalid::log(ErrorCode::INVALID_RECORD, error.to_string())
+    let code = match error {
+        RecordError::Decompression { .. } => ErrorCode::UNKNOWN_SERVER_ERROR,
+        _ => ErrorCode::INVALID_RECORD,
+    };
+    Invalid::log(code, error.to_string())
 }
 
 /// Checks every record; returns the highest timestamp, -1 without one. Kafka: `LogValidator#validateRecord`.
@@ -302,7 +307,12 @@ fn check_records(
     }
     if let Some(delta) = misplaced {
         let message = format!("record {index} has offset delta {delta}, expected {index}");
-        return Err(Invalid::log(ErrorCode::INVALID_RECORD, message));
+        // Kafka would write compressed records anew with other deltas, and fails on it (recorded).
+        let code = match header.compression() {
+            None | Some(Compression::None) => ErrorCode::INVALID_RECORD,
+            Some(_) => ErrorCode::UNKNOWN_SERVER_ERROR,
+        };
+        return Err(Invalid::log(code, message));
     }
     errors.into_result().map(|()| max_timestamp)
 }

@@ -24,14 +24,14 @@ pub fn next_batch_size(buf: &[u8]) -> Result<Option<usize>, RecordError> {
     if length < MIN_LENGTH_FIELD {
         return Err(RecordError::Corrupt {
             position: 0,
-            reason: format!("length field {length} is below the smallest entry of {MIN_LENGTH_FIELD} bytes"),
+            reason: format!("Record size {length} is less than the minimum record overhead ({MIN_LENGTH_FIELD})"),
         });
     }
     let magic = i8::from_be_bytes(field(buf, MAGIC_POSITION));
     if !(0..=2).contains(&magic) {
         return Err(RecordError::Corrupt {
             position: 0,
-            reason: format!("magic {magic} is none of 0, 1, 2"),
+            reason: format!("Invalid magic found in record: {magic}"),
         });
     }
     // The length is at least 14, so the conversion holds and the sum is far from overflow.

@@ -302,7 +302,7 @@ mod tests {
             (
                 "min.cleanable.dirty.ratio",
                 "2",
-                "Invalid value 2 for configuration min.cleanable.dirty.ratio: Value must be no more than 1",
+                "Invalid value 2.0 for configuration min.cleanable.dirty.ratio: Value must be no more than 1",
             ),
             (
                 "cleanup.policy",

@@ -14,7 +14,7 @@ use crate::config_description::describe_topic_config;
 use crate::directory::{ClusterMetadata, TopicRecord, deleted_dir_name};
 use crate::partition::Partition;
 use crate::topic_config::TopicConfig;
-use crate::topics::{self, CONSUMER_OFFSETS, TRANSACTION_STATE, Topic};
+use crate::topics::{self, CLUSTER_METADATA, CONSUMER_OFFSETS, TRANSACTION_STATE, Topic};
 use crate::{BrokerError, TopicDescription, uuid};
 
 impl ReplicaManager {
@@ -22,6 +22,12 @@ impl ReplicaManager {
     pub(crate) fn create_user_topic(&self, name: &str, new: &NewTopic) -> Result<CreatedTopic, BrokerError> {
         self.for_writing("create topics")?;
         topics::validate_name(name).map_err(|reason| BrokerError::kafka(ErrorCode::INVALID_TOPIC_EXCEPTION, reason))?;
+        if name == CLUSTER_METADATA {
+            return Err(BrokerError::kafka(
+                ErrorCode::INVALID_REQUEST,
+                format!("Creation of internal topic {name} is prohibited."),
+            ));
+        }
         let mut metadata = self.metadata.lock();
         check_name_is_free(&metadata, name)?;
         if topics::is_internal(name) {

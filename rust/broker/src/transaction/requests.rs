@@ -174,6 +174,9 @@ impl AddPartitionsToTxnManager for TransactionCoordinator {
         let id = self.find(transactional_id);
         let transaction = id.as_ref().map(|id| id.lock());
         if self.verification {
+            if transactional_id.is_empty() {
+                return Err(ErrorCode::INVALID_REQUEST);
+            }
             let known = transaction.as_ref().and_then(Locked::get);
             let verified = known
                 .ok_or(ErrorCode::INVALID_PRODUCER_ID_MAPPING)

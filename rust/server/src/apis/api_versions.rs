@@ -10,7 +10,7 @@ use fletchlog_wire::{Message, frame};
 
 use super::{
     Call, Handled, Handler, Unreadable, cluster, configs, fetch, group_admin, group_offsets, groups, metadata, offsets,
-    produce, replicas, sasl, security, topics, transaction_admin, transactions,
+    produce, quorum, replicas, sasl, security, topics, transaction_admin, transactions,
 };
 
 /// One served API.
@@ -90,6 +90,7 @@ const SERVED: &[Served] = &[
         0,
         security::describe_user_scram_credentials,
     ),
+    served(ApiKey::DescribeQuorum, 0, 2, quorum::describe_quorum),
     served(ApiKey::DescribeCluster, 0, 2, cluster::describe_cluster),
     served(ApiKey::DescribeProducers, 0, 0, transaction_admin::describe_producers),
     served(

@@ -14,7 +14,8 @@ use fletchlog_wire::messages::{
     incremental_alter_configs_request, incremental_alter_configs_response, list_config_resources_response,
 };
 
-use super::{Call, Handled, Unreadable, repeated};
+use super::topics::gone_in_4;
+use super::{Call, Handled, Unreadable, group_configs, repeated};
 
 /// What has properties. Kafka: `ConfigResource.Type`.
 mod resource {
@@ -77,21 +78,44 @@ fn describe(
     };
     match resource.resource_type {
         resource::TOPIC => call.broker().describe_config(Some(name)).map_err(refused),
-        // The properties of all brokers, of which there are none of their own.
-        resource::BROKER if name.is_empty() => Ok(Vec::new()),
+        resource::BROKER if name.is_empty() => {
+            let all = call.broker().describe_config(None).map_err(refused)?;
+            Ok(all.into_iter().filter_map(of_all_brokers).collect())
+        }
         resource::BROKER => {
-            check_broker(call, name, "expected {} or empty string")?;
+            check_broker(call, name, "expected {} or empty string, but")?;
             let mut entries = call.broker().describe_config(None).map_err(refused)?;
             entries.push(node_id(call.peer.port.node()));
             Ok(entries)
         }
-        resource::BROKER_LOGGER | resource::CLIENT_METRICS | resource::GROUP => Ok(Vec::new()),
+        resource::BROKER_LOGGER if name.is_empty() => Err(Refusal::request("Broker id must not be empty")),
+        // There are no loggers whose levels could be told apart.
+        resource::BROKER_LOGGER => check_broker(call, name, "expected {} but").map(|()| Vec::new()),
+        resource::CLIENT_METRICS if name.is_empty() => {
+            Err(Refusal::request("Client metrics subscription name must not be empty"))
+        }
+        resource::CLIENT_METRICS => Ok(group_configs::client_metrics()),
+        resource::GROUP if name.is_empty() => Err(Refusal::request("Group name must not be empty")),
+        resource::GROUP => Ok(group_configs::group()),
         _ => Err(Refusal::request(MALFORMED)),
     }
 }
 
 /// What Kafka says of its INVALID_REQUEST. Kafka: `Errors`.
 const MALFORMED: &str = "This most likely occurs because of a request being malformed by the client library or the message was sent to an incompatible broker. See the broker logs for more details.";
+
+/// A property as all brokers have it, which few are given. Kafka: `DynamicBrokerConfig`, the default entity.
+fn of_all_brokers(mut entry: ConfigEntry) -> Option<ConfigEntry> {
+    entry
+        .synonyms
+        .retain(|s| s.source == ConfigSource::DynamicDefaultBrokerConfig);
+    let value = entry.synonyms.first()?.value.clone();
+    Some(ConfigEntry {
+        value: Some(value),
+        source: ConfigSource::DynamicDefaultBrokerConfig,
+        ..entry
+    })
+}
 
 /// The one property that nodes differ in.
 fn node_id(node: fletchlog_api::NodeId) -> ConfigEntry {
@@ -122,7 +146,7 @@ fn check_broker(call: &Call<'_>, name: &str, expected: &str) -> Result<(), Refus
     }
     let expected = expected.replace("{}", &node.to_string());
     Err(Refusal::request(format!(
-        "Unexpected broker id, {expected}, but received {name}"
+        "Unexpected broker id, {expected} received {name}"
     )))
 }
 
@@ -170,6 +194,11 @@ pub(super) fn alter_configs(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
                 .map(|c| (c.name.to_string(), c.value.as_deref().map(str::to_owned)))
                 .collect();
             let name = &resource.resource_name;
+            check_gone(
+                call,
+                name,
+                config.iter().map(|(name, value)| (&**name, value.as_deref())),
+            )?;
             let altered = call.broker().replace_topic_config(name, &config, validate_only);
             altered.map_err(|error| refused_topic(name, &error))
         });
@@ -206,6 +235,8 @@ pub(super) fn incremental_alter_configs(call: &mut Call<'_>) -> Result<Handled, 
             }
             let changes: Vec<_> = resource.configs.iter().map(change).collect::<Result<_, _>>()?;
             let name = &resource.resource_name;
+            let set = changes.iter().filter(|change| change.op == AlterConfigOp::Set);
+            check_gone(call, name, set.map(|change| (&*change.name, change.value.as_deref())))?;
             let altered = call.broker().alter_topic_config(name, &changes, validate_only);
             altered.map_err(|error| refused_topic(name, &error))
         });
@@ -260,7 +291,7 @@ fn check_resource(
         resource::TOPIC => Ok(true),
         resource::BROKER => {
             if !name.is_empty() {
-                check_broker(call, name, "expected {}")?;
+                check_broker(call, name, "expected {}, but")?;
             }
             if names.is_empty() {
                 return Ok(false);
@@ -270,6 +301,19 @@ fn check_resource(
             Err(Refusal::request(text))
         }
         other => Err(Refusal::request(format!("Unknown resource type {other}"))),
+    }
+}
+
+fn check_gone<'a>(
+    call: &Call<'_>,
+    topic: &str,
+    config: impl Iterator<Item = (&'a str, Option<&'a str>)>,
+) -> Result<(), Refusal> {
+    match gone_in_4(config) {
+        Some(text) if call.broker().describe_topic(topic).is_ok() => {
+            Err(Refusal(ErrorCode::INVALID_CONFIG, Some(text.into())))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -10,6 +10,7 @@ use fletchlog_broker::Broker;
 use fletchlog_records::{ErrorCode, TopicPartition};
 use fletchlog_wire::messages::{FetchRequest, FetchResponse, fetch_request, fetch_response};
 
+use super::metadata::metadata_of;
 use super::{CLOSED, Call, Handled, Unreadable, response};
 
 /// The first version that names topics by their ids alone.
@@ -18,9 +19,6 @@ const BY_ID: i16 = 13;
 pub(super) fn fetch(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let mut request: FetchRequest = call.message()?;
     let by_id = call.version() >= BY_ID;
-    let Some(isolation_level) = isolation_level(request.isolation_level) else {
-        return call.answer(&refused(&request, by_id));
-    };
     let max_bytes = request.max_bytes;
     let names = by_id.then(|| Arc::clone(&call.peer.topic_names));
     if let Some(names) = &names {
@@ -31,6 +29,12 @@ pub(super) fn fetch(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
             topic.topic = names.resolve(call.broker(), topic.topic_id)?;
         }
     }
+    let isolation_level = match isolation_level(request.isolation_level) {
+        Some(level) => level,
+        None if any_known(call, &request)? => return call.answer(&refused(&request, by_id)),
+        // Nothing is read, so nobody looks at the level.
+        None => IsolationLevel::ReadUncommitted,
+    };
     let partitions = request.topics.iter().flat_map(partitions_of).collect();
     let forgotten = request
         .forgotten_topics_data
@@ -59,7 +63,8 @@ pub(super) fn fetch(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
             answer.partitions.sort_by_key(place);
         }
         if max_bytes < 0 {
-            answer.partitions.iter_mut().for_each(fail);
+            let is_read = |p: &&mut api::FetchPartitionResponse| p.error != ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
+            answer.partitions.iter_mut().filter(is_read).for_each(fail);
         }
         let mut message = message(answer);
         if let Some(names) = names {
@@ -70,6 +75,18 @@ pub(super) fn fetch(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
         }
         Ok(message)
     })
+}
+
+/// Whether the request names a partition that can be read.
+fn any_known(call: &Call<'_>, request: &FetchRequest) -> Result<bool, Unreadable> {
+    let names = request.topics.iter().map(|t| Arc::clone(&t.topic)).collect();
+    let known = metadata_of(call, Some(names), false)?;
+    let is_known = |topic: &fetch_request::FetchTopic| {
+        let of_topic = known.topics.iter().filter(|t| t.name == topic.topic);
+        let mut partitions = of_topic.flat_map(|t| &t.partitions);
+        partitions.any(|known| topic.partitions.iter().any(|p| p.partition == known.partition))
+    };
+    Ok(request.topics.iter().any(is_known))
 }
 
 /// Where topics have ids, partitions that can be read come first, then unknown ids, then unknown partitions. Kafka:

@@ -1,6 +1,7 @@
 //! Groups as administrators see them. Kafka: `KafkaApis#handleListGroupsRequest`, `#handleDescribeGroupsRequest`,
 //! `#handleDeleteGroupsRequest`, `#handleOffsetDeleteRequest`.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use fletchlog_broker::{BrokerError, GroupDescription, GroupMember};
@@ -121,8 +122,13 @@ pub(super) fn delete_groups(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
             error_code: deleted.err().unwrap_or(ErrorCode::NONE).code(),
         }
     };
+    let mut seen = HashSet::new();
+    let names = request
+        .groups_names
+        .into_iter()
+        .filter(|name| seen.insert(Arc::clone(name)));
     call.answer(&DeleteGroupsResponse {
-        results: request.groups_names.into_iter().map(delete).collect(),
+        results: names.map(delete).collect(),
         ..Default::default()
     })
 }

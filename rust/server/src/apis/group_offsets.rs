@@ -21,9 +21,12 @@ pub(super) fn offset_commit(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
         return offset_commit_by_id(call, request);
     }
     let answer = commit(call, &request, |topic| Ok(Arc::clone(&topic.name)))?;
-    let topics = by_topic(answer).map(|(name, partitions)| offset_commit_response::OffsetCommitResponseTopic {
-        name,
-        partitions,
+    // The broker answers in the order of the request: each topic of it has an answer of its own, also one that is named twice.
+    let mut answer = answer.into_iter().map(|(_, partition)| partition);
+    let with_partitions = request.topics.iter().filter(|topic| !topic.partitions.is_empty());
+    let topics = with_partitions.map(|topic| offset_commit_response::OffsetCommitResponseTopic {
+        name: Arc::clone(&topic.name),
+        partitions: answer.by_ref().take(topic.partitions.len()).collect(),
         ..Default::default()
     });
     call.answer(&OffsetCommitResponse {

@@ -26,7 +26,17 @@ pub(super) fn metadata(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: MetadataRequest = call.message()?;
     let has_id = |t: &metadata_request::MetadataRequestTopic| t.topic_id != [0; 16] || t.name.is_none();
     if call.version() < BY_ID && request.topics.iter().flatten().any(has_id) {
-        return call.answer(&refused_ids(request.topics.unwrap_or_default()));
+        return call.answer(&refused(request.topics.unwrap_or_default(), ErrorCode::INVALID_REQUEST));
+    }
+    let has_no_name = |t: &metadata_request::MetadataRequestTopic| t.name.is_none();
+    if request.topics.iter().flatten().all(|t| t.topic_id == [0; 16])
+        && request.topics.iter().flatten().any(has_no_name)
+    {
+        // Kafka's handler fails on it.
+        return call.answer(&refused(
+            request.topics.unwrap_or_default(),
+            ErrorCode::UNKNOWN_SERVER_ERROR,
+        ));
     }
     let mut unknown_ids = Vec::new();
     let names = match request.topics {
@@ -72,27 +82,30 @@ pub(super) fn metadata_of(
     response!(Metadata, call.ask_now(api::Request::Metadata(request))?)
 }
 
-/// The names of the topics, each once. An id wins over a name beside it; one that is unknown is answered as such.
+/// The names of the topics, each once. Where any topic has an id, names do not count. An id that is unknown is answered as such.
+/// Kafka: `KafkaApis#handleTopicMetadataRequest`, `useTopicId`.
 fn names(
     call: &Call<'_>,
     topics: Vec<metadata_request::MetadataRequestTopic>,
     unknown: &mut Vec<metadata_response::MetadataResponseTopic>,
 ) -> Result<Vec<Arc<str>>, Unreadable> {
-    let mut names: Vec<Arc<str>> = Vec::with_capacity(topics.len());
+    let by_id = topics.iter().any(|t| t.topic_id != [0; 16]);
     let mut seen = HashSet::new();
-    for topic in topics {
-        let name = match (topic.topic_id, topic.name) {
-            ([0, ..], Some(name)) if topic.topic_id == [0; 16] => Some(name),
-            ([0, ..], None) if topic.topic_id == [0; 16] => {
-                unknown.push(refused_topic(ErrorCode::UNKNOWN_SERVER_ERROR, None, topic.topic_id));
-                continue;
-            }
-            (id, _) => call.broker().topic_name(id).map_err(|_| CLOSED)?,
-        };
-        match name {
+    if !by_id {
+        let names = topics.into_iter().filter_map(|t| t.name);
+        return Ok(names.filter(|name| seen.insert(Arc::clone(name))).collect());
+    }
+    let mut ids = HashSet::new();
+    let mut names = Vec::with_capacity(topics.len());
+    let ids = topics
+        .into_iter()
+        .map(|t| t.topic_id)
+        .filter(|id| *id != [0; 16] && ids.insert(*id));
+    for id in ids {
+        match call.broker().topic_name(id).map_err(|_| CLOSED)? {
             Some(name) if seen.insert(Arc::clone(&name)) => names.push(name),
             Some(_) => {}
-            None => unknown.push(refused_topic(ErrorCode::UNKNOWN_TOPIC_ID, None, topic.topic_id)),
+            None => unknown.push(refused_topic(ErrorCode::UNKNOWN_TOPIC_ID, None, id)),
         }
     }
     Ok(names)
@@ -112,12 +125,13 @@ fn refused_topic(
     }
 }
 
-/// Versions 10 and 11 have a place for ids, and cannot use it. Kafka: `KafkaApis#handleTopicMetadataRequest`.
-fn refused_ids(topics: Vec<metadata_request::MetadataRequestTopic>) -> MetadataResponse {
-    let refused = |t: metadata_request::MetadataRequestTopic| {
-        refused_topic(ErrorCode::INVALID_REQUEST, Some(t.name.unwrap_or_default()), t.topic_id)
-    };
+/// What a request is answered that Kafka's handler refuses as a whole: versions 10 and 11 have a place for ids and cannot use it.
+/// Kafka: `MetadataRequest#getErrorResponse`.
+fn refused(topics: Vec<metadata_request::MetadataRequestTopic>, error: ErrorCode) -> MetadataResponse {
+    let refused =
+        |t: metadata_request::MetadataRequestTopic| refused_topic(error, Some(t.name.unwrap_or_default()), t.topic_id);
     MetadataResponse {
+        error_code: error.code(),
         controller_id: -1,
         topics: topics.into_iter().map(refused).collect(),
         cluster_authorized_operations: OPERATIONS_OMITTED,
@@ -212,9 +226,15 @@ fn coordinator(
     let key_type = match key_type {
         0 => api::CoordinatorType::Group,
         1 => api::CoordinatorType::Transaction,
-        // Share groups, which there are not: a batched answer has no text then.
+        // Share groups, which there are not: a batched answer has no text then. Version 6 may ask for them.
         2 if call.version() >= 4 => {
-            let mut answer = refused(ErrorCode::INVALID_REQUEST, key);
+            let is_key = call.version() >= 6 && key.split(':').count() == 3;
+            let error = if is_key {
+                ErrorCode::COORDINATOR_NOT_AVAILABLE
+            } else {
+                ErrorCode::INVALID_REQUEST
+            };
+            let mut answer = refused(error, key);
             answer.error_message = Some(Arc::default());
             return Ok(answer);
         }

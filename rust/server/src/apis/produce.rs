@@ -1,12 +1,13 @@
 //! Produce. Kafka: `KafkaApis#handleProduceRequest`.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use fletchlog_api as api;
 use fletchlog_records::batch_header::{ATTRIBUTES_POSITION, COMPRESSION_MASK, TRANSACTIONAL_MASK};
-use fletchlog_records::{Compression, ErrorCode, TopicPartition};
+use fletchlog_records::{Compression, ErrorCode, RecordError, TopicPartition, next_batch_size};
 use fletchlog_wire::messages::{ProduceRequest, ProduceResponse, produce_request, produce_response};
 
 use super::{CLOSED, Call, Handled, Unreadable, by_topic, response};
@@ -22,9 +23,15 @@ const ABORTABLE: i16 = 11;
 #[derive(Default)]
 struct Asked {
     partitions: Vec<(TopicPartition, Bytes)>,
+    /// Where a partition is in them.
+    places: HashMap<TopicPartition, usize>,
     /// With a batch of a transaction.
     transactional: HashSet<TopicPartition>,
     refused: Vec<(TopicPartition, ErrorCode)>,
+    /// Why the first batch of a partition cannot be told from other bytes.
+    unreadable: HashMap<TopicPartition, Arc<str>>,
+    /// The first batch of a partition has a codec that is none.
+    unknown_codec: bool,
     /// Ids of topics, where the request has them. An unknown id stands for its topic's name.
     ids: HashMap<Arc<str>, [u8; 16]>,
 }
@@ -46,15 +53,37 @@ impl Asked {
             if attributes & TRANSACTIONAL_MASK != 0 {
                 self.transactional.insert(tp.clone());
             }
+            if let Err(RecordError::Corrupt { reason, .. }) = next_batch_size(&records) {
+                self.unreadable.insert(tp.clone(), reason.into());
+            }
+            self.unknown_codec |= codec(attributes).is_none();
             if is_unknown {
                 self.refused.push((tp, ErrorCode::UNKNOWN_TOPIC_ID));
-            } else if call.version() < ZSTD && attributes & COMPRESSION_MASK == Compression::Zstd as i16 {
+            } else if call.version() < ZSTD && codec(attributes) == Some(Compression::Zstd) {
                 self.refused.push((tp, ErrorCode::UNSUPPORTED_COMPRESSION_TYPE));
             } else {
-                self.partitions.push((tp, records));
+                self.add(tp, records);
             }
         }
         Ok(())
+    }
+
+    /// Of a partition that is named twice the later records count, as in Kafka's map of them.
+    fn add(&mut self, tp: TopicPartition, records: Bytes) {
+        match self.places.entry(tp) {
+            Entry::Occupied(place) => self.partitions[*place.get()].1 = records,
+            Entry::Vacant(place) => {
+                self.partitions.push((place.key().clone(), records));
+                place.insert(self.partitions.len() - 1);
+            }
+        }
+    }
+
+    /// Refuses everything, as an exception in Kafka's handler does.
+    fn fail(&mut self) {
+        let all = self.partitions.drain(..).map(|(tp, _)| tp);
+        let all = all.chain(self.refused.drain(..).map(|(tp, _)| tp));
+        self.refused = all.map(|tp| (tp, ErrorCode::UNKNOWN_SERVER_ERROR)).collect();
     }
 }
 
@@ -64,12 +93,19 @@ fn attributes(records: &[u8]) -> i16 {
     at.map_or(0, |bytes| i16::from_be_bytes(*bytes))
 }
 
+fn codec(attributes: i16) -> Option<Compression> {
+    Compression::from_id(u8::try_from(attributes & COMPRESSION_MASK).unwrap_or_default())
+}
+
 pub(super) fn produce(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: ProduceRequest = call.message()?;
     let acks = request.acks;
     let mut asked = Asked::default();
     for topic in request.topic_data {
         asked.add_topic(call, topic)?;
+    }
+    if call.version() < ZSTD && asked.unknown_codec {
+        asked.fail();
     }
     let answer = call.ask_now(api::Request::Produce(api::ProduceRequest {
         transactional_id: request.transactional_id,
@@ -88,13 +124,19 @@ pub(super) fn produce(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
         if p.error == ErrorCode::INVALID_TXN_STATE && version >= ABORTABLE && asked.transactional.contains(&p.tp) {
             p.error = ErrorCode::TRANSACTION_ABORTABLE;
         }
-        (Arc::clone(&p.tp.topic), partition_response(p))
+        let is_corrupt = p.error == ErrorCode::CORRUPT_MESSAGE;
+        let reason = asked.unreadable.remove(&p.tp).filter(|_| is_corrupt);
+        let topic = Arc::clone(&p.tp.topic);
+        let mut response = partition_response(p);
+        response.error_message = reason.or(response.error_message);
+        (topic, response)
     });
     let refused = asked.refused.into_iter().map(|(tp, error)| {
         let response = produce_response::PartitionProduceResponse {
             index: tp.partition,
             error_code: error.code(),
             base_offset: -1,
+            log_start_offset: -1,
             ..Default::default()
         };
         (tp.topic, response)

@@ -1,5 +1,6 @@
 //! CreateTopics, DeleteTopics, CreatePartitions, DeleteRecords. Kafka: `ControllerApis`, `KafkaApis#handleDeleteRecordsRequest`.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use fletchlog_broker::{BrokerError, ConfigEntry, CreatedTopic, NewTopic};
@@ -12,6 +13,9 @@ use fletchlog_wire::messages::{
 };
 
 use super::{Call, Handled, Unreadable, by_topic, repeated};
+
+/// Least segment.bytes of a topic in Kafka 4.
+const MIN_SEGMENT_BYTES: i64 = 1024 * 1024;
 
 const DUPLICATE: &str = "Duplicate topic name.";
 
@@ -33,23 +37,36 @@ pub(super) fn create_topics(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
         .collect();
     for topic in request.topics.into_iter().filter(|t| !twice.contains(&t.name)) {
         let name = Arc::clone(&topic.name);
-        topics.push(
-            match call
-                .broker()
-                .create_topic_with(&name, &new_topic(topic, request.validate_only))
-            {
-                Ok(created) => created_topic(name, created, request.validate_only),
-                Err(error) => create_topics_response::CreatableTopicResult {
-                    error_code: error.code().code(),
-                    error_message: Some(error.kafka_message().into()),
-                    ..not_created(&name)
-                },
-            },
-        );
+        let gone = gone_in_4(topic.configs.iter().map(|c| (&*c.name, c.value.as_deref())));
+        let new = new_topic(topic, request.validate_only || gone.is_some());
+        let created = call.broker().create_topic_with(&name, &new);
+        let refused = |error: ErrorCode, text: String| create_topics_response::CreatableTopicResult {
+            error_code: error.code(),
+            error_message: Some(text.into()),
+            ..not_created(&name)
+        };
+        topics.push(match (created, gone) {
+            (Ok(_), Some(text)) => refused(ErrorCode::INVALID_CONFIG, text),
+            (Err(error), Some(text)) if error.code() == ErrorCode::INVALID_CONFIG => refused(error.code(), text),
+            (Ok(created), None) => created_topic(name, created),
+            (Err(error), _) => refused(error.code(), error.kafka_message()),
+        });
     }
     call.answer(&CreateTopicsResponse {
         topics,
         ..Default::default()
+    })
+}
+
+/// What Kafka 4 says of properties that it has no more, or only with a limit: the engine has them for older directories. `None`:
+/// nothing. Kafka: `TopicConfig`, KIP-1030.
+pub(super) fn gone_in_4<'a>(mut config: impl Iterator<Item = (&'a str, Option<&'a str>)>) -> Option<String> {
+    config.find_map(|(name, value)| match (name, value?.trim().parse::<i64>()) {
+        ("segment.bytes", Ok(bytes)) if bytes < MIN_SEGMENT_BYTES => Some(format!(
+            "Invalid value {bytes} for configuration segment.bytes: Value must be at least {MIN_SEGMENT_BYTES}"
+        )),
+        ("message.timestamp.difference.max.ms", _) => Some(format!("Unknown topic config name: {name}")),
+        _ => None,
     })
 }
 
@@ -79,11 +96,7 @@ fn not_created(name: &Arc<str>) -> create_topics_response::CreatableTopicResult 
     }
 }
 
-fn created_topic(
-    name: Arc<str>,
-    created: CreatedTopic,
-    validate_only: bool,
-) -> create_topics_response::CreatableTopicResult {
+fn created_topic(name: Arc<str>, created: CreatedTopic) -> create_topics_response::CreatableTopicResult {
     let config = |entry: ConfigEntry| create_topics_response::CreatableTopicConfigs {
         name: entry.name.into(),
         value: entry.value.map(Into::into),
@@ -94,7 +107,7 @@ fn created_topic(
     create_topics_response::CreatableTopicResult {
         name,
         error_message: None,
-        topic_id: if validate_only { [0; 16] } else { created.topic_id },
+        topic_id: created.topic_id,
         num_partitions: created.partitions,
         replication_factor: created.replication_factor,
         configs: Some(
@@ -126,7 +139,14 @@ pub(super) fn delete_topics(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
             name: name.clone(),
             topic_id: *topic_id,
             error_code: ErrorCode::INVALID_REQUEST.code(),
-            error_message: Some(DUPLICATE.into()),
+            error_message: Some(
+                if name.is_some() {
+                    DUPLICATE
+                } else {
+                    "Duplicate topic id."
+                }
+                .into(),
+            ),
         })
         .collect();
     for topic in topics {
@@ -144,6 +164,19 @@ fn delete_topic(
     call: &Call<'_>,
     topic: delete_topics_request::DeleteTopicState,
 ) -> delete_topics_response::DeletableTopicResult {
+    let has_id = topic.topic_id != [0; 16];
+    if topic.name.is_some() == has_id {
+        let text = match has_id {
+            true => "You may not specify both topic name and topic id.",
+            false => "Neither topic name nor id were specified.",
+        };
+        return delete_topics_response::DeletableTopicResult {
+            name: topic.name,
+            topic_id: topic.topic_id,
+            error_code: ErrorCode::INVALID_REQUEST.code(),
+            error_message: Some(text.into()),
+        };
+    }
     let found = match topic.name {
         Some(name) => Ok(Some(name)),
         None => call.broker().topic_name(topic.topic_id),
@@ -160,10 +193,10 @@ fn delete_topic(
         Ok(None) => {
             let error = ErrorCode::UNKNOWN_TOPIC_ID;
             return delete_topics_response::DeletableTopicResult {
+                name: None,
                 topic_id: topic.topic_id,
                 error_code: error.code(),
                 error_message: Some("This server does not host this topic ID.".into()),
-                ..Default::default()
             };
         }
         Err(error) => (None, Err(error)),
@@ -231,7 +264,9 @@ pub(super) fn delete_records(call: &mut Call<'_>) -> Result<Handled, Unreadable>
         let of_topic = topic.partitions.into_iter();
         of_topic.map(move |p| (TopicPartition::new(Arc::clone(&name), p.partition_index), p.offset))
     });
-    let results = asked.map(|(tp, offset)| {
+    // Of a partition that is named twice the later offset counts.
+    let asked: HashMap<TopicPartition, i64> = asked.collect();
+    let results = asked.into_iter().map(|(tp, offset)| {
         let before = (offset != HIGH_WATERMARK).then_some(offset);
         let (low_watermark, error) = match call.broker().delete_records(&tp, before) {
             Ok(start) => (start, ErrorCode::NONE),

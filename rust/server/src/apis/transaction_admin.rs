@@ -118,10 +118,16 @@ fn producers_of(call: &Call<'_>, tp: &TopicPartition) -> describe_producers_resp
         Ok(known) => (ErrorCode::NONE, known.into_iter().map(producer).collect()),
         Err(error) => (error.code(), Vec::new()),
     };
+    // Kafka has a text where the topic is unknown, none where it has no such partition.
+    let is_unknown = error == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION && call.broker().describe_topic(&tp.topic).is_err();
+    let error_message = match is_unknown {
+        true => Some("This server does not host this topic-partition.".into()),
+        false => None,
+    };
     describe_producers_response::PartitionResponse {
         partition_index: tp.partition,
         error_code: error.code(),
-        error_message: (error != ErrorCode::NONE).then(|| error.message().into()),
+        error_message,
         active_producers,
     }
 }

@@ -88,7 +88,7 @@ fn read_one(
     let max_bytes = usize::try_from(request.partition_max_bytes).map_err(|_| ErrorCode::INVALID_REQUEST)?;
     let log = replicas.log_of(&partition)?;
     let current = partition.leader_epoch(replicas.logs.directory())?;
-    check_leader_epoch(request.current_leader_epoch, current)?;
+    check_leader_epoch(request.current_leader_epoch.max(-1), current)?;
     // The bounds as they were before the read: what comes in between is for the next fetch.
     let bounds = log.bounds()?;
     let bound = fetch_bound(params.isolation);
@@ -168,7 +168,7 @@ pub(crate) fn progress(replicas: &ReplicaManager, params: &FetchParams, at: &Pos
     let bound = bounds.of(fetch_bound(params.isolation));
     if request.fetch_offset > bounds.log_end_offset
         || request.fetch_offset < bounds.log_start_offset
-        || check_leader_epoch(request.current_leader_epoch, current).is_err()
+        || check_leader_epoch(request.current_leader_epoch.max(-1), current).is_err()
     {
         return Progress::Answer;
     }
@@ -210,10 +210,11 @@ fn failed(tp: &TopicPartition, refusal: ReadRefusal) -> FetchPartitionResponse {
     }
 }
 
-/// Kafka: `Partition#checkCurrentLeaderEpoch`; -1 = the client does not know one.
+/// Kafka: `Partition#checkCurrentLeaderEpoch`; -1 = the client does not know one (in a fetch any negative number says so,
+/// `FetchRequest#optionalEpoch`).
 pub(crate) fn check_leader_epoch(requested: i32, current: i32) -> Result<(), ErrorCode> {
     match requested {
-        e if e < 0 || e == current => Ok(()),
+        e if e == -1 || e == current => Ok(()),
         e if e < current => Err(ErrorCode::FENCED_LEADER_EPOCH),
         _ => Err(ErrorCode::UNKNOWN_LEADER_EPOCH),
     }

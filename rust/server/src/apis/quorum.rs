@@ -1,0 +1,78 @@
+//! DescribeQuorum. There is no log of a quorum: the first node is the one voter and leads, and has nothing to replicate. Kafka:
+//! `KafkaRaftClient#handleDescribeQuorumRequest`.
+
+use std::sync::Arc;
+
+use fletchlog_records::ErrorCode;
+use fletchlog_wire::messages::{
+    DescribeQuorumRequest, DescribeQuorumResponse, describe_quorum_request, describe_quorum_response,
+};
+
+use super::{Apis, Call, Handled, Unreadable};
+
+/// Kafka: `Topic#CLUSTER_METADATA_TOPIC_NAME`.
+const CLUSTER_METADATA: &str = "__cluster_metadata";
+
+pub(super) fn describe_quorum(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
+    let request: DescribeQuorumRequest = call.message()?;
+    let topics = request.topics;
+    // Kafka describes its one partition alone.
+    let is_known = matches!(topics.as_slice(), [one] if is_quorum(one));
+    let topics = topics.into_iter().map(|topic| describe_quorum_response::TopicData {
+        partitions: topic
+            .partitions
+            .iter()
+            .map(|p| match is_known {
+                true => call.apis.quorum(),
+                false => unknown(p.partition_index),
+            })
+            .collect(),
+        topic_name: topic.topic_name,
+    });
+    call.answer(&DescribeQuorumResponse {
+        error_message: Some(Arc::default()),
+        topics: topics.collect(),
+        nodes: if is_known { call.apis.voters() } else { Vec::new() },
+        ..Default::default()
+    })
+}
+
+fn is_quorum(topic: &describe_quorum_request::TopicData) -> bool {
+    &*topic.topic_name == CLUSTER_METADATA && matches!(topic.partitions.as_slice(), [one] if one.partition_index == 0)
+}
+
+fn unknown(partition_index: i32) -> describe_quorum_response::PartitionData {
+    describe_quorum_response::PartitionData {
+        partition_index,
+        error_code: ErrorCode::UNKNOWN_TOPIC_OR_PARTITION.code(),
+        error_message: Some("This server does not host this topic-partition.".into()),
+        ..Default::default()
+    }
+}
+
+impl Apis {
+    fn quorum(&self) -> describe_quorum_response::PartitionData {
+        let leader = self.endpoints.first().map_or(-1, |e| e.node);
+        describe_quorum_response::PartitionData {
+            error_message: Some(Arc::default()),
+            leader_id: leader,
+            current_voters: vec![describe_quorum_response::ReplicaState {
+                replica_id: leader,
+                ..Default::default()
+            }],
+            ..Default::default()
+        }
+    }
+
+    fn voters(&self) -> Vec<describe_quorum_response::Node> {
+        let node = |e: &crate::Endpoint| describe_quorum_response::Node {
+            node_id: e.node,
+            listeners: vec![describe_quorum_response::Listener {
+                name: "PLAINTEXT".into(),
+                host: e.host.as_str().into(),
+                port: e.port,
+            }],
+        };
+        self.endpoints.first().map(node).into_iter().collect()
+    }
+}
