@@ -17,7 +17,7 @@ from rust_text import Source, blank, product
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = "rust/api/src/config_table"
-# where a scope is read: the first path that fits. In the broker's crate the receiver says which of two it is.
+# where scopes are read: the first path that fits. In the broker's crate the receiver says which of two it is.
 READERS = {
     "rust/client/src/group/legacy": "legacy_consumer",
     "rust/client/src/consumer": "consumer",
@@ -26,8 +26,10 @@ READERS = {
     "rust/python/src/consumer.rs": "consumer",
     "rust/python/src/producer.rs": "producer",
     "rust/python/src/legacy.rs": "legacy_consumer",
+    "rust/python/src/peer.rs": "consumer producer",
     "rust/broker": "broker",
     "rust/server": "broker",
+    "rust/net": "consumer producer",  # both connect alike
 }
 METHODS = "get|text|boolean|int|long|double|list|release"
 # functions and closures that read the properties they are given the names of: (file, name) -> scope of each argument
@@ -72,12 +74,11 @@ def properties(root: Path) -> list[str]:
 
 def reads(source: Source) -> set[str]:
     """The properties that a file reads."""
-    scope = next((scope for path, scope in READERS.items() if source.name.startswith(path)), None)
-    if scope is None:
-        return set()
+    scopes_here = next((scope for path, scope in READERS.items() if source.name.startswith(path)), "")
     found = set()
-    for receiver, name in re.findall(rf"(\w+)(?:\(\))?\s*\.(?:{METHODS})\(\s*{_STRING}\s*\)", source.text):
-        found.add(f"{'topic' if scope == 'broker' and receiver == 'topic' else scope} {name}")
+    for scope in scopes_here.split():
+        for receiver, name in re.findall(rf"(\w+)(?:\(\))?\s*\.(?:{METHODS})\(\s*{_STRING}\s*\)", source.text):
+            found.add(f"{'topic' if scope == 'broker' and receiver == 'topic' else scope} {name}")
     for (file, helper), scopes in HELPERS.items():
         if file == source.name:
             for arguments in re.findall(rf"(?<![\w.])(?<!fn ){helper}\(([^()]*)\)", source.text):
@@ -89,7 +90,7 @@ def reads(source: Source) -> set[str]:
 def breaches(root: Path) -> tuple[int, list[str]]:
     """How many properties there are, and what is wrong."""
     rows = properties(root)
-    sources = product(root, ["broker", "client", "python", "server"])
+    sources = product(root, ["broker", "client", "net", "python", "server"])
     read = {name for source in sources for name in reads(source)}
     found = [
         f"`{row.split()[1]}` of a {row.split()[0]} is read nowhere: read it, or remove the row" for row in rows if row not in read and row not in WITHOUT_EFFECT

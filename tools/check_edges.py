@@ -23,11 +23,12 @@ ALLOWED: dict[str, set[str]] = {
     "broker": {"records", "api", "log"},
     "client": {"records", "api"},
     "server": {"records", "api", "broker", "wire"},
-    "python": {"server", "records", "api", "log", "arrow", "broker", "client"},
+    "net": {"records", "api", "wire"},
+    "python": {"server", "net", "records", "api", "log", "arrow", "broker", "client"},
     "sim": {"records", "wire", "api", "log", "arrow", "broker", "client"},
 }
 # outside crates that only these crates may use
-RESERVED = {"mio": {"server"}, "socket2": {"server"}, "pyo3": {"python"}, "arrow-": {"arrow", "python", "sim"}, "rustix": {"log", "python"}}
+RESERVED = {"mio": {"server", "net"}, "socket2": {"server", "net"}, "pyo3": {"python"}, "arrow-": {"arrow", "python", "sim"}, "rustix": {"log", "python"}}
 # calls that only the named files may contain: the core takes time, randomness and files as arguments
 BANNED = {
     r"SystemTime::now|Instant::now": {"api/src/transport.rs", "log/src/fs/memory.rs"},

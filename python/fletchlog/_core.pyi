@@ -301,7 +301,7 @@ class Producer:
     under the conditions Kafka has for it (`enable.idempotence`, or one request in flight).
 
     Args:
-        broker: Broker to produce to.
+        broker: Broker to produce to, or a cluster: `"kafka://HOST:PORT,..."`. A configuration with `bootstrap.servers` may stand in its place.
         config: Kafka's dotted names, see `config_table()`; `fletchlog.producer.version` selects the release reproduced.
         faults: What is to go wrong between this producer and the broker.
 
@@ -310,7 +310,7 @@ class Producer:
         fletchlog.errors.ClosedError: The broker is closed.
     """
 
-    def __new__(cls, broker: Broker, config: _Properties | None = None, faults: Faults | None = None) -> Self: ...
+    def __new__(cls, broker: Broker | str | _Properties | None = None, config: _Properties | None = None, faults: Faults | None = None) -> Self: ...
     def send(
         self,
         topic: str,
@@ -537,7 +537,7 @@ class Consumer:
     Where `timeout_ms` may be None it then is `default.api.timeout.ms` (60,000 unless set); `KafkaTimeoutError` when it is over.
 
     Args:
-        broker: Broker to read from.
+        broker: Broker to read from, or a cluster: `"kafka://HOST:PORT,..."`. A configuration with `bootstrap.servers` may stand in its place.
         config: Kafka's dotted names, see `config_table()`; `fletchlog.consumer.version` selects the release reproduced.
 
     Raises:
@@ -545,7 +545,7 @@ class Consumer:
         fletchlog.errors.ClosedError: The broker is closed.
     """
 
-    def __new__(cls, broker: Broker, config: _Properties | None = None) -> Self: ...
+    def __new__(cls, broker: Broker | str | _Properties | None = None, config: _Properties | None = None) -> Self: ...
     def subscribe(
         self,
         topics: Iterable[str] | None = None,

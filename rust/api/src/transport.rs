@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::messages::{LegacyGroupRequest, LegacyGroupResponse, Request, Response};
+use crate::ErrorCode;
+use crate::messages::{HeartbeatRequest, LegacyGroupRequest, LegacyGroupResponse, Request, Response};
 
 /// A broker node's id. A client's connection to its group coordinator is a connection of its own, numbered
 /// [`coordinator_connection`] as Kafka's Java client does.
@@ -106,10 +107,43 @@ pub trait Transport: Send {
     fn disconnect(&mut self, node: NodeId) {
         let _ = node;
     }
+    /// A poll ends, and the client is a member of a group: from now on the transport keeps it in there. In the same process
+    /// [`InProcess::keep_alive`] does.
+    fn begin_heartbeats(&mut self, plan: HeartbeatPlan) {
+        let _ = plan;
+    }
+    /// A poll begins: the client keeps itself in its group. The last heartbeat that was answered meanwhile, if any.
+    fn end_heartbeats(&mut self) -> Option<Heartbeat> {
+        None
+    }
     /// The other side, if it is in this process.
     fn in_process(&mut self) -> Option<&mut dyn InProcess> {
         None
     }
+}
+
+/// What keeps a member in its group between two polls. Times are monotonic ms. Kafka: `Heartbeat`, `AbstractCoordinator.HeartbeatThread`.
+#[derive(Debug, Clone)]
+pub struct HeartbeatPlan {
+    /// The member and its generation.
+    pub request: HeartbeatRequest,
+    /// When the first one is due.
+    pub next_ms: i64,
+    /// heartbeat.interval.ms.
+    pub interval_ms: i64,
+    /// retry.backoff.ms: the next attempt after one without an answer.
+    pub retry_backoff_ms: i64,
+    /// When max.poll.interval.ms has passed since the last poll: the member leaves the group, a static one only goes silent.
+    pub leave_at_ms: i64,
+}
+
+/// A heartbeat that was sent for a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Heartbeat {
+    /// When, monotonic ms.
+    pub sent_ms: i64,
+    /// What the coordinator answered; COORDINATOR_NOT_AVAILABLE: nothing.
+    pub error: ErrorCode,
 }
 
 /// What only a peer in the same process can do for its client; a transport over sockets does without. An answer that such

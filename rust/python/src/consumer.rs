@@ -5,14 +5,13 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use fletchlog_api::transport::SystemClock;
-use fletchlog_api::{Config, ErrorCode, Scope};
+use fletchlog_api::{Clock, Config, ErrorCode, Scope};
 use fletchlog_client::consumer::{PolledRecords, RebalanceEvent, WakeupHandle};
 use fletchlog_client::{ClientError, Consumer as Engine};
 use fletchlog_records::TopicPartition;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-use crate::broker::Broker;
 use crate::convert::{
     config_from_py, group_metadata_to_py, is_partition, offset_and_metadata_to_py, offset_and_timestamp_to_py,
     offset_from_py, offsets_from_py, partition_from_py, partition_to_py, partitions_from_py, partitions_to_py,
@@ -20,6 +19,7 @@ use crate::convert::{
 };
 use crate::errors::Failure;
 use crate::fork::{Exclusive, Stop};
+use crate::peer::{Peer, arguments};
 use crate::records::{Builder, Records};
 use crate::table::Table;
 
@@ -110,15 +110,18 @@ impl Consumer {
 #[pymethods]
 impl Consumer {
     #[new]
-    #[pyo3(signature = (broker, config=None))]
-    fn new(py: Python<'_>, broker: &Bound<'_, Broker>, config: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+    #[pyo3(signature = (broker=None, config=None))]
+    fn new(py: Python<'_>, broker: Option<&Bound<'_, PyAny>>, config: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        let (broker, config) = arguments(broker, config);
         let config = config_from_py(Scope::Consumer, config)?;
         let traced = config.boolean("fletchlog.trace");
-        let broker = broker.get();
-        let (transports, read_only) = (broker.transports()?, broker.engine()?.is_read_only());
+        let peer = Peer::of(broker, &config)?;
+        let read_only = peer.is_read_only();
         let given = config.clone();
         let engine = crate::gate::gate(py, |_| {
-            Ok(Engine::new(given, transports(), Arc::new(SystemClock::default()))?)
+            let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+            let transport = peer.connect(&given, &clock)?;
+            Ok(Engine::new(given, transport, clock)?)
         })?;
         let wakeup = engine.wakeup_handle();
         Ok(Self {

@@ -29,6 +29,7 @@ pub mod json_lines;
 pub mod legacy;
 pub mod listener;
 pub mod logging;
+mod peer;
 pub mod producer;
 pub mod records;
 pub mod request_order;

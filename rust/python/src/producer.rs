@@ -11,7 +11,6 @@ use fletchlog_client::producer::{OnDecided, ProducerRecord, RecordColumns, Recor
 use fletchlog_client::{ClientError, Producer as Engine};
 use pyo3::prelude::*;
 
-use crate::broker::Broker;
 use crate::callbacks::Callbacks;
 use crate::capsule::arrow_from_py;
 use crate::convert::{
@@ -22,6 +21,7 @@ use crate::errors::Failure;
 use crate::faults::Faults;
 use crate::fork::{Shared, Stop};
 use crate::gate::gate;
+use crate::peer::{Peer, arguments};
 use crate::table::Table;
 use crate::transaction::Transaction;
 
@@ -64,23 +64,25 @@ impl Producer {
 #[pymethods]
 impl Producer {
     #[new]
-    #[pyo3(signature = (broker, config=None, faults=None))]
+    #[pyo3(signature = (broker=None, config=None, faults=None))]
     fn new(
         py: Python<'_>,
-        broker: &Bound<'_, Broker>,
+        broker: Option<&Bound<'_, PyAny>>,
         config: Option<&Bound<'_, PyAny>>,
         faults: Option<&Bound<'_, Faults>>,
     ) -> PyResult<Self> {
+        let (broker, config) = arguments(broker, config);
         let config = config_from_py(Scope::Producer, config)?;
         let traced = config.boolean("fletchlog.trace");
-        let transports = broker.get().transports()?;
+        let peer = Peer::of(broker, &config)?;
         let faults = faults.map(|faults| faults.get().engine());
         let given = config.clone();
         let engine = gate(py, |_| {
             let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+            let connected = peer.connect(&given, &clock)?;
             let transport = match faults {
-                Some(faults) => Box::new(FaultTransport::new(transports(), faults, Arc::clone(&clock))),
-                None => transports(),
+                Some(faults) => Box::new(FaultTransport::new(connected, faults, Arc::clone(&clock))),
+                None => connected,
             };
             Ok(Engine::new(given, transport, clock)?)
         })?;

@@ -35,6 +35,12 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "Where to start without a committed offset, and where to go when the position is outside the log: the log start, its end at the time of the lookup, or an error.",
     ),
     key(
+        "bootstrap.servers",
+        Kind::ListOf(&[]),
+        None,
+        "HOST:PORT of brokers of a Kafka cluster, separated by commas: the first ones to ask which brokers there are. For a consumer that is given no Broker.",
+    ),
+    key(
         "check.crcs",
         Kind::Boolean,
         Some("true"),
@@ -168,6 +174,18 @@ pub(super) const KEYS: &[ConfigKey] = &[
         Kind::Int(1, MAX_INT),
         Some("10000"),
         "Time without a heartbeat after which the group removes this member, in ms; the broker accepts 6000 to 1800000.",
+    ),
+    key(
+        "socket.connection.setup.timeout.max.ms",
+        Kind::Long(1, MAX_LONG),
+        Some("30000"),
+        "Upper bound of socket.connection.setup.timeout.ms, which doubles with every attempt at a node that fails.",
+    ),
+    key(
+        "socket.connection.setup.timeout.ms",
+        Kind::Long(1, MAX_LONG),
+        Some("10000"),
+        "How long a connection to one address of a broker may take, in ms; then its next address is tried.",
     ),
     key(
         "fletchlog.consumer.version",

@@ -29,6 +29,12 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "Bytes of a batch's buffer; a batch is closed when the next record does not fit. A larger record gets a batch of its own size.",
     ),
     key(
+        "bootstrap.servers",
+        Kind::ListOf(&[]),
+        None,
+        "HOST:PORT of brokers of a Kafka cluster, separated by commas: the first ones to ask which brokers there are. For a producer that is given no Broker.",
+    ),
+    key(
         "buffer.memory",
         Kind::Long(0, MAX),
         Some("33554432"),
@@ -164,6 +170,18 @@ pub(super) const KEYS: &[ConfigKey] = &[
         Kind::Long(0, MAX),
         Some("1000"),
         "Upper bound of retry.backoff.ms, which doubles per attempt from release 3.7 on.",
+    ),
+    key(
+        "socket.connection.setup.timeout.max.ms",
+        Kind::Long(1, MAX),
+        Some("30000"),
+        "Upper bound of socket.connection.setup.timeout.ms, which doubles with every attempt at a node that fails.",
+    ),
+    key(
+        "socket.connection.setup.timeout.ms",
+        Kind::Long(1, MAX),
+        Some("10000"),
+        "Milliseconds that a connection to one address of a broker may take; then its next address is tried.",
     ),
     key(
         "transaction.timeout.ms",

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fletchlog_api::transport::Waker;
+use fletchlog_api::transport::{Heartbeat, HeartbeatPlan, Waker};
 use fletchlog_api::{Clock, Completion, Failure, NodeId, Request, Response, Transport};
 
 use super::Interrupt;
@@ -24,9 +24,6 @@ use crate::ClientError;
 
 /// Number of a request, unique per consumer; its completion carries the same `correlation_id`.
 pub type RequestId = i32;
-
-/// The node asked before any metadata is known: node 1 exists in every cluster of ours.
-pub const BOOTSTRAP_NODE: NodeId = 1;
 
 /// How much longer than the rebalance itself a join may take. Kafka: `AbstractCoordinator.JOIN_GROUP_TIMEOUT_LAPSE`.
 const JOIN_GROUP_TIMEOUT_LAPSE_MS: i64 = 5_000;
@@ -72,6 +69,8 @@ pub struct ConsumerNetworkClient {
     transport: Box<dyn Transport>,
     clock: Arc<dyn Clock>,
     connections: BTreeMap<NodeId, Connection>,
+    /// Nodes that may be asked for anything: as the last Metadata answer named them; before it, those to begin with.
+    nodes: Vec<NodeId>,
     done: VecDeque<Completion>,
     next_id: RequestId,
     in_poll: bool,
@@ -93,6 +92,7 @@ impl ConsumerNetworkClient {
         reconnect_backoff_ms: i64,
     ) -> Self {
         Self {
+            nodes: transport.bootstrap(),
             transport,
             clock,
             connections: BTreeMap::new(),
@@ -144,6 +144,10 @@ impl ConsumerNetworkClient {
         for node in self.nodes_that_may_have_answered() {
             // A refresh by age is sent only when nothing else is, so its answer delays no other.
             while let Some(completion) = self.receive(node) {
+                if completion.result.is_err() {
+                    // The leaders may have moved. Kafka: `DefaultMetadataUpdater#handleServerDisconnect`.
+                    metadata.request_update();
+                }
                 if !metadata.is_mine(completion.correlation_id) {
                     self.done.push_back(completion);
                     break;
@@ -181,8 +185,12 @@ impl ConsumerNetworkClient {
 
     /// Whether another `net_poll` without waiting would read or write something.
     pub fn can_progress(&mut self, metadata: &Metadata) -> bool {
-        if !self.done.is_empty() || metadata.is_update_due(self.clock.monotonic_ms()) {
+        let is_update_due = metadata.is_update_due(self.clock.monotonic_ms());
+        if !self.done.is_empty() || (is_update_due && self.least_loaded_node().is_some()) {
             return true;
+        }
+        if is_update_due {
+            return self.has_arrived(); // Every node is left alone: nothing is sent meanwhile.
         }
         if self
             .connections
@@ -199,6 +207,17 @@ impl ConsumerNetworkClient {
         self.connections
             .get(&node)
             .is_some_and(|c| c.backoff_until_ms > self.clock.monotonic_ms())
+    }
+
+    /// Milliseconds until any node may be asked again, when all were lost a moment ago; 0 if one may be asked now.
+    pub fn reconnect_delay_ms(&self) -> i64 {
+        let now = self.clock.monotonic_ms();
+        let delay = |node| {
+            self.connections
+                .get(node)
+                .map_or(0, |c| c.backoff_until_ms.saturating_sub(now).max(0))
+        };
+        self.nodes.iter().map(delay).min().unwrap_or(0)
     }
 
     /// A poll begins: see [`fletchlog_api::InProcess::begin_poll`]. What it writes from now on is answered while it waits, or after it.
@@ -226,6 +245,16 @@ impl ConsumerNetworkClient {
         if let Some(peer) = self.transport.in_process() {
             peer.keep_alive();
         }
+    }
+
+    /// See [`Transport::begin_heartbeats`].
+    pub fn begin_heartbeats(&mut self, plan: HeartbeatPlan) {
+        self.transport.begin_heartbeats(plan);
+    }
+
+    /// See [`Transport::end_heartbeats`].
+    pub fn end_heartbeats(&mut self) -> Option<Heartbeat> {
+        self.transport.end_heartbeats()
     }
 
     /// The broker is gone for good.
@@ -264,7 +293,9 @@ impl ConsumerNetworkClient {
         if !metadata.is_update_due(now) && !age_only {
             return;
         }
-        let node = self.least_loaded_node(metadata);
+        let Some(node) = self.least_loaded_node() else {
+            return;
+        };
         if self.connections.get(&node).is_some_and(|c| c.wire.is_some()) {
             return;
         }
@@ -273,20 +304,15 @@ impl ConsumerNetworkClient {
         self.connections.entry(node).or_default().wire = Some((id, Request::Metadata(request)));
     }
 
-    /// Kafka: `NetworkClient#leastLoadedNode`.
-    fn least_loaded_node(&self, metadata: &Metadata) -> NodeId {
-        let load = |node: &NodeId| {
+    /// The node with the fewest requests, of those that were not lost a moment ago. Kafka: `NetworkClient#leastLoadedNode`.
+    pub fn least_loaded_node(&self) -> Option<NodeId> {
+        let load = |node: NodeId| {
             self.connections
-                .get(node)
+                .get(&node)
                 .map_or(0, |c| c.in_flight.len() + usize::from(c.wire.is_some()))
         };
-        metadata
-            .nodes()
-            .iter()
-            .filter(|node| !self.is_unavailable(**node))
-            .min_by_key(|node| (load(node), **node))
-            .copied()
-            .unwrap_or(BOOTSTRAP_NODE)
+        let available = self.nodes.iter().copied().filter(|&node| !self.is_unavailable(node));
+        available.min_by_key(|&node| load(node))
     }
 
     fn wait(&mut self, wait: Wait<'_>) -> Result<(), ClientError> {
@@ -391,13 +417,18 @@ impl ConsumerNetworkClient {
                     self.done.push_back(completion);
                 }
             }
+            metadata.request_update();
             self.disconnected(node);
         }
     }
 
     fn apply_metadata(&mut self, metadata: &mut Metadata, completion: Completion, now: i64) {
         match completion.result {
-            Ok(Response::Metadata(response)) => metadata.on_response(response, now),
+            // A node that has just started names none. Kafka: `DefaultMetadataUpdater#handleSuccessfulResponse`.
+            Ok(Response::Metadata(response)) if !response.nodes.is_empty() => {
+                self.nodes.clone_from(&response.nodes);
+                metadata.on_response(response, now);
+            }
             _ => metadata.on_failure(now),
         }
     }

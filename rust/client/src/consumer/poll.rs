@@ -62,7 +62,7 @@ impl Consumer {
         self.net.keep_alive();
         self.net.begin_poll();
         self.subs.forget_log_failures();
-        let records = self.poll_for_records(timeout_ms, interrupt);
+        let records = self.poll_as_member(timeout_ms, interrupt);
         self.net.end_poll();
         self.metadata.let_backoff_pass();
         self.settings.max_poll_records = configured;
@@ -70,6 +70,19 @@ impl Consumer {
         self.trace
             .push(|| TraceEvent::new(TraceKind::Return).records(records.count()));
         Ok(records)
+    }
+
+    /// Between two polls somebody else keeps the member in its group.
+    fn poll_as_member(&mut self, timeout_ms: i64, interrupt: Interrupt<'_>) -> Result<PolledRecords, ClientError> {
+        if let Some(coordinator) = &mut self.coordinator {
+            let now_ms = self.net.now_ms();
+            coordinator.take_heartbeats_over(&mut self.net, now_ms)?;
+        }
+        let records = self.poll_for_records(timeout_ms, interrupt);
+        if let Some(coordinator) = &self.coordinator {
+            coordinator.hand_heartbeats_over(&mut self.net);
+        }
+        records
     }
 
     fn poll_for_records(&mut self, timeout_ms: i64, interrupt: Interrupt<'_>) -> Result<PolledRecords, ClientError> {
@@ -250,9 +263,12 @@ impl Consumer {
     /// How long this turn may wait: until the poll ends, the group or a missing position needs attention.
     pub(super) fn wait_ms(&mut self, deadline: i64) -> i64 {
         let now = self.net.now_ms();
-        let mut wait = deadline
-            .saturating_sub(now)
-            .min(self.metadata.time_to_next_update(now).max(1));
+        let mut wait = deadline.saturating_sub(now).min(
+            self.metadata
+                .time_to_next_update(now)
+                .max(self.net.reconnect_delay_ms())
+                .max(1),
+        );
         if let Some(coordinator) = &self.coordinator {
             wait = wait.min(coordinator.next_deadline_ms(now).saturating_sub(now));
         }

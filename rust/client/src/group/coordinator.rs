@@ -16,7 +16,7 @@ use super::offsets::{Offsets, OperationId};
 use crate::ClientError;
 use crate::assignor::Assignor;
 use crate::consumer::RebalanceEvent;
-use crate::consumer::network_client::{BOOTSTRAP_NODE, ConsumerNetworkClient, RequestId};
+use crate::consumer::network_client::{ConsumerNetworkClient, RequestId};
 use crate::consumer::subscription_state::SubscriptionState;
 
 /// Properties of a member.
@@ -305,11 +305,15 @@ impl ConsumerCoordinator {
             return Some(coordinator_connection(node));
         }
         if !self.lookup.in_flight && now_ms >= self.lookup.retry_at_ms {
+            let Some(node) = net.least_loaded_node() else {
+                self.lookup.retry_at_ms = now_ms + self.settings.retry_backoff_ms;
+                return None;
+            };
             let request = Request::FindCoordinator(FindCoordinatorRequest {
                 key: Arc::clone(&self.settings.group_id),
                 key_type: CoordinatorType::Group,
             });
-            let id = net.send(BOOTSTRAP_NODE, request);
+            let id = net.send(node, request);
             self.outstanding.insert(id, Purpose::FindCoordinator);
             self.lookup.in_flight = true;
         }

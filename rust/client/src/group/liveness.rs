@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use fletchlog_api::transport::HeartbeatPlan;
 use fletchlog_api::{ErrorCode, HeartbeatRequest, LeaveGroupRequest, LeavingMember, Request};
 
 use super::coordinator::{ConsumerCoordinator, Purpose};
@@ -30,6 +31,44 @@ impl ConsumerCoordinator {
         }
     }
 
+    /// A poll begins: the member beats itself again, and hears what came of the heartbeats since the last poll.
+    ///
+    /// # Errors
+    /// As `poll`.
+    pub fn take_heartbeats_over(&mut self, net: &mut ConsumerNetworkClient, now_ms: i64) -> Result<(), ClientError> {
+        let Some(last) = net.end_heartbeats() else {
+            return Ok(());
+        };
+        if !self.membership.is_stable() {
+            return Ok(());
+        }
+        self.membership.next_heartbeat_ms = last.sent_ms + self.settings.heartbeat_interval_ms;
+        self.on_heartbeat_response(last.error, now_ms)
+    }
+
+    /// The poll ends: somebody else keeps the member in its group until the next one. Kafka: the heartbeat thread.
+    pub fn hand_heartbeats_over(&self, net: &mut ConsumerNetworkClient) {
+        let Some(last_poll_ms) = self.membership.last_poll_ms.filter(|_| self.membership.is_stable()) else {
+            return;
+        };
+        net.begin_heartbeats(HeartbeatPlan {
+            request: self.heartbeat(),
+            next_ms: self.membership.next_heartbeat_ms,
+            interval_ms: self.settings.heartbeat_interval_ms,
+            retry_backoff_ms: self.settings.retry_backoff_ms,
+            leave_at_ms: last_poll_ms.saturating_add(i64::from(self.settings.max_poll_interval_ms)),
+        });
+    }
+
+    fn heartbeat(&self) -> HeartbeatRequest {
+        HeartbeatRequest {
+            group_id: Arc::clone(&self.settings.group_id),
+            generation_id: self.membership.generation,
+            member_id: Arc::clone(&self.membership.member_id),
+            group_instance_id: self.settings.group_instance_id.clone(),
+        }
+    }
+
     /// Kafka: `AbstractCoordinator#pollHeartbeat` and the heartbeat thread.
     pub(super) fn heartbeat_if_due(&mut self, net: &mut ConsumerNetworkClient, now_ms: i64) {
         if now_ms < self.membership.heartbeat_due_at_ms() {
@@ -38,13 +77,7 @@ impl ConsumerCoordinator {
         let Some(connection) = self.coordinator(net, now_ms) else {
             return;
         };
-        let request = HeartbeatRequest {
-            group_id: Arc::clone(&self.settings.group_id),
-            generation_id: self.membership.generation,
-            member_id: Arc::clone(&self.membership.member_id),
-            group_instance_id: self.settings.group_instance_id.clone(),
-        };
-        let id = net.send(connection, Request::Heartbeat(request));
+        let id = net.send(connection, Request::Heartbeat(self.heartbeat()));
         self.outstanding.insert(id, Purpose::Heartbeat);
         self.membership.heartbeat_in_flight = true;
         self.membership.next_heartbeat_ms = now_ms + self.settings.heartbeat_interval_ms;

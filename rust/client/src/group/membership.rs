@@ -48,6 +48,8 @@ pub(super) struct Membership {
     pub state: State,
     pub generation: i32,
     pub member_id: Arc<str>,
+    /// The assignor that the group chose for this generation. A broker compares it with its own (KIP-559).
+    pub protocol_name: Option<Arc<str>>,
     pub rejoin_needed: bool,
     /// Whether a group assigns partitions (subscribe), as of the last poll.
     pub subscribed: bool,
@@ -72,6 +74,7 @@ impl Default for Membership {
             state: State::Unjoined,
             generation: NO_GENERATION,
             member_id: "".into(),
+            protocol_name: None,
             rejoin_needed: true,
             subscribed: false,
             next_heartbeat_ms: i64::MAX,

@@ -2,7 +2,7 @@
 //!
 //! Seam with the consumer (`consumer/poll.rs` is the only caller):
 //! - All times are monotonic ms (`ConsumerNetworkClient::now_ms`). `poll` never waits and may run many times per user poll.
-//! - Requests: `net.send(coordinator_connection(node), request)` (FindCoordinator: any known node, or `BOOTSTRAP_NODE`) answers
+//! - Requests: `net.send(coordinator_connection(node), request)` (FindCoordinator: `net.least_loaded_node()`) answers
 //!   the id; the completion with that `correlation_id` comes back through `on_completion`, a lost one as `Err`.
 //! - Assignment: `subs.assign_from_subscribed(&partitions)` (any order; `&[]` = revoke all, which drops positions and pauses).
 //! - Leader: `subs.group_subscribe(&all_topics)`; the consumer then asks for their metadata; `topics(name)` answers `None` until known.

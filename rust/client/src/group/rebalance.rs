@@ -24,6 +24,9 @@ use crate::consumer::subscription_state::SubscriptionState;
 /// without them: two refreshes at the default retry.backoff.ms of 100. When they appear later, the group rebalances.
 const LEADER_METADATA_WAIT_MS: i64 = 200;
 
+/// Kafka: `ConsumerProtocol#PROTOCOL_TYPE`.
+const PROTOCOL_TYPE: &str = "consumer";
+
 impl ConsumerCoordinator {
     /// The generation is over for this member: it joins again as a new one. Kafka: `resetGeneration...`.
     pub(super) fn reset_generation(&mut self) {
@@ -172,7 +175,7 @@ impl ConsumerCoordinator {
             member_id: Arc::clone(&self.membership.member_id),
             group_instance_id: settings.group_instance_id.clone(),
             client_id: Arc::clone(&settings.client_id),
-            protocol_type: "consumer".into(),
+            protocol_type: PROTOCOL_TYPE.into(),
             protocols,
             requires_known_member_id: true,
             supports_skipping_assignment: false,
@@ -267,6 +270,7 @@ impl ConsumerCoordinator {
             ));
         };
         self.membership.generation = generation_id;
+        self.membership.protocol_name = Some(protocol_name);
         self.membership.next_heartbeat_ms = now_ms + self.settings.heartbeat_interval_ms;
         let is_leader = leader == member_id;
         self.membership.member_id = member_id;
@@ -352,8 +356,8 @@ impl ConsumerCoordinator {
             generation_id: self.membership.generation,
             member_id: Arc::clone(&self.membership.member_id),
             group_instance_id: self.settings.group_instance_id.clone(),
-            protocol_type: None,
-            protocol_name: None,
+            protocol_type: Some(PROTOCOL_TYPE.into()),
+            protocol_name: self.membership.protocol_name.clone(),
             assignments,
         };
         let id = net.send(connection, Request::SyncGroup(request));

@@ -52,6 +52,8 @@ pub(crate) struct Metadata {
     /// Partitions led by each node, in the walk order of the client's HashMap (spec 9.4).
     by_node: BTreeMap<NodeId, Vec<PartitionId>>,
     nodes: Vec<NodeId>,
+    /// Nodes of other processes may not know yet what another one knows; the one in this process knows everything.
+    pub is_remote: bool,
     requested: bool,
     new_topics: bool,
     /// Kafka: `requestVersion`: shows that a topic was added after the request of an answer.
@@ -60,9 +62,6 @@ pub(crate) struct Metadata {
     last_answer_ms: Option<i64>,
     last_success_ms: Option<i64>,
 }
-
-/// Node asked before any metadata is known: the first one (brokers are numbered from 1).
-const BOOTSTRAP_NODE: NodeId = 1;
 
 impl Metadata {
     pub(crate) fn new(backoff_ms: i64, max_age_ms: i64) -> Self {
@@ -73,7 +72,8 @@ impl Metadata {
             by_name: FxHashMap::default(),
             partitions: Vec::new(),
             by_node: BTreeMap::new(),
-            nodes: vec![BOOTSTRAP_NODE],
+            nodes: Vec::new(),
+            is_remote: false,
             requested: false,
             new_topics: false,
             version: 0,
@@ -81,6 +81,12 @@ impl Metadata {
             last_answer_ms: None,
             last_success_ms: None,
         }
+    }
+
+    /// The nodes to ask before the first answer (Kafka: `Metadata#bootstrap`), and whether they are in other processes.
+    pub(crate) fn bootstrap(&mut self, nodes: Vec<NodeId>, is_remote: bool) {
+        self.nodes = nodes;
+        self.is_remote = is_remote;
     }
 
     pub(crate) fn topic_id(&self, name: &str) -> Option<TopicId> {

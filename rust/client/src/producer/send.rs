@@ -57,8 +57,8 @@ pub(crate) fn until<T>(
     }
 }
 
-/// The topic's number, asking for its metadata first if need be. Kafka: `waitOnMetadata`. Ours: a topic that the
-/// cluster reports as unknown is an error at once, not after max.block.ms.
+/// The topic's number, asking for its metadata first if need be. Kafka: `waitOnMetadata`. Ours: a topic that a broker in this
+/// process reports as unknown is an error at once, not after max.block.ms.
 pub(crate) fn topic(shared: &Shared, pause: &mut dyn Pause, name: &str) -> Result<TopicId, ClientError> {
     let (start, max_ms) = {
         let guard = shared.lock();
@@ -83,6 +83,10 @@ pub(crate) fn topic(shared: &Shared, pause: &mut dyn Pause, name: &str) -> Resul
                 }
                 match info.answer {
                     Some(ErrorCode::LEADER_NOT_AVAILABLE) => core.metadata.request_update(),
+                    // It may have been made a moment ago at another node. Kafka: `KafkaProducer#waitOnMetadata`.
+                    Some(code) if asked && core.metadata.is_remote && code.is_retriable() => {
+                        core.metadata.request_update()
+                    }
                     Some(code) if asked && code != ErrorCode::NONE => return Err(no_such_topic(name, code)),
                     Some(_) if !asked => drop(core.metadata.request_topic(name)),
                     _ => {}
@@ -95,7 +99,7 @@ pub(crate) fn topic(shared: &Shared, pause: &mut dyn Pause, name: &str) -> Resul
         },
         |waited| {
             ClientError::Timeout(format!(
-                "no metadata for topic {name} after {waited} ms (max.block.ms): is the broker open?"
+                "no metadata for topic {name} after {waited} ms (max.block.ms): does the topic exist, and does the broker answer?"
             ))
         },
     )

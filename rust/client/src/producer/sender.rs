@@ -41,9 +41,14 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
-    pub(crate) fn new(shared: Arc<Shared>, config: Arc<ProducerConfig>, transport: Box<dyn Transport>) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, config: Arc<ProducerConfig>, mut transport: Box<dyn Transport>) -> Self {
         let reconnect_backoff = ExponentialBackoff::new(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms);
-        let seed = shared.lock().core.seed;
+        let seed = {
+            let core = &mut shared.lock().core;
+            core.metadata
+                .bootstrap(transport.bootstrap(), transport.in_process().is_none());
+            core.seed
+        };
         let connections = Connections::new(config.max_in_flight, reconnect_backoff, seed);
         Self {
             shared,

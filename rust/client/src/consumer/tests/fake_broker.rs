@@ -12,8 +12,6 @@ use fletchlog_api::*;
 use fletchlog_records::batch::set_offset_and_epoch;
 use fletchlog_records::{BatchBuilder, BatchHeader, BatchParams, TopicPartition};
 
-use super::super::network_client::BOOTSTRAP_NODE;
-
 #[derive(Debug, Default)]
 pub struct TestClock(AtomicI64);
 
@@ -470,7 +468,7 @@ impl Transport for FakeBroker {
     fn send(&mut self, connection: NodeId, id: i32, request: Request) {
         let now = self.clock.monotonic_ms();
         let mut state = self.state.lock().unwrap();
-        assert!(connection == BOOTSTRAP_NODE || node_of_connection(connection) <= 9);
+        assert!(node_of_connection(connection) <= 9);
         match request {
             Request::Metadata(m) => {
                 state.net.push(Net::Metadata);

@@ -223,6 +223,13 @@ fn a_request_without_an_answer_for_request_timeout_ms_ends_its_connection_and_a_
         [1],
         "what it still carries would end every later wait, and a request held by the node would hold back the next"
     );
+    wire.sent();
+    wire.clock.advance(50);
+    net.net_poll(&mut metadata, None).unwrap();
+    let (node, refresh, kind) = wire.sent()[0];
+    assert_eq!((node, kind), (1, "metadata"), "the leaders may have moved");
+    wire.answer(1, refresh, Err(Failure::Disconnected));
+    net.net_poll(&mut metadata, None).unwrap();
     let again = net.send(1, lookup());
     net.try_send(&metadata);
     net.net_poll(&mut metadata, None).unwrap();

@@ -463,7 +463,10 @@ impl Client {
                     session.id = 0;
                 }
             }
-            Failure::Disconnected => session.epoch = 0,
+            Failure::Disconnected => {
+                session.epoch = 0;
+                self.asks_for_metadata = true;
+            }
         }
         let result = if failure == Failure::Disconnected {
             Err(fletchlog_api::Failure::Disconnected)

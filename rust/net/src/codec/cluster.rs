@@ -1,0 +1,119 @@
+//! Metadata, FindCoordinator.
+
+use fletchlog_api as api;
+use fletchlog_api::{CoordinatorType, ErrorCode, Response};
+use fletchlog_wire::messages::{
+    FindCoordinatorRequest, FindCoordinatorResponse, MetadataRequest, MetadataResponse, find_coordinator_response,
+    metadata_request, metadata_response,
+};
+use fletchlog_wire::{Message, Reader, WireError, Writer};
+
+use super::{Throttle, error};
+use crate::address_book::AddressBook;
+
+/// First version with a list of coordinators. Kafka: `FindCoordinatorRequest#MIN_BATCHED_VERSION`.
+const BATCHED: i16 = 4;
+
+/// First version whose leader epochs can be trusted (KAFKA-9212). Kafka: `MetadataResponse#hasReliableLeaderEpochs`.
+const RELIABLE_EPOCHS: i16 = 9;
+
+type Decoded = Result<(Response, Throttle), WireError>;
+
+pub(super) fn metadata(request: api::MetadataRequest, version: i16, w: &mut Writer) -> Result<(), WireError> {
+    let topic = |name| metadata_request::MetadataRequestTopic {
+        name: Some(name),
+        ..Default::default()
+    };
+    MetadataRequest {
+        topics: request.topics.map(|names| names.into_iter().map(topic).collect()),
+        allow_auto_topic_creation: request.allow_auto_topic_creation,
+        ..Default::default()
+    }
+    .encode(w, version)
+}
+
+pub(super) fn metadata_answer(version: i16, r: &mut Reader, book: &mut AddressBook) -> Decoded {
+    let response = MetadataResponse::decode(r, version)?;
+    let brokers = response.brokers.into_iter();
+    let nodes = book.set_brokers(brokers.map(|b| (b.node_id, b.host, b.port)));
+    let topics = response.topics.into_iter().filter_map(|t| topic(t, version));
+    let value = api::MetadataResponse {
+        cluster_id: response.cluster_id.unwrap_or_default(),
+        nodes,
+        topics: topics.collect(),
+    };
+    Ok((Response::Metadata(value), response.throttle_time_ms))
+}
+
+fn topic(topic: metadata_response::MetadataResponseTopic, version: i16) -> Option<api::TopicMetadata> {
+    let partition = |p: metadata_response::MetadataResponsePartition| api::PartitionMetadata {
+        partition: p.partition_index,
+        leader: p.leader_id,
+        leader_epoch: if version >= RELIABLE_EPOCHS { p.leader_epoch } else { -1 },
+        replicas: p.replica_nodes,
+    };
+    let count = topic.partitions.len();
+    let mut partitions: Vec<_> = topic.partitions.into_iter().map(partition).collect();
+    // A partition with a number beyond their count is none: clients keep them in lists by number.
+    partitions.retain(|p| usize::try_from(p.partition).is_ok_and(|number| number < count));
+    partitions.sort_by_key(|p| p.partition);
+    partitions.dedup_by_key(|p| p.partition);
+    Some(api::TopicMetadata {
+        error: error(topic.error_code),
+        name: topic.name?,
+        topic_id: topic.topic_id,
+        is_internal: topic.is_internal,
+        partitions,
+    })
+}
+
+pub(super) fn find_coordinator(
+    request: api::FindCoordinatorRequest,
+    version: i16,
+    w: &mut Writer,
+) -> Result<(), WireError> {
+    let key_type = match request.key_type {
+        CoordinatorType::Group => 0,
+        CoordinatorType::Transaction => 1,
+    };
+    let mut message = FindCoordinatorRequest {
+        key_type,
+        ..Default::default()
+    };
+    if version >= BATCHED {
+        message.coordinator_keys = vec![request.key];
+    } else {
+        message.key = request.key;
+    }
+    message.encode(w, version)
+}
+
+pub(super) fn coordinator(version: i16, r: &mut Reader, book: &mut AddressBook) -> Decoded {
+    let response = FindCoordinatorResponse::decode(r, version)?;
+    let throttle = response.throttle_time_ms;
+    let found = if version >= BATCHED {
+        response.coordinators.into_iter().next()
+    } else {
+        Some(find_coordinator_response::Coordinator {
+            node_id: response.node_id,
+            host: response.host,
+            port: response.port,
+            error_code: response.error_code,
+            ..Default::default()
+        })
+    };
+    let (mut code, mut node) = (ErrorCode::COORDINATOR_NOT_AVAILABLE, -1);
+    if let Some(found) = found {
+        code = error(found.error_code);
+        node = found.node_id;
+        if code == ErrorCode::NONE && !book.set_coordinator(found.node_id, found.host, found.port) {
+            code = ErrorCode::COORDINATOR_NOT_AVAILABLE;
+        }
+    }
+    let value = api::FindCoordinatorResponse {
+        error: code,
+        node,
+        failure: None,
+    };
+    Ok((Response::FindCoordinator(value), throttle))
+}

@@ -1,0 +1,216 @@
+//! Produce, Fetch, ListOffsets, OffsetForLeaderEpoch.
+
+use fletchlog_api as api;
+use fletchlog_api::{IsolationLevel, Response};
+use fletchlog_wire::messages::{
+    FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse, OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse, ProduceRequest, ProduceResponse, fetch_request, list_offsets_request,
+    offset_for_leader_epoch_request, produce_request,
+};
+use fletchlog_wire::{Message, Reader, WireError, Writer};
+
+use super::{Throttle, by_topic, error, flat, tp};
+
+/// What a client that is no broker says. Kafka: `ListOffsetsRequest#CONSUMER_REPLICA_ID`.
+const CONSUMER: i32 = -1;
+
+type Decoded = Result<(Response, Throttle), WireError>;
+
+fn isolation(level: IsolationLevel) -> i8 {
+    match level {
+        IsolationLevel::ReadUncommitted => 0,
+        IsolationLevel::ReadCommitted => 1,
+    }
+}
+
+pub(super) fn produce(request: api::ProduceRequest, version: i16, w: &mut Writer) -> Result<(), WireError> {
+    let partition = |(index, records)| produce_request::PartitionProduceData {
+        index,
+        records: Some(records),
+    };
+    let topics = by_topic(request.partitions).into_iter();
+    let topic_data = topics.map(|(name, partitions)| produce_request::TopicProduceData {
+        name,
+        partition_data: partitions.into_iter().map(partition).collect(),
+        ..Default::default()
+    });
+    ProduceRequest {
+        transactional_id: request.transactional_id,
+        acks: request.acks,
+        timeout_ms: request.timeout_ms,
+        topic_data: topic_data.collect(),
+    }
+    .encode(w, version)
+}
+
+pub(super) fn produced(version: i16, r: &mut Reader) -> Decoded {
+    let response = ProduceResponse::decode(r, version)?;
+    let topics = response.responses.into_iter().map(|t| (t.name, t.partition_responses));
+    let partitions = flat(topics, |topic, p| api::ProducePartitionResponse {
+        tp: tp(topic, p.index),
+        error: error(p.error_code),
+        base_offset: p.base_offset,
+        log_append_time_ms: p.log_append_time_ms,
+        log_start_offset: p.log_start_offset,
+        record_errors: p
+            .record_errors
+            .into_iter()
+            .map(|e| {
+                (
+                    e.batch_index,
+                    e.batch_index_error_message.unwrap_or_default().to_string(),
+                )
+            })
+            .collect(),
+        error_message: p.error_message.map(|text| text.to_string()),
+    });
+    Ok((
+        Response::Produce(api::ProduceResponse { partitions }),
+        response.throttle_time_ms,
+    ))
+}
+
+pub(super) fn fetch(request: api::FetchRequest, version: i16, w: &mut Writer) -> Result<(), WireError> {
+    // Partitions share a topic's entry only where they follow each other: their order is that of the answer. Kafka:
+    // `FetchRequest.Builder#build`.
+    let mut topics: Vec<fetch_request::FetchTopic> = Vec::new();
+    for p in request.partitions {
+        let partition = fetch_request::FetchPartition {
+            partition: p.tp.partition,
+            current_leader_epoch: p.current_leader_epoch,
+            fetch_offset: p.fetch_offset,
+            partition_max_bytes: p.partition_max_bytes,
+            ..Default::default()
+        };
+        match topics.last_mut().filter(|topic| topic.topic == p.tp.topic) {
+            Some(topic) => topic.partitions.push(partition),
+            None => topics.push(fetch_request::FetchTopic {
+                topic: p.tp.topic,
+                partitions: vec![partition],
+                ..Default::default()
+            }),
+        }
+    }
+    let forgotten = by_topic(request.forgotten.into_iter().map(|tp| (tp, ()))).into_iter();
+    let forgotten = forgotten.map(|(topic, partitions)| fetch_request::ForgottenTopic {
+        topic,
+        partitions: partitions.into_iter().map(|(partition, ())| partition).collect(),
+        ..Default::default()
+    });
+    FetchRequest {
+        replica_id: CONSUMER,
+        max_wait_ms: request.max_wait_ms,
+        min_bytes: request.min_bytes,
+        max_bytes: request.max_bytes,
+        isolation_level: isolation(request.isolation_level),
+        session_id: request.session_id,
+        session_epoch: request.session_epoch,
+        topics,
+        forgotten_topics_data: forgotten.collect(),
+        ..Default::default()
+    }
+    .encode(w, version)
+}
+
+pub(super) fn fetched(version: i16, r: &mut Reader) -> Decoded {
+    let response = FetchResponse::decode(r, version)?;
+    let topics = response.responses.into_iter().map(|t| (t.topic, t.partitions));
+    let partitions = flat(topics, |topic, p| api::FetchPartitionResponse {
+        tp: tp(topic, p.partition_index),
+        error: error(p.error_code),
+        error_message: None,
+        high_watermark: p.high_watermark,
+        last_stable_offset: p.last_stable_offset,
+        log_start_offset: p.log_start_offset,
+        aborted_transactions: p.aborted_transactions.map(|aborted| {
+            let one = |a: fletchlog_wire::messages::fetch_response::AbortedTransaction| api::AbortedTransaction {
+                producer_id: a.producer_id,
+                first_offset: a.first_offset,
+            };
+            aborted.into_iter().map(one).collect()
+        }),
+        records: p.records.unwrap_or_default(),
+    });
+    let response_value = api::FetchResponse {
+        error: error(response.error_code),
+        session_id: response.session_id,
+        partitions,
+    };
+    Ok((Response::Fetch(response_value), response.throttle_time_ms))
+}
+
+pub(super) fn list_offsets(request: api::ListOffsetsRequest, version: i16, w: &mut Writer) -> Result<(), WireError> {
+    let partitions = request.partitions.into_iter();
+    let topics = by_topic(partitions.map(|(tp, epoch, timestamp)| (tp, (epoch, timestamp)))).into_iter();
+    let partition = |(partition_index, (current_leader_epoch, timestamp))| list_offsets_request::ListOffsetsPartition {
+        partition_index,
+        current_leader_epoch,
+        timestamp,
+    };
+    let topics = topics.map(|(name, partitions)| list_offsets_request::ListOffsetsTopic {
+        name,
+        partitions: partitions.into_iter().map(partition).collect(),
+    });
+    ListOffsetsRequest {
+        replica_id: CONSUMER,
+        isolation_level: isolation(request.isolation_level),
+        topics: topics.collect(),
+        ..Default::default()
+    }
+    .encode(w, version)
+}
+
+pub(super) fn listed_offsets(version: i16, r: &mut Reader) -> Decoded {
+    let response = ListOffsetsResponse::decode(r, version)?;
+    let topics = response.topics.into_iter().map(|t| (t.name, t.partitions));
+    let partitions = flat(topics, |topic, p| api::ListOffsetsPartitionResponse {
+        tp: tp(topic, p.partition_index),
+        error: error(p.error_code),
+        error_message: None,
+        timestamp: p.timestamp,
+        offset: p.offset,
+        leader_epoch: p.leader_epoch,
+    });
+    let value = api::ListOffsetsResponse { partitions };
+    Ok((Response::ListOffsets(value), response.throttle_time_ms))
+}
+
+pub(super) fn offset_for_leader_epoch(
+    request: api::OffsetForLeaderEpochRequest,
+    version: i16,
+    w: &mut Writer,
+) -> Result<(), WireError> {
+    let partitions = request.partitions.into_iter();
+    let topics = by_topic(partitions.map(|(tp, current, asked)| (tp, (current, asked)))).into_iter();
+    let partition =
+        |(partition, (current_leader_epoch, leader_epoch))| offset_for_leader_epoch_request::OffsetForLeaderPartition {
+            partition,
+            current_leader_epoch,
+            leader_epoch,
+        };
+    let topics = topics.map(
+        |(topic, partitions)| offset_for_leader_epoch_request::OffsetForLeaderTopic {
+            topic,
+            partitions: partitions.into_iter().map(partition).collect(),
+        },
+    );
+    OffsetForLeaderEpochRequest {
+        replica_id: CONSUMER,
+        topics: topics.collect(),
+    }
+    .encode(w, version)
+}
+
+pub(super) fn epoch_ends(version: i16, r: &mut Reader) -> Decoded {
+    let response = OffsetForLeaderEpochResponse::decode(r, version)?;
+    let topics = response.topics.into_iter().map(|t| (t.topic, t.partitions));
+    let partitions = flat(topics, |topic, p| api::EpochEndOffset {
+        tp: tp(topic, p.partition),
+        error: error(p.error_code),
+        error_message: None,
+        leader_epoch: p.leader_epoch,
+        end_offset: p.end_offset,
+    });
+    let value = api::OffsetForLeaderEpochResponse { partitions };
+    Ok((Response::OffsetForLeaderEpoch(value), response.throttle_time_ms))
+}

@@ -1,0 +1,170 @@
+//! Requests and answers of the clients as messages of the wire, at the version that was negotiated.
+//!
+//! A value that a version has no place for is left out where that loses nothing, and refused where it would change what the
+//! request means (`wire` knows which: its tables say `ignorable`).
+
+mod cluster;
+mod group;
+mod log;
+mod transaction;
+
+use std::sync::Arc;
+
+use fletchlog_api::{ErrorCode, ProduceResponse, Request, Response, list_offsets};
+use fletchlog_records::TopicPartition;
+use fletchlog_wire::{ApiKey, Reader, WireError, Writer};
+
+use crate::address_book::AddressBook;
+
+/// ms that the node asks for a pause.
+type Throttle = i32;
+
+/// Which API a request is of.
+pub(crate) fn api_of(request: &Request) -> ApiKey {
+    match request {
+        Request::Produce(_) => ApiKey::Produce,
+        Request::Fetch(_) => ApiKey::Fetch,
+        Request::ListOffsets(_) => ApiKey::ListOffsets,
+        Request::OffsetForLeaderEpoch(_) => ApiKey::OffsetForLeaderEpoch,
+        Request::Metadata(_) => ApiKey::Metadata,
+        Request::InitProducerId(_) => ApiKey::InitProducerId,
+        Request::AddPartitionsToTxn(_) => ApiKey::AddPartitionsToTxn,
+        Request::AddOffsetsToTxn(_) => ApiKey::AddOffsetsToTxn,
+        Request::TxnOffsetCommit(_) => ApiKey::TxnOffsetCommit,
+        Request::EndTxn(_) => ApiKey::EndTxn,
+        Request::FindCoordinator(_) => ApiKey::FindCoordinator,
+        Request::JoinGroup(_) => ApiKey::JoinGroup,
+        Request::SyncGroup(_) => ApiKey::SyncGroup,
+        Request::Heartbeat(_) => ApiKey::Heartbeat,
+        Request::LeaveGroup(_) => ApiKey::LeaveGroup,
+        Request::OffsetCommit(_) => ApiKey::OffsetCommit,
+        Request::OffsetFetch(_) => ApiKey::OffsetFetch,
+    }
+}
+
+/// Refuses what a version would take for something else. Kafka: `ListOffsetsRequest.Builder#forConsumer`.
+pub(crate) fn check(request: &Request, version: i16) -> Result<(), &'static str> {
+    let Request::ListOffsets(request) = request else {
+        return Ok(());
+    };
+    let needed = request.partitions.iter().map(|&(_, _, timestamp)| match timestamp {
+        list_offsets::MAX_TIMESTAMP => 7,
+        list_offsets::EARLIEST_LOCAL_TIMESTAMP => 8,
+        list_offsets::LATEST_TIERED_TIMESTAMP => 9,
+        list_offsets::EARLIEST_PENDING_UPLOAD_TIMESTAMP => 11,
+        _ => 0,
+    });
+    match needed.max() {
+        Some(needed) if needed > version => Err("its version of ListOffsets does not know this special timestamp"),
+        _ => Ok(()),
+    }
+}
+
+/// Most bytes of records that the answer should have.
+pub(crate) fn bytes_asked_for(request: &Request) -> usize {
+    match request {
+        Request::Fetch(fetch) => usize::try_from(fetch.max_bytes).unwrap_or(0),
+        _ => 0,
+    }
+}
+
+/// Stands for the answer to a request that has none (acks=0).
+pub(crate) fn no_answer() -> Response {
+    Response::Produce(ProduceResponse { partitions: Vec::new() })
+}
+
+/// Writes the body of a request.
+pub(crate) fn encode(request: Request, version: i16, w: &mut Writer) -> Result<(), WireError> {
+    match request {
+        Request::Produce(request) => log::produce(request, version, w),
+        Request::Fetch(request) => log::fetch(request, version, w),
+        Request::ListOffsets(request) => log::list_offsets(request, version, w),
+        Request::OffsetForLeaderEpoch(request) => log::offset_for_leader_epoch(request, version, w),
+        Request::Metadata(request) => cluster::metadata(request, version, w),
+        Request::FindCoordinator(request) => cluster::find_coordinator(request, version, w),
+        Request::InitProducerId(request) => transaction::init_producer_id(request, version, w),
+        Request::AddPartitionsToTxn(request) => transaction::add_partitions(request, version, w),
+        Request::AddOffsetsToTxn(request) => transaction::add_offsets(request, version, w),
+        Request::TxnOffsetCommit(request) => transaction::offset_commit(request, version, w),
+        Request::EndTxn(request) => transaction::end(request, version, w),
+        Request::JoinGroup(request) => group::join(request, version, w),
+        Request::SyncGroup(request) => group::sync(request, version, w),
+        Request::Heartbeat(request) => group::heartbeat(request, version, w),
+        Request::LeaveGroup(request) => group::leave(request, version, w),
+        Request::OffsetCommit(request) => group::offset_commit(request, version, w),
+        Request::OffsetFetch(request) => group::offset_fetch(request, version, w),
+    }
+}
+
+/// Reads the body of an answer; addresses in it go into the book.
+pub(crate) fn decode(
+    api: ApiKey,
+    version: i16,
+    r: &mut Reader,
+    book: &mut AddressBook,
+) -> Result<(Response, Throttle), WireError> {
+    match api {
+        ApiKey::Produce => log::produced(version, r),
+        ApiKey::Fetch => log::fetched(version, r),
+        ApiKey::ListOffsets => log::listed_offsets(version, r),
+        ApiKey::OffsetForLeaderEpoch => log::epoch_ends(version, r),
+        ApiKey::Metadata => cluster::metadata_answer(version, r, book),
+        ApiKey::FindCoordinator => cluster::coordinator(version, r, book),
+        ApiKey::InitProducerId => transaction::producer_id(version, r),
+        ApiKey::AddPartitionsToTxn => transaction::added_partitions(version, r),
+        ApiKey::AddOffsetsToTxn => transaction::added_offsets(version, r),
+        ApiKey::TxnOffsetCommit => transaction::offsets_committed(version, r),
+        ApiKey::EndTxn => transaction::ended(version, r),
+        ApiKey::JoinGroup => group::joined(version, r),
+        ApiKey::SyncGroup => group::synced(version, r),
+        ApiKey::Heartbeat => group::heartbeat_answer(version, r),
+        ApiKey::LeaveGroup => group::left(version, r),
+        ApiKey::OffsetCommit => group::offsets_committed(version, r),
+        // `api_of` names no other.
+        _ => group::offsets_fetched(version, r),
+    }
+}
+
+/// The error with this code; one that is newer than our table is an unknown one, as in Java (`Errors#forCode`).
+fn error(code: i16) -> ErrorCode {
+    ErrorCode::from_code(code).unwrap_or_else(|| {
+        ::log::warn!("a node answered with the error code {code}, which this client does not know");
+        ErrorCode::UNKNOWN_SERVER_ERROR
+    })
+}
+
+/// A topic and values of its partitions.
+type OfTopic<T> = (Arc<str>, Vec<(i32, T)>);
+
+/// Partitions by topic: topics in the order of their first partition, partitions in the order given.
+fn by_topic<T>(partitions: impl IntoIterator<Item = (TopicPartition, T)>) -> Vec<OfTopic<T>> {
+    let mut topics: Vec<OfTopic<T>> = Vec::new();
+    let mut places = std::collections::HashMap::new();
+    for (tp, value) in partitions {
+        let place = *places.entry(Arc::clone(&tp.topic)).or_insert_with(|| {
+            topics.push((tp.topic, Vec::new()));
+            topics.len() - 1
+        });
+        topics[place].1.push((tp.partition, value));
+    }
+    topics
+}
+
+/// Partitions of topics, one after the other.
+fn flat<P, T>(
+    topics: impl IntoIterator<Item = (Arc<str>, Vec<P>)>,
+    mut value: impl FnMut(&Arc<str>, P) -> T,
+) -> Vec<T> {
+    let mut all = Vec::new();
+    for (topic, partitions) in topics {
+        all.extend(partitions.into_iter().map(|partition| value(&topic, partition)));
+    }
+    all
+}
+
+fn tp(topic: &Arc<str>, partition: i32) -> TopicPartition {
+    TopicPartition {
+        topic: Arc::clone(topic),
+        partition,
+    }
+}

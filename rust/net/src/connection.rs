@@ -1,0 +1,355 @@
+//! One connection to a node, without I/O and without a clock: requests in, bytes out; bytes in, answers out. Kafka:
+//! `NetworkClient`, `InFlightRequests`.
+//!
+//! ```text
+//! opened -> ApiVersions 4 -> (UNSUPPORTED_VERSION: ApiVersions as served, or 0) -> ready: requests and answers, in order
+//! ```
+//! A request that is sent before the connection is ready waits in it. Answers come in the order of the requests; the number of
+//! another request, or an answer without a request, is an error, and every error ends the connection.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use fletchlog_api::{Failure, Request, Response};
+use fletchlog_records::ErrorCode;
+use fletchlog_wire::header::{RequestHeader, ResponseHeader, response_header_version};
+use fletchlog_wire::messages::{ApiVersionsRequest, ApiVersionsResponse};
+use fletchlog_wire::{ApiKey, Message, Reader, WireError, frame};
+
+use crate::address_book::AddressBook;
+use crate::codec;
+use crate::framer::{BadSize, Framer};
+use crate::versions::{Versions, asked_again_with};
+
+/// Most bytes of an answer: no batch is larger than a request may be (socket.request.max.bytes), which is 100 MiB by default.
+/// What one fetch asks for comes on top.
+const MAX_ANSWER: usize = 100 * 1024 * 1024;
+
+/// How the software names itself to nodes (KIP-511).
+const SOFTWARE: (&str, &str) = ("fletchlog", env!("CARGO_PKG_VERSION"));
+
+/// A request without an answer yet.
+#[derive(Debug)]
+struct InFlight {
+    /// Its number on this connection.
+    wire_id: i32,
+    /// Its number at the client; `None`: it is the connection's own.
+    id: Option<i32>,
+    api: ApiKey,
+    version: i16,
+    /// Largest answer.
+    limit: usize,
+}
+
+/// An answer to a request of the client, or that there is none.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) id: i32,
+    pub(crate) result: Result<Response, Failure>,
+    /// The node asks for a pause of so many ms (KIP-219).
+    pub(crate) throttle_ms: i32,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    client_id: Arc<str>,
+    framer: Framer,
+    /// `None` until the connection is ready.
+    versions: Option<Versions>,
+    unsent: VecDeque<(i32, Request)>,
+    /// The node asked for a pause: nothing is sent meanwhile.
+    is_paused: bool,
+    in_flight: VecDeque<InFlight>,
+    next_wire_id: i32,
+    output: VecDeque<Bytes>,
+    /// Bytes put into the output and bytes written, since the start.
+    queued: u64,
+    written: u64,
+    /// Requests that have no answer (acks=0): done when so many bytes are written.
+    silent: VecDeque<(u64, i32)>,
+    answers: VecDeque<Answer>,
+}
+
+impl Connection {
+    /// A connection that was opened: it asks for the node's versions first.
+    ///
+    /// # Errors
+    /// The client's id does not fit into a header.
+    pub(crate) fn new(client_id: Arc<str>) -> Result<Self, WireError> {
+        let mut connection = Self {
+            client_id,
+            framer: Framer::default(),
+            versions: None,
+            unsent: VecDeque::new(),
+            is_paused: false,
+            in_flight: VecDeque::new(),
+            next_wire_id: 0,
+            output: VecDeque::new(),
+            queued: 0,
+            written: 0,
+            silent: VecDeque::new(),
+            answers: VecDeque::new(),
+        };
+        connection.ask_for_versions(ApiKey::ApiVersions.max_version())?;
+        Ok(connection)
+    }
+
+    /// Versions are known: what is sent goes out.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.versions.is_some()
+    }
+
+    /// Sends a request, now or when the connection is ready and not paused.
+    pub(crate) fn send(&mut self, id: i32, request: Request) {
+        self.unsent.push_back((id, request));
+        self.write_unsent();
+    }
+
+    /// Holds back what is sent from now on, until [`Self::resume`]. Kafka: `ClusterConnectionStates#throttle`.
+    pub(crate) fn pause(&mut self) {
+        self.is_paused = true;
+    }
+
+    /// Sends what was held back.
+    pub(crate) fn resume(&mut self) {
+        self.is_paused = false;
+        self.write_unsent();
+    }
+
+    fn write_unsent(&mut self) {
+        while self.is_ready() && !self.is_paused {
+            let Some((id, request)) = self.unsent.pop_front() else {
+                return;
+            };
+            self.write_request(id, request);
+        }
+    }
+
+    /// The oldest answer that has not been taken.
+    pub(crate) fn take_answer(&mut self) -> Option<Answer> {
+        self.answers.pop_front()
+    }
+
+    /// Ends it: the client's numbers of the requests that will not be answered, oldest first.
+    pub(crate) fn close(&mut self) -> Vec<i32> {
+        let silent = self.silent.drain(..).map(|(_, id)| id);
+        let in_flight = self.in_flight.drain(..).filter_map(|request| request.id);
+        silent
+            .chain(in_flight)
+            .chain(self.unsent.drain(..).map(|(id, _)| id))
+            .collect()
+    }
+
+    /// Room for what the socket has.
+    pub(crate) fn room(&mut self) -> &mut [u8] {
+        self.framer.room()
+    }
+
+    /// So many bytes of the room were filled: turns them into answers.
+    ///
+    /// # Errors
+    /// What came is no answer to what was asked: the connection is to be closed.
+    pub(crate) fn received(&mut self, count: usize, book: &mut AddressBook) -> Result<(), Failure> {
+        self.framer.received(count);
+        loop {
+            let limit = self.in_flight.front().map_or(MAX_ANSWER, |oldest| oldest.limit);
+            let frame = self.framer.next(limit).map_err(|BadSize(size)| bad_size(size, limit))?;
+            let Some(frame) = frame else {
+                return Ok(());
+            };
+            let Some(asked) = self.in_flight.pop_front() else {
+                return Err(malformed("an answer without a request"));
+            };
+            if let Err(failure) = self.on_frame(&asked, frame, book) {
+                self.in_flight.push_front(asked); // It has no answer.
+                return Err(failure);
+            }
+        }
+    }
+
+    fn on_frame(&mut self, asked: &InFlight, frame: Bytes, book: &mut AddressBook) -> Result<(), Failure> {
+        let mut reader = Reader::new(frame.clone());
+        let header_version = response_header_version(asked.api.code(), asked.version);
+        let header = ResponseHeader::decode(&mut reader, header_version).map_err(malformed)?;
+        if header.correlation_id != asked.wire_id {
+            return Err(malformed(format_args!(
+                "an answer to request {}, not to request {}",
+                header.correlation_id, asked.wire_id
+            )));
+        }
+        let Some(id) = asked.id else {
+            return self.on_versions(asked.version, &frame.slice(frame.len() - reader.remaining()..));
+        };
+        let (response, throttle_ms) = codec::decode(asked.api, asked.version, &mut reader, book).map_err(malformed)?;
+        self.answers.push_back(Answer {
+            id,
+            result: Ok(response),
+            throttle_ms,
+        });
+        Ok(())
+    }
+
+    /// A node that does not know the version answers in version 0, error 35. Kafka: `ApiVersionsResponse#parse`.
+    fn on_versions(&mut self, asked: i16, body: &Bytes) -> Result<(), Failure> {
+        let read = |version| ApiVersionsResponse::decode(&mut Reader::new(body.clone()), version);
+        let response = match read(asked) {
+            Ok(response) if response.error_code != ErrorCode::UNSUPPORTED_VERSION.code() => response,
+            _ => read(0).map_err(malformed)?,
+        };
+        let error = response.error_code;
+        if error == ErrorCode::UNSUPPORTED_VERSION.code() {
+            let Some(version) = asked_again_with(&response, asked) else {
+                return Err(Failure::UnsupportedVersion(
+                    "it refuses every version of ApiVersions".into(),
+                ));
+            };
+            return self.ask_for_versions(version).map_err(malformed);
+        }
+        if error != ErrorCode::NONE.code() {
+            return Err(malformed(format_args!(
+                "error {error} instead of the versions that it serves"
+            )));
+        }
+        self.versions = Some(Versions::of(&response));
+        self.write_unsent();
+        Ok(())
+    }
+
+    fn ask_for_versions(&mut self, version: i16) -> Result<(), WireError> {
+        let request = ApiVersionsRequest {
+            client_software_name: SOFTWARE.0.into(),
+            client_software_version: SOFTWARE.1.into(),
+        };
+        let wire_id = self.next_wire_id();
+        let mut writer = frame::begin();
+        self.header(ApiKey::ApiVersions, version, wire_id).encode(&mut writer)?;
+        request.encode(&mut writer, version)?;
+        self.put(frame::finish(writer)?);
+        self.in_flight.push_back(InFlight {
+            wire_id,
+            id: None,
+            api: ApiKey::ApiVersions,
+            version,
+            limit: MAX_ANSWER,
+        });
+        Ok(())
+    }
+
+    fn header(&self, api: ApiKey, version: i16, wire_id: i32) -> RequestHeader {
+        RequestHeader {
+            api_key: api.code(),
+            api_version: version,
+            correlation_id: wire_id,
+            client_id: Some(Arc::clone(&self.client_id)),
+        }
+    }
+
+    fn next_wire_id(&mut self) -> i32 {
+        let id = self.next_wire_id;
+        self.next_wire_id = id.checked_add(1).unwrap_or(0);
+        id
+    }
+
+    /// Encodes a request at the version that the node serves; one that no version can carry is answered at once.
+    fn write_request(&mut self, id: i32, request: Request) {
+        if let Err(failure) = self.try_write_request(id, request) {
+            self.answers.push_back(Answer {
+                id,
+                result: Err(failure),
+                throttle_ms: 0,
+            });
+        }
+    }
+
+    fn try_write_request(&mut self, id: i32, request: Request) -> Result<(), Failure> {
+        let api = codec::api_of(&request);
+        let unsupported = |why: String| Failure::UnsupportedVersion(why.into());
+        let versions = self.versions.as_ref().map(|versions| versions.usable(api));
+        let version = versions.unwrap_or(Ok(0)).map_err(unsupported)?;
+        codec::check(&request, version).map_err(|why| unsupported(why.to_owned()))?;
+        let limit = MAX_ANSWER.saturating_add(codec::bytes_asked_for(&request));
+        let is_silent = matches!(&request, Request::Produce(produce) if produce.acks == 0);
+        let wire_id = self.next_wire_id();
+        let mut header = self.header(api, version, wire_id);
+        if let Request::JoinGroup(join) = &request {
+            header.client_id = Some(Arc::clone(&join.client_id));
+        }
+        let mut writer = frame::begin();
+        let encoded = header.encode(&mut writer);
+        let encoded = encoded.and_then(|()| codec::encode(request, version, &mut writer));
+        let chunks = encoded.and_then(|()| frame::finish(writer));
+        self.put(chunks.map_err(|error| unsupported(format!("{error}, in version {version}")))?);
+        if is_silent {
+            self.silent.push_back((self.queued, id));
+        } else {
+            self.in_flight.push_back(InFlight {
+                wire_id,
+                id: Some(id),
+                api,
+                version,
+                limit,
+            });
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, chunks: Vec<Bytes>) {
+        for chunk in chunks.into_iter().filter(|chunk| !chunk.is_empty()) {
+            self.queued += chunk.len() as u64;
+            self.output.push_back(chunk);
+        }
+    }
+
+    /// Something is to be written.
+    pub(crate) fn has_output(&self) -> bool {
+        !self.output.is_empty()
+    }
+
+    /// What is to be written next.
+    pub(crate) fn output<'a>(&'a self, slices: &mut Vec<IoSlice<'a>>) {
+        slices.extend(self.output.iter().take(64).map(|chunk| IoSlice::new(chunk)));
+    }
+
+    /// So many bytes of the output were written. A request without an answer is done with its last byte.
+    pub(crate) fn written(&mut self, mut count: usize) {
+        self.written += count as u64;
+        while let Some(first) = self.output.front_mut() {
+            if count < first.len() {
+                *first = first.slice(count..);
+                break;
+            }
+            count -= first.len();
+            self.output.pop_front();
+        }
+        while let Some(&(end, id)) = self.silent.front().filter(|(end, _)| *end <= self.written) {
+            debug_assert!(end > 0);
+            self.silent.pop_front();
+            self.answers.push_back(Answer {
+                id,
+                result: Ok(codec::no_answer()),
+                throttle_ms: 0,
+            });
+        }
+    }
+}
+
+fn malformed(what: impl ToString) -> Failure {
+    Failure::Malformed(what.to_string().into())
+}
+
+fn bad_size(size: i32, limit: usize) -> Failure {
+    let hint = match size.to_be_bytes() {
+        [0x15, 3, ..] => "; this looks like TLS, which the client was not told to speak",
+        [b'H', b'T', b'T', b'P'] => "; this looks like an HTTP server",
+        _ => "",
+    };
+    malformed(format_args!(
+        "an answer of {size} bytes is announced, the limit is {limit}{hint}"
+    ))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,361 @@
+use fletchlog_api as api;
+use fletchlog_api::{CoordinatorType, FindCoordinatorRequest, HeartbeatRequest, ProduceRequest};
+use fletchlog_records::TopicPartition;
+use fletchlog_wire::header::ResponseHeader;
+use fletchlog_wire::messages::api_versions_response::ApiVersion;
+use fletchlog_wire::messages::{FindCoordinatorResponse, HeartbeatResponse, MetadataResponse};
+
+use super::*;
+
+const VERSIONS: i16 = 18;
+
+/// A node without I/O: reads what the connection writes, and answers.
+struct Node {
+    connection: Connection,
+    book: AddressBook,
+}
+
+impl Node {
+    fn new() -> Self {
+        Self {
+            connection: Connection::new("me".into()).unwrap(),
+            book: AddressBook::new(Vec::new()),
+        }
+    }
+
+    /// One whose versions the connection knows.
+    fn ready(ranges: &[(ApiKey, i16, i16)]) -> Self {
+        let mut node = Self::new();
+        let header = node.requests().remove(0);
+        assert_eq!((header.api_key, header.api_version), (VERSIONS, 4));
+        node.answer(header.correlation_id, 0, 4, &served(0, ranges)).unwrap();
+        assert!(node.connection.is_ready());
+        node
+    }
+
+    /// Headers of what was written since the last call.
+    fn requests(&mut self) -> Vec<RequestHeader> {
+        let mut bytes = Vec::new();
+        while self.connection.has_output() {
+            let mut slices = Vec::new();
+            self.connection.output(&mut slices);
+            let chunk = slices[0].to_vec();
+            self.connection.written(chunk.len());
+            bytes.extend(chunk);
+        }
+        let mut headers = Vec::new();
+        let mut rest = &bytes[..];
+        while let Some((size, tail)) = rest.split_first_chunk::<4>() {
+            let (payload, tail) = tail.split_at(u32::from_be_bytes(*size) as usize);
+            headers.push(RequestHeader::decode(&mut Reader::new(Bytes::copy_from_slice(payload))).unwrap());
+            rest = tail;
+        }
+        headers
+    }
+
+    fn answer(&mut self, id: i32, header: i16, version: i16, message: &impl Message) -> Result<(), Failure> {
+        let mut writer = frame::begin();
+        ResponseHeader { correlation_id: id }.encode(&mut writer, header);
+        message.encode(&mut writer, version).unwrap();
+        self.feed(&frame::finish(writer).unwrap().concat())
+    }
+
+    fn feed(&mut self, mut bytes: &[u8]) -> Result<(), Failure> {
+        while !bytes.is_empty() {
+            let room = self.connection.room();
+            let count = room.len().min(bytes.len());
+            room[..count].copy_from_slice(&bytes[..count]);
+            self.connection.received(count, &mut self.book)?;
+            bytes = &bytes[count..];
+        }
+        Ok(())
+    }
+
+    fn answers(&mut self) -> Vec<(i32, Result<Response, Failure>)> {
+        std::iter::from_fn(|| self.connection.take_answer())
+            .map(|a| (a.id, a.result))
+            .collect()
+    }
+}
+
+fn served(error_code: i16, ranges: &[(ApiKey, i16, i16)]) -> ApiVersionsResponse {
+    let range = |&(api, min_version, max_version): &(ApiKey, i16, i16)| ApiVersion {
+        api_key: api.code(),
+        min_version,
+        max_version,
+    };
+    ApiVersionsResponse {
+        error_code,
+        api_keys: ranges.iter().map(range).collect(),
+        ..Default::default()
+    }
+}
+
+fn heartbeat() -> Request {
+    Request::Heartbeat(HeartbeatRequest {
+        group_id: "g".into(),
+        generation_id: 1,
+        member_id: "m".into(),
+        group_instance_id: None,
+    })
+}
+
+fn produce(acks: i16) -> Request {
+    Request::Produce(ProduceRequest {
+        transactional_id: None,
+        acks,
+        timeout_ms: 1,
+        partitions: vec![(TopicPartition::new("t", 0), Bytes::from_static(&[7; 2000]))],
+    })
+}
+
+const BEAT: (ApiKey, i16, i16) = (ApiKey::Heartbeat, 0, 4);
+const SEND: (ApiKey, i16, i16) = (ApiKey::Produce, 0, 13);
+
+#[test]
+fn requests_wait_for_the_versions_and_go_out_in_order_at_the_newest_common_one() {
+    let mut node = Node::new();
+    node.connection.send(7, heartbeat());
+    node.connection.send(8, produce(1));
+    let asked = node.requests();
+    assert_eq!(asked.len(), 1, "{asked:?}");
+    assert_eq!(asked[0].client_id.as_deref(), Some("me"));
+    node.answer(
+        asked[0].correlation_id,
+        0,
+        4,
+        &served(0, &[(ApiKey::Heartbeat, 0, 2), SEND]),
+    )
+    .unwrap();
+    let sent: Vec<_> = node.requests().iter().map(|h| (h.api_key, h.api_version)).collect();
+    assert_eq!(sent, [(12, 2), (0, 11)]);
+}
+
+#[test]
+fn a_node_that_refuses_version_4_of_api_versions_is_asked_again_in_the_one_it_names_or_in_0() {
+    for (ranges, next) in [(vec![(ApiKey::ApiVersions, 0, 3)], 3), (vec![], 0)] {
+        let mut node = Node::new();
+        let id = node.requests()[0].correlation_id;
+        // Whatever was asked, the refusal has the layout of version 0.
+        node.answer(id, 0, 0, &served(35, &ranges)).unwrap();
+        let again = node.requests().remove(0);
+        assert_eq!((again.api_key, again.api_version), (VERSIONS, next));
+        node.answer(again.correlation_id, 0, next, &served(0, &[BEAT])).unwrap();
+        assert!(node.connection.is_ready());
+    }
+}
+
+#[test]
+fn a_node_that_refuses_every_version_or_names_none_ends_the_connection() {
+    let mut node = Node::new();
+    let id = node.requests()[0].correlation_id;
+    let refused = node.answer(id, 0, 0, &served(35, &[(ApiKey::ApiVersions, 0, 9)]));
+    assert!(matches!(refused, Err(Failure::UnsupportedVersion(_))), "{refused:?}");
+    let mut node = Node::new();
+    let id = node.requests()[0].correlation_id;
+    let refused = node.answer(id, 0, 4, &served(42, &[]));
+    assert!(
+        matches!(&refused, Err(Failure::Malformed(why)) if why.contains("42")),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn a_request_that_no_version_carries_is_answered_at_once_and_the_others_go_on() {
+    let mut node = Node::ready(&[BEAT, (ApiKey::ListOffsets, 1, 1)]);
+    node.connection.send(1, produce(1));
+    let committed_only = Request::ListOffsets(api::ListOffsetsRequest {
+        isolation_level: api::IsolationLevel::ReadCommitted,
+        partitions: Vec::new(),
+    });
+    node.connection.send(2, committed_only);
+    let greatest = Request::ListOffsets(api::ListOffsetsRequest {
+        isolation_level: api::IsolationLevel::ReadUncommitted,
+        partitions: vec![(TopicPartition::new("t", 0), -1, api::list_offsets::MAX_TIMESTAMP)],
+    });
+    node.connection.send(3, greatest);
+    let answers = node.answers();
+    assert_eq!(answers.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [1, 2, 3]);
+    assert!(
+        answers
+            .iter()
+            .all(|(_, r)| matches!(r, Err(Failure::UnsupportedVersion(_)))),
+        "{answers:?}"
+    );
+    node.connection.send(4, heartbeat());
+    assert_eq!(node.requests().len(), 1);
+}
+
+#[test]
+fn answers_split_at_any_byte_complete_their_requests_in_order() {
+    for split in 0..30 {
+        let mut node = Node::ready(&[BEAT]);
+        node.connection.send(5, heartbeat());
+        node.connection.send(6, heartbeat());
+        let ids: Vec<_> = node.requests().iter().map(|h| h.correlation_id).collect();
+        let mut bytes = Vec::new();
+        for (id, error_code) in ids.into_iter().zip([0, 27]) {
+            let mut writer = frame::begin();
+            ResponseHeader { correlation_id: id }.encode(&mut writer, 1);
+            let response = HeartbeatResponse {
+                error_code,
+                ..Default::default()
+            };
+            response.encode(&mut writer, 4).unwrap();
+            bytes.extend(frame::finish(writer).unwrap().concat());
+        }
+        let split = split.min(bytes.len());
+        node.feed(&bytes[..split]).unwrap();
+        node.feed(&bytes[split..]).unwrap();
+        let answers = node.answers();
+        assert!(
+            matches!(
+                answers[..],
+                [
+                    (5, Ok(Response::Heartbeat(ErrorCode::NONE))),
+                    (6, Ok(Response::Heartbeat(ErrorCode::REBALANCE_IN_PROGRESS)))
+                ]
+            ),
+            "{answers:?}"
+        );
+    }
+}
+
+#[test]
+fn what_is_no_answer_to_the_oldest_request_ends_the_connection() {
+    let beat = HeartbeatResponse::default();
+    let mut node = Node::ready(&[BEAT]);
+    assert!(
+        matches!(node.answer(9, 1, 4, &beat), Err(Failure::Malformed(_))),
+        "nothing was asked"
+    );
+    let mut node = Node::ready(&[BEAT]);
+    node.connection.send(1, heartbeat());
+    let id = node.requests()[0].correlation_id;
+    assert!(
+        matches!(node.answer(id + 1, 1, 4, &beat), Err(Failure::Malformed(_))),
+        "another number"
+    );
+    for cut in [
+        vec![0, 0, 0, 4, 0, 0, 0, 1],
+        vec![0x7f, 0xff, 0xff, 0xff],
+        vec![0xff; 4],
+        b"HTTP/1.1 400".to_vec(),
+    ] {
+        let mut node = Node::ready(&[BEAT]);
+        node.connection.send(1, heartbeat());
+        let refused = node.feed(&cut);
+        assert!(matches!(refused, Err(Failure::Malformed(_))), "{cut:?}: {refused:?}");
+        assert_eq!(node.connection.close(), [1]);
+    }
+}
+
+#[test]
+fn an_answer_may_be_as_large_as_what_was_asked_for_and_no_larger() {
+    let mut node = Node::ready(&[(ApiKey::Fetch, 4, 18)]);
+    let fetch = Request::Fetch(api::FetchRequest {
+        max_wait_ms: 0,
+        min_bytes: 0,
+        max_bytes: 1000,
+        isolation_level: api::IsolationLevel::ReadUncommitted,
+        session_id: 0,
+        session_epoch: -1,
+        partitions: Vec::new(),
+        forgotten: Vec::new(),
+        by_topic_ids: false,
+    });
+    node.connection.send(1, fetch);
+    let limit = i32::try_from(MAX_ANSWER + 1000).unwrap();
+    node.feed(&limit.to_be_bytes()).unwrap();
+    let mut node = Node::ready(&[BEAT]);
+    node.connection.send(1, heartbeat());
+    assert!(node.feed(&limit.to_be_bytes()).is_err());
+}
+
+#[test]
+fn a_request_without_an_answer_is_done_with_its_last_byte() {
+    let mut node = Node::ready(&[SEND, BEAT]);
+    node.connection.send(1, heartbeat());
+    node.connection.send(2, produce(0));
+    let mut left: u64 = node.connection.queued - node.connection.written;
+    while left > 1 {
+        node.connection.written(1);
+        left -= 1;
+        assert!(node.answers().is_empty());
+    }
+    node.connection.written(1);
+    assert!(matches!(&node.answers()[..], [(2, Ok(Response::Produce(p)))] if p.partitions.is_empty()));
+    assert_eq!(node.connection.close(), [1]);
+}
+
+#[test]
+fn a_pause_holds_back_what_is_sent_meanwhile() {
+    let mut node = Node::ready(&[BEAT]);
+    node.connection.pause();
+    node.connection.send(1, heartbeat());
+    assert!(node.requests().is_empty());
+    node.connection.resume();
+    assert_eq!(node.requests().len(), 1);
+}
+
+#[test]
+fn a_closed_connection_names_every_request_without_an_answer() {
+    let mut node = Node::ready(&[BEAT, SEND]);
+    node.connection.send(1, heartbeat());
+    node.connection.send(2, produce(0));
+    node.connection.pause();
+    node.connection.send(3, heartbeat());
+    assert_eq!(node.connection.close(), [2, 1, 3]);
+}
+
+#[test]
+fn addresses_in_answers_go_into_the_book() {
+    let mut node = Node::ready(&[(ApiKey::Metadata, 0, 13), (ApiKey::FindCoordinator, 0, 6)]);
+    let metadata = Request::Metadata(api::MetadataRequest {
+        topics: None,
+        allow_auto_topic_creation: false,
+    });
+    node.connection.send(1, metadata);
+    let id = node.requests()[0].correlation_id;
+    let broker = |node_id, host: &str, port| fletchlog_wire::messages::metadata_response::MetadataResponseBroker {
+        node_id,
+        host: host.into(),
+        port,
+        rack: None,
+    };
+    let response = MetadataResponse {
+        brokers: vec![broker(2, "b", 2), broker(1, "a", 1), broker(3, "c", 70_000)],
+        ..Default::default()
+    };
+    node.answer(id, 1, 13, &response).unwrap();
+    let answers = node.answers();
+    assert!(
+        matches!(&answers[..], [(1, Ok(Response::Metadata(m)))] if m.nodes == [1, 2]),
+        "{answers:?}"
+    );
+    assert_eq!(node.book.address_of(2).unwrap().to_string(), "b:2");
+    for (port, error) in [(9, ErrorCode::NONE), (0, ErrorCode::COORDINATOR_NOT_AVAILABLE)] {
+        let lookup = Request::FindCoordinator(FindCoordinatorRequest {
+            key: "g".into(),
+            key_type: CoordinatorType::Group,
+        });
+        node.connection.send(2, lookup);
+        let id = node.requests()[0].correlation_id;
+        let mut response = FindCoordinatorResponse::default();
+        response
+            .coordinators
+            .push(fletchlog_wire::messages::find_coordinator_response::Coordinator {
+                node_id: 8,
+                host: "d".into(),
+                port,
+                ..Default::default()
+            });
+        node.answer(id, 1, 6, &response).unwrap();
+        let answers = node.answers();
+        assert!(
+            matches!(&answers[..], [(2, Ok(Response::FindCoordinator(f)))] if f.error == error),
+            "{answers:?}"
+        );
+    }
+    assert_eq!(node.book.address_of(i32::MAX - 8).unwrap().to_string(), "d:9");
+}

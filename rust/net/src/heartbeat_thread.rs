@@ -1,0 +1,255 @@
+//! Keeps a member in its group between two polls. Kafka: `AbstractCoordinator.HeartbeatThread`.
+//!
+//! The thread has connections of its own, so the order in which a poll reads its answers does not depend on it. It beats only
+//! between two polls: a poll beats itself.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use fletchlog_api::transport::{Heartbeat, HeartbeatPlan, coordinator_connection};
+use fletchlog_api::{
+    Clock, CoordinatorType, ErrorCode, FindCoordinatorRequest, LeaveGroupRequest, LeavingMember, NodeId, Request,
+    Response, Transport,
+};
+
+use crate::tcp_transport::{ConnectionSettings, TcpTransport};
+
+#[derive(Debug, Default)]
+struct State {
+    plan: Option<HeartbeatPlan>,
+    /// Grows with every plan: what was found out for an older one is of no use.
+    version: u64,
+    last: Option<Heartbeat>,
+    is_closed: bool,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// See the module. Ends when it is dropped.
+#[derive(Debug)]
+pub(crate) struct HeartbeatThread {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl HeartbeatThread {
+    /// Starts the thread. It connects when it has something to send.
+    ///
+    /// # Errors
+    /// The system gives no thread or no selector.
+    pub(crate) fn start(settings: ConnectionSettings, clock: Arc<dyn Clock>) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared::default());
+        let transport = TcpTransport::new(settings, Arc::clone(&clock))?;
+        let mut member = Member {
+            transport,
+            clock,
+            shared: Arc::clone(&shared),
+            coordinator: None,
+            next_id: 0,
+        };
+        let thread = std::thread::Builder::new()
+            .name("fletchlog-heartbeat".to_owned())
+            .spawn(move || member.run())?;
+        Ok(Self {
+            shared,
+            thread: Some(thread),
+        })
+    }
+
+    /// From now on the thread beats.
+    pub(crate) fn begin(&self, plan: HeartbeatPlan) {
+        let mut state = self.shared.lock();
+        state.version += 1;
+        state.plan = Some(plan);
+        state.last = None;
+    }
+
+    /// From now on the client beats. What the coordinator said to the thread's last one.
+    pub(crate) fn end(&self) -> Option<Heartbeat> {
+        let mut state = self.shared.lock();
+        state.version += 1;
+        state.plan = None;
+        state.last.take()
+    }
+}
+
+impl Drop for HeartbeatThread {
+    fn drop(&mut self) {
+        self.shared.lock().is_closed = true;
+        self.shared.changed.notify_all();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What the thread is to do now.
+enum Turn {
+    Beat(u64, HeartbeatPlan),
+    Leave(HeartbeatPlan),
+    End,
+}
+
+/// The thread's side.
+struct Member {
+    transport: TcpTransport,
+    clock: Arc<dyn Clock>,
+    shared: Arc<Shared>,
+    coordinator: Option<NodeId>,
+    next_id: i32,
+}
+
+/// How long the thread waits for a plan before it looks again, ms: a plan is made at the end of every poll, and waking the thread
+/// each time would cost more than the poll.
+const LOOK_AGAIN_MS: i64 = 250;
+
+impl Member {
+    fn run(&mut self) {
+        loop {
+            match self.next_turn() {
+                Turn::Beat(version, plan) => self.beat(version, &plan),
+                Turn::Leave(plan) => self.leave(&plan),
+                Turn::End => return,
+            }
+        }
+    }
+
+    /// Waits until something is due.
+    fn next_turn(&self) -> Turn {
+        let mut state = self.shared.lock();
+        loop {
+            if state.is_closed {
+                return Turn::End;
+            }
+            let now_ms = self.clock.monotonic_ms();
+            let mut wait_ms = LOOK_AGAIN_MS;
+            if let Some(plan) = &state.plan {
+                if now_ms >= plan.leave_at_ms {
+                    // The next poll finds the member's generation gone.
+                    return state.plan.take().map_or(Turn::End, Turn::Leave);
+                }
+                if now_ms >= plan.next_ms {
+                    return Turn::Beat(state.version, plan.clone());
+                }
+                let due_ms = plan.next_ms.min(plan.leave_at_ms);
+                wait_ms = wait_ms.min(due_ms.saturating_sub(now_ms)).min(plan.interval_ms.max(1));
+            }
+            let wait = Duration::from_millis(u64::try_from(wait_ms).unwrap_or(0).max(1));
+            let waited = self.shared.changed.wait_timeout(state, wait);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn beat(&mut self, version: u64, plan: &HeartbeatPlan) {
+        let sent_ms = self.clock.monotonic_ms();
+        let answer = self.ask(plan, Request::Heartbeat(plan.request.clone()));
+        let mut state = self.shared.lock();
+        if state.version != version {
+            return;
+        }
+        let Some(plan) = &mut state.plan else {
+            return;
+        };
+        let error = match answer {
+            Some(Response::Heartbeat(error)) => error,
+            _ => ErrorCode::COORDINATOR_NOT_AVAILABLE,
+        };
+        let is_answered = matches!(error, ErrorCode::NONE | ErrorCode::REBALANCE_IN_PROGRESS);
+        plan.next_ms = sent_ms.saturating_add(if is_answered {
+            plan.interval_ms
+        } else {
+            plan.retry_backoff_ms
+        });
+        if matches!(
+            error,
+            ErrorCode::UNKNOWN_MEMBER_ID | ErrorCode::ILLEGAL_GENERATION | ErrorCode::FENCED_INSTANCE_ID
+        ) {
+            state.plan = None; // The member is no longer one: the next poll says so.
+        }
+        if error == ErrorCode::NOT_COORDINATOR {
+            self.coordinator = None;
+        }
+        state.last = Some(Heartbeat { sent_ms, error });
+    }
+
+    /// max.poll.interval.ms is over. Kafka: `HeartbeatThread#run`, `maybeLeaveGroup`; a static member only stops to beat.
+    fn leave(&mut self, plan: &HeartbeatPlan) {
+        let request = &plan.request;
+        log::warn!(
+            "member {} of group {} was not polled for max.poll.interval.ms and leaves the group; raise max.poll.interval.ms or lower max.poll.records",
+            request.member_id,
+            request.group_id
+        );
+        if request.group_instance_id.is_none() {
+            let member = LeavingMember {
+                member_id: Arc::clone(&request.member_id),
+                group_instance_id: None,
+                reason: Some("consumer poll timeout has expired.".into()),
+            };
+            let leave = LeaveGroupRequest {
+                group_id: Arc::clone(&request.group_id),
+                members: vec![member],
+            };
+            self.ask(plan, Request::LeaveGroup(leave));
+        }
+    }
+
+    /// One request to the coordinator and its answer; the coordinator is looked for when it is not known.
+    fn ask(&mut self, plan: &HeartbeatPlan, request: Request) -> Option<Response> {
+        let node = match self.coordinator {
+            Some(node) => node,
+            None => self.find_coordinator(plan)?,
+        };
+        let answer = self.exchange(coordinator_connection(node), request, plan.interval_ms);
+        self.coordinator = answer.is_some().then_some(node);
+        answer
+    }
+
+    fn find_coordinator(&mut self, plan: &HeartbeatPlan) -> Option<NodeId> {
+        let lookup = Request::FindCoordinator(FindCoordinatorRequest {
+            key: Arc::clone(&plan.request.group_id),
+            key_type: CoordinatorType::Group,
+        });
+        let servers = self.transport.bootstrap();
+        let mut answers = servers
+            .into_iter()
+            .filter_map(|server| self.exchange(server, lookup.clone(), plan.interval_ms));
+        answers.find_map(|answer| match answer {
+            Response::FindCoordinator(found) if found.error == ErrorCode::NONE => Some(found.node),
+            _ => None,
+        })
+    }
+
+    /// Waits for the answer for so long, and no longer than until the thread is to end.
+    fn exchange(&mut self, node: NodeId, request: Request, limit_ms: i64) -> Option<Response> {
+        self.next_id = self.next_id.checked_add(1).unwrap_or(0);
+        let id = self.next_id;
+        let end_ms = self.clock.monotonic_ms().saturating_add(limit_ms);
+        self.transport.send(node, id, request);
+        loop {
+            while let Some(completion) = self.transport.receive(node) {
+                if completion.correlation_id == id {
+                    return completion.result.ok();
+                }
+            }
+            let left_ms = end_ms.saturating_sub(self.clock.monotonic_ms());
+            if left_ms <= 0 || self.shared.lock().is_closed {
+                self.transport.disconnect(node);
+                return None;
+            }
+            let slice = u64::try_from(left_ms.min(LOOK_AGAIN_MS)).unwrap_or(0);
+            self.transport.wait(Duration::from_millis(slice));
+        }
+    }
+}

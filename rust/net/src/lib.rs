@@ -1,0 +1,26 @@
+//! Connections of a client to a real cluster: [`TcpTransport`] implements [`fletchlog_api::Transport`] over sockets. Kafka:
+//! `NetworkClient`, `Selector`.
+//!
+//! The thread that polls (or the producer's) drives the sockets; a member of a group has a helper that keeps it there between two
+//! polls (`heartbeat_thread`). A remote node is not trusted: lengths are
+//! compared with the bytes that are there, and what cannot be read closes the connection with a reason.
+//!
+//! ```text
+//! TcpTransport    which node, which socket; when to open, to read, to give up       (tcp_transport)
+//!   Channel       one socket: all addresses of a name, set-up time-out, bytes       (channel)
+//!     Connection  bytes <-> requests and answers, no I/O: versions, order, limits   (connection, versions, framer)
+//!       codec     values of `api` <-> messages of `wire` at a version
+//!   AddressBook   node ids -> host and port, from the answers that name them        (address_book)
+//! ```
+
+pub mod address_book;
+mod channel;
+mod codec;
+mod connection;
+mod framer;
+mod heartbeat_thread;
+mod tcp_transport;
+mod versions;
+
+pub use address_book::{Address, BadAddress, bootstrap_servers};
+pub use tcp_transport::{ConnectionSettings, TcpTransport};

@@ -1,0 +1,381 @@
+//! A client's connections over sockets. Kafka: `NetworkClient`, `Selector`.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use fletchlog_api::transport::{Heartbeat, HeartbeatPlan, Waker};
+use fletchlog_api::{Clock, Completion, Config, Failure, NodeId, Ready, Request, Transport};
+use mio::{Events, Poll, Token};
+
+use crate::address_book::{Address, AddressBook};
+use crate::channel::{Channel, SetUp};
+use crate::heartbeat_thread::HeartbeatThread;
+
+const WAKER: Token = Token(0);
+
+/// How a client without a client.id calls itself.
+const NAMELESS: &str = "fletchlog";
+
+/// How a client connects. Times in ms.
+#[derive(Debug, Clone)]
+pub struct ConnectionSettings {
+    /// bootstrap.servers.
+    pub bootstrap: Vec<Address>,
+    /// client.id, in the header of every request.
+    pub client_id: Arc<str>,
+    /// request.timeout.ms: how long a node may take to say which versions it serves.
+    pub request_timeout_ms: i64,
+    /// socket.connection.setup.timeout.ms: how long one address may take; doubles with every failure of the node.
+    pub setup_timeout_ms: i64,
+    /// socket.connection.setup.timeout.max.ms.
+    pub setup_timeout_max_ms: i64,
+}
+
+impl ConnectionSettings {
+    /// What the properties of a consumer or a producer say.
+    pub fn new(config: &Config, bootstrap: Vec<Address>) -> Self {
+        let client_id = config.text("client.id");
+        Self {
+            bootstrap,
+            client_id: if client_id.is_empty() { NAMELESS } else { client_id }.into(),
+            request_timeout_ms: i64::from(config.int("request.timeout.ms")),
+            setup_timeout_ms: config.long("socket.connection.setup.timeout.ms"),
+            setup_timeout_max_ms: config.long("socket.connection.setup.timeout.max.ms"),
+        }
+    }
+
+    /// Kafka: `ClusterConnectionStates#connecting`; without the jitter, which spreads many clients of one broker.
+    fn set_up(&self, failures: u32) -> SetUp {
+        let doubled = self
+            .setup_timeout_ms
+            .saturating_mul(1_i64.checked_shl(failures.min(30)).unwrap_or(1));
+        SetUp {
+            connect_ms: doubled.min(self.setup_timeout_max_ms.max(self.setup_timeout_ms)),
+            handshake_ms: self.request_timeout_ms,
+        }
+    }
+}
+
+/// The connections of one client to a cluster. Everything happens in the thread that calls; sockets never block it. Only the
+/// system's resolver of names may.
+///
+/// A request that is sent while its connection is being opened waits for it.
+pub struct TcpTransport {
+    settings: ConnectionSettings,
+    clock: Arc<dyn Clock>,
+    poll: Poll,
+    events: Events,
+    waker: Arc<mio::Waker>,
+    woken: Arc<AtomicBool>,
+    book: AddressBook,
+    channels: BTreeMap<NodeId, Channel>,
+    /// Whose events have this token.
+    tokens: BTreeMap<usize, NodeId>,
+    next_token: usize,
+    arrived: BTreeMap<NodeId, VecDeque<Completion>>,
+    /// What `ready` has still to say.
+    failed: BTreeMap<NodeId, Failure>,
+    /// Failures in a row, per connection.
+    failures: BTreeMap<NodeId, u32>,
+    /// A connection is ready or has failed since the last wait.
+    changed: bool,
+    /// Runs once the client is a member of a group.
+    heartbeats: Option<HeartbeatThread>,
+}
+
+impl TcpTransport {
+    /// Opens nothing yet.
+    ///
+    /// # Errors
+    /// The system gives no selector (too few descriptors).
+    pub fn new(settings: ConnectionSettings, clock: Arc<dyn Clock>) -> std::io::Result<Self> {
+        let poll = Poll::new()?;
+        let waker = Arc::new(mio::Waker::new(poll.registry(), WAKER)?);
+        Ok(Self {
+            book: AddressBook::new(settings.bootstrap.clone()),
+            settings,
+            clock,
+            poll,
+            events: Events::with_capacity(64),
+            waker,
+            woken: Arc::default(),
+            channels: BTreeMap::new(),
+            tokens: BTreeMap::new(),
+            next_token: 1,
+            arrived: BTreeMap::new(),
+            failed: BTreeMap::new(),
+            failures: BTreeMap::new(),
+            changed: false,
+            heartbeats: None,
+        })
+    }
+
+    fn open(&mut self, node: NodeId) -> Result<(), Failure> {
+        let Some(address) = self.book.address_of(node) else {
+            return Err(Failure::NotConnected(
+                format!("no address of node {node} is known").into(),
+            ));
+        };
+        let token = self.next_token;
+        self.next_token += 1;
+        let set_up = self.settings.set_up(self.failures.get(&node).copied().unwrap_or(0));
+        let registry = self.poll.registry();
+        let now_ms = self.clock.monotonic_ms();
+        let opened = Channel::open(
+            address,
+            &self.settings.client_id,
+            registry,
+            Token(token),
+            set_up,
+            now_ms,
+        );
+        let channel = opened.inspect_err(|_| count_failure(&mut self.failures, node))?;
+        self.tokens.insert(token, node);
+        self.channels.insert(node, channel);
+        Ok(())
+    }
+
+    /// A connection is lost: what is outstanding on it is answered with the reason, else `ready` says it.
+    fn close(&mut self, node: NodeId, failure: Failure) {
+        let Some(mut channel) = self.channels.remove(&node) else {
+            return;
+        };
+        self.tokens.remove(&channel.token().0);
+        channel.shut(self.poll.registry());
+        if channel.connection.is_ready() {
+            log::debug!(
+                "the connection to node {node} ({}) is closed: {failure}",
+                channel.address()
+            );
+        } else {
+            count_failure(&mut self.failures, node);
+            let again = self.failures.get(&node).is_some_and(|&count| count > 1);
+            let level = if again { log::Level::Debug } else { log::Level::Warn };
+            log::log!(level, "node {node}: {failure}");
+        }
+        take_answers(&mut channel, node, &mut self.arrived, 0);
+        let lost = channel.connection.close();
+        if lost.is_empty() {
+            self.failed.insert(node, failure);
+        } else {
+            let arrived = self.arrived.entry(node).or_default();
+            arrived.extend(lost.into_iter().map(|correlation_id| Completion {
+                node,
+                correlation_id,
+                result: Err(failure.clone()),
+            }));
+        }
+        self.changed = true;
+    }
+
+    /// One turn of the selector, at most `timeout` long: what can be read is read, what can be written is written.
+    fn turn(&mut self, timeout: Duration) {
+        if let Err(error) = self.poll.poll(&mut self.events, Some(timeout))
+            && error.kind() != ErrorKind::Interrupted
+        {
+            log::error!("sockets cannot be watched: {error}");
+            return;
+        }
+        let named = |event: &mio::event::Event| {
+            let node = self.tokens.get(&event.token().0)?;
+            Some((*node, event.is_read_closed() || event.is_error()))
+        };
+        let events: Vec<(NodeId, bool)> = self.events.iter().filter_map(named).collect();
+        for (node, may_have_ended) in events {
+            self.on_event(node, may_have_ended);
+        }
+        let now_ms = self.clock.monotonic_ms();
+        let late = |channel: &Channel| channel.deadline_ms().is_some_and(|deadline| deadline <= now_ms);
+        let late: Vec<NodeId> = self
+            .channels
+            .iter()
+            .filter(|(_, c)| late(c))
+            .map(|(&node, _)| node)
+            .collect();
+        for node in late {
+            let Some(channel) = self.channels.get_mut(&node) else {
+                continue;
+            };
+            let outcome = channel.on_deadline(self.poll.registry(), now_ms);
+            take_answers(channel, node, &mut self.arrived, now_ms);
+            if let Err(failure) = outcome {
+                self.close(node, failure);
+            }
+        }
+    }
+
+    fn on_event(&mut self, node: NodeId, may_have_ended: bool) {
+        let now_ms = self.clock.monotonic_ms();
+        let Some(channel) = self.channels.get_mut(&node) else {
+            return;
+        };
+        let was_ready = channel.connection.is_ready();
+        let outcome = channel.on_event(may_have_ended, self.poll.registry(), &mut self.book, now_ms);
+        if channel.connection.is_ready() && !was_ready {
+            self.changed = true;
+            if self.failures.remove(&node).is_some() {
+                log::info!("node {node} ({}) is connected again", channel.address());
+            }
+        }
+        take_answers(channel, node, &mut self.arrived, now_ms);
+        if let Err(failure) = outcome {
+            self.close(node, failure);
+        }
+    }
+
+    fn has_answer(&self) -> bool {
+        self.arrived.values().any(|answers| !answers.is_empty())
+    }
+}
+
+fn count_failure(failures: &mut BTreeMap<NodeId, u32>, node: NodeId) {
+    let count = failures.entry(node).or_default();
+    *count = count.saturating_add(1);
+}
+
+/// Moves answers to where the client takes them, and begins the pause that one asks for.
+fn take_answers(
+    channel: &mut Channel,
+    node: NodeId,
+    arrived: &mut BTreeMap<NodeId, VecDeque<Completion>>,
+    now_ms: i64,
+) {
+    while let Some(answer) = channel.connection.take_answer() {
+        channel.pause(answer.throttle_ms, now_ms);
+        arrived.entry(node).or_default().push_back(Completion {
+            node,
+            correlation_id: answer.id,
+            result: answer.result,
+        });
+    }
+}
+
+impl Transport for TcpTransport {
+    fn bootstrap(&self) -> Vec<NodeId> {
+        self.book.bootstrap_ids()
+    }
+
+    fn ready(&mut self, node: NodeId) -> Ready {
+        self.turn(Duration::ZERO);
+        if let Some(failure) = self.failed.remove(&node) {
+            return Ready::Failed(failure);
+        }
+        let Some(channel) = self.channels.get(&node) else {
+            return match self.open(node) {
+                Ok(()) => Ready::Connecting,
+                Err(failure) => Ready::Failed(failure),
+            };
+        };
+        if !channel.connection.is_ready() {
+            return Ready::Connecting;
+        }
+        match channel.paused_ms(self.clock.monotonic_ms()) {
+            ms if ms > 0 => Ready::Throttled(ms),
+            _ => Ready::Yes,
+        }
+    }
+
+    fn send(&mut self, node: NodeId, correlation_id: i32, request: Request) {
+        if !self.channels.contains_key(&node)
+            && let Err(failure) = self.open(node)
+        {
+            self.arrived.entry(node).or_default().push_back(Completion {
+                node,
+                correlation_id,
+                result: Err(failure),
+            });
+            return;
+        }
+        let Some(channel) = self.channels.get_mut(&node) else {
+            return;
+        };
+        channel.connection.send(correlation_id, request);
+        let outcome = channel.write();
+        take_answers(channel, node, &mut self.arrived, self.clock.monotonic_ms());
+        if let Err(failure) = outcome {
+            self.close(node, failure);
+        }
+    }
+
+    fn receive(&mut self, node: NodeId) -> Option<Completion> {
+        self.has_arrived(node)
+            .then(|| self.arrived.get_mut(&node)?.pop_front())
+            .flatten()
+    }
+
+    fn has_arrived(&mut self, node: NodeId) -> bool {
+        let has = |t: &Self| t.arrived.get(&node).is_some_and(|answers| !answers.is_empty());
+        if !has(self) {
+            self.turn(Duration::ZERO);
+        }
+        has(self)
+    }
+
+    fn wait(&mut self, timeout: Duration) -> bool {
+        let ms = i64::try_from(timeout.as_millis()).unwrap_or(i64::MAX);
+        let until_ms = self.clock.monotonic_ms().saturating_add(ms);
+        let mut left = Duration::ZERO;
+        loop {
+            self.turn(left);
+            if std::mem::take(&mut self.changed) || self.has_answer() {
+                return true;
+            }
+            let now_ms = self.clock.monotonic_ms();
+            if self.woken.swap(false, Ordering::AcqRel) || now_ms >= until_ms {
+                return false;
+            }
+            let deadlines = self.channels.values().filter_map(Channel::deadline_ms);
+            let next_ms = deadlines.chain([until_ms]).min().unwrap_or(until_ms);
+            left = Duration::from_millis(u64::try_from(next_ms.saturating_sub(now_ms)).unwrap_or(0).max(1));
+        }
+    }
+
+    fn waker(&self) -> Option<Waker> {
+        let (woken, waker) = (Arc::clone(&self.woken), Arc::clone(&self.waker));
+        Some(Arc::new(move || {
+            woken.store(true, Ordering::Release);
+            if let Err(error) = waker.wake() {
+                log::debug!("a client could not be woken: {error}");
+            }
+        }))
+    }
+
+    fn begin_heartbeats(&mut self, plan: HeartbeatPlan) {
+        if self.heartbeats.is_none() {
+            let mut settings = self.settings.clone();
+            settings.bootstrap.splice(0..0, self.book.brokers().cloned());
+            match HeartbeatThread::start(settings, Arc::clone(&self.clock)) {
+                Ok(thread) => self.heartbeats = Some(thread),
+                Err(error) => log::error!("no thread keeps the member in its group between two polls: {error}"),
+            }
+        }
+        if let Some(thread) = &self.heartbeats {
+            thread.begin(plan);
+        }
+    }
+
+    fn end_heartbeats(&mut self) -> Option<Heartbeat> {
+        self.heartbeats.as_ref()?.end()
+    }
+
+    fn disconnect(&mut self, node: NodeId) {
+        self.arrived.remove(&node);
+        self.failed.remove(&node);
+        if let Some(mut channel) = self.channels.remove(&node) {
+            self.tokens.remove(&channel.token().0);
+            channel.shut(self.poll.registry());
+        }
+    }
+}
+
+impl std::fmt::Debug for TcpTransport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TcpTransport")
+            .field("bootstrap", &self.settings.bootstrap)
+            .field("connections", &self.channels.keys())
+            .finish_non_exhaustive()
+    }
+}

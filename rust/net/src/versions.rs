@@ -1,0 +1,120 @@
+//! Which version of an API a node and this client both know. Kafka: `NodeApiVersions`.
+
+use std::collections::BTreeMap;
+
+use fletchlog_wire::ApiKey;
+use fletchlog_wire::messages::ApiVersionsResponse;
+
+/// Versions that the client can send, where they are fewer than `wire` can encode.
+///
+/// Fetch 13 and Produce 13 name topics by id alone. Produce 12, EndTxn 5 and TxnOffsetCommit 5 are those of transactions of
+/// version 2 (KIP-890), AddPartitionsToTxn 4 is for brokers. JoinGroup 9 may tell a leader not to assign (KIP-814). OffsetCommit 10 and OffsetFetch 10 name topics by id. A Metadata
+/// request below 4 could not say that a topic must not be created.
+fn sent_versions(api: ApiKey) -> (i16, i16) {
+    match api {
+        ApiKey::Produce => (3, 11),
+        ApiKey::Fetch => (4, 12),
+        ApiKey::Metadata => (4, 13),
+        ApiKey::JoinGroup => (0, 8),
+        ApiKey::OffsetCommit => (2, 9),
+        ApiKey::OffsetFetch => (1, 9),
+        ApiKey::InitProducerId => (0, 5),
+        ApiKey::AddPartitionsToTxn => (0, 3),
+        ApiKey::EndTxn | ApiKey::TxnOffsetCommit => (0, 4),
+        other => (other.min_version(), other.max_version()),
+    }
+}
+
+/// What one node serves.
+#[derive(Debug, Default)]
+pub(crate) struct Versions {
+    served: BTreeMap<ApiKey, (i16, i16)>,
+}
+
+impl Versions {
+    /// The ranges that a node has named. A range that is none is as good as no range.
+    pub(crate) fn of(response: &ApiVersionsResponse) -> Self {
+        let ranges = response.api_keys.iter();
+        let known = ranges.filter_map(|v| Some((ApiKey::from_code(v.api_key)?, (v.min_version, v.max_version))));
+        Self {
+            served: known.collect(),
+        }
+    }
+
+    /// The newest version that both know, or why there is none. Kafka: `NodeApiVersions#latestUsableVersion`.
+    pub(crate) fn usable(&self, api: ApiKey) -> Result<i16, String> {
+        let (min, max) = sent_versions(api);
+        let Some(&(served_min, served_max)) = self.served.get(&api) else {
+            return Err(format!("it does not serve {}", api.name()));
+        };
+        let version = max.min(served_max);
+        if version < min.max(served_min) {
+            return Err(format!(
+                "it serves {} in versions {served_min} to {served_max}, this client sends {min} to {max}",
+                api.name()
+            ));
+        }
+        Ok(version)
+    }
+}
+
+/// The version of ApiVersions to ask with next, after a node has refused one with UNSUPPORTED_VERSION. Kafka:
+/// `NetworkClient#handleApiVersionsResponse`.
+pub(crate) fn asked_again_with(response: &ApiVersionsResponse, refused: i16) -> Option<i16> {
+    let served = Versions::of(response);
+    let version = match served.served.get(&ApiKey::ApiVersions) {
+        Some(&(_, max)) => max,
+        None => 0,
+    };
+    (0..refused).contains(&version).then_some(version)
+}
+
+#[cfg(test)]
+mod tests {
+    use fletchlog_wire::messages::api_versions_response::ApiVersion;
+
+    use super::*;
+
+    fn response(ranges: &[(i16, i16, i16)]) -> ApiVersionsResponse {
+        let range = |&(api_key, min_version, max_version): &(i16, i16, i16)| ApiVersion {
+            api_key,
+            min_version,
+            max_version,
+        };
+        ApiVersionsResponse {
+            api_keys: ranges.iter().map(range).collect(),
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn the_newest_version_that_both_know_is_used() {
+        let versions = Versions::of(&response(&[(0, 3, 9), (1, 4, 18), (2, 0, 1), (3, 9, 8), (999, 0, 1)]));
+        assert_eq!(versions.usable(ApiKey::Produce), Ok(9));
+        assert_eq!(versions.usable(ApiKey::Fetch), Ok(12));
+        assert_eq!(versions.usable(ApiKey::ListOffsets), Ok(1));
+        assert!(
+            versions
+                .usable(ApiKey::Metadata)
+                .unwrap_err()
+                .contains("versions 9 to 8")
+        );
+        assert!(
+            versions
+                .usable(ApiKey::JoinGroup)
+                .unwrap_err()
+                .contains("does not serve JoinGroup")
+        );
+        let new = Versions::of(&response(&[(1, 13, 18)]));
+        assert!(new.usable(ApiKey::Fetch).unwrap_err().contains("sends 4 to 12"));
+    }
+
+    #[test]
+    fn a_refused_version_is_replaced_by_the_one_named_or_by_0_and_never_by_itself() {
+        assert_eq!(asked_again_with(&response(&[(18, 0, 3)]), 4), Some(3));
+        assert_eq!(asked_again_with(&response(&[]), 4), Some(0));
+        assert_eq!(asked_again_with(&response(&[(18, 0, 4)]), 4), None);
+        assert_eq!(asked_again_with(&response(&[(18, 0, -7)]), 4), None);
+        assert_eq!(asked_again_with(&response(&[]), 0), None);
+    }
+}

@@ -1,0 +1,107 @@
+//! Where the requests of a client go: to a broker in this process, or to a cluster.
+
+use std::sync::Arc;
+
+use fletchlog_api::{Clock, Config, Transport};
+use fletchlog_broker::{Broker as Engine, LocalTransport};
+use fletchlog_net::{Address, ConnectionSettings, TcpTransport, bootstrap_servers};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyMapping, PyString};
+
+use crate::broker::Broker;
+use crate::convert::describe;
+use crate::errors::Failure;
+
+/// In front of a list of servers that stands where a broker may stand.
+const SCHEME: &str = "kafka://";
+
+/// See the module.
+pub enum Peer {
+    /// A broker in this process.
+    Broker(Arc<Engine>),
+    /// The first brokers of a cluster.
+    Cluster(Vec<Address>),
+}
+
+/// The arguments of a client, where a configuration with bootstrap.servers may stand in place of a broker.
+pub type Arguments<'a, 'py> = (Option<&'a Bound<'py, PyAny>>, Option<&'a Bound<'py, PyAny>>);
+
+/// Tells `(broker, config)` and `(config,)` apart.
+pub fn arguments<'a, 'py>(
+    broker: Option<&'a Bound<'py, PyAny>>,
+    config: Option<&'a Bound<'py, PyAny>>,
+) -> Arguments<'a, 'py> {
+    match (broker, config) {
+        (Some(only), None) if only.cast::<PyMapping>().is_ok() => (None, Some(only)),
+        both => both,
+    }
+}
+
+impl Peer {
+    /// What a client is given: a `Broker`, `"kafka://HOST:PORT,..."`, or nothing but bootstrap.servers.
+    pub fn of(broker: Option<&Bound<'_, PyAny>>, config: &Config) -> PyResult<Self> {
+        let servers = config.get("bootstrap.servers").filter(|list| !list.is_empty());
+        let Some(broker) = broker.filter(|broker| !broker.is_none()) else {
+            let servers = servers.ok_or_else(|| {
+                Failure::argument(
+                    "a client needs a broker: fletchlog.Broker(PATH), \"kafka://HOST:PORT\", or bootstrap.servers in its configuration",
+                )
+            })?;
+            return Self::cluster(servers);
+        };
+        if let Ok(local) = broker.cast::<Broker>() {
+            if servers.is_some() {
+                return Err(both("a Broker of this process").into());
+            }
+            return Ok(Self::Broker(local.get().engine()?));
+        }
+        let Ok(text) = broker.cast::<PyString>() else {
+            return Err(PyTypeError::new_err(format!(
+                "expected a Broker or \"{SCHEME}HOST:PORT\", got {}",
+                describe(broker)
+            )));
+        };
+        let text = text.to_cow()?;
+        if !text.starts_with(SCHEME) {
+            return Err(Failure::argument(format!(
+                "`{text}` is no cluster: expected \"{SCHEME}HOST:PORT\". A directory is opened with fletchlog.Broker(PATH)"
+            ))
+            .into());
+        }
+        if servers.is_some() {
+            return Err(both(&text).into());
+        }
+        Self::cluster(&text)
+    }
+
+    fn cluster(servers: &str) -> PyResult<Self> {
+        let addresses = bootstrap_servers(servers).map_err(|bad| Failure::argument(bad.to_string()))?;
+        Ok(Self::Cluster(addresses))
+    }
+
+    /// The connections of one client. Nothing is connected yet.
+    pub fn connect(&self, config: &Config, clock: &Arc<dyn Clock>) -> Result<Box<dyn Transport>, Failure> {
+        match self {
+            Self::Broker(engine) => Ok(Box::new(LocalTransport::new(Arc::clone(engine)))),
+            Self::Cluster(addresses) => {
+                let settings = ConnectionSettings::new(config, addresses.clone());
+                let transport = TcpTransport::new(settings, Arc::clone(clock));
+                let transport =
+                    transport.map_err(|error| Failure::state(format!("no sockets can be watched: {error}")))?;
+                Ok(Box::new(transport))
+            }
+        }
+    }
+
+    /// The broker is open for reading only.
+    pub fn is_read_only(&self) -> bool {
+        matches!(self, Self::Broker(engine) if engine.is_read_only())
+    }
+}
+
+fn both(given: &str) -> Failure {
+    Failure::argument(format!(
+        "bootstrap.servers names one cluster and the first argument is {given}: give one of the two"
+    ))
+}

@@ -1,0 +1,187 @@
+"""Part 12: our clients against real brokers, and beside another client."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import confluent_kafka as ck
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+import fletchlog as fl
+
+from . import kafka
+from .kraft import Kraft, format_directory
+
+PART = "12 our clients, real brokers"
+CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
+LIMIT = 60.0
+
+
+class Cluster:
+    """A running broker, and what makes topics on it."""
+
+    def __init__(self, broker: Kraft) -> None:
+        self.broker = broker
+        self.url = f"kafka://{broker.address}"
+        self._admin = AdminClient({"bootstrap.servers": broker.address})
+
+    def create(self, name: str, partitions: int, config: dict[str, str] | None = None) -> list[fl.TopicPartition]:
+        """A new topic; its partitions.
+
+        A broker may take a second batch of an idempotent producer and refuse the first one while it begins to lead a new partition,
+        and the first one is out of order then for ever. So it has to lead before anything is sent.
+        """
+        topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config or {})
+        self._admin.create_topics([topic])[name].result(30)
+        created = [fl.TopicPartition(name, p) for p in range(partitions)]
+        with fl.Consumer(self.url) as consumer:
+            consumer.end_offsets(created)
+        return created
+
+
+@pytest.fixture(scope="module", params=kafka.SERVERS)
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One broker of each release."""
+    scratch: Path = tmp_path_factory.mktemp("remote")
+    with Kraft(request.param, format_directory(scratch / "data"), scratch, config={"group.min.session.timeout.ms": "500"}) as broker:
+        yield Cluster(broker)
+
+
+def read_all(consumer: fl.Consumer, count: int) -> list[fl.types.Record]:
+    """The first so many records."""
+    records: list[fl.types.Record] = []
+    end = time.monotonic() + LIMIT
+    while len(records) < count:
+        assert time.monotonic() < end, f"{len(records)} of {count} after {LIMIT} s"
+        records += list(consumer.poll(timeout_ms=500))
+    return records
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_what_our_producer_sends_both_clients_read_alike(cluster: Cluster, codec: str, count: Callable[..., None]) -> None:
+    name = f"codec-{codec}"
+    partitions = cluster.create(name, 3)
+    with fl.Producer(cluster.url, {"compression.type": codec, "enable.idempotence": True, "linger.ms": 5}) as producer:
+        futures = [producer.send(name, key=b"k%d" % i, value=b"value %d" % i, headers=[("n", b"%d" % i)], partition=i % 3) for i in range(3_000)]
+        assert [f.result().offset for f in futures] == [i // 3 for i in range(3_000)]
+    with fl.Consumer(cluster.url, {"auto.offset.reset": "earliest"}) as consumer:
+        consumer.assign(partitions)
+        ours = sorted((r.partition, r.offset, r.key, r.value) for r in read_all(consumer, 3_000))
+        assert consumer.end_offsets(partitions) == dict.fromkeys(partitions, 1_000)
+    theirs = ck.Consumer({"bootstrap.servers": cluster.broker.address, "group.id": "x", "enable.auto.commit": False})
+    theirs.assign([ck.TopicPartition(name, p, 0) for p in range(3)])
+    read: list[tuple[object, ...]] = []
+    while len(read) < 3_000:
+        read += [(m.partition(), m.offset(), m.key(), m.value()) for m in theirs.consume(500, 5)]
+    theirs.close()
+    assert ours == sorted(read)  # type: ignore[type-var]
+    count(PART, records=3_000)
+
+
+def test_groups_of_both_clients_share_their_partitions(cluster: Cluster) -> None:
+    partitions = cluster.create("mixed", 6)
+    config = {"group.id": "mixed", "partition.assignment.strategy": "range", "session.timeout.ms": "6000", "auto.offset.reset": "earliest"}
+    with fl.Producer(cluster.url) as producer:
+        for i in range(600):
+            producer.send("mixed", value=b"%d" % i, partition=i % 6)
+    theirs = ck.Consumer({"bootstrap.servers": cluster.broker.address, **config})
+    theirs.subscribe(["mixed"])
+    seen: set[bytes] = set()
+    with fl.Consumer(cluster.url, {**config, "heartbeat.interval.ms": 200}) as ours:
+        ours.subscribe(["mixed"])
+        end = time.monotonic() + LIMIT
+        while len(seen) < 600 or not (len(ours.assignment()) == len(theirs.assignment()) == 3):
+            assert time.monotonic() < end, (len(seen), ours.assignment(), theirs.assignment())
+            seen |= {r.value for r in ours.poll(timeout_ms=100) if r.value}
+            seen |= {m.value() for m in theirs.consume(100, 0.1) if m.value()}
+        ours.commit()
+        committed = ours.committed(ours.assignment())
+        assert all(offset is not None and offset.offset == 100 for offset in committed.values())
+    theirs.close()
+    with fl.Consumer(cluster.url, {"group.id": "mixed"}) as later:
+        assert all(offset is not None and offset.offset == 100 for offset in later.committed(partitions).values())
+
+
+def test_transactions_are_all_or_nothing_and_fence(cluster: Cluster) -> None:
+    partitions = cluster.create("txn", 3)
+    source = cluster.create("txn-source", 1)[0]
+    first = fl.Producer(cluster.url, {"transactional.id": "t"})
+    first.init_transactions()
+    first.begin_transaction()
+    first.send("txn", value=b"aborted", partition=0).result()
+    first.abort_transaction()
+    first.begin_transaction()
+    for i in range(30):
+        first.send("txn", value=b"%d" % i, partition=i % 3)
+    with fl.Consumer(cluster.url, {"group.id": "txn-group"}) as group:
+        first.send_offsets_to_transaction({source: 7}, group.group_metadata())
+    first.commit_transaction()
+    with fl.Producer(cluster.url, {"transactional.id": "t"}) as second:
+        second.init_transactions()
+        first.begin_transaction()
+        with pytest.raises(fl.errors.KafkaError):
+            first.send("txn", value=b"fenced", partition=1).result()
+            first.commit_transaction()
+        first.close(0)
+    with fl.Consumer(cluster.url, {"isolation.level": "read_committed", "auto.offset.reset": "earliest", "group.id": "txn-group"}) as consumer:
+        consumer.assign(partitions)
+        assert sorted(int(r.value or b"-1") for r in read_all(consumer, 30)) == list(range(30))
+        committed = consumer.committed([source])[source]
+        assert committed is not None
+        assert committed.offset == 7
+
+
+def test_a_member_stays_in_its_group_between_polls(cluster: Cluster) -> None:
+    cluster.create("beats", 1)
+    config = {"group.id": "beats", "session.timeout.ms": 600, "heartbeat.interval.ms": 100, "auto.offset.reset": "earliest"}
+    with fl.Consumer(cluster.url, config) as consumer:
+        consumer.subscribe(["beats"])
+        end = time.monotonic() + LIMIT
+        while not consumer.assignment():
+            assert time.monotonic() < end
+            consumer.poll(timeout_ms=100)
+        before = consumer.group_metadata()
+        time.sleep(2.5)
+        consumer.poll(timeout_ms=100)
+        consumer.commit({fl.TopicPartition("beats", 0): 0})
+        assert consumer.group_metadata() == before
+
+
+def test_clients_go_on_over_a_kill_and_a_restart(cluster: Cluster, count: Callable[..., None]) -> None:
+    partitions = cluster.create("killed", 2)
+    stop = threading.Event()
+    futures: list[fl.RecordFuture] = []
+    config = {"enable.idempotence": True, "retry.backoff.ms": 50, "linger.ms": 2, "delivery.timeout.ms": 90_000, "request.timeout.ms": 5_000}
+    with fl.Producer(cluster.url, config) as producer, fl.Consumer(cluster.url, {"group.id": "killed", "auto.offset.reset": "earliest"}) as consumer:
+        consumer.subscribe(["killed"])
+
+        def produce() -> None:
+            while not stop.is_set():
+                futures.append(producer.send("killed", value=b"%d" % len(futures), partition=len(futures) % 2))
+                time.sleep(0.001)
+
+        thread = threading.Thread(target=produce)
+        thread.start()
+        read = read_all(consumer, 100)
+        cluster.broker.kill()
+        consumer.poll(timeout_ms=500)
+        with cluster.broker:
+            time.sleep(1)
+            stop.set()
+            thread.join()
+            acknowledged = [future.result() for future in futures]
+            read += read_all(consumer, len(futures) - len(read))
+            consumer.commit()
+            for partition in range(2):
+                mine = [r for r in read if r.partition == partition]
+                assert [r.offset for r in mine] == list(range(len(mine)))
+                assert [int(r.value or b"") for r in mine] == list(range(partition, len(futures), 2))
+                assert [a.offset for a in acknowledged[partition::2]] == list(range(len(mine)))
+            assert consumer.end_offsets(partitions) == {tp: len(futures[tp.partition :: 2]) for tp in partitions}
+            consumer.close()
+            producer.close()
+    count(PART, records_over_a_kill=len(futures))
