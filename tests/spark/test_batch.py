@@ -51,6 +51,17 @@ def test_several_nodes_are_one_directory(spark, tmp_path):
         assert sorted(values(frame)) == list(range(500))
 
 
+def test_max_partitions_packs_small_ranges_into_one_task(log, read):
+    log.topic("t", partitions=9)
+    for partition in range(9):
+        log.append("t", partition, 5)
+    packed = read(subscribe="t", maxPartitions=2)
+    assert packed.rdd.getNumPartitions() == 2
+    assert values(packed) == list(range(45))
+    with pytest.raises(PySparkException, match=r"minPartitions .4. is higher than maxPartitions .2."):
+        read(subscribe="t", minPartitions=4, maxPartitions=2)
+
+
 def test_rows_of_a_partition_come_in_offset_order_and_min_partitions_cuts_it_into_ordered_pieces(log, read):
     log.topic("t").append("t", 0, 1000)
     assert values(read(subscribe="t")) == list(range(1000))

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fletchlog.spark.offsets import from_json, to_json
-from fletchlog.spark.range_calculator import OffsetRange, split
+from fletchlog.spark.range_calculator import OffsetRange, pack, split
 from fletchlog.spark.rate_limit import Delay, proportional
 
 
@@ -36,6 +36,19 @@ def test_more_tasks_than_offsets_are_not_made():
 def test_max_records_per_partition_bounds_every_task():
     assert shape(split(ranges(10), None, 4)) == [(0, 0, 3), (0, 3, 6), (0, 6, 10)]
     assert len(split(ranges(10), 8, 4)) >= 6
+
+
+@given(sizes=st.lists(st.integers(1, 10_000), max_size=40), most=st.integers(1, 12))
+def test_packed_tasks_keep_every_range_in_order_and_are_about_equal(sizes, most):
+    tasks = pack(ranges(*sizes), most)
+    assert [item for task in tasks for item in task] == ranges(*sizes)
+    assert len(tasks) <= most
+    share = sum(size + 1 for size in sizes) / most
+    assert all(len(task) == 1 or sum(item.size + 1 for item in task[:-1]) <= share + 1 for task in tasks)
+
+
+def test_without_a_limit_a_range_is_a_task():
+    assert pack(ranges(1, 2), None) == pack(ranges(1, 2), 2) == [(item,) for item in ranges(1, 2)]
 
 
 @given(

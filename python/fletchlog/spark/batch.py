@@ -10,8 +10,8 @@ from fletchlog.spark import directory
 from fletchlog.spark.errors import OptionError
 from fletchlog.spark.offset_reader import OffsetReader
 from fletchlog.spark.offsets import text
-from fletchlog.spark.range_calculator import OffsetRange, split
-from fletchlog.spark.scan import read_range
+from fletchlog.spark.range_calculator import OffsetRange, pack, split
+from fletchlog.spark.scan import read_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 class RangePartition(InputPartition):
-    """One task: a range of offsets, or nothing at all (Spark needs at least one task)."""
+    """One task: ranges of offsets, or none at all (Spark needs at least one task)."""
 
-    def __init__(self, offsets: OffsetRange | None) -> None:
-        self.offsets = offsets
+    def __init__(self, ranges: tuple[OffsetRange, ...]) -> None:
+        self.ranges = ranges
 
 
 class BatchReader(DataSourceReader):
@@ -37,7 +37,7 @@ class BatchReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> list[InputPartition]:
-        """One task per partition with records, more with minPartitions or maxRecordsPerPartition."""
+        """One task per partition with records, more with minPartitions or maxRecordsPerPartition, fewer with maxPartitions."""
         options = self._options
         start_limit, end_limit = options.batch_limits()
         reader = OffsetReader(directory.open_directory(options.path, options.isolation_level), options)
@@ -48,8 +48,8 @@ class BatchReader(DataSourceReader):
                 raise OptionError(f"the start of {text([tp])}, {first}, is above its end, {end[tp]}")
         ranges = [OffsetRange(*tp, first, end[tp]) for tp, first in start.items() if tp in end]
         tasks = split(ranges, options.min_partitions, options.max_records_per_partition)
-        return [RangePartition(item) for item in tasks] or [RangePartition(None)]
+        return [RangePartition(ranges) for ranges in pack(tasks, options.max_partitions)] or [RangePartition(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Record batches of one task."""
-        return read_range(partition.offsets, self._options, self._schema)  # type: ignore[attr-defined]
+        return read_ranges(partition.ranges, self._options, self._schema)  # type: ignore[attr-defined]

@@ -35,6 +35,7 @@ KNOWN = (
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
     "minPartitions",
+    "maxPartitions",
     "maxRecordsPerPartition",
     "includeHeaders",
     "kafka.isolation.level",
@@ -95,6 +96,7 @@ class SourceOptions:
     include_headers: bool
     isolation_level: str
     min_partitions: int | None
+    max_partitions: int | None
     max_records_per_partition: int | None
     max_offsets_per_trigger: int | None
     min_offsets_per_trigger: int | None
@@ -124,6 +126,7 @@ class SourceOptions:
             include_headers=_boolean(given, "includeHeaders", default=False),
             isolation_level=isolation,
             min_partitions=_positive(given, "minPartitions"),
+            max_partitions=_positive(given, "maxPartitions"),
             max_records_per_partition=_positive(given, "maxRecordsPerPartition"),
             max_offsets_per_trigger=_positive(given, "maxOffsetsPerTrigger"),
             min_offsets_per_trigger=_positive(given, "minOffsetsPerTrigger"),
@@ -132,6 +135,9 @@ class SourceOptions:
         least, most = parsed.min_offsets_per_trigger, parsed.max_offsets_per_trigger
         if least is not None and most is not None and least > most:
             message = f"option minOffsetsPerTrigger ({least}) is higher than maxOffsetsPerTrigger ({most})"
+            raise OptionError(message)
+        if parsed.min_partitions is not None and parsed.max_partitions is not None and parsed.min_partitions > parsed.max_partitions:
+            message = f"option minPartitions ({parsed.min_partitions}) is higher than maxPartitions ({parsed.max_partitions})"
             raise OptionError(message)
         parse("starting", given, Earliest())
         parse("ending", given, Latest())

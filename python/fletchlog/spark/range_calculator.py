@@ -42,6 +42,21 @@ def split(ranges: Iterable[OffsetRange], min_partitions: int | None, max_records
     return [part for item in kept for part in _cut(item, 1 if item in whole else _parts(item.size, rest, wanted)) if part.size > 0]
 
 
+def pack(ranges: Iterable[OffsetRange], max_partitions: int | None) -> list[tuple[OffsetRange, ...]]:
+    """Ranges for at most `max_partitions` tasks of about the same size; neighbours share a task. None: a task a range."""
+    ranges = list(ranges)
+    if max_partitions is None or len(ranges) <= max_partitions:
+        return [(item,) for item in ranges]
+    # a range costs something beside its records
+    total = sum(item.size + 1 for item in ranges)
+    tasks: dict[int, list[OffsetRange]] = {}
+    before = 0
+    for item in ranges:
+        tasks.setdefault(before * max_partitions // total, []).append(item)
+        before += item.size + 1
+    return [tuple(task) for task in tasks.values()]
+
+
 def _parts(size: int, total: int, wanted: int) -> int:
     # Java's Math.round: halves go up
     return max(math.floor(size / total * wanted + 0.5), 1)

@@ -17,9 +17,9 @@ from fletchlog.spark.errors import DataLossError
 from fletchlog.spark.limits import SpecificOffsets
 from fletchlog.spark.offset_reader import OffsetReader, loss_reporter
 from fletchlog.spark.offsets import JsonOffsets, Offsets, from_json, text, to_json
-from fletchlog.spark.range_calculator import split
+from fletchlog.spark.range_calculator import pack, split
 from fletchlog.spark.rate_limit import Delay, proportional
-from fletchlog.spark.scan import read_range
+from fletchlog.spark.scan import read_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -111,11 +111,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ranges = self._reader().ranges(begin, until, self._report_loss)
         options = self._options
         tasks = split(ranges, options.min_partitions, options.max_records_per_partition)
-        return [RangePartition(item) for item in tasks]
+        return [RangePartition(ranges) for ranges in pack(tasks, options.max_partitions)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Record batches of one task."""
-        return read_range(partition.offsets, self._options, self._schema)  # type: ignore[attr-defined]
+        return read_ranges(partition.ranges, self._options, self._schema)  # type: ignore[attr-defined]
 
     def commit(self, end: JsonOffsets) -> None:
         """Nothing: the checkpoint of the query keeps the offsets."""
