@@ -47,8 +47,12 @@ class BatchReader(DataSourceReader):
             if first > end.get(tp, first):
                 raise OptionError(f"the start of {text([tp])}, {first}, is above its end, {end[tp]}")
         ranges = [OffsetRange(*tp, first, end[tp]) for tp, first in start.items() if tp in end]
-        tasks = split(ranges, options.min_partitions, options.max_records_per_partition)
+        tasks = split(self._narrowed(ranges, reader), options.min_partitions, options.max_records_per_partition)
         return [RangePartition(ranges) for ranges in pack(tasks, options.max_partitions)] or [RangePartition(())]
+
+    def _narrowed(self, ranges: list[OffsetRange], reader: OffsetReader) -> list[OffsetRange]:  # noqa: ARG002 - `FilteringReader` uses it
+        """What the filters of the query leave."""
+        return ranges
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Record batches of one task."""

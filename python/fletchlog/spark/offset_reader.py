@@ -67,6 +67,10 @@ class OffsetReader:
         """End offsets for the isolation level of the query; partitions that are gone are left out."""
         return {tp: span.end for tp, span in self._directory.spans(partitions).items()}
 
+    def first_at(self, timestamps: Mapping[Partition, int]) -> dict[Partition, int | None]:
+        """First offset at or after a time (ms) of each partition; None: there is none."""
+        return self._directory.offsets_for_times(timestamps)
+
     def resolve(self, limit: Limit, option: str) -> Offsets:
         """Offsets of all assigned partitions.
 
@@ -123,7 +127,7 @@ class OffsetReader:
         return {tp: special[offset](tp) if offset in special else offset for tp, offset in offsets.items()}
 
     def _at_times(self, timestamps: Mapping[Partition, int], *, latest_if_none: bool) -> Offsets:
-        found = self._directory.offsets_for_times(timestamps)
+        found = self.first_at(timestamps)
         latest = self.latest(timestamps)
         result = {}
         for tp, timestamp in timestamps.items():

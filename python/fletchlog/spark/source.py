@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
 from fletchlog.spark.batch import BatchReader
 from fletchlog.spark.errors import OptionError
+from fletchlog.spark.filters import FilteringReader
 from fletchlog.spark.options import SourceOptions
 from fletchlog.spark.schema import check_projection, kafka_schema
 from fletchlog.spark.sink_options import SinkOptions
@@ -41,7 +43,9 @@ class LogSource(DataSource):
         """Batch reading of the columns of `schema`."""
         options = SourceOptions.parse(self._given)
         check_projection(schema)
-        return BatchReader(options, schema)
+        # The planner imports this module only for a query with filters while push-down is on.
+        pushes_filters = "pyspark.sql.worker.data_source_pushdown_filters" in sys.modules
+        return (FilteringReader if pushes_filters else BatchReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802
         """Micro-batch reading of the columns of `schema`."""

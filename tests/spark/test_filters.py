@@ -1,0 +1,96 @@
+"""Filters that are pushed down: the same rows, and only what is left of the log is read."""
+
+import datetime as dt
+
+import pytest
+from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, In, IsNotNull, LessThan, LessThanOrEqual, Not
+
+from fletchlog.spark.filters import Bounds
+from fletchlog.spark.offsets import HIGHEST
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
+
+START = dt.datetime.fromtimestamp(1_700_000_000, dt.UTC)
+
+
+@pytest.fixture
+def pushed(spark):
+    """Push-down is on."""
+    name = "spark.sql.python.filterPushdown.enabled"
+    spark.conf.set(name, "true")
+    yield
+    spark.conf.unset(name)
+
+
+@pytest.fixture
+def frame(log, read):
+    """Two topics of two partitions with 100 records each; the time of a record is its number in seconds."""
+    for topic in ("a", "b"):
+        log.topic(topic, partitions=2)
+        for partition in range(2):
+            log.append(topic, partition, 100)
+    return lambda: read(subscribe="a,b")
+
+
+def at(seconds):
+    return (START + dt.timedelta(seconds=seconds)).isoformat()
+
+
+# condition, rows that meet it, rows that are read
+CONDITIONS = [
+    ("offset >= 50", 200, 200),
+    ("offset between 10 and 19", 40, 40),
+    ("offset > 98 and offset < 50", 0, 0),
+    ("offset = 7", 4, 4),
+    ("offset in (3, 90)", 8, 4 * 88),
+    ("topic = 'a'", 200, 200),
+    ("topic in ('a', 'none') and partition = 1", 100, 100),
+    ("partition = 0 and offset < 5", 10, 10),
+    ("partition > 0", 200, 400),
+    (f"timestamp >= timestamp'{at(350)}'", 50, 50),
+    (f"timestamp >= timestamp'{at(150)}' and offset >= 40", 170, 170),
+    (f"timestamp < timestamp'{at(150)}'", 150, 400),
+    ("topic <> 'a'", 200, 400),
+    ("offset >= 50 or partition = 1", 300, 400),
+    ("cast(cast(value as string) as int) % 2 = 0", 200, 400),
+]
+
+
+@pytest.mark.parametrize(("condition", "rows", "read_rows"), CONDITIONS)
+def test_a_condition_gives_the_same_rows_and_reads_what_it_leaves(pushed, frame, condition, rows, read_rows):
+    found = frame().where(condition)
+    assert found.count() == rows
+    plan = found._jdf.queryExecution().executedPlan()
+    found._jdf.collectToPython()
+    leaf = plan.collectLeaves().apply(0)
+    assert leaf.metrics().apply("numOutputRows").value() == read_rows
+
+
+@pytest.mark.parametrize("condition", [condition for condition, _, _ in CONDITIONS])
+def test_without_push_down_the_rows_are_the_same(frame, condition):
+    assert frame().where(condition).count() == {c: n for c, n, _ in CONDITIONS}[condition]
+
+
+def test_what_is_not_exact_is_left_to_spark():
+    bounds = Bounds()
+    exact = [
+        GreaterThanOrEqual(("offset",), 5),
+        LessThanOrEqual(("OFFSET",), 9),
+        EqualTo(("topic",), "t"),
+        In(("partition",), (1, 2)),
+        IsNotNull(("timestamp",)),
+    ]
+    inexact = [
+        GreaterThan(("timestamp",), START),
+        In(("offset",), (6, 8)),
+        In(("offset",), ()),
+        EqualTo(("key",), b"k"),
+        IsNotNull(("key",)),
+        LessThan(("partition",), 2),
+        Not(EqualTo(("topic",), "t")),
+        EqualTo(("a", "offset"), 1),
+    ]
+    assert all(bounds.add(condition) for condition in exact)
+    assert not any(bounds.add(condition) for condition in inexact)
+    assert bounds == Bounds(topics={"t"}, partitions={1, 2}, start=6, end=9, since_ms=1_700_000_000_000)
+    assert Bounds().end == HIGHEST
