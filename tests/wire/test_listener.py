@@ -1,8 +1,10 @@
 """`Broker.listen()`: who can connect, what is counted, and what ends when."""
 
 import contextlib
+import os
 import socket
 import struct
+import time
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -163,3 +165,68 @@ def test_limits_of_connections_and_of_time_hold():
         with connect(listener) as again:
             again.sendall(api_versions())
             assert answered(again) == 7
+
+
+def padded(size, correlation_id):
+    """A request of ApiVersions with bytes behind it, which Kafka ignores, `size` in all."""
+    body = struct.pack(">hhih", 18, 0, correlation_id, -1).ljust(size, b"\0")
+    return struct.pack(">i", len(body)) + body
+
+
+def test_large_requests_share_their_memory_and_small_ones_need_none():
+    broker = fl.Broker.in_memory(config={"queued.max.request.bytes": "300000"})
+    with broker, broker.listen() as listener, contextlib.ExitStack() as open_connections:
+        first, second, small = (open_connections.enter_context(connect(listener)) for _ in range(3))
+        first.sendall(padded(250_000, 1)[:100_000])
+        time.sleep(0.2)
+        second.sendall(padded(200_000, 2))
+        second.settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            second.recv(1)
+        small.sendall(api_versions(3))
+        assert answered(small) == 3
+        first.sendall(padded(250_000, 1)[100_000:])
+        assert answered(first) == 1
+        second.settimeout(10)
+        assert answered(second) == 2
+        # One that is lost gives its memory back as well.
+        first.sendall(padded(250_000, 4)[:100_000])
+        time.sleep(0.2)
+        second.sendall(padded(200_000, 5))
+        time.sleep(0.2)
+        first.close()
+        assert answered(second) == 5
+
+
+def test_connections_are_accepted_at_their_rate():
+    with fl.Broker.in_memory(config={"max.connection.creation.rate": "2"}) as broker, broker.listen() as listener:
+        begun = time.monotonic()
+        with contextlib.ExitStack() as open_connections:
+            all_of_them = [open_connections.enter_context(connect(listener)) for _ in range(6)]
+            for number, connection in enumerate(all_of_them):
+                connection.sendall(api_versions(number))
+            assert [answered(connection) for connection in all_of_them] == list(range(6))
+        assert 1.9 <= time.monotonic() - begun < 9
+
+
+def test_a_forked_child_does_not_keep_the_port(broker):
+    listener = broker.listen()
+    told, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.read(told, 1)
+        os._exit(0)
+    try:
+        port = port_of(listener)
+        with connect(listener) as connection:
+            connection.sendall(api_versions(1))
+            assert answered(connection) == 1
+        listener.close()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), timeout=10)
+        broker.listen(port=port).close()
+    finally:
+        os.write(tell, b"x")
+        os.waitpid(child, 0)
+        os.close(told)
+        os.close(tell)

@@ -167,6 +167,7 @@ const DYNAMIC: &[&str] = &[
     "max.connection.creation.rate",
     "max.connections",
     "max.connections.per.ip",
+    "num.io.threads",
     "producer.id.expiration.ms",
     "transaction.partition.verification.enable",
 ];

@@ -26,7 +26,7 @@ use crate::errors::Failure;
 use crate::fork::Shared;
 use crate::gate::{beside, gate};
 use crate::groups::{description_to_py, listing_to_py};
-use crate::listener::Listener;
+use crate::listener::{Listener, close_in_forked_children};
 use crate::scan::Scan;
 
 /// An embedded broker over a directory or memory: Kafka's log and its rules, without a cluster.
@@ -426,6 +426,7 @@ impl Broker {
     /// Lets Kafka's clients connect over TCP.
     #[pyo3(signature = (host="127.0.0.1", port=0, advertised=None))]
     fn listen(&self, py: Python<'_>, host: &str, port: u16, advertised: Option<&str>) -> PyResult<Listener> {
+        close_in_forked_children(py)?;
         let server = self.inner.call(py, |broker, _| {
             if broker.is_closed() {
                 return Err(Failure::closed("broker"));

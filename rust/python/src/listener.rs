@@ -1,12 +1,14 @@
 //! `fletchlog.Listener`.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use arrow_array::{Int16Array, StringArray, UInt64Array};
 use fletchlog_broker::Broker as Engine;
 use fletchlog_server::{Endpoint, ListenOptions, SocketServer};
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::IntoPyDict;
 
 use crate::convert::unpicklable;
 use crate::errors::Failure;
@@ -34,7 +36,11 @@ impl Listener {
             port,
             advertised: advertised.map(host_and_port).transpose()?,
         };
-        Ok(Arc::new(SocketServer::start(broker, &options)?))
+        let server = Arc::new(SocketServer::start(broker, &options)?);
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|other| other.strong_count() > 0);
+        open.push(Arc::downgrade(&server));
+        Ok(server)
     }
 
     /// The handle of an open listener.
@@ -52,6 +58,40 @@ impl Listener {
             server: Shared::new("listener", server),
         }
     }
+}
+
+/// Every listener of this process.
+static OPEN: Mutex<Vec<Weak<SocketServer>>> = Mutex::new(Vec::new());
+
+/// From now on a forked child closes the ports that it inherits.
+pub fn close_in_forked_children(py: Python<'_>) -> PyResult<()> {
+    static REGISTERED: PyOnceLock<()> = PyOnceLock::new();
+    REGISTERED
+        .get_or_try_init(py, || {
+            let handler = wrap_pyfunction!(close_inherited, py)?;
+            let when = [("after_in_child", handler)].into_py_dict(py)?;
+            py.import("os")?
+                .call_method("register_at_fork", (), Some(&when))
+                .map(drop)
+        })
+        .copied()
+}
+
+/// Closes the listening sockets that the parent had. Nothing else of a listener is touched: its locks and threads are the parent's.
+#[pyfunction]
+fn close_inherited(py: Python<'_>) -> PyResult<()> {
+    // Locked for ever if the parent opened a listener meanwhile.
+    let Ok(open) = OPEN.try_lock() else { return Ok(()) };
+    let close = py.import("os")?.getattr("close")?;
+    for server in open.iter().filter_map(Weak::upgrade) {
+        for descriptor in server.descriptors() {
+            // Closed meanwhile: nothing is left to do.
+            let _ = close.call1((*descriptor,));
+        }
+        // The last reference would wait for a thread that is not here.
+        std::mem::forget(server);
+    }
+    Ok(())
 }
 
 /// `host`, `host:port`, `[v6]` or `[v6]:port`.

@@ -17,6 +17,8 @@ use bytes::{Bytes, BytesMut};
 const CHUNK: usize = 16 * 1024;
 /// A frame's buffer grows by its own length, but at most by this.
 const LARGEST_STEP: usize = 4 * 1024 * 1024;
+/// A frame of which so much was received is a large one.
+const LARGE: usize = 64 * 1024;
 /// Bytes of a frame's size.
 const SIZE: usize = 4;
 
@@ -71,11 +73,12 @@ impl Connection {
         self.received += count;
     }
 
-    /// Gives back the room that was not filled: an idle connection holds no buffer.
+    /// Gives back the room that was not filled: an idle connection holds no buffer, and one that sends a byte at a time holds
+    /// little more than its bytes.
     pub fn trim(&mut self) {
         self.input.truncate(self.received);
-        if self.received == 0 {
-            self.input = BytesMut::new();
+        if self.received < CHUNK / 8 && self.input.capacity() > 2 * self.received {
+            self.input = BytesMut::from(&self.input[..]);
         }
     }
 
@@ -83,6 +86,12 @@ impl Connection {
     fn announced(&self) -> Option<usize> {
         let size = self.input[..self.received].first_chunk()?;
         usize::try_from(i32::from_be_bytes(*size)).ok()
+    }
+
+    /// The size of the frame that has begun, once it is a large one: enough of it was sent for its client to mean it.
+    pub fn large_frame(&self) -> Option<usize> {
+        let size = self.announced().filter(|_| !self.busy && self.received >= LARGE)?;
+        (SIZE + size > self.received).then_some(size)
     }
 
     /// A request has begun and is not complete.

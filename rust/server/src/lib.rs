@@ -9,6 +9,7 @@ mod apis;
 mod completions;
 pub mod connection;
 pub mod limits;
+mod memory_pool;
 mod processor;
 mod request_handler_pool;
 mod socket_server;

@@ -11,6 +11,10 @@ pub struct Limits {
     pub max_connections: usize,
     /// `max.connections.per.ip`: most connections of one address.
     pub max_connections_per_ip: usize,
+    /// `max.connection.creation.rate`: most connections that are accepted in a second.
+    pub max_connection_creation_rate: usize,
+    /// `queued.max.request.bytes`: what large requests may take together, while they are read and handled.
+    pub queued_max_request_bytes: usize,
     /// `connections.max.idle.ms`: a connection on which nothing moves for so long is closed.
     pub connections_max_idle_ms: i64,
     /// `fletchlog.request.read.timeout.ms`: a request that was begun must be complete by then, and a client must take its answer.
@@ -42,6 +46,9 @@ impl Limits {
             socket_request_max_bytes: config.int("socket.request.max.bytes"),
             max_connections: size("max.connections"),
             max_connections_per_ip: size("max.connections.per.ip"),
+            max_connection_creation_rate: size("max.connection.creation.rate"),
+            // -1: unlimited.
+            queued_max_request_bytes: usize::try_from(config.long("queued.max.request.bytes")).unwrap_or(usize::MAX),
             connections_max_idle_ms: config.long("connections.max.idle.ms"),
             request_read_timeout_ms: config.long("fletchlog.request.read.timeout.ms"),
             num_io_threads: size("num.io.threads"),

@@ -19,6 +19,7 @@ use crate::apis::{Apis, Peer, Respond};
 use crate::completions::{Completion, Completions, ConnectionId, Reply};
 use crate::connection::Connection;
 use crate::limits::{Limits, TimeOut, Times};
+use crate::memory_pool::{Memory, MemoryPool};
 use crate::request_handler_pool::RequestHandlerPool;
 use crate::stats::Stats;
 
@@ -28,6 +29,9 @@ const FIRST_LISTENER: usize = 1;
 
 /// How often connections are looked at for time-outs.
 const SWEEP_MS: i64 = 1000;
+
+/// Connections are counted anew so often for max.connection.creation.rate.
+const RATE_MS: i64 = 1000;
 
 /// A read-only broker does not hear of the writer's appends: it looks this often while a fetch waits.
 const LOOK_AGAIN_MS: i64 = 10;
@@ -74,6 +78,10 @@ struct Channel {
     frame_begun_ms: Option<i64>,
     /// Since when its socket takes no more bytes.
     blocked_since_ms: Option<i64>,
+    /// What its large request may take. It goes with the request to the handler.
+    memory: Option<Memory>,
+    /// It waits for memory; nothing is read.
+    is_muted: bool,
 }
 
 impl Channel {
@@ -97,6 +105,12 @@ pub(crate) struct Processor {
     first_connection: usize,
     channels: Slab<Channel>,
     per_ip: HashMap<IpAddr, usize>,
+    memory: Arc<MemoryPool>,
+    /// Connections that wait for memory, in the order in which they came. Kafka: `Selector#explicitlyMutedChannels`.
+    muted: Vec<ConnectionId>,
+    /// Connections accepted since `rate_begun_ms`.
+    accepted: usize,
+    rate_begun_ms: i64,
     pool: RequestHandlerPool,
     serial: u64,
     next_sweep_ms: i64,
@@ -121,11 +135,18 @@ impl Processor {
             poll,
             clock: shared.apis.broker().clock(),
             pool: RequestHandlerPool::new(shared.limits.num_io_threads),
+            memory: MemoryPool::new(shared.limits.queued_max_request_bytes, {
+                let completions = Arc::clone(&shared.completions);
+                move || completions.wake()
+            }),
             shared,
             first_connection: FIRST_LISTENER + listeners.len(),
             listeners,
             channels: Slab::new(),
             per_ip: HashMap::new(),
+            muted: Vec::new(),
+            accepted: 0,
+            rate_begun_ms: 0,
             serial: 0,
             next_sweep_ms: 0,
             close_by_ms: None,
@@ -149,6 +170,7 @@ impl Processor {
             for (id, completion) in self.shared.completions.take() {
                 self.on_completion(id, completion);
             }
+            self.read_muted();
             self.do_what_is_due();
             if self.is_finished() {
                 break;
@@ -166,6 +188,9 @@ impl Processor {
         let mut until_ms = (!self.channels.is_empty()).then_some(self.next_sweep_ms);
         let mut at_most = |ms: Option<i64>| until_ms = [until_ms, ms].into_iter().flatten().min();
         at_most(self.close_by_ms);
+        if self.is_rate_reached() {
+            at_most(Some(self.rate_begun_ms + RATE_MS));
+        }
         if !self.shared.due_runs.load(Ordering::Acquire) {
             at_most(self.shared.apis.broker().next_deadline());
         }
@@ -192,14 +217,25 @@ impl Processor {
         }
     }
 
+    /// As many connections as max.connection.creation.rate allows were accepted in this second.
+    fn is_rate_reached(&self) -> bool {
+        self.accepted >= self.shared.limits.max_connection_creation_rate
+    }
+
+    /// Accepts what waits. Kafka: `ConnectionQuotas#recordConnectionAndGetThrottleTimeMs`.
     fn accept(&mut self, index: usize) {
-        loop {
+        let now_ms = self.clock.monotonic_ms();
+        if now_ms >= self.rate_begun_ms + RATE_MS {
+            (self.accepted, self.rate_begun_ms) = (0, now_ms);
+        }
+        while !self.is_rate_reached() {
             let Some((listener, node)) = self.listeners.get(index) else {
                 return;
             };
             match listener.accept() {
                 Ok((stream, address)) => {
                     let node = *node;
+                    self.accepted += 1;
                     self.open(stream, address, node);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
@@ -245,6 +281,8 @@ impl Processor {
             last_active_ms: now_ms,
             frame_begun_ms: None,
             blocked_since_ms: None,
+            memory: None,
+            is_muted: false,
         });
         *self.per_ip.entry(address.ip()).or_default() += 1;
         self.shared.stats.opened();
@@ -279,9 +317,15 @@ impl Processor {
             let Some(channel) = self.channels.get_mut(slot) else {
                 return;
             };
-            if channel.connection.is_busy() || self.close_by_ms.is_some() {
+            if channel.connection.is_busy() || channel.is_muted || self.close_by_ms.is_some() {
                 return;
             }
+            if !self.take_memory(slot) {
+                return;
+            }
+            let Some(channel) = self.channels.get_mut(slot) else {
+                return;
+            };
             match channel.stream.read(channel.connection.room()) {
                 Ok(0) => return self.close(slot, None),
                 Ok(count) => {
@@ -299,6 +343,38 @@ impl Processor {
         }
         // The event does not come again for bytes that were there before: the slot is read on when the queue is looked at next.
         self.read_on(slot);
+    }
+
+    /// A large request needs memory before more of it is read; without, the connection is muted until there is some.
+    fn take_memory(&mut self, slot: usize) -> bool {
+        let Some(channel) = self.channels.get_mut(slot) else {
+            return false;
+        };
+        let Some(size) = channel.connection.large_frame().filter(|_| channel.memory.is_none()) else {
+            return true;
+        };
+        channel.memory = self.memory.take(size);
+        channel.is_muted = channel.memory.is_none();
+        // The client is not to blame for the time that it waits.
+        channel.frame_begun_ms = (!channel.is_muted).then(|| self.clock.monotonic_ms());
+        if channel.is_muted {
+            self.muted.push(ConnectionId {
+                slot,
+                serial: channel.serial,
+            });
+        }
+        !channel.is_muted
+    }
+
+    /// Those that wait for memory try again.
+    fn read_muted(&mut self) {
+        for id in std::mem::take(&mut self.muted) {
+            let current = self.channels.get_mut(id.slot).filter(|c| c.serial == id.serial);
+            if let Some(channel) = current {
+                channel.is_muted = false;
+                self.read(id.slot);
+            }
+        }
     }
 
     fn read_on(&mut self, slot: usize) {
@@ -337,12 +413,11 @@ impl Processor {
         };
         let reply = Reply::new(Arc::clone(&self.shared.completions), id);
         let (shared, peer) = (Arc::clone(&self.shared), Arc::clone(&channel.peer));
-        self.handle(shared, peer, frame, reply);
-    }
-
-    fn handle(&self, shared: Arc<Shared>, peer: Arc<Peer>, frame: Bytes, reply: Reply) {
+        let memory = channel.memory.take();
         self.pool.submit(Box::new(move || {
-            reply.report(shared.apis.handle(&peer, frame, &shared.stats));
+            let handled = shared.apis.handle(&peer, frame, &shared.stats);
+            drop(memory);
+            reply.report(handled);
         }));
     }
 
@@ -426,6 +501,9 @@ impl Processor {
                 shared.due_runs.store(false, Ordering::Release);
                 shared.completions.wake();
             }));
+        }
+        if self.is_rate_reached() && now_ms >= self.rate_begun_ms + RATE_MS {
+            (0..self.listeners.len()).for_each(|index| self.accept(index));
         }
         if now_ms >= self.next_sweep_ms {
             self.next_sweep_ms = now_ms + SWEEP_MS;

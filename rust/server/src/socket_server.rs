@@ -1,6 +1,7 @@
 //! Opening and closing a listener. Kafka: `SocketServer`.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -77,6 +78,7 @@ pub enum ListenError {
 pub struct SocketServer {
     shared: Arc<Shared>,
     endpoints: Vec<Endpoint>,
+    descriptors: Vec<RawFd>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -111,6 +113,7 @@ impl SocketServer {
             endpoints.push(endpoint(options, *node, nth, address)?);
             listeners.push((listener, *node));
         }
+        let descriptors = listeners.iter().map(|(listener, _)| listener.as_raw_fd()).collect();
         let poll = mio::Poll::new().map_err(ListenError::Start)?;
         let waker = mio::Waker::new(poll.registry(), WAKER).map_err(ListenError::Start)?;
         let apis = Apis::new(Arc::clone(broker), endpoints.clone());
@@ -124,6 +127,7 @@ impl SocketServer {
         Ok(Self {
             shared,
             endpoints,
+            descriptors,
             thread: Mutex::new(Some(thread)),
         })
     }
@@ -131,6 +135,15 @@ impl SocketServer {
     /// Where clients connect, by node.
     pub fn endpoints(&self) -> &[Endpoint] {
         &self.endpoints
+    }
+
+    /// The sockets that are listened on, until the listener is closed. A forked child inherits them, and as long as it has them
+    /// the ports stay taken: it is to close them.
+    pub fn descriptors(&self) -> &[RawFd] {
+        match self.shared.closing.load(Ordering::Acquire) {
+            true => &[],
+            false => &self.descriptors,
+        }
     }
 
     /// What was counted.

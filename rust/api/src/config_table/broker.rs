@@ -251,6 +251,12 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "Default of a topic's file.delete.delay.ms.",
     ),
     row(
+        "max.connection.creation.rate",
+        Kind::Int(1, i32::MAX),
+        Some("2147483647"),
+        "Most connections that a listener accepts in a second; the others wait in the system's queue.",
+    ),
+    row(
         "max.connections",
         Kind::Int(0, i32::MAX),
         Some("2147483647"),
@@ -333,6 +339,12 @@ pub(super) const KEYS: &[ConfigKey] = &[
         Kind::Int(1, i32::MAX),
         Some("86400000"),
         "Time in ms after the timestamp of its last batch at which a producer id's sequence state is forgotten.",
+    ),
+    row(
+        "queued.max.request.bytes",
+        Kind::Long(-1, i64::MAX),
+        Some("268435456"),
+        "What requests of more than 64 KiB may take together while a listener reads and handles them; -1 = unlimited, as is Kafka's default.",
     ),
     row(
         "socket.request.max.bytes",
