@@ -32,7 +32,7 @@ def list_groups(directory: Directory, as_json: Json = False) -> None:
 
     with fl.Broker(directory, read_only=True) as broker:
         rows = [
-            {"group": group.group_id, "partitions": len(lags), "lag": sum(row["lag"] or 0 for row in lags)}
+            {"group": group.group_id, "partitions": len(lags), "lag": sum(max(row["lag"], 0) for row in lags)}
             for group in broker.groups()
             for lags in [_lags(broker, group.group_id)]
         ]
