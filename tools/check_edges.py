@@ -25,7 +25,7 @@ ALLOWED: dict[str, set[str]] = {
     "server": {"records", "api", "broker", "wire"},
     "net": {"records", "api", "wire"},
     "python": {"server", "net", "records", "api", "log", "arrow", "broker", "client"},
-    "sim": {"records", "wire", "api", "log", "arrow", "broker", "client"},
+    "sim": {"records", "wire", "api", "log", "arrow", "broker", "client", "server"},
 }
 # outside crates that only these crates may use
 RESERVED = {"mio": {"server", "net"}, "socket2": {"server", "net"}, "pyo3": {"python"}, "arrow-": {"arrow", "python", "sim"}, "rustix": {"log", "python"}}

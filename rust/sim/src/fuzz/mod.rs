@@ -11,6 +11,7 @@
 mod arrow;
 mod batches;
 mod codecs;
+mod connection;
 mod directory;
 mod log_files;
 mod produce;
@@ -39,7 +40,7 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 14] = [
+pub const TARGETS: [Target; 15] = [
     target("batch", batches::batch, 4096),
     target("produce", produce::produce, 4096),
     target("gzip", codecs::gzip, 4096),
@@ -54,6 +55,7 @@ pub const TARGETS: [Target; 14] = [
     target("arrow_import", arrow::import, 1024),
     target("wire_request", wire::request, 1024),
     target("wire_response", wire::response, 1024),
+    target("connection", connection::connection, 1024),
 ];
 
 const fn target(name: &'static str, run: fn(&[u8]), max_len: usize) -> Target {
