@@ -97,17 +97,20 @@ def test_what_spark_writes_is_in_the_log_as_with_a_real_broker(spark: SparkSessi
     source = spark.range(3000).coalesce(1).selectExpr("cast(id % 41 as string) as key", "concat('value ', id) as value", "cast(id % 3 as int) as partition")
     headers = F.array(F.struct(F.lit("h").alias("key"), F.encode(F.col("value"), "UTF-8").alias("value")))
     seen = []
-    with Kraft("4.3.1", format_directory(scratch / "data"), scratch, config={"auto.create.topics.enable": "true", "num.partitions": "3"}) as real:
-        with Kafka(config={"num.partitions": "3"}) as ours:
-            for name, address in (("real", real.address), ("ours", ours.bootstrap)):
-                sink = {"kafka.bootstrap.servers": address, "includeHeaders": "true"}
-                source.withColumn("headers", headers).write.format("kafka").options(**sink).option("topic", "placed").save()
-                source.drop("partition").write.format("kafka").options(**sink, **{"kafka.compression.type": "zstd"}).option("topic", "keyed").save()
-                stream = frame(spark, address, {"subscribe": "placed", "startingOffsets": "earliest", "maxOffsetsPerTrigger": "900"}, stream=True)
-                writer = stream.coalesce(1).select("key", "value", "partition").writeStream.format("kafka").options(**sink).option("topic", "streamed")
-                streamed = run(writer.option("checkpointLocation", str(scratch / name)).trigger(availableNow=True).start())
-                rows = [written(frame(spark, address, {"subscribe": topic, "includeHeaders": "true"})) for topic in ("placed", "keyed", "streamed")]
-                seen.append((streamed, rows))
-            assert [len(ours.records(topic)) for topic in ("placed", "keyed", "streamed")] == [3000] * 3
+    real_config = {"auto.create.topics.enable": "true", "num.partitions": "3"}
+    with (
+        Kraft("4.3.1", format_directory(scratch / "data"), scratch, config=real_config) as real,
+        Kafka(config={"num.partitions": "3"}) as ours,
+    ):
+        for name, address in (("real", real.address), ("ours", ours.bootstrap)):
+            sink = {"kafka.bootstrap.servers": address, "includeHeaders": "true"}
+            source.withColumn("headers", headers).write.format("kafka").options(**sink).option("topic", "placed").save()
+            source.drop("partition").write.format("kafka").options(**sink, **{"kafka.compression.type": "zstd"}).option("topic", "keyed").save()
+            stream = frame(spark, address, {"subscribe": "placed", "startingOffsets": "earliest", "maxOffsetsPerTrigger": "900"}, stream=True)
+            writer = stream.coalesce(1).select("key", "value", "partition").writeStream.format("kafka").options(**sink).option("topic", "streamed")
+            streamed = run(writer.option("checkpointLocation", str(scratch / name)).trigger(availableNow=True).start())
+            rows = [written(frame(spark, address, {"subscribe": topic, "includeHeaders": "true"})) for topic in ("placed", "keyed", "streamed")]
+            seen.append((streamed, rows))
+        assert [len(ours.records(topic)) for topic in ("placed", "keyed", "streamed")] == [3000] * 3
     assert seen[1] == seen[0]
     count(PART, records_written=9000)
