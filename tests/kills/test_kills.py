@@ -22,12 +22,20 @@ def suite(name: str, **numbers: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", f"kills.{name}"], env=environment, capture_output=True, text=True, check=False)
 
 
-SIZES = {"one_thread": "KILLS", "many_threads": "THREAD_KILLS", "spark_sink": "SPARK_KILLS", "call_faults": "RUNS", "power_loss": "IMAGES"}
+SIZES = {
+    "one_thread": "KILLS",
+    "many_threads": "THREAD_KILLS",
+    "spark_sink": "SPARK_KILLS",
+    "call_faults": "RUNS",
+    "power_loss": "IMAGES",
+    "listener": "LISTENER_KILLS",
+}
 LAST_LINES = {
     "one_thread": r"kills: (\d+), (\d+) violations",
     "many_threads": r"thread-kills: (\d+), (\d+) violations \([1-9]\d* acknowledged records, .*\)",
     "spark_sink": r"spark-kills: (\d+), (\d+) violations \([1-9]\d* batches, .*\)",
     "call_faults": r"call-faults: (\d+) runs \([1-9]\d* with a fault, .*\), (\d+) violations \(.*\)",
+    "listener": r"listener-kills: (\d+), (\d+) violations \([1-9]\d* acknowledged records, .*\)",
     "power_loss": r"power-loss: (\d+) images \(.* [1-9]\d* acknowledged records\), (\d+) violations \(.*\)",
 }
 
@@ -42,7 +50,9 @@ def holds(name: str, size: int, least: int, directory: Path) -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(("name", "size"), [("one_thread", 20), ("many_threads", 1), ("spark_sink", 10), ("call_faults", 4), ("power_loss", 2)])
+@pytest.mark.parametrize(
+    ("name", "size"), [("one_thread", 20), ("many_threads", 1), ("spark_sink", 10), ("call_faults", 4), ("power_loss", 2), ("listener", 4)]
+)
 def test_what_was_acknowledged_survives_a_few(name: str, size: int, tmp_path: Path) -> None:
     holds(name, size, 1, tmp_path)
 
@@ -50,7 +60,8 @@ def test_what_was_acknowledged_survives_a_few(name: str, size: int, tmp_path: Pa
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    ("name", "size", "least"), [("one_thread", 300, 20), ("many_threads", 12, 1), ("spark_sink", 60, 10), ("call_faults", 40, 4), ("power_loss", 10, 2)]
+    ("name", "size", "least"),
+    [("one_thread", 300, 20), ("many_threads", 12, 1), ("spark_sink", 60, 10), ("call_faults", 40, 4), ("power_loss", 10, 2), ("listener", 60, 10)],
 )
 def test_what_was_acknowledged_survives(name: str, size: int, least: int, tmp_path: Path) -> None:
     holds(name, size, least, tmp_path)
@@ -74,7 +85,7 @@ def test_a_limit_that_is_no_number_is_one_clear_line(name: str) -> None:
     assert re.fullmatch(r"[a-z-]+: TIME_LIMIT=soon is not a number of seconds\n", done.stderr)
 
 
-@pytest.mark.parametrize("name", list(SIZES))
+@pytest.mark.parametrize("name", sorted(SIZES.keys() - {"listener"}))
 def test_a_missing_compiler_is_named(name: str, tmp_path: Path) -> None:
     done = suite(name, PATH=tmp_path, FLETCHLOG_SHIM="")
     assert (done.returncode, done.stdout) == (1, "")
