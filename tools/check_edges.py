@@ -24,7 +24,7 @@ ALLOWED: dict[str, set[str]] = {
     "client": {"records", "api"},
     "server": {"records", "api", "broker", "wire"},
     "net": {"records", "api", "wire"},
-    "python": {"server", "net", "records", "api", "log", "arrow", "broker", "client"},
+    "python": {"server", "net", "wire", "records", "api", "log", "arrow", "broker", "client"},
     "sim": {"records", "wire", "api", "log", "arrow", "broker", "client", "server"},
 }
 # outside crates that only these crates may use

@@ -16,6 +16,7 @@ from __future__ import annotations
 from fletchlog import assign, audit, errors, explain
 from fletchlog._core import (
     Broker,
+    Cluster,
     Consumer,
     Faults,
     LegacyConsumer,
@@ -63,6 +64,7 @@ from fletchlog.types import (
 __all__ = [
     "Broker",
     "CleanedPartition",
+    "Cluster",
     "ConfigEntry",
     "ConfigKey",
     "Consumer",

@@ -33,6 +33,7 @@ __version__: str
 
 __all__ = [
     "Broker",
+    "Cluster",
     "Consumer",
     "Faults",
     "Held",
@@ -292,6 +293,59 @@ class Broker:
     def __enter__(self) -> Self: ...
     def __exit__(self, *_exception: object) -> None: ...
     def _repr_html_(self) -> str: ...
+
+@final
+class Cluster:
+    """A Kafka cluster: its topics and groups. `Consumer` and `Producer` take its address, not this.
+
+    One thread at a time: a second one gets `ConcurrentAccessError`. A call repeats what failed for the moment until
+    `default.api.timeout.ms` is over, then it raises `KafkaTimeoutError`. Nothing is connected before the first call.
+
+    Args:
+        servers: `"kafka://HOST:PORT,..."`, or a configuration with `bootstrap.servers`.
+        config: Properties of a consumer; of connections and times only.
+
+    Raises:
+        fletchlog.errors.InvalidArgumentError: No address.
+        fletchlog.errors.ConfigException: Unknown or invalid properties.
+    """
+
+    def __new__(cls, servers: str | _Properties, config: _Properties | None = None) -> Self: ...
+    def topics(self, include_internal: bool = False) -> list[str]:
+        """Topic names, sorted; Kafka's internal ones only when asked for."""
+
+    def describe_topic(self, topic: str) -> TopicDescription:
+        """Id, explicit configuration, and per partition leader and offsets. `size_bytes` and `segments` are -1: a cluster does not tell.
+
+        Raises:
+            fletchlog.errors.UnknownTopicOrPartitionError: No such topic.
+        """
+
+    def create_topic(self, topic: str, partitions: int = 1, config: _Properties | None = None, replication_factor: int | None = None) -> None:
+        """Creates a topic and waits until each partition has a leader. Without `replication_factor` the cluster's default holds.
+
+        Raises:
+            fletchlog.errors.TopicAlreadyExistsError: There is one.
+        """
+
+    def delete_topic(self, topic: str) -> None:
+        """Deletes a topic."""
+
+    def groups(self) -> list[GroupListing]:
+        """Every group, by id. `state` is `Unknown` where the broker does not tell it (before Kafka 2.6)."""
+
+    def describe_group(self, group_id: str) -> GroupDescription:
+        """A group and its members.
+
+        Raises:
+            fletchlog.errors.GroupIdNotFoundError: No such group.
+        """
+
+    def close(self) -> None:
+        """Closes the connections. Closing twice does nothing."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_exception: object) -> None: ...
 
 @final
 class Producer:

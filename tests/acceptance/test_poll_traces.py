@@ -7,6 +7,7 @@ rust/sim/tests/poll_traces replays all of them on the engine; here every 22nd sh
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,14 @@ def scenarios() -> list[Any]:
             continue
         cases += [(client, path.stem) for client in CLIENTS if (GOLDEN / "expected" / client / f"{path.stem}.jsonl").exists()]
     return [pytest.param(client, number, marks=[pytest.mark.slow] if i % EVERY else [], id=f"{client}-{number}") for i, (client, number) in enumerate(cases)]
+
+
+def recording(client: str, number: str) -> tuple[dict[str, Any], list[Any], list[Any]]:
+    """A scenario, what each poll returned, and the final positions."""
+    scenario = json.loads((GOLDEN / "scenarios" / f"{number}.json").read_text())
+    lines = [json.loads(line) for line in (GOLDEN / "expected" / client / f"{number}.jsonl").read_text().splitlines()]
+    polls = [(line.get("got", []), bool(line.get("err"))) for line in lines if "poll" in line]
+    return scenario, polls, sorted(lines[-1]["end"]["positions"])
 
 
 def fill(broker: fl.Broker, topics: dict[str, Any]) -> None:
@@ -76,11 +85,11 @@ def run(scenario: dict[str, Any], client: str) -> tuple[list[Any], list[Any]]:
         return replay(broker, scenario, client)
 
 
-def replay(broker: fl.Broker, scenario: dict[str, Any], client: str) -> tuple[list[Any], list[Any]]:
-    """The calls of a scenario on a broker that has its topics."""
+def replay(peer: fl.Broker | str, scenario: dict[str, Any], client: str, settle: float = 0) -> tuple[list[Any], list[Any]]:
+    """The calls of a scenario on a broker that has its topics. `settle`: seconds after each poll in which a remote one answers."""
     polls: list[Any] = []
     total = 0
-    consumer = fl.Consumer(broker, config_of(scenario, client))
+    consumer = fl.Consumer(peer, config_of(scenario, client))
     partitions = lambda pairs: [fl.TopicPartition(t, p) for t, p, *_ in pairs]  # noqa: E731
     for step in scenario["steps"]:
         match step:
@@ -114,6 +123,7 @@ def replay(broker: fl.Broker, scenario: dict[str, Any], client: str) -> tuple[li
                         got = java_runs(records)
                     total += sum(run[4] for run in got)
                     polls.append((got, error is not None))
+                    time.sleep(settle)
                     if "total" in rest and total >= rest["total"]:
                         break
     positions = sorted([tp.topic, tp.partition, position_of(consumer, tp)] for tp in consumer.assignment())
@@ -136,10 +146,7 @@ def java_runs(records: fl.Records) -> list[list[Any]]:
 
 @pytest.mark.parametrize(("client", "number"), scenarios())
 def test_every_poll_returns_what_the_java_client_returned(client: str, number: str) -> None:
-    scenario = json.loads((GOLDEN / "scenarios" / f"{number}.json").read_text())
-    lines = [json.loads(line) for line in (GOLDEN / "expected" / client / f"{number}.jsonl").read_text().splitlines()]
-    expected = [(line.get("got", []), bool(line.get("err"))) for line in lines if "poll" in line]
-    polls, positions = run(scenario, client)
-    assert polls[: len(expected)] == expected
-    assert len(polls) == len(expected)
-    assert positions == sorted(lines[-1]["end"]["positions"])
+    scenario, polls, positions = recording(client, number)
+    shown = run(scenario, client)
+    assert shown[0][: len(polls)] == polls
+    assert shown == (polls, positions)

@@ -24,6 +24,8 @@ SCENARIOS = max(8, CASES // 2)
 RUNS = 3  # a scenario counts when all runs are alike
 # of one whose runs are alike and not ours: a race within a call may well end alike a few times, but ours is then among the many
 MORE_RUNS = 40
+# our consumer reads from the broker's directory, and in each n-th scenario from the broker, too
+REMOTE_EVERY = 8
 # they sleep most of the time
 THREADS = 12
 # fetch.max.wait.ms of every client, and the time after a poll in which every answer arrives
@@ -283,6 +285,14 @@ def judge(client: str, scenarios: list[Scenario], served: Served, count: Callabl
         if ours != runs[0]:
             different.append((number, lines_of("x", of), ours[0], runs[0][0]))
             continue
+        if number % REMOTE_EVERY == 0:
+            # the metadata's backoff is that of the Java client, which asks between two polls
+            same = {**of, "client": {**of["client"], "retry.backoff.ms": BACKOFF}}
+            remote = replay(f"kafka://{address}", same, client, SETTLE / 1_000)
+            if remote == runs[0]:
+                count(PART, equal_scenarios_over_sockets=1)
+            else:
+                different.append((f"{number} over sockets", lines_of("x", of), remote[0], runs[0][0]))
         isolation = of["client"].get("isolation.level", "read_uncommitted")
         count(PART, **{f"equal_scenarios_{isolation}": 1}, equal_polls=len(ours[0]), records=sum(run[4] for polls, _ in ours[0] for run in polls))
     assert not different, f"{len(different)} of {len(scenarios)} scenarios differ, the first: {different[0]}"

@@ -14,6 +14,7 @@ from fletchlog import _core, errors
 
 NAMES = {
     "Broker",
+    "Cluster",
     "CleanedPartition",
     "ConfigEntry",
     "ConfigKey",

@@ -1,4 +1,4 @@
-"""What the sub-commands share: errors in one sentence, `--config`."""
+"""What the sub-commands share: errors in one sentence, `--config`, a directory or a cluster."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from fletchlog_shell.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    import fletchlog as fl
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -70,3 +73,17 @@ def properties(pairs: Iterable[str] | None) -> dict[str, str]:
             raise CommandError(f"--config wants NAME=VALUE, got {pair}")
         result[name.strip()] = value.strip()
     return result
+
+
+def cluster_of(source: Path) -> str | None:
+    """The address, if a cluster stands where a directory may stand. A `Path` has made one slash of the two of `kafka://`."""
+    text = source.as_posix()
+    return f"kafka://{text.removeprefix('kafka:/').lstrip('/')}" if text.startswith("kafka:/") else None
+
+
+def opened(source: Path, *, read_only: bool = False, nodes: int | None = None) -> fl.Broker | fl.Cluster:
+    """The broker of a directory, or a cluster."""
+    import fletchlog as fl
+
+    address = cluster_of(source)
+    return fl.Broker(source, read_only=read_only, nodes=nodes) if address is None else fl.Cluster(address)

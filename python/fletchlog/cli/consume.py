@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
-from fletchlog.cli.common import CommandError, Config, command, properties
+from fletchlog.cli.common import CommandError, Config, cluster_of, command, opened, properties
 from fletchlog.cli.delivery import Lines, Offsets, advance
 from fletchlog.cli.rows import cell, json_line, plain
 from fletchlog.cli.terminal import counted, in_file, note, out, progress
@@ -25,7 +25,7 @@ TABLE_ROWS = 50
 
 @command
 def consume(
-    directory: Annotated[Path, typer.Argument(help="The broker's directory.", metavar="DIR")],
+    directory: Annotated[Path, typer.Argument(help="The broker's directory, or kafka://HOST:PORT of a cluster.", metavar="DIR")],
     topics: Annotated[list[str], typer.Argument(help="Topics to read.", metavar="TOPIC...")],
     form: Annotated[str, typer.Option("--format", "-f", help=f"{', '.join(FORMATS)}.")] = "table",
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write; needed for parquet.")] = None,
@@ -48,6 +48,8 @@ def consume(
 
       fletchlog consume data/ orders payments -f parquet -o all.parquet
 
+      fletchlog consume kafka://h1:9092 orders -n 20                    from a cluster
+
       fletchlog consume data/ orders -c fletchlog.consumer.version=4.2  as a newer Java client would
     """
     import fletchlog as fl
@@ -64,9 +66,9 @@ def consume(
     given = {"auto.offset.reset": start, **properties(config)}
     if group is not None:
         given |= {"group.id": group, "enable.auto.commit": "false"}
-    with fl.Broker(directory, read_only=group is None) as broker:
+    with opened(directory, read_only=group is None) as broker:
         known = [broker.describe_topic(name) for name in topics]
-        with fl.Consumer(broker, given) as consumer:
+        with fl.Consumer(broker if isinstance(broker, fl.Broker) else cluster_of(directory), given) as consumer:
             if group is not None:
                 consumer.subscribe(topics)
             else:

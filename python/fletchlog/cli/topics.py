@@ -8,12 +8,12 @@ from typing import Annotated
 
 import typer
 
-from fletchlog.cli.common import CommandError, Config, command, properties
+from fletchlog.cli.common import CommandError, Config, cluster_of, command, opened, properties
 from fletchlog.cli.terminal import counted, out, say, visible
 
 topics = typer.Typer(no_args_is_help=True, help="List, create, describe, alter and delete topics of a directory.")
 
-Directory = Annotated[Path, typer.Argument(help="The broker's directory.", metavar="DIR")]
+Directory = Annotated[Path, typer.Argument(help="The broker's directory; to list, create, describe and delete also kafka://HOST:PORT.", metavar="DIR")]
 Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 
 
@@ -24,16 +24,14 @@ def list_topics(directory: Directory, as_json: Json = False) -> None:
 
     fletchlog topics list data/
     """
-    import fletchlog as fl
-
-    with fl.Broker(directory, read_only=True) as broker:
+    with opened(directory, read_only=True) as broker:
         described = [broker.describe_topic(name) for name in broker.topics()]
     rows = [
         {
             "topic": topic.name,
             "partitions": len(topic.partitions),
             "records": sum(p.high_watermark - p.log_start_offset for p in topic.partitions),
-            "bytes": sum(p.size_bytes for p in topic.partitions),
+            "bytes": sum(p.size_bytes for p in topic.partitions) if cluster_of(directory) is None else None,
         }
         for topic in described
     ]
@@ -46,7 +44,7 @@ def list_topics(directory: Directory, as_json: Json = False) -> None:
     for column in table.columns[1:]:
         column.justify = "right"
     for row in rows:
-        table.add_row(str(row["topic"]), *(f"{row[name]:,}" for name in ("partitions", "records", "bytes")))
+        table.add_row(str(row["topic"]), *("" if row[name] is None else f"{row[name]:,}" for name in ("partitions", "records", "bytes")))
     if rows:
         out().print(table)
     else:
@@ -68,9 +66,7 @@ def create(
 
     fletchlog topics create data/ clicks -c retention.ms=3600000 -c message.timestamp.type=LogAppendTime
     """
-    import fletchlog as fl
-
-    with fl.Broker(directory, nodes=nodes) as broker:
+    with opened(directory, nodes=nodes) as broker:
         broker.create_topic(name, partitions=partitions, config=properties(config))
     say(f"created {name} with {counted(partitions, 'partition')} in {directory}")
 
@@ -86,9 +82,7 @@ def describe(
 
     fletchlog topics describe data/ orders
     """
-    import fletchlog as fl
-
-    with fl.Broker(directory, read_only=True) as broker:
+    with opened(directory, read_only=True) as broker:
         described = [broker.describe_topic(name) for name in names or broker.topics()]
     if as_json:
         rows = [topic._asdict() | {"partitions": [p._asdict() for p in topic.partitions]} for topic in described]
@@ -150,10 +144,8 @@ def delete(
 
     fletchlog topics delete data/ orders --yes
     """
-    import fletchlog as fl
-
     if not yes and not typer.confirm(visible(f"delete {name} with all its records from {directory}?"), err=True):
         raise CommandError("nothing was deleted")
-    with fl.Broker(directory) as broker:
+    with opened(directory) as broker:
         broker.delete_topic(name)
     say(f"deleted {name}")

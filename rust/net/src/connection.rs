@@ -16,7 +16,7 @@ use fletchlog_api::{Failure, Request, Response};
 use fletchlog_records::ErrorCode;
 use fletchlog_wire::header::{RequestHeader, ResponseHeader, response_header_version};
 use fletchlog_wire::messages::{ApiVersionsRequest, ApiVersionsResponse};
-use fletchlog_wire::{ApiKey, Message, Reader, WireError, frame};
+use fletchlog_wire::{ApiKey, Message, Reader, WireError, Writer, frame};
 
 use crate::address_book::AddressBook;
 use crate::codec;
@@ -39,15 +39,44 @@ struct InFlight {
     id: Option<i32>,
     api: ApiKey,
     version: i16,
+    /// The body of the answer is wanted as it is.
+    is_message: bool,
     /// Largest answer.
     limit: usize,
+}
+
+/// Writes the body of a message at a version.
+pub(crate) type EncodeBody = Box<dyn FnOnce(&mut Writer, i16) -> Result<(), WireError> + Send>;
+
+/// What is sent: a request of a consumer or producer, or any message.
+pub(crate) enum Outgoing {
+    Request(Request),
+    Message(ApiKey, EncodeBody),
+}
+
+impl std::fmt::Debug for Outgoing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Request(request) => codec::api_of(request).fmt(f),
+            Self::Message(api, _) => api.fmt(f),
+        }
+    }
+}
+
+/// What was answered.
+#[derive(Debug)]
+pub(crate) enum Answered {
+    /// To a request.
+    Response(Response),
+    /// To a message: the body and its version.
+    Body(i16, Bytes),
 }
 
 /// An answer to a request of the client, or that there is none.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) id: i32,
-    pub(crate) result: Result<Response, Failure>,
+    pub(crate) result: Result<Answered, Failure>,
     /// The node asks for a pause of so many ms (KIP-219).
     pub(crate) throttle_ms: i32,
 }
@@ -59,7 +88,7 @@ pub(crate) struct Connection {
     framer: Framer,
     /// `None` until the connection is ready.
     versions: Option<Versions>,
-    unsent: VecDeque<(i32, Request)>,
+    unsent: VecDeque<(i32, Outgoing)>,
     /// The node asked for a pause: nothing is sent meanwhile.
     is_paused: bool,
     in_flight: VecDeque<InFlight>,
@@ -103,8 +132,8 @@ impl Connection {
     }
 
     /// Sends a request, now or when the connection is ready and not paused.
-    pub(crate) fn send(&mut self, id: i32, request: Request) {
-        self.unsent.push_back((id, request));
+    pub(crate) fn send(&mut self, id: i32, outgoing: Outgoing) {
+        self.unsent.push_back((id, outgoing));
         self.write_unsent();
     }
 
@@ -121,10 +150,20 @@ impl Connection {
 
     fn write_unsent(&mut self) {
         while self.is_ready() && !self.is_paused {
-            let Some((id, request)) = self.unsent.pop_front() else {
+            let Some((id, outgoing)) = self.unsent.pop_front() else {
                 return;
             };
-            self.write_request(id, request);
+            let written = match outgoing {
+                Outgoing::Request(request) => self.write_request(id, request),
+                Outgoing::Message(api, encode) => self.write_message(id, api, encode),
+            };
+            if let Err(failure) = written {
+                self.answers.push_back(Answer {
+                    id,
+                    result: Err(failure),
+                    throttle_ms: 0,
+                });
+            }
         }
     }
 
@@ -183,10 +222,16 @@ impl Connection {
         let Some(id) = asked.id else {
             return self.on_versions(asked.version, &frame.slice(frame.len() - reader.remaining()..));
         };
-        let (response, throttle_ms) = codec::decode(asked.api, asked.version, &mut reader, book).map_err(malformed)?;
+        let (answered, throttle_ms) = if asked.is_message {
+            let body = frame.slice(frame.len() - reader.remaining()..);
+            (Answered::Body(asked.version, body), 0)
+        } else {
+            let decoded = codec::decode(asked.api, asked.version, &mut reader, book).map_err(malformed)?;
+            (Answered::Response(decoded.0), decoded.1)
+        };
         self.answers.push_back(Answer {
             id,
-            result: Ok(response),
+            result: Ok(answered),
             throttle_ms,
         });
         Ok(())
@@ -233,6 +278,7 @@ impl Connection {
             id: None,
             api: ApiKey::ApiVersions,
             version,
+            is_message: false,
             limit: MAX_ANSWER,
         });
         Ok(())
@@ -253,23 +299,17 @@ impl Connection {
         id
     }
 
-    /// Encodes a request at the version that the node serves; one that no version can carry is answered at once.
-    fn write_request(&mut self, id: i32, request: Request) {
-        if let Err(failure) = self.try_write_request(id, request) {
-            self.answers.push_back(Answer {
-                id,
-                result: Err(failure),
-                throttle_ms: 0,
-            });
-        }
+    /// The version to send an API in.
+    fn version_of(&self, api: ApiKey) -> Result<i16, Failure> {
+        let usable = self.versions.as_ref().map_or(Ok(0), |versions| versions.usable(api));
+        usable.map_err(|why| Failure::UnsupportedVersion(why.into()))
     }
 
-    fn try_write_request(&mut self, id: i32, request: Request) -> Result<(), Failure> {
+    /// Encodes a request at the version that the node serves; one that no version can carry is answered at once.
+    fn write_request(&mut self, id: i32, request: Request) -> Result<(), Failure> {
         let api = codec::api_of(&request);
-        let unsupported = |why: String| Failure::UnsupportedVersion(why.into());
-        let versions = self.versions.as_ref().map(|versions| versions.usable(api));
-        let version = versions.unwrap_or(Ok(0)).map_err(unsupported)?;
-        codec::check(&request, version).map_err(|why| unsupported(why.to_owned()))?;
+        let version = self.version_of(api)?;
+        codec::check(&request, version).map_err(|why| Failure::UnsupportedVersion(why.into()))?;
         let limit = MAX_ANSWER.saturating_add(codec::bytes_asked_for(&request));
         let is_silent = matches!(&request, Request::Produce(produce) if produce.acks == 0);
         let wire_id = self.next_wire_id();
@@ -277,11 +317,7 @@ impl Connection {
         if let Request::JoinGroup(join) = &request {
             header.client_id = Some(Arc::clone(&join.client_id));
         }
-        let mut writer = frame::begin();
-        let encoded = header.encode(&mut writer);
-        let encoded = encoded.and_then(|()| codec::encode(request, version, &mut writer));
-        let chunks = encoded.and_then(|()| frame::finish(writer));
-        self.put(chunks.map_err(|error| unsupported(format!("{error}, in version {version}")))?);
+        self.write_frame(&header, |w| codec::encode(request, version, w))?;
         if is_silent {
             self.silent.push_back((self.queued, id));
         } else {
@@ -290,9 +326,39 @@ impl Connection {
                 id: Some(id),
                 api,
                 version,
+                is_message: false,
                 limit,
             });
         }
+        Ok(())
+    }
+
+    fn write_message(&mut self, id: i32, api: ApiKey, encode: EncodeBody) -> Result<(), Failure> {
+        let version = self.version_of(api)?;
+        let wire_id = self.next_wire_id();
+        let header = self.header(api, version, wire_id);
+        self.write_frame(&header, |w| encode(w, version))?;
+        self.in_flight.push_back(InFlight {
+            wire_id,
+            id: Some(id),
+            api,
+            version,
+            is_message: true,
+            limit: MAX_ANSWER,
+        });
+        Ok(())
+    }
+
+    fn write_frame(
+        &mut self,
+        header: &RequestHeader,
+        body: impl FnOnce(&mut Writer) -> Result<(), WireError>,
+    ) -> Result<(), Failure> {
+        let mut writer = frame::begin();
+        let encoded = header.encode(&mut writer).and_then(|()| body(&mut writer));
+        let chunks = encoded.and_then(|()| frame::finish(writer));
+        let unsupported = |error| format!("{error}, in version {}", header.api_version);
+        self.put(chunks.map_err(|error| Failure::UnsupportedVersion(unsupported(error).into()))?);
         Ok(())
     }
 
@@ -329,7 +395,7 @@ impl Connection {
             self.silent.pop_front();
             self.answers.push_back(Answer {
                 id,
-                result: Ok(codec::no_answer()),
+                result: Ok(Answered::Response(codec::no_answer())),
                 throttle_ms: 0,
             });
         }

@@ -10,10 +10,12 @@
 //!   Channel       one socket: all addresses of a name, set-up time-out, bytes       (channel)
 //!     Connection  bytes <-> requests and answers, no I/O: versions, order, limits   (connection, versions, framer)
 //!       codec     values of `api` <-> messages of `wire` at a version
+//! AdminClient     calls that wait for their answers: topics, groups                  (admin_client)
 //!   AddressBook   node ids -> host and port, from the answers that name them        (address_book)
 //! ```
 
 pub mod address_book;
+pub mod admin_client;
 mod channel;
 mod codec;
 mod connection;
@@ -23,4 +25,5 @@ mod tcp_transport;
 mod versions;
 
 pub use address_book::{Address, BadAddress, bootstrap_servers};
+pub use admin_client::{AdminClient, AdminError, PartitionOffsets, TopicOffsets};
 pub use tcp_transport::{ConnectionSettings, TcpTransport};

@@ -6,12 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use fletchlog_api::transport::{Heartbeat, HeartbeatPlan, Waker};
 use fletchlog_api::{Clock, Completion, Config, Failure, NodeId, Ready, Request, Transport};
+use fletchlog_wire::ApiKey;
 use mio::{Events, Poll, Token};
 
 use crate::address_book::{Address, AddressBook};
 use crate::channel::{Channel, SetUp};
+use crate::connection::{Answered, EncodeBody, Outgoing};
 use crate::heartbeat_thread::HeartbeatThread;
 
 const WAKER: Token = Token(0);
@@ -75,7 +78,7 @@ pub struct TcpTransport {
     /// Whose events have this token.
     tokens: BTreeMap<usize, NodeId>,
     next_token: usize,
-    arrived: BTreeMap<NodeId, VecDeque<Completion>>,
+    arrived: Arrived,
     /// What `ready` has still to say.
     failed: BTreeMap<NodeId, Failure>,
     /// Failures in a row, per connection.
@@ -105,7 +108,7 @@ impl TcpTransport {
             channels: BTreeMap::new(),
             tokens: BTreeMap::new(),
             next_token: 1,
-            arrived: BTreeMap::new(),
+            arrived: Arrived::default(),
             failed: BTreeMap::new(),
             failures: BTreeMap::new(),
             changed: false,
@@ -159,14 +162,10 @@ impl TcpTransport {
         take_answers(&mut channel, node, &mut self.arrived, 0);
         let lost = channel.connection.close();
         if lost.is_empty() {
-            self.failed.insert(node, failure);
-        } else {
-            let arrived = self.arrived.entry(node).or_default();
-            arrived.extend(lost.into_iter().map(|correlation_id| Completion {
-                node,
-                correlation_id,
-                result: Err(failure.clone()),
-            }));
+            self.failed.insert(node, failure.clone());
+        }
+        for id in lost {
+            self.arrived.put(node, id, Err(failure.clone()));
         }
         self.changed = true;
     }
@@ -226,8 +225,73 @@ impl TcpTransport {
         }
     }
 
-    fn has_answer(&self) -> bool {
-        self.arrived.values().any(|answers| !answers.is_empty())
+    /// Sends any message; its answer is fetched with [`Self::take_body`].
+    pub(crate) fn send_message(&mut self, node: NodeId, id: i32, api: ApiKey, encode: EncodeBody) {
+        self.arrived.messages.insert(id, None);
+        self.put(node, id, Outgoing::Message(api, encode));
+    }
+
+    /// The body of the answer to a message and its version, if it is there.
+    pub(crate) fn take_body(&mut self, id: i32) -> Option<Result<(i16, Bytes), Failure>> {
+        let is_there = self.arrived.messages.get(&id).is_some_and(Option::is_some);
+        is_there.then(|| self.arrived.messages.remove(&id).flatten()).flatten()
+    }
+
+    /// Opens the connection if need be.
+    fn put(&mut self, node: NodeId, id: i32, outgoing: Outgoing) {
+        if !self.channels.contains_key(&node)
+            && let Err(failure) = self.open(node)
+        {
+            self.arrived.put(node, id, Err(failure));
+            return;
+        }
+        let Some(channel) = self.channels.get_mut(&node) else {
+            return;
+        };
+        channel.connection.send(id, outgoing);
+        let outcome = channel.write();
+        take_answers(channel, node, &mut self.arrived, self.clock.monotonic_ms());
+        if let Err(failure) = outcome {
+            self.close(node, failure);
+        }
+    }
+}
+
+/// Answers that the client has not taken.
+#[derive(Default)]
+struct Arrived {
+    completions: BTreeMap<NodeId, VecDeque<Completion>>,
+    /// Of messages, by their ids; `None`: to come.
+    messages: BTreeMap<i32, Option<Result<(i16, Bytes), Failure>>>,
+}
+
+impl Arrived {
+    fn put(&mut self, node: NodeId, id: i32, result: Result<Answered, Failure>) {
+        let result = match result {
+            Ok(Answered::Body(version, body)) => {
+                self.messages.insert(id, Some(Ok((version, body))));
+                return;
+            }
+            Ok(Answered::Response(response)) => Ok(response),
+            Err(failure) => Err(failure),
+        };
+        if let (Some(message), Err(failure)) = (self.messages.get_mut(&id), &result) {
+            *message = Some(Err(failure.clone()));
+            return;
+        }
+        self.completions.entry(node).or_default().push_back(Completion {
+            node,
+            correlation_id: id,
+            result,
+        });
+    }
+
+    fn has(&self, node: NodeId) -> bool {
+        self.completions.get(&node).is_some_and(|answers| !answers.is_empty())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.completions.values().all(VecDeque::is_empty) && self.messages.values().all(Option::is_none)
     }
 }
 
@@ -237,19 +301,10 @@ fn count_failure(failures: &mut BTreeMap<NodeId, u32>, node: NodeId) {
 }
 
 /// Moves answers to where the client takes them, and begins the pause that one asks for.
-fn take_answers(
-    channel: &mut Channel,
-    node: NodeId,
-    arrived: &mut BTreeMap<NodeId, VecDeque<Completion>>,
-    now_ms: i64,
-) {
+fn take_answers(channel: &mut Channel, node: NodeId, arrived: &mut Arrived, now_ms: i64) {
     while let Some(answer) = channel.connection.take_answer() {
         channel.pause(answer.throttle_ms, now_ms);
-        arrived.entry(node).or_default().push_back(Completion {
-            node,
-            correlation_id: answer.id,
-            result: answer.result,
-        });
+        arrived.put(node, answer.id, answer.result);
     }
 }
 
@@ -279,39 +334,19 @@ impl Transport for TcpTransport {
     }
 
     fn send(&mut self, node: NodeId, correlation_id: i32, request: Request) {
-        if !self.channels.contains_key(&node)
-            && let Err(failure) = self.open(node)
-        {
-            self.arrived.entry(node).or_default().push_back(Completion {
-                node,
-                correlation_id,
-                result: Err(failure),
-            });
-            return;
-        }
-        let Some(channel) = self.channels.get_mut(&node) else {
-            return;
-        };
-        channel.connection.send(correlation_id, request);
-        let outcome = channel.write();
-        take_answers(channel, node, &mut self.arrived, self.clock.monotonic_ms());
-        if let Err(failure) = outcome {
-            self.close(node, failure);
-        }
+        self.put(node, correlation_id, Outgoing::Request(request));
     }
 
     fn receive(&mut self, node: NodeId) -> Option<Completion> {
-        self.has_arrived(node)
-            .then(|| self.arrived.get_mut(&node)?.pop_front())
-            .flatten()
+        self.has_arrived(node);
+        self.arrived.completions.get_mut(&node)?.pop_front()
     }
 
     fn has_arrived(&mut self, node: NodeId) -> bool {
-        let has = |t: &Self| t.arrived.get(&node).is_some_and(|answers| !answers.is_empty());
-        if !has(self) {
+        if !self.arrived.has(node) {
             self.turn(Duration::ZERO);
         }
-        has(self)
+        self.arrived.has(node)
     }
 
     fn wait(&mut self, timeout: Duration) -> bool {
@@ -320,7 +355,7 @@ impl Transport for TcpTransport {
         let mut left = Duration::ZERO;
         loop {
             self.turn(left);
-            if std::mem::take(&mut self.changed) || self.has_answer() {
+            if std::mem::take(&mut self.changed) || !self.arrived.is_empty() {
                 return true;
             }
             let now_ms = self.clock.monotonic_ms();
@@ -362,7 +397,7 @@ impl Transport for TcpTransport {
     }
 
     fn disconnect(&mut self, node: NodeId) {
-        self.arrived.remove(&node);
+        self.arrived.completions.remove(&node);
         self.failed.remove(&node);
         if let Some(mut channel) = self.channels.remove(&node) {
             self.tokens.remove(&channel.token().0);

@@ -101,7 +101,7 @@ impl Broker {
 }
 
 /// A topic id as Kafka prints it: URL-safe base64 without padding. Kafka: `Uuid#toString`.
-fn uuid_text(id: [u8; 16]) -> String {
+pub fn uuid_text(id: [u8; 16]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let number = u128::from_be_bytes(id);
     // 22 digits of 6 bits hold 132 bits: the last digit carries 2 bits of the id and 4 zero bits

@@ -207,6 +207,11 @@ impl Failure {
         Self::of("state", message)
     }
 
+    /// A call that took longer than it may.
+    pub fn timeout(message: impl Into<String>) -> Self {
+        Self::of("timeout", message)
+    }
+
     /// A broker that is open for reading only.
     pub fn read_only(message: impl Into<String>) -> Self {
         Self::of("read-only", message)

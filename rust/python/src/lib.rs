@@ -15,6 +15,7 @@ pub mod assignors;
 pub mod broker;
 pub mod callbacks;
 pub mod capsule;
+pub mod cluster;
 pub mod config;
 pub mod consumer;
 pub mod convert;
@@ -55,6 +56,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     logging::install(module.py())?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<broker::Broker>()?;
+    module.add_class::<cluster::Cluster>()?;
     module.add_class::<consumer::Consumer>()?;
     module.add_class::<faults::Faults>()?;
     module.add_class::<faults::Held>()?;

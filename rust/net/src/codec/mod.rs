@@ -126,7 +126,7 @@ pub(crate) fn decode(
 }
 
 /// The error with this code; one that is newer than our table is an unknown one, as in Java (`Errors#forCode`).
-fn error(code: i16) -> ErrorCode {
+pub(crate) fn error(code: i16) -> ErrorCode {
     ErrorCode::from_code(code).unwrap_or_else(|| {
         ::log::warn!("a node answered with the error code {code}, which this client does not know");
         ErrorCode::UNKNOWN_SERVER_ERROR

@@ -71,9 +71,17 @@ impl Node {
         Ok(())
     }
 
+    fn send(&mut self, id: i32, request: Request) {
+        self.connection.send(id, Outgoing::Request(request));
+    }
+
     fn answers(&mut self) -> Vec<(i32, Result<Response, Failure>)> {
+        let response = |answered| match answered {
+            Answered::Response(response) => response,
+            Answered::Body(version, body) => panic!("version {version}: {body:?}"),
+        };
         std::iter::from_fn(|| self.connection.take_answer())
-            .map(|a| (a.id, a.result))
+            .map(|a| (a.id, a.result.map(response)))
             .collect()
     }
 }
@@ -115,8 +123,8 @@ const SEND: (ApiKey, i16, i16) = (ApiKey::Produce, 0, 13);
 #[test]
 fn requests_wait_for_the_versions_and_go_out_in_order_at_the_newest_common_one() {
     let mut node = Node::new();
-    node.connection.send(7, heartbeat());
-    node.connection.send(8, produce(1));
+    node.send(7, heartbeat());
+    node.send(8, produce(1));
     let asked = node.requests();
     assert_eq!(asked.len(), 1, "{asked:?}");
     assert_eq!(asked[0].client_id.as_deref(), Some("me"));
@@ -163,17 +171,17 @@ fn a_node_that_refuses_every_version_or_names_none_ends_the_connection() {
 #[test]
 fn a_request_that_no_version_carries_is_answered_at_once_and_the_others_go_on() {
     let mut node = Node::ready(&[BEAT, (ApiKey::ListOffsets, 1, 1)]);
-    node.connection.send(1, produce(1));
+    node.send(1, produce(1));
     let committed_only = Request::ListOffsets(api::ListOffsetsRequest {
         isolation_level: api::IsolationLevel::ReadCommitted,
         partitions: Vec::new(),
     });
-    node.connection.send(2, committed_only);
+    node.send(2, committed_only);
     let greatest = Request::ListOffsets(api::ListOffsetsRequest {
         isolation_level: api::IsolationLevel::ReadUncommitted,
         partitions: vec![(TopicPartition::new("t", 0), -1, api::list_offsets::MAX_TIMESTAMP)],
     });
-    node.connection.send(3, greatest);
+    node.send(3, greatest);
     let answers = node.answers();
     assert_eq!(answers.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [1, 2, 3]);
     assert!(
@@ -182,7 +190,7 @@ fn a_request_that_no_version_carries_is_answered_at_once_and_the_others_go_on() 
             .all(|(_, r)| matches!(r, Err(Failure::UnsupportedVersion(_)))),
         "{answers:?}"
     );
-    node.connection.send(4, heartbeat());
+    node.send(4, heartbeat());
     assert_eq!(node.requests().len(), 1);
 }
 
@@ -190,8 +198,8 @@ fn a_request_that_no_version_carries_is_answered_at_once_and_the_others_go_on() 
 fn answers_split_at_any_byte_complete_their_requests_in_order() {
     for split in 0..30 {
         let mut node = Node::ready(&[BEAT]);
-        node.connection.send(5, heartbeat());
-        node.connection.send(6, heartbeat());
+        node.send(5, heartbeat());
+        node.send(6, heartbeat());
         let ids: Vec<_> = node.requests().iter().map(|h| h.correlation_id).collect();
         let mut bytes = Vec::new();
         for (id, error_code) in ids.into_iter().zip([0, 27]) {
@@ -230,7 +238,7 @@ fn what_is_no_answer_to_the_oldest_request_ends_the_connection() {
         "nothing was asked"
     );
     let mut node = Node::ready(&[BEAT]);
-    node.connection.send(1, heartbeat());
+    node.send(1, heartbeat());
     let id = node.requests()[0].correlation_id;
     assert!(
         matches!(node.answer(id + 1, 1, 4, &beat), Err(Failure::Malformed(_))),
@@ -243,7 +251,7 @@ fn what_is_no_answer_to_the_oldest_request_ends_the_connection() {
         b"HTTP/1.1 400".to_vec(),
     ] {
         let mut node = Node::ready(&[BEAT]);
-        node.connection.send(1, heartbeat());
+        node.send(1, heartbeat());
         let refused = node.feed(&cut);
         assert!(matches!(refused, Err(Failure::Malformed(_))), "{cut:?}: {refused:?}");
         assert_eq!(node.connection.close(), [1]);
@@ -264,19 +272,19 @@ fn an_answer_may_be_as_large_as_what_was_asked_for_and_no_larger() {
         forgotten: Vec::new(),
         by_topic_ids: false,
     });
-    node.connection.send(1, fetch);
+    node.send(1, fetch);
     let limit = i32::try_from(MAX_ANSWER + 1000).unwrap();
     node.feed(&limit.to_be_bytes()).unwrap();
     let mut node = Node::ready(&[BEAT]);
-    node.connection.send(1, heartbeat());
+    node.send(1, heartbeat());
     assert!(node.feed(&limit.to_be_bytes()).is_err());
 }
 
 #[test]
 fn a_request_without_an_answer_is_done_with_its_last_byte() {
     let mut node = Node::ready(&[SEND, BEAT]);
-    node.connection.send(1, heartbeat());
-    node.connection.send(2, produce(0));
+    node.send(1, heartbeat());
+    node.send(2, produce(0));
     let mut left: u64 = node.connection.queued - node.connection.written;
     while left > 1 {
         node.connection.written(1);
@@ -292,7 +300,7 @@ fn a_request_without_an_answer_is_done_with_its_last_byte() {
 fn a_pause_holds_back_what_is_sent_meanwhile() {
     let mut node = Node::ready(&[BEAT]);
     node.connection.pause();
-    node.connection.send(1, heartbeat());
+    node.send(1, heartbeat());
     assert!(node.requests().is_empty());
     node.connection.resume();
     assert_eq!(node.requests().len(), 1);
@@ -301,10 +309,10 @@ fn a_pause_holds_back_what_is_sent_meanwhile() {
 #[test]
 fn a_closed_connection_names_every_request_without_an_answer() {
     let mut node = Node::ready(&[BEAT, SEND]);
-    node.connection.send(1, heartbeat());
-    node.connection.send(2, produce(0));
+    node.send(1, heartbeat());
+    node.send(2, produce(0));
     node.connection.pause();
-    node.connection.send(3, heartbeat());
+    node.send(3, heartbeat());
     assert_eq!(node.connection.close(), [2, 1, 3]);
 }
 
@@ -315,7 +323,7 @@ fn addresses_in_answers_go_into_the_book() {
         topics: None,
         allow_auto_topic_creation: false,
     });
-    node.connection.send(1, metadata);
+    node.send(1, metadata);
     let id = node.requests()[0].correlation_id;
     let broker = |node_id, host: &str, port| fletchlog_wire::messages::metadata_response::MetadataResponseBroker {
         node_id,
@@ -339,7 +347,7 @@ fn addresses_in_answers_go_into_the_book() {
             key: "g".into(),
             key_type: CoordinatorType::Group,
         });
-        node.connection.send(2, lookup);
+        node.send(2, lookup);
         let id = node.requests()[0].correlation_id;
         let mut response = FindCoordinatorResponse::default();
         response

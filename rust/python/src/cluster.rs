@@ -1,0 +1,199 @@
+//! `fletchlog.Cluster`.
+
+use std::sync::Arc;
+
+use fletchlog_api::transport::SystemClock;
+use fletchlog_api::{Clock, NodeId, Scope};
+use fletchlog_broker::{GroupDescription, GroupListing, GroupMember};
+use fletchlog_net::{AdminClient, AdminError, ConnectionSettings, TopicOffsets};
+use fletchlog_wire::messages::describe_groups_response::DescribedGroup;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use crate::broker::uuid_text;
+use crate::convert::{
+    config_from_py, partition_description_class, properties_from_py, topic_description_class, unpicklable,
+};
+use crate::errors::Failure;
+use crate::fork::Exclusive;
+use crate::gate::gate;
+use crate::groups::{description_to_py, listing_to_py};
+use crate::peer::{Peer, arguments};
+
+/// Stands for a number that a cluster does not tell.
+const UNKNOWN: i64 = -1;
+
+/// A Kafka cluster: its topics and groups.
+#[pyclass(frozen, module = "fletchlog")]
+pub struct Cluster {
+    inner: Exclusive<AdminClient>,
+}
+
+#[pymethods]
+impl Cluster {
+    #[new]
+    #[pyo3(signature = (servers, config=None))]
+    fn new(py: Python<'_>, servers: &Bound<'_, PyAny>, config: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        let (servers, config) = arguments(Some(servers), config);
+        let config = config_from_py(Scope::Consumer, config)?;
+        let Peer::Cluster(addresses) = Peer::of(servers, &config)? else {
+            return Err(Failure::argument("a Broker is no cluster: it has these methods itself").into());
+        };
+        let client = gate(py, |_| {
+            let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+            let settings = ConnectionSettings::new(&config, addresses);
+            let client = AdminClient::new(settings, &config, clock);
+            client.map_err(|error| Failure::state(format!("no sockets can be watched: {error}")))
+        })?;
+        Ok(Self {
+            inner: Exclusive::new("cluster", client),
+        })
+    }
+
+    /// Topic names, sorted; Kafka's internal ones only when asked for.
+    #[pyo3(signature = (include_internal=false))]
+    fn topics(&self, py: Python<'_>, include_internal: bool) -> PyResult<Vec<String>> {
+        let topics = self.inner.call(py, |client, stop| client.topics(None, stop))?;
+        let shown = topics.iter().filter(|topic| include_internal || !topic.is_internal);
+        let mut names: Vec<String> = shown.map(|topic| topic.name.to_string()).collect();
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// Id, explicit configuration, and per partition leader and offsets.
+    fn describe_topic(&self, py: Python<'_>, topic: &str) -> PyResult<Py<PyAny>> {
+        let described = self.inner.call(py, |client, stop| client.describe_topic(topic, stop))?;
+        topic_to_py(py, &described)
+    }
+
+    /// Creates a topic.
+    #[pyo3(signature = (topic, partitions=1, config=None, replication_factor=None))]
+    fn create_topic(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        partitions: i32,
+        config: Option<&Bound<'_, PyAny>>,
+        replication_factor: Option<i16>,
+    ) -> PyResult<()> {
+        let config = properties_from_py(config)?;
+        self.inner.call(py, |client, stop| {
+            client.create_topic(topic, partitions, replication_factor.unwrap_or(-1), &config, stop)
+        })
+    }
+
+    /// Deletes a topic.
+    fn delete_topic(&self, py: Python<'_>, topic: &str) -> PyResult<()> {
+        self.inner.call(py, |client, stop| client.delete_topic(topic, stop))
+    }
+
+    /// Every group, by id.
+    fn groups(&self, py: Python<'_>) -> PyResult<Vec<Py<PyAny>>> {
+        let groups = self.inner.call(py, AdminClient::groups)?;
+        let listing = |(group, coordinator): &(fletchlog_wire::messages::list_groups_response::ListedGroup, NodeId)| {
+            let listed = GroupListing {
+                group_id: Arc::clone(&group.group_id),
+                protocol_type: Arc::clone(&group.protocol_type),
+                state: state_of(&group.group_state),
+                coordinator: *coordinator,
+            };
+            listing_to_py(py, &listed)
+        };
+        groups.iter().map(listing).collect()
+    }
+
+    /// A group and its members.
+    fn describe_group(&self, py: Python<'_>, group_id: &str) -> PyResult<Py<PyAny>> {
+        let (group, node) = self
+            .inner
+            .call(py, |client, stop| client.describe_group(group_id, stop))?;
+        description_to_py(py, &group_of(group, node))
+    }
+
+    /// Closes the connections. Closing twice does nothing.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.inner.close(py, |client, _| {
+            drop(client);
+            Ok::<_, Failure>(())
+        })
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
+        self.close(py)
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(unpicklable("Cluster", "the address of its servers"))
+    }
+}
+
+fn topic_to_py(py: Python<'_>, described: &TopicOffsets) -> PyResult<Py<PyAny>> {
+    let class = partition_description_class(py)?;
+    let partition = |p: &fletchlog_net::PartitionOffsets| {
+        let ends = (p.log_start_offset, p.high_watermark, p.last_stable_offset);
+        class.call1((p.partition, p.leader, ends.0, ends.1, ends.2, UNKNOWN, UNKNOWN))
+    };
+    let partitions = described
+        .partitions
+        .iter()
+        .map(partition)
+        .collect::<PyResult<Vec<_>>>()?;
+    let topic = &described.topic;
+    let row = (
+        &*topic.name,
+        uuid_text(topic.topic_id),
+        described.config.clone(),
+        partitions,
+    );
+    Ok(topic_description_class(py)?.call1(row)?.unbind())
+}
+
+/// Kafka: `ConsumerGroupState`. Before version 4 of ListGroups there is none.
+fn state_of(text: &str) -> &'static str {
+    match text {
+        "Empty" => "Empty",
+        "PreparingRebalance" => "PreparingRebalance",
+        "CompletingRebalance" => "CompletingRebalance",
+        "Stable" => "Stable",
+        "Dead" => "Dead",
+        "Assigning" => "Assigning",
+        "Reconciling" => "Reconciling",
+        _ => "Unknown",
+    }
+}
+
+fn group_of(group: DescribedGroup, coordinator: NodeId) -> GroupDescription {
+    let members = group.members.into_iter().map(|member| GroupMember {
+        member_id: member.member_id,
+        group_instance_id: member.group_instance_id,
+        client_id: member.client_id,
+        client_host: member.client_host,
+        metadata: member.member_metadata,
+        assignment: member.member_assignment,
+    });
+    GroupDescription {
+        state: state_of(&group.group_state),
+        group_id: group.group_id,
+        protocol_type: group.protocol_type,
+        protocol: group.protocol_data,
+        members: members.collect(),
+        coordinator,
+    }
+}
+
+impl From<AdminError> for Failure {
+    fn from(error: AdminError) -> Self {
+        let message = error.to_string();
+        match error {
+            AdminError::Refused(code, _) => Self::kafka(code, message),
+            AdminError::TimedOut(..) => Self::timeout(message),
+            AdminError::Failed(_) => Self::state(message),
+            AdminError::Interrupted => Self::interrupted(),
+        }
+    }
+}
