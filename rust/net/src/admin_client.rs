@@ -530,15 +530,15 @@ fn failed(node: NodeId, failure: Failure) -> Stop {
 }
 
 /// The first error of an answer.
-fn checked<'a>(what: &str, codes: impl Iterator<Item = (i16, Option<&'a str>)>) -> Result<(), Stop> {
-    for (code, message) in codes.filter(|&(code, _)| code != ErrorCode::NONE.code()) {
-        let code = crate::codec::error(code);
-        let why = format!("{what}: {}", message.unwrap_or_else(|| code.message()));
-        let is_final = !code.is_retriable() || code == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
-        return Err(match is_final {
-            true => Stop::Final(AdminError::Refused(code, why)),
-            false => Stop::Again(why),
-        });
-    }
-    Ok(())
+fn checked<'a>(what: &str, mut codes: impl Iterator<Item = (i16, Option<&'a str>)>) -> Result<(), Stop> {
+    let Some((code, message)) = codes.find(|&(code, _)| code != ErrorCode::NONE.code()) else {
+        return Ok(());
+    };
+    let code = crate::codec::error(code);
+    let why = format!("{what}: {}", message.unwrap_or_else(|| code.message()));
+    let is_final = !code.is_retriable() || code == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
+    Err(match is_final {
+        true => Stop::Final(AdminError::Refused(code, why)),
+        false => Stop::Again(why),
+    })
 }

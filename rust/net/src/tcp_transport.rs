@@ -232,7 +232,7 @@ impl TcpTransport {
     }
 
     /// The body of the answer to a message and its version, if it is there.
-    pub(crate) fn take_body(&mut self, id: i32) -> Option<Result<(i16, Bytes), Failure>> {
+    pub(crate) fn take_body(&mut self, id: i32) -> Option<Body> {
         let is_there = self.arrived.messages.get(&id).is_some_and(Option::is_some);
         is_there.then(|| self.arrived.messages.remove(&id).flatten()).flatten()
     }
@@ -257,12 +257,15 @@ impl TcpTransport {
     }
 }
 
+/// The body of an answer and its version, or why there is none.
+type Body = Result<(i16, Bytes), Failure>;
+
 /// Answers that the client has not taken.
 #[derive(Default)]
 struct Arrived {
     completions: BTreeMap<NodeId, VecDeque<Completion>>,
     /// Of messages, by their ids; `None`: to come.
-    messages: BTreeMap<i32, Option<Result<(i16, Bytes), Failure>>>,
+    messages: BTreeMap<i32, Option<Body>>,
 }
 
 impl Arrived {
