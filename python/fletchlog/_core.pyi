@@ -573,6 +573,12 @@ class Listener:
         not say), requests (uint64), bytes (uint64, of the requests). The schema's metadata counts connections
         (`connections.open`, `.accepted`, `.refused`) and bytes (`bytes.received`, `.sent`).
         """
+    def last_requests(self) -> Table:
+        """The last 50 requests, the newest at the end: what clients did before something went wrong.
+
+        Columns: time_ms (int64, since the epoch), api (string, Kafka's name), version (int16), client (string: name and version of
+        the software, empty when it did not say), client_id (string, its first 100 characters), address (string, host:port).
+        """
     def close(self) -> None:
         """Accepts nothing more, sends the answers that are being made (for at most a second), and ends every connection.
 

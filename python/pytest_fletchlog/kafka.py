@@ -72,7 +72,7 @@ class Kafka:
             time.sleep(0.005)
 
     def describe(self) -> str:
-        """Topics with their offsets, groups with their lag, and what clients asked for, as text."""
+        """Topics with their offsets, groups with their lag, what clients asked for, and their last requests, as text."""
         lines = []
         for name in self.broker.topics():
             topic = self.broker.describe_topic(name)
@@ -82,6 +82,9 @@ class Kafka:
         for row in self.listener.stats().to_pyarrow().to_pylist():
             client = row["client"] or "a client that does not say its name"
             lines.append(f"{row['requests']} x {row['api']} version {row['version']} by {client}")
+        now = time.time() * 1000
+        for row in self.listener.last_requests().to_pyarrow().to_pylist():
+            lines.append(f"{(now - row['time_ms']) / 1000:.3f} s ago: {row['api']} by client id {row['client_id']} at {row['address']}")
         return "\n".join(lines)
 
     def _group(self, group_id: str) -> str:

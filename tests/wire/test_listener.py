@@ -8,6 +8,7 @@ import time
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource
 
 import fletchlog as fl
 from fletchlog.errors import ClosedError, InvalidArgumentError, ListenerError
@@ -230,3 +231,13 @@ def test_a_forked_child_does_not_keep_the_port(broker):
         os.waitpid(child, 0)
         os.close(told)
         os.close(tell)
+
+
+def test_a_node_tells_where_clients_reach_it():
+    with fl.Broker.in_memory(nodes=2) as broker, broker.listen() as listener:
+        for node, address in enumerate(listener.bootstrap.split(","), 1):
+            admin = AdminClient({"bootstrap.servers": address})
+            (described,) = admin.describe_configs([ConfigResource("broker", str(node))], request_timeout=10).values()
+            config = described.result()
+            assert config["advertised.listeners"].value == f"PLAINTEXT://{address}"
+            assert config["node.id"].value == str(node)

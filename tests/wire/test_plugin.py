@@ -1,5 +1,6 @@
 """The pytest plugin: a fresh Kafka for each test, and its state in the report of a failed one."""
 
+import re
 import subprocess
 import sys
 
@@ -44,3 +45,4 @@ def test_fixtures_are_fresh_and_a_failed_test_shows_topics_and_requests(tmp_path
     assert "TimeoutError: group nobody does not exist after 0.01 s; wanted Stable" in done.stdout
     assert "group readers is Empty with 0 members, lag orders-0: 0" in done.stdout
     assert "1 x Produce version 10 by confluent-kafka-python" in done.stdout
+    assert re.search(r"\d\.\d{3} s ago: LeaveGroup by client id rdkafka at 127.0.0.1:\d+", done.stdout)

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use arrow_array::{Int16Array, StringArray, UInt64Array};
+use arrow_array::{Int16Array, Int64Array, StringArray, UInt64Array};
 use fletchlog_broker::Broker as Engine;
 use fletchlog_server::{Endpoint, ListenOptions, SocketServer};
 use pyo3::prelude::*;
@@ -128,6 +128,11 @@ impl Listener {
         self.server.call(py, |server, _| statistics(server))
     }
 
+    /// The last requests, the newest at the end, as an Arrow table.
+    fn last_requests(&self, py: Python<'_>) -> PyResult<Table> {
+        self.server.call(py, |server, _| last_requests(server))
+    }
+
     /// Ends every connection. The broker stays open. Closing twice does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.server.call(py, |server, _| {
@@ -176,6 +181,18 @@ fn statistics(server: &SocketServer) -> Result<Table, Failure> {
         .map(|(name, value)| (name.to_owned(), value.to_string()))
         .collect();
     Ok(requests.with_metadata(metadata))
+}
+
+fn last_requests(server: &SocketServer) -> Result<Table, Failure> {
+    let rows = server.stats().last_requests();
+    table(columns!(rows.iter(), row => {
+        "time_ms": Int64Array = Some(row.time_ms),
+        "api": StringArray = Some(row.kind.api),
+        "version": Int16Array = Some(row.kind.version),
+        "client": StringArray = Some(&row.kind.client),
+        "client_id": StringArray = Some(&row.client_id),
+        "address": StringArray = Some(row.address.to_string()),
+    }))
 }
 
 /// Name, key, lowest and highest version of every API of Kafka's protocol that a listener serves, by key.

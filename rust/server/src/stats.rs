@@ -1,6 +1,7 @@
 //! What a listener counts. Kafka: `RequestMetrics`, `Selector`'s metrics.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -23,6 +24,24 @@ pub struct RequestCount {
     /// Their bytes.
     pub bytes: u64,
 }
+
+/// One request, among the last ones.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LastRequest {
+    /// When it was taken up, ms since the epoch.
+    pub time_ms: i64,
+    /// What it asks, and who.
+    pub kind: RequestKind,
+    /// The beginning of its client id.
+    pub client_id: String,
+    /// Where it comes from.
+    pub address: SocketAddr,
+}
+
+/// So many of the last requests are kept.
+const LAST_REQUESTS: usize = 50;
+/// So many characters of a client id are kept.
+const CLIENT_ID_CHARS: usize = 100;
 
 /// The connections of a listener, now and since its start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -47,7 +66,13 @@ pub struct Stats {
     refused: AtomicU64,
     received: AtomicU64,
     sent: AtomicU64,
-    requests: Mutex<BTreeMap<RequestKind, RequestCount>>,
+    requests: Mutex<Requests>,
+}
+
+#[derive(Debug, Default)]
+struct Requests {
+    counts: BTreeMap<RequestKind, RequestCount>,
+    last: VecDeque<LastRequest>,
 }
 
 impl Stats {
@@ -71,11 +96,18 @@ impl Stats {
         self.sent.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    pub(crate) fn request(&self, kind: RequestKind, bytes: usize) {
+    pub(crate) fn request(&self, mut request: LastRequest, bytes: usize) {
+        if let Some((end, _)) = request.client_id.char_indices().nth(CLIENT_ID_CHARS) {
+            request.client_id.truncate(end);
+        }
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = requests.entry(kind).or_default();
+        let count = requests.counts.entry(request.kind.clone()).or_default();
         count.requests += 1;
         count.bytes += bytes as u64;
+        if requests.last.len() == LAST_REQUESTS {
+            requests.last.pop_front();
+        }
+        requests.last.push_back(request);
     }
 
     /// The connections.
@@ -93,6 +125,50 @@ impl Stats {
     /// The requests, by API, version and client.
     pub fn requests(&self) -> Vec<(RequestKind, RequestCount)> {
         let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        requests.iter().map(|(kind, count)| (kind.clone(), *count)).collect()
+        requests
+            .counts
+            .iter()
+            .map(|(kind, count)| (kind.clone(), *count))
+            .collect()
+    }
+
+    /// The last requests, the newest at the end.
+    pub fn last_requests(&self) -> Vec<LastRequest> {
+        let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        requests.last.iter().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_requests_stay_and_all_are_counted() {
+        let stats = Stats::default();
+        for time_ms in 0..120 {
+            let kind = RequestKind {
+                api: "Fetch",
+                version: 12,
+                client: String::new(),
+            };
+            let request = LastRequest {
+                time_ms,
+                kind,
+                client_id: "\u{e9}".repeat(300),
+                address: ([127, 0, 0, 1], 1).into(),
+            };
+            stats.request(request, 10);
+        }
+        let last = stats.last_requests();
+        assert_eq!((last.len(), last[0].time_ms, last[49].time_ms), (50, 70, 119));
+        assert_eq!(last[0].client_id, "\u{e9}".repeat(100));
+        assert_eq!(
+            stats.requests()[0].1,
+            RequestCount {
+                requests: 120,
+                bytes: 1200
+            }
+        );
     }
 }

@@ -85,7 +85,7 @@ fn describe(
         resource::BROKER => {
             check_broker(call, name, "expected {} or empty string, but")?;
             let mut entries = call.broker().describe_config(None).map_err(refused)?;
-            entries.push(node_id(call.peer.port.node()));
+            entries.extend(of_node(call));
             Ok(entries)
         }
         resource::BROKER_LOGGER if name.is_empty() => Err(Refusal::request("Broker id must not be empty")),
@@ -117,22 +117,29 @@ fn of_all_brokers(mut entry: ConfigEntry) -> Option<ConfigEntry> {
     })
 }
 
-/// The one property that nodes differ in.
-fn node_id(node: fletchlog_api::NodeId) -> ConfigEntry {
-    let synonym = ConfigSynonym {
-        name: "node.id",
-        value: node.to_string(),
-        source: ConfigSource::StaticBrokerConfig,
-    };
-    ConfigEntry {
-        name: "node.id",
-        value: Some(node.to_string()),
+/// The properties that nodes differ in.
+fn of_node(call: &Call<'_>) -> Vec<ConfigEntry> {
+    let node = call.peer.port.node();
+    let endpoint = call.apis.endpoints.iter().find(|e| e.node == node);
+    let address = endpoint.map(|e| format!("PLAINTEXT://{}:{}", e.host, e.port));
+    let entry = |name, value: String, config_type, documentation| ConfigEntry {
+        name,
+        value: Some(value.clone()),
         source: ConfigSource::StaticBrokerConfig,
         read_only: true,
-        synonyms: vec![synonym],
-        config_type: ConfigType::Int,
-        documentation: "Number of the node that was asked.",
-    }
+        synonyms: vec![ConfigSynonym {
+            name,
+            value,
+            source: ConfigSource::StaticBrokerConfig,
+        }],
+        config_type,
+        documentation,
+    };
+    let id = "Number of the node that was asked.";
+    let mut entries = vec![entry("node.id", node.to_string(), ConfigType::Int, id)];
+    let reached = "Under which address clients reach the node that was asked.";
+    entries.extend(address.map(|at| entry("advertised.listeners", at, ConfigType::List, reached)));
+    entries
 }
 
 /// The node that is asked can only speak for itself.

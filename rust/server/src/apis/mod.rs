@@ -34,7 +34,7 @@ use fletchlog_wire::header::{RequestHeader, ResponseHeader, response_header_vers
 use fletchlog_wire::{Message, Reader, WireError, frame};
 
 use crate::Endpoint;
-use crate::stats::{RequestKind, Stats};
+use crate::stats::{LastRequest, RequestKind, Stats};
 
 pub use api_versions::served_apis;
 
@@ -98,13 +98,18 @@ impl Peer {
 /// The served APIs of one listener.
 pub(crate) struct Apis {
     broker: Arc<Broker>,
+    clock: Arc<dyn api::Clock>,
     endpoints: Vec<Endpoint>,
 }
 
 impl Apis {
     /// In front of a broker whose nodes are reached at these endpoints.
     pub(crate) fn new(broker: Arc<Broker>, endpoints: Vec<Endpoint>) -> Self {
-        Self { broker, endpoints }
+        Self {
+            clock: broker.clock(),
+            broker,
+            endpoints,
+        }
     }
 
     /// The broker behind them.
@@ -131,7 +136,13 @@ impl Apis {
             version,
             client: peer.software.read().unwrap_or_else(PoisonError::into_inner).clone(),
         };
-        stats.request(kind, bytes);
+        let request = LastRequest {
+            time_ms: self.clock.now_ms(),
+            kind,
+            client_id: header.client_id.as_deref().unwrap_or_default().to_owned(),
+            address: peer.address,
+        };
+        stats.request(request, bytes);
         let mut call = Call {
             apis: self,
             peer,
