@@ -135,6 +135,38 @@ def test_transactions_are_all_or_nothing_and_fence(cluster: Cluster) -> None:
         assert committed.offset == 7
 
 
+def test_topics_and_groups_of_a_cluster(cluster: Cluster) -> None:
+    with fl.Cluster(cluster.url) as ours:
+        ours.create_topic("described", partitions=3, config={"retention.ms": 3_600_000})
+        assert "described" in ours.topics()
+        with fl.Producer(cluster.url, {"transactional.id": "describer"}) as producer:
+            producer.init_transactions()
+            producer.begin_transaction()
+            for i in range(9):
+                producer.send("described", value=b"v", partition=i % 2)
+            producer.flush()
+            open_ends = [(p.log_start_offset, p.high_watermark, p.last_stable_offset) for p in ours.describe_topic("described").partitions]
+            producer.commit_transaction()
+        assert open_ends == [(0, 5, 0), (0, 4, 0), (0, 0, 0)]
+        topic = ours.describe_topic("described")
+        assert topic.config["retention.ms"] == "3600000"
+        with fl.Consumer(cluster.url, {"group.id": "described", "client.id": "me"}) as consumer:
+            consumer.subscribe(["described"])
+            end = time.monotonic() + LIMIT
+            while not consumer.assignment():
+                assert time.monotonic() < end
+                consumer.poll(timeout_ms=100)
+            group = ours.describe_group("described")
+            assert (group.state, group.protocol, [m.client_id for m in group.members]) == ("Stable", "range", ["me"])
+            assert sorted(group.members[0].partitions) == sorted(consumer.assignment())
+            assert "described" in [g.group_id for g in ours.groups()]
+        with pytest.raises(fl.errors.TopicAlreadyExistsError):
+            ours.create_topic("described")
+        ours.delete_topic("described")
+        with pytest.raises(fl.errors.GroupIdNotFoundError):
+            ours.describe_group("nobody")
+
+
 def test_a_member_stays_in_its_group_between_polls(cluster: Cluster) -> None:
     cluster.create("beats", 1)
     config = {"group.id": "beats", "session.timeout.ms": 600, "heartbeat.interval.ms": 100, "auto.offset.reset": "earliest"}
