@@ -417,3 +417,6 @@ impl std::fmt::Debug for TcpTransport {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;
