@@ -213,11 +213,14 @@ def test_connections_are_accepted_at_their_rate():
 def test_a_forked_child_does_not_keep_the_port(broker):
     listener = broker.listen()
     told, tell = os.pipe()
+    began, begin = os.pipe()
     child = os.fork()
     if child == 0:
+        os.write(begin, b"x")
         os.read(told, 1)
         os._exit(0)
     try:
+        os.read(began, 1)  # the child closes what it inherits before anything else
         port = port_of(listener)
         with connect(listener) as connection:
             connection.sendall(api_versions(1))
@@ -229,8 +232,8 @@ def test_a_forked_child_does_not_keep_the_port(broker):
     finally:
         os.write(tell, b"x")
         os.waitpid(child, 0)
-        os.close(told)
-        os.close(tell)
+        for end in (told, tell, began, begin):
+            os.close(end)
 
 
 def test_a_node_tells_where_clients_reach_it():
