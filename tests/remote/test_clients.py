@@ -283,3 +283,17 @@ def test_what_is_no_kafka_broker_is_named_in_the_log_and_no_call_hangs(caplog):
                 time.sleep(0.01)
         server.shutdown(socket.SHUT_RDWR)
     assert "looks like an HTTP server" in caplog.text
+
+
+def test_a_configuration_of_another_client_is_taken_with_one_warning(cluster, caplog):
+    broker, address = cluster
+    broker.create_topic("t")
+    java = {"key.serializer": "org.apache.kafka.common.serialization.ByteArraySerializer", "send.buffer.bytes": 131072, "linger.ms": 1}
+    with fl.Producer({"bootstrap.servers": address.removeprefix("kafka://"), **java}) as producer:
+        producer.send("t", value=b"v").result()
+    told = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert len(told) == 1
+    assert "key.serializer (send() takes bytes" in told[0]
+    assert "send.buffer.bytes" in told[0]
+    with pytest.raises(ConfigException, match="security.protocol"):
+        fl.Consumer(address, {"security.protocol": "SSL"})

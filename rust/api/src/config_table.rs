@@ -4,6 +4,8 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use crate::other_clients;
+
 mod broker;
 mod consumer;
 mod legacy_consumer;
@@ -168,6 +170,7 @@ pub struct Config {
     scope: Scope,
     values: BTreeMap<&'static str, String>,
     explicit: Vec<&'static str>,
+    ignored: Vec<(&'static str, &'static str)>,
 }
 
 impl Config {
@@ -178,6 +181,7 @@ impl Config {
     pub fn parse<'a>(scope: Scope, given: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, ConfigError> {
         let mut values = BTreeMap::new();
         let mut explicit = Vec::new();
+        let mut ignored = Vec::new();
         for key in keys(scope) {
             if let Some(default) = key.default {
                 values.insert(key.name, default.to_owned());
@@ -185,6 +189,10 @@ impl Config {
         }
         for (name, value) in given {
             let Some(key) = keys(scope).iter().find(|k| k.name == name) else {
+                if let Some(row) = other_clients::instead_of(scope, name) {
+                    ignored.push(row);
+                    continue;
+                }
                 return Err(ConfigError::Unknown {
                     name: name.to_owned(),
                     scope,
@@ -209,7 +217,13 @@ impl Config {
             scope,
             values,
             explicit,
+            ignored,
         })
+    }
+
+    /// Properties of other clients that were given and change nothing, each with what holds instead.
+    pub fn ignored(&self) -> &[(&'static str, &'static str)] {
+        &self.ignored
     }
 
     /// Whose configuration this is.

@@ -4,6 +4,7 @@
 pub mod config_table;
 pub mod java_hash;
 pub mod messages;
+mod other_clients;
 pub mod partition_states;
 pub mod transport;
 

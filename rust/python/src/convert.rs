@@ -204,7 +204,17 @@ fn property_value(name: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
 /// Properties validated against the table of one scope.
 pub fn config_from_py(scope: Scope, config: Option<&Bound<'_, PyAny>>) -> PyResult<Config> {
     let properties = properties_from_py(config)?;
-    Config::parse(scope, properties.iter().map(|(n, v)| (n.as_str(), v.as_str()))).map_err(|e| Failure::from(e).into())
+    let parsed = Config::parse(scope, properties.iter().map(|(n, v)| (n.as_str(), v.as_str())));
+    let config = parsed.map_err(Failure::from)?;
+    if !config.ignored().is_empty() {
+        let one = |(name, instead): &(&str, &str)| format!("{name} ({instead})");
+        let all: Vec<String> = config.ignored().iter().map(one).collect();
+        log::warn!(
+            "configuration of another client that changes nothing here: {}",
+            all.join(", ")
+        );
+    }
+    Ok(config)
 }
 
 /// A committed offset.

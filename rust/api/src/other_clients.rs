@@ -1,0 +1,87 @@
+//! Properties of Java's clients and of librdkafka that a configuration may carry along, and that change nothing here. A property
+//! that would change what is promised (security, rack, offsets) is not among them: it stays unknown.
+
+use crate::Scope;
+
+const SERIALIZERS: &str = "send() takes bytes: serialize before it";
+const DESERIALIZERS: &str = "records have bytes: fletchlog.serde deserializes whole columns";
+const BUFFERS: &str = "the system sizes the sockets' buffers";
+const METRICS: &str = "there are no metrics to report";
+const ADDRESSES: &str = "all addresses of a name are always tried";
+const IDLE: &str = "a connection stays open until the broker closes it";
+const LOGGING: &str = "Python's logging, logger fletchlog, decides what is logged";
+
+/// Name and what holds instead.
+type Row = (&'static str, &'static str);
+
+const BOTH: &[Row] = &[
+    ("auto.include.jmx.reporter", METRICS),
+    ("broker.address.family", ADDRESSES),
+    ("client.dns.lookup", ADDRESSES),
+    ("connections.max.idle.ms", IDLE),
+    ("enable.metrics.push", METRICS),
+    ("log_level", LOGGING),
+    ("metric.reporters", METRICS),
+    ("metrics.num.samples", METRICS),
+    ("metrics.recording.level", METRICS),
+    ("metrics.sample.window.ms", METRICS),
+    ("receive.buffer.bytes", BUFFERS),
+    ("send.buffer.bytes", BUFFERS),
+    ("socket.keepalive.enable", "sockets are always kept alive"),
+    ("statistics.interval.ms", METRICS),
+];
+
+const CONSUMER: &[Row] = &[
+    ("key.deserializer", DESERIALIZERS),
+    ("value.deserializer", DESERIALIZERS),
+];
+
+const PRODUCER: &[Row] = &[("key.serializer", SERIALIZERS), ("value.serializer", SERIALIZERS)];
+
+/// What holds instead of a property of another client that has no meaning here.
+pub(crate) fn instead_of(scope: Scope, name: &str) -> Option<Row> {
+    let own = match scope {
+        Scope::Consumer => CONSUMER,
+        Scope::Producer => PRODUCER,
+        Scope::Topic | Scope::Broker | Scope::LegacyConsumer => return None,
+    };
+    BOTH.iter().chain(own).find(|(known, _)| *known == name).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Config;
+    use crate::config_table::keys;
+
+    #[test]
+    fn what_has_no_meaning_is_kept_apart_and_everything_else_is_still_refused() {
+        let given = [
+            ("key.serializer", "org.apache.X"),
+            ("acks", "all"),
+            ("send.buffer.bytes", "1"),
+        ];
+        let config = Config::parse(Scope::Producer, given).unwrap();
+        let names: Vec<_> = config.ignored().iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, ["key.serializer", "send.buffer.bytes"]);
+        assert_eq!(config.text("acks"), "all");
+        for (scope, name) in [
+            (Scope::Consumer, "key.serializer"),
+            (Scope::Consumer, "security.protocol"),
+            (Scope::Consumer, "enable.auto.offset.store"),
+            (Scope::Topic, "send.buffer.bytes"),
+            (Scope::Broker, "metric.reporters"),
+        ] {
+            assert!(Config::parse(scope, [(name, "x")]).is_err(), "{scope:?} {name}");
+        }
+    }
+
+    #[test]
+    fn no_property_has_both_a_meaning_and_none() {
+        for scope in [Scope::Consumer, Scope::Producer] {
+            for key in keys(scope) {
+                assert_eq!(instead_of(scope, key.name), None);
+            }
+        }
+    }
+}
