@@ -105,3 +105,28 @@ def test_the_commands_take_a_cluster_in_place_of_a_directory(cluster):
     assert sorted(json.loads(line)["value"] for line in lines) == [str(i) for i in range(6)]
     shell("topics", "delete", address, "orders", "--yes")
     assert broker.topics() == []
+
+
+def test_the_shell_writes_to_a_cluster_and_resets_its_groups(cluster, tmp_path):
+    broker, address, _ = cluster
+    broker.create_topic("numbers", partitions=2)
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("".join(json.dumps({"key": "k", "value": str(i), "timestamp": 1_700_000_000_000 + i}) + "\n" for i in range(10)))
+    shell("produce", address, "numbers", rows, "--key", "key", "--value", "value", "--timestamp", "timestamp")
+    scanned = broker.scan("numbers").to_pyarrow()
+    assert sorted(scanned["value"].to_pylist(), key=int) == [b"%d" % i for i in range(10)]
+    assert set(scanned["key"].to_pylist()) == {b"k"}
+    with fl.Consumer(address, {"group.id": "g"}) as consumer:
+        consumer.commit({fl.TopicPartition("numbers", p): 0 for p in range(2)})
+    assert [(row["group"], row["lag"]) for row in json.loads(shell("groups", "list", address, "--json"))] == [("g", 10)]
+    shell("groups", "reset", address, "g", "--topic", "numbers", "--to", "latest")
+    assert [row["lag"] for row in json.loads(shell("groups", "describe", address, "g", "--json"))] == [0, 0]
+
+
+def test_a_command_on_files_refuses_a_cluster(cluster, tmp_path):
+    _, address, _ = cluster
+    for words in (["verify", address], ["audit", address], ["groups", "delete", address, "g", "--yes"], ["serve", address]):
+        done = subprocess.run([sys.executable, "-m", "fletchlog", *words], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr == f"fletchlog: {address} is a cluster; this command works on a directory\n"
+    assert list(tmp_path.iterdir()) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn, ParamSpec, TypeVar
 
 import typer
@@ -13,7 +14,6 @@ from fletchlog_shell.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from pathlib import Path
 
     import fletchlog as fl
 
@@ -35,6 +35,8 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
         from fletchlog.errors import KafkaError
 
         try:
+            if not getattr(function, "takes_clusters", False):
+                _refuse_clusters(kwargs.values())
             return function(*args, **kwargs)
         # ImportError: an extra is missing, and its text says which
         except (CommandError, KafkaError, ImportError) as error:
@@ -52,6 +54,18 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
             raise typer.Exit(INTERRUPTED) from None
 
     return wrapped
+
+
+def takes_clusters(function: Callable[P, R]) -> Callable[P, R]:
+    """A command whose directory may be a cluster."""
+    function.takes_clusters = True  # type: ignore[attr-defined]
+    return function
+
+
+def _refuse_clusters(arguments: Iterable[object]) -> None:
+    for argument in arguments:
+        if isinstance(argument, Path) and (address := cluster_of(argument)):
+            raise CommandError(f"{address} is a cluster; this command works on a directory")
 
 
 def fail(message: str) -> NoReturn:
@@ -79,6 +93,11 @@ def cluster_of(source: Path) -> str | None:
     """The address, if a cluster stands where a directory may stand. A `Path` has made one slash of the two of `kafka://`."""
     text = source.as_posix()
     return f"kafka://{text.removeprefix('kafka:/').lstrip('/')}" if text.startswith("kafka:/") else None
+
+
+def shown(source: Path) -> str:
+    """The directory, or the address of the cluster, for a message."""
+    return cluster_of(source) or str(source)
 
 
 def opened(source: Path, *, read_only: bool = False, nodes: int | None = None) -> fl.Broker | fl.Cluster:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
-from fletchlog.cli.common import CommandError, Config, cluster_of, command, opened, properties
+from fletchlog.cli.common import CommandError, Config, cluster_of, command, opened, properties, takes_clusters
 from fletchlog.cli.delivery import Lines, Offsets, advance
 from fletchlog.cli.rows import cell, json_line, plain
 from fletchlog.cli.terminal import counted, in_file, note, out, progress
@@ -24,6 +24,7 @@ TABLE_ROWS = 50
 
 
 @command
+@takes_clusters
 def consume(
     directory: Annotated[Path, typer.Argument(help="The broker's directory, or kafka://HOST:PORT of a cluster.", metavar="DIR")],
     topics: Annotated[list[str], typer.Argument(help="Topics to read.", metavar="TOPIC...")],

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fletchlog.cli.common import CommandError, command
+from fletchlog.cli.common import CommandError, cluster_of, command, opened, shown, takes_clusters
 from fletchlog.cli.terminal import out, say, visible
 
 if TYPE_CHECKING:
@@ -16,46 +16,44 @@ if TYPE_CHECKING:
 
 groups = typer.Typer(no_args_is_help=True, help="List, describe, reset and delete the consumer groups of a directory.")
 
-Directory = Annotated[Path, typer.Argument(help="The broker's directory.", metavar="DIR")]
+Directory = Annotated[Path, typer.Argument(help="The broker's directory; but for delete also kafka://HOST:PORT.", metavar="DIR")]
 Group = Annotated[str, typer.Argument(help="group.id.", metavar="GROUP")]
 Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 
 
 @groups.command("list")
 @command
+@takes_clusters
 def list_groups(directory: Directory, as_json: Json = False) -> None:
     """List the groups that have committed offsets, with how many records they have not read.
 
     fletchlog groups list data/
     """
-    import fletchlog as fl
-
-    with fl.Broker(directory, read_only=True) as broker:
+    with opened(directory, read_only=True) as broker:
         rows = [
             {"group": group.group_id, "partitions": len(lags), "lag": sum(max(row["lag"], 0) for row in lags)}
             for group in broker.groups()
-            for lags in [_lags(broker, group.group_id)]
+            for lags in [_lags(broker, directory, group.group_id)]
         ]
     if as_json:
         print(json.dumps(rows, indent=2))
     elif rows:
         _show(rows)
     else:
-        say(f"{directory} holds no group")
+        say(f"{shown(directory)} holds no group")
 
 
 @groups.command()
 @command
+@takes_clusters
 def describe(directory: Directory, group: Group, as_json: Json = False) -> None:
     """Show where a group goes on in each partition, and its lag.
 
     fletchlog groups describe data/ g
     """
-    import fletchlog as fl
-
-    with fl.Broker(directory, read_only=True) as broker:
+    with opened(directory, read_only=True) as broker:
         broker.describe_group(group)
-        rows = _lags(broker, group)
+        rows = _lags(broker, directory, group)
     if as_json:
         print(json.dumps(rows, indent=2))
     elif rows:
@@ -66,6 +64,7 @@ def describe(directory: Directory, group: Group, as_json: Json = False) -> None:
 
 @groups.command()
 @command
+@takes_clusters
 def reset(
     directory: Directory,
     group: Group,
@@ -79,13 +78,17 @@ def reset(
     """
     import fletchlog as fl
 
-    with fl.Broker(directory) as broker:
+    with opened(directory) as broker:
         described = {p.partition: p for p in broker.describe_topic(topic).partitions}
         for number in partition or ():
             if number not in described:
                 raise CommandError(f"{topic} has no partition {number}; it has {len(described)}")
         offsets: dict[tuple[str, int], fl.OffsetAndMetadata | int] = {(topic, number): _target(described[number], to) for number in partition or described}
-        broker.alter_offsets(group, offsets)
+        if isinstance(broker, fl.Broker):
+            broker.alter_offsets(group, offsets)
+        else:
+            with _consumer(broker, directory, group) as consumer:
+                consumer.commit(offsets)
     for (_, number), offset in offsets.items():
         say(f"{group} goes on in {topic}-{number} at {offset}")
 
@@ -119,18 +122,23 @@ def _target(partition: fl.PartitionDescription, to: str) -> int:
     return int(to)
 
 
-def _lags(broker: fl.Broker, group: str) -> list[dict[str, Any]]:
+def _lags(broker: fl.Broker | fl.Cluster, directory: Path, group: str) -> list[dict[str, Any]]:
     """A row for each partition with a committed offset."""
-    import fletchlog as fl
-
     ends = {(topic, p.partition): p.high_watermark for topic in broker.topics() for p in broker.describe_topic(topic).partitions}
-    with fl.Consumer(broker, {"group.id": group}) as consumer:
+    with _consumer(broker, directory, group) as consumer:
         committed = consumer.committed(list(ends))
     return [
         {"topic": tp.topic, "partition": tp.partition, "committed": offset.offset, "end": ends[tp], "lag": ends[tp] - offset.offset}
         for tp, offset in committed.items()
         if offset is not None
     ]
+
+
+def _consumer(broker: fl.Broker | fl.Cluster, directory: Path, group: str) -> fl.Consumer:
+    """A consumer with this group.id that is no member of the group."""
+    import fletchlog as fl
+
+    return fl.Consumer(broker if isinstance(broker, fl.Broker) else cluster_of(directory), {"group.id": group, "enable.auto.commit": "false"})
 
 
 def _show(rows: list[dict[str, Any]]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
-from fletchlog.cli.common import CommandError, Config, command, properties
+from fletchlog.cli.common import CommandError, Config, cluster_of, command, opened, properties, shown, takes_clusters
 from fletchlog.cli.inputs import BY_SUFFIX, FORMATS, Input, by_name
 from fletchlog.cli.terminal import counted, note, progress
 
@@ -24,8 +24,9 @@ RETRIES = 1
 
 
 @command
+@takes_clusters
 def produce(
-    directory: Annotated[Path, typer.Argument(help="The broker's directory.", metavar="DIR")],
+    directory: Annotated[Path, typer.Argument(help="The broker's directory, or kafka://HOST:PORT of a cluster.", metavar="DIR")],
     topic: Annotated[str, typer.Argument(help="Topic to write to.")],
     source: Annotated[Path | None, typer.Argument(help="File to read; default or -: standard input.", metavar="[FILE]")] = None,
     form: Annotated[str | None, typer.Option("--format", "-f", help=f"{', '.join(FORMATS)}; default: by the file's name, lines for standard input.")] = None,
@@ -47,6 +48,8 @@ def produce(
 
       fletchlog produce data/ orders excel.csv --delimiter ';' --encoding cp1252
 
+      fletchlog produce kafka://h1:9092 orders orders.jsonl               to a cluster
+
       printf 'a:1\nb:2\n' | fletchlog produce data/ pairs --key :          lines "key:value"
 
     A .json file holds an array of objects, or objects one after the other; their values keep their text. Rows of csv and tsv have text
@@ -64,7 +67,7 @@ def produce(
         if partitions is not None and topic not in broker.topics():
             broker.create_topic(topic, partitions=partitions)
         start = _end(broker, topic)
-        producer = stack.enter_context(fl.Producer(broker, {"retries": RETRIES} | properties(config)))
+        producer = stack.enter_context(_producer(broker, directory, properties(config)))
         bar = stack.enter_context(progress(unit="records"))
         task = bar.add_task(f"producing to {topic}", total=None)
         count = 0
@@ -78,7 +81,7 @@ def produce(
         except (fl.errors.StorageError, fl.errors.KafkaTimeoutError) as error:
             taken = _end(broker, topic) - start
             raise CommandError(f"{taken:,} of the {counted(count, 'record')} read so far are in {topic}: {error}") from None
-    note(f"produced {counted(count, 'record')} to {topic} in {directory}")
+    note(f"produced {counted(count, 'record')} to {topic} in {shown(directory)}")
 
 
 def _format(path: Path | None, form: str | None) -> tuple[str, str | None]:
@@ -102,11 +105,11 @@ def _standard_input() -> BinaryIO:
 
 
 @contextlib.contextmanager
-def _opened(directory: Path) -> Iterator[fl.Broker]:
+def _opened(directory: Path) -> Iterator[fl.Broker | fl.Cluster]:
     """A broker whose close and log lines do not hide why the command ends."""
     import fletchlog as fl
 
-    broker = fl.Broker(directory)
+    broker = opened(directory)
     with _log_held():
         try:
             yield broker
@@ -117,7 +120,15 @@ def _opened(directory: Path) -> Iterator[fl.Broker]:
         broker.close()
 
 
-def _end(broker: fl.Broker, topic: str) -> int:
+def _producer(broker: fl.Broker | fl.Cluster, directory: Path, config: dict[str, str]) -> fl.Producer:
+    import fletchlog as fl
+
+    if isinstance(broker, fl.Broker):
+        return fl.Producer(broker, {"retries": RETRIES} | config)
+    return fl.Producer(cluster_of(directory), config)
+
+
+def _end(broker: fl.Broker | fl.Cluster, topic: str) -> int:
     """How many records the topic has been given since it is there."""
     return sum(partition.high_watermark for partition in broker.describe_topic(topic).partitions)
 

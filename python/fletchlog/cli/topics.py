@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fletchlog.cli.common import CommandError, Config, cluster_of, command, opened, properties
+from fletchlog.cli.common import CommandError, Config, cluster_of, command, opened, properties, shown, takes_clusters
 from fletchlog.cli.terminal import counted, out, say, visible
 
 topics = typer.Typer(no_args_is_help=True, help="List, create, describe, alter and delete topics of a directory.")
@@ -19,6 +19,7 @@ Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 
 @topics.command("list")
 @command
+@takes_clusters
 def list_topics(directory: Directory, as_json: Json = False) -> None:
     """List the topics of a directory, also while another process writes to it.
 
@@ -48,11 +49,12 @@ def list_topics(directory: Directory, as_json: Json = False) -> None:
     if rows:
         out().print(table)
     else:
-        say(f"{directory} holds no topic")
+        say(f"{shown(directory)} holds no topic")
 
 
 @topics.command()
 @command
+@takes_clusters
 def create(
     directory: Directory,
     name: Annotated[str, typer.Argument(help="Name of the topic.")],
@@ -68,11 +70,12 @@ def create(
     """
     with opened(directory, nodes=nodes) as broker:
         broker.create_topic(name, partitions=partitions, config=properties(config))
-    say(f"created {name} with {counted(partitions, 'partition')} in {directory}")
+    say(f"created {name} with {counted(partitions, 'partition')} in {shown(directory)}")
 
 
 @topics.command()
 @command
+@takes_clusters
 def describe(
     directory: Directory,
     names: Annotated[list[str] | None, typer.Argument(help="Topics; default: all.", metavar="[TOPIC]...")] = None,
@@ -130,11 +133,12 @@ def alter(
             broker.create_partitions(name, partitions)
         if changes:
             broker.alter_topic_config(name, changes)
-    say(f"altered {name} in {directory}")
+    say(f"altered {name} in {shown(directory)}")
 
 
 @topics.command()
 @command
+@takes_clusters
 def delete(
     directory: Directory,
     name: Annotated[str, typer.Argument(help="Name of the topic.")],
@@ -144,7 +148,7 @@ def delete(
 
     fletchlog topics delete data/ orders --yes
     """
-    if not yes and not typer.confirm(visible(f"delete {name} with all its records from {directory}?"), err=True):
+    if not yes and not typer.confirm(visible(f"delete {name} with all its records from {shown(directory)}?"), err=True):
         raise CommandError("nothing was deleted")
     with opened(directory) as broker:
         broker.delete_topic(name)
