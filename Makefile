@@ -17,7 +17,7 @@ MATURIN := env -u CONDA_PREFIX VIRTUAL_ENV=$(CURDIR)/.venv CARGO_TARGET_DIR=$(CU
 
 SUITE := PYTHONPATH=$(CURDIR)/tests:$(CURDIR)/tools $(BIN)/python
 
-.PHONY: help demo test test-slow build lint lint-rust lint-python test-rust test-python test-binding test-interop test-browser docs bench crash-points bit-flips kills call-faults power-loss fuzz mutants sim tools-rust tools-java tools-browser clean
+.PHONY: help demo test test-slow build lint lint-rust lint-python test-rust test-python test-binding test-interop test-browser docs bench crash-points bit-flips kills attack call-faults power-loss fuzz mutants sim tools-rust tools-java tools-browser clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -89,6 +89,9 @@ kills: build ## kill -9 of a Python process at random system calls (KILLS, THREA
 	$(SUITE) -m kills.many_threads
 	$(SUITE) -m kills.spark_sink
 	$(SUITE) -m kills.listener
+
+attack: build ## Hostile clients of a serving process while one works (CONNECTIONS, SECONDS an attack, P99_MS)
+	$(SUITE) -m attack.listener
 
 call-faults: build ## EIO, ENOSPC, EMFILE, EACCES from the n-th system call of a Python process (RUNS, TIME_LIMIT seconds, SEED)
 	$(SUITE) -m kills.call_faults

@@ -5,8 +5,9 @@
 //! frame    size i32 (big-endian) | payload of `size` bytes
 //! ```
 //!
-//! One request is in work at a time; what follows stays unread meanwhile (Kafka: `Selector#mute`), so answers leave in the order
-//! of the requests, and a client that sends without reading is held back by its own socket.
+//! One request is in work at a time, until its answer is written; what follows stays unread meanwhile (Kafka: `Selector#mute`), so
+//! answers leave in the order of the requests, and a client that sends without reading is held back by its own socket and has
+//! one answer waiting for it, not many.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -90,26 +91,33 @@ impl Connection {
 
     /// The size of the frame that has begun, once it is a large one: enough of it was sent for its client to mean it.
     pub fn large_frame(&self) -> Option<usize> {
-        let size = self.announced().filter(|_| !self.busy && self.received >= LARGE)?;
+        let size = self
+            .announced()
+            .filter(|_| !self.is_muted() && self.received >= LARGE)?;
         (SIZE + size > self.received).then_some(size)
     }
 
     /// A request has begun and is not complete.
     pub fn is_within_frame(&self) -> bool {
-        !self.busy && self.received > 0
+        !self.is_muted() && self.received > 0
     }
 
-    /// A request is in work: nothing is to be read.
+    /// A request is in work.
     pub fn is_busy(&self) -> bool {
         self.busy
     }
 
-    /// The next request, if it is complete and none is in work. It is in work from then on.
+    /// Nothing is to be read: a request is in work, or its answer is not written yet. Kafka: `KafkaChannel#isMuted`.
+    pub fn is_muted(&self) -> bool {
+        self.busy || self.has_output()
+    }
+
+    /// The next request, if it is complete and the one before is answered and the answer written. It is in work from then on.
     ///
     /// # Errors
     /// Its size is beyond `limit`, zero or negative: the connection is to be closed.
     pub fn next_frame(&mut self, limit: i32) -> Result<Option<Bytes>, BadFrame> {
-        if self.busy {
+        if self.is_muted() {
             return Ok(None);
         }
         self.input.truncate(self.received);
@@ -138,6 +146,11 @@ impl Connection {
     /// Something is still to be written.
     pub fn has_output(&self) -> bool {
         !self.output.is_empty()
+    }
+
+    /// Bytes that are still to be written.
+    pub fn unsent(&self) -> usize {
+        self.output.iter().map(Bytes::len).sum()
     }
 
     /// What is to be written next.
@@ -187,6 +200,11 @@ mod tests {
                 while let Some(frame) = connection.next_frame(100_000).unwrap() {
                     assert!(connection.next_frame(100_000).unwrap().is_none(), "one is in work");
                     connection.answer([Bytes::from_static(b"a")]);
+                    assert!(
+                        connection.next_frame(100_000).unwrap().is_none(),
+                        "its answer is not written"
+                    );
+                    connection.written(1);
                     frames.push(frame);
                 }
             };

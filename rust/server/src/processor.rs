@@ -209,12 +209,12 @@ impl Processor {
             self.accept(token.0 - FIRST_LISTENER);
             return;
         };
-        if event.is_writable() {
+        if event.is_writable() && self.channels.get(slot).is_some_and(|c| c.connection.has_output()) {
             self.write(slot);
+            self.next_request(slot);
         }
-        if event.is_readable() {
-            self.read(slot);
-        }
+        // Also what came while the answer was being written, of which no event tells any more.
+        self.read(slot);
     }
 
     /// As many connections as max.connection.creation.rate allows were accepted in this second.
@@ -300,6 +300,7 @@ impl Processor {
         if let Some((ticket, _)) = &channel.waiting {
             ticket.cancel();
         }
+        self.shared.apis.answer_gone(channel.connection.unsent());
         // It fails for a socket that is gone already.
         let _ = self.poll.registry().deregister(&mut channel.stream);
         if let Some(count) = self.per_ip.get_mut(&channel.address.ip()) {
@@ -317,7 +318,7 @@ impl Processor {
             let Some(channel) = self.channels.get_mut(slot) else {
                 return;
             };
-            if channel.connection.is_busy() || channel.is_muted || self.close_by_ms.is_some() {
+            if channel.connection.is_muted() || channel.is_muted || self.close_by_ms.is_some() {
                 return;
             }
             if !self.take_memory(slot) {
@@ -393,6 +394,9 @@ impl Processor {
         let Some(channel) = self.channels.get_mut(slot) else {
             return;
         };
+        if channel.connection.is_muted() || self.close_by_ms.is_some() {
+            return;
+        }
         channel.last_active_ms = now_ms;
         let frame = match channel
             .connection
@@ -453,6 +457,7 @@ impl Processor {
             return;
         };
         channel.connection.answer(chunks);
+        self.shared.apis.answer_waits(channel.connection.unsent());
         self.write(slot);
         self.next_request(slot);
         self.read(slot);
@@ -474,6 +479,7 @@ impl Processor {
                 Ok(0) => return self.close(slot, None),
                 Ok(count) => {
                     channel.connection.written(count);
+                    self.shared.apis.answer_gone(count);
                     channel.last_active_ms = now_ms;
                     channel.blocked_since_ms = None;
                     self.shared.stats.sent(count);

@@ -116,8 +116,8 @@ impl SocketServer {
         let descriptors = listeners.iter().map(|(listener, _)| listener.as_raw_fd()).collect();
         let poll = mio::Poll::new().map_err(ListenError::Start)?;
         let waker = mio::Waker::new(poll.registry(), WAKER).map_err(ListenError::Start)?;
-        let apis = Apis::new(Arc::clone(broker), endpoints.clone());
         let limits = Limits::new(broker.config());
+        let apis = Apis::new(Arc::clone(broker), endpoints.clone(), &limits);
         let shared = Arc::new(Shared::new(apis, limits, Arc::new(Completions::new(waker))));
         let processor = Processor::new(poll, Arc::clone(&shared), listeners).map_err(ListenError::Start)?;
         let thread = std::thread::Builder::new()

@@ -48,7 +48,7 @@ pub(super) fn fetch(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request = api::FetchRequest {
         max_wait_ms: request.max_wait_ms,
         min_bytes: request.min_bytes,
-        max_bytes: request.max_bytes,
+        max_bytes: call.apis.fetch_bytes(request.max_bytes),
         isolation_level,
         session_id: request.session_id,
         session_epoch: request.session_epoch,

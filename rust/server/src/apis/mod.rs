@@ -25,6 +25,7 @@ mod transactions;
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
@@ -34,6 +35,7 @@ use fletchlog_wire::header::{RequestHeader, ResponseHeader, response_header_vers
 use fletchlog_wire::{Message, Reader, WireError, frame};
 
 use crate::Endpoint;
+use crate::limits::Limits;
 use crate::stats::{LastRequest, RequestKind, Stats};
 
 pub use api_versions::served_apis;
@@ -100,15 +102,42 @@ pub(crate) struct Apis {
     broker: Arc<Broker>,
     clock: Arc<dyn api::Clock>,
     endpoints: Vec<Endpoint>,
+    /// Bytes of answers that clients have not taken yet, in all.
+    unsent: AtomicUsize,
+    /// More than so many of them, and a fetch is answered with little.
+    much_unsent: usize,
 }
+
+/// What a fetch is answered with at most while clients do not take their answers: one that never reads costs no more.
+const LITTLE: i32 = 1024 * 1024;
 
 impl Apis {
     /// In front of a broker whose nodes are reached at these endpoints.
-    pub(crate) fn new(broker: Arc<Broker>, endpoints: Vec<Endpoint>) -> Self {
+    pub(crate) fn new(broker: Arc<Broker>, endpoints: Vec<Endpoint>, limits: &Limits) -> Self {
         Self {
             clock: broker.clock(),
+            unsent: AtomicUsize::new(0),
+            much_unsent: limits.queued_max_request_bytes / 4,
             broker,
             endpoints,
+        }
+    }
+
+    /// So many bytes of an answer wait for their client.
+    pub(crate) fn answer_waits(&self, bytes: usize) {
+        self.unsent.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// So many bytes of an answer were taken, or nobody takes them any more.
+    pub(crate) fn answer_gone(&self, bytes: usize) {
+        self.unsent.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Most bytes for a fetch that asks for so many.
+    fn fetch_bytes(&self, asked: i32) -> i32 {
+        match self.unsent.load(Ordering::Relaxed) > self.much_unsent {
+            true => asked.min(LITTLE),
+            false => asked,
         }
     }
 

@@ -55,8 +55,12 @@ pub(super) fn connection(data: &[u8]) {
 }
 
 impl Model {
+    fn is_muted(&self) -> bool {
+        self.busy || !self.output.is_empty()
+    }
+
     fn receive(&mut self, mut bytes: &[u8]) {
-        while !bytes.is_empty() && !self.busy {
+        while !bytes.is_empty() && !self.is_muted() {
             let room = self.connection.room();
             assert!(
                 room.len() <= ROOM + self.sent.len() - self.taken,
@@ -81,14 +85,17 @@ impl Model {
         match self.connection.next_frame(LIMIT) {
             Err(_) => {
                 assert!(
-                    !self.busy && size.is_some_and(|size| size <= 0 || size > LIMIT),
+                    !self.is_muted() && size.is_some_and(|size| size <= 0 || size > LIMIT),
                     "{size:?}"
                 );
                 return false;
             }
-            Ok(None) => assert!(self.busy || frame.is_none(), "a request of {size:?} bytes stays"),
+            Ok(None) => assert!(self.is_muted() || frame.is_none(), "a request of {size:?} bytes stays"),
             Ok(Some(taken)) => {
-                assert!(!self.busy, "two requests in work");
+                assert!(
+                    !self.is_muted(),
+                    "a request before the answer to the last one is written"
+                );
                 assert_eq!(frame, Some(&taken[..]));
                 self.taken += 4 + taken.len();
                 self.busy = true;
@@ -125,7 +132,7 @@ impl Model {
     fn check(&self) {
         assert_eq!(self.connection.is_busy(), self.busy);
         assert_eq!(self.connection.has_output(), !self.output.is_empty());
-        let within = !self.busy && self.sent.len() > self.taken;
+        let within = !self.is_muted() && self.sent.len() > self.taken;
         assert_eq!(self.connection.is_within_frame(), within);
         assert!(self.connection.large_frame().is_none() || within);
     }
