@@ -61,10 +61,14 @@ impl Port {
     pub fn handle(&self, request: Request) -> Outcome {
         match self.broker.handle(self.node, &self.client, request) {
             Handled::Now(response) => Outcome::Now(response),
-            Handled::Later(answer) => Outcome::Later(Ticket {
-                broker: Arc::clone(&self.broker),
-                answer,
-            }),
+            // Most fetches need not wait: who asked makes bytes of them, not the thread of all sockets.
+            Handled::Later(answer) => match answer.take() {
+                Some(response) => Outcome::Now(response),
+                None => Outcome::Later(Ticket {
+                    broker: Arc::clone(&self.broker),
+                    answer,
+                }),
+            },
             Handled::CloseConnection => Outcome::Close,
         }
     }
