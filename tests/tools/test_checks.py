@@ -48,11 +48,13 @@ def test_a_function_without_a_caller_is_found(copied: Path, monkeypatch: pytest.
         '#[cfg(test)]\n    fn test(&self) {\n        self.tested();\n    }\n    pub fn tested(&self) {\n        log::info!("tested()");\n    }',
         "pub fn called(&self) {}\n    pub(super) fn caller(&self) {\n        self.called();\n    }",
     ]
-    plant(copied, monkeypatch, "rust/client/src/consumer/metadata.rs", "impl Metadata {", "\n    ".join(["impl Metadata {", *functions]))
+    plant(copied, monkeypatch, "rust/client/src/consumer/metadata.rs", "impl ConsumerMetadata {", "\n    ".join(["impl ConsumerMetadata {", *functions]))
     monkeypatch.setitem(check_callers.EXCEPTED, "Broker::close", "planted")
     found = check_callers.breaches(copied)[1]
     planted = [breach for breach in found if breach.startswith("rust/client/src/consumer/metadata.rs:")]
-    assert [breach.split("`")[1] for breach in planted] == [f"Metadata::{name}" for name in ("never_called", "retention_ms", "high_watermark", "tested")]
+    assert [breach.split("`")[1] for breach in planted] == [
+        f"ConsumerMetadata::{name}" for name in ("never_called", "retention_ms", "high_watermark", "tested")
+    ]
     assert "`Broker::close` is excepted (planted), but is called or gone: remove the entry" in found
 
 

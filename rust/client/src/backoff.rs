@@ -5,7 +5,7 @@ const JITTER: f64 = 0.2;
 
 /// Wait between attempts, from an initial to a maximal one (ms).
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ExponentialBackoff {
+pub struct ExponentialBackoff {
     initial_ms: i64,
     max_ms: i64,
 }

@@ -7,7 +7,9 @@ pub mod consumer;
 pub mod error;
 pub mod faults;
 pub mod group;
+mod net;
 pub mod producer;
+mod random;
 
 pub use consumer::Consumer;
 pub use error::ClientError;

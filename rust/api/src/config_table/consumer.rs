@@ -155,7 +155,13 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "reconnect.backoff.ms",
         Kind::Long(0, MAX_LONG),
         Some("50"),
-        "How long a lost connection is left alone, in ms.",
+        "How long a lost connection is left alone the first time, in ms.",
+    ),
+    key(
+        "reconnect.backoff.max.ms",
+        Kind::Long(0, MAX_LONG),
+        Some("1000"),
+        "Upper bound of that time, which doubles with every loss before an answer has come, a fifth more or less at random. Not above reconnect.backoff.ms: it is constant.",
     ),
     key(
         "request.timeout.ms",

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use fletchlog_api::{Clock, Config, OffsetAndMetadata, Transport};
 use fletchlog_records::TopicPartition;
 
+use super::consumer_network_client::ConsumerNetworkClient;
 use super::fetch_buffer::FetchBuffer;
 use super::fetch_requests::{FetchRequests, lags};
-use super::metadata::Metadata;
-use super::network_client::ConsumerNetworkClient;
+use super::metadata::ConsumerMetadata;
 use super::offset_reset::OffsetReset;
 use super::offset_validation::OffsetValidation;
 use super::offsets_for_times::Lookup;
@@ -29,7 +29,7 @@ use crate::group::{ConsumerCoordinator, ConsumerGroupMetadata};
 pub struct Consumer {
     pub(super) settings: Settings,
     pub(super) net: ConsumerNetworkClient,
-    pub(super) metadata: Metadata,
+    pub(super) metadata: ConsumerMetadata,
     pub(super) subs: SubscriptionState,
     pub(super) fetches: FetchRequests,
     pub(super) buffer: FetchBuffer,
@@ -63,9 +63,9 @@ impl Consumer {
                 transport,
                 clock,
                 settings.request_timeout_ms,
-                settings.reconnect_backoff_ms,
+                settings.reconnect_backoff,
             ),
-            metadata: Metadata::new(
+            metadata: ConsumerMetadata::new(
                 settings.retry_backoff_ms,
                 settings.metadata_max_age_ms,
                 settings.allow_auto_create_topics,

@@ -9,7 +9,7 @@ use fletchlog_records::TopicPartition;
 use super::PartitionRun;
 use super::completed_fetch::{CompletedFetch, TimeTurn};
 use super::fetch_buffer::FetchBuffer;
-use super::metadata::Metadata;
+use super::metadata::ConsumerMetadata;
 use super::settings::{FetchOrder, Settings};
 use super::subscription_state::SubscriptionState;
 use super::trace::{Trace, TraceEvent, TraceKind};
@@ -42,7 +42,7 @@ impl Collected {
 pub struct Collector<'a> {
     pub(super) buffer: &'a mut FetchBuffer,
     pub(super) subs: &'a mut SubscriptionState,
-    pub(super) metadata: &'a mut Metadata,
+    pub(super) metadata: &'a mut ConsumerMetadata,
     pub(super) settings: &'a Settings,
     pub(super) trace: &'a mut Trace,
     /// Monotonic milliseconds.
@@ -142,7 +142,7 @@ impl Collector<'_> {
 pub(super) fn initialize(
     fetch: &mut CompletedFetch,
     subs: &mut SubscriptionState,
-    metadata: &mut Metadata,
+    metadata: &mut ConsumerMetadata,
     trace: &mut Trace,
 ) -> Result<bool, ClientError> {
     let outcome = judge(fetch, subs, metadata, trace);
@@ -156,7 +156,7 @@ pub(super) fn initialize(
 fn judge(
     fetch: &mut CompletedFetch,
     subs: &mut SubscriptionState,
-    metadata: &mut Metadata,
+    metadata: &mut ConsumerMetadata,
     trace: &mut Trace,
 ) -> Result<bool, ClientError> {
     let tp = fetch.tp.clone();

@@ -9,11 +9,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::changed::Changed;
 use super::completed_fetch::CompletedFetch;
+use super::consumer_network_client::ConsumerNetworkClient;
 use super::fetch_buffer::FetchBuffer;
 use super::fetchable::View;
 use super::left_out::{LeftOut, Requests};
-use super::metadata::{Leader, Metadata};
-use super::network_client::ConsumerNetworkClient;
+use super::metadata::{ConsumerMetadata, Leader};
 use super::node_fetches::NodeFetches;
 use super::settings::Settings;
 use super::subscription_state::{PartitionState, SubscriptionState};
@@ -45,7 +45,7 @@ impl FetchRequests {
         &mut self,
         subs: &mut SubscriptionState,
         buffer: &mut FetchBuffer,
-        metadata: &mut Metadata,
+        metadata: &mut ConsumerMetadata,
         net: &mut ConsumerNetworkClient,
         settings: &Settings,
         trace: &mut Trace,
@@ -133,13 +133,13 @@ impl FetchRequests {
     }
 
     /// A short cut for the usual case, a fetch under way to each node.
-    fn is_every_node_busy(&self, metadata: &Metadata) -> bool {
+    fn is_every_node_busy(&self, metadata: &ConsumerMetadata) -> bool {
         let busy = |node| self.nodes.get(node).is_some_and(|n| n.in_flight.is_some());
         metadata.nodes().iter().all(busy)
     }
 
     /// Partitions without a leader have to be looked at, they ask for metadata.
-    fn is_every_partition_led(&mut self, subs: &SubscriptionState, metadata: &Metadata) -> bool {
+    fn is_every_partition_led(&mut self, subs: &SubscriptionState, metadata: &ConsumerMetadata) -> bool {
         let versions = (subs.assignments(), metadata.version());
         if self.all_led != Some(versions) {
             self.all_led = subs
@@ -151,7 +151,12 @@ impl FetchRequests {
     }
 
     /// Passes the changes since the last call to the nodes concerned, and returns them.
-    fn note_changes(&mut self, subs: &mut SubscriptionState, buffer: &mut FetchBuffer, metadata: &Metadata) -> Changed {
+    fn note_changes(
+        &mut self,
+        subs: &mut SubscriptionState,
+        buffer: &mut FetchBuffer,
+        metadata: &ConsumerMetadata,
+    ) -> Changed {
         debug_assert!(buffer.is_counted_right());
         let mut changed = subs.take_changed();
         changed.extend(buffer.take_changed());
@@ -195,7 +200,7 @@ impl FetchRequests {
         &mut self,
         completion: Completion,
         buffer: &mut FetchBuffer,
-        metadata: &mut Metadata,
+        metadata: &mut ConsumerMetadata,
         trace: &mut Trace,
     ) {
         let node = completion.node;
@@ -234,7 +239,7 @@ impl FetchRequests {
 }
 
 /// The leader that a partition is fetched from, or will be.
-fn leader_of(subs: &SubscriptionState, metadata: &Metadata, tp: &TopicPartition) -> Option<Leader> {
+fn leader_of(subs: &SubscriptionState, metadata: &ConsumerMetadata, tp: &TopicPartition) -> Option<Leader> {
     let of_position = subs.state(tp).and_then(PartitionState::leader);
     of_position.or_else(|| metadata.leader(tp))
 }

@@ -7,7 +7,7 @@ use rustc_hash::FxHashSet;
 
 use super::decision_table::RequestOrder;
 use super::fetch_buffer::FetchBuffer;
-use super::metadata::{Leader, Metadata};
+use super::metadata::{ConsumerMetadata, Leader};
 use super::settings::{FetchOrder, Settings};
 use super::subscription_state::{PartitionState, SubscriptionState};
 use super::timestamp_collector::is_at_end;
@@ -19,7 +19,7 @@ pub struct View<'a> {
     pub(super) buffer: &'a FetchBuffer,
     /// Partitions of `subs` that may be fetched, buffered ones included.
     pub(super) num_fetchable: usize,
-    pub(super) metadata: &'a Metadata,
+    pub(super) metadata: &'a ConsumerMetadata,
     pub(super) settings: &'a Settings,
     /// The metadata has a leader of every assigned partition.
     pub(super) all_led: bool,

@@ -6,11 +6,12 @@ use std::collections::BTreeMap;
 use fletchlog_api::{Completion, NodeId, Request};
 use fletchlog_records::TopicPartition;
 
-use super::metadata::{Leader, Metadata};
-use super::network_client::{ConsumerNetworkClient, RequestId};
+use super::consumer_network_client::ConsumerNetworkClient;
+use super::metadata::{ConsumerMetadata, Leader};
 use super::settings::Settings;
 use super::subscription_state::SubscriptionState;
 use crate::ClientError;
+use crate::net::RequestId;
 
 /// Questions under way; `T` is what was asked of a partition.
 #[derive(Debug)]
@@ -46,7 +47,7 @@ impl<T: Clone> LeaderQuestions<T> {
         questions: Vec<(TopicPartition, Option<Leader>, T)>,
         request: impl Fn(&[(TopicPartition, Leader, T)]) -> Request,
         subs: &mut SubscriptionState,
-        metadata: &mut Metadata,
+        metadata: &mut ConsumerMetadata,
         net: &mut ConsumerNetworkClient,
         settings: &Settings,
     ) {
@@ -82,7 +83,7 @@ impl<T: Clone> LeaderQuestions<T> {
 pub(super) fn ask_again(
     partitions: &[TopicPartition],
     subs: &mut SubscriptionState,
-    metadata: &mut Metadata,
+    metadata: &mut ConsumerMetadata,
     settings: &Settings,
     now_ms: i64,
 ) {

@@ -8,8 +8,8 @@ use fletchlog_records::TopicPartition;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::changed::Changed;
+use super::consumer_network_client::ConsumerNetworkClient;
 use super::fetchable::View;
-use super::network_client::ConsumerNetworkClient;
 use super::node_fetches::NodeFetches;
 use super::trace::Trace;
 

@@ -4,6 +4,7 @@ mod changed;
 mod completed_fetch;
 #[allow(clippy::module_inception)] // The facade's folder is named after it.
 mod consumer;
+pub mod consumer_network_client;
 mod decision_table;
 mod fair_collector;
 mod fetch_buffer;
@@ -14,7 +15,7 @@ mod fetchable;
 mod leader_questions;
 mod left_out;
 pub mod metadata;
-pub mod network_client;
+
 mod node_fetches;
 mod offset_reset;
 mod offset_validation;

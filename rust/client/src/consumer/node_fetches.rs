@@ -7,7 +7,7 @@ use fletchlog_records::TopicPartition;
 use super::changed::Changed;
 use super::fetch_session_handler::{FetchSessionHandler, SessionRequest};
 use super::fetchable::View;
-use super::network_client::RequestId;
+use crate::net::RequestId;
 
 /// Fetches to one node.
 #[derive(Debug, Default)]

@@ -4,9 +4,9 @@
 use fletchlog_api::{Completion, ErrorCode, IsolationLevel, ListOffsetsRequest, Request, Response, list_offsets};
 use fletchlog_records::TopicPartition;
 
+use super::consumer_network_client::ConsumerNetworkClient;
 use super::leader_questions::{LeaderQuestions, ask_again};
-use super::metadata::{Leader, Metadata};
-use super::network_client::ConsumerNetworkClient;
+use super::metadata::{ConsumerMetadata, Leader};
 use super::settings::Settings;
 use super::subscription_state::{ResetStrategy, SubscriptionState};
 use super::trace::{Trace, TraceEvent, TraceKind};
@@ -26,7 +26,7 @@ impl OffsetReset {
     pub fn send(
         &mut self,
         subs: &mut SubscriptionState,
-        metadata: &mut Metadata,
+        metadata: &mut ConsumerMetadata,
         net: &mut ConsumerNetworkClient,
         settings: &Settings,
     ) -> Result<(), ClientError> {
@@ -57,7 +57,7 @@ impl OffsetReset {
         &mut self,
         completion: Completion,
         subs: &mut SubscriptionState,
-        metadata: &mut Metadata,
+        metadata: &mut ConsumerMetadata,
         settings: &Settings,
         trace: &mut Trace,
         now_ms: i64,

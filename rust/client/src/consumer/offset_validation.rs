@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use fletchlog_api::{Completion, ErrorCode, OffsetForLeaderEpochRequest, Request, Response};
 use fletchlog_records::TopicPartition;
 
+use super::consumer_network_client::ConsumerNetworkClient;
 use super::leader_questions::{LeaderQuestions, ask_again};
-use super::metadata::{Leader, Metadata};
-use super::network_client::ConsumerNetworkClient;
+use super::metadata::{ConsumerMetadata, Leader};
 use super::settings::Settings;
 use super::subscription_state::{FetchPosition, SubscriptionState, Validated};
 use super::trace::{Trace, TraceEvent, TraceKind};
@@ -25,7 +25,7 @@ pub struct OffsetValidation {
 impl OffsetValidation {
     /// Checks the positions against the leaders, if either may have changed. Kafka: `validatePositionsOnMetadataChange`; up to
     /// release 2.6 `prepareFetchRequests` does so itself, which is what gives a looked up position its leader there.
-    pub fn refresh(&mut self, subs: &mut SubscriptionState, metadata: &Metadata) {
+    pub fn refresh(&mut self, subs: &mut SubscriptionState, metadata: &ConsumerMetadata) {
         let versions = (metadata.version(), subs.jumps());
         if self.checked != versions {
             self.checked = versions;
@@ -40,7 +40,7 @@ impl OffsetValidation {
     pub fn send(
         &mut self,
         subs: &mut SubscriptionState,
-        metadata: &mut Metadata,
+        metadata: &mut ConsumerMetadata,
         net: &mut ConsumerNetworkClient,
         settings: &Settings,
     ) -> Result<(), ClientError> {
@@ -74,7 +74,7 @@ impl OffsetValidation {
         &mut self,
         completion: Completion,
         subs: &mut SubscriptionState,
-        metadata: &mut Metadata,
+        metadata: &mut ConsumerMetadata,
         settings: &Settings,
         trace: &mut Trace,
         now_ms: i64,

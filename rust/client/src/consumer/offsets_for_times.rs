@@ -8,11 +8,11 @@ use fletchlog_api::{Completion, ErrorCode, NodeId, Response, list_offsets};
 use fletchlog_records::TopicPartition;
 
 use super::consumer::Consumer;
-use super::metadata::{Metadata, Wanted};
-use super::network_client::RequestId;
+use super::metadata::{ConsumerMetadata, Wanted};
 use super::offset_reset::list_offsets_request;
 use super::{Interrupt, OffsetAndTimestamp};
 use crate::ClientError;
+use crate::net::RequestId;
 
 /// One call under way: partitions still to ask for, asked for, and answered.
 #[derive(Debug, Default)]
@@ -29,7 +29,7 @@ impl Lookup {
         self.asked.contains_key(&completion.correlation_id)
     }
 
-    pub fn on_completion(&mut self, completion: Completion, metadata: &mut Metadata, retry_at_ms: i64) {
+    pub fn on_completion(&mut self, completion: Completion, metadata: &mut ConsumerMetadata, retry_at_ms: i64) {
         let Some(asked) = self.asked.remove(&completion.correlation_id) else {
             return;
         };

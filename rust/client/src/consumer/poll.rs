@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use super::consumer::Consumer;
+use super::consumer_network_client::Wait;
 use super::decision_table::NetworkRead;
 use super::fetch_collector::{Collected, Collector};
-use super::network_client::Wait;
 use super::settings::FetchOrder;
 use super::trace::{TraceEvent, TraceKind};
 use super::{Interrupt, PolledRecords};
@@ -263,12 +263,11 @@ impl Consumer {
     /// How long this turn may wait: until the poll ends, the group or a missing position needs attention.
     pub(super) fn wait_ms(&mut self, deadline: i64) -> i64 {
         let now = self.net.now_ms();
-        let mut wait = deadline.saturating_sub(now).min(
-            self.metadata
-                .time_to_next_update(now)
-                .max(self.net.reconnect_delay_ms())
-                .max(1),
-        );
+        let mut wait = deadline.saturating_sub(now).min(self.net.poll_delay_ms());
+        // One that is due is sent, or waits for a node.
+        if let due_in @ 1.. = self.metadata.time_to_next_update(now) {
+            wait = wait.min(due_in);
+        }
         if let Some(coordinator) = &self.coordinator {
             wait = wait.min(coordinator.next_deadline_ms(now).saturating_sub(now));
         }

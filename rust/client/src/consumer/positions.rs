@@ -8,7 +8,7 @@ use fletchlog_records::TopicPartition;
 
 use super::Interrupt;
 use super::consumer::Consumer;
-use super::network_client::Wait;
+use super::consumer_network_client::Wait;
 use super::subscription_state::not_assigned;
 use super::trace::{TraceEvent, TraceKind};
 use crate::ClientError;

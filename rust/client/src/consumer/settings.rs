@@ -3,6 +3,7 @@
 use fletchlog_api::{Config, ConfigError, IsolationLevel};
 
 use super::decision_table::{ReadMode, Row, row_of};
+use crate::backoff::ExponentialBackoff;
 use crate::group::session_timeout_ms;
 
 /// Order in which buffered fetches are handed out.
@@ -37,7 +38,7 @@ pub struct Settings {
     pub decompression_limit: usize,
     pub retry_backoff_ms: i64,
     pub request_timeout_ms: i64,
-    pub reconnect_backoff_ms: i64,
+    pub reconnect_backoff: ExponentialBackoff,
     pub metadata_max_age_ms: i64,
     pub allow_auto_create_topics: bool,
     pub exclude_internal_topics: bool,
@@ -86,7 +87,10 @@ impl Settings {
                 .unwrap_or(usize::MAX),
             retry_backoff_ms: config.long("retry.backoff.ms"),
             request_timeout_ms: i64::from(config.int("request.timeout.ms")),
-            reconnect_backoff_ms: config.long("reconnect.backoff.ms"),
+            reconnect_backoff: ExponentialBackoff::new(
+                config.long("reconnect.backoff.ms"),
+                config.long("reconnect.backoff.max.ms"),
+            ),
             metadata_max_age_ms: config.long("metadata.max.age.ms"),
             allow_auto_create_topics: config.boolean("allow.auto.create.topics"),
             exclude_internal_topics: config.boolean("exclude.internal.topics"),

@@ -16,8 +16,9 @@ use super::offsets::{Offsets, OperationId};
 use crate::ClientError;
 use crate::assignor::Assignor;
 use crate::consumer::RebalanceEvent;
-use crate::consumer::network_client::{ConsumerNetworkClient, RequestId};
+use crate::consumer::consumer_network_client::ConsumerNetworkClient;
 use crate::consumer::subscription_state::SubscriptionState;
+use crate::net::RequestId;
 
 /// Properties of a member.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use super::coordinator::{ConsumerCoordinator, Purpose};
 use super::membership::{NO_GENERATION, State};
 use crate::ClientError;
 use crate::consumer::RebalanceEvent;
-use crate::consumer::network_client::ConsumerNetworkClient;
+use crate::consumer::consumer_network_client::ConsumerNetworkClient;
 use crate::consumer::subscription_state::SubscriptionState;
 
 impl ConsumerCoordinator {

@@ -14,7 +14,7 @@ use fletchlog_records::TopicPartition;
 
 use super::offsets::OperationId;
 use crate::assignor::{Assignor, Subscriptions};
-use crate::consumer::network_client::RequestId;
+use crate::net::RequestId;
 
 /// "No generation".
 pub(super) const NO_GENERATION: i32 = -1;

@@ -13,7 +13,7 @@ use fletchlog_records::TopicPartition;
 use super::coordinator::{ConsumerCoordinator, Purpose};
 use super::membership::{NO_GENERATION, State};
 use crate::ClientError;
-use crate::consumer::network_client::ConsumerNetworkClient;
+use crate::consumer::consumer_network_client::ConsumerNetworkClient;
 use crate::consumer::subscription_state::SubscriptionState;
 
 /// Number of a started commit or lookup.

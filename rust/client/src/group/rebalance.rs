@@ -17,8 +17,9 @@ use super::protocol::{self, ProtocolError};
 use crate::ClientError;
 use crate::assignor::{Assignor, TopicCounts};
 use crate::consumer::RebalanceEvent;
-use crate::consumer::network_client::{ConsumerNetworkClient, RequestId};
+use crate::consumer::consumer_network_client::ConsumerNetworkClient;
 use crate::consumer::subscription_state::SubscriptionState;
+use crate::net::RequestId;
 
 /// How long a leader waits for the metadata of topics that only other members subscribe to, in ms, before it assigns
 /// without them: two refreshes at the default retry.backoff.ms of 100. When they appear later, the group rebalances.

@@ -9,13 +9,14 @@ use super::RecordMetadata;
 use super::config::ProducerConfig;
 use super::future::{OutcomeCell, Signal};
 use super::idempotence::Idempotence;
-use super::metadata::{Metadata, PartitionId, TopicId};
-use super::partitioner::{Random, TopicPartitioner, partition_for_key};
+use super::metadata::{PartitionId, ProducerMetadata, TopicId};
+use super::partitioner::{TopicPartitioner, partition_for_key};
 use super::producer_batch::{BatchId, Thunk};
 use super::record_accumulator::RecordAccumulator;
 use super::trace::{Trace, TraceEvent, TraceKind};
 use super::transaction::{RequestResult, TransactionManager};
 use crate::ClientError;
+use crate::random::{Random, seed_of};
 
 /// A record on its way into a batch.
 #[derive(Debug, Clone, Copy)]
@@ -61,7 +62,7 @@ pub(crate) struct Core {
     pub clock: Arc<dyn Clock>,
     /// Of everything random.
     pub seed: u64,
-    pub metadata: Metadata,
+    pub metadata: ProducerMetadata,
     pub accumulator: RecordAccumulator,
     pub idempotence: Option<Idempotence>,
     pub trace: Trace,
@@ -80,9 +81,9 @@ pub(crate) struct Core {
 
 impl Core {
     pub(crate) fn new(config: Arc<ProducerConfig>, clock: Arc<dyn Clock>) -> Self {
-        let seed = clock.now_ms().cast_unsigned() ^ clock.monotonic_ms().cast_unsigned().rotate_left(32);
+        let seed = seed_of(&*clock);
         Self {
-            metadata: Metadata::new(config.retry_backoff_ms, config.metadata_max_age_ms),
+            metadata: ProducerMetadata::new(config.retry_backoff_ms, config.metadata_max_age_ms),
             accumulator: RecordAccumulator::new(config.clone(), seed),
             idempotence: config
                 .idempotent

@@ -1,12 +1,15 @@
-//! The producer's view of topics and leaders, and the update rule (spec 9.3). Kafka: `Metadata`, `NetworkClient`.
+//! The producer's view of topics and leaders (spec 9.3). Kafka: `ProducerMetadata`.
 
 use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use fletchlog_api::java_hash::{table_size_for, topic_partition_hash, walk_order};
 use fletchlog_api::{ErrorCode, MetadataResponse, NodeId};
 use fletchlog_records::TopicPartition;
 use rustc_hash::FxHashMap;
+
+use crate::net::Metadata;
 
 /// Number of a partition's queue in the accumulator: partitions in the order in which the producer learnt of them.
 pub(crate) type PartitionId = usize;
@@ -40,53 +43,42 @@ impl TopicInfo {
     }
 }
 
-/// Topics, leaders, and the update rule. An update is due when it was requested (or metadata.max.age.ms have passed),
-/// none is in flight and retry.backoff.ms have passed since the last answer; while it is due no node is ready.
+/// Topics and leaders. While an update is due no node is ready. Kafka: `ProducerMetadata`.
 #[derive(Debug)]
-pub(crate) struct Metadata {
-    backoff_ms: i64,
-    max_age_ms: i64,
+pub(crate) struct ProducerMetadata {
+    updates: Metadata,
     topics: Vec<TopicInfo>,
     by_name: FxHashMap<Arc<str>, TopicId>,
     partitions: Vec<PartitionInfo>,
     /// Partitions led by each node, in the walk order of the client's HashMap (spec 9.4).
     by_node: BTreeMap<NodeId, Vec<PartitionId>>,
-    nodes: Vec<NodeId>,
     /// Nodes of other processes may not know yet what another one knows; the one in this process knows everything.
     pub is_remote: bool,
-    requested: bool,
-    new_topics: bool,
-    /// Kafka: `requestVersion`: shows that a topic was added after the request of an answer.
-    version: u64,
-    in_flight: Option<u64>,
-    last_answer_ms: Option<i64>,
-    last_success_ms: Option<i64>,
 }
 
-impl Metadata {
+impl Deref for ProducerMetadata {
+    type Target = Metadata;
+    fn deref(&self) -> &Metadata {
+        &self.updates
+    }
+}
+
+impl DerefMut for ProducerMetadata {
+    fn deref_mut(&mut self) -> &mut Metadata {
+        &mut self.updates
+    }
+}
+
+impl ProducerMetadata {
     pub(crate) fn new(backoff_ms: i64, max_age_ms: i64) -> Self {
         Self {
-            backoff_ms,
-            max_age_ms,
+            updates: Metadata::new(backoff_ms, max_age_ms),
             topics: Vec::new(),
             by_name: FxHashMap::default(),
             partitions: Vec::new(),
             by_node: BTreeMap::new(),
-            nodes: Vec::new(),
             is_remote: false,
-            requested: false,
-            new_topics: false,
-            version: 0,
-            in_flight: None,
-            last_answer_ms: None,
-            last_success_ms: None,
         }
-    }
-
-    /// The nodes to ask before the first answer (Kafka: `Metadata#bootstrap`), and whether they are in other processes.
-    pub(crate) fn bootstrap(&mut self, nodes: Vec<NodeId>, is_remote: bool) {
-        self.nodes = nodes;
-        self.is_remote = is_remote;
     }
 
     pub(crate) fn topic_id(&self, name: &str) -> Option<TopicId> {
@@ -103,10 +95,6 @@ impl Metadata {
     }
     pub(crate) fn led_by(&self, node: NodeId) -> &[PartitionId] {
         self.by_node.get(&node).map_or(&[], Vec::as_slice)
-    }
-    /// Known nodes, ascending.
-    pub(crate) fn nodes(&self) -> &[NodeId] {
-        &self.nodes
     }
     /// Topics to ask for.
     pub(crate) fn topic_names(&self) -> Vec<Arc<str>> {
@@ -130,62 +118,14 @@ impl Metadata {
             }
         };
         self.topics[id].answer = None;
-        self.new_topics = true;
-        self.version += 1;
-        self.last_answer_ms = None;
+        self.request_update_for_new_topics();
         id
-    }
-
-    /// Asks for a full update, subject to the back-off.
-    pub(crate) fn request_update(&mut self) {
-        self.requested = true;
-    }
-
-    /// Milliseconds until an update is due, whether or not one is in flight. Kafka: `Metadata#timeToNextUpdate`.
-    pub(crate) fn time_to_next_update(&self, now: i64) -> i64 {
-        if self.topics.is_empty() {
-            return i64::MAX;
-        }
-        let expire = if self.requested || self.new_topics {
-            0
-        } else {
-            self.last_success_ms.map_or(0, |last| {
-                last.saturating_add(self.max_age_ms).saturating_sub(now).max(0)
-            })
-        };
-        let allow = self.last_answer_ms.map_or(0, |last| {
-            last.saturating_add(self.backoff_ms).saturating_sub(now).max(0)
-        });
-        expire.max(allow)
-    }
-    pub(crate) fn is_in_flight(&self) -> bool {
-        self.in_flight.is_some()
-    }
-    /// While this holds no node is ready. Kafka: `DefaultMetadataUpdater#isUpdateDue`.
-    pub(crate) fn is_update_due(&self, now: i64) -> bool {
-        !self.is_in_flight() && self.time_to_next_update(now) == 0
-    }
-    pub(crate) fn sent(&mut self) {
-        self.in_flight = Some(self.version);
-    }
-    /// The request was lost with its connection.
-    pub(crate) fn failed(&mut self, now: i64) {
-        self.in_flight = None;
-        self.last_answer_ms = Some(now);
     }
 
     /// Takes an answer over. It also satisfies an update that was requested while it was in flight. Returns the
     /// partitions that became known, in the order of their new queue numbers.
     pub(crate) fn update(&mut self, response: &MetadataResponse, now: i64) -> Vec<TopicPartition> {
-        let asked = self.in_flight.take().unwrap_or(self.version);
-        self.requested = false;
-        self.new_topics = asked < self.version;
-        self.last_answer_ms = Some(now);
-        self.last_success_ms = Some(now);
-        if !response.nodes.is_empty() {
-            self.nodes.clone_from(&response.nodes);
-            self.nodes.sort_unstable();
-        }
+        self.updated(now);
         let mut new = Vec::new();
         for topic in &response.topics {
             let Some(&id) = self.by_name.get(&topic.name) else {
@@ -272,11 +212,11 @@ mod tests {
 
     #[test]
     fn an_update_is_due_only_after_the_back_off_and_not_while_one_is_in_flight() {
-        let mut metadata = Metadata::new(10, 1000);
+        let mut metadata = ProducerMetadata::new(10, 1000);
         assert!(!metadata.is_update_due(0));
         metadata.request_topic("t");
         assert!(metadata.is_update_due(0));
-        metadata.sent();
+        metadata.start_request();
         assert!(!metadata.is_update_due(0));
         assert_eq!(metadata.update(&answer("t", 2), 5).len(), 2);
         assert_eq!(metadata.time_to_next_update(5), 1000);
@@ -287,14 +227,14 @@ mod tests {
 
     #[test]
     fn an_answer_satisfies_an_update_requested_while_it_was_in_flight_but_not_a_topic_added_then() {
-        let mut metadata = Metadata::new(10, 1000);
+        let mut metadata = ProducerMetadata::new(10, 1000);
         metadata.request_topic("t");
-        metadata.sent();
+        metadata.start_request();
         metadata.request_update();
         metadata.update(&answer("t", 1), 0);
         assert_eq!(metadata.time_to_next_update(20), 980);
         metadata.request_update();
-        metadata.sent();
+        metadata.start_request();
         metadata.request_topic("u");
         metadata.update(&answer("t", 1), 20);
         assert!(metadata.is_update_due(30));
@@ -302,7 +242,7 @@ mod tests {
 
     #[test]
     fn partitions_of_a_node_stand_in_hash_map_order() {
-        let mut metadata = Metadata::new(10, 1000);
+        let mut metadata = ProducerMetadata::new(10, 1000);
         metadata.request_topic("test");
         metadata.update(&answer("test", 6), 0);
         let order: Vec<i32> = metadata

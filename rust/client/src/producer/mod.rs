@@ -7,7 +7,6 @@ mod core;
 mod errors;
 mod future;
 mod idempotence;
-mod in_flight;
 mod metadata;
 mod partitioner;
 #[allow(clippy::module_inception, reason = "one role per file: this one is the facade")]

@@ -1,5 +1,7 @@
 //! Which partition a record goes to (spec 9.7).
 
+use crate::random::Random;
+
 /// Kafka: `Utils#murmur2` (seed 0x9747b28c, m 0x5bd1e995, r 24).
 pub fn murmur2(data: &[u8]) -> i32 {
     const M: u32 = 0x5bd1_e995;
@@ -28,32 +30,6 @@ pub fn murmur2(data: &[u8]) -> i32 {
 /// Partition of a key among all partitions, available or not. Kafka: `BuiltInPartitioner#partitionForKey`.
 pub fn partition_for_key(key: &[u8], partitions: i32) -> i32 {
     (murmur2(key) & 0x7fff_ffff) % partitions.max(1)
-}
-
-/// xorshift64*: the producer's own randomness, from a seed it is given.
-#[derive(Debug, Clone)]
-pub(crate) struct Random(u64);
-
-impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-    /// 0 .. bound.
-    pub(crate) fn below(&mut self, bound: usize) -> usize {
-        usize::try_from((self.next() >> 33) % (bound.max(1) as u64)).unwrap_or(0)
-    }
-    /// 0.0 .. 1.0.
-    pub(crate) fn fraction(&mut self) -> f64 {
-        #[allow(clippy::cast_precision_loss, reason = "53 bits fit")]
-        let value = (self.next() >> 11) as f64;
-        value / (1u64 << 53) as f64
-    }
 }
 
 /// Where null keys of one topic go at the moment. Partitions are indices from 0.

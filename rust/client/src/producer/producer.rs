@@ -350,14 +350,13 @@ fn time_to_close(shared: &Shared) -> i64 {
     }
 }
 
-/// Waits for an answer, a wake-up or the end of `ms`. A transport may return early.
+/// Waits for an answer, a connection, a wake-up or the end of `ms`. A transport may return early.
 fn wait_for_answer(shared: &Shared, sender: &mut Sender, ms: i64) {
     let now = || shared.lock().core.now();
     let end = now().saturating_add(ms);
     let mut left = ms;
     while left > 0 && !shared.take_wake() {
-        sender.wait(left);
-        if sender.has_answer() {
+        if sender.wait(left) || sender.has_answer() {
             break;
         }
         left = end.saturating_sub(now());

@@ -13,8 +13,8 @@ use rustc_hash::FxHashMap;
 
 use super::config::ProducerConfig;
 use super::metadata::PartitionId;
-use super::partitioner::Random;
 use super::producer_batch::{BatchId, BatchTable, ProducerBatch};
+use crate::random::Random;
 
 /// Builders kept for reuse: enough for the batches between two turns of the sender at full speed (64 x 16 KiB = 1 MiB).
 const SPARE_BUILDERS: usize = 64;

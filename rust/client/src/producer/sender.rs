@@ -5,7 +5,6 @@ mod answers;
 mod transactional;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use fletchlog_api::{ErrorCode, InitProducerIdRequest, MetadataRequest, NodeId, ProduceRequest, Request, Transport};
 
@@ -13,23 +12,35 @@ use super::config::ProducerConfig;
 use super::core::Core;
 use super::errors::expired;
 use super::idempotence::{Failure, Idempotence};
-use super::in_flight::{Connections, RequestKind};
 use super::producer_batch::BatchId;
 use super::record_accumulator::past_delivery;
 use super::shared::Shared;
 use super::trace::TraceKind;
+use super::transaction::TxnRequest;
 use crate::backoff::ExponentialBackoff;
 use crate::error::broker_closed;
+use crate::net::{InFlightRequest, NetworkClient};
 
 /// How often the sender checks whether a test still holds the producer back.
 const HOLD_SLICE_MS: i64 = 5;
+
+/// What a request was for.
+#[derive(Debug)]
+enum RequestKind {
+    /// Its batches, in request order.
+    Produce(Vec<BatchId>),
+    /// acks=0: its batches (until they are decided, at once); the empty answer only frees the connection.
+    ProduceWithoutAck(Vec<BatchId>),
+    Metadata,
+    InitProducerId,
+    Transactional(Box<TxnRequest>),
+}
 
 /// See the module.
 pub(crate) struct Sender {
     shared: Arc<Shared>,
     config: Arc<ProducerConfig>,
-    transport: Box<dyn Transport>,
-    connections: Connections,
+    client: NetworkClient<RequestKind>,
     init_in_flight: bool,
     init_not_before_ms: i64,
     /// Why there is no producer id yet.
@@ -45,16 +56,14 @@ impl Sender {
         let reconnect_backoff = ExponentialBackoff::new(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms);
         let seed = {
             let core = &mut shared.lock().core;
-            core.metadata
-                .bootstrap(transport.bootstrap(), transport.in_process().is_none());
+            core.metadata.is_remote = transport.in_process().is_none();
             core.seed
         };
-        let connections = Connections::new(config.max_in_flight, reconnect_backoff, seed);
+        let client = NetworkClient::new(transport, config.max_in_flight, reconnect_backoff, seed);
         Self {
             shared,
             config,
-            transport,
-            connections,
+            client,
             init_in_flight: false,
             init_not_before_ms: 0,
             id_refused: None,
@@ -63,58 +72,50 @@ impl Sender {
         }
     }
 
-    /// Nothing on the wire.
+    /// Nothing on the wire, and no connection is being opened.
     pub(crate) fn is_idle(&self) -> bool {
-        self.connections.is_idle()
+        self.client.is_idle()
     }
 
-    /// Waits for an answer, at most `ms`, stating that there is nothing more to send; may return early.
-    pub(crate) fn wait(&mut self, ms: i64) {
-        if let Some(peer) = self.transport.in_process() {
-            peer.quiescent();
-        }
-        self.transport
-            .wait(Duration::from_millis(u64::try_from(ms).unwrap_or(0)));
+    /// As [`NetworkClient::wait`].
+    pub(crate) fn wait(&mut self, ms: i64) -> bool {
+        self.client.wait(ms)
     }
 
     /// An answer has arrived on some connection.
     pub(crate) fn has_answer(&mut self) -> bool {
-        self.connections
-            .busy()
-            .into_iter()
-            .any(|node| self.transport.has_arrived(node))
+        let mut busy = self.client.nodes_by_oldest(InFlightRequest::is_written).into_iter();
+        busy.any(|node| self.client.has_arrived(node))
     }
 
     /// Sends what can be sent. Returns how many ms may pass before the next turn if nothing happens (0: none).
     pub(crate) fn send_half(&mut self) -> i64 {
         let shared = self.shared.clone();
-        if self.transport.in_process().is_some_and(|peer| peer.is_closed()) {
+        if self.client.is_closed() {
             let mut guard = shared.lock();
             guard.core.die(&broker_closed());
             shared.made_progress(&mut guard);
             return 0;
         }
-        let held = self.transport.in_process().is_some_and(|peer| !peer.begin_drain());
-        let mut outgoing = Vec::new();
+        let held = self.client.in_process().is_some_and(|peer| !peer.begin_drain());
         let mut wait = {
             let mut guard = shared.lock();
             let core = &mut guard.core;
             if held && !core.closing {
                 HOLD_SLICE_MS
             } else {
-                self.turn(core, &mut outgoing)
+                self.turn(core)
             }
         };
-        {
+        let now = {
             let mut guard = shared.lock();
             if guard.core.transactions().is_some_and(|t| t.take_progress()) {
                 shared.made_progress(&mut guard);
             }
-        }
-        for (node, correlation_id, request) in outgoing {
-            self.transport.send(node, correlation_id, request);
-        }
-        if !held && let Some(peer) = self.transport.in_process() {
+            guard.core.now()
+        };
+        self.client.write(now);
+        if !held && let Some(peer) = self.client.in_process() {
             peer.end_drain();
         }
         let mut guard = shared.lock();
@@ -130,14 +131,14 @@ impl Sender {
         }
     }
 
-    fn turn(&mut self, core: &mut Core, outgoing: &mut Vec<(NodeId, i32, Request)>) -> i64 {
+    fn turn(&mut self, core: &mut Core) -> i64 {
         let now = core.now();
         let no_records = match self.idempotence_turn(core, now) {
             Some(wait) => Some(wait),
             None => self.transactional_turn(core, now),
         };
         let Some(wait) = no_records else {
-            return self.produce_turn(core, now, outgoing);
+            return self.produce_turn(core, now);
         };
         // Java does not look at delivery.timeout.ms here: its records wait as long as the id, or the transaction's partitions, are
         // refused. Here they fail in time.
@@ -170,26 +171,22 @@ impl Sender {
         if self.init_not_before_ms > now {
             return Some(self.init_not_before_ms - now);
         }
-        let Some(node) = self.connections.least_loaded(core.metadata.nodes(), now) else {
-            return Some(self.reconnect_delay(core, now));
+        let Some(node) = self.client.least_loaded_ready_node(now) else {
+            return Some(self.client.nodes_delay(now));
         };
-        let correlation_id = self.connections.add(node, RequestKind::InitProducerId, now);
         self.init_in_flight = true;
-        self.transport.send(
-            node,
-            correlation_id,
-            Request::InitProducerId(InitProducerIdRequest {
-                transactional_id: None,
-                transaction_timeout_ms: i32::MAX,
-                producer_id: -1,
-                producer_epoch: -1,
-            }),
-        );
+        let request = InitProducerIdRequest {
+            transactional_id: None,
+            transaction_timeout_ms: i32::MAX,
+            producer_id: -1,
+            producer_epoch: -1,
+        };
+        self.send(node, RequestKind::InitProducerId, Request::InitProducerId(request));
         Some(i64::MAX)
     }
 
     /// Kafka: `Sender#sendProducerData`.
-    fn produce_turn(&mut self, core: &mut Core, now: i64, outgoing: &mut Vec<(NodeId, i32, Request)>) -> i64 {
+    fn produce_turn(&mut self, core: &mut Core, now: i64) -> i64 {
         let mut heads = Vec::new();
         let tracing = core.trace.is_on();
         let check = core.accumulator.ready(&core.metadata, now, |id, _| {
@@ -214,10 +211,10 @@ impl Sender {
         self.back_off_ends_at = i64::MAX;
         let (mut sent, mut most_led) = (false, 0);
         for &node in &check.nodes {
-            let can_send = !due && self.connections.can_send(node, now);
+            let can_send = !due && self.client.ready(node, now);
             core.accumulator.note_node(node, now, can_send);
             if !can_send {
-                wait = wait.min(self.connections.delay(node, now));
+                wait = wait.min(self.client.connection_delay(node, now));
                 continue;
             }
             most_led = most_led.max(core.metadata.led_by(node).len());
@@ -226,7 +223,7 @@ impl Sender {
                 .drain(&core.metadata, node, core.idempotence.as_mut(), now);
             if !batches.is_empty() {
                 sent = true;
-                outgoing.push(self.request(core, node, batches, now));
+                self.send_produce(core, node, batches);
             }
         }
         let expired = self.expire(core, now);
@@ -249,7 +246,7 @@ impl Sender {
         wait.min(self.next_expiry(core).saturating_sub(now)).max(0)
     }
 
-    fn request(&mut self, core: &mut Core, node: NodeId, batches: Vec<BatchId>, now: i64) -> (NodeId, i32, Request) {
+    fn send_produce(&mut self, core: &mut Core, node: NodeId, batches: Vec<BatchId>) {
         let mut partitions = Vec::with_capacity(batches.len());
         for &id in &batches {
             core.trace(TraceKind::Drained, id, Some(node), -1, None);
@@ -268,21 +265,35 @@ impl Sender {
         } else {
             RequestKind::Produce(batches)
         };
-        let correlation_id = self.connections.add(node, kind, now);
         let request = ProduceRequest {
             transactional_id: self.config.transactional_id.clone(),
             acks: self.config.acks,
             timeout_ms: i32::try_from(self.config.request_timeout_ms).unwrap_or(i32::MAX),
             partitions,
         };
-        (node, correlation_id, Request::Produce(request))
+        self.send(node, kind, Request::Produce(request));
+    }
+
+    fn send(&mut self, node: NodeId, kind: RequestKind, request: Request) {
+        let id = self.client.next_correlation_id();
+        self.client
+            .send(node, id, kind, request, self.config.request_timeout_ms);
+    }
+
+    /// Every batch on the wire, oldest request first per node.
+    fn batches_on_wire(&self) -> impl Iterator<Item = BatchId> {
+        let batches = self.client.requests().flat_map(|request| match &request.kind {
+            RequestKind::Produce(batches) => batches.as_slice(),
+            _ => &[],
+        });
+        batches.copied()
     }
 
     /// Batches past delivery.timeout.ms: queued ones first, then those on the wire.
     /// True if there were any.
     fn expire(&mut self, core: &mut Core, now: i64) -> bool {
         let mut late = core.accumulator.take_expired(now);
-        late.extend(self.connections.batches().filter(|&id| {
+        late.extend(self.batches_on_wire().filter(|&id| {
             let batch = &core.accumulator.batches[id];
             !batch.done && past_delivery(batch, self.config.delivery_timeout_ms, now)
         }));
@@ -322,8 +333,7 @@ impl Sender {
 
     fn next_expiry(&self, core: &Core) -> i64 {
         let on_wire = self
-            .connections
-            .batches()
+            .batches_on_wire()
             .map(|id| &core.accumulator.batches[id])
             .filter(|batch| !batch.done)
             .map(|batch| batch.created_ms.saturating_add(self.config.delivery_timeout_ms))
@@ -333,7 +343,12 @@ impl Sender {
 
     /// acks=0: what was sent counts as delivered. True if anything was decided.
     fn complete_without_ack(&mut self, core: &mut Core) -> bool {
-        let batches = self.connections.take_unacknowledged();
+        let mut batches = Vec::new();
+        for request in self.client.requests_mut() {
+            if let RequestKind::ProduceWithoutAck(sent) = &mut request.kind {
+                batches.append(sent);
+            }
+        }
         for &id in &batches {
             core.trace(TraceKind::Acknowledged, id, None, -1, None);
             core.complete(id, -1, -1);
@@ -349,37 +364,24 @@ impl Sender {
     /// ends with what it has written, and nodes are ready again. Kafka: `DefaultMetadataUpdater#maybeUpdate`, `Selector#poll`.
     fn maybe_send_metadata(&mut self, core: &mut Core) -> i64 {
         let now = core.now();
-        if core.metadata.is_in_flight() {
+        if core.metadata.is_in_progress() {
             return i64::MAX;
         }
         let left = core.metadata.time_to_next_update(now);
         if left > 0 {
             return left;
         }
-        let Some(node) = self.connections.least_loaded(core.metadata.nodes(), now) else {
-            return self.reconnect_delay(core, now);
+        let Some(node) = self.client.least_loaded_ready_node(now) else {
+            return self.client.nodes_delay(now);
         };
-        let topics = core.metadata.topic_names();
-        let correlation_id = self.connections.add(node, RequestKind::Metadata, now);
-        core.metadata.sent();
-        self.transport.send(
-            node,
-            correlation_id,
-            Request::Metadata(MetadataRequest {
-                topics: Some(topics),
-                allow_auto_topic_creation: true,
-            }),
-        );
+        let request = MetadataRequest {
+            topics: Some(core.metadata.topic_names()),
+            allow_auto_topic_creation: true,
+        };
+        core.metadata.start_request();
+        self.send(node, RequestKind::Metadata, Request::Metadata(request));
+        self.client.write(now);
         0
-    }
-
-    fn reconnect_delay(&self, core: &Core, now: i64) -> i64 {
-        core.metadata
-            .nodes()
-            .iter()
-            .map(|&node| self.connections.delay(node, now))
-            .min()
-            .unwrap_or(i64::MAX)
     }
 }
 

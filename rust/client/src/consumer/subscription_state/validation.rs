@@ -6,7 +6,7 @@ use fletchlog_records::TopicPartition;
 
 use super::{FetchState, PartitionState, ResetStrategy, SubscriptionState};
 use crate::ClientError;
-use crate::consumer::metadata::{Leader, Metadata};
+use crate::consumer::metadata::{ConsumerMetadata, Leader};
 
 /// A position as it was when the leader was asked about it. Kafka: `FetchPosition`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,7 +77,7 @@ impl SubscriptionState {
     /// Turns positions whose leader has changed to validation. A position keeps its leader when the metadata has none: its topic
     /// may just not have been asked for. Call after every change of the metadata.
     /// Kafka: `maybeValidatePositionForCurrentLeader`.
-    pub fn validate_positions(&mut self, metadata: &Metadata) {
+    pub fn validate_positions(&mut self, metadata: &ConsumerMetadata) {
         self.change_all(|tp, state| {
             let has_position = matches!(
                 state.fetch_state,

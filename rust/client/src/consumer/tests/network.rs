@@ -9,10 +9,11 @@ use fletchlog_api::{
     Completion, ErrorCode, Failure, MetadataResponse, NodeId, Request, Response, TopicMetadata, Transport,
 };
 
-use super::super::metadata::{Metadata, Wanted};
-use super::super::network_client::{ConsumerNetworkClient, Wait};
+use super::super::consumer_network_client::{ConsumerNetworkClient, Wait};
+use super::super::metadata::{ConsumerMetadata, Wanted};
 use super::fake_broker::{FakeBroker, Net, TestClock};
 use super::*;
+use crate::backoff::ExponentialBackoff;
 
 /// Connection, request and what it was.
 type Sent = (NodeId, i32, &'static str);
@@ -70,10 +71,15 @@ impl Transport for Wire {
     }
 }
 
-fn setup() -> (Wire, ConsumerNetworkClient, Metadata) {
+fn setup() -> (Wire, ConsumerNetworkClient, ConsumerMetadata) {
     let wire = Wire::default();
-    let net = ConsumerNetworkClient::new(Box::new(wire.clone()), Arc::clone(&wire.clock) as _, 30_000, 50);
-    (wire, net, Metadata::new(100, 300_000, true))
+    let net = ConsumerNetworkClient::new(
+        Box::new(wire.clone()),
+        Arc::clone(&wire.clock) as _,
+        30_000,
+        ExponentialBackoff::new(50, 50),
+    );
+    (wire, net, ConsumerMetadata::new(100, 300_000, true))
 }
 
 fn lookup() -> Request {
@@ -121,7 +127,7 @@ fn a_turn_reads_one_answer_per_connection_before_it_writes() {
 fn what_a_poll_writes_is_answered_while_it_waits_or_after_it() {
     let (wire, mut net, mut metadata) = setup();
     let done = |net: &mut ConsumerNetworkClient| net.take_done().iter().map(|c| c.correlation_id).collect::<Vec<_>>();
-    let turn = |net: &mut ConsumerNetworkClient, metadata: &mut Metadata, wait_ms: Option<i64>| {
+    let turn = |net: &mut ConsumerNetworkClient, metadata: &mut ConsumerMetadata, wait_ms: Option<i64>| {
         net.try_send(metadata);
         let (wakeup, mut interrupt) = (AtomicBool::new(false), || false);
         let wait = wait_ms.map(|wait_ms| Wait {
@@ -208,7 +214,7 @@ fn a_request_without_an_answer_for_request_timeout_ms_ends_its_connection_and_a_
     let id = net.send(1, lookup());
     net.try_send(&metadata);
     net.net_poll(&mut metadata, None).unwrap();
-    wire.clock.advance(29_999);
+    wire.clock.advance(30_000);
     net.net_poll(&mut metadata, None).unwrap();
     assert!(net.take_done().is_empty());
     wire.clock.advance(1);
@@ -275,7 +281,7 @@ fn a_wait_asks_every_50_ms_whether_to_stop() {
 
 #[test]
 fn an_answer_about_topics_that_are_no_longer_wanted_teaches_nothing_of_them() {
-    let mut metadata = Metadata::new(100, i64::MAX / 2, false);
+    let mut metadata = ConsumerMetadata::new(100, i64::MAX / 2, false);
     let topic = |name: &str| TopicMetadata {
         error: ErrorCode::NONE,
         name: name.into(),
@@ -289,7 +295,7 @@ fn an_answer_about_topics_that_are_no_longer_wanted_teaches_nothing_of_them() {
         topics: vec![topic("a"), topic("b")],
     };
     metadata.want(Wanted::Topics(vec!["a".into(), "b".into()]));
-    metadata.start_request(1, 0);
+    metadata.start_request();
     metadata.want(Wanted::Topics(vec!["b".into(), "c".into()]));
     metadata.on_response(answer(), 1);
     assert_eq!(["a", "b", "c"].map(|t| metadata.knows(t)), [false, true, false]);
@@ -301,9 +307,9 @@ fn an_answer_about_topics_that_are_no_longer_wanted_teaches_nothing_of_them() {
 
 #[test]
 fn topic_ids_are_asked_for_at_once_or_when_time_has_passed_after_an_answer() {
-    let mut metadata = Metadata::new(100, i64::MAX / 2, false);
-    let answer = |metadata: &mut Metadata| {
-        metadata.start_request(1, 0);
+    let mut metadata = ConsumerMetadata::new(100, i64::MAX / 2, false);
+    let answer = |metadata: &mut ConsumerMetadata| {
+        metadata.start_request();
         metadata.on_response(
             MetadataResponse {
                 cluster_id: "test".into(),

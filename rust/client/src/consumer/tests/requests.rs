@@ -9,10 +9,10 @@ use fletchlog_api::*;
 use proptest::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::super::consumer_network_client::ConsumerNetworkClient;
 use super::super::fetch_buffer::FetchBuffer;
 use super::super::fetch_requests::FetchRequests;
-use super::super::metadata::{Leader, Metadata, Wanted};
-use super::super::network_client::ConsumerNetworkClient;
+use super::super::metadata::{ConsumerMetadata, Leader, Wanted};
 use super::super::settings::{FetchOrder, Settings};
 use super::super::subscription_state::{PartitionState, ResetStrategy, SubscriptionState};
 use super::super::timestamp_collector::is_at_end;
@@ -148,7 +148,7 @@ struct Client {
     settings: Settings,
     subs: SubscriptionState,
     buffer: FetchBuffer,
-    metadata: Metadata,
+    metadata: ConsumerMetadata,
     net: ConsumerNetworkClient,
     fetches: FetchRequests,
     trace: Trace,
@@ -181,8 +181,13 @@ impl Client {
         let mut client = Self {
             subs: SubscriptionState::new(&config, settings.row.subscribe_order),
             buffer: FetchBuffer::default(),
-            metadata: Metadata::new(i64::MAX / 4, i64::MAX / 2, false),
-            net: ConsumerNetworkClient::new(Box::new(transport), clock.clone(), i64::MAX / 4, BACKOFF_MS),
+            metadata: ConsumerMetadata::new(i64::MAX / 4, i64::MAX / 2, false),
+            net: ConsumerNetworkClient::new(
+                Box::new(transport),
+                clock.clone(),
+                i64::MAX / 4,
+                crate::backoff::ExponentialBackoff::new(BACKOFF_MS, BACKOFF_MS),
+            ),
             fetches: FetchRequests::default(),
             trace: Trace::new(trace),
             traced: 0,

@@ -126,7 +126,7 @@ fn an_answer_to_a_join_that_was_given_up_changes_nothing() {
     member.coordinator.leave(&mut member.net, &mut member.subs, now);
     let late = Completion {
         node: coordinator_connection(3),
-        correlation_id: 2,
+        correlation_id: 1,
         result: Ok(joined(1)),
     };
     assert!(member.coordinator.on_completion(late, &mut member.subs, now).unwrap());

@@ -11,9 +11,10 @@ use fletchlog_api::*;
 use fletchlog_records::TopicPartition;
 
 use crate::ClientError;
+use crate::backoff::ExponentialBackoff;
 use crate::consumer::SubscribeOrder;
-use crate::consumer::metadata::Metadata;
-use crate::consumer::network_client::ConsumerNetworkClient;
+use crate::consumer::consumer_network_client::ConsumerNetworkClient;
+use crate::consumer::metadata::ConsumerMetadata;
 use crate::consumer::subscription_state::SubscriptionState;
 use crate::group::{ConsumerCoordinator, protocol};
 
@@ -83,7 +84,7 @@ pub struct Member {
     pub coordinator: ConsumerCoordinator,
     pub net: ConsumerNetworkClient,
     pub subs: SubscriptionState,
-    metadata: Metadata,
+    metadata: ConsumerMetadata,
     time: Arc<Time>,
     answers: Answers,
     sent: Sent,
@@ -113,9 +114,14 @@ impl Member {
         subs.subscribe(&["t".into()]).unwrap();
         Self {
             coordinator: ConsumerCoordinator::new(&config).unwrap(),
-            net: ConsumerNetworkClient::new(Box::new(script), Arc::clone(&time) as Arc<dyn Clock>, 30_000, 0),
+            net: ConsumerNetworkClient::new(
+                Box::new(script),
+                Arc::clone(&time) as Arc<dyn Clock>,
+                30_000,
+                ExponentialBackoff::new(0, 0),
+            ),
             subs,
-            metadata: Metadata::new(100, 300_000, true),
+            metadata: ConsumerMetadata::new(100, 300_000, true),
             time,
             answers,
             sent,

@@ -6,7 +6,7 @@ use fletchlog_api::NodeId;
 
 use super::{RATIO_DETERIORATION, RATIO_IMPROVEMENT, ReadyCheck, RecordAccumulator, SPARE_BUILDERS};
 use crate::producer::idempotence::Idempotence;
-use crate::producer::metadata::{Metadata, PartitionId};
+use crate::producer::metadata::{PartitionId, ProducerMetadata};
 use crate::producer::producer_batch::{BatchId, ProducerBatch};
 
 impl RecordAccumulator {
@@ -35,7 +35,7 @@ impl RecordAccumulator {
     /// partition.
     pub(crate) fn ready(
         &mut self,
-        metadata: &Metadata,
+        metadata: &ProducerMetadata,
         now: i64,
         mut on_ready: impl FnMut(BatchId, &ProducerBatch),
     ) -> ReadyCheck {
@@ -83,7 +83,7 @@ impl RecordAccumulator {
     }
 
     /// KIP-794: queue lengths of a topic's usable partitions, for the partitioner; true = no partition left out.
-    pub(crate) fn load(&self, metadata: &Metadata, partitions: &[PartitionId]) -> (Vec<(i32, usize)>, bool) {
+    pub(crate) fn load(&self, metadata: &ProducerMetadata, partitions: &[PartitionId]) -> (Vec<(i32, usize)>, bool) {
         let timeout = self.config.availability_timeout_ms;
         let mut queues = Vec::with_capacity(partitions.len());
         for &id in partitions {
@@ -118,7 +118,7 @@ impl RecordAccumulator {
     /// Takes at most one batch per partition of a node, in the order of spec 9.4, closed and numbered.
     pub(crate) fn drain(
         &mut self,
-        metadata: &Metadata,
+        metadata: &ProducerMetadata,
         node: NodeId,
         mut idempotence: Option<&mut Idempotence>,
         now: i64,

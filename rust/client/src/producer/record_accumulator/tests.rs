@@ -5,12 +5,12 @@ use std::sync::Arc;
 use fletchlog_api::{Config, ErrorCode, MetadataResponse, PartitionMetadata, Scope, TopicMetadata};
 
 use super::*;
-use crate::producer::metadata::Metadata;
+use crate::producer::metadata::ProducerMetadata;
 
 const NODE: NodeId = 1;
 
-fn metadata(partitions: i32) -> Metadata {
-    let mut metadata = Metadata::new(100, 300_000);
+fn metadata(partitions: i32) -> ProducerMetadata {
+    let mut metadata = ProducerMetadata::new(100, 300_000);
     metadata.request_topic("t");
     metadata.update(
         &MetadataResponse {
@@ -50,7 +50,7 @@ fn append(accumulator: &mut RecordAccumulator, partition: PartitionId, value: &[
     }
 }
 
-fn ready(accumulator: &mut RecordAccumulator, metadata: &Metadata, now: i64) -> (bool, i64) {
+fn ready(accumulator: &mut RecordAccumulator, metadata: &ProducerMetadata, now: i64) -> (bool, i64) {
     let check = accumulator.ready(metadata, now, |_, _| {});
     (!check.nodes.is_empty(), check.next_check_ms)
 }

@@ -1,15 +1,15 @@
 //! The second half of a turn: answers, lost connections, and what becomes of each batch (spec 9.5).
 
 use fletchlog_api::java_hash::{hash_map_order, table_size_for};
-use fletchlog_api::{Completion, ErrorCode, InitProducerIdResponse, NodeId, ProducePartitionResponse, Response};
+use fletchlog_api::{ErrorCode, InitProducerIdResponse, ProducePartitionResponse, Response};
 use fletchlog_records::TopicPartition;
 
-use super::Sender;
+use super::{RequestKind, Sender};
 use crate::ClientError;
+use crate::net::{ClientResponse, InFlightRequest};
 use crate::producer::core::Core;
 use crate::producer::errors::{is_fatal, is_metadata_error, reason, refused, understood, until_reopened};
 use crate::producer::idempotence::Failure;
-use crate::producer::in_flight::{InFlightRequest, RequestKind};
 use crate::producer::producer_batch::BatchId;
 use crate::producer::record_accumulator::past_delivery;
 use crate::producer::trace::TraceKind;
@@ -19,91 +19,79 @@ const NO_ID: &str = "no producer id could be had";
 impl Sender {
     /// Reads every answer that has arrived, then looks for requests that took too long. Kafka: `NetworkClient#poll`.
     pub(crate) fn receive_half(&mut self) {
-        let mut completions: Vec<Completion> = Vec::new();
-        for node in self.connections.busy() {
-            while let Some(completion) = self.transport.receive(node) {
-                completions.push(completion);
-            }
-        }
         let shared = self.shared.clone();
-        let mut guard = shared.lock();
-        let now = guard.core.now();
-        let mut happened = false;
-        for completion in completions {
-            happened = true;
-            self.handle(&mut guard.core, completion, now);
+        let now = shared.lock().core.now();
+        let mut responses = Vec::new();
+        for node in self.client.nodes_by_oldest(InFlightRequest::is_written) {
+            loop {
+                let arrived = self.client.receive(node, now);
+                if arrived.is_empty() {
+                    break;
+                }
+                responses.extend(arrived);
+            }
         }
-        for node in self.connections.timed_out(self.config.request_timeout_ms, now) {
-            happened = true;
-            self.transport.disconnect(node);
-            let code = if self.config.release.timeout_is_code_7 {
-                ErrorCode::REQUEST_TIMED_OUT
-            } else {
-                ErrorCode::NETWORK_EXCEPTION
-            };
-            self.lose_connection(&mut guard.core, node, None, code, now);
-        }
-        if happened {
-            self.fruitless_turns = 0;
-            guard.core.signal.notify();
-            shared.made_progress(&mut guard);
-        }
-    }
-
-    fn handle(&mut self, core: &mut Core, completion: Completion, now: i64) {
-        let Some(request) = self.connections.take(completion.node, completion.correlation_id) else {
+        responses.extend(self.client.handle_timed_out_requests(now));
+        let disconnects = self.client.take_disconnects();
+        if responses.is_empty() && !disconnects {
             return;
-        };
-        match completion.result {
-            Err(_) => self.lose_connection(core, completion.node, Some(request), ErrorCode::NETWORK_EXCEPTION, now),
-            Ok(response) => {
-                self.connections.answered(completion.node);
-                self.answered(core, request, response, now);
-            }
+        }
+        let mut guard = shared.lock();
+        if disconnects {
+            guard.core.metadata.request_update();
+        }
+        for response in responses {
+            self.handle(&mut guard.core, response, now);
+        }
+        self.fruitless_turns = 0;
+        guard.core.signal.notify();
+        shared.made_progress(&mut guard);
+    }
+
+    fn handle(&mut self, core: &mut Core, response: ClientResponse<RequestKind>, now: i64) {
+        match response.result {
+            Ok(answer) => self.answered(core, response.kind, answer, now),
+            Err(why) => self.lost(core, response.kind, &why, now),
         }
     }
 
-    /// Everything outstanding on the connection fails, oldest first.
-    fn lose_connection(
-        &mut self,
-        core: &mut Core,
-        node: NodeId,
-        first: Option<InFlightRequest>,
-        code: ErrorCode,
-        now: i64,
-    ) {
-        let rest = self.connections.close(node, now);
-        core.metadata.request_update();
-        for request in first.into_iter().chain(rest) {
-            match request.kind {
-                RequestKind::Produce(batches) => {
-                    for id in in_map_order(core, batches) {
-                        let answer = unanswered(code, core, id);
-                        self.complete_batch(core, id, &answer, now);
+    fn lost(&mut self, core: &mut Core, kind: RequestKind, why: &fletchlog_api::Failure, now: i64) {
+        match kind {
+            RequestKind::Produce(batches) => {
+                let code = match why {
+                    fletchlog_api::Failure::TimedOut if self.config.release.timeout_is_code_7 => {
+                        ErrorCode::REQUEST_TIMED_OUT
                     }
+                    _ => ErrorCode::NETWORK_EXCEPTION,
+                };
+                for id in in_map_order(core, batches) {
+                    let answer = unanswered(code, core, id);
+                    self.complete_batch(core, id, &answer, now);
                 }
-                RequestKind::ProduceWithoutAck(_) => {}
-                RequestKind::Metadata => core.metadata.failed(now),
-                RequestKind::InitProducerId => {
-                    self.init_in_flight = false;
-                    self.init_not_before_ms = now.saturating_add(self.config.retry_backoff_ms);
-                }
-                RequestKind::Transactional(request) => self.transactional_answer(core, *request, None, now),
             }
+            RequestKind::ProduceWithoutAck(_) => {}
+            RequestKind::Metadata => core.metadata.failed_update(now),
+            RequestKind::InitProducerId => {
+                self.init_in_flight = false;
+                self.init_not_before_ms = now.saturating_add(self.config.retry_backoff_ms);
+            }
+            RequestKind::Transactional(request) => self.transactional_answer(core, *request, None, now),
         }
     }
 
-    fn answered(&mut self, core: &mut Core, request: InFlightRequest, response: Response, now: i64) {
-        match (request.kind, response) {
+    fn answered(&mut self, core: &mut Core, kind: RequestKind, response: Response, now: i64) {
+        match (kind, response) {
             (RequestKind::Produce(batches), Response::Produce(response)) => {
                 self.produced(core, batches, response.partitions, now);
             }
-            (RequestKind::Metadata, Response::Metadata(response)) => {
+            // A node that has just started names none. Kafka: `DefaultMetadataUpdater#handleSuccessfulResponse`.
+            (RequestKind::Metadata, Response::Metadata(response)) if !response.nodes.is_empty() => {
+                self.client.set_nodes(&response.nodes);
                 core.metadata.update(&response, now);
             }
             (RequestKind::InitProducerId, Response::InitProducerId(response)) => self.initialized(core, response, now),
             (RequestKind::Produce(batches), _) => self.produced(core, batches, Vec::new(), now),
-            (RequestKind::Metadata, _) => core.metadata.failed(now),
+            (RequestKind::Metadata, _) => core.metadata.failed_update(now),
             (RequestKind::InitProducerId, _) => self.init_in_flight = false,
             (RequestKind::Transactional(request), response) => {
                 self.transactional_answer(core, *request, Some(&response), now);

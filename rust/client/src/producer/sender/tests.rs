@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use fletchlog_api::{
     Clock, Completion, Config, Failure, InitProducerIdResponse, MetadataResponse, PartitionMetadata,

@@ -6,10 +6,9 @@ use fletchlog_api::{
     Request, Response, TxnOffsetCommitRequest,
 };
 
-use super::Sender;
+use super::{RequestKind, Sender};
 use crate::producer::core::Core;
 use crate::producer::idempotence::Idempotence;
-use crate::producer::in_flight::RequestKind;
 use crate::producer::transaction::{Kind, TxnRequest};
 
 impl Sender {
@@ -38,13 +37,13 @@ impl Sender {
             return Some(wait);
         }
         let known = match request.coordinator_type() {
-            None => self.connections.least_loaded(core.metadata.nodes(), now),
+            None => self.client.least_loaded_ready_node(now),
             Some(_) => core.transactions()?.coordinator(&request),
         };
         let node = match known {
-            Some(node) if self.connections.can_send(node, now) => node,
+            Some(node) if self.client.ready(node, now) => node,
             Some(node) => {
-                let wait = self.connections.delay(node, now);
+                let wait = self.client.connection_delay(node, now);
                 core.transactions()?.put_back(request);
                 return Some(wait);
             }
@@ -55,14 +54,12 @@ impl Sender {
                     transactions.look_up_coordinator(&request);
                 }
                 transactions.put_back(request);
-                return Some(if lookup { 0 } else { self.reconnect_delay(core, now) });
+                return Some(if lookup { 0 } else { self.client.nodes_delay(now) });
             }
         };
         let message = message(core, &request.kind)?;
         core.transactions()?.sent();
-        let kind = RequestKind::Transactional(Box::new(request));
-        let correlation_id = self.connections.add(node, kind, now);
-        self.transport.send(node, correlation_id, message);
+        self.send(node, RequestKind::Transactional(Box::new(request)), message);
         Some(i64::MAX)
     }
 

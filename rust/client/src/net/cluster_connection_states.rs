@@ -1,0 +1,132 @@
+//! Which nodes are left alone, and for how long, after their connection was lost. Kafka: `ClusterConnectionStates`.
+
+use std::collections::BTreeMap;
+
+use fletchlog_api::{Failure, NodeId};
+
+use crate::backoff::ExponentialBackoff;
+use crate::random::Random;
+
+#[derive(Debug, Default)]
+struct NodeConnectionState {
+    /// Nothing is sent before this time: the connection was lost, or the node asked for a pause.
+    not_before_ms: Option<i64>,
+    /// Times it was lost since an answer came.
+    failed_attempts: i32,
+    /// Why it was lost last; `None` for a pause.
+    failure: Option<Failure>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct ClusterConnectionStates {
+    reconnect_backoff: ExponentialBackoff,
+    random: Random,
+    nodes: BTreeMap<NodeId, NodeConnectionState>,
+}
+
+impl ClusterConnectionStates {
+    /// `seed`: of the jitter of the waits.
+    pub(super) fn new(reconnect_backoff: ExponentialBackoff, seed: u64) -> Self {
+        Self {
+            reconnect_backoff,
+            random: Random::new(seed),
+            nodes: BTreeMap::new(),
+        }
+    }
+
+    /// ms until a node that is left alone may be used again; `None` for one that may be used now. Kafka:
+    /// `ClusterConnectionStates#connectionDelay`.
+    pub(super) fn delay(&self, node: NodeId, now: i64) -> Option<i64> {
+        let not_before = self.nodes.get(&node)?.not_before_ms?;
+        (not_before > now).then(|| not_before - now)
+    }
+
+    /// Why a node is left alone that was lost a moment ago. Kafka: `NetworkClient#connectionFailed`, `#authenticationException`.
+    pub(super) fn failure(&self, node: NodeId, now: i64) -> Option<&Failure> {
+        self.delay(node, now).and(self.nodes.get(&node)?.failure.as_ref())
+    }
+
+    /// ms until the first of the nodes that are left alone may be used again.
+    pub(super) fn first_delay(&self, now: i64) -> Option<i64> {
+        self.nodes.keys().filter_map(|&node| self.delay(node, now)).min()
+    }
+
+    /// The connection was lost, or could not be opened. Kafka: `ClusterConnectionStates#disconnected`.
+    pub(super) fn disconnected(&mut self, node: NodeId, why: Failure, now: i64) {
+        let state = self.nodes.entry(node).or_default();
+        let random = &mut self.random;
+        let wait_ms = self
+            .reconnect_backoff
+            .wait_ms(state.failed_attempts, || random.fraction());
+        state.failed_attempts = state.failed_attempts.saturating_add(1);
+        state.not_before_ms = Some(now.saturating_add(wait_ms));
+        state.failure = Some(why);
+    }
+
+    /// The node asked for a pause. Kafka: `ClusterConnectionStates#throttle`.
+    pub(super) fn throttle(&mut self, node: NodeId, until_ms: i64) {
+        let state = self.nodes.entry(node).or_default();
+        (state.not_before_ms, state.failure) = (Some(until_ms), None);
+    }
+
+    /// An answer came: the connection works. (In Java it works once the handshake is over; within a process there is none.)
+    pub(super) fn answered(&mut self, node: NodeId) {
+        if let Some(state) = self.nodes.get_mut(&node) {
+            state.failed_attempts = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lose(states: &mut ClusterConnectionStates, node: NodeId, now: i64) -> i64 {
+        states.disconnected(node, Failure::Disconnected, now);
+        let ms = states.delay(node, now).unwrap();
+        assert_eq!(
+            (states.delay(node, now + ms - 1), states.delay(node, now + ms)),
+            (Some(1), None)
+        );
+        ms
+    }
+
+    #[test]
+    fn a_node_is_left_alone_for_longer_each_time_it_is_lost_until_an_answer_comes() {
+        let mut states = ClusterConnectionStates::new(ExponentialBackoff::new(50, 1000), 1);
+        for round in 0..2 {
+            let waits: Vec<i64> = (0..8).map(|at| lose(&mut states, 1, at * 10_000)).collect();
+            for (at, expected) in [50, 100, 200, 400, 800, 1000, 1000, 1000].into_iter().enumerate() {
+                let range = expected * 4 / 5..=(expected * 6 / 5).min(1000);
+                assert!(range.contains(&waits[at]), "{round}: {waits:?}");
+            }
+            states.answered(1);
+        }
+        // Another node has a count of its own.
+        assert!((40..=60).contains(&lose(&mut states, 2, 0)));
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_waits() {
+        let waits = |seed| {
+            let mut states = ClusterConnectionStates::new(ExponentialBackoff::new(50, 1000), seed);
+            (0..6).map(|at| lose(&mut states, 1, at * 10_000)).collect::<Vec<_>>()
+        };
+        assert_eq!(waits(7), waits(7));
+        assert_ne!(waits(7), waits(8));
+    }
+
+    #[test]
+    fn the_first_of_the_nodes_left_alone_decides_how_long_to_wait() {
+        let mut states = ClusterConnectionStates::new(ExponentialBackoff::new(50, 50), 1);
+        assert_eq!(states.first_delay(0), None);
+        states.disconnected(1, Failure::Disconnected, 0);
+        states.throttle(2, 30);
+        assert_eq!(states.first_delay(10), Some(20));
+        assert_eq!(states.failure(1, 10), Some(&Failure::Disconnected));
+        assert_eq!((states.failure(2, 10), states.failure(1, 50)), (None, None));
+        assert_eq!(states.first_delay(30), Some(20));
+        assert_eq!(states.first_delay(50), None);
+    }
+}

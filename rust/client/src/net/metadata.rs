@@ -1,0 +1,106 @@
+//! When to ask for the topics and leaders of a cluster (spec 9.3). Kafka: `Metadata`, which `ConsumerMetadata` and
+//! `ProducerMetadata` extend by what they ask for and keep.
+
+/// See the module. A request is due when one is wanted, none is in progress, and retry.backoff.ms have passed since the last
+/// answer. Without a wish, one is due when the last answer is metadata.max.age.ms old.
+#[derive(Debug)]
+pub struct Metadata {
+    refresh_backoff_ms: i64,
+    max_age_ms: i64,
+    need_update: bool,
+    /// Of the topics to ask for; grows with every new one.
+    request_version: u64,
+    /// Of the topics that the last answer was asked for.
+    answered_version: u64,
+    in_progress: Option<u64>,
+    /// The last answer, or loss; `None`: the next request need not wait.
+    last_refresh_ms: Option<i64>,
+    last_successful_refresh_ms: Option<i64>,
+}
+
+impl Metadata {
+    /// `refresh_backoff_ms`: retry.backoff.ms. `max_age_ms`: metadata.max.age.ms.
+    pub(crate) fn new(refresh_backoff_ms: i64, max_age_ms: i64) -> Self {
+        Self {
+            refresh_backoff_ms,
+            max_age_ms,
+            need_update: false,
+            request_version: 0,
+            answered_version: 0,
+            in_progress: None,
+            last_refresh_ms: None,
+            last_successful_refresh_ms: None,
+        }
+    }
+
+    /// Asks again, not before the back-off has passed; the answer to a request in progress is enough.
+    pub(crate) fn request_update(&mut self) {
+        self.need_update = true;
+    }
+
+    /// Asks again without waiting for the back-off.
+    pub(crate) fn request_update_now(&mut self) {
+        self.need_update = true;
+        self.last_refresh_ms = None;
+    }
+
+    /// There are other topics to ask for, at once; a request in progress does not ask for them.
+    pub(crate) fn request_update_for_new_topics(&mut self) {
+        self.request_version += 1;
+        self.last_refresh_ms = None;
+    }
+
+    /// Whether other topics were asked for and the answer is still to come.
+    pub(crate) fn awaits_new_topics(&self) -> bool {
+        self.answered_version != self.request_version
+    }
+
+    pub(crate) fn is_update_requested(&self) -> bool {
+        self.need_update || self.awaits_new_topics()
+    }
+
+    pub(crate) fn is_in_progress(&self) -> bool {
+        self.in_progress.is_some()
+    }
+
+    /// Milliseconds until a request is due; `i64::MAX` while one is in progress, and before anything was wanted.
+    pub(crate) fn time_to_next_update(&self, now: i64) -> i64 {
+        if self.is_in_progress() {
+            return i64::MAX;
+        }
+        let left = |since: i64, wait: i64| since.saturating_add(wait).saturating_sub(now).max(0);
+        let to_expire = match self.last_successful_refresh_ms {
+            _ if self.is_update_requested() => 0,
+            None => return i64::MAX,
+            Some(last) => left(last, self.max_age_ms),
+        };
+        let to_allow = self
+            .last_refresh_ms
+            .map_or(0, |last| left(last, self.refresh_backoff_ms));
+        to_expire.max(to_allow)
+    }
+
+    /// Kafka: `NetworkClient.DefaultMetadataUpdater#isUpdateDue`.
+    pub(crate) fn is_update_due(&self, now: i64) -> bool {
+        self.time_to_next_update(now) == 0
+    }
+
+    pub(crate) fn start_request(&mut self) {
+        self.in_progress = Some(self.request_version);
+    }
+
+    /// An answer came.
+    pub(crate) fn updated(&mut self, now: i64) {
+        self.answered_version = self.in_progress.take().unwrap_or(self.request_version);
+        self.need_update = false;
+        self.last_refresh_ms = Some(now);
+        self.last_successful_refresh_ms = Some(now);
+    }
+
+    /// The request was lost: again, after the back-off. Kafka: `Metadata#failedUpdate`.
+    pub(crate) fn failed_update(&mut self, now: i64) {
+        self.in_progress = None;
+        self.need_update = true;
+        self.last_refresh_ms = Some(now);
+    }
+}

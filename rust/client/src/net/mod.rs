@@ -1,0 +1,16 @@
+//! What every client needs of the network, once for consumer, producer, groups and transactions. Kafka:
+//! `org.apache.kafka.clients`.
+
+mod cluster_connection_states;
+mod in_flight_requests;
+mod metadata;
+mod network_client;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use in_flight_requests::InFlightRequest;
+pub(crate) use metadata::Metadata;
+pub(crate) use network_client::{ClientResponse, NetworkClient};
+
+/// Number of a request, unique per client; its answer carries the same `correlation_id`.
+pub type RequestId = i32;

@@ -1,0 +1,280 @@
+//! One client's connections: which can be sent to, what is outstanding on them, and what was lost with them. It never waits by
+//! itself. Kafka: `NetworkClient`.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use fletchlog_api::transport::Waker;
+use fletchlog_api::{Failure, InProcess, NodeId, Ready, Request, Response, Transport};
+
+use super::RequestId;
+use super::cluster_connection_states::ClusterConnectionStates;
+use super::in_flight_requests::{InFlightRequest, InFlightRequests};
+use crate::backoff::ExponentialBackoff;
+
+/// What became of a request. Kafka: `ClientResponse`.
+#[derive(Debug)]
+pub(crate) struct ClientResponse<K> {
+    pub node: NodeId,
+    pub correlation_id: RequestId,
+    pub kind: K,
+    pub result: Result<Response, Failure>,
+}
+
+/// See the module. `K` says what a request was for.
+pub(crate) struct NetworkClient<K> {
+    transport: Box<dyn Transport>,
+    states: ClusterConnectionStates,
+    in_flight: InFlightRequests<K>,
+    /// The nodes of the last Metadata answer; before it those to begin with.
+    nodes: Vec<NodeId>,
+    next_correlation_id: RequestId,
+    /// Connections that are being opened, as far as asked since one was.
+    connecting: BTreeSet<NodeId>,
+    /// A connection was lost since [`NetworkClient::take_disconnects`].
+    disconnects: bool,
+}
+
+impl<K> NetworkClient<K> {
+    /// `max_in_flight`: max.in.flight.requests.per.connection. `seed`: of the jitter of the back-off.
+    pub(crate) fn new(
+        transport: Box<dyn Transport>,
+        max_in_flight: usize,
+        reconnect_backoff: ExponentialBackoff,
+        seed: u64,
+    ) -> Self {
+        Self {
+            nodes: transport.bootstrap(),
+            transport,
+            states: ClusterConnectionStates::new(reconnect_backoff, seed),
+            in_flight: InFlightRequests::new(max_in_flight),
+            next_correlation_id: 0,
+            connecting: BTreeSet::new(),
+            disconnects: false,
+        }
+    }
+
+    /// What only a peer in the same process can do.
+    pub(crate) fn in_process(&mut self) -> Option<&mut dyn InProcess> {
+        self.transport.in_process()
+    }
+
+    /// The broker is gone for good.
+    pub(crate) fn is_closed(&mut self) -> bool {
+        self.in_process().is_some_and(|peer| peer.is_closed())
+    }
+
+    /// What keeps a member in its group between two polls.
+    pub(crate) fn transport(&mut self) -> &mut dyn Transport {
+        &mut *self.transport
+    }
+
+    /// See [`Transport::waker`].
+    pub(crate) fn waker(&self) -> Option<Waker> {
+        self.transport.waker()
+    }
+
+    /// The nodes of the cluster as of a Metadata answer.
+    pub(crate) fn set_nodes(&mut self, nodes: &[NodeId]) {
+        self.nodes = nodes.to_vec();
+        self.nodes.sort_unstable();
+    }
+
+    /// The number of the next request.
+    pub(crate) fn next_correlation_id(&mut self) -> RequestId {
+        let id = self.next_correlation_id;
+        self.next_correlation_id = id.wrapping_add(1).max(0);
+        id
+    }
+
+    /// Whether a request can be sent to a node now; opens its connection if that may be done. Kafka: `NetworkClient#ready`.
+    pub(crate) fn ready(&mut self, node: NodeId, now: i64) -> bool {
+        if self.is_left_alone(node, now) || !self.in_flight.can_send_more(node) {
+            return false;
+        }
+        match self.transport.ready(node) {
+            Ready::Yes => return true,
+            Ready::Connecting => drop(self.connecting.insert(node)),
+            Ready::Throttled(ms) => self.states.throttle(node, now.saturating_add(ms)),
+            Ready::Failed(why) => {
+                log::warn!("node {node}: {why}");
+                self.disconnected(node, why, now);
+            }
+        }
+        false
+    }
+
+    fn disconnected(&mut self, node: NodeId, why: Failure, now: i64) {
+        self.states.disconnected(node, why, now);
+        self.disconnects = true;
+    }
+
+    /// Whether a connection was lost since the last call: the leaders may have moved. Kafka:
+    /// `DefaultMetadataUpdater#handleServerDisconnect`.
+    pub(crate) fn take_disconnects(&mut self) -> bool {
+        std::mem::take(&mut self.disconnects)
+    }
+
+    /// Why a node is left alone whose connection was lost a moment ago. Kafka: `NetworkClient#connectionFailed`.
+    pub(crate) fn connection_failure(&self, node: NodeId, now: i64) -> Option<&Failure> {
+        self.states.failure(node, now)
+    }
+
+    /// Nothing is to be sent yet: the connection was lost a moment ago, or the node asked for a pause.
+    fn is_left_alone(&self, node: NodeId, now: i64) -> bool {
+        self.states.delay(node, now).is_some()
+    }
+
+    /// ms until a node that is left alone may be used again; for ever for another one, which only an answer frees. Kafka:
+    /// `NetworkClient#connectionDelay`.
+    pub(crate) fn connection_delay(&self, node: NodeId, now: i64) -> i64 {
+        self.states.delay(node, now).unwrap_or(i64::MAX)
+    }
+
+    /// As [`NetworkClient::connection_delay`], for the first of all nodes.
+    pub(crate) fn nodes_delay(&self, now: i64) -> i64 {
+        let delays = self.nodes.iter().map(|&node| self.connection_delay(node, now));
+        delays.min().unwrap_or(i64::MAX)
+    }
+
+    /// The node with the fewest unanswered requests, of those that are not left alone. Kafka: `NetworkClient#leastLoadedNode`.
+    pub(crate) fn least_loaded_node(&self, now: i64) -> Option<NodeId> {
+        let usable = self.nodes.iter().filter(|&&node| !self.is_left_alone(node, now));
+        usable.copied().min_by_key(|&node| self.in_flight.count(node))
+    }
+
+    /// The least loaded node, if a request can be sent to it now.
+    pub(crate) fn least_loaded_ready_node(&mut self, now: i64) -> Option<NodeId> {
+        for _ in 0..self.nodes.len() {
+            let node = self.least_loaded_node(now)?;
+            if self.ready(node, now) {
+                return Some(node);
+            }
+            if !self.is_left_alone(node, now) {
+                return None; // It is being opened, or busy.
+            }
+        }
+        None
+    }
+
+    /// Puts a request in front of a connection that is [`NetworkClient::ready`]. Kafka: `NetworkClient#send`.
+    pub(crate) fn send(&mut self, node: NodeId, id: RequestId, kind: K, request: Request, timeout_ms: i64) {
+        let request = InFlightRequest::new(id, kind, request, timeout_ms);
+        self.in_flight.add(node, request);
+    }
+
+    /// Writes what was sent. Kafka: the writing part of `Selector#poll`.
+    pub(crate) fn write(&mut self, now: i64) {
+        let transport = &mut self.transport;
+        self.in_flight
+            .write(now, |node, id, request| transport.send(node, id, request));
+    }
+
+    /// Something was sent and is not written.
+    pub(crate) fn has_unwritten(&self) -> bool {
+        self.in_flight.has_unwritten()
+    }
+
+    /// An answer has arrived on this connection.
+    pub(crate) fn has_arrived(&mut self, node: NodeId) -> bool {
+        self.transport.has_arrived(node)
+    }
+
+    /// Waits for an answer or a connection, at most `ms`, stating that there is nothing more to send; may return early. True if
+    /// one came.
+    pub(crate) fn wait(&mut self, ms: i64) -> bool {
+        if let Some(peer) = self.in_process() {
+            peer.quiescent();
+        }
+        let came = self
+            .transport
+            .wait(Duration::from_millis(u64::try_from(ms).unwrap_or(0)));
+        if came {
+            self.connecting.clear();
+        }
+        came
+    }
+
+    /// The oldest answer that has arrived from a node; nothing if there is none. A lost connection gives up all its requests at
+    /// once, oldest first. Kafka: `NetworkClient#handleCompletedReceives`, `#processDisconnection`.
+    pub(crate) fn receive(&mut self, node: NodeId, now: i64) -> Vec<ClientResponse<K>> {
+        while let Some(completion) = self.transport.receive(node) {
+            let Some(request) = self.in_flight.complete(node, completion.correlation_id) else {
+                continue; // It had been given up: the answer to an expired request.
+            };
+            let lost = match &completion.result {
+                Ok(_) => {
+                    self.states.answered(node);
+                    None
+                }
+                Err(Failure::UnsupportedVersion(_)) => None,
+                Err(why) => Some(why.clone()),
+            };
+            let mut responses = vec![ClientResponse {
+                node,
+                correlation_id: request.correlation_id,
+                kind: request.kind,
+                result: completion.result,
+            }];
+            if let Some(why) = lost {
+                responses.extend(self.give_up(node, &why, now));
+            }
+            return responses;
+        }
+        Vec::new()
+    }
+
+    /// Closes the connections with a request that was not answered in time. Kafka: `NetworkClient#handleTimedOutRequests`.
+    pub(crate) fn handle_timed_out_requests(&mut self, now: i64) -> Vec<ClientResponse<K>> {
+        let mut responses = Vec::new();
+        for node in self.in_flight.nodes_with_timed_out_requests(now) {
+            if self.transport.has_arrived(node) {
+                continue;
+            }
+            responses.extend(self.give_up(node, &Failure::TimedOut, now));
+        }
+        responses
+    }
+
+    /// Kafka: `NetworkClient#cancelInFlightRequests`.
+    fn give_up(&mut self, node: NodeId, why: &Failure, now: i64) -> impl Iterator<Item = ClientResponse<K>> {
+        log::debug!("node {node}: {why}");
+        self.disconnected(node, why.clone(), now);
+        // What its socket still holds must not end a later wait, nor hold back the next request.
+        self.transport.disconnect(node);
+        let requests = self.in_flight.clear_all(node);
+        let why = why.clone();
+        requests.into_iter().map(move |request| ClientResponse {
+            node,
+            correlation_id: request.correlation_id,
+            kind: request.kind,
+            result: Err(why.clone()),
+        })
+    }
+
+    /// ms until time alone changes what can be done: a request has waited too long, or a node is no longer left alone. Never
+    /// 0: what is due now is done by the turn that asks.
+    pub(crate) fn poll_delay_ms(&self, now: i64) -> i64 {
+        let time_out = self.in_flight.first_time_out(now);
+        let usable = self.states.first_delay(now);
+        time_out.into_iter().chain(usable).min().unwrap_or(i64::MAX).max(1)
+    }
+
+    /// No request is outstanding, and no connection is being opened: there is nothing to wait for.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.in_flight.is_empty() && self.connecting.is_empty()
+    }
+
+    /// Connections whose oldest request fulfils a condition; nothing else can be answered.
+    pub(crate) fn nodes_by_oldest(&self, condition: impl FnMut(&InFlightRequest<K>) -> bool) -> Vec<NodeId> {
+        self.in_flight.nodes_by_oldest(condition)
+    }
+
+    pub(crate) fn requests(&self) -> impl Iterator<Item = &InFlightRequest<K>> {
+        self.in_flight.iter()
+    }
+
+    pub(crate) fn requests_mut(&mut self) -> impl Iterator<Item = &mut InFlightRequest<K>> {
+        self.in_flight.iter_mut()
+    }
+}

@@ -1,0 +1,221 @@
+//! `NetworkClient` over connections that open, close and answer when the test says so.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use fletchlog_api::{
+    Completion, ErrorCode, Failure, MetadataRequest, NodeId, ProduceRequest, Ready, Request, Response, Transport,
+};
+
+use super::{ClientResponse, InFlightRequest, NetworkClient, RequestId};
+use crate::backoff::ExponentialBackoff;
+
+#[derive(Default)]
+struct State {
+    ready: BTreeMap<NodeId, Ready>,
+    asked: Vec<NodeId>,
+    sent: Vec<(NodeId, RequestId)>,
+    answers: BTreeMap<NodeId, VecDeque<Completion>>,
+    disconnected: Vec<NodeId>,
+}
+
+#[derive(Clone, Default)]
+struct Sockets(Arc<Mutex<State>>);
+
+impl Transport for Sockets {
+    fn bootstrap(&self) -> Vec<NodeId> {
+        vec![-1, -2]
+    }
+    fn ready(&mut self, node: NodeId) -> Ready {
+        let mut state = self.0.lock().unwrap();
+        state.asked.push(node);
+        state.ready.get(&node).cloned().unwrap_or(Ready::Yes)
+    }
+    fn send(&mut self, node: NodeId, id: RequestId, _: Request) {
+        self.0.lock().unwrap().sent.push((node, id));
+    }
+    fn receive(&mut self, node: NodeId) -> Option<Completion> {
+        self.0.lock().unwrap().answers.get_mut(&node)?.pop_front()
+    }
+    fn has_arrived(&mut self, node: NodeId) -> bool {
+        self.0.lock().unwrap().answers.get(&node).is_some_and(|a| !a.is_empty())
+    }
+    fn wait(&mut self, _: Duration) -> bool {
+        true
+    }
+    fn disconnect(&mut self, node: NodeId) {
+        let mut state = self.0.lock().unwrap();
+        state.disconnected.push(node);
+        state.answers.remove(&node);
+    }
+}
+
+impl Sockets {
+    fn set(&self, node: NodeId, ready: Ready) {
+        self.0.lock().unwrap().ready.insert(node, ready);
+    }
+    fn take_sent(&self) -> Vec<(NodeId, RequestId)> {
+        std::mem::take(&mut self.0.lock().unwrap().sent)
+    }
+    fn answer(&self, node: NodeId, correlation_id: RequestId, result: Result<Response, Failure>) {
+        let completion = Completion {
+            node,
+            correlation_id,
+            result,
+        };
+        let mut state = self.0.lock().unwrap();
+        state.answers.entry(node).or_default().push_back(completion);
+    }
+}
+
+fn setup() -> (Sockets, NetworkClient<()>) {
+    let sockets = Sockets::default();
+    let client = NetworkClient::new(Box::new(sockets.clone()), 2, ExponentialBackoff::new(50, 50), 1);
+    (sockets, client)
+}
+
+fn any_request() -> Request {
+    Request::Metadata(MetadataRequest {
+        topics: None,
+        allow_auto_topic_creation: false,
+    })
+}
+
+fn any_answer() -> Result<Response, Failure> {
+    Ok(Response::Heartbeat(ErrorCode::NONE))
+}
+
+/// Sends and writes; the request may take 1000 ms.
+fn send(client: &mut NetworkClient<()>, node: NodeId, request: Request, now: i64) -> RequestId {
+    let id = client.next_correlation_id();
+    client.send(node, id, (), request, 1000);
+    client.write(now);
+    id
+}
+
+fn outcomes(responses: Vec<ClientResponse<()>>) -> Vec<(RequestId, Option<Failure>)> {
+    let outcome = |r: ClientResponse<()>| (r.correlation_id, r.result.err());
+    responses.into_iter().map(outcome).collect()
+}
+
+#[test]
+fn a_connection_that_is_being_opened_is_waited_for_and_one_that_cannot_be_opened_is_left_alone() {
+    let (sockets, mut client) = setup();
+    sockets.set(1, Ready::Connecting);
+    assert!(client.is_idle());
+    assert!(!client.ready(1, 0));
+    assert!(!client.is_idle(), "there is something to wait for");
+    assert!(client.connection_failure(1, 0).is_none() && !client.take_disconnects());
+    assert!(client.wait(0) && client.is_idle());
+    sockets.set(1, Ready::Failed(Failure::NotConnected("refused".into())));
+    assert!(!client.ready(1, 10));
+    assert_eq!(client.connection_delay(1, 10), 50);
+    assert!(client.connection_failure(1, 59).is_some() && client.take_disconnects());
+    sockets.set(1, Ready::Yes);
+    sockets.0.lock().unwrap().asked.clear();
+    assert!(!client.ready(1, 59));
+    assert!(sockets.0.lock().unwrap().asked.is_empty(), "asking would open it");
+    assert!(client.ready(1, 60));
+}
+
+#[test]
+fn a_node_that_asked_for_a_pause_gets_it() {
+    let (sockets, mut client) = setup();
+    sockets.set(1, Ready::Throttled(300));
+    assert!(!client.ready(1, 0));
+    sockets.set(1, Ready::Yes);
+    assert_eq!(
+        (client.poll_delay_ms(100), client.connection_failure(1, 100)),
+        (200, None)
+    );
+    assert!(!client.ready(1, 299));
+    assert!(client.ready(1, 300));
+}
+
+#[test]
+fn a_connection_takes_one_request_at_a_time_and_so_many_without_an_answer() {
+    let (sockets, mut client) = setup();
+    let first = client.next_correlation_id();
+    client.send(1, first, (), any_request(), 1000);
+    assert!(!client.ready(1, 0), "it waits to be written");
+    assert!(sockets.take_sent().is_empty());
+    client.write(0);
+    assert_eq!(sockets.take_sent(), [(1, first)]);
+    assert!(client.ready(1, 0));
+    send(&mut client, 1, any_request(), 0);
+    assert!(!client.ready(1, 0), "two are without an answer");
+    sockets.answer(1, first, any_answer());
+    assert_eq!(outcomes(client.receive(1, 0)), [(first, None)]);
+    assert!(client.ready(1, 0));
+    // What gets no answer (acks=0) does not count, nor does it take too long.
+    let produce = ProduceRequest {
+        transactional_id: None,
+        acks: 0,
+        timeout_ms: 1000,
+        partitions: Vec::new(),
+    };
+    for _ in 0..5 {
+        send(&mut client, 2, Request::Produce(produce.clone()), 0);
+    }
+    assert!(client.ready(2, 5000));
+    assert!(client.handle_timed_out_requests(5000).iter().all(|r| r.node == 1));
+}
+
+#[test]
+fn a_lost_connection_gives_up_all_its_requests_once() {
+    let (sockets, mut client) = setup();
+    let ids = [(); 2].map(|()| send(&mut client, 1, any_request(), 0));
+    for id in ids {
+        sockets.answer(1, id, Err(Failure::Disconnected));
+    }
+    let lost = outcomes(client.receive(1, 0));
+    assert_eq!(lost, ids.map(|id| (id, Some(Failure::Disconnected))));
+    assert!(!client.has_arrived(1), "else every later wait would end at once");
+    assert!(client.is_idle() && client.take_disconnects());
+    assert_eq!(client.connection_failure(1, 49), Some(&Failure::Disconnected));
+    assert_eq!(client.connection_failure(1, 50), None);
+}
+
+#[test]
+fn a_version_that_is_not_supported_fails_one_request_and_closes_nothing() {
+    let (sockets, mut client) = setup();
+    let ids = [(); 2].map(|()| send(&mut client, 1, any_request(), 0));
+    let why = Failure::UnsupportedVersion("v9".into());
+    sockets.answer(1, ids[0], Err(why.clone()));
+    assert_eq!(outcomes(client.receive(1, 0)), [(ids[0], Some(why))]);
+    assert!(!client.take_disconnects() && client.ready(1, 0) && !client.is_idle());
+}
+
+#[test]
+fn a_request_may_wait_for_its_time_out_but_no_longer_unless_its_answer_has_arrived() {
+    let (sockets, mut client) = setup();
+    let id = send(&mut client, 1, any_request(), 100);
+    let other = send(&mut client, 2, any_request(), 100);
+    sockets.answer(2, other, any_answer());
+    assert_eq!(client.poll_delay_ms(200), 901);
+    assert!(client.handle_timed_out_requests(1100).is_empty());
+    let late = client.handle_timed_out_requests(1101);
+    assert_eq!(outcomes(late), [(id, Some(Failure::TimedOut))]);
+    assert_eq!(sockets.0.lock().unwrap().disconnected, [1]);
+    assert_eq!(client.nodes_by_oldest(InFlightRequest::is_written), [2]);
+}
+
+#[test]
+fn the_first_nodes_are_those_of_the_transport_and_a_lost_one_makes_way_for_the_next() {
+    let (sockets, mut client) = setup();
+    assert_eq!(client.least_loaded_ready_node(0), Some(-1));
+    sockets.set(-1, Ready::Failed(Failure::NotConnected("refused".into())));
+    assert_eq!(client.least_loaded_ready_node(0), Some(-2));
+    sockets.set(-2, Ready::Connecting);
+    assert_eq!(client.least_loaded_ready_node(1), None);
+    assert_eq!(client.least_loaded_node(1), Some(-2), "it will be ready");
+    sockets.set(-2, Ready::Failed(Failure::TimedOut));
+    assert_eq!(client.least_loaded_ready_node(2), None);
+    assert_eq!((client.least_loaded_node(2), client.nodes_delay(2)), (None, 48));
+    client.set_nodes(&[2, 1]);
+    send(&mut client, 1, any_request(), 2);
+    assert_eq!(client.least_loaded_ready_node(2), Some(2));
+    send(&mut client, 2, any_request(), 2);
+    assert_eq!(client.least_loaded_ready_node(2), Some(1));
+}
