@@ -76,7 +76,7 @@ def work(preloaded: shim.Shim, directory: Path, first: int, rng: random.Random, 
     options = sink_options(directory)
     for batch in range(first, first + BATCHES):
         ledger = None if shim.is_planted() else (QUERY, batch)
-        append(options, staged(directory, batch, rng, attempt), ledger)
+        append(options, staged(directory, batch, rng, attempt), ledger, QUERY)
         clear(options, QUERY, batch)
         os.write(reported, b".")
 

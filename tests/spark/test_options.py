@@ -17,13 +17,13 @@ def parse(**options):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"subscribe": "t"}, "option path is missing"),
+        ({"subscribe": "t"}, "exactly one of the options path and kafka.bootstrap.servers must be given, found none"),
         ({"path": "d"}, "exactly one of .* found none"),
         ({**BASE, "assign": '{"t":[0]}'}, "found assign and subscribe"),
         ({**BASE, "startingOfsets": "earliest"}, "unknown option startingofsets .* did you mean startingOffsets"),
         ({**BASE, "kafka.isolation.lvl": "x"}, "did you mean kafka.isolation.level"),
         ({**BASE, "kafka.auto.offset.reset": "latest"}, "startingOffsets"),
-        ({**BASE, "kafka.bootstrap.servers": "a:1"}, "reads a directory"),
+        ({**BASE, "kafka.bootstrap.servers": "a:1"}, "found both"),
         ({**BASE, "kafka.key.deserializer": "x"}, "cast"),
         ({**BASE, "kafka.isolation.level": "serializable"}, "read_uncommitted or read_committed"),
         ({**BASE, "includeHeaders": "yes"}, "includeHeaders: expected true or false, got yes"),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from fletchlog.spark import directory
+from fletchlog.spark.cluster import open_log
 from fletchlog.spark.errors import OptionError
 from fletchlog.spark.offset_reader import OffsetReader
 from fletchlog.spark.offsets import text
@@ -40,7 +40,7 @@ class BatchReader(DataSourceReader):
         """One task per partition with records, more with minPartitions or maxRecordsPerPartition, fewer with maxPartitions."""
         options = self._options
         start_limit, end_limit = options.batch_limits()
-        reader = OffsetReader(directory.open_directory(options.path, options.isolation_level), options)
+        reader = OffsetReader(open_log(options), options)
         start = reader.resolve(start_limit, "startingOffsets")
         end = reader.resolve(end_limit, "endingOffsets")
         for tp, first in start.items():

@@ -18,15 +18,16 @@ from fletchlog.spark.range_calculator import OffsetRange
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from fletchlog.spark.cluster import ClusterLog
     from fletchlog.spark.directory import Directory
 
 log = logging.getLogger("fletchlog.spark")
 
 
 class OffsetReader:
-    """Partitions of a query and their offsets in one directory."""
+    """Partitions of a query and their offsets in one directory or cluster."""
 
-    def __init__(self, directory: Directory, options: SourceOptions) -> None:
+    def __init__(self, directory: Directory | ClusterLog, options: SourceOptions) -> None:
         self._directory = directory
         self._options = options
 
@@ -52,12 +53,12 @@ class OffsetReader:
         if isinstance(strategy, Assign):
             missing = strategy.partitions - found
             if missing:
-                raise OptionError(f"{self._options.path} has no {text(missing)}; option assign must name partitions that exist")
+                raise OptionError(f"{self._options.source} has no {text(missing)}; option assign must name partitions that exist")
         elif isinstance(strategy, Subscribe):
             for topic in strategy.topics:
                 if topic not in topics:
                     known = tuple(self._directory.topics())
-                    raise OptionError(f"{self._options.path} has no topic {topic}{nearest(topic, known)}")
+                    raise OptionError(f"{self._options.source} has no topic {topic}{nearest(topic, known)}")
 
     def earliest(self, partitions: Iterable[Partition]) -> Offsets:
         """Log start offsets; partitions that are gone are left out."""

@@ -20,6 +20,7 @@ log = logging.getLogger("fletchlog.spark")
 
 KNOWN = (
     "path",
+    "kafka.bootstrap.servers",
     "assign",
     "subscribe",
     "subscribePattern",
@@ -39,11 +40,11 @@ KNOWN = (
     "maxRecordsPerPartition",
     "includeHeaders",
     "kafka.isolation.level",
+    "kafkaConsumer.pollTimeoutMs",
 )
-# They steer the connection of Spark's kafka source; a directory has none, so they are accepted and do nothing.
+# They steer how Spark's kafka source uses its consumers; they are accepted and do nothing.
 WITHOUT_EFFECT = (
     "groupIdPrefix",
-    "kafkaConsumer.pollTimeoutMs",
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
 )
@@ -54,9 +55,10 @@ REFUSED = {
     "kafka.value.deserializer": "values are bytes; cast the column",
     "kafka.enable.auto.commit": "the checkpoint of the query keeps the offsets",
     "kafka.interceptor.classes": "interceptors could change the records",
-    "kafka.bootstrap.servers": "this source reads a directory: set path; for a cluster use Spark's own kafka source",
 }
 DEFAULT_MAX_TRIGGER_DELAY = "15m"
+# As Spark's kafka source, which takes it from spark.network.timeout.
+DEFAULT_POLL_TIMEOUT_MS = 120_000
 
 _MS = {"us": 0.001, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -89,7 +91,10 @@ Strategy = Assign | Subscribe | SubscribePattern
 class SourceOptions:
     """Checked options; those that only a batch or only a stream has are read by `batch_limits` and `stream_start`."""
 
-    path: str
+    path: str | None
+    source: str
+    client: Mapping[str, str]
+    poll_timeout_ms: int
     strategy: Strategy
     given: Mapping[str, str]
     fail_on_data_loss: bool
@@ -111,15 +116,16 @@ class SourceOptions:
         """
         given = {name.lower(): value for name, value in options.items()}
         _check_names(given)
-        if "path" not in given:
-            message = "option path is missing: the directory to read, e.g. .option('path', 'data/')"
-            raise OptionError(message)
+        path, source = target(given)
         isolation = given.get("kafka.isolation.level", "read_uncommitted").lower()
         if isolation not in {"read_uncommitted", "read_committed"}:
             message = f"option kafka.isolation.level: expected read_uncommitted or read_committed, got {isolation}"
             raise OptionError(message)
         parsed = cls(
-            path=absolute_path(given["path"]),
+            path=path,
+            source=source,
+            client={name[6:]: value for name, value in given.items() if name.startswith("kafka.") and name != "kafka.bootstrap.servers"},
+            poll_timeout_ms=_positive(given, "kafkaConsumer.pollTimeoutMs") or DEFAULT_POLL_TIMEOUT_MS,
             strategy=_strategy(given),
             given=given,
             fail_on_data_loss=_boolean(given, "failOnDataLoss", default=True),
@@ -186,11 +192,12 @@ def _check_names(given: Mapping[str, str]) -> None:
             message = f"option {name} is refused: {REFUSED[name]}"
             raise OptionError(message)
         if name in ignored:
-            log.info("option %s has no effect on a directory", name)
+            log.info("option %s has no effect", name)
             continue
         suggestion = nearest(name, KNOWN)
-        if name.startswith("kafka.") and not suggestion:
-            log.warning("option %s configures a Kafka client; it has no effect on a directory", name)
+        if name.startswith("kafka.") and ("kafka.bootstrap.servers" in given or not suggestion):
+            if "kafka.bootstrap.servers" not in given:
+                log.warning("option %s configures a Kafka client; it has no effect on a directory", name)
             continue
         message = f"unknown option {name} for format fletchlog{suggestion}"
         raise OptionError(message)
@@ -221,6 +228,25 @@ def _strategy(given: Mapping[str, str]) -> Strategy:
         message = f"option subscribePattern: {value} is not a regular expression: {error}"
         raise OptionError(message) from None
     return SubscribePattern(value)
+
+
+def target(given: Mapping[str, str]) -> tuple[str | None, str]:
+    """The directory, or None for a cluster, and what is read or written as one text.
+
+    Raises:
+        OptionError: Neither or both are given.
+    """
+    servers = given.get("kafka.bootstrap.servers")
+    if ("path" in given) == (servers is not None):
+        found = "found none" if servers is None else "found both"
+        message = (
+            f"exactly one of the options path and kafka.bootstrap.servers must be given, {found}: a directory, e.g. .option('path', 'data/'), or a cluster"
+        )
+        raise OptionError(message)
+    if servers is not None:
+        return None, f"kafka://{servers.strip()}"
+    path = absolute_path(given["path"])
+    return path, path
 
 
 def absolute_path(path: str) -> str:

@@ -6,7 +6,7 @@ import gc
 import os
 from typing import TYPE_CHECKING
 
-from fletchlog.spark import directory
+from fletchlog.spark.cluster import open_log
 from fletchlog.spark.offset_reader import loss_reporter
 from fletchlog.spark.schema import HEADERS, arrow_schema, check_projection
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+    from fletchlog.spark.cluster import ClusterLog
+    from fletchlog.spark.directory import Directory, Span
     from fletchlog.spark.options import SourceOptions
     from fletchlog.spark.range_calculator import OffsetRange
 
@@ -34,7 +36,7 @@ def read_ranges(wanted: tuple[OffsetRange, ...], options: SourceOptions, schema:
         return
     columns = check_projection(schema)
     target = arrow_schema(schema)
-    source = directory.open_directory(options.path, options.isolation_level)
+    source = open_log(options)
     spans = source.spans((item.topic, item.partition) for item in wanted)
     _freeze()
     for item in wanted:
@@ -49,7 +51,7 @@ def _freeze() -> None:
 
 
 def _read_range(
-    wanted: OffsetRange, span: directory.Span | None, source: directory.Directory, columns: tuple[str, ...], target: pa.Schema, options: SourceOptions
+    wanted: OffsetRange, span: Span | None, source: Directory | ClusterLog, columns: tuple[str, ...], target: pa.Schema, options: SourceOptions
 ) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
 

@@ -1,4 +1,4 @@
-"""Options and columns of the sink: Spark's kafka sink, for a directory."""
+"""Options and columns of the sink: those of Spark's kafka sink, and where to stage."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fletchlog.spark.errors import OptionError
-from fletchlog.spark.options import absolute_path, duration_ms, log, nearest
+from fletchlog.spark.options import absolute_path, duration_ms, log, nearest, target
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark.sql.types import StructType
 
-KNOWN = ("path", "topic", "stagingPath", "maxInlineBytes", "lockTimeout", "txnAppId", "txnVersion")
+KNOWN = ("path", "kafka.bootstrap.servers", "topic", "stagingPath", "maxInlineBytes", "lockTimeout", "txnAppId", "txnVersion")
 # Spark's own, which it passes on.
 _OF_SPARK = {"checkpointlocation", "queryname"}
 # Bytes of a task that travel in its commit message; more goes to a file.
@@ -29,7 +29,6 @@ COLUMNS = {
 # What a transaction of the driver's own needs; a property given by the user replaces the first group only.
 DEFAULTS = {"batch.size": str(1 << 20), "linger.ms": "1000", "buffer.memory": str(128 << 20), "transaction.timeout.ms": "900000"}
 REFUSED = {
-    "kafka.bootstrap.servers": "this sink writes a directory: set path",
     "kafka.key.serializer": "keys are bytes or text; cast the column",
     "kafka.value.serializer": "values are bytes or text; cast the column",
     "kafka.transactional.id": "the sink has its own, and one transaction for each batch",
@@ -42,9 +41,10 @@ REFUSED = {
 class SinkOptions:
     """Checked options of a write."""
 
-    path: str
+    path: str | None
+    source: str
     topic: str | None
-    staging_path: str
+    staging_path: str | None
     max_inline_bytes: int
     lock_timeout_ms: float
     app: tuple[str, int] | None
@@ -59,15 +59,15 @@ class SinkOptions:
         """
         given = {name.lower(): value for name, value in options.items()}
         producer = _producer_properties(given)
-        if "path" not in given:
-            raise OptionError("option path is missing: the directory to write to, e.g. .option('path', 'data/')")
-        path = absolute_path(given["path"])
+        path, source = target(given)
         # Beside the directory, not in it: Kafka does not start over a log.dir with a folder that is no partition.
-        staging = absolute_path(given.get("stagingpath", path + ".staging"))
-        if staging == path or staging.startswith(path + "/"):
+        beside = None if path is None else path + ".staging"
+        staging = absolute_path(given["stagingpath"]) if "stagingpath" in given else beside
+        if path is not None and staging is not None and (staging == path or staging.startswith(path + "/")):
             raise OptionError(f"option stagingPath: {staging} is inside of the directory {path}; Kafka allows only partitions there")
         return cls(
             path=path,
+            source=source,
             topic=given.get("topic"),
             staging_path=staging,
             max_inline_bytes=_whole(given, "maxInlineBytes", MAX_INLINE_BYTES),
@@ -118,8 +118,10 @@ def _producer_properties(given: Mapping[str, str]) -> dict[str, str]:
     for name, value in given.items():
         if name in REFUSED:
             raise OptionError(f"option {name} is refused: {REFUSED[name]}")
+        if name == "kafka.bootstrap.servers":
+            continue
         if name.startswith("kafka."):
-            if name[6:] in names:
+            if name[6:] in names or "kafka.bootstrap.servers" in given:
                 properties[name[6:]] = value
             else:
                 log.warning("option %s is no property of the producer; it has no effect", name)

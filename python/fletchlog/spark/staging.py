@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import WriterCommitMessage
 
+from fletchlog.spark.errors import OptionError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -50,6 +52,10 @@ def stage(options: SinkOptions, rows: Iterable[pa.RecordBatch], *, task: int, at
         small.append(rows_of)
         size += rows_of.nbytes
         if size > options.max_inline_bytes:
+            if options.staging_path is None:
+                raise OptionError(
+                    "option stagingPath is missing: a task has more than maxInlineBytes to hand over; name a directory that every executor and the driver see"
+                )
             name = f"{run}-{'all' if batch is None else batch}-{task}-{attempt}{_SUFFIX}"
             return Staged(task, run, batch, None, _to_file(Path(options.staging_path) / name, small, iterator))
     if not small:
@@ -88,6 +94,8 @@ def _created(file: Path) -> pa.OSFile:
 
 def clear(options: SinkOptions, run: str, up_to_batch: int | None) -> None:
     """Removes the files of a run: what killed and repeated attempts left, too. Of a stream, those of batches up to this one."""
+    if options.staging_path is None:
+        return
     directory = Path(options.staging_path)
     if not directory.is_dir():
         return

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from fletchlog.spark import directory
 from fletchlog.spark.batch import RangePartition
+from fletchlog.spark.cluster import open_log
 from fletchlog.spark.errors import DataLossError
 from fletchlog.spark.limits import SpecificOffsets
 from fletchlog.spark.offset_reader import OffsetReader, loss_reporter
@@ -125,7 +125,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _reader(self) -> OffsetReader:
         # looked up for every call: the cache notices a directory that was deleted and created again
-        return OffsetReader(directory.open_directory(self._options.path, self._options.isolation_level), self._options)
+        return OffsetReader(open_log(self._options), self._options)
 
     def _latest(self) -> Offsets:
         reader = self._reader()

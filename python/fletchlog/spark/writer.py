@@ -9,6 +9,7 @@ them (KIP-447).
 
 from __future__ import annotations
 
+import contextlib
 import time
 import uuid
 from pathlib import Path
@@ -69,7 +70,7 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Appends what all tasks staged. With txnAppId, a txnVersion that is not above the last one is skipped."""
-        append(self._options, _staged(messages), self._options.app)
+        append(self._options, _staged(messages), self._options.app, self._run)
         clear(self._options, self._run, None)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - Spark's signature
@@ -84,7 +85,7 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         """Appends one micro-batch in one transaction, with its number; skips one that is there."""
         staged = _staged(messages)
         for query in {item.run for item in staged}:  # one, or none if the batch has no task
-            append(self._options, staged, (query, batchId))
+            append(self._options, staged, (query, batchId), query)
             clear(self._options, query, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's signature
@@ -97,8 +98,8 @@ def _staged(messages: Iterable[WriterCommitMessage | None]) -> list[Staged]:
     return sorted((item for item in messages if isinstance(item, Staged)), key=lambda item: item.task)
 
 
-def append(options: SinkOptions, staged: list[Staged], ledger: tuple[str, int] | None) -> bool:
-    """Appends rows in one transaction; `ledger` is the name and the number of the batch.
+def append(options: SinkOptions, staged: list[Staged], ledger: tuple[str, int] | None, run: str) -> bool:
+    """Appends rows in one transaction; `ledger` is the name and the number of the batch, `run` the query or the write.
 
     Returns:
         False if there were no rows, or the ledger has this number.
@@ -112,25 +113,36 @@ def append(options: SinkOptions, staged: list[Staged], ledger: tuple[str, int] |
 
     if not any(item.data is not None or item.file is not None for item in staged):
         return False
-    with _opened(options) as broker, fl.Producer(broker, {**options.producer, "transactional.id": TRANSACTIONAL_ID}) as producer:
-        producer.init_transactions()
-        if ledger is None:
-            with producer.transaction():
-                _send(producer, staged, options)
-            return True
-        name, number = ledger
-        if LEDGER_TOPIC not in broker.topics():
+    # A directory has one writer: each commit ends what the last one left. On a cluster others commit at the same time.
+    transactional_id = TRANSACTIONAL_ID if options.path is not None else f"{GROUP_PREFIX}{ledger[0] if ledger is not None else run}"
+    with _opened(options) as broker:
+        peer = broker if options.path is not None else options.source
+        with fl.Producer(peer, {**options.producer, "transactional.id": transactional_id}) as producer:
+            producer.init_transactions()
+            if ledger is None:
+                with producer.transaction():
+                    _send(producer, staged, options)
+                return True
+            return _append_once(broker, peer, producer, staged, options, ledger)
+
+
+def _append_once(broker: Any, peer: Any, producer: Any, staged: list[Staged], options: SinkOptions, ledger: tuple[str, int]) -> bool:
+    import fletchlog as fl
+
+    name, number = ledger
+    if LEDGER_TOPIC not in broker.topics():
+        with contextlib.suppress(fl.errors.TopicAlreadyExistsError):
             broker.create_topic(LEDGER_TOPIC)
-        group = GROUP_PREFIX + name
-        with fl.Consumer(broker, {"group.id": group, "enable.auto.commit": "false"}) as consumer:
-            done = consumer.committed((LEDGER_TOPIC, 0))
-            if done is not None and done.offset > number:
-                log.info("batch %d of %s is in %s: skipped", number, name, options.path)
-                return False
-            with producer.transaction():
-                _send(producer, staged, options)
-                producer.send_offsets_to_transaction({(LEDGER_TOPIC, 0): number + 1}, fl.ConsumerGroupMetadata("", -1, group))
-        return True
+    group = GROUP_PREFIX + name
+    with fl.Consumer(peer, {"group.id": group, "enable.auto.commit": "false"}) as consumer:
+        done = consumer.committed((LEDGER_TOPIC, 0))
+    if done is not None and done.offset > number:
+        log.info("batch %d of %s is in %s: skipped", number, name, options.source)
+        return False
+    with producer.transaction():
+        _send(producer, staged, options)
+        producer.send_offsets_to_transaction({(LEDGER_TOPIC, 0): number + 1}, fl.ConsumerGroupMetadata("", -1, group))
+    return True
 
 
 def check_topic(options: SinkOptions) -> None:
@@ -139,16 +151,25 @@ def check_topic(options: SinkOptions) -> None:
     Raises:
         OptionError: The directory or the topic does not exist.
     """
-    if not Path(options.path).is_dir():
+    import fletchlog as fl
+
+    if options.path is None:
+        with fl.Cluster(options.source) as cluster:
+            topics = cluster.topics()
+    elif not Path(options.path).is_dir():
         raise OptionError(f"option path: there is no directory {options.path}; create the topic first, which makes it: fletchlog topics create")
-    if options.topic is not None and options.topic not in open_directory(options.path, "read_uncommitted").topics():
-        raise OptionError(f"topic {options.topic} does not exist in {options.path}; create it first: fletchlog topics create, or Broker.create_topic")
+    else:
+        topics = open_directory(options.path, "read_uncommitted").topics()
+    if options.topic is not None and options.topic not in topics:
+        raise OptionError(f"topic {options.topic} does not exist in {options.source}; create it first: fletchlog topics create, or Broker.create_topic")
 
 
 def _opened(options: SinkOptions) -> Any:
-    """The directory, open for writing; waits while another process has it."""
+    """The directory, open for writing; waits while another process has it. Or the cluster."""
     import fletchlog as fl
 
+    if options.path is None:
+        return fl.Cluster(options.source)
     end = time.monotonic() + options.lock_timeout_ms / 1000
     reported = False
     while True:

@@ -1,0 +1,131 @@
+"""The Spark format over a cluster: what it gives over a directory."""
+
+import pytest
+from pyspark.errors import PySparkException
+
+import fletchlog as fl
+from fletchlog.spark.writer import GROUP_PREFIX, LEDGER_TOPIC
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
+
+START_MS = 1_700_000_000_000
+
+
+@pytest.fixture
+def cluster():
+    """A broker of two nodes with topic `in`: 300 records in 3 partitions, an aborted transaction among them; and its servers."""
+    with fl.Broker.in_memory(nodes=2) as broker, broker.listen() as listener:
+        broker.create_topic("in", partitions=3, config={"retention.ms": "-1"})
+        broker.create_topic("out", partitions=2)
+        with fl.Producer(broker, {"transactional.id": "x"}) as producer:
+            producer.init_transactions()
+            for begin in range(0, 300, 60):
+                with producer.transaction():
+                    for i in range(begin, begin + 60):
+                        producer.send("in", value=b"%d" % i, key=b"k", partition=i % 3, timestamp_ms=START_MS + i, headers=[("h", b"%d" % i)])
+                producer.begin_transaction()
+                producer.send("in", value=b"-1", partition=0)
+                producer.flush()
+                producer.abort_transaction()
+        yield broker, listener.bootstrap
+
+
+@pytest.fixture
+def read(spark, cluster):
+    def load(stream=False, **options):
+        reader = spark.readStream if stream else spark.read
+        options = {"kafka.bootstrap.servers": cluster[1], "subscribe": "in", "kafka.isolation.level": "read_committed", **options}
+        return reader.format("fletchlog").options(**options).load()
+
+    return load
+
+
+def values(rows):
+    return sorted(int(row.value) for row in rows)
+
+
+def test_the_rows_are_those_of_a_scan(cluster, read):
+    broker, _ = cluster
+    frame = read(includeHeaders="true")
+    rows = sorted((row.partition, row.offset, row.key, row.value, row.headers[0].value, row.timestamp.timestamp()) for row in frame.collect())
+    scanned = broker.scan("in", isolation_level="read_committed", include_headers=True).to_pyarrow().to_pylist()
+    assert rows == sorted((r["partition"], r["offset"], r["key"], r["value"], r["headers"][0]["value"], r["timestamp"].timestamp()) for r in scanned)
+    assert len(rows) == 300
+    uncommitted = read(**{"kafka.isolation.level": "read_uncommitted"})
+    assert uncommitted.where("value = '-1'").count() == 5
+
+
+def test_ranges_end_where_they_are_cut(cluster, read):
+    frame = read(minPartitions=8, startingOffsets='{"in":{"0":3,"1":-2,"2":40}}', endingOffsets='{"in":{"0":20,"1":50,"2":-1}}')
+    found = [(row.partition, row.offset) for row in frame.select("partition", "offset").collect()]
+    assert len(found) == len(set(found))
+    assert {p: (min(o for q, o in found if q == p), max(o for q, o in found if q == p)) for p in range(3)} == {0: (3, 19), 1: (0, 49), 2: (40, 103)}
+    broker, _ = cluster
+    broker.create_topic("plain", partitions=2, config={"retention.ms": "-1"})
+    with fl.Producer(broker) as producer:  # a marker of a transaction would have a timestamp of its own
+        for i in range(100):
+            producer.send("plain", value=b"%d" % i, partition=i % 2, timestamp_ms=START_MS + i)
+    assert values(read(subscribe="plain", startingTimestamp=str(START_MS + 50)).collect()) == list(range(50, 100))
+
+
+def test_a_stream_goes_on_from_its_checkpoint_and_is_written_once(spark, cluster, read, tmp_path):
+    broker, servers = cluster
+
+    def copy():
+        frame = read(stream=True, startingOffsets="earliest", maxOffsetsPerTrigger="50").select("key", "value")
+        sink = frame.writeStream.format("fletchlog").options(topic="out", checkpointLocation=str(tmp_path / "c"), **{"kafka.bootstrap.servers": servers})
+        query = sink.trigger(availableNow=True).start()
+        query.awaitTermination()
+        return query
+
+    def written():
+        return sorted(int(v) for v in broker.scan("out", isolation_level="read_committed").to_pyarrow()["value"].to_pylist())
+
+    copy()
+    assert written() == list(range(300))
+    for commit in (tmp_path / "c" / "commits").glob("*3*"):
+        commit.unlink()
+    with fl.Producer(broker) as producer:
+        producer.send("in", value=b"300", partition=1)
+    query = copy()
+    assert written() == list(range(301))
+    with fl.Consumer(broker, {"group.id": GROUP_PREFIX + query.id}) as consumer:
+        assert consumer.committed((LEDGER_TOPIC, 0)).offset == query.lastProgress["batchId"] + 1
+
+
+def test_a_frame_is_written_in_its_order(spark, cluster, tmp_path):
+    broker, servers = cluster
+    broker.create_topic("sorted")
+    frame = spark.range(5000, numPartitions=3).selectExpr("cast(4999 - id as string) as value").orderBy("value")
+    writer = frame.write.format("fletchlog").option("kafka.bootstrap.servers", servers).option("topic", "sorted").mode("append")
+    writer.option("kafka.compression.type", "lz4").save()
+    with pytest.raises(PySparkException, match="option stagingPath is missing"):
+        writer.option("maxInlineBytes", "0").save()
+    writer.option("stagingPath", str(tmp_path / "staging")).save()
+    expected = sorted(str(i).encode() for i in range(5000))
+    assert broker.scan("sorted", isolation_level="read_committed").to_pyarrow()["value"].to_pylist() == expected * 2
+    assert not (tmp_path / "staging").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"subscribe": "none"}, "kafka://127.0.0.1:.* has no topic none"),
+        ({"path": "/tmp/x"}, "exactly one of the options path and kafka.bootstrap.servers"),
+        ({"kafka.auto.offset.reset": "earliest"}, "option kafka.auto.offset.reset is refused"),
+        ({"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.default.api.timeout.ms": "1000"}, "127.0.0.1:1"),
+    ],
+)
+def test_what_cannot_be_read_is_said(read, options, message):
+    with pytest.raises(PySparkException, match=message):
+        read(**options).count()
+
+
+def test_records_that_are_gone_are_lost_data(cluster, read, spark):
+    broker, _ = cluster
+    frame = read(startingOffsets='{"in":{"0":0,"1":0,"2":0}}')
+    assert frame.count() == 300
+    broker.delete_records("in", 1, 30)
+    with pytest.raises(PySparkException, match="the log of in-1 starts at 30; offsets from 0 were to be read"):
+        frame.count()
+    assert read(startingOffsets='{"in":{"0":0,"1":0,"2":0}}', failOnDataLoss="false").count() < 300
