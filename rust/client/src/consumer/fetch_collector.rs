@@ -173,13 +173,7 @@ fn judge(
         E::NONE if stale => discard(trace, "fetched at another offset than the position"),
         E::NONE => {
             if fetch.has_only_a_fragment() {
-                return Err(ClientError::Kafka {
-                    code: E::UNKNOWN_SERVER_ERROR,
-                    message: format!(
-                        "the answer for {tp} at offset {} holds {} bytes but not one whole batch; the broker must send at least one",
-                        fetch.fetch_offset, fetch.size
-                    ),
-                });
+                return Err(fragment(fetch));
             }
             subs.update_ends(&tp, fetch.high_watermark, fetch.last_stable_offset);
             fetch.initialized = true;
@@ -200,18 +194,7 @@ fn judge(
             metadata.request_update();
         }
         E::OFFSET_OUT_OF_RANGE if stale => discard(trace, "out of range, but the position has changed since"),
-        E::OFFSET_OUT_OF_RANGE => match subs.default_reset() {
-            Some(strategy) => {
-                log::info!("position {position} of {tp} is out of range; looking up the {strategy:?} offset");
-                trace.push(|| {
-                    TraceEvent::of(TraceKind::Place, &tp)
-                        .at(position)
-                        .because("the position is out of range")
-                });
-                subs.request_offset_reset(&tp, strategy)?;
-            }
-            None => return Err(ClientError::OffsetOutOfRange(BTreeMap::from([(tp, position)]))),
-        },
+        E::OFFSET_OUT_OF_RANGE => reset_or_fail(tp, position, subs, trace)?,
         E::TOPIC_AUTHORIZATION_FAILED => return Err(ClientError::kafka(fetch.error, &tp)),
         E::UNKNOWN_LEADER_EPOCH | E::UNKNOWN_SERVER_ERROR => {
             log::warn!("{tp} at offset {}: {}", fetch.fetch_offset, fetch.error);
@@ -235,6 +218,35 @@ fn judge(
         }
     }
     Ok(false)
+}
+
+/// The position is outside of the log: to where `auto.offset.reset` says, or the user decides.
+fn reset_or_fail(
+    tp: TopicPartition,
+    position: i64,
+    subs: &mut SubscriptionState,
+    trace: &mut Trace,
+) -> Result<(), ClientError> {
+    let Some(strategy) = subs.default_reset() else {
+        return Err(ClientError::OffsetOutOfRange(BTreeMap::from([(tp, position)])));
+    };
+    log::info!("position {position} of {tp} is out of range; looking up the {strategy:?} offset");
+    trace.push(|| {
+        TraceEvent::of(TraceKind::Place, &tp)
+            .at(position)
+            .because("the position is out of range")
+    });
+    subs.request_offset_reset(&tp, strategy)
+}
+
+fn fragment(fetch: &CompletedFetch) -> ClientError {
+    let (tp, offset, size) = (&fetch.tp, fetch.fetch_offset, fetch.size);
+    ClientError::Kafka {
+        code: ErrorCode::UNKNOWN_SERVER_ERROR,
+        message: format!(
+            "the answer for {tp} at offset {offset} holds {size} bytes but not one whole batch; the broker must send at least one"
+        ),
+    }
 }
 
 /// Takes records of one fetch and moves the position. Returns how many. Kafka: `fetchRecords`.

@@ -11,6 +11,7 @@ use super::changed::Changed;
 use super::completed_fetch::CompletedFetch;
 use super::consumer_network_client::ConsumerNetworkClient;
 use super::fetch_buffer::FetchBuffer;
+use super::fetch_session_handler::SessionRequest;
 use super::fetchable::View;
 use super::left_out::{LeftOut, Requests};
 use super::metadata::{ConsumerMetadata, Leader};
@@ -74,7 +75,6 @@ impl FetchRequests {
         } else {
             view.blocked_nodes()
         };
-        let mut settled = all_led;
         if trace.is_on() {
             let requests = Requests {
                 version: self.version,
@@ -89,47 +89,48 @@ impl FetchRequests {
             return 0;
         }
         let misses_leader = !all_led && view.in_request_order().iter().any(|tp| view.leader(tp).is_none());
-        let busy = view.nodes_that_may_wait();
+        let (requests, backing_off) = self.prepare(&view, &blocked, net);
+        if misses_leader {
+            metadata.request_update();
+        }
+        let sent = requests.len();
+        for (node, session) in requests {
+            let request = fetch_request(settings, session);
+            trace.request(node, &request);
+            let id = net.send(node, Request::Fetch(request));
+            self.nodes.entry(node).or_default().in_flight = Some(id);
+            self.version += 1;
+        }
+        self.nothing_to_send = (sent == 0 && all_led && !backing_off).then_some(fingerprint);
+        sent
+    }
+
+    /// The next request of every session that has something to fetch, in request order; and whether the end of a node's
+    /// back-off will change what is sent, or why nothing is. Kafka: `AbstractFetch#prepareFetchRequests`.
+    fn prepare(
+        &mut self,
+        view: &View<'_>,
+        blocked: &FxHashSet<NodeId>,
+        net: &ConsumerNetworkClient,
+    ) -> (Vec<(NodeId, SessionRequest)>, bool) {
+        let may_wait = view.nodes_that_may_wait();
         let mut requests = Vec::new();
-        for (&node, fetches) in &mut self.nodes {
-            if fetches.in_flight.is_some() {
+        let mut backing_off = false;
+        for (&node, fetches) in self.nodes.iter_mut().filter(|(_, f)| f.in_flight.is_none()) {
+            let unavailable = net.is_unavailable(node);
+            backing_off |= unavailable;
+            if unavailable || blocked.contains(&node) {
                 continue;
             }
-            if net.is_unavailable(node) {
-                settled = false; // The end of the back-off changes what is sent, or why nothing is.
-            } else if blocked.contains(&node) {
-                continue;
-            } else if !busy.contains(&node) || view.awaits_records_of(node) {
-                requests.extend(fetches.build(node, &view).map(|request| (node, request)));
+            if !may_wait.contains(&node) || view.awaits_records_of(node) {
+                requests.extend(fetches.build(node, view).map(|request| (node, request)));
             }
         }
         if requests.len() > 1 {
             let order = view.nodes_in_request_order(requests.iter().map(|&(node, _)| node).collect());
             requests.sort_by_key(|(node, _)| order.iter().position(|n| n == node));
         }
-        if misses_leader {
-            metadata.request_update();
-        }
-        let sent = requests.len();
-        for (node, session) in requests {
-            let request = FetchRequest {
-                max_wait_ms: settings.fetch_max_wait_ms,
-                min_bytes: settings.fetch_min_bytes,
-                max_bytes: settings.fetch_max_bytes,
-                isolation_level: settings.isolation_level,
-                session_id: session.session_id,
-                session_epoch: session.session_epoch,
-                by_topic_ids: false,
-                partitions: session.partitions,
-                forgotten: session.forgotten,
-            };
-            trace.request(node, &request);
-            let id = net.send(node, Request::Fetch(request));
-            self.nodes.entry(node).or_default().in_flight = Some(id);
-            self.version += 1;
-        }
-        self.nothing_to_send = (sent == 0 && settled).then_some(fingerprint);
-        sent
+        (requests, backing_off)
     }
 
     /// A short cut for the usual case, a fetch under way to each node.
@@ -235,6 +236,20 @@ impl FetchRequests {
                 buffer.add(CompletedFetch::new(offset, partition));
             }
         }
+    }
+}
+
+fn fetch_request(settings: &Settings, session: SessionRequest) -> FetchRequest {
+    FetchRequest {
+        max_wait_ms: settings.fetch_max_wait_ms,
+        min_bytes: settings.fetch_min_bytes,
+        max_bytes: settings.fetch_max_bytes,
+        isolation_level: settings.isolation_level,
+        session_id: session.session_id,
+        session_epoch: session.session_epoch,
+        by_topic_ids: false,
+        partitions: session.partitions,
+        forgotten: session.forgotten,
     }
 }
 
