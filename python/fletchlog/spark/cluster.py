@@ -27,7 +27,7 @@ class ClusterLog:
 
         self._committed = options.isolation_level == "read_committed"
         self._poll_timeout_ms = options.poll_timeout_ms
-        self._cluster = fl.Cluster(options.source)
+        self._cluster = fl.Cluster(options.source, options.client)
         config = {"max.poll.records": str(BATCH_ROWS), **options.client, "auto.offset.reset": "none", "enable.auto.commit": "false"}
         self._consumer = fl.Consumer(options.source, config)
 
