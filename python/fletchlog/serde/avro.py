@@ -39,7 +39,7 @@ class Avro:
 
     Raises:
         fletchlog.errors.InvalidArgumentError: Not an Avro schema, one without an Arrow type, one nested too deep, or one with more than 100,000 types
-        once every name in it is replaced by its type, as in Arrow.
+            once every name in it is replaced by its type, as in Arrow.
     """
 
     schema: Any
