@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -45,17 +46,17 @@ def serve(
 
     fletchlog serve --memory --listen 127.0.0.1:0 --auto-create 4 --print-address
     """
-    if with_parent:
-        _end_with_parent()
-    logging.basicConfig(level=logging.INFO, format="fletchlog: %(message)s")
     stopped = _stop_on_signals()
+    if with_parent:
+        _end_with_parent(stopped)
+    logging.basicConfig(level=logging.INFO, format="fletchlog: %(message)s")
     with _broker(directory, memory, nodes, read_only, _properties(config, auto_create)) as broker:
         host, port = _host_and_port(listen)
         with broker.listen(host, port, advertised) as listener:
             if print_address:
                 print(json.dumps({"bootstrap": listener.bootstrap, "pid": os.getpid()}), flush=True)
             note(f"serving {'memory' if directory is None else directory} at {listener.bootstrap}; Ctrl-C ends it")
-            stopped.wait()
+            stopped.get()
 
 
 def _broker(directory: Path | None, memory: bool, nodes: int | None, read_only: bool, config: dict[str, str]) -> fl.Broker:
@@ -89,20 +90,24 @@ def _host_and_port(text: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)
 
 
-def _stop_on_signals() -> threading.Event:
-    """Set by SIGTERM and by Ctrl-C; a second Ctrl-C ends the process at once."""
-    stopped = threading.Event()
+def _stop_on_signals() -> SimpleQueue[None]:
+    """Gets an item from SIGTERM and from Ctrl-C; a second Ctrl-C ends the process at once.
+
+    Not an event: `Event.set` in a signal handler waits for ever if `Event.wait` holds the event's lock in the same thread.
+    """
+    stopped: SimpleQueue[None] = SimpleQueue()
 
     def stop(number: int, _frame: FrameType | None) -> None:
-        stopped.set()
-        signal.signal(number, signal.SIG_DFL)
+        stopped.put(None)
+        if number == signal.SIGINT:
+            signal.signal(number, signal.SIG_DFL)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
     return stopped
 
 
-def _end_with_parent() -> None:
+def _end_with_parent(stopped: SimpleQueue[None]) -> None:
     """Asks Linux for SIGTERM when the parent ends; elsewhere, and beside it, the end of standard input says so."""
     if sys.platform == "linux":
         set_parent_death_signal = 1  # PR_SET_PDEATHSIG
@@ -111,6 +116,6 @@ def _end_with_parent() -> None:
     def watch() -> None:
         while sys.stdin.buffer.read(4096):
             pass
-        os.kill(os.getpid(), signal.SIGTERM)
+        stopped.put(None)
 
     threading.Thread(target=watch, name="fletchlog-parent", daemon=True).start()
