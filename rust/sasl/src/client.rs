@@ -1,0 +1,114 @@
+//! The client's side of an exchange. Kafka: `SaslClient`, as `PlainSaslClient`, `ScramSaslClient`, `OAuthBearerSaslClient`.
+
+use std::collections::BTreeMap;
+
+use crate::oauthbearer::CONTROL_A;
+use crate::scram::{ClientExchange, ServerSignature};
+use crate::{Mechanism, SaslError, Secret, oauthbearer, plain};
+
+/// Who a client is, and how it proves it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Credentials {
+    /// For PLAIN and SCRAM.
+    Password {
+        /// User name, or the id of a delegation token.
+        username: String,
+        /// Password, or the HMAC of a delegation token.
+        password: Secret,
+        /// They are those of a delegation token (SCRAM only).
+        is_token: bool,
+    },
+    /// For OAUTHBEARER.
+    Token {
+        /// Token.
+        token: Secret,
+        /// SASL extensions.
+        extensions: BTreeMap<String, String>,
+    },
+}
+
+enum State {
+    /// What the server says next must be empty.
+    ExpectEmpty,
+    /// OAUTHBEARER: empty, or the reason of a failure.
+    ExpectVerdict,
+    ServerFirst(ClientExchange),
+    ServerFinal(ServerSignature),
+    Complete,
+    Failed,
+}
+
+/// One exchange.
+pub struct SaslClient {
+    first: Vec<u8>,
+    state: State,
+}
+
+impl SaslClient {
+    /// An exchange with `nonce` ([`crate::secure_random_string`]), which SCRAM needs.
+    ///
+    /// # Errors
+    /// The credentials are not of the mechanism's kind, or cannot be sent.
+    pub fn new(mechanism: Mechanism, credentials: &Credentials, nonce: &str) -> Result<Self, SaslError> {
+        let (first, state) = match (mechanism, credentials) {
+            (Mechanism::Plain, Credentials::Password { username, password, .. }) => {
+                (plain::encode(username, password), State::ExpectEmpty)
+            }
+            (
+                Mechanism::Scram(scram),
+                Credentials::Password {
+                    username,
+                    password,
+                    is_token,
+                },
+            ) => {
+                let exchange = ClientExchange::begin(scram, username, password.clone(), nonce, *is_token);
+                (exchange.first(), State::ServerFirst(exchange))
+            }
+            (Mechanism::OAuthBearer, Credentials::Token { token, extensions }) => {
+                (oauthbearer::encode(token, extensions)?, State::ExpectVerdict)
+            }
+            _ => {
+                return Err(SaslError::invalid(format!(
+                    "{} needs another kind of credentials",
+                    mechanism.name()
+                )));
+            }
+        };
+        Ok(Self { first, state })
+    }
+
+    /// What the client sends first.
+    pub fn first(&self) -> &[u8] {
+        &self.first
+    }
+
+    /// What the client answers to the server, if anything.
+    ///
+    /// # Errors
+    /// The server says what it must not, or does not know the password.
+    pub fn challenge(&mut self, bytes: &[u8]) -> Result<Option<Vec<u8>>, SaslError> {
+        let (answer, next) = match std::mem::replace(&mut self.state, State::Failed) {
+            State::ExpectEmpty | State::ExpectVerdict if bytes.is_empty() => (None, State::Complete),
+            State::ExpectVerdict => (Some(vec![CONTROL_A]), State::Failed),
+            State::ServerFirst(exchange) => {
+                let (answer, signature) = exchange.prove(bytes)?;
+                (Some(answer), State::ServerFinal(signature))
+            }
+            State::ServerFinal(signature) => {
+                signature.check(bytes)?;
+                (None, State::Complete)
+            }
+            State::ExpectEmpty | State::Complete | State::Failed => {
+                return Err(SaslError::invalid("the server goes on with an exchange that is over"));
+            }
+        };
+        self.state = next;
+        Ok(answer)
+    }
+
+    /// The server accepted the client, and proved what its mechanism lets it prove.
+    pub fn is_complete(&self) -> bool {
+        matches!(self.state, State::Complete)
+    }
+}
