@@ -29,7 +29,15 @@ ALLOWED: dict[str, set[str]] = {
     "sim": {"records", "wire", "sasl", "api", "log", "arrow", "broker", "client", "server"},
 }
 # outside crates that only these crates may use
-RESERVED = {"hmac": {"sasl"}, "pbkdf2": {"sasl"}, "mio": {"server", "net"}, "socket2": {"server", "net"}, "pyo3": {"python"}, "arrow-": {"arrow", "python", "sim"}, "rustix": {"log", "python"}}
+RESERVED = {
+    "hmac": {"sasl"},
+    "pbkdf2": {"sasl"},
+    "mio": {"server", "net"},
+    "socket2": {"server", "net"},
+    "pyo3": {"python"},
+    "arrow-": {"arrow", "python", "sim"},
+    "rustix": {"log", "python"},
+}
 # calls that only the named files may contain: the core takes time, randomness and files as arguments
 BANNED = {
     r"SystemTime::now|Instant::now": {"api/src/transport.rs", "log/src/fs/memory.rs"},

@@ -271,7 +271,7 @@ class Broker:
         """
     def flush(self) -> None:
         """Puts everything on disk (fsync)."""
-    def listen(self, host: str = "127.0.0.1", port: int = 0, advertised: str | None = None) -> Listener:
+    def listen(self, host: str = "127.0.0.1", port: int = 0, advertised: str | None = None, config: _Properties | None = None) -> Listener:
         """Lets Kafka's clients, of any language, connect over TCP as if this were a Kafka cluster.
 
         Embedded clients go on beside them. A broker can have several listeners; closing it closes them first.
@@ -283,8 +283,11 @@ class Broker:
             host: Name or address of the interface. Other interfaces than loopback let everybody in who can reach them.
             port: Port of the first node; further nodes have the next ones. 0: free ones.
             advertised: `HOST` or `HOST:PORT` under which clients reach the listener, where it is another one (a container).
+            config: Properties of this listener (`security.protocol`, `sasl.enabled.mechanisms`, limits of connections); the others are
+                the broker's.
 
         Raises:
+            fletchlog.errors.ConfigException: A property is unknown, not a listener's, or lacks what it needs.
             fletchlog.errors.ListenerError: The port is taken, or the address is not this machine's.
             fletchlog.errors.InvalidArgumentError: Every interface (0.0.0.0) without `advertised`, or a bad port.
         """

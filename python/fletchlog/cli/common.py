@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn, ParamSpec, TypeVar
 
@@ -85,6 +86,27 @@ def properties(pairs: Iterable[str] | None) -> dict[str, str]:
         name, separator, value = pair.partition("=")
         if not separator or not name.strip():
             raise CommandError(f"--config wants NAME=VALUE, got {pair}")
+        result[name.strip()] = value.strip()
+    return result
+
+
+def properties_of_file(path: Path) -> dict[str, str]:
+    r"""Lines `name=value` as in Java's property files: `#` and `!` begin comments, a line that ends with `\` goes on.
+
+    Raises:
+        CommandError: No such file, or a line without `=`. No message shows a value.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"{path} cannot be read: {error}") from None
+    result = {}
+    for line in re.sub(r"\\\n\s*", "", text).splitlines():
+        if not line.strip() or line.lstrip()[0] in "#!":
+            continue
+        name, separator, value = line.partition("=")
+        if not separator or not name.strip():
+            raise CommandError(f"{path} has a line without NAME=VALUE")
         result[name.strip()] = value.strip()
     return result
 

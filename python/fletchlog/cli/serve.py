@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fletchlog.cli.common import CommandError, Config, command, properties
+from fletchlog.cli.common import CommandError, Config, command, properties, properties_of_file
 from fletchlog.cli.terminal import note
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def serve(
     read_only: Annotated[bool, typer.Option("--read-only", help="Serve a directory that another process writes, a Kafka broker too.")] = False,
     auto_create: Annotated[int | None, typer.Option("--auto-create", metavar="PARTITIONS", help="Create topics that clients ask for.")] = None,
     config: Config = None,
+    config_file: Annotated[Path | None, typer.Option("--config-file", metavar="FILE", help="Properties as in server.properties: for passwords.")] = None,
     print_address: Annotated[bool, typer.Option("--print-address", help="Print one line of JSON: the bootstrap servers, the process id.")] = False,
     with_parent: Annotated[bool, typer.Option("--with-parent", help="End when the process that started it ends.")] = False,
 ) -> None:
@@ -50,7 +51,7 @@ def serve(
     if with_parent:
         _end_with_parent(stopped)
     logging.basicConfig(level=logging.INFO, format="fletchlog: %(message)s")
-    with _broker(directory, memory, nodes, read_only, _properties(config, auto_create)) as broker:
+    with _broker(directory, memory, nodes, read_only, _properties(config, config_file, auto_create)) as broker:
         host, port = _host_and_port(listen)
         with broker.listen(host, port, advertised) as listener:
             if print_address:
@@ -72,9 +73,9 @@ def _broker(directory: Path | None, memory: bool, nodes: int | None, read_only: 
     return fl.Broker(directory, nodes=nodes, read_only=read_only, config=config)
 
 
-def _properties(config: list[str] | None, auto_create: int | None) -> dict[str, str]:
-    """The broker's properties."""
-    given = properties(config)
+def _properties(config: list[str] | None, config_file: Path | None, auto_create: int | None) -> dict[str, str]:
+    """The broker's properties: those of the command line before those of the file."""
+    given = (properties_of_file(config_file) if config_file else {}) | properties(config)
     if auto_create is not None:
         if auto_create < 1:
             raise CommandError(f"--auto-create wants a number of partitions, got {auto_create}")

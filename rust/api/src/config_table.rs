@@ -40,6 +40,8 @@ pub enum Kind {
     Double(f64, f64),
     /// Any text.
     Text,
+    /// Any text, which is shown nowhere. Kafka: `ConfigDef.Type.PASSWORD`.
+    Password,
     /// One of these.
     OneOf(&'static [&'static str]),
     /// Comma-separated list of these (empty slice: anything).
@@ -63,6 +65,13 @@ pub struct ConfigKey {
     pub default: Option<&'static str>,
     /// One or two sentences: what it does, its unit.
     pub doc: &'static str,
+}
+
+impl ConfigKey {
+    /// A value as it may be shown.
+    fn shown<'a>(&self, value: &'a str) -> &'a str {
+        if self.kind == Kind::Password { HIDDEN } else { value }
+    }
 }
 
 /// Rows of one scope, by name.
@@ -154,7 +163,7 @@ fn kafka_reason<'a>(kind: &Kind, default: Option<&str>, value: &'a str) -> (Cow<
         }
         Kind::Only(kind) if parses(kind, value) => one_of(&[default.unwrap_or("")]),
         Kind::Only(kind) => return kafka_reason(kind, default, value),
-        Kind::Text | Kind::Release => "not understood".to_owned(),
+        Kind::Text | Kind::Password | Kind::Release => "not understood".to_owned(),
     };
     (Cow::Borrowed(value), reason)
 }
@@ -164,13 +173,23 @@ fn parses(kind: &Kind, value: &str) -> bool {
     check(kind, None, value).is_ok()
 }
 
-/// Validated properties of one client, topic or broker: every key of the scope that is set or has a default.
-#[derive(Debug, Clone, PartialEq)]
+/// What is shown in place of a secret. Kafka: `Password#HIDDEN`.
+pub const HIDDEN: &str = "[hidden]";
+
+/// Validated properties of one client, topic or broker: every key of the scope that is set or has a default. `Debug` shows those that
+/// were set, and no secret.
+#[derive(Clone, PartialEq)]
 pub struct Config {
     scope: Scope,
     values: BTreeMap<&'static str, String>,
     explicit: Vec<&'static str>,
     ignored: Vec<(&'static str, &'static str)>,
+}
+
+impl std::fmt::Debug for Config {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_map().entries(self.shown()).finish()
+    }
 }
 
 impl Config {
@@ -179,18 +198,29 @@ impl Config {
     /// # Errors
     /// [`ConfigError::Unknown`] with the nearest name, [`ConfigError::Invalid`] with what is expected.
     pub fn parse<'a>(scope: Scope, given: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, ConfigError> {
-        let mut values = BTreeMap::new();
-        let mut explicit = Vec::new();
-        let mut ignored = Vec::new();
-        for key in keys(scope) {
-            if let Some(default) = key.default {
-                values.insert(key.name, default.to_owned());
-            }
-        }
+        let defaults = keys(scope)
+            .iter()
+            .filter_map(|key| Some((key.name, key.default?.to_owned())));
+        let config = Self {
+            scope,
+            values: defaults.collect(),
+            explicit: Vec::new(),
+            ignored: Vec::new(),
+        };
+        config.with(given)
+    }
+
+    /// These properties, and of the others what holds so far.
+    ///
+    /// # Errors
+    /// As for [`Config::parse`].
+    pub fn with<'a>(mut self, given: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, ConfigError> {
+        let scope = self.scope;
         for (name, value) in given {
+            let name = without_listener_name(scope, name);
             let Some(key) = keys(scope).iter().find(|k| k.name == name) else {
                 if let Some(row) = other_clients::instead_of(scope, name) {
-                    ignored.push(row);
+                    self.ignored.push(row);
                     continue;
                 }
                 return Err(ConfigError::Unknown {
@@ -202,7 +232,7 @@ impl Config {
             let value = value.trim();
             check(&key.kind, key.default, value).map_err(|reason| ConfigError::Invalid {
                 name: name.to_owned(),
-                value: value.to_owned(),
+                value: key.shown(value).to_owned(),
                 reason,
             })?;
             let value = if key.kind == Kind::Boolean {
@@ -210,15 +240,12 @@ impl Config {
             } else {
                 value.to_owned()
             };
-            values.insert(key.name, value);
-            explicit.push(key.name);
+            self.values.insert(key.name, value);
+            if !self.explicit.contains(&key.name) {
+                self.explicit.push(key.name);
+            }
         }
-        Ok(Self {
-            scope,
-            values,
-            explicit,
-            ignored,
-        })
+        Ok(self)
     }
 
     /// Properties of other clients that were given and change nothing, each with what holds instead.
@@ -236,11 +263,10 @@ impl Config {
         self.explicit.contains(&name)
     }
 
-    /// The properties the user set, as text.
-    pub fn explicit(&self) -> impl Iterator<Item = (&'static str, &str)> + '_ {
-        self.explicit
-            .iter()
-            .map(|&name| (name, self.values.get(name).map_or("", String::as_str)))
+    /// The properties the user set, as text that may be shown: [`HIDDEN`] for a secret.
+    pub fn shown(&self) -> impl Iterator<Item = (&'static str, &str)> + '_ {
+        let keys = keys(self.scope).iter().filter(|key| self.is_explicit(key.name));
+        keys.map(|key| (key.name, key.shown(self.text(key.name))))
     }
 
     /// The value as text; `None` when unset and without default.
@@ -295,6 +321,16 @@ impl Config {
     }
 }
 
+/// What Kafka sets for one listener by a prefix: here every listener has it that is not told otherwise when it is opened.
+fn without_listener_name(scope: Scope, name: &str) -> &str {
+    let of_listener = (scope == Scope::Broker)
+        .then(|| name.strip_prefix("listener.name."))
+        .flatten();
+    of_listener
+        .and_then(|rest| rest.split_once('.'))
+        .map_or(name, |(_, property)| property)
+}
+
 fn parse_release(text: &str) -> Option<(u32, u32)> {
     let mut parts = text.split('.');
     let release = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
@@ -331,7 +367,7 @@ fn check(kind: &Kind, default: Option<&str>, value: &str) -> Result<(), String> 
         Kind::Int(low, high) => number(value, low, high, "an integer"),
         Kind::Long(low, high) => number(value, low, high, "an integer"),
         Kind::Double(low, high) => number(value, low, high, "a number"),
-        Kind::Text => Ok(()),
+        Kind::Text | Kind::Password => Ok(()),
         Kind::OneOf(choices) => {
             if choices.contains(&value) {
                 Ok(())

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use fletchlog_api::config_table::{ConfigKey, Kind, keys};
+use fletchlog_api::config_table::{ConfigKey, HIDDEN, Kind, keys};
 use fletchlog_api::{Config, ConfigError, Scope};
 
 use crate::topic_config;
@@ -47,6 +47,7 @@ pub enum ConfigType {
     Long = 5,
     Double = 6,
     List = 7,
+    Password = 9,
 }
 
 impl ConfigType {
@@ -58,6 +59,7 @@ impl ConfigType {
             Kind::Double(..) => Self::Double,
             Kind::Text | Kind::OneOf(_) | Kind::Release => Self::String,
             Kind::ListOf(_) => Self::List,
+            Kind::Password => Self::Password,
             Kind::Only(kind) => Self::of(*kind),
         }
     }
@@ -70,6 +72,7 @@ impl ConfigType {
             Self::Long => "LONG",
             Self::Double => "DOUBLE",
             Self::List => "LIST",
+            Self::Password => "PASSWORD",
         }
     }
     /// The number on the wire.
@@ -272,6 +275,7 @@ fn as_text(kind: Kind, value: &str) -> String {
                 .collect();
             Some(items.join(","))
         }
+        Kind::Password => Some(HIDDEN.to_owned()),
         _ => None,
     };
     number.unwrap_or_else(|| value.to_owned())

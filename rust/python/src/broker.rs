@@ -424,14 +424,22 @@ impl Broker {
     }
 
     /// Lets Kafka's clients connect over TCP.
-    #[pyo3(signature = (host="127.0.0.1", port=0, advertised=None))]
-    fn listen(&self, py: Python<'_>, host: &str, port: u16, advertised: Option<&str>) -> PyResult<Listener> {
+    #[pyo3(signature = (host="127.0.0.1", port=0, advertised=None, config=None))]
+    fn listen(
+        &self,
+        py: Python<'_>,
+        host: &str,
+        port: u16,
+        advertised: Option<&str>,
+        config: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Listener> {
         close_in_forked_children(py)?;
+        let config = properties_from_py(config)?;
         let server = self.inner.call(py, |broker, _| {
             if broker.is_closed() {
                 return Err(Failure::closed("broker"));
             }
-            let server = Listener::open(broker, host, port, advertised)?;
+            let server = Listener::open(broker, host, port, advertised, config)?;
             let mut listeners = self.listeners();
             listeners.retain(|listener| listener.strong_count() > 0);
             listeners.push(Arc::downgrade(&server));

@@ -30,6 +30,7 @@ fn kind_text(kind: Kind) -> String {
         Kind::Long(low, high) => range("long", low, high, &i64::MIN, &i64::MAX),
         Kind::Double(low, high) => range("double", low, high, &f64::MIN, &f64::MAX),
         Kind::Text => "text".to_owned(),
+        Kind::Password => "text, hidden".to_owned(),
         Kind::OneOf(choices) => choices.join(" | "),
         Kind::ListOf([]) => "list".to_owned(),
         Kind::ListOf(choices) => format!("list of {}", choices.join(", ")),

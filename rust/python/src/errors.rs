@@ -349,6 +349,7 @@ impl From<ListenError> for Failure {
         let variant = match error {
             ListenError::Address { .. } | ListenError::Start(_) => "listener",
             ListenError::Wildcard(_) | ListenError::Ports { .. } => "argument",
+            ListenError::Config(error) => return error.into(),
         };
         Self::of(variant, error.to_string())
     }

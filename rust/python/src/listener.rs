@@ -24,17 +24,19 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens for clients of `broker`. `advertised` is `host` or `host:port`.
+    /// Listens for clients of `broker`. `advertised` is `host` or `host:port`; `config` are properties of the listener.
     pub fn open(
         broker: &Arc<Engine>,
         host: &str,
         port: u16,
         advertised: Option<&str>,
+        config: Vec<(String, String)>,
     ) -> Result<Arc<SocketServer>, Failure> {
         let options = ListenOptions {
             host: host.to_owned(),
             port,
             advertised: advertised.map(host_and_port).transpose()?,
+            config,
         };
         let server = Arc::new(SocketServer::start(broker, &options)?);
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);

@@ -32,7 +32,7 @@ pub fn with_config(table: Table, whose: &str, config: &Config) -> Table {
     let mut metadata = HashMap::from([("fletchlog.trace".to_owned(), whose.to_owned())]);
     metadata.extend(
         config
-            .explicit()
+            .shown()
             .map(|(name, value)| (format!("fletchlog.config.{name}"), value.to_owned())),
     );
     table.with_metadata(metadata)

@@ -66,7 +66,10 @@ error_codes! {
     27 REBALANCE_IN_PROGRESS false "the group is rebalancing, the member has to rejoin";
     28 INVALID_COMMIT_OFFSET_SIZE false "the committed offsets are too large for one batch";
     29 TOPIC_AUTHORIZATION_FAILED false "not authorized for the topic";
+    30 GROUP_AUTHORIZATION_FAILED false "not authorized for the group";
+    31 CLUSTER_AUTHORIZATION_FAILED false "not authorized for the cluster";
     32 INVALID_TIMESTAMP false "a timestamp is outside the accepted range";
+    33 UNSUPPORTED_SASL_MECHANISM false "the broker does not offer this SASL mechanism";
     34 ILLEGAL_SASL_STATE false "the SASL request does not fit the state of the connection";
     35 UNSUPPORTED_VERSION false "the version of the request is not supported";
     36 TOPIC_ALREADY_EXISTS false "a topic with this name exists";
@@ -89,6 +92,7 @@ error_codes! {
     54 SECURITY_DISABLED false "the broker has no security to configure";
     55 OPERATION_NOT_ATTEMPTED false "another part of the request was refused, so this one was not tried";
     56 KAFKA_STORAGE_ERROR true "the log could not be read or written";
+    58 SASL_AUTHENTICATION_FAILED false "SASL authentication failed";
     59 UNKNOWN_PRODUCER_ID false "the broker holds no state for this producer id";
     68 NON_EMPTY_GROUP false "the group has members";
     69 GROUP_ID_NOT_FOUND false "there is no such group";

@@ -27,6 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         host,
         port,
         advertised: None,
+        config: Vec::new(),
     };
     let server = SocketServer::start(&broker, &listen)?;
     for endpoint in server.endpoints() {

@@ -23,6 +23,8 @@ pub(crate) enum Completion {
     NoAnswer,
     /// The connection is to be closed, for this reason.
     Close(String),
+    /// It is to be closed once its client has these bytes, which it gets after a while.
+    Refuse(Vec<Bytes>, String),
     /// Its answer comes later, as a [`Completion::Response`] after this.
     Waiting(Ticket, Respond),
     /// The answer it waited for.
@@ -96,6 +98,7 @@ impl Reply {
             Handled::Answer(chunks) => completions.push(id, Completion::Answer(chunks)),
             Handled::NoAnswer => completions.push(id, Completion::NoAnswer),
             Handled::Close(reason) => completions.push(id, Completion::Close(reason)),
+            Handled::Refuse(chunks, reason) => completions.push(id, Completion::Refuse(chunks, reason)),
             Handled::Later(ticket, respond) => {
                 completions.push(id, Completion::Waiting(ticket.clone(), respond));
                 ticket.on_ready(move |response| completions.push(id, Completion::Response(response)));

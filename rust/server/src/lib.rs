@@ -6,12 +6,14 @@
 //! ```
 
 mod apis;
+mod authenticator;
 mod completions;
 pub mod connection;
 pub mod limits;
 mod memory_pool;
 mod processor;
 mod request_handler_pool;
+mod security;
 mod socket_server;
 pub mod stats;
 

@@ -7,6 +7,10 @@ use fletchlog_api::Config;
 pub struct Limits {
     /// `socket.request.max.bytes`: largest request.
     pub socket_request_max_bytes: i32,
+    /// `sasl.server.max.receive.size`: largest request of a client that has not authenticated yet.
+    pub sasl_server_max_receive_size: i32,
+    /// `connection.failed.authentication.delay.ms`: how long a client waits for the news that its authentication failed.
+    pub failed_authentication_delay_ms: i64,
     /// `max.connections`: most connections at a time.
     pub max_connections: usize,
     /// `max.connections.per.ip`: most connections of one address.
@@ -44,6 +48,8 @@ impl Limits {
         let size = |name: &str| usize::try_from(config.int(name)).unwrap_or(0);
         Self {
             socket_request_max_bytes: config.int("socket.request.max.bytes"),
+            sasl_server_max_receive_size: config.int("sasl.server.max.receive.size"),
+            failed_authentication_delay_ms: config.int("connection.failed.authentication.delay.ms").into(),
             max_connections: size("max.connections"),
             max_connections_per_ip: size("max.connections.per.ip"),
             max_connection_creation_rate: size("max.connection.creation.rate"),

@@ -1,6 +1,6 @@
 //! The thread of the sockets: accepts, reads, writes, and watches the time. Kafka: `Acceptor`, `Processor`, `Selector`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -82,6 +82,8 @@ struct Channel {
     memory: Option<Memory>,
     /// It waits for memory; nothing is read.
     is_muted: bool,
+    /// It is closed for this reason when its answer is written.
+    closing: Option<String>,
 }
 
 impl Channel {
@@ -108,6 +110,8 @@ pub(crate) struct Processor {
     memory: Arc<MemoryPool>,
     /// Connections that wait for memory, in the order in which they came. Kafka: `Selector#explicitlyMutedChannels`.
     muted: Vec<ConnectionId>,
+    /// Answers to failed authentications, and when they are given. Kafka: `Selector#delayedClosingChannels`.
+    refused: VecDeque<(i64, ConnectionId, Vec<Bytes>, String)>,
     /// Connections accepted since `rate_begun_ms`.
     accepted: usize,
     rate_begun_ms: i64,
@@ -145,6 +149,7 @@ impl Processor {
             channels: Slab::new(),
             per_ip: HashMap::new(),
             muted: Vec::new(),
+            refused: VecDeque::new(),
             accepted: 0,
             rate_begun_ms: 0,
             serial: 0,
@@ -188,6 +193,7 @@ impl Processor {
         let mut until_ms = (!self.channels.is_empty()).then_some(self.next_sweep_ms);
         let mut at_most = |ms: Option<i64>| until_ms = [until_ms, ms].into_iter().flatten().min();
         at_most(self.close_by_ms);
+        at_most(self.refused.front().map(|(when_ms, ..)| *when_ms));
         if self.is_rate_reached() {
             at_most(Some(self.rate_begun_ms + RATE_MS));
         }
@@ -275,7 +281,7 @@ impl Processor {
             stream,
             address,
             connection: Connection::default(),
-            peer: Arc::new(Peer::new(port, address)),
+            peer: Arc::new(Peer::new(port, address, self.shared.apis.security.sasl().is_some())),
             serial: self.serial,
             waiting: None,
             last_active_ms: now_ms,
@@ -283,6 +289,7 @@ impl Processor {
             blocked_since_ms: None,
             memory: None,
             is_muted: false,
+            closing: None,
         });
         *self.per_ip.entry(address.ip()).or_default() += 1;
         self.shared.stats.opened();
@@ -400,7 +407,7 @@ impl Processor {
         channel.last_active_ms = now_ms;
         let frame = match channel
             .connection
-            .next_frame(self.shared.limits.socket_request_max_bytes)
+            .next_frame(channel.peer.largest_request(&self.shared.limits))
         {
             Ok(frame) => frame,
             Err(bad) => return self.close(slot, Some(&bad.to_string())),
@@ -437,6 +444,10 @@ impl Processor {
             Completion::Answer(chunks) => self.answer(id.slot, chunks),
             Completion::NoAnswer => self.answer(id.slot, Vec::new()),
             Completion::Close(reason) => self.close(id.slot, Some(&reason)),
+            Completion::Refuse(chunks, reason) => {
+                let when_ms = self.clock.monotonic_ms() + self.shared.limits.failed_authentication_delay_ms;
+                self.refused.push_back((when_ms, id, chunks, reason));
+            }
             Completion::Waiting(ticket, respond) => channel.waiting = Some((ticket, respond)),
             Completion::Response(response) => {
                 let Some((_, respond)) = channel.waiting.take() else {
@@ -471,6 +482,9 @@ impl Processor {
             };
             if !channel.connection.has_output() {
                 channel.blocked_since_ms = None;
+                if let Some(reason) = channel.closing.take() {
+                    self.close(slot, Some(&reason));
+                }
                 return;
             }
             let mut slices: Vec<IoSlice<'_>> = Vec::with_capacity(8);
@@ -494,6 +508,20 @@ impl Processor {
         }
     }
 
+    /// Answers those whose authentication failed some time ago, and closes their connections.
+    fn refuse(&mut self, now_ms: i64) {
+        while self.refused.front().is_some_and(|(when_ms, ..)| *when_ms <= now_ms) {
+            let Some((_, id, chunks, reason)) = self.refused.pop_front() else {
+                return;
+            };
+            let current = self.channels.get_mut(id.slot).filter(|c| c.serial == id.serial);
+            if let Some(channel) = current {
+                channel.closing = Some(reason);
+                self.answer(id.slot, chunks);
+            }
+        }
+    }
+
     /// What the time asks for: waiting requests of the broker, idle connections, the end.
     fn do_what_is_due(&mut self) {
         let now_ms = self.clock.monotonic_ms();
@@ -511,6 +539,7 @@ impl Processor {
         if self.is_rate_reached() && now_ms >= self.rate_begun_ms + RATE_MS {
             (0..self.listeners.len()).for_each(|index| self.accept(index));
         }
+        self.refuse(now_ms);
         if now_ms >= self.next_sweep_ms {
             self.next_sweep_ms = now_ms + SWEEP_MS;
             self.sweep(now_ms);

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use fletchlog_api::NodeId;
+use fletchlog_api::{Config, ConfigError, NodeId};
 use fletchlog_broker::Broker;
 use mio::net::TcpListener;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -15,6 +15,7 @@ use crate::apis::Apis;
 use crate::completions::Completions;
 use crate::limits::Limits;
 use crate::processor::{Processor, Shared, WAKER};
+use crate::security::Security;
 use crate::stats::Stats;
 
 /// Connections that the system holds until they are accepted.
@@ -30,6 +31,8 @@ pub struct ListenOptions {
     /// The host, and the port of the first node if it is another one, under which clients reach the listener. `None`: `host` and
     /// the port that is listened on.
     pub advertised: Option<(String, Option<u16>)>,
+    /// Properties of this listener; the others are those of the broker.
+    pub config: Vec<(String, String)>,
 }
 
 /// One node's address, as clients are given it in Metadata answers.
@@ -69,6 +72,9 @@ pub enum ListenError {
         /// The first port.
         port: u16,
     },
+    /// A property is unknown, not a listener's, or says nothing that can be done.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// No thread or no descriptors.
     #[error("cannot start the listener: {0}")]
     Start(std::io::Error),
@@ -94,8 +100,10 @@ impl SocketServer {
     /// Listens for clients of `broker`. When it returns, they can connect.
     ///
     /// # Errors
-    /// The address is not there, is taken, or cannot be advertised.
+    /// The address is not there, is taken, or cannot be advertised; a property is wrong.
     pub fn start(broker: &Arc<Broker>, options: &ListenOptions) -> Result<Self, ListenError> {
+        let config = listener_config(broker.config(), &options.config)?;
+        let security = Security::new(&config)?;
         let nodes = broker.nodes();
         let mut listeners = Vec::with_capacity(nodes.len());
         let mut endpoints = Vec::with_capacity(nodes.len());
@@ -116,8 +124,8 @@ impl SocketServer {
         let descriptors = listeners.iter().map(|(listener, _)| listener.as_raw_fd()).collect();
         let poll = mio::Poll::new().map_err(ListenError::Start)?;
         let waker = mio::Waker::new(poll.registry(), WAKER).map_err(ListenError::Start)?;
-        let limits = Limits::new(broker.config());
-        let apis = Apis::new(Arc::clone(broker), endpoints.clone(), &limits);
+        let limits = Limits::new(&config);
+        let apis = Apis::new(Arc::clone(broker), endpoints.clone(), &limits, security);
         let shared = Arc::new(Shared::new(apis, limits, Arc::new(Completions::new(waker))));
         let processor = Processor::new(poll, Arc::clone(&shared), listeners).map_err(ListenError::Start)?;
         let thread = std::thread::Builder::new()
@@ -167,6 +175,36 @@ impl SocketServer {
 impl Drop for SocketServer {
     fn drop(&mut self) {
         self.close();
+    }
+}
+
+/// What a listener may have otherwise than its broker.
+const OF_LISTENER: &[&str] = &[
+    "connection.failed.authentication.delay.ms",
+    "connections.max.idle.ms",
+    "connections.max.reauth.ms",
+    "fletchlog.request.read.timeout.ms",
+    "max.connection.creation.rate",
+    "max.connections",
+    "max.connections.per.ip",
+    "num.io.threads",
+    "oauthbearer.sasl.jaas.config",
+    "plain.sasl.jaas.config",
+    "queued.max.request.bytes",
+    "sasl.enabled.mechanisms",
+    "sasl.server.max.receive.size",
+    "security.protocol",
+    "socket.request.max.bytes",
+];
+
+/// The broker's properties with those of a listener.
+fn listener_config(broker: &Config, own: &[(String, String)]) -> Result<Config, ConfigError> {
+    let config = Config::parse(broker.scope(), own.iter().map(|(name, value)| (&**name, &**value)))?;
+    match config.shown().find(|(name, _)| !OF_LISTENER.contains(name)) {
+        Some((name, _)) => Err(ConfigError::Conflict(format!(
+            "`{name}` is a property of the broker, not of a listener"
+        ))),
+        None => broker.clone().with(own.iter().map(|(name, value)| (&**name, &**value))),
     }
 }
 

@@ -29,10 +29,22 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "Default of a topic's compression.type.",
     ),
     row(
+        "connection.failed.authentication.delay.ms",
+        Kind::Int(0, i32::MAX),
+        Some("100"),
+        "How long a client whose authentication failed waits for the answer, after which its connection is closed, in ms.",
+    ),
+    row(
         "connections.max.idle.ms",
         Kind::Long(1, i64::MAX),
         Some("600000"),
         "A listener closes a connection on which nothing was sent for so long, in ms.",
+    ),
+    row(
+        "connections.max.reauth.ms",
+        Kind::Long(0, i64::MAX),
+        Some("0"),
+        "A client of SASL must authenticate again after so many ms, or its connection is closed. 0: never, unless its token ends.",
     ),
     row(
         "default.replication.factor",
@@ -299,6 +311,12 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "Partitions of an automatically created topic.",
     ),
     row(
+        "oauthbearer.sasl.jaas.config",
+        Kind::Password,
+        None,
+        "Which tokens OAUTHBEARER accepts, in Kafka's form: OAuthBearerLoginModule with unsecuredValidatorPrincipalClaimName, unsecuredValidatorScopeClaimName, unsecuredValidatorRequiredScope, unsecuredValidatorAllowableClockSkewMs. Tokens are not signed: this is for tests. Kafka's listener.name.NAME. may stand before it.",
+    ),
+    row(
         "offset.metadata.max.bytes",
         Kind::Int(0, i32::MAX),
         Some("4096"),
@@ -329,6 +347,12 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "Segment size of __consumer_offsets.",
     ),
     row(
+        "plain.sasl.jaas.config",
+        Kind::Password,
+        None,
+        "The users of PLAIN, in Kafka's form: org.apache.kafka.common.security.plain.PlainLoginModule required user_NAME=\"password\" ...; Kafka's listener.name.NAME. may stand before it.",
+    ),
+    row(
         "producer.id.expiration.check.interval.ms",
         Kind::Int(1, i32::MAX),
         Some("600000"),
@@ -345,6 +369,24 @@ pub(super) const KEYS: &[ConfigKey] = &[
         Kind::Long(-1, i64::MAX),
         Some("268435456"),
         "What requests of more than 64 KiB may take together while a listener reads and handles them; -1 = unlimited, as is Kafka's default.",
+    ),
+    row(
+        "sasl.enabled.mechanisms",
+        Kind::ListOf(&["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]),
+        Some(""),
+        "Mechanisms by which clients of a listener with SASL say who they are. Users of SCRAM are kept in the directory (alter_user_scram_credentials, fletchlog users, kafka-configs).",
+    ),
+    row(
+        "sasl.server.max.receive.size",
+        Kind::Int(1, i32::MAX),
+        Some("524288"),
+        "Largest request of a client that has not authenticated yet, in bytes.",
+    ),
+    row(
+        "security.protocol",
+        Kind::OneOf(&["PLAINTEXT", "SASL_PLAINTEXT"]),
+        Some("PLAINTEXT"),
+        "What a listener speaks; Kafka says it for each listener in listener.security.protocol.map. With SASL, clients say who they are before they may ask for anything.",
     ),
     row(
         "socket.request.max.bytes",

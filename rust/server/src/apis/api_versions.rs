@@ -159,6 +159,7 @@ fn api_versions(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
             log::info!("connected: {}", call.peer.name());
         }
     }
+    call.versions_told();
     call.answer(&ApiVersionsResponse {
         api_keys: keys(None),
         supported_features: supported_features(call.version()),

@@ -121,7 +121,7 @@ fn of_all_brokers(mut entry: ConfigEntry) -> Option<ConfigEntry> {
 fn of_node(call: &Call<'_>) -> Vec<ConfigEntry> {
     let node = call.peer.port.node();
     let endpoint = call.apis.endpoints.iter().find(|e| e.node == node);
-    let address = endpoint.map(|e| format!("PLAINTEXT://{}:{}", e.host, e.port));
+    let address = endpoint.map(|e| format!("{}://{}:{}", call.apis.security.protocol(), e.host, e.port));
     let entry = |name, value: String, config_type, documentation| ConfigEntry {
         name,
         value: Some(value.clone()),
@@ -162,17 +162,18 @@ fn described_entry(
     synonyms: bool,
     documentation: bool,
 ) -> describe_configs_response::DescribeConfigsResourceResult {
+    let is_sensitive = entry.config_type == ConfigType::Password;
     let synonym = |synonym: fletchlog_broker::ConfigSynonym| describe_configs_response::DescribeConfigsSynonym {
         name: synonym.name.into(),
-        value: Some(synonym.value.into()),
+        value: (!is_sensitive).then(|| synonym.value.into()),
         source: synonym.source.id(),
     };
     describe_configs_response::DescribeConfigsResourceResult {
         name: entry.name.into(),
-        value: entry.value.map(Into::into),
+        value: entry.value.filter(|_| !is_sensitive).map(Into::into),
         read_only: entry.read_only,
         config_source: entry.source.id(),
-        is_sensitive: false,
+        is_sensitive,
         synonyms: entry.synonyms.into_iter().filter(|_| synonyms).map(synonym).collect(),
         config_type: entry.config_type.id(),
         documentation: documentation.then(|| entry.documentation.into()),

@@ -26,7 +26,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use bytes::Bytes;
 use fletchlog_api as api;
@@ -35,7 +35,9 @@ use fletchlog_wire::header::{RequestHeader, ResponseHeader, response_header_vers
 use fletchlog_wire::{Message, Reader, WireError, frame};
 
 use crate::Endpoint;
+use crate::authenticator::Authenticator;
 use crate::limits::Limits;
+use crate::security::Security;
 use crate::stats::{LastRequest, RequestKind, Stats};
 
 pub use api_versions::served_apis;
@@ -53,6 +55,8 @@ pub(crate) enum Handled {
     NoAnswer,
     /// The connection is to be closed, for this reason.
     Close(String),
+    /// These bytes, after a while, and then the connection is to be closed, for this reason.
+    Refuse(Vec<Bytes>, String),
 }
 
 /// Why a request cannot be answered: the connection is closed, as Kafka does.
@@ -74,16 +78,30 @@ pub(crate) struct Peer {
     software: RwLock<String>,
     /// The topics that it names by id.
     topic_names: Arc<fetch::TopicNames>,
+    /// Of a listener with SASL.
+    authenticator: Option<Mutex<Authenticator>>,
+    /// Its name, once it has authenticated.
+    user: OnceLock<String>,
 }
 
 impl Peer {
     /// A client that has just connected.
-    pub(crate) fn new(port: Port, address: SocketAddr) -> Self {
+    pub(crate) fn new(port: Port, address: SocketAddr, authenticates: bool) -> Self {
         Self {
+            authenticator: authenticates.then(|| Mutex::new(Authenticator::new())),
+            user: OnceLock::new(),
             port,
             address,
             software: RwLock::default(),
             topic_names: Arc::default(),
+        }
+    }
+
+    /// The largest request that is read.
+    pub(crate) fn largest_request(&self, limits: &Limits) -> i32 {
+        match self.authenticator.is_some() && self.user.get().is_none() {
+            true => limits.sasl_server_max_receive_size.min(limits.socket_request_max_bytes),
+            false => limits.socket_request_max_bytes,
         }
     }
 
@@ -102,6 +120,8 @@ pub(crate) struct Apis {
     broker: Arc<Broker>,
     clock: Arc<dyn api::Clock>,
     endpoints: Vec<Endpoint>,
+    /// What it asks of its clients.
+    pub(crate) security: Security,
     /// Bytes of answers that clients have not taken yet, in all.
     unsent: AtomicUsize,
     /// More than so many of them, and a fetch is answered with little.
@@ -113,8 +133,9 @@ const LITTLE: i32 = 1024 * 1024;
 
 impl Apis {
     /// In front of a broker whose nodes are reached at these endpoints.
-    pub(crate) fn new(broker: Arc<Broker>, endpoints: Vec<Endpoint>, limits: &Limits) -> Self {
+    pub(crate) fn new(broker: Arc<Broker>, endpoints: Vec<Endpoint>, limits: &Limits, security: Security) -> Self {
         Self {
+            security,
             clock: broker.clock(),
             unsent: AtomicUsize::new(0),
             much_unsent: limits.queued_max_request_bytes / 4,
@@ -148,6 +169,9 @@ impl Apis {
 
     /// Handles one request.
     pub(crate) fn handle(&self, peer: &Peer, frame: Bytes, stats: &Stats) -> Handled {
+        if let Some(handled) = self.handle_bare_token(peer, &frame) {
+            return handled;
+        }
         let bytes = frame.len();
         let mut reader = Reader::new(frame);
         let header = match RequestHeader::decode(&mut reader) {
@@ -178,7 +202,7 @@ impl Apis {
             header,
             reader,
         };
-        handler(&mut call).unwrap_or_else(|error| {
+        call.pass(api, handler).unwrap_or_else(|error| {
             let client_id = call.header.client_id.as_deref().unwrap_or("");
             Handled::Close(format!(
                 "its {} request, version {version}, client id `{client_id}`: {error}",

@@ -1,11 +1,18 @@
-//! SASL on a listener without it. Kafka: `KafkaApis#handleSaslHandshakeRequest`, `#handleSaslAuthenticateRequest`.
+//! SaslHandshake and SaslAuthenticate. Kafka: `SaslServerAuthenticator`; once a client has authenticated, and on a listener without
+//! SASL, `KafkaApis#handleSaslHandshakeRequest`, `#handleSaslAuthenticateRequest`.
 
+use std::sync::{MutexGuard, PoisonError};
+
+use bytes::Bytes;
 use fletchlog_records::ErrorCode;
 use fletchlog_wire::messages::{
-    SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse,
+    ApiVersionsResponse, SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse,
 };
+use fletchlog_wire::{ApiKey, Message};
 
-use super::{Call, Handled, Unreadable};
+use super::{Apis, Call, Handled, Handler, Peer, Unreadable, encode};
+use crate::authenticator::{Authenticator, Gate, Refused, Step};
+use crate::security::Sasl;
 
 pub(super) fn sasl_handshake(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let _: SaslHandshakeRequest = call.message()?;
@@ -22,4 +29,140 @@ pub(super) fn sasl_authenticate(call: &mut Call<'_>) -> Result<Handled, Unreadab
         error_message: Some("SaslAuthenticate request received after successful authentication".into()),
         ..Default::default()
     })
+}
+
+impl Peer {
+    /// How far its authentication is, on a listener with SASL.
+    fn authenticator(&self) -> Option<MutexGuard<'_, Authenticator>> {
+        let authenticator = self.authenticator.as_ref()?;
+        Some(authenticator.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// It has said who it is.
+    fn authenticated(&self, name: String) {
+        log::info!("authenticated: {} as User:{}", self.name(), name.escape_debug());
+        // It keeps its name when it authenticates again.
+        let _ = self.user.set(name);
+    }
+}
+
+impl Apis {
+    /// The client's token, if it sends it without a request around it: after SaslHandshake in version 0.
+    pub(super) fn handle_bare_token(&self, peer: &Peer, frame: &Bytes) -> Option<Handled> {
+        let sasl = self.security.sasl()?;
+        let mut authenticator = peer
+            .authenticator()
+            .filter(|authenticator| authenticator.expects_bare_token())?;
+        let step = self.token(&mut authenticator, frame, sasl);
+        Some(match step {
+            Ok(Step { token, session }) => {
+                session.into_iter().for_each(|(name, _)| peer.authenticated(name));
+                let size = u32::try_from(token.len()).unwrap_or(0).to_be_bytes();
+                Handled::Answer(vec![Bytes::copy_from_slice(&size), token.into()])
+            }
+            // There is no message that could say it.
+            Err(refused) => Handled::Refuse(Vec::new(), failed(&refused)),
+        })
+    }
+
+    fn token(&self, authenticator: &mut Authenticator, token: &[u8], sasl: &Sasl) -> Result<Step, Refused> {
+        let (wall_ms, now_ms) = (self.clock.now_ms(), self.clock.monotonic_ms());
+        authenticator.token(token, sasl, &sasl.users(&self.broker, wall_ms), (wall_ms, now_ms))
+    }
+}
+
+fn failed(refused: &Refused) -> String {
+    format!("its authentication failed: {}", refused.reason)
+}
+
+impl Call<'_> {
+    /// Handles the request as far as its client has authenticated.
+    pub(super) fn pass(&mut self, api: ApiKey, handler: Handler) -> Result<Handled, Unreadable> {
+        let (Some(mut authenticator), Some(sasl)) = (self.peer.authenticator(), self.apis.security.sasl()) else {
+            return handler(self);
+        };
+        match authenticator.gate(api, self.apis.clock.monotonic_ms()) {
+            Gate::Serve => {
+                drop(authenticator);
+                handler(self)
+            }
+            Gate::Close(reason) => Ok(Handled::Close(reason)),
+            Gate::Illegal(reason) => self.illegal(api, reason),
+            Gate::Authenticate if api == ApiKey::SaslHandshake => self.handshake(&mut authenticator, sasl),
+            Gate::Authenticate => self.authenticate(&mut authenticator, sasl),
+        }
+    }
+
+    /// ApiVersions was answered.
+    pub(super) fn versions_told(&self) {
+        if let Some(mut authenticator) = self.peer.authenticator() {
+            authenticator.versions_told();
+        }
+    }
+
+    fn refuse<M: Message>(&self, message: &M, reason: String) -> Result<Handled, Unreadable> {
+        Ok(Handled::Refuse(encode(&self.header, message)?, reason))
+    }
+
+    fn handshake(&mut self, authenticator: &mut Authenticator, sasl: &Sasl) -> Result<Handled, Unreadable> {
+        let request: SaslHandshakeRequest = self.message()?;
+        let mechanisms = sasl
+            .mechanisms
+            .iter()
+            .map(|mechanism| mechanism.name().into())
+            .collect();
+        let answer = |error: ErrorCode| SaslHandshakeResponse {
+            error_code: error.code(),
+            mechanisms,
+        };
+        match authenticator.handshake(self.version(), &request.mechanism, sasl) {
+            Ok(()) => self.answer(&answer(ErrorCode::NONE)),
+            Err(refused) => self.refuse(&answer(ErrorCode::UNSUPPORTED_SASL_MECHANISM), failed(&refused)),
+        }
+    }
+
+    fn authenticate(&mut self, authenticator: &mut Authenticator, sasl: &Sasl) -> Result<Handled, Unreadable> {
+        let request: SaslAuthenticateRequest = self.message()?;
+        match self.apis.token(authenticator, &request.auth_bytes, sasl) {
+            Ok(Step { token, session }) => {
+                let session_lifetime_ms = session.as_ref().map_or(0, |(_, lifetime_ms)| *lifetime_ms);
+                session.into_iter().for_each(|(name, _)| self.peer.authenticated(name));
+                self.answer(&SaslAuthenticateResponse {
+                    auth_bytes: token.into(),
+                    session_lifetime_ms,
+                    ..Default::default()
+                })
+            }
+            Err(refused) => {
+                let answer = SaslAuthenticateResponse {
+                    error_code: ErrorCode::SASL_AUTHENTICATION_FAILED.code(),
+                    error_message: Some(refused.told.as_str().into()),
+                    ..Default::default()
+                };
+                self.refuse(&answer, failed(&refused))
+            }
+        }
+    }
+
+    /// A request in the place of a token: told to those that may come here by mistake. Kafka tells every other API, too.
+    fn illegal(&self, api: ApiKey, reason: String) -> Result<Handled, Unreadable> {
+        let error_code = ErrorCode::ILLEGAL_SASL_STATE.code();
+        match api {
+            ApiKey::SaslHandshake => self.refuse(
+                &SaslHandshakeResponse {
+                    error_code,
+                    ..Default::default()
+                },
+                reason,
+            ),
+            ApiKey::ApiVersions => self.refuse(
+                &ApiVersionsResponse {
+                    error_code,
+                    ..Default::default()
+                },
+                reason,
+            ),
+            _ => Ok(Handled::Close(reason)),
+        }
+    }
 }
