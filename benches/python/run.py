@@ -22,6 +22,7 @@ import pyarrow as pa
 import fletchlog as fl
 import idle_partitions
 import other_client
+import serve_start
 
 ROOT = Path(__file__).resolve().parents[2]
 VALUE = b"0123456789"
@@ -132,9 +133,15 @@ def main() -> None:
         met = ratio <= IDLE_LIMIT
         print(f"  {name:28} {ratio:7.2f}  {few:.1f} us, {many:.1f} us  (limit {IDLE_LIMIT:g}: {'met' if met else 'MISSED'})")
         too_dear += [] if met else [name]
+    start = serve_start.measure()
+    met = start["more_ms"] <= serve_start.SLOWER_MS and start["more_mib"] <= serve_start.LARGER_MIB
+    figures = f"{start['serve_ms']:.1f} ms, {start['bare_ms']:.1f} ms; {start['serve_mib']:.1f} MiB, {start['bare_mib']:.1f} MiB"
+    limits = f"limits +{serve_start.SLOWER_MS:g} ms, +{serve_start.LARGER_MIB:g} MiB"
+    print(f"  {'serve / bare Python, start':28} {start['ms_ratio']:7.2f}  {figures}  ({limits}: {'met' if met else 'MISSED'})")
     arguments.json.parent.mkdir(parents=True, exist_ok=True)
     arguments.json.write_text(
-        json.dumps({"rates": rates, "ratios": {name: value for name, value, _ in ratios} | {"flat": flat}, "idle_partitions": idle}) + "\n"
+        json.dumps({"rates": rates, "ratios": {name: value for name, value, _ in ratios} | {"flat": flat}, "idle_partitions": idle, "serve_start": start})
+        + "\n"
     )
     print(json.dumps({name: round(value, 3) for name, value, _ in ratios}))
     if too_dear:

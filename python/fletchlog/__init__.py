@@ -8,12 +8,12 @@
     ...     broker.scan("orders").to_pyarrow().num_rows
     1
 
-Importing this package starts no thread, takes no lock and imports neither pyarrow nor pandas, polars or pyspark.
+Importing this package starts no thread, takes no lock and imports neither pyarrow nor pandas, polars or pyspark. What is written in
+Python is imported when it is asked for first.
 """
 
 from __future__ import annotations
 
-from fletchlog import assign, audit, errors, explain
 from fletchlog._core import (
     Broker,
     Cluster,
@@ -34,32 +34,37 @@ from fletchlog._core import (
     segment_records,
     verify,
 )
-from fletchlog.errors import KafkaError
-from fletchlog.explain import load_trace, replay, save_trace
-from fletchlog.types import (
-    CleanedPartition,
-    ConfigEntry,
-    ConfigKey,
-    ConsumerGroupMetadata,
-    Cut,
-    GroupDescription,
-    GroupListing,
-    GroupMember,
-    OffsetAndMetadata,
-    OffsetAndTimestamp,
-    PartitionDescription,
-    PartitionReport,
-    Problem,
-    ProducerState,
-    Record,
-    RecordMetadata,
-    Run,
-    SegmentInspection,
-    SegmentReport,
-    TopicDescription,
-    TopicPartition,
-    TransactionDescription,
-)
+
+# not from `typing`, which takes longer to import than all of this; type checkers know the name
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from fletchlog import assign, audit, errors, explain
+    from fletchlog.errors import KafkaError
+    from fletchlog.explain import load_trace, replay, save_trace
+    from fletchlog.types import (
+        CleanedPartition,
+        ConfigEntry,
+        ConfigKey,
+        ConsumerGroupMetadata,
+        Cut,
+        GroupDescription,
+        GroupListing,
+        GroupMember,
+        OffsetAndMetadata,
+        OffsetAndTimestamp,
+        PartitionDescription,
+        PartitionReport,
+        Problem,
+        ProducerState,
+        Record,
+        RecordMetadata,
+        Run,
+        SegmentInspection,
+        SegmentReport,
+        TopicDescription,
+        TopicPartition,
+        TransactionDescription,
+    )
 
 __all__ = [
     "Broker",
@@ -111,3 +116,57 @@ __all__ = [
     "segment_records",
     "verify",
 ]
+
+# module -> what of it is found here
+_LAZY = {
+    "assign": {"assign"},
+    "audit": {"audit"},
+    "errors": {"KafkaError", "errors"},
+    "explain": {"explain", "load_trace", "replay", "save_trace"},
+    "interop": {"interop"},
+    "types": {
+        "types",
+        "CleanedPartition",
+        "ConfigEntry",
+        "ConfigKey",
+        "ConsumerGroupMetadata",
+        "Cut",
+        "GroupDescription",
+        "GroupListing",
+        "GroupMember",
+        "OffsetAndMetadata",
+        "OffsetAndTimestamp",
+        "PartitionDescription",
+        "PartitionReport",
+        "Problem",
+        "ProducerState",
+        "Record",
+        "RecordMetadata",
+        "Run",
+        "SegmentInspection",
+        "SegmentReport",
+        "TopicDescription",
+        "TopicPartition",
+        "TransactionDescription",
+    },
+}
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+# a type checker that saw it would believe in every name
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """Imports what is asked for."""
+        from importlib import import_module
+
+        for home, names in _LAZY.items():
+            if name in names:
+                module = import_module(f"fletchlog.{home}")
+                value = module if name == home else getattr(module, name)
+                globals()[name] = value
+                return value
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -890,6 +890,15 @@ def json_lines(data: _ArrowStream | _ArrowArray) -> tuple[bytes, list[tuple[int,
         fletchlog.errors.InvalidArgumentError: The first column is not binary.
     """
 
+def log_to(receiver: Callable[[str], object]) -> None:
+    """Hands the lines that the engine logs to `receiver`, not to Python's `logging`, from now on. Any thread may call it.
+
+    For a process that shows them and wants nothing else of `logging`, whose import takes time. Without their levels.
+
+    Raises:
+        RuntimeError: It was called before.
+    """
+
 def served_apis() -> list[tuple[str, int, int, int]]:
     """Name, key, lowest and highest version of every API of Kafka's protocol that a listener serves, by key."""
 

@@ -90,6 +90,28 @@ print(threading.active_count(), [m for m in ("pyarrow", "pandas", "polars", "pys
     assert done.stdout.split("\n")[0] == "1 []"
 
 
+def test_what_is_written_in_python_is_imported_when_it_is_asked_for() -> None:
+    script = """
+import sys
+import fletchlog as fl
+print(sorted(m for m in sys.modules if m.startswith("fletchlog")), [m for m in ("logging", "typing", "inspect", "json") if m in sys.modules])
+print(set(fl.__all__) <= set(dir(fl)), fl.TopicPartition("t", 1), fl.replay.__module__, fl.types.Record is fl.Record)
+from fletchlog import *
+print(set(fl.__all__) <= set(globals()))
+try:
+    fl.nothing
+except AttributeError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [
+        "['fletchlog', 'fletchlog._core'] []",
+        "True t-1 fletchlog.explain.replay True",
+        "True",
+        "module 'fletchlog' has no attribute 'nothing'",
+    ]
+
+
 def test_the_engines_error_table_and_the_exception_classes_agree() -> None:
     table = _core.error_classes()
     classes = {name: getattr(errors, name) for name in errors.__all__}

@@ -86,6 +86,19 @@ def test_it_ends_with_the_process_that_started_it(tmp_path):
     assert process.returncode == 0
 
 
+def test_it_starts_without_what_takes_long_to_import():
+    command = [sys.executable, "-X", "importtime", "-m", "fletchlog", "serve", "--memory", "--listen", "127.0.0.1:0", "--print-address", "--with-parent"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20, check=True)
+    assert "bootstrap" in done.stdout
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
+    assert {"fletchlog", "fletchlog._core", "fletchlog.cli.serve"} <= imported
+    of_ours = {name for name in imported if name.split(".")[0] in {"fletchlog", "fletchlog_shell"}}
+    cli = {f"fletchlog.cli.{name}" for name in ("common", "plain", "serve", "streams", "text")}
+    assert of_ours == {"fletchlog", "fletchlog._core", "fletchlog.cli", "fletchlog_shell", "fletchlog_shell.interrupts"} | cli
+    slow = {"typer", "click", "rich", "pyarrow", "numpy", "pandas", "logging", "inspect", "argparse", "pathlib", "typing", "re"}
+    assert not slow & imported
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
@@ -94,6 +107,7 @@ def test_it_ends_with_the_process_that_started_it(tmp_path):
         (["--memory", "--auto-create", "0"], "--auto-create wants"),
         (["--memory", "--config", "no.such=1"], "no.such"),
         (["--memory", "--read-only"], "--read-only is for a directory"),
+        (["kafka://localhost:9092"], "is a cluster"),
     ],
 )
 def test_what_cannot_be_served_is_said_in_one_sentence(arguments, text):

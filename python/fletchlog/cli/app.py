@@ -14,8 +14,9 @@ from fletchlog.cli.demo import demo
 from fletchlog.cli.dump import dump
 from fletchlog.cli.explain import explain
 from fletchlog.cli.groups import groups
+from fletchlog.cli.options import typer_command
 from fletchlog.cli.produce import produce
-from fletchlog.cli.serve import serve
+from fletchlog.cli.serve import OPTIONS, serve
 from fletchlog.cli.topics import topics
 from fletchlog.cli.verify import verify
 
@@ -42,7 +43,7 @@ A first look:
 )
 app.add_typer(topics, name="topics")
 app.add_typer(groups, name="groups")
-for command in (demo, serve, produce, consume, explain, assign, audit, dump, verify, config):
+for command in (demo, typer_command(serve, OPTIONS), produce, consume, explain, assign, audit, dump, verify, config):
     app.command()(command)
 
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fletchlog.cli.common import CommandError, command
-from fletchlog.cli.terminal import counted, note, out
+from fletchlog.cli.terminal import out
+from fletchlog.cli.text import counted, note
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

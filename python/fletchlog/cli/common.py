@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import functools
-import re
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn, ParamSpec, TypeVar
-
-import typer
+import os
 
 from fletchlog.cli.streams import PipeClosedError
-from fletchlog.cli.terminal import note
+from fletchlog.cli.text import note
 from fletchlog_shell.interrupts import INTERRUPTED
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from typing import NoReturn, ParamSpec, TypeVar
 
     import fletchlog as fl
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
-Config = Annotated[list[str] | None, typer.Option("--config", "-c", metavar="NAME=VALUE", help="A property by Kafka's name; may be repeated.")]
+    P = ParamSpec("P")
+    R = TypeVar("R")
 
 
 class CommandError(Exception):
@@ -33,14 +29,12 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
-        from fletchlog.errors import KafkaError
-
         try:
             if not getattr(function, "takes_clusters", False):
                 _refuse_clusters(kwargs.values())
             return function(*args, **kwargs)
         # ImportError: an extra is missing, and its text says which
-        except (CommandError, KafkaError, ImportError) as error:
+        except (CommandError, _kafka_error(), ImportError) as error:
             fail(str(error))
         except OverflowError as error:
             fail(f"a number is out of range: {error}")
@@ -52,7 +46,7 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
             fail(f"{where}{error.strerror or error}")
         except KeyboardInterrupt:
             note("interrupted")
-            raise typer.Exit(INTERRUPTED) from None
+            raise SystemExit(INTERRUPTED) from None
 
     return wrapped
 
@@ -63,16 +57,22 @@ def takes_clusters(function: Callable[P, R]) -> Callable[P, R]:
     return function
 
 
+def _kafka_error() -> type[Exception]:
+    from fletchlog.errors import KafkaError
+
+    return KafkaError
+
+
 def _refuse_clusters(arguments: Iterable[object]) -> None:
     for argument in arguments:
-        if isinstance(argument, Path) and (address := cluster_of(argument)):
+        if isinstance(argument, os.PathLike) and (address := cluster_of(argument)):
             raise CommandError(f"{address} is a cluster; this command works on a directory")
 
 
 def fail(message: str) -> NoReturn:
     """Shows `message` and ends the command with code 1."""
     note(f"fletchlog: {message}")
-    raise typer.Exit(1) from None
+    raise SystemExit(1) from None
 
 
 def properties(pairs: Iterable[str] | None) -> dict[str, str]:
@@ -90,14 +90,17 @@ def properties(pairs: Iterable[str] | None) -> dict[str, str]:
     return result
 
 
-def properties_of_file(path: Path) -> dict[str, str]:
+def properties_of_file(path: str) -> dict[str, str]:
     r"""Lines `name=value` as in Java's property files: `#` and `!` begin comments, a line that ends with `\` goes on.
 
     Raises:
         CommandError: No such file, or a line without `=`. No message shows a value.
     """
+    import re
+    from pathlib import Path
+
     try:
-        text = path.read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError(f"{path} cannot be read: {error}") from None
     result = {}
@@ -111,18 +114,18 @@ def properties_of_file(path: Path) -> dict[str, str]:
     return result
 
 
-def cluster_of(source: Path) -> str | None:
+def cluster_of(source: os.PathLike[str] | str) -> str | None:
     """The address, if a cluster stands where a directory may stand. A `Path` has made one slash of the two of `kafka://`."""
-    text = source.as_posix()
+    text = os.fspath(source)
     return f"kafka://{text.removeprefix('kafka:/').lstrip('/')}" if text.startswith("kafka:/") else None
 
 
-def shown(source: Path) -> str:
+def shown(source: os.PathLike[str]) -> str:
     """The directory, or the address of the cluster, for a message."""
     return cluster_of(source) or str(source)
 
 
-def opened(source: Path, *, read_only: bool = False, nodes: int | None = None) -> fl.Broker | fl.Cluster:
+def opened(source: os.PathLike[str], *, read_only: bool = False, nodes: int | None = None) -> fl.Broker | fl.Cluster:
     """The broker of a directory, or a cluster."""
     import fletchlog as fl
 

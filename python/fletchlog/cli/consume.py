@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
-from fletchlog.cli.common import CommandError, Config, cluster_of, command, opened, properties, takes_clusters
+from fletchlog.cli.common import CommandError, cluster_of, command, opened, properties, takes_clusters
 from fletchlog.cli.delivery import Lines, Offsets, advance
+from fletchlog.cli.options import Config  # noqa: TC001 - typer reads the annotations
 from fletchlog.cli.rows import cell, json_line, plain
-from fletchlog.cli.terminal import counted, in_file, note, out, progress
+from fletchlog.cli.terminal import in_file, out, progress
+from fletchlog.cli.text import counted, note
 from fletchlog_shell.interrupts import held
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ import typer
 
 from fletchlog.cli.common import CommandError, command
 from fletchlog.cli.rows import cell, json_line, plain
-from fletchlog.cli.terminal import counted, out, styled
+from fletchlog.cli.terminal import out, styled
+from fletchlog.cli.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fletchlog.cli.common import CommandError, Config, command, properties
-from fletchlog.cli.terminal import note, out, say
+from fletchlog.cli.common import CommandError, command, properties
+from fletchlog.cli.options import Config  # noqa: TC001 - typer reads the annotations
+from fletchlog.cli.terminal import out
+from fletchlog.cli.text import note, say
 from fletchlog.interop import readable_path
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fletchlog.cli.common import CommandError, cluster_of, command, opened, shown, takes_clusters
-from fletchlog.cli.terminal import out, say, visible
+from fletchlog.cli.terminal import out
+from fletchlog.cli.text import say, visible
 
 if TYPE_CHECKING:
     import fletchlog as fl

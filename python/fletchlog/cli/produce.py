@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
-from fletchlog.cli.common import CommandError, Config, cluster_of, command, opened, properties, shown, takes_clusters
+from fletchlog.cli.common import CommandError, cluster_of, command, opened, properties, shown, takes_clusters
 from fletchlog.cli.inputs import BY_SUFFIX, FORMATS, Input, by_name
-from fletchlog.cli.terminal import counted, note, progress
+from fletchlog.cli.options import Config  # noqa: TC001 - typer reads the annotations
+from fletchlog.cli.terminal import progress
+from fletchlog.cli.text import counted, note
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

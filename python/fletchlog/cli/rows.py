@@ -7,7 +7,7 @@ import datetime as dt
 import json
 from typing import Any
 
-from fletchlog.cli.terminal import CONTROLS
+from fletchlog.cli.text import controls
 
 
 def json_line(row: dict[str, Any]) -> str:
@@ -23,7 +23,7 @@ def json_line(row: dict[str, Any]) -> str:
     if row.get("headers"):
         result["headers"] = [{"key": header["key"]} | _text("value", header["value"]) for header in row["headers"]]
     # JSON need not escape all characters that a terminal obeys, and may
-    return CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(result, ensure_ascii=False))
+    return controls().sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(result, ensure_ascii=False))
 
 
 def plain(batch: Any) -> list[dict[str, Any]]:

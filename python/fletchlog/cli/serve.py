@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import ctypes
-import json
-import logging
 import os
 import signal
-import sys
-import threading
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from queue import SimpleQueue
-from typing import TYPE_CHECKING, Annotated
 
-import typer
+from fletchlog._core import log_to
+from fletchlog.cli.common import CommandError, cluster_of, command, properties, properties_of_file
+from fletchlog.cli.plain import CONFIG, Option
+from fletchlog.cli.text import note
 
-from fletchlog.cli.common import CommandError, Config, command, properties, properties_of_file
-from fletchlog.cli.terminal import note
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
 
@@ -26,20 +19,34 @@ if TYPE_CHECKING:
 
 LAST_PORT = 65_535
 
+OPTIONS = (
+    Option("directory", str, "The broker's directory; a new one is created.", flags=(), metavar="DIR"),
+    Option("memory", bool, "Keep everything in memory.", default=False),
+    Option("listen", str, "Where to listen. Port 0: a free one.", default="127.0.0.1:9092", metavar="HOST:PORT"),
+    Option("advertised", str, "Where clients reach it, if that is another address.", metavar="HOST[:PORT]"),
+    Option("nodes", int, "Number of nodes: as many ports, from that of --listen on."),
+    Option("read_only", bool, "Serve a directory that another process writes, a Kafka broker too.", default=False),
+    Option("auto_create", int, "Create topics that clients ask for.", metavar="PARTITIONS"),
+    CONFIG,
+    Option("config_file", str, "Properties as in server.properties: for passwords.", metavar="FILE"),
+    Option("print_address", bool, "Print one line of JSON: the bootstrap servers, the process id.", default=False),
+    Option("with_parent", bool, "End when the process that started it ends.", default=False),
+)
+
 
 @command
 def serve(
-    directory: Annotated[Path | None, typer.Argument(help="The broker's directory; a new one is created.", metavar="DIR")] = None,
-    memory: Annotated[bool, typer.Option("--memory", help="Keep everything in memory.")] = False,
-    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where to listen. Port 0: a free one.")] = "127.0.0.1:9092",
-    advertised: Annotated[str | None, typer.Option(metavar="HOST[:PORT]", help="Where clients reach it, if that is another address.")] = None,
-    nodes: Annotated[int | None, typer.Option(help="Number of nodes: as many ports, from that of --listen on.")] = None,
-    read_only: Annotated[bool, typer.Option("--read-only", help="Serve a directory that another process writes, a Kafka broker too.")] = False,
-    auto_create: Annotated[int | None, typer.Option("--auto-create", metavar="PARTITIONS", help="Create topics that clients ask for.")] = None,
-    config: Config = None,
-    config_file: Annotated[Path | None, typer.Option("--config-file", metavar="FILE", help="Properties as in server.properties: for passwords.")] = None,
-    print_address: Annotated[bool, typer.Option("--print-address", help="Print one line of JSON: the bootstrap servers, the process id.")] = False,
-    with_parent: Annotated[bool, typer.Option("--with-parent", help="End when the process that started it ends.")] = False,
+    directory: str | None,
+    memory: bool,
+    listen: str,
+    advertised: str | None,
+    nodes: int | None,
+    read_only: bool,
+    auto_create: int | None,
+    config: list[str] | None,
+    config_file: str | None,
+    print_address: bool,
+    with_parent: bool,
 ) -> None:
     """Serve Kafka's protocol over TCP, for clients in any language.
 
@@ -47,25 +54,27 @@ def serve(
 
     fletchlog serve --memory --listen 127.0.0.1:0 --auto-create 4 --print-address
     """
-    stopped = _stop_on_signals()
+    stopped, stop = _stop_on_signals()
     if with_parent:
-        _end_with_parent(stopped)
-    logging.basicConfig(level=logging.INFO, format="fletchlog: %(message)s")
+        _end_with_parent(stop)
+    log_to(lambda line: note(f"fletchlog: {line}"))
     with _broker(directory, memory, nodes, read_only, _properties(config, config_file, auto_create)) as broker:
         host, port = _host_and_port(listen)
         with broker.listen(host, port, advertised) as listener:
             if print_address:
-                print(json.dumps({"bootstrap": listener.bootstrap, "pid": os.getpid()}), flush=True)
+                print(_address(listener.bootstrap), flush=True)
             note(f"serving {'memory' if directory is None else directory} at {listener.bootstrap}; Ctrl-C ends it")
-            stopped.get()
+            os.read(stopped, 1)
 
 
-def _broker(directory: Path | None, memory: bool, nodes: int | None, read_only: bool, config: dict[str, str]) -> fl.Broker:
+def _broker(directory: str | None, memory: bool, nodes: int | None, read_only: bool, config: dict[str, str]) -> fl.Broker:
     """The broker that is served."""
     import fletchlog as fl
 
     if memory == (directory is not None):
         raise CommandError("serve wants either a directory or --memory")
+    if directory is not None and (cluster := cluster_of(directory)):
+        raise CommandError(f"{cluster} is a cluster; this command works on a directory")
     if directory is None:
         if read_only:
             raise CommandError("--read-only is for a directory: memory is empty at the start")
@@ -73,7 +82,7 @@ def _broker(directory: Path | None, memory: bool, nodes: int | None, read_only: 
     return fl.Broker(directory, nodes=nodes, read_only=read_only, config=config)
 
 
-def _properties(config: list[str] | None, config_file: Path | None, auto_create: int | None) -> dict[str, str]:
+def _properties(config: list[str] | None, config_file: str | None, auto_create: int | None) -> dict[str, str]:
     """The broker's properties: those of the command line before those of the file."""
     given = (properties_of_file(config_file) if config_file else {}) | properties(config)
     if auto_create is not None:
@@ -91,32 +100,46 @@ def _host_and_port(text: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)
 
 
-def _stop_on_signals() -> SimpleQueue[None]:
-    """Gets an item from SIGTERM and from Ctrl-C; a second Ctrl-C ends the process at once.
+def _address(bootstrap: str) -> str:
+    """The line of JSON. Hosts need no escapes, and importing `json` takes longer than all the rest."""
+    if not bootstrap.isascii() or not bootstrap.isprintable() or '"' in bootstrap or "\\" in bootstrap:
+        import json
+
+        bootstrap = json.dumps(bootstrap)[1:-1]
+    return f'{{"bootstrap": "{bootstrap}", "pid": {os.getpid()}}}'
+
+
+def _stop_on_signals() -> tuple[int, int]:
+    """A pipe that has something to read from SIGTERM or Ctrl-C on; a second Ctrl-C ends the process at once.
 
     Not an event: `Event.set` in a signal handler waits for ever if `Event.wait` holds the event's lock in the same thread.
     """
-    stopped: SimpleQueue[None] = SimpleQueue()
+    stopped, stop = os.pipe()
 
-    def stop(number: int, _frame: FrameType | None) -> None:
-        stopped.put(None)
+    def on_signal(number: int, _frame: FrameType | None) -> None:
+        os.write(stop, b".")
         if number == signal.SIGINT:
             signal.signal(number, signal.SIG_DFL)
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stop)
-    return stopped
+        signal.signal(number, on_signal)
+    return stopped, stop
 
 
-def _end_with_parent(stopped: SimpleQueue[None]) -> None:
+def _end_with_parent(stop: int) -> None:
     """Asks Linux for SIGTERM when the parent ends; elsewhere, and beside it, the end of standard input says so."""
+    import sys
+    import threading
+
     if sys.platform == "linux":
+        import ctypes
+
         set_parent_death_signal = 1  # PR_SET_PDEATHSIG
         ctypes.CDLL(None, use_errno=True).prctl(set_parent_death_signal, signal.SIGTERM)
 
     def watch() -> None:
         while sys.stdin.buffer.read(4096):
             pass
-        stopped.put(None)
+        os.write(stop, b".")
 
     threading.Thread(target=watch, name="fletchlog-parent", daemon=True).start()

@@ -8,8 +8,10 @@ from typing import Annotated
 
 import typer
 
-from fletchlog.cli.common import CommandError, Config, cluster_of, command, opened, properties, shown, takes_clusters
-from fletchlog.cli.terminal import counted, out, say, visible
+from fletchlog.cli.common import CommandError, cluster_of, command, opened, properties, shown, takes_clusters
+from fletchlog.cli.options import Config  # noqa: TC001 - typer reads the annotations
+from fletchlog.cli.terminal import out
+from fletchlog.cli.text import counted, say, visible
 
 topics = typer.Typer(no_args_is_help=True, help="List, create, describe, alter and delete topics of a directory.")
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fletchlog.cli.common import CommandError, command
-from fletchlog.cli.terminal import counted, out, progress, say, styled, visible
+from fletchlog.cli.terminal import out, progress, styled
+from fletchlog.cli.text import counted, say, visible
 
 if TYPE_CHECKING:
     from fletchlog.types import PartitionReport

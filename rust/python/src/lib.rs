@@ -53,7 +53,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
              interpreter or in a process of its own, not in a subinterpreter",
         ));
     }
-    logging::install(module.py())?;
+    logging::install();
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<broker::Broker>()?;
     module.add_class::<cluster::Cluster>()?;
@@ -79,6 +79,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(inspect::partition_directories, module)?)?;
     module.add_function(wrap_pyfunction!(inspect::verify, module)?)?;
     module.add_function(wrap_pyfunction!(json_lines::json_lines, module)?)?;
+    module.add_function(wrap_pyfunction!(logging::log_to, module)?)?;
     module.add_function(wrap_pyfunction!(request_order::decision_rows, module)?)?;
     module.add_function(wrap_pyfunction!(request_order::hash_buckets, module)?)?;
     module.add_function(wrap_pyfunction!(request_order::java_hash, module)?)?;

@@ -11,14 +11,18 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use log::{Level, Log, Metadata, Record};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 
 use crate::capsule::Gil;
 
-static PYTHON: OnceLock<pyo3_log::Logger> = OnceLock::new();
+static PYTHON: PyOnceLock<pyo3_log::Logger> = PyOnceLock::new();
+/// Gets the lines instead of Python's `logging`.
+static RECEIVER: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 /// A log record on its way.
 struct Line {
@@ -41,23 +45,13 @@ impl Line {
     }
 
     fn emit(self) {
-        let Some(python) = PYTHON.get() else { return };
         let _gil = Gil::hold();
         // A process that ends wants no more of them.
         Python::try_attach(|py| {
             // Handles may be dropped while an exception is set: handlers must not see it, and it must stay set.
             let pending = PyErr::take(py);
-            python.log(
-                &Record::builder()
-                    .args(format_args!("{}", self.message))
-                    .level(self.level)
-                    .target(&self.target)
-                    .file_static(self.file)
-                    .line(self.line)
-                    .build(),
-            );
             // An exception of a handler must not appear in the next Python call.
-            if let Some(raised) = PyErr::take(py) {
+            if let Some(raised) = self.hand_over(py).err().or_else(|| PyErr::take(py)) {
                 raised.write_unraisable(py, None);
             }
             if let Some(pending) = pending {
@@ -65,6 +59,34 @@ impl Line {
             }
         });
     }
+
+    fn hand_over(&self, py: Python<'_>) -> PyResult<()> {
+        if let Some(receiver) = RECEIVER.get(py) {
+            return receiver.call1(py, (&self.message,)).map(drop);
+        }
+        // With the first line: importing `logging` takes longer than starting the engine.
+        let python = PYTHON.get_or_try_init(py, || {
+            let logger = pyo3_log::Logger::new(py, pyo3_log::Caching::Loggers)?;
+            Ok::<_, PyErr>(logger.filter(log::LevelFilter::Info))
+        })?;
+        python.log(
+            &Record::builder()
+                .args(format_args!("{}", self.message))
+                .level(self.level)
+                .target(&self.target)
+                .file_static(self.file)
+                .line(self.line)
+                .build(),
+        );
+        Ok(())
+    }
+}
+
+/// Hands the lines that the engine logs to `receiver`, not to Python's `logging`.
+#[pyfunction]
+pub fn log_to(py: Python<'_>, receiver: Py<PyAny>) -> PyResult<()> {
+    let taken = RECEIVER.set(py, receiver);
+    taken.map_err(|_| PyRuntimeError::new_err("log_to was called before"))
 }
 
 thread_local! {
@@ -175,11 +197,9 @@ impl Log for Notes {
 
 /// Installs the bridge once per process. Levels are asked for at every record, so `logging.setLevel` works at any time:
 /// the engine logs coarse events only.
-pub fn install(py: Python<'_>) -> PyResult<()> {
-    let logger = pyo3_log::Logger::new(py, pyo3_log::Caching::Loggers)?.filter(log::LevelFilter::Info);
+pub fn install() {
     // a second import finds the first one's logger: nothing to do
-    if PYTHON.set(logger).is_ok() && log::set_logger(&Notes).is_ok() {
+    if log::set_logger(&Notes).is_ok() {
         log::set_max_level(log::LevelFilter::Info);
     }
-    Ok(())
 }

@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 
 from fletchlog.cli.common import CommandError, command
-from fletchlog.cli.terminal import note, out, progress
+from fletchlog.cli.terminal import out, progress
+from fletchlog.cli.text import note
 
 MARKER = "report.json"
 

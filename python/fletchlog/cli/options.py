@@ -1,0 +1,40 @@
+"""Options for typer."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fletchlog.cli.plain import CONFIG, Option
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+def _info(option: Option) -> Any:
+    if option.flags:
+        return typer.Option(*option.flags, help=option.text, metavar=option.metavar)
+    return typer.Argument(help=option.text, metavar=option.metavar)
+
+
+Config = Annotated[list[str] | None, _info(CONFIG)]
+
+
+def typer_command(function: Callable[..., None], options: Sequence[Option]) -> Callable[..., None]:
+    """A command that takes these options, for typer."""
+
+    @functools.wraps(function)
+    def command(**given: object) -> None:
+        function(**given)
+
+    command.__signature__ = inspect.Signature([_parameter(option) for option in options])  # type: ignore[attr-defined]
+    return command
+
+
+def _parameter(option: Option) -> inspect.Parameter:
+    kind: Any = list[str] if option.kind is list else option.kind
+    annotation: Any = Annotated[kind if option.default is not None else kind | None, _info(option)]
+    return inspect.Parameter(option.name, inspect.Parameter.KEYWORD_ONLY, default=option.default, annotation=annotation)
