@@ -21,4 +21,5 @@ pub mod nth_fault;
 pub mod rng;
 pub mod sim_disk;
 pub mod simulation;
+pub mod stepped;
 pub mod virtual_clock;

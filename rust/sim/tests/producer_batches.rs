@@ -4,8 +4,9 @@ use crate::producer_harness::cluster::{broker, log_bytes};
 use crate::producer_harness::{VirtualClock, VirtualWait, scenario};
 use fletchlog_api::{Config, Scope, Transport};
 use fletchlog_broker::LocalTransport;
-use fletchlog_client::producer::{ProducerRecord, RecordColumns, SteppedProducer};
+use fletchlog_client::producer::{Producer, ProducerRecord, RecordColumns};
 use fletchlog_records::BatchIter;
+use fletchlog_sim::stepped::never;
 use serde_json::Value;
 
 const EPOCH: i64 = 1_700_000_000_000;
@@ -64,21 +65,24 @@ impl RecordColumns for Rows<'_> {
     }
 }
 
-fn send(producer: &mut SteppedProducer, record: &Record) {
+fn send(producer: &Producer, record: &Record) {
     let headers: Vec<(&str, Option<&[u8]>)> = record
         .headers
         .iter()
         .map(|(k, v)| (k.as_str(), Some(v.as_slice())))
         .collect();
     producer
-        .send(&ProducerRecord {
-            topic: "t",
-            partition: None,
-            timestamp: Some(record.timestamp),
-            key: record.key.as_deref(),
-            value: record.value.as_deref(),
-            headers: &headers,
-        })
+        .send(
+            &ProducerRecord {
+                topic: "t",
+                partition: None,
+                timestamp: Some(record.timestamp),
+                key: record.key.as_deref(),
+                value: record.value.as_deref(),
+                headers: &headers,
+            },
+            &mut never,
+        )
         .unwrap();
 }
 
@@ -106,11 +110,14 @@ fn batches(case: &Value, release: &str, columns: bool) -> Vec<(i64, i64)> {
         ],
     )
     .unwrap();
-    let mut producer = SteppedProducer::new(config, transport, clock.clone()).unwrap();
+    let mut producer = Producer::stepped(config, transport, clock.clone()).unwrap();
     let mut waiting: Vec<Record> = Vec::new();
-    let hand_over = |producer: &mut SteppedProducer, records: &mut Vec<Record>| {
+    let hand_over = |producer: &Producer, records: &mut Vec<Record>| {
         if columns {
-            assert_eq!(producer.send_columns("t", &Rows(records)).unwrap(), records.len());
+            assert_eq!(
+                producer.send_columns("t", &Rows(records), &mut never).unwrap(),
+                records.len()
+            );
         } else {
             records.iter().for_each(|record| send(producer, record));
         }
@@ -119,13 +126,13 @@ fn batches(case: &Value, release: &str, columns: bool) -> Vec<(i64, i64)> {
     for step in case["steps"].as_array().unwrap() {
         if step == "flush" {
             hand_over(&mut producer, &mut waiting);
-            producer.flush().unwrap();
+            producer.flush(&mut never).unwrap();
         } else {
             waiting.push(Record::read(step));
         }
     }
     hand_over(&mut producer, &mut waiting);
-    producer.flush().unwrap();
+    producer.flush(&mut never).unwrap();
     BatchIter::new(log_bytes(&broker, 0))
         .map(|batch| {
             let batch = batch.unwrap();

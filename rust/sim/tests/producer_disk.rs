@@ -9,6 +9,7 @@ use fletchlog_broker::{Broker, LocalTransport, OpenOptions};
 use fletchlog_client::ClientError;
 use fletchlog_client::faults::Faults;
 use fletchlog_sim::sim_disk::{Fault, SimDisk};
+use fletchlog_sim::stepped::{decide, never};
 
 const ROOT: &str = "/data";
 const TIMES: [(&str, &str); 3] = [
@@ -49,8 +50,8 @@ impl Cluster {
     }
 
     fn transactional(&self) -> Bench {
-        let mut bench = self.producer(&[("transactional.id", "id")]);
-        bench.producer.init_transactions().unwrap();
+        let bench = self.producer(&[("transactional.id", "id")]);
+        bench.producer.init_transactions(&mut never).unwrap();
         bench
     }
 
@@ -59,7 +60,7 @@ impl Cluster {
         let mut bench = self.producer(&[]);
         self.disk.set_broken(Some(Fault::Io));
         let future = bench.send(1, b"lost");
-        bench.producer.flush().unwrap();
+        bench.producer.flush(&mut never).unwrap();
         assert!(future.try_result().unwrap().is_err());
         self.disk.set_broken(None);
     }
@@ -82,7 +83,7 @@ fn without_room_for_a_producer_id_records_fail_in_time_and_name_the_file() {
     cluster.disk.set_broken(Some(Fault::Full));
     let future = bench.send(0, b"v");
     let start = cluster.clock.monotonic_ms();
-    bench.producer.flush().unwrap();
+    bench.producer.flush(&mut never).unwrap();
     assert_eq!(cluster.clock.monotonic_ms() - start, 300);
     let error = future.try_result().unwrap().unwrap_err();
     assert!(matches!(error, ClientError::Timeout(_)), "{error}");
@@ -91,7 +92,7 @@ fn without_room_for_a_producer_id_records_fail_in_time_and_name_the_file() {
     }
     cluster.disk.set_broken(None);
     let future = bench.send(0, b"v");
-    bench.producer.flush().unwrap();
+    bench.producer.flush(&mut never).unwrap();
     assert_eq!(future.try_result().unwrap().unwrap().offset, 0);
 }
 
@@ -101,7 +102,7 @@ fn without_room_for_records_they_fail_in_time_and_name_the_file() {
     let mut bench = cluster.producer(&[]);
     cluster.disk.set_broken(Some(Fault::Full));
     let future = bench.send(0, b"v");
-    bench.producer.flush().unwrap();
+    bench.producer.flush(&mut never).unwrap();
     let error = future.try_result().unwrap().unwrap_err().to_string();
     assert!(
         error.contains("/data/t-0") && error.contains("No space left on device"),
@@ -116,12 +117,12 @@ fn a_transaction_that_cannot_be_written_any_more_ends_its_producer() {
         let mut bench = cluster.transactional();
         bench.producer.begin_transaction().unwrap();
         let future = bench.send(0, b"v");
-        bench.producer.flush().unwrap();
+        bench.producer.flush(&mut never).unwrap();
         assert!(future.try_result().unwrap().is_ok());
         cluster.disk.set_broken(Some(Fault::Io));
         let start = cluster.clock.monotonic_ms();
         // The first attempt fails, the second finds the log fenced.
-        let message = storage_error(bench.producer.end_transaction(committed));
+        let message = storage_error(decide(&bench.producer, committed));
         assert!(
             message.contains("__transaction_state-0") && message.contains("reopen"),
             "{message}"
@@ -131,7 +132,7 @@ fn a_transaction_that_cannot_be_written_any_more_ends_its_producer() {
             "nothing was waited for but the back-off"
         );
         cluster.disk.set_broken(None);
-        storage_error(bench.producer.end_transaction(committed));
+        storage_error(decide(&bench.producer, committed));
         storage_error(bench.producer.begin_transaction());
     }
 }
@@ -143,7 +144,7 @@ fn records_of_a_transaction_that_cannot_be_begun_fail_and_name_the_log() {
     bench.producer.begin_transaction().unwrap();
     cluster.disk.set_broken(Some(Fault::Io));
     let future = bench.send(0, b"v");
-    bench.producer.flush().unwrap();
+    bench.producer.flush(&mut never).unwrap();
     let message = storage_error(future.try_result().unwrap().map(drop));
     assert!(message.contains("__transaction_state-0"), "{message}");
 }
@@ -155,13 +156,13 @@ fn after_a_marker_that_cannot_be_written_the_next_transaction_names_the_partitio
     bench.producer.begin_transaction().unwrap();
     bench.send(0, b"v");
     bench.send(1, b"v");
-    bench.producer.flush().unwrap();
+    bench.producer.flush(&mut never).unwrap();
     cluster.fence_partition_1();
     // The decision is written, so it stands.
-    bench.producer.end_transaction(true).unwrap();
+    bench.producer.commit_transaction(&mut never).unwrap();
     bench.producer.begin_transaction().unwrap();
     let future = bench.send(0, b"v");
-    bench.producer.flush().unwrap();
+    bench.producer.flush(&mut never).unwrap();
     let message = storage_error(future.try_result().unwrap().map(drop));
     assert!(message.contains("/data/t-1") && message.contains("reopen"), "{message}");
 }

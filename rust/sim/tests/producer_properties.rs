@@ -7,7 +7,8 @@ use crate::producer_harness::{Bench, VirtualClock, VirtualWait, records_of};
 use fletchlog_api::{Config, Scope, Transport};
 use fletchlog_broker::LocalTransport;
 use fletchlog_client::faults::{FaultLogEntry, FaultPartition, FaultRates, Faults};
-use fletchlog_client::producer::{ProducerRecord, RecordColumns, RecordFuture, SteppedProducer};
+use fletchlog_client::producer::{Producer, ProducerRecord, RecordColumns, RecordFuture};
+use fletchlog_sim::stepped::never;
 use proptest::prelude::*;
 
 /// What a run under faults left behind.
@@ -77,13 +78,13 @@ fn run(chaos: Chaos, partitions: i32, nodes: u32, records: usize, group: usize, 
             futures.push(bench.send(partition, number.to_string().as_bytes()));
         }
         if futures.len() <= known {
-            bench.producer.flush().unwrap();
+            bench.producer.flush(&mut never).unwrap();
         }
         for _ in 0..3 {
             bench.producer.run_once(20);
         }
     }
-    bench.producer.flush().unwrap();
+    bench.producer.flush(&mut never).unwrap();
     let log = (0..partitions)
         .map(|p| {
             let records = records_of(&log_bytes(&broker, p));
@@ -356,25 +357,28 @@ fn batches(rows: &[Row], columns: bool, config: &[(&str, &str)]) -> BTreeMap<i32
     );
     let transport: Box<dyn Transport> = Box::new(VirtualWait::new(LocalTransport::new(broker.clone()), clock.clone()));
     let config = Config::parse(Scope::Producer, config.iter().copied()).unwrap();
-    let mut producer = SteppedProducer::new(config, transport, clock.clone()).unwrap();
+    let producer = Producer::stepped(config, transport, clock.clone()).unwrap();
     if columns {
-        assert_eq!(producer.send_columns("t", &Rows(rows)).unwrap(), rows.len());
+        assert_eq!(producer.send_columns("t", &Rows(rows), &mut never).unwrap(), rows.len());
     } else {
         for row in rows {
             let headers: Vec<(&str, Option<&[u8]>)> = row.header.iter().map(|h| ("h", Some(h.as_slice()))).collect();
             producer
-                .send(&ProducerRecord {
-                    topic: "t",
-                    partition: row.partition,
-                    timestamp: row.timestamp,
-                    key: row.key.as_deref(),
-                    value: row.value.as_deref(),
-                    headers: &headers,
-                })
+                .send(
+                    &ProducerRecord {
+                        topic: "t",
+                        partition: row.partition,
+                        timestamp: row.timestamp,
+                        key: row.key.as_deref(),
+                        value: row.value.as_deref(),
+                        headers: &headers,
+                    },
+                    &mut never,
+                )
                 .unwrap();
         }
     }
-    producer.flush().unwrap();
+    producer.flush(&mut never).unwrap();
     (0..3).map(|p| (p, log_bytes(&broker, p))).collect()
 }
 

@@ -26,7 +26,6 @@ pub(crate) use future::lock;
 pub use future::{OnDecided, RecordFuture};
 pub use partitioner::{murmur2, partition_for_key};
 pub use producer::Producer;
-pub use stepped::SteppedProducer;
 pub use trace::{TraceEvent, TraceKind};
 
 /// One record to send.

@@ -19,14 +19,18 @@ use crate::ClientError;
 use crate::consumer::Interrupt;
 use crate::group::ConsumerGroupMetadata;
 
-/// One producer. Thread-safe. A background thread (started with the first record, never at import) runs the sender.
+/// One producer. Thread-safe. A background thread (started with the first record, never at import) runs the sender, or,
+/// after [`Producer::stepped`], the calls do.
 pub struct Producer {
-    shared: Arc<Shared>,
-    sender: Mutex<Option<Sender>>,
+    pub(super) shared: Arc<Shared>,
+    /// Until the thread has it.
+    pub(super) sender: Mutex<Option<Sender>>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// The sender runs within calls, never in a thread.
+    stepped: bool,
 }
 
-/// A user's thread waits for the sender's.
+/// A user's thread waits for the sender's, or lets the sender take a turn.
 struct Parked<'a, 'b> {
     producer: &'a Producer,
     interrupt: Interrupt<'b>,
@@ -34,14 +38,20 @@ struct Parked<'a, 'b> {
 
 impl Pause for Parked<'_, '_> {
     fn pause(&mut self, shared: &Shared, seen: u64, ms: i64) -> Result<(), ClientError> {
-        self.producer.start()?;
-        shared.wait_progress(seen, ms);
+        if self.producer.stepped {
+            self.producer.run_once(ms);
+        } else {
+            self.producer.start()?;
+            shared.wait_progress(seen, ms);
+        }
         self.check_interrupt()
     }
 
     fn rest(&mut self, shared: &Shared, ms: i64) -> Result<(), ClientError> {
-        self.producer.start()?;
-        shared.wait_room(ms);
+        if !self.producer.stepped {
+            self.producer.start()?;
+            shared.wait_room(ms);
+        }
         self.check_interrupt()
     }
 }
@@ -69,11 +79,26 @@ impl Producer {
             shared,
             sender: Mutex::new(Some(sender)),
             thread: Mutex::new(None),
+            stepped: false,
         })
+    }
+
+    /// A producer without a thread, for deterministic tests and simulations: its sender runs only within calls, and time
+    /// passes only in [`Transport::wait`].
+    ///
+    /// # Errors
+    /// As [`Producer::new`].
+    pub fn stepped(config: Config, transport: Box<dyn Transport>, clock: Arc<dyn Clock>) -> Result<Self, ClientError> {
+        let mut producer = Self::new(config, transport, clock)?;
+        producer.stepped = true;
+        Ok(producer)
     }
 
     /// Starts the sender's thread if it does not run yet.
     fn start(&self) -> Result<(), ClientError> {
+        if self.stepped {
+            return Ok(());
+        }
         let Some(sender) = lock(&self.sender).take() else {
             return Ok(());
         };

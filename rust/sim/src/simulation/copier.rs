@@ -4,21 +4,22 @@ use std::collections::BTreeMap;
 
 use fletchlog_api::{IsolationLevel, OffsetAndMetadata};
 use fletchlog_client::Consumer;
-use fletchlog_client::producer::SteppedProducer;
+use fletchlog_client::producer::Producer;
 
 use super::consumers::{COPIERS, consumer, group_id, poll, unless_the_disk};
 use super::producers::{Sent, close_transactions, end, insist, send, transactional_producer};
 use super::world::Hand;
 use crate::history::{Action, Outcome};
+use crate::stepped::never;
 
 const ISOLATION: IsolationLevel = IsolationLevel::ReadCommitted;
 const ID: &str = "copier";
 
 pub(super) fn run(hand: &mut Hand) {
     while hand.in_chaos() {
-        let mut producer = transactional_producer(hand, ID);
-        if insist(|| producer.init_transactions()).is_ok() {
-            live(hand, &mut producer);
+        let producer = transactional_producer(hand, ID);
+        if insist(|| producer.init_transactions(&mut never)).is_ok() {
+            live(hand, &producer);
         }
         hand.sleep_some(50);
     }
@@ -26,7 +27,7 @@ pub(super) fn run(hand: &mut Hand) {
 }
 
 /// Copies until something goes wrong; the next life begins where the group has committed.
-fn live(hand: &mut Hand, producer: &mut SteppedProducer) {
+fn live(hand: &mut Hand, producer: &Producer) {
     let process = hand.world.recorder().process();
     let group = group_id(COPIERS);
     let properties = [
@@ -49,7 +50,7 @@ fn live(hand: &mut Hand, producer: &mut SteppedProducer) {
 }
 
 /// One transaction. False if another life has to begin.
-fn copy(hand: &mut Hand, producer: &mut SteppedProducer, consumer: &mut Consumer, op: usize) -> bool {
+fn copy(hand: &mut Hand, producer: &Producer, consumer: &mut Consumer, op: usize) -> bool {
     let records = match poll(hand, consumer, op, ISOLATION, Some(COPIERS), 100) {
         Ok(records) => records,
         Err(error) => {
@@ -90,7 +91,8 @@ fn copy(hand: &mut Hand, producer: &mut SteppedProducer, consumer: &mut Consumer
     let Some(group) = consumer.group_metadata() else {
         return false;
     };
-    let offsets_sent = all_sent && insist(|| producer.send_offsets_to_transaction(&offsets, &group)).is_ok();
+    let offsets_sent =
+        all_sent && insist(|| producer.send_offsets_to_transaction(&offsets, &group, &mut never)).is_ok();
     if hand.strikes(hand.world.plan.client_crash_every_ms, 150) {
         hand.world.recorder().end(op, Outcome::Failed);
         return false;

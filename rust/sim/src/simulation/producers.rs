@@ -2,12 +2,13 @@
 
 use fletchlog_api::{Clock, ErrorCode};
 use fletchlog_client::ClientError;
-use fletchlog_client::producer::{ProducerRecord, RecordFuture, SteppedProducer};
+use fletchlog_client::producer::{Producer, ProducerRecord, RecordFuture};
 
 use super::consumers::unless_the_disk;
 use super::plan::{Idempotence, ProducerPlan};
 use super::world::{Hand, TOMBSTONE, key_bytes, text_of};
 use crate::history::{Action, Keyed, Outcome, Partition, Value};
+use crate::stepped::{decide, never};
 
 /// A step of an operation whose record is on its way.
 pub(super) struct Sent {
@@ -21,7 +22,7 @@ const ATTEMPTS: usize = 60;
 
 pub(super) fn send(
     hand: &mut Hand,
-    producer: &mut SteppedProducer,
+    producer: &Producer,
     partition: Partition,
     value: Value,
     keyed: Option<Keyed>,
@@ -33,14 +34,17 @@ pub(super) fn send(
     let text = Some(text.as_bytes());
     let header = [(TOMBSTONE, text)];
     let is_tombstone = keyed.is_some_and(|keyed| keyed.tombstone);
-    producer.send(&ProducerRecord {
-        topic: &tp.topic,
-        partition: Some(tp.partition),
-        timestamp: Some(timestamp),
-        key: key.as_deref(),
-        value: text.filter(|_| !is_tombstone),
-        headers: if is_tombstone { &header } else { &[] },
-    })
+    producer.send(
+        &ProducerRecord {
+            topic: &tp.topic,
+            partition: Some(tp.partition),
+            timestamp: Some(timestamp),
+            key: key.as_deref(),
+            value: text.filter(|_| !is_tombstone),
+            headers: if is_tombstone { &header } else { &[] },
+        },
+        &mut never,
+    )
 }
 
 /// Writes down what has been decided.
@@ -84,7 +88,7 @@ fn live(hand: &mut Hand, plan: &ProducerPlan) {
         ("delivery.timeout.ms", "60000".to_owned()),
         ("retry.backoff.ms", "50".to_owned()),
     ];
-    let mut producer = hand.producer(&properties.each_ref().map(|(name, value)| (*name, value.as_str())));
+    let producer = hand.producer(&properties.each_ref().map(|(name, value)| (*name, value.as_str())));
     let mut open = Vec::new();
     while hand.in_chaos() {
         for _ in 0..1 + hand.rng.below(4) {
@@ -96,7 +100,7 @@ fn live(hand: &mut Hand, plan: &ProducerPlan) {
                 let (step, value) = recorder.begin_send(op, partition, None, keyed);
                 (op, step, value)
             };
-            match send(hand, &mut producer, partition, value, keyed) {
+            match send(hand, &producer, partition, value, keyed) {
                 Ok(future) => open.push(Sent { op, step, future }),
                 Err(error) => {
                     hand.world.recorder().end(op, Outcome::Failed);
@@ -112,7 +116,7 @@ fn live(hand: &mut Hand, plan: &ProducerPlan) {
             return;
         }
     }
-    if let Err(error) = producer.flush() {
+    if let Err(error) = producer.flush(&mut never) {
         hand.surprise(format!("flush: {error}"));
     }
     settle(hand, &mut open);
@@ -130,7 +134,7 @@ pub(super) fn insist<T>(mut call: impl FnMut() -> Result<T, ClientError>) -> Res
     call()
 }
 
-pub(super) fn transactional_producer(hand: &Hand, id: &str) -> SteppedProducer {
+pub(super) fn transactional_producer(hand: &Hand, id: &str) -> Producer {
     let in_flight = hand.world.plan.most_in_flight.to_string();
     hand.producer(&[
         ("transactional.id", id),
@@ -149,9 +153,9 @@ pub(super) fn transactional_producer(hand: &Hand, id: &str) -> SteppedProducer {
 pub(super) fn transactional(hand: &mut Hand, index: usize) {
     let id = format!("transactions-{index}");
     while hand.in_chaos() {
-        let mut producer = transactional_producer(hand, &id);
-        if insist(|| producer.init_transactions()).is_ok() {
-            transactions(hand, &mut producer);
+        let producer = transactional_producer(hand, &id);
+        if insist(|| producer.init_transactions(&mut never)).is_ok() {
+            transactions(hand, &producer);
         }
         hand.sleep_some(50);
     }
@@ -161,8 +165,8 @@ pub(super) fn transactional(hand: &mut Hand, index: usize) {
 /// Ends what is open under a name.
 pub(super) fn close_transactions(hand: &mut Hand, id: &str) {
     for _ in 0..ATTEMPTS {
-        let mut producer = transactional_producer(hand, id);
-        if insist(|| producer.init_transactions()).is_ok() {
+        let producer = transactional_producer(hand, id);
+        if insist(|| producer.init_transactions(&mut never)).is_ok() {
             return;
         }
         hand.sleep(500);
@@ -171,7 +175,7 @@ pub(super) fn close_transactions(hand: &mut Hand, id: &str) {
 }
 
 /// Transactions until the producer can do no more.
-fn transactions(hand: &mut Hand, producer: &mut SteppedProducer) {
+fn transactions(hand: &mut Hand, producer: &Producer) {
     let process = hand.world.recorder().process();
     while hand.in_chaos() {
         if let Err(error) = producer.begin_transaction() {
@@ -208,14 +212,8 @@ fn transactions(hand: &mut Hand, producer: &mut SteppedProducer) {
 }
 
 /// Ends a transaction and writes down how. Returns also whether the producer can continue.
-pub(super) fn end(
-    hand: &mut Hand,
-    producer: &mut SteppedProducer,
-    sent: &[Sent],
-    op: usize,
-    commit: bool,
-) -> (Outcome, bool) {
-    let first = insist(|| producer.end_transaction(commit));
+pub(super) fn end(hand: &mut Hand, producer: &Producer, sent: &[Sent], op: usize, commit: bool) -> (Outcome, bool) {
+    let first = insist(|| decide(producer, commit));
     let (outcome, usable) = match first {
         Ok(()) if commit => (Outcome::Ok, true),
         Ok(()) => (Outcome::Failed, true),
@@ -224,7 +222,7 @@ pub(super) fn end(
             expect_fenced(hand, &error);
             (Outcome::Failed, false)
         }
-        Err(error) if is_abortable(&error) => match insist(|| producer.end_transaction(false)) {
+        Err(error) if is_abortable(&error) => match insist(|| producer.abort_transaction(&mut never)) {
             Ok(()) => (Outcome::Failed, true),
             Err(error) => {
                 expect_fenced(hand, &error);

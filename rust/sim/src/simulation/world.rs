@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fletchlog_api::{Clock, Config, Scope, Transport};
 use fletchlog_client::Consumer;
-use fletchlog_client::producer::SteppedProducer;
+use fletchlog_client::producer::Producer;
 use fletchlog_records::{Record, RecordCursor, RecordSpan, TopicPartition};
 
 use super::cluster::{COPIES, Cluster, TOPIC};
@@ -152,11 +152,11 @@ impl Hand {
         self.world.clock.clone()
     }
 
-    pub fn producer(&self, properties: &[(&str, &str)]) -> SteppedProducer {
+    pub fn producer(&self, properties: &[(&str, &str)]) -> Producer {
         let config = Config::parse(Scope::Producer, properties.iter().copied());
         let made = config
             .map_err(Into::into)
-            .and_then(|config| SteppedProducer::new(config, self.connect(NOBODY), self.clock()));
+            .and_then(|config| Producer::stepped(config, self.connect(NOBODY), self.clock()));
         made.unwrap_or_else(|e| panic!("the producer's properties: {e}"))
     }
 

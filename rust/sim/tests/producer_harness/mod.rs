@@ -12,8 +12,9 @@ use bytes::Bytes;
 use fletchlog_api::{Clock, Completion, Config, InProcess, NodeId, Ready, Request, Scope, Transport};
 use fletchlog_client::ClientError;
 use fletchlog_client::faults::{FaultTransport, Faults};
-use fletchlog_client::producer::{ProducerRecord, RecordFuture, SteppedProducer};
+use fletchlog_client::producer::{Producer, ProducerRecord, RecordFuture};
 use fletchlog_records::{BatchIter, RecordCursor};
+use fletchlog_sim::stepped::never;
 
 /// Time that passes only when somebody waits.
 #[derive(Debug, Default)]
@@ -194,7 +195,7 @@ impl Transport for Recorder {
 
 /// A producer on virtual time, faults in front of the broker, everything recorded.
 pub struct Bench {
-    pub producer: SteppedProducer,
+    pub producer: Producer,
     pub requests: Arc<Mutex<Vec<SentRequest>>>,
     pub init_producer_ids: Arc<AtomicI64>,
     pub faults: Arc<Faults>,
@@ -217,7 +218,7 @@ impl Bench {
         let (requests, init_producer_ids) = (recorder.requests.clone(), recorder.init_producer_ids.clone());
         let names = recorder.names.clone();
         let config = Config::parse(Scope::Producer, config.iter().copied()).unwrap();
-        let producer = SteppedProducer::new(config, Box::new(recorder), clock.clone()).unwrap();
+        let producer = Producer::stepped(config, Box::new(recorder), clock.clone()).unwrap();
         Self {
             producer,
             requests,
@@ -251,6 +252,7 @@ impl Bench {
             .send_with(
                 &record,
                 Some(Box::new(move |_| called_back.lock().unwrap().push(number))),
+                &mut never,
             )
             .unwrap()
     }

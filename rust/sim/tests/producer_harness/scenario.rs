@@ -8,6 +8,7 @@ use fletchlog_client::faults::Faults;
 use serde_json::Value;
 
 use super::{Bench, Stored, VirtualClock, java_name};
+use fletchlog_sim::stepped::never;
 
 /// Settings of every scenario unless overridden.
 const DEFAULTS: [(&str, &str); 8] = [
@@ -181,12 +182,12 @@ where
                 futures.push(bench.send(i32::try_from(partition.as_i64().unwrap()).unwrap(), value.as_bytes()));
             }
         } else if step["flush"].as_bool() == Some(true) {
-            bench.producer.flush().unwrap();
+            bench.producer.flush(&mut never).unwrap();
         } else {
             bench.producer.run_for(step["sleep"].as_i64().unwrap());
         }
     }
-    bench.producer.flush().unwrap();
+    bench.producer.flush(&mut never).unwrap();
     bench.producer.run_until_idle();
 
     let mut ids: Vec<i64> = Vec::new();

@@ -4,6 +4,7 @@ use fletchlog_client::ClientError;
 
 use super::{Cluster, code, state};
 use crate::producer_harness::Bench;
+use fletchlog_sim::stepped::never;
 
 fn name(error: &ClientError) -> &'static str {
     code(error).map_or("-", |c| c.name())
@@ -16,17 +17,17 @@ fn padded(value: &str) -> String {
 
 /// Commits, which has to fail with an error that asks for an abort; aborts; then a transaction goes through.
 fn abort_and_go_on(cluster: &Cluster, bench: &mut Bench, before: &[&str]) {
-    let error = bench.producer.end_transaction(true).unwrap_err();
+    let error = bench.producer.commit_transaction(&mut never).unwrap_err();
     assert_eq!(name(&error), "TRANSACTION_ABORTABLE", "{error}");
     // Until then every call says so.
     assert_eq!(
         name(&bench.producer.begin_transaction().unwrap_err()),
         "TRANSACTION_ABORTABLE"
     );
-    bench.producer.end_transaction(false).unwrap();
+    bench.producer.abort_transaction(&mut never).unwrap();
     bench.producer.begin_transaction().unwrap();
     bench.send(0, b"after");
-    bench.producer.end_transaction(true).unwrap();
+    bench.producer.commit_transaction(&mut never).unwrap();
     let expected: Vec<&str> = before.iter().copied().chain(["after"]).collect();
     assert_eq!(cluster.committed_values(0), expected);
 }
@@ -48,7 +49,7 @@ fn retriable_failures_are_retried_with_their_sequences_and_write_nothing_twice()
                 bench.send(0, value.as_bytes());
                 expected.push(value);
             }
-            bench.producer.end_transaction(true).unwrap();
+            bench.producer.commit_transaction(&mut never).unwrap();
         }
         assert_eq!(cluster.committed_values(0), expected, "{script:?}");
         assert_eq!(cluster.read(0, "read_uncommitted").len(), 20, "{script:?}");
@@ -62,9 +63,9 @@ fn a_record_that_the_broker_refuses_makes_the_transaction_abortable_and_the_epoc
     let mut bench = cluster.ready("id", &[], &[]);
     bench.producer.begin_transaction().unwrap();
     bench.send(0, b"small");
-    bench.producer.flush().unwrap();
+    bench.producer.flush(&mut never).unwrap();
     let refused = bench.send(0, &[b'x'; 500]);
-    let _ = bench.producer.flush();
+    let _ = bench.producer.flush(&mut never);
     assert!(matches!(
         refused.try_result().unwrap(),
         Err(ClientError::RecordTooLarge(_))
@@ -83,7 +84,7 @@ fn a_send_in_a_failed_transaction_is_refused_at_once() {
     let mut bench = cluster.ready("id", &[(1, "refused:87")], &[]);
     bench.producer.begin_transaction().unwrap();
     bench.send(0, b"a");
-    let _ = bench.producer.flush();
+    let _ = bench.producer.flush(&mut never);
     let record = fletchlog_client::producer::ProducerRecord {
         topic: "t",
         partition: Some(0),
@@ -93,7 +94,7 @@ fn a_send_in_a_failed_transaction_is_refused_at_once() {
         headers: &[],
     };
     assert_eq!(
-        name(&bench.producer.send(&record).unwrap_err()),
+        name(&bench.producer.send(&record, &mut never).unwrap_err()),
         "TRANSACTION_ABORTABLE"
     );
     abort_and_go_on(&cluster, &mut bench, &[]);
@@ -115,7 +116,7 @@ fn a_record_that_cannot_be_queued_spoils_its_transaction_since_3_2() {
         if spoilt {
             abort_and_go_on(&cluster, &mut bench, &[]);
         } else {
-            bench.producer.end_transaction(true).unwrap();
+            bench.producer.commit_transaction(&mut never).unwrap();
             assert_eq!(cluster.committed_values(0), ["a"], "{release}");
         }
     }
@@ -139,7 +140,7 @@ fn a_batch_that_is_not_acknowledged_in_time_makes_the_transaction_abortable() {
     let mut bench = cluster.ready("id", &script, &config);
     bench.producer.begin_transaction().unwrap();
     let late = bench.send(0, b"late");
-    let _ = bench.producer.flush();
+    let _ = bench.producer.flush(&mut never);
     assert!(matches!(late.try_result().unwrap(), Err(ClientError::Timeout(_))));
     abort_and_go_on(&cluster, &mut bench, &[]);
     assert_eq!(bench.producer.producer_id().unwrap().1, 1);
@@ -153,12 +154,16 @@ fn an_old_epoch_is_fatal_up_to_2_6_and_found_out_by_the_abort_since_2_7() {
         let mut old = cluster.ready("id", &[], &config);
         old.producer.begin_transaction().unwrap();
         old.send(0, b"a");
-        old.producer.flush().unwrap();
-        cluster.producer("id", &[], &[]).producer.init_transactions().unwrap();
+        old.producer.flush(&mut never).unwrap();
+        cluster
+            .producer("id", &[], &[])
+            .producer
+            .init_transactions(&mut never)
+            .unwrap();
         let zombie = old.send(0, b"zombie");
-        let _ = old.producer.flush();
+        let _ = old.producer.flush(&mut never);
         let answered = zombie.try_result().unwrap().unwrap_err();
-        let first = old.producer.end_transaction(false);
+        let first = old.producer.abort_transaction(&mut never);
         if at_once {
             assert_eq!(name(&answered), "PRODUCER_FENCED", "{release}");
         } else {
@@ -175,9 +180,9 @@ fn a_gap_in_the_sequences_fails_the_transaction_instead_of_bumping_inside_it() {
     let mut bench = cluster.ready("id", &[(2, "refused:45")], &[("batch.size", "1")]);
     bench.producer.begin_transaction().unwrap();
     bench.send(0, b"a");
-    bench.producer.flush().unwrap();
+    bench.producer.flush(&mut never).unwrap();
     bench.send(0, b"b");
-    let _ = bench.producer.flush();
+    let _ = bench.producer.flush(&mut never);
     abort_and_go_on(&cluster, &mut bench, &[]);
 }
 
@@ -187,7 +192,7 @@ fn an_id_that_the_broker_has_forgotten_is_had_anew_with_the_abort() {
     let mut bench = cluster.ready("id", &[], &[]);
     bench.producer.begin_transaction().unwrap();
     bench.send(0, b"a");
-    bench.producer.end_transaction(true).unwrap();
+    bench.producer.commit_transaction(&mut never).unwrap();
     let (id, _) = bench.producer.producer_id().unwrap();
     cluster.advance(604_800_000 + 3_600_000);
     bench.producer.begin_transaction().unwrap();
@@ -222,15 +227,15 @@ fn the_hole_of_an_unknown_producer_ends_in_an_abort() {
     for value in ["a", "b"] {
         bench.send(0, padded(value).as_bytes());
     }
-    bench.producer.end_transaction(true).unwrap();
+    bench.producer.commit_transaction(&mut never).unwrap();
     assert_eq!(closed.committed_values(0), [padded("a"), padded("b")]);
 }
 
 #[test]
 fn an_unknown_time_out_is_refused_for_good() {
     let cluster = Cluster::new();
-    let mut bench = cluster.producer("id", &[], &[("transaction.timeout.ms", "900001")]);
-    let error = bench.producer.init_transactions().unwrap_err();
+    let bench = cluster.producer("id", &[], &[("transaction.timeout.ms", "900001")]);
+    let error = bench.producer.init_transactions(&mut never).unwrap_err();
     assert_eq!(name(&error), "INVALID_TRANSACTION_TIMEOUT", "{error}");
     assert_eq!(
         name(&bench.producer.begin_transaction().unwrap_err()),

@@ -14,6 +14,7 @@ use fletchlog_broker::{Broker, LocalTransport};
 use fletchlog_client::faults::Faults;
 use fletchlog_client::{ClientError, Consumer};
 use fletchlog_records::{RecordCursor, TopicPartition};
+use fletchlog_sim::stepped::never;
 
 /// A broker with topic `t` of 3 partitions, and its clock.
 struct Cluster {
@@ -41,8 +42,8 @@ impl Cluster {
 
     /// A producer that may begin.
     fn ready(&self, id: &str, script: &[(u64, &str)], config: &[(&str, &str)]) -> Bench {
-        let mut bench = self.producer(id, script, config);
-        bench.producer.init_transactions().unwrap();
+        let bench = self.producer(id, script, config);
+        bench.producer.init_transactions(&mut never).unwrap();
         bench.names();
         bench
     }

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use fletchlog_client::ClientError;
 use fletchlog_client::faults::{FaultRates, Faults};
-use fletchlog_client::producer::SteppedProducer;
 use proptest::prelude::*;
 
 use super::{Cluster, code};
 use crate::producer_harness::Bench;
+use fletchlog_sim::stepped::{decide, never};
 
 const PARTITIONS: i32 = 2;
 
@@ -90,8 +90,8 @@ impl World {
         ];
         let transport = fletchlog_broker::LocalTransport::new(self.cluster.broker.clone());
         let faults = Faults::seeded(self.seed, rates).unwrap();
-        let mut bench = Bench::new(transport, &self.cluster.clock, faults, &config);
-        bench.producer.init_transactions().unwrap();
+        let bench = Bench::new(transport, &self.cluster.clock, faults, &config);
+        bench.producer.init_transactions(&mut never).unwrap();
         bench
     }
 
@@ -116,7 +116,7 @@ impl World {
             value: Some(value.as_bytes()),
             headers: &[],
         };
-        if let Err(error) = self.producers[p].bench.producer.send(&record) {
+        if let Err(error) = self.producers[p].bench.producer.send(&record, &mut never) {
             assert_abortable(&error);
         }
     }
@@ -125,7 +125,7 @@ impl World {
         let Some(txn) = self.producers[p].open.take() else {
             return;
         };
-        let producer = &mut self.producers[p].bench.producer;
+        let producer = &self.producers[p].bench.producer;
         self.fates[txn] = match end_transaction(producer, committed) {
             Ok(()) if committed => Fate::Committed,
             Ok(()) => Fate::Aborted,
@@ -176,14 +176,14 @@ impl World {
 
 /// A batch behind one that has expired is refused until it expires as well, after delivery.timeout.ms; a call waits for
 /// max.block.ms, half of that, and may be made again.
-fn end_transaction(producer: &mut SteppedProducer, committed: bool) -> Result<(), ClientError> {
+fn end_transaction(producer: &fletchlog_client::Producer, committed: bool) -> Result<(), ClientError> {
     for _ in 0..3 {
-        match producer.end_transaction(committed) {
+        match decide(producer, committed) {
             Err(ClientError::Timeout(_)) => {}
             outcome => return outcome,
         }
     }
-    producer.end_transaction(committed)
+    decide(producer, committed)
 }
 
 fn assert_abortable(error: &ClientError) {

@@ -6,6 +6,7 @@ use fletchlog_client::{ClientError, Consumer};
 use fletchlog_records::TopicPartition;
 
 use super::{Cluster, code, tp, values};
+use fletchlog_sim::stepped::{decide, never};
 
 fn next(offset: i64) -> OffsetAndMetadata {
     OffsetAndMetadata {
@@ -34,14 +35,14 @@ fn offsets_take_effect_with_the_commit() {
     let cluster = Cluster::new();
     let mut consumer = cluster.consumer("read_committed", &[("group.id", "g")]);
     consumer.assign(&[tp(0)]).unwrap();
-    let mut bench = cluster.ready("id", &[], &[]);
+    let bench = cluster.ready("id", &[], &[]);
     for (committed_txn, offset, expected) in [(false, 5, None), (true, 7, Some(7)), (false, 9, Some(7))] {
         bench.producer.begin_transaction().unwrap();
         bench
             .producer
-            .send_offsets_to_transaction(&[(tp(0), next(offset))], &group("g"))
+            .send_offsets_to_transaction(&[(tp(0), next(offset))], &group("g"), &mut never)
             .unwrap();
-        bench.producer.end_transaction(committed_txn).unwrap();
+        decide(&bench.producer, committed_txn).unwrap();
         assert_eq!(committed(&mut consumer), expected);
     }
     let once = ["AddOffsetsToTxn", "FindCoordinator", "TxnOffsetCommit", "EndTxn"];
@@ -50,8 +51,11 @@ fn offsets_take_effect_with_the_commit() {
     assert_eq!(bench.names(), expected);
     // Nothing to send is nothing sent.
     bench.producer.begin_transaction().unwrap();
-    bench.producer.send_offsets_to_transaction(&[], &group("g")).unwrap();
-    bench.producer.end_transaction(true).unwrap();
+    bench
+        .producer
+        .send_offsets_to_transaction(&[], &group("g"), &mut never)
+        .unwrap();
+    bench.producer.commit_transaction(&mut never).unwrap();
     assert!(bench.names().is_empty());
 }
 
@@ -65,7 +69,7 @@ fn offsets_of_a_member_that_was_replaced_make_the_transaction_abortable() {
     }
     let current = consumer.group_metadata().unwrap();
     assert!(current.generation_id > 0 && !current.member_id.is_empty());
-    let mut bench = cluster.ready("id", &[], &[]);
+    let bench = cluster.ready("id", &[], &[]);
     bench.producer.begin_transaction().unwrap();
     let zombie = ConsumerGroupMetadata {
         generation_id: current.generation_id - 1,
@@ -73,25 +77,25 @@ fn offsets_of_a_member_that_was_replaced_make_the_transaction_abortable() {
     };
     let error = bench
         .producer
-        .send_offsets_to_transaction(&[(tp(0), next(1))], &zombie)
+        .send_offsets_to_transaction(&[(tp(0), next(1))], &zombie, &mut never)
         .unwrap_err();
     assert!(matches!(error, ClientError::CommitFailed(_)), "{error}");
-    let error = bench.producer.end_transaction(true).unwrap_err();
+    let error = bench.producer.commit_transaction(&mut never).unwrap_err();
     assert_eq!(code(&error).map(|c| c.name()), Some("TRANSACTION_ABORTABLE"));
-    bench.producer.end_transaction(false).unwrap();
+    bench.producer.abort_transaction(&mut never).unwrap();
     bench.producer.begin_transaction().unwrap();
     bench
         .producer
-        .send_offsets_to_transaction(&[(tp(0), next(1))], &current)
+        .send_offsets_to_transaction(&[(tp(0), next(1))], &current, &mut never)
         .unwrap();
-    bench.producer.end_transaction(true).unwrap();
+    bench.producer.commit_transaction(&mut never).unwrap();
     assert_eq!(committed(&mut consumer), Some(1));
 }
 
 #[test]
 fn wrong_arguments_are_refused_before_anything_is_sent() {
     let cluster = Cluster::new();
-    let mut bench = cluster.ready("id", &[], &[]);
+    let bench = cluster.ready("id", &[], &[]);
     bench.producer.begin_transaction().unwrap();
     let anonymous = ConsumerGroupMetadata {
         generation_id: 3,
@@ -100,12 +104,12 @@ fn wrong_arguments_are_refused_before_anything_is_sent() {
     for (offset, group) in [(next(1), anonymous), (next(-1), group("g"))] {
         let error = bench
             .producer
-            .send_offsets_to_transaction(&[(tp(0), offset)], &group)
+            .send_offsets_to_transaction(&[(tp(0), offset)], &group, &mut never)
             .unwrap_err();
         assert!(matches!(error, ClientError::IllegalArgument(_)), "{error}");
     }
     assert!(bench.names().is_empty());
-    bench.producer.end_transaction(true).unwrap();
+    bench.producer.commit_transaction(&mut never).unwrap();
 }
 
 /// The loop of KIP-98, crashed again and again at any step: every record is transformed once.
@@ -118,7 +122,7 @@ fn consume_transform_produce_is_exactly_once_over_crashes() {
     for i in 0..records {
         source.send(0, format!("{i}").as_bytes());
     }
-    source.producer.end_transaction(true).unwrap();
+    source.producer.commit_transaction(&mut never).unwrap();
     let mut crash = 0;
     'runs: loop {
         crash += 1;
@@ -146,19 +150,19 @@ fn consume_transform_produce_is_exactly_once_over_crashes() {
             for (_, value) in &read {
                 bench.send(1, format!("x{value}").as_bytes());
                 if dies() {
-                    bench.producer.flush().unwrap();
+                    bench.producer.flush(&mut never).unwrap();
                     continue 'runs;
                 }
             }
             let group = consumer.group_metadata().unwrap();
             bench
                 .producer
-                .send_offsets_to_transaction(&[(tp(0), next(last + 1))], &group)
+                .send_offsets_to_transaction(&[(tp(0), next(last + 1))], &group, &mut never)
                 .unwrap();
             if dies() {
                 continue 'runs;
             }
-            bench.producer.end_transaction(true).unwrap();
+            bench.producer.commit_transaction(&mut never).unwrap();
             if dies() {
                 continue 'runs;
             }
@@ -177,23 +181,23 @@ fn consume_transform_produce_is_exactly_once_over_crashes() {
 #[test]
 fn an_unknown_topic_times_out_by_name_and_the_transaction_can_be_aborted() {
     let cluster = Cluster::new();
-    let mut bench = cluster.ready("id", &[], &[("max.block.ms", "500")]);
+    let bench = cluster.ready("id", &[], &[("max.block.ms", "500")]);
     let missing = TopicPartition::new("missing", 0);
     bench.producer.begin_transaction().unwrap();
     let error = bench
         .producer
-        .send_offsets_to_transaction(&[(missing, next(1))], &group("g"))
+        .send_offsets_to_transaction(&[(missing, next(1))], &group("g"), &mut never)
         .unwrap_err();
     assert!(matches!(error, ClientError::Timeout(_)), "{error}");
     assert!(error.to_string().contains("missing-0"), "{error}");
     // Java's abort waits behind the offsets for as long as they are refused (4.3.1, measured).
-    bench.producer.end_transaction(false).unwrap();
+    bench.producer.abort_transaction(&mut never).unwrap();
     bench.producer.begin_transaction().unwrap();
     bench
         .producer
-        .send_offsets_to_transaction(&[(tp(0), next(3))], &group("g"))
+        .send_offsets_to_transaction(&[(tp(0), next(3))], &group("g"), &mut never)
         .unwrap();
-    bench.producer.end_transaction(true).unwrap();
+    bench.producer.commit_transaction(&mut never).unwrap();
     let mut consumer = cluster.consumer("read_committed", &[("group.id", "g")]);
     consumer.assign(&[tp(0)]).unwrap();
     assert_eq!(committed(&mut consumer), Some(3));

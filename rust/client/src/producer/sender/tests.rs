@@ -13,7 +13,12 @@ use fletchlog_records::TopicPartition;
 
 use super::*;
 use crate::ClientError;
-use crate::producer::{ProducerRecord, RecordFuture, SteppedProducer};
+use crate::producer::{Producer, ProducerRecord, RecordFuture};
+
+/// No call is interrupted.
+fn never() -> bool {
+    false
+}
 
 #[derive(Default)]
 struct Time(AtomicI64);
@@ -72,7 +77,7 @@ impl Transport for Wire {
 }
 
 struct Fixture {
-    producer: SteppedProducer,
+    producer: Producer,
     wire: Wire,
 }
 
@@ -95,7 +100,7 @@ impl Fixture {
         ];
         all.extend_from_slice(config);
         let config = Config::parse(Scope::Producer, all).unwrap();
-        let mut producer = SteppedProducer::new(config, Box::new(wire.clone()), time).unwrap();
+        let producer = Producer::stepped(config, Box::new(wire.clone()), time).unwrap();
         producer.request_topic("t");
         producer.run_once(0);
         let mut fixture = Self { producer, wire };
@@ -105,14 +110,17 @@ impl Fixture {
 
     fn send(&mut self, value: u8) -> RecordFuture {
         self.producer
-            .send(&ProducerRecord {
-                topic: "t",
-                partition: Some(0),
-                timestamp: None,
-                key: None,
-                value: Some(&[value; 40]),
-                headers: &[],
-            })
+            .send(
+                &ProducerRecord {
+                    topic: "t",
+                    partition: Some(0),
+                    timestamp: None,
+                    key: None,
+                    value: Some(&[value; 40]),
+                    headers: &[],
+                },
+                &mut never,
+            )
             .unwrap()
     }
 
