@@ -40,17 +40,15 @@ impl<T: Clone> LeaderQuestions<T> {
         self.failure = Some(failure);
     }
 
-    /// Queues one request per node. A partition without a leader asks for metadata instead; one whose leader was lost a
-    /// moment ago waits for the next call. Those asked may not be asked again for request.timeout.ms.
+    /// Queues one request per node; returns what is asked now. A partition without a leader asks for metadata instead; one
+    /// whose leader was lost a moment ago waits for the next call.
     pub fn ask(
         &mut self,
         questions: Vec<(TopicPartition, Option<Leader>, T)>,
         request: impl Fn(&[(TopicPartition, Leader, T)]) -> Request,
-        subs: &mut SubscriptionState,
         metadata: &mut ConsumerMetadata,
         net: &mut ConsumerNetworkClient,
-        settings: &Settings,
-    ) {
+    ) -> Vec<TopicPartition> {
         let mut by_node: BTreeMap<NodeId, Vec<(TopicPartition, Leader, T)>> = BTreeMap::new();
         for (tp, leader, what) in questions {
             match leader {
@@ -59,13 +57,19 @@ impl<T: Clone> LeaderQuestions<T> {
                 Some(leader) => by_node.entry(leader.node).or_default().push((tp, leader, what)),
             }
         }
-        let again_at = net.now_ms().saturating_add(settings.request_timeout_ms);
+        let mut sent = Vec::new();
         for (node, asked) in by_node {
-            subs.set_next_allowed_retry(asked.iter().map(|(tp, ..)| tp), again_at);
             let id = net.send(node, request(&asked));
+            sent.extend(asked.iter().map(|(tp, ..)| tp.clone()));
             let asked = asked.into_iter().map(|(tp, _, what)| (tp, what)).collect();
             self.outstanding.insert(id, asked);
         }
+        sent
+    }
+
+    /// The partitions whose answer is still to come.
+    pub fn unanswered(&self) -> impl Iterator<Item = &TopicPartition> {
+        self.outstanding.values().flatten().map(|(tp, _)| tp)
     }
 
     /// Whether a completion answers a question.

@@ -43,7 +43,8 @@ impl OffsetReset {
             list_offsets_request(settings.isolation_level, asked.iter().map(lookup).collect())
         };
         let questions = questions.collect();
-        self.questions.ask(questions, request, subs, metadata, net, settings);
+        let asked = self.questions.ask(questions, request, metadata, net);
+        subs.set_next_allowed_retry(&asked, net.now_ms().saturating_add(settings.request_timeout_ms));
         Ok(())
     }
 

@@ -60,7 +60,8 @@ impl OffsetValidation {
                 partitions: partitions.collect(),
             })
         };
-        self.questions.ask(questions, request, subs, metadata, net, settings);
+        let asked = self.questions.ask(questions, request, metadata, net);
+        subs.set_next_allowed_retry(&asked, net.now_ms().saturating_add(settings.request_timeout_ms));
         Ok(())
     }
 

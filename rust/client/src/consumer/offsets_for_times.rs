@@ -4,35 +4,32 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use fletchlog_api::{Completion, ErrorCode, NodeId, Response, list_offsets};
+use fletchlog_api::{Completion, ErrorCode, Response, list_offsets};
 use fletchlog_records::TopicPartition;
 
 use super::consumer::Consumer;
-use super::metadata::{ConsumerMetadata, Wanted};
+use super::leader_questions::LeaderQuestions;
+use super::metadata::{ConsumerMetadata, Leader, Wanted};
 use super::offset_reset::list_offsets_request;
 use super::{Interrupt, OffsetAndTimestamp};
 use crate::ClientError;
-use crate::net::RequestId;
 
 /// One call under way: partitions still to ask for, asked for, and answered.
 #[derive(Debug, Default)]
 pub(super) struct Lookup {
     /// Timestamp and earliest time of the next attempt.
     open: BTreeMap<TopicPartition, (i64, i64)>,
-    asked: BTreeMap<RequestId, BTreeMap<TopicPartition, i64>>,
+    questions: LeaderQuestions<i64>,
     found: BTreeMap<TopicPartition, Option<OffsetAndTimestamp>>,
-    failure: Option<ClientError>,
 }
 
 impl Lookup {
     pub fn is_mine(&self, completion: &Completion) -> bool {
-        self.asked.contains_key(&completion.correlation_id)
+        self.questions.is_mine(completion)
     }
 
     pub fn on_completion(&mut self, completion: Completion, metadata: &mut ConsumerMetadata, retry_at_ms: i64) {
-        let Some(asked) = self.asked.remove(&completion.correlation_id) else {
-            return;
-        };
+        let asked = self.questions.answered(&completion);
         let answers = match completion.result {
             Ok(Response::ListOffsets(response)) => response.partitions,
             _ => Vec::new(),
@@ -51,12 +48,13 @@ impl Lookup {
                     self.found.insert(tp, None);
                 }
                 Some((error, _)) if !error.is_retriable() => {
-                    self.failure = Some(ClientError::kafka(error, format_args!("lookup of an offset of {tp}")))
+                    let failure = ClientError::kafka(error, format_args!("lookup of an offset of {tp}"));
+                    self.questions.fail(failure);
                 }
                 // Java asks a log that cannot be read again until the time is over.
                 Some((error, a)) if a.error_message.is_some() => {
-                    let why = a.error_message.as_deref();
-                    self.failure = why.map(|why| ClientError::unreadable(&tp, error, why));
+                    let why = a.error_message.as_deref().unwrap_or_default();
+                    self.questions.fail(ClientError::unreadable(&tp, error, why));
                 }
                 _ => {
                     metadata.request_update();
@@ -171,17 +169,15 @@ impl Consumer {
             let Some(lookup) = &mut self.lookup else {
                 return Ok(BTreeMap::new());
             };
-            if let Some(failure) = lookup.failure.take() {
-                return Err(failure);
-            }
-            if lookup.open.is_empty() && lookup.asked.is_empty() {
+            lookup.questions.take_failure()?;
+            if lookup.open.is_empty() && lookup.questions.unanswered().next().is_none() {
                 return Ok(std::mem::take(&mut lookup.found));
             }
             if self.net.now_ms() >= deadline {
                 let missing: BTreeSet<String> = lookup
                     .open
                     .keys()
-                    .chain(lookup.asked.values().flat_map(BTreeMap::keys))
+                    .chain(lookup.questions.unanswered())
                     .map(ToString::to_string)
                     .collect();
                 let missing = missing.into_iter().collect::<Vec<_>>().join(", ");
@@ -223,27 +219,18 @@ impl Consumer {
             return;
         };
         let now = net.now_ms();
-        let mut by_node: BTreeMap<NodeId, Vec<(TopicPartition, i32, i64)>> = BTreeMap::new();
-        lookup.open.retain(|tp, (timestamp, not_before)| {
-            match metadata.leader(tp) {
-                None => metadata.request_update(),
-                Some(leader) if *not_before > now || net.is_unavailable(leader.node) => {}
-                Some(leader) => {
-                    by_node
-                        .entry(leader.node)
-                        .or_default()
-                        .push((tp.clone(), leader.epoch, *timestamp));
-                    return false;
-                }
-            }
-            true
-        });
-        for (node, list) in by_node {
-            let asked = list.iter().map(|(tp, _, timestamp)| (tp.clone(), *timestamp)).collect();
-            lookup.asked.insert(
-                net.send(node, list_offsets_request(settings.isolation_level, list)),
-                asked,
-            );
+        let due = |(tp, (timestamp, not_before)): (&TopicPartition, &(i64, i64))| {
+            let leader = metadata.leader(tp);
+            (leader.is_none() || *not_before <= now).then(|| (tp.clone(), leader, *timestamp))
+        };
+        let questions = lookup.open.iter().filter_map(due).collect();
+        let request = |asked: &[(TopicPartition, Leader, i64)]| {
+            let partition =
+                |(tp, leader, timestamp): &(TopicPartition, Leader, i64)| (tp.clone(), leader.epoch, *timestamp);
+            list_offsets_request(settings.isolation_level, asked.iter().map(partition).collect())
+        };
+        for tp in lookup.questions.ask(questions, request, metadata, net) {
+            lookup.open.remove(&tp);
         }
     }
 }
