@@ -88,8 +88,11 @@ impl Loader<'_> {
             } else if active {
                 self.look_at_active(&mut decision)?;
             }
-            // At some time the log ended at its recovery point, so a batch must end there: the last segment is never compacted.
-            if active && decision.before_last < self.recovery_point && self.recovery_point < decision.next_offset {
+            // At some time the log ended at its recovery point, so a batch must end there: the last segment is never compacted,
+            // unless a power loss took the name of the one behind it (Kafka does not sync that before the `.swap`).
+            let misses_boundary =
+                decision.before_last < self.recovery_point && self.recovery_point < decision.next_offset;
+            if active && misses_boundary && !planned.is_swap() {
                 let what = format!(
                     "its last batch ends below offset {}, but a batch was on disk that ends below {} (recovery-point-offset-checkpoint)",
                     decision.next_offset, self.recovery_point

@@ -25,6 +25,13 @@ pub(crate) struct PlannedSegment {
     pub has_txn_index: bool,
 }
 
+impl PlannedSegment {
+    /// It is the result of a cleaning that was not completed.
+    pub fn is_swap(&self) -> bool {
+        self.files.log.as_os_str().as_encoded_bytes().ends_with(SWAP.as_bytes())
+    }
+}
+
 /// The directory as it is meant to be.
 #[derive(Debug)]
 pub(crate) struct LoadPlan {

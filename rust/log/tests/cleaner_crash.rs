@@ -2,7 +2,10 @@
 
 use crate::common::compacted::*;
 use crate::common::*;
-use fletchlog_log::CleanerOptions;
+use std::sync::Arc;
+
+use fletchlog_log::fs::{Fs, MemoryFs};
+use fletchlog_log::{CleanerOptions, OpenMode};
 
 /// A file system whose writer dies: after `left` changes of names nothing changes any more.
 mod dying {
@@ -169,4 +172,44 @@ fn a_crash_at_any_change_leaves_the_old_or_the_new_segments() {
     }
     // Every rename of the new files, twice, and of the old ones, besides the writing.
     assert!(killed > 12, "{killed}");
+}
+
+/// A power loss may keep the `.swap` of a cleaning and take the name of the segment behind it, in a directory of Kafka's, which
+/// does not sync that name before. The batch that ended at the recovery point is compacted away: nothing is damaged.
+#[test]
+fn a_compacted_segment_that_a_power_loss_made_the_last_one_is_read() {
+    let (fs, dir) = memory();
+    let log = open(&fs, &dir, config(), CLEAN);
+    put(&log, &[("a", Some("1"))]);
+    let mut end = put(&log, &[("x", Some("2"))]);
+    while !fs.exists(&dir.join(format!("{end:020}.log"))) {
+        end = put(&log, &[("x", Some("2"))]);
+    }
+    clean(&log);
+    log.close().unwrap();
+    for entry in fs.read_dir(&dir).unwrap() {
+        let path = dir.join(&entry.name);
+        if entry.name.starts_with(&format!("{end:020}")) || entry.name == "leader-epoch-checkpoint" {
+            fs.remove_file(&path).unwrap();
+        } else if entry.name.starts_with(&format!("{:020}", 0)) {
+            fs.rename(&path, &dir.join(format!("{}.swap", entry.name))).unwrap();
+        }
+    }
+    for recovery_point in 0..=end {
+        let mode = OpenMode::Write {
+            clean_shutdown: false,
+            recovery_point,
+            log_start_offset: 0,
+        };
+        let image = MemoryFs::with_clock(Arc::new(|| NOW));
+        image.create_dir_all(&dir).unwrap();
+        for entry in fs.read_dir(&dir).unwrap() {
+            let path = dir.join(&entry.name);
+            image.replace(&path, &fs.read(&path).unwrap()).unwrap();
+        }
+        let log = open(&(Arc::new(image) as Arc<dyn Fs>), &dir, config(), mode);
+        let last = end - 1;
+        assert_eq!(keys(&log), expected(&[(0, "a"), (last, "x")]), "{recovery_point}");
+        assert_eq!(log.log_end_offset(), end, "{recovery_point}");
+    }
 }

@@ -56,6 +56,16 @@ fn a_power_loss_at_every_operation_of_a_compacted_log_takes_and_brings_back_noth
     crash::<CleanerWorkload>(2, STEPS, 4);
 }
 
+/// Runs in which a power loss between the names of a cleaning took that of a segment behind it.
+#[test]
+fn a_power_loss_never_makes_a_compacted_segment_the_last_one() {
+    for seed in [20_261_489, 20_261_713] {
+        let run = CleanerWorkload::run(seed, STEPS, honest);
+        run.crash_everywhere(4)
+            .unwrap_or_else(|violation| panic!("{violation:?}"));
+    }
+}
+
 #[test]
 fn what_a_broker_answered_survives_a_power_loss_at_every_operation() {
     crash::<BrokerWorkload>(2, REQUESTS, 2);

@@ -80,6 +80,10 @@ impl PartitionLog {
     ) -> Result<LogSegment, LogError> {
         let base_offset = cleaned.base_offset;
         let name = |suffix: &str| SegmentFiles::with_suffix(&self.dir, base_offset, suffix);
+        // The segment behind those that are replaced may be younger than the last sync of the names. A power loss that took it,
+        // but kept the `.swap`, would make a compacted segment the last one: recovery counts on a batch that ends at the
+        // recovery point there.
+        sync_names()?;
         self.rename_files(&name(CLEANED), &name(SWAP))?;
         sync_names()?;
         let delete_at = now_ms.saturating_add(self.config().file_delete_delay_ms);
