@@ -13,6 +13,7 @@ from fletchlog.explain.compare import ROWS
 from fletchlog.explain.owners import ownership
 from fletchlog.explain.owners_picture import draw
 from fletchlog.explain.shapes import to_svg
+from fletchlog.spark import options, sink_options
 
 TOPICS = ("orders", "payments")
 # five batches of 100 records a partition; a fetch brings two of them, a poll takes half of one
@@ -37,7 +38,15 @@ def on_files(files: Any, config: Any) -> Any:
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Puts the tables where their marks are."""
-    tables = {"<!-- fairness -->": fairness_table, "<!-- config -->": config_tables, "<!-- retries -->": retries_table, "<!-- served -->": served_table}
+    tables = {
+        "<!-- fairness -->": fairness_table,
+        "<!-- config -->": config_tables,
+        "<!-- retries -->": retries_table,
+        "<!-- served -->": served_table,
+        "<!-- spark read -->": lambda: spark_table(options.KNOWN),
+        "<!-- spark write -->": lambda: spark_table(sink_options.KNOWN),
+        "<!-- spark refused -->": spark_refused,
+    }
     for mark, make in tables.items():
         if mark in markdown:
             markdown = markdown.replace(mark, make())
@@ -48,6 +57,17 @@ def served_table() -> str:
     """The APIs of Kafka's protocol that a listener serves."""
     rows = [f"| {key} | {name} | {low} - {high} |" for name, key, low, high in served_apis()]
     return "\n".join(["| key | API | versions |", "|---|---|---|", *rows])
+
+
+def spark_table(known: dict[str, tuple[str, str]]) -> str:
+    """Options of the Spark format."""
+    return table(["option", "default", "meaning"], [[f"`{name}`", default, meaning] for name, (default, meaning) in known.items()])
+
+
+def spark_refused() -> str:
+    """Options that are an error, and what to do instead."""
+    rows = [[f"`{name}`", use, why] for use, refused in (("read", options.REFUSED), ("write", sink_options.REFUSED)) for name, why in refused.items()]
+    return table(["option", "to", "why, or what to do instead"], rows)
 
 
 def example_runs(polls: int) -> list[Any]:

@@ -12,6 +12,7 @@ Needs the extra `spark` (`pip install fletchlog[spark]`).
 """
 
 from fletchlog.spark.errors import DataLossError, OptionError
+from fletchlog.spark.progress import Lag, lag
 from fletchlog.spark.source import LogSource
 
-__all__ = ["DataLossError", "LogSource", "OptionError"]
+__all__ = ["DataLossError", "Lag", "LogSource", "OptionError", "lag"]

@@ -43,7 +43,7 @@ def from_json(offsets: Any) -> Offsets:
     Raises:
         CheckpointError: It has another form.
     """
-    found = _numbers(offsets)
+    found = numbers(offsets)
     if found is None or not all(0 <= offset <= HIGHEST for offset in found.values()):
         raise CheckpointError(
             f'the checkpoint of the query is damaged, or of another source: expected offsets such as {{"orders":{{"0":23}}}}, got '
@@ -52,7 +52,7 @@ def from_json(offsets: Any) -> Offsets:
     return found
 
 
-def _numbers(parsed: Any) -> Offsets | None:
+def numbers(parsed: Any) -> Offsets | None:
     """A number per partition; None: something else."""
     result: Offsets = {}
     if not isinstance(parsed, dict):
@@ -79,7 +79,7 @@ def parse_numbers(option: str, value: str, example: str, lowest: int) -> Offsets
     Raises:
         OptionError: Not such a JSON text, or a number below `lowest` or above what 64 bits hold.
     """
-    result = _numbers(_load(option, value, example))
+    result = numbers(_load(option, value, example))
     if result is None:
         raise _malformed(option, value, example)
     for tp, number in result.items():

@@ -14,34 +14,38 @@ from fletchlog.spark.limits import Earliest, Latest, Limit, check_batch, parse
 from fletchlog.spark.offsets import HIGHEST, Partition, parse_partitions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
 log = logging.getLogger("fletchlog.spark")
 
-KNOWN = (
-    "path",
-    "kafka.bootstrap.servers",
-    "assign",
-    "subscribe",
-    "subscribePattern",
-    "startingOffsets",
-    "startingOffsetsByTimestamp",
-    "startingTimestamp",
-    "startingOffsetsByTimestampStrategy",
-    "endingOffsets",
-    "endingOffsetsByTimestamp",
-    "endingTimestamp",
-    "failOnDataLoss",
-    "maxOffsetsPerTrigger",
-    "minOffsetsPerTrigger",
-    "maxTriggerDelay",
-    "minPartitions",
-    "maxPartitions",
-    "maxRecordsPerPartition",
-    "includeHeaders",
-    "kafka.isolation.level",
-    "kafkaConsumer.pollTimeoutMs",
-)
+# name -> default and meaning; the page of the options is made from it
+KNOWN = {
+    "path": ("", "Directory of the log, where every executor can read it. This or `kafka.bootstrap.servers`."),
+    "kafka.bootstrap.servers": ("", "A cluster, `h1:9092,h2:9092`. Other `kafka.*` options are properties of the clients."),
+    "assign": ("", 'Partitions to read, `{"orders":[0,1]}`. One of `assign`, `subscribe` and `subscribePattern`.'),
+    "subscribe": ("", "Topics to read, `orders,payments`."),
+    "subscribePattern": ("", "Regular expression that the whole name of a topic matches, in Python's syntax."),
+    "startingOffsets": (
+        "batch: `earliest`, stream: `latest`",
+        'Where to begin: `earliest`, `latest`, or `{"orders":{"0":23,"1":-2}}` (-2 earliest, -1 latest). A stream that has a checkpoint goes on from it.',
+    ),
+    "startingOffsetsByTimestamp": ("", 'Where to begin, by time in ms since 1970: `{"orders":{"0":1700000000000}}`. Goes before `startingOffsets`.'),
+    "startingTimestamp": ("", "The same time for all partitions. Goes before both."),
+    "startingOffsetsByTimestampStrategy": ("`error`", "A partition without a record at or after that time: `error`, or `latest`."),
+    "endingOffsets": ("`latest`", "Where a batch ends, like `startingOffsets`; -2 is not allowed."),
+    "endingOffsetsByTimestamp": ("", "Where a batch ends, by time."),
+    "endingTimestamp": ("", "The same time for all partitions."),
+    "failOnDataLoss": ("`true`", "Records that are gone (deleted, retention, a new topic of the same name) end the query; `false`: a warning."),
+    "maxOffsetsPerTrigger": ("", "At most so many offsets a micro-batch, shared out by what each partition has."),
+    "minOffsetsPerTrigger": ("", "Wait until there are so many, at most for `maxTriggerDelay`."),
+    "maxTriggerDelay": ("`15m`", "How long `minOffsetsPerTrigger` may wait."),
+    "minPartitions": ("", "Split partitions of the log until there are at least so many tasks."),
+    "maxPartitions": ("", "Pack small neighbours into one task until there are at most so many. Not of Spark's kafka source."),
+    "maxRecordsPerPartition": ("", "Split partitions of the log into tasks of at most so many offsets."),
+    "includeHeaders": ("`false`", "Adds the column `headers`."),
+    "kafka.isolation.level": ("`read_uncommitted`", "`read_committed` leaves out the records of open and aborted transactions."),
+    "kafkaConsumer.pollTimeoutMs": ("`120000`", "How long a task waits for records of a cluster."),
+}
 # They steer how Spark's kafka source uses its consumers; they are accepted and do nothing.
 WITHOUT_EFFECT = (
     "groupIdPrefix",
@@ -175,7 +179,7 @@ class SourceOptions:
         return parse("starting", self.given, Latest())
 
 
-def nearest(name: str, names: Iterator[str] | tuple[str, ...]) -> str:
+def nearest(name: str, names: Iterable[str]) -> str:
     """`; did you mean X?`, or nothing."""
     by_lower = {candidate.lower(): candidate for candidate in names}
     close = difflib.get_close_matches(name.lower(), by_lower, n=1)

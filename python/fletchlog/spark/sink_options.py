@@ -13,7 +13,17 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
-KNOWN = ("path", "kafka.bootstrap.servers", "topic", "stagingPath", "maxInlineBytes", "lockTimeout", "txnAppId", "txnVersion")
+# name -> default and meaning; the page of the options is made from it
+KNOWN = {
+    "path": ("", "Directory of the log, where the driver can write it. This or `kafka.bootstrap.servers`."),
+    "kafka.bootstrap.servers": ("", "A cluster, `h1:9092,h2:9092`. Other `kafka.*` options are properties of the producer."),
+    "topic": ("", "Topic of every row. Goes before the column `topic`."),
+    "stagingPath": ("the path with `.staging`", "Where tasks put rows for the driver, if there are many; every executor must see it."),
+    "maxInlineBytes": ("`4194304`", "Bytes of a task that travel in the message that ends it; more goes to a file under `stagingPath`."),
+    "lockTimeout": ("`60s`", "How long a commit waits for another process that has the directory open."),
+    "txnAppId": ("", "With `txnVersion`: a write of this name and number is done once, in `foreachBatch` for example."),
+    "txnVersion": ("", "Number of the write: greater than that of the write before."),
+}
 # Spark's own, which it passes on.
 _OF_SPARK = {"checkpointlocation", "queryname"}
 # Bytes of a task that travel in its commit message; more goes to a file.
