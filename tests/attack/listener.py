@@ -191,8 +191,7 @@ def crc32c(data: bytes) -> int:
 
 Attack = Callable[[Address, float, int], str]
 # Each with the connections it takes for one of CONNECTIONS, the bytes that the process may take for it beside ALLOWED, and those
-# for each connection. Answers that nobody takes: up to a quarter of the budget, what the threads read at the same time (8 x 20 MiB),
-# then 1 MiB each.
+# for each connection. Answers that nobody takes have a budget of the same size.
 ATTACKS: list[tuple[Attack, float, int, int]] = [
     (idle, 1, 0, 2048),
     (slow, 5 / 19, 0, 2048),
@@ -200,7 +199,7 @@ ATTACKS: list[tuple[Attack, float, int, int]] = [
     (begun, 1 / 190, BUDGET + 100 * MIB, 2048),
     (arrays, 0, 0, 0),
     (partitions, 0, 128 * MIB, 0),
-    (deaf, 1 / 380, BUDGET // 4 + 160 * MIB, MIB),
+    (deaf, 1 / 380, BUDGET, 0),
     (joins, 0, 48 * MIB, 0),
 ]
 

@@ -199,6 +199,41 @@ def test_large_requests_share_their_memory_and_small_ones_need_none():
         assert answered(second) == 5
 
 
+def fetch(topic, max_bytes):
+    """A request of Fetch, version 4, of partition 0 from offset 0."""
+    name = struct.pack(">h", len(topic)) + topic.encode()
+    asked = name + struct.pack(">iiqi", 1, 0, 0, max_bytes)
+    body = struct.pack(">hhih", 1, 4, 7, -1) + struct.pack(">iiiibi", -1, 0, 0, max_bytes, 0, 1) + asked
+    return struct.pack(">i", len(body)) + body
+
+
+def test_answers_that_nobody_takes_have_a_budget():
+    with fl.Broker.in_memory(config={"queued.max.request.bytes": 4 << 20}) as broker, broker.listen() as listener:
+        broker.create_topic("large")
+        with fl.Producer(broker) as producer:
+            for _ in range(24):
+                producer.send("large", value=bytes(900_000))
+        with connect(listener) as idle, connect(listener) as deaf:
+            deaf.sendall(fetch("large", 20 << 20))
+            time.sleep(0.3)
+            with connect(listener) as other:
+                other.sendall(fetch("large", 20 << 20))
+                size = struct.unpack(">i", other.recv(4, socket.MSG_WAITALL))[0]
+                assert 900_000 < size < 1_000_000  # one batch, as the other answer takes more than the budget
+                other.recv(size, socket.MSG_WAITALL)
+            until = time.monotonic() + 15
+            while open_connections(listener) > 1 and time.monotonic() < until:
+                time.sleep(0.1)
+            assert open_connections(listener) == 1
+            idle.sendall(api_versions(9))
+            assert answered(idle) == 9
+
+
+def open_connections(listener):
+    """How many there are."""
+    return int(listener.stats().to_pyarrow().schema.metadata[b"connections.open"])
+
+
 def test_connections_are_accepted_at_their_rate():
     with fl.Broker.in_memory(config={"max.connection.creation.rate": "2"}) as broker, broker.listen() as listener:
         begun = time.monotonic()

@@ -21,14 +21,12 @@ SETTINGS = {
 VECTORS = {
     r"(setup|api-versions-v\d+) \((first words|ordinary)\)": "fewer APIs: KIP-848, share groups, telemetry, transaction.version 2, and what brokers ask each other",
     r"add-partitions-v4 .*": "versions 4 and 5 are those of brokers among each other",
-    r"fetch-v\d+ \(last fetched epoch 3\)": "diverging epochs are for followers; no client sends the field",
     r"incremental-configs-v1 \(group config, invalid\)": "KIP-848 is not served",
     r"describe-configs-v4 \(topic, three, synonyms and documentation\)": "documentation of our own",
     r"alter-configs-v2 \(the same topic twice\)": "Kafka never answers",
     r"log-dirs-v5 .*": "memory has no size of a device",
 }
 SCRIPTS = {
-    "sessions-034": "the answer about a topic that was deleted meanwhile has an empty list of aborted transactions instead of null",
     "admin-028": "Kafka never answers a batch that is null",
 }
 

@@ -250,3 +250,37 @@ fn a_session_is_unknown_to_a_broker_that_did_not_open_it() {
     let answer = Client::new(&broker).fetch(1, incremental(before[0], 1, &[], &[]));
     assert_eq!(answer.error, ErrorCode::FETCH_SESSION_ID_NOT_FOUND);
 }
+
+#[test]
+fn a_log_that_parts_from_what_a_client_has_is_told_at_once_and_in_every_answer() {
+    let broker = broker_with(&[("a", 2)]);
+    let mut client = Client::new(&broker);
+    let at = |fetch_offset, last_fetched_epoch| {
+        let mut request = full(&[("a", fetch_offset)]);
+        request.max_wait_ms = 10_000;
+        request.partitions[0].last_fetched_epoch = last_fetched_epoch;
+        request
+    };
+    let mut told = |request| {
+        let response = client.fetch(1, request);
+        let p = response
+            .partitions
+            .first()
+            .map(|p| (p.error, p.diverging_epoch, p.records.len()));
+        (response.session_id, p)
+    };
+    let records = 2 * batch(1, 10).len();
+    assert_eq!(told(at(0, 0)).1, Some((ErrorCode::NONE, None, records)));
+    assert_eq!(told(at(0, -2)).1, Some((ErrorCode::NONE, None, records)));
+    // An epoch that the log has not reached, whatever the offset.
+    assert_eq!(told(at(0, 1)).1, Some((ErrorCode::OFFSET_OUT_OF_RANGE, None, 0)));
+    assert_eq!(told(at(100, 1)).1, Some((ErrorCode::OFFSET_OUT_OF_RANGE, None, 0)));
+    // Beyond the end of its epoch: no error, and not what the same offset without an epoch gives.
+    let diverges = Some((ErrorCode::NONE, Some((0, 2)), 0));
+    let (session, first) = told(at(100, 0));
+    assert_eq!(first, diverges);
+    for epoch in 1..4 {
+        assert_eq!(told(incremental(session, epoch, &[], &[])).1, diverges);
+    }
+    assert_eq!(told(at(100, -1)).1, Some((ErrorCode::OFFSET_OUT_OF_RANGE, None, 0)));
+}

@@ -75,6 +75,7 @@ fn request(step: &Value, session: i32) -> FetchRequest {
         tp: tp(p["topic"].as_str().unwrap(), 0),
         fetch_offset: p["offset"].as_i64().unwrap(),
         current_leader_epoch: epoch,
+        last_fetched_epoch: -1,
         partition_max_bytes: i32::try_from(p["partitionMaxBytes"].as_i64().unwrap()).unwrap(),
     });
     let forgotten = args.get("forget").and_then(Value::as_array).into_iter().flatten();

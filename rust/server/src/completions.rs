@@ -7,6 +7,7 @@ use fletchlog_api::Response;
 use fletchlog_broker::Ticket;
 
 use crate::apis::{Handled, Respond};
+use crate::unsent::Reserved;
 
 /// A connection: its slot, and the number that no other connection of that slot has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,8 +18,8 @@ pub(crate) struct ConnectionId {
 
 /// What became of a connection's request.
 pub(crate) enum Completion {
-    /// These bytes are its answer.
-    Answer(Vec<Bytes>),
+    /// These bytes are its answer, and their place among what clients have not taken.
+    Answer(Vec<Bytes>, Option<Reserved>),
     /// It has none.
     NoAnswer,
     /// The connection is to be closed, for this reason.
@@ -29,8 +30,8 @@ pub(crate) enum Completion {
     Waiting(Ticket, Respond),
     /// The answer it waited for.
     Response(Response),
-    /// Not an outcome: there may be more to read, and the others have had their turn.
-    ReadOn,
+    /// Not an outcome: there may be more to read or to write, and the others have had their turn.
+    GoOn,
 }
 
 /// The queue, and how its reader is woken.
@@ -91,11 +92,11 @@ impl Reply {
     }
 
     /// Reports what a handler made of the request.
-    pub(crate) fn report(mut self, handled: Handled) {
+    pub(crate) fn report(mut self, (handled, reserved): (Handled, Option<Reserved>)) {
         self.reported = true;
         let (completions, id) = (Arc::clone(&self.completions), self.connection);
         match handled {
-            Handled::Answer(chunks) => completions.push(id, Completion::Answer(chunks)),
+            Handled::Answer(chunks) => completions.push(id, Completion::Answer(chunks, reserved)),
             Handled::NoAnswer => completions.push(id, Completion::NoAnswer),
             Handled::Close(reason) => completions.push(id, Completion::Close(reason)),
             Handled::Refuse(chunks, reason) => completions.push(id, Completion::Refuse(chunks, reason)),

@@ -17,7 +17,9 @@ use bytes::{Bytes, BytesMut};
 /// Bytes that are read at once, at least.
 const CHUNK: usize = 16 * 1024;
 /// A frame's buffer grows by its own length, but at most by this.
-const LARGEST_STEP: usize = 4 * 1024 * 1024;
+const LARGEST_STEP: usize = 1024 * 1024;
+/// What is written at once, at most.
+const LARGEST_WRITE: usize = 256 * 1024;
 /// A frame of which so much was received is a large one.
 const LARGE: usize = 64 * 1024;
 /// Bytes of a frame's size.
@@ -155,7 +157,15 @@ impl Connection {
 
     /// What is to be written next.
     pub fn output<'a>(&'a self, slices: &mut Vec<IoSlice<'a>>) {
-        slices.extend(self.output.iter().take(64).map(|chunk| IoSlice::new(chunk)));
+        let mut left = LARGEST_WRITE;
+        for chunk in self.output.iter().take(64) {
+            let part = &chunk[..chunk.len().min(left)];
+            slices.push(IoSlice::new(part));
+            left -= part.len();
+            if left == 0 {
+                return;
+            }
+        }
     }
 
     /// So many bytes of the output were written.

@@ -16,6 +16,7 @@ mod request_handler_pool;
 mod security;
 mod socket_server;
 pub mod stats;
+mod unsent;
 
 pub use apis::served_apis;
 pub use socket_server::{Endpoint, ListenError, ListenOptions, SocketServer};

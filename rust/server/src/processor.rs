@@ -36,8 +36,8 @@ const RATE_MS: i64 = 1000;
 /// A read-only broker does not hear of the writer's appends: it looks this often while a fetch waits.
 const LOOK_AGAIN_MS: i64 = 10;
 
-/// What one turn may read from one connection before the others get theirs.
-const READS_A_TURN: usize = 16;
+/// What one turn may read from one connection, or write to it, before the others get theirs.
+const BYTES_A_TURN: usize = 1024 * 1024;
 
 /// What the thread of the sockets and the handle of the listener share.
 pub(crate) struct Shared {
@@ -307,7 +307,7 @@ impl Processor {
         if let Some((ticket, _)) = &channel.waiting {
             ticket.cancel();
         }
-        self.shared.apis.answer_gone(channel.connection.unsent());
+        self.shared.apis.unsent().remove(channel.connection.unsent());
         // It fails for a socket that is gone already.
         let _ = self.poll.registry().deregister(&mut channel.stream);
         if let Some(count) = self.per_ip.get_mut(&channel.address.ip()) {
@@ -321,7 +321,8 @@ impl Processor {
 
     /// Reads until a request is complete, the socket is empty, or others should have their turn.
     fn read(&mut self, slot: usize) {
-        for _ in 0..READS_A_TURN {
+        let mut left = BYTES_A_TURN;
+        while left > 0 {
             let Some(channel) = self.channels.get_mut(slot) else {
                 return;
             };
@@ -337,6 +338,7 @@ impl Processor {
             match channel.stream.read(channel.connection.room()) {
                 Ok(0) => return self.close(slot, None),
                 Ok(count) => {
+                    left = left.saturating_sub(count);
                     channel.connection.received(count);
                     self.shared.stats.received(count);
                     self.next_request(slot);
@@ -350,7 +352,7 @@ impl Processor {
             }
         }
         // The event does not come again for bytes that were there before: the slot is read on when the queue is looked at next.
-        self.read_on(slot);
+        self.go_on(slot);
     }
 
     /// A large request needs memory before more of it is read; without, the connection is muted until there is some.
@@ -385,13 +387,13 @@ impl Processor {
         }
     }
 
-    fn read_on(&mut self, slot: usize) {
+    fn go_on(&mut self, slot: usize) {
         if let Some(channel) = self.channels.get(slot) {
             let id = ConnectionId {
                 slot,
                 serial: channel.serial,
             };
-            self.shared.completions.push(id, Completion::ReadOn);
+            self.shared.completions.push(id, Completion::GoOn);
         }
     }
 
@@ -441,7 +443,10 @@ impl Processor {
             return;
         };
         match completion {
-            Completion::Answer(chunks) => self.answer(id.slot, chunks),
+            Completion::Answer(chunks, reserved) => {
+                self.answer(id.slot, chunks);
+                drop(reserved);
+            }
             Completion::NoAnswer => self.answer(id.slot, Vec::new()),
             Completion::Close(reason) => self.close(id.slot, Some(&reason)),
             Completion::Refuse(chunks, reason) => {
@@ -458,7 +463,11 @@ impl Processor {
                     Err(error) => self.close(id.slot, Some(&format!("its answer cannot be encoded: {error}"))),
                 }
             }
-            Completion::ReadOn => self.read(id.slot),
+            Completion::GoOn => {
+                self.write(id.slot);
+                self.next_request(id.slot);
+                self.read(id.slot);
+            }
         }
     }
 
@@ -468,7 +477,7 @@ impl Processor {
             return;
         };
         channel.connection.answer(chunks);
-        self.shared.apis.answer_waits(channel.connection.unsent());
+        self.shared.apis.unsent().add(channel.connection.unsent());
         self.write(slot);
         self.next_request(slot);
         self.read(slot);
@@ -476,7 +485,8 @@ impl Processor {
 
     fn write(&mut self, slot: usize) {
         let now_ms = self.clock.monotonic_ms();
-        loop {
+        let mut left = BYTES_A_TURN;
+        while left > 0 {
             let Some(channel) = self.channels.get_mut(slot) else {
                 return;
             };
@@ -492,8 +502,9 @@ impl Processor {
             match channel.stream.write_vectored(&slices) {
                 Ok(0) => return self.close(slot, None),
                 Ok(count) => {
+                    left = left.saturating_sub(count);
                     channel.connection.written(count);
-                    self.shared.apis.answer_gone(count);
+                    self.shared.apis.unsent().remove(count);
                     channel.last_active_ms = now_ms;
                     channel.blocked_since_ms = None;
                     self.shared.stats.sent(count);
@@ -506,6 +517,7 @@ impl Processor {
                 Err(_) => return self.close(slot, None),
             }
         }
+        self.go_on(slot);
     }
 
     /// Answers those whose authentication failed some time ago, and closes their connections.
@@ -563,6 +575,23 @@ impl Processor {
         for (slot, time_out) in over {
             let reason = (time_out != TimeOut::Idle).then(|| time_out.to_string());
             self.close(slot, reason.as_deref());
+        }
+        if self.shared.apis.unsent().is_over() {
+            self.close_deaf(now_ms);
+        }
+    }
+
+    /// Too many answers are not taken: the connections that took nothing for longest are closed, until the others fit the budget.
+    fn close_deaf(&mut self, now_ms: i64) {
+        let since = |(slot, channel): (usize, &Channel)| Some((channel.blocked_since_ms?, slot));
+        let mut deaf: Vec<(i64, usize)> = self.channels.iter().filter_map(since).collect();
+        deaf.sort_unstable();
+        for (since_ms, slot) in deaf {
+            if now_ms - since_ms < SWEEP_MS || !self.shared.apis.unsent().is_over() {
+                return;
+            }
+            let reason = "it takes nothing of its answer, and answers wait that are more than queued.max.request.bytes";
+            self.close(slot, Some(reason));
         }
     }
 

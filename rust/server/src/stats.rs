@@ -1,9 +1,9 @@
 //! What a listener counts. Kafka: `RequestMetrics`, `Selector`'s metrics.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// One API at one version, as one kind of client asked for it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -12,8 +12,9 @@ pub struct RequestKind {
     pub api: &'static str,
     /// Version of the request.
     pub version: i16,
-    /// Name and version of the client's software, as its ApiVersions request says; empty when it did not.
-    pub client: String,
+    /// Name and version of the client's software, as its ApiVersions request says; empty when it did not, [`OTHER_CLIENTS`] when
+    /// there are too many.
+    pub client: Arc<str>,
 }
 
 /// What was counted of one kind of request.
@@ -38,6 +39,11 @@ pub struct LastRequest {
     pub address: SocketAddr,
 }
 
+/// So many kinds of client software are told apart: their names are the clients' own choice. Kafka: `Selector.SelectorMetrics`,
+/// whose `connectionsByClient` has 100 entries.
+const CLIENTS: usize = 100;
+/// The client of the requests of all others. No software can have this name: Kafka's pattern has no brackets.
+pub const OTHER_CLIENTS: &str = "(other)";
 /// So many of the last requests are kept.
 const LAST_REQUESTS: usize = 50;
 /// So many characters of a client id are kept.
@@ -73,6 +79,22 @@ pub struct Stats {
 struct Requests {
     counts: BTreeMap<RequestKind, RequestCount>,
     last: VecDeque<LastRequest>,
+    /// Kinds of client software that have rows of their own.
+    clients: HashSet<Arc<str>>,
+}
+
+impl Requests {
+    /// The row of a request.
+    fn count(&mut self, kind: &RequestKind) -> &mut RequestCount {
+        let is_known = kind.client.is_empty() || self.clients.contains(&kind.client);
+        if !is_known && self.clients.len() < CLIENTS {
+            self.clients.insert(Arc::clone(&kind.client));
+        } else if !is_known {
+            let client = OTHER_CLIENTS.into();
+            return self.counts.entry(RequestKind { client, ..*kind }).or_default();
+        }
+        self.counts.entry(kind.clone()).or_default()
+    }
 }
 
 impl Stats {
@@ -101,7 +123,7 @@ impl Stats {
             request.client_id.truncate(end);
         }
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = requests.counts.entry(request.kind.clone()).or_default();
+        let count = requests.count(&request.kind);
         count.requests += 1;
         count.bytes += bytes as u64;
         if requests.last.len() == LAST_REQUESTS {
@@ -150,7 +172,7 @@ mod tests {
             let kind = RequestKind {
                 api: "Fetch",
                 version: 12,
-                client: String::new(),
+                client: "".into(),
             };
             let request = LastRequest {
                 time_ms,
@@ -170,5 +192,38 @@ mod tests {
                 bytes: 1200
             }
         );
+    }
+
+    #[test]
+    fn clients_that_change_their_name_share_a_row() {
+        let stats = Stats::default();
+        let ask = |client: String| {
+            let (api, client) = ("ApiVersions", client.into());
+            let request = LastRequest {
+                time_ms: 0,
+                kind: RequestKind {
+                    api,
+                    version: 3,
+                    client,
+                },
+                client_id: String::new(),
+                address: ([127, 0, 0, 1], 1).into(),
+            };
+            stats.request(request, 10);
+        };
+        for number in 0..10_000 {
+            ask(format!("name-{number} 1"));
+        }
+        ask("name-7 1".to_owned());
+        let rows = stats.requests();
+        assert_eq!(rows.len(), CLIENTS + 1);
+        let of = |client: &str| {
+            rows.iter()
+                .find(|(kind, _)| &*kind.client == client)
+                .unwrap()
+                .1
+                .requests
+        };
+        assert_eq!((of("name-7 1"), of(OTHER_CLIENTS)), (2, 9_900));
     }
 }

@@ -36,6 +36,7 @@ impl Client {
             tp: TopicPartition::new(*topic, 0),
             fetch_offset: 0,
             current_leader_epoch: -1,
+            last_fetched_epoch: -1,
             partition_max_bytes: 1 << 20,
         };
         let is_listed = self.session_epoch <= 0;

@@ -177,6 +177,7 @@ pub fn fetch_of(partitions: &[(&TopicPartition, i64, i32)]) -> FetchRequest {
                 tp: (*tp).clone(),
                 fetch_offset: *offset,
                 current_leader_epoch: -1,
+                last_fetched_epoch: -1,
                 partition_max_bytes: *max,
             })
             .collect(),

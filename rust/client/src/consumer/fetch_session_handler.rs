@@ -172,6 +172,7 @@ mod tests {
                 tp: TopicPartition::new(topic, p),
                 fetch_offset,
                 current_leader_epoch: -1,
+                last_fetched_epoch: -1,
                 partition_max_bytes: 100,
             })
             .collect()
@@ -205,6 +206,7 @@ mod tests {
                 high_watermark: 0,
                 last_stable_offset: 0,
                 log_start_offset: 0,
+                diverging_epoch: None,
                 aborted_transactions: None,
                 records: Bytes::new(),
             })

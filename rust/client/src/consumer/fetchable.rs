@@ -66,6 +66,7 @@ impl<'a> View<'a> {
             tp: tp.clone(),
             fetch_offset: state.position()?,
             current_leader_epoch: leader.epoch,
+            last_fetched_epoch: -1,
             partition_max_bytes: self.settings.max_partition_fetch_bytes,
         })
     }

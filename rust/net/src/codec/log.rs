@@ -78,6 +78,7 @@ pub(super) fn fetch(request: api::FetchRequest, version: i16, w: &mut Writer) ->
         let partition = fetch_request::FetchPartition {
             partition: p.tp.partition,
             current_leader_epoch: p.current_leader_epoch,
+            last_fetched_epoch: p.last_fetched_epoch,
             fetch_offset: p.fetch_offset,
             partition_max_bytes: p.partition_max_bytes,
             ..Default::default()
@@ -122,6 +123,7 @@ pub(super) fn fetched(version: i16, r: &mut Reader) -> Decoded {
         high_watermark: p.high_watermark,
         last_stable_offset: p.last_stable_offset,
         log_start_offset: p.log_start_offset,
+        diverging_epoch: Some((p.diverging_epoch.epoch, p.diverging_epoch.end_offset)).filter(|(epoch, _)| *epoch >= 0),
         aborted_transactions: p.aborted_transactions.map(|aborted| {
             let one = |a: fletchlog_wire::messages::fetch_response::AbortedTransaction| api::AbortedTransaction {
                 producer_id: a.producer_id,

@@ -153,7 +153,8 @@ fn api_versions(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
         }
         let mut software = call.peer.software.write().unwrap_or_else(PoisonError::into_inner);
         let is_new = software.is_empty();
-        *software = format!("{name} {version}");
+        let first = |text: &str| text[..text.len().min(SOFTWARE_LETTERS)].to_owned();
+        *software = format!("{} {}", first(name), first(version)).into();
         drop(software);
         if is_new {
             log::info!("connected: {}", call.peer.name());
@@ -200,6 +201,9 @@ fn unsupported(call: &Call<'_>, api_keys: Vec<api_versions_response::ApiVersion>
     response.encode(&mut writer, 0)?;
     Ok(Handled::Answer(frame::finish(writer)?))
 }
+
+/// So many letters of the name of a client's software, and of its version, are kept.
+const SOFTWARE_LETTERS: usize = 100;
 
 /// Letters and digits, with `-` and `.` between. Kafka: `ApiVersionsRequest#SOFTWARE_NAME_VERSION_PATTERN`.
 fn is_valid_software(text: &str) -> bool {

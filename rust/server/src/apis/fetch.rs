@@ -45,10 +45,12 @@ pub(super) fn fetch(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
                 .map(|p| TopicPartition::new(Arc::clone(&t.topic), *p))
         })
         .collect();
+    let (granted, reserved) = call.apis.unsent.reserve(request.max_bytes);
+    *call.reserved = Some(reserved);
     let request = api::FetchRequest {
         max_wait_ms: request.max_wait_ms,
         min_bytes: request.min_bytes,
-        max_bytes: call.apis.fetch_bytes(request.max_bytes),
+        max_bytes: granted,
         isolation_level,
         session_id: request.session_id,
         session_epoch: request.session_epoch,
@@ -107,6 +109,7 @@ fn fail(partition: &mut api::FetchPartitionResponse) {
         partition.last_stable_offset,
         partition.log_start_offset,
     ) = (-1, -1, -1);
+    partition.diverging_epoch = None;
     partition.aborted_transactions = None;
     partition.records = Bytes::new();
 }
@@ -173,6 +176,7 @@ fn partitions_of(topic: &fetch_request::FetchTopic) -> impl Iterator<Item = api:
         tp: TopicPartition::new(Arc::clone(&topic.topic), p.partition),
         fetch_offset: p.fetch_offset,
         current_leader_epoch: p.current_leader_epoch,
+        last_fetched_epoch: p.last_fetched_epoch,
         partition_max_bytes: p.partition_max_bytes,
     })
 }
@@ -226,19 +230,20 @@ fn message(answer: api::FetchResponse) -> FetchResponse {
 }
 
 fn partition_data(mut partition: api::FetchPartitionResponse) -> fetch_response::PartitionData {
-    match partition.error {
-        // a negative partition_max_bytes
-        ErrorCode::INVALID_REQUEST => fail(&mut partition),
-        // Kafka: `FetchResponse#partitionResponse`
-        ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => partition.aborted_transactions = Some(Vec::new()),
-        _ => {}
+    // a negative partition_max_bytes
+    if partition.error == ErrorCode::INVALID_REQUEST {
+        fail(&mut partition);
     }
     let aborted = |transaction: api::AbortedTransaction| fetch_response::AbortedTransaction {
         producer_id: transaction.producer_id,
         first_offset: transaction.first_offset,
     };
+    let diverging_epoch = partition
+        .diverging_epoch
+        .map(|(epoch, end_offset)| fetch_response::EpochEndOffset { epoch, end_offset });
     fetch_response::PartitionData {
         partition_index: partition.tp.partition,
+        diverging_epoch: diverging_epoch.unwrap_or_default(),
         error_code: partition.error.code(),
         high_watermark: partition.high_watermark,
         last_stable_offset: partition.last_stable_offset,

@@ -25,7 +25,6 @@ mod transactions;
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use bytes::Bytes;
@@ -39,6 +38,7 @@ use crate::authenticator::Authenticator;
 use crate::limits::Limits;
 use crate::security::Security;
 use crate::stats::{LastRequest, RequestKind, Stats};
+use crate::unsent::{Reserved, Unsent};
 
 pub use api_versions::served_apis;
 
@@ -75,7 +75,7 @@ pub(crate) struct Peer {
     port: Port,
     address: SocketAddr,
     /// Name and version of its software.
-    software: RwLock<String>,
+    software: RwLock<Arc<str>>,
     /// The topics that it names by id.
     topic_names: Arc<fetch::TopicNames>,
     /// Of a listener with SASL.
@@ -92,7 +92,7 @@ impl Peer {
             user: OnceLock::new(),
             port,
             address,
-            software: RwLock::default(),
+            software: RwLock::new("".into()),
             topic_names: Arc::default(),
         }
     }
@@ -108,7 +108,7 @@ impl Peer {
     /// Its address and, when it said so, its software: for lines of the log.
     pub(crate) fn name(&self) -> String {
         let software = self.software.read().unwrap_or_else(PoisonError::into_inner);
-        match software.as_str() {
+        match &**software {
             "" => self.address.to_string(),
             software => format!("{} ({software})", self.address),
         }
@@ -122,14 +122,8 @@ pub(crate) struct Apis {
     endpoints: Vec<Endpoint>,
     /// What it asks of its clients.
     pub(crate) security: Security,
-    /// Bytes of answers that clients have not taken yet, in all.
-    unsent: AtomicUsize,
-    /// More than so many of them, and a fetch is answered with little.
-    much_unsent: usize,
+    unsent: Unsent,
 }
-
-/// What a fetch is answered with at most while clients do not take their answers: one that never reads costs no more.
-const LITTLE: i32 = 1024 * 1024;
 
 impl Apis {
     /// In front of a broker whose nodes are reached at these endpoints.
@@ -137,29 +131,15 @@ impl Apis {
         Self {
             security,
             clock: broker.clock(),
-            unsent: AtomicUsize::new(0),
-            much_unsent: limits.queued_max_request_bytes / 4,
+            unsent: Unsent::new(limits.queued_max_request_bytes),
             broker,
             endpoints,
         }
     }
 
-    /// So many bytes of an answer wait for their client.
-    pub(crate) fn answer_waits(&self, bytes: usize) {
-        self.unsent.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    /// So many bytes of an answer were taken, or nobody takes them any more.
-    pub(crate) fn answer_gone(&self, bytes: usize) {
-        self.unsent.fetch_sub(bytes, Ordering::Relaxed);
-    }
-
-    /// Most bytes for a fetch that asks for so many.
-    fn fetch_bytes(&self, asked: i32) -> i32 {
-        match self.unsent.load(Ordering::Relaxed) > self.much_unsent {
-            true => asked.min(LITTLE),
-            false => asked,
-        }
+    /// What clients have not taken of their answers.
+    pub(crate) fn unsent(&self) -> &Unsent {
+        &self.unsent
     }
 
     /// The broker behind them.
@@ -167,8 +147,18 @@ impl Apis {
         &self.broker
     }
 
-    /// Handles one request.
-    pub(crate) fn handle(&self, peer: &Peer, frame: Bytes, stats: &Stats) -> Handled {
+    /// Handles one request. The second value is to be kept until an answer is counted as one that waits for its client.
+    pub(crate) fn handle(&self, peer: &Peer, frame: Bytes, stats: &Stats) -> (Handled, Option<Reserved>) {
+        let mut reserved = None;
+        let handled = self.handle_frame(peer, frame, stats, &mut reserved);
+        let reserved = match &handled {
+            Handled::Answer(chunks) => reserved.map(|reserved| reserved.of(chunks)),
+            _ => None,
+        };
+        (handled, reserved)
+    }
+
+    fn handle_frame(&self, peer: &Peer, frame: Bytes, stats: &Stats, reserved: &mut Option<Reserved>) -> Handled {
         if let Some(handled) = self.handle_bare_token(peer, &frame) {
             return handled;
         }
@@ -201,6 +191,7 @@ impl Apis {
             peer,
             header,
             reader,
+            reserved,
         };
         call.pass(api, handler).unwrap_or_else(|error| {
             let client_id = call.header.client_id.as_deref().unwrap_or("");
@@ -221,6 +212,8 @@ pub(crate) struct Call<'a> {
     peer: &'a Peer,
     header: RequestHeader,
     reader: Reader,
+    /// Room for what is read to answer it.
+    reserved: &'a mut Option<Reserved>,
 }
 
 impl Call<'_> {

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use fletchlog_api::{FetchResponse, NodeId, Response};
+use fletchlog_api::{ErrorCode, FetchPartitionResponse, FetchResponse, NodeId, Response};
 use fletchlog_records::TopicPartition;
 use rustc_hash::FxHashMap;
 
@@ -57,6 +57,7 @@ impl DelayedFetch {
             || lists_nothing
             || self.first.bytes >= self.params.min_bytes
             || self.first.has_error
+            || self.first.diverges
     }
 
     /// The answer from the first reading.
@@ -102,7 +103,14 @@ impl DelayedFetch {
     fn response(&self, replicas: &ReplicaManager) -> FetchResponse {
         let latest = self.session().map(|session| replicas.fetches.reading(session));
         let reading = latest.as_ref().unwrap_or(&self.reading);
-        let again = read_partitions(replicas, &self.params, &reading.partitions);
+        let mut again = read_partitions(replicas, &self.params, &reading.partitions);
+        // All of them were known when it began to wait. Kafka: their reading fails.
+        let gone = |p: &&mut FetchPartitionResponse| p.error == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
+        again
+            .responses
+            .iter_mut()
+            .filter(gone)
+            .for_each(|p| p.aborted_transactions = None);
         replicas.fetch_response(self.params.node, &self.context, reading, again)
     }
 

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use fletchlog_api::{AbortedTransaction, ErrorCode, FetchPartition, FetchPartitionResponse, IsolationLevel};
-use fletchlog_log::FetchBound;
+use fletchlog_log::{FetchBound, LogBounds, PartitionLog};
 use fletchlog_records::TopicPartition;
 
 use super::FetchParams;
@@ -19,6 +19,8 @@ pub(crate) struct ReadResult {
     pub(crate) bytes: i64,
     /// Whether any partition has an error.
     pub(crate) has_error: bool,
+    /// Whether any parts from what its client has.
+    pub(crate) diverges: bool,
     /// Where each readable partition stood, to tell later how much has been added.
     pub(crate) positions: Vec<Position>,
 }
@@ -43,6 +45,7 @@ pub(crate) fn read_partitions(
         responses: Vec::with_capacity(partitions.len()),
         bytes: 0,
         has_error: false,
+        diverges: false,
         positions: Vec::new(),
     };
     let mut unknown = Vec::new();
@@ -53,6 +56,7 @@ pub(crate) fn read_partitions(
             Ok((response, position)) => {
                 let size = response.records.len();
                 min_one &= size == 0;
+                result.diverges |= response.diverging_epoch.is_some();
                 limit = limit.saturating_sub(size);
                 result.bytes = result.bytes.saturating_add(i64::try_from(size).unwrap_or(i64::MAX));
                 result.responses.push(response);
@@ -61,8 +65,10 @@ pub(crate) fn read_partitions(
             Err(refusal) => {
                 result.has_error = true;
                 let code = refusal.code;
-                let response = failed(&request.tp, refusal);
+                let mut response = failed(&request.tp, refusal);
                 if code == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION {
+                    // Kafka: `FetchResponse#partitionResponse`
+                    response.aborted_transactions = Some(Vec::new());
                     unknown.push(response)
                 } else {
                     result.responses.push(response)
@@ -92,8 +98,9 @@ fn read_one(
     // The bounds as they were before the read: what comes in between is for the next fetch.
     let bounds = log.bounds()?;
     let bound = fetch_bound(params.isolation);
-    let at_end = bounds.is_at_end(request.fetch_offset, bound);
-    let data = if at_end {
+    let diverging_epoch = diverging_epoch(log, request, &bounds)?;
+    let at_end = diverging_epoch.is_none() && bounds.is_at_end(request.fetch_offset, bound);
+    let data = if at_end || diverging_epoch.is_some() {
         None
     } else {
         Some(log.read(request.fetch_offset, max_bytes.min(limit), min_one, bound)?)
@@ -111,8 +118,7 @@ fn read_one(
     };
     let (records, aborted) = data.map_or_else(Default::default, |d| (d.records, d.aborted_transactions));
     let aborted_transactions = match params.isolation {
-        IsolationLevel::ReadUncommitted => None,
-        IsolationLevel::ReadCommitted => Some(
+        IsolationLevel::ReadCommitted if diverging_epoch.is_none() => Some(
             aborted
                 .unwrap_or_default()
                 .into_iter()
@@ -122,6 +128,7 @@ fn read_one(
                 })
                 .collect(),
         ),
+        _ => None,
     };
     let response = FetchPartitionResponse {
         tp: request.tp.clone(),
@@ -130,6 +137,7 @@ fn read_one(
         high_watermark: bounds.high_watermark,
         last_stable_offset: bounds.last_stable_offset,
         log_start_offset: bounds.log_start_offset,
+        diverging_epoch,
         aborted_transactions,
         records,
     };
@@ -169,6 +177,7 @@ pub(crate) fn progress(replicas: &ReplicaManager, params: &FetchParams, at: &Pos
     if request.fetch_offset > bounds.log_end_offset
         || request.fetch_offset < bounds.log_start_offset
         || check_leader_epoch(request.current_leader_epoch.max(-1), current).is_err()
+        || !matches!(diverging_epoch(log, request, &bounds), Ok(None))
     {
         return Progress::Answer;
     }
@@ -196,6 +205,24 @@ pub(crate) fn progress(replicas: &ReplicaManager, params: &FetchParams, at: &Pos
     Progress::Bytes(readable.min(partition_max))
 }
 
+/// Where the log parts from what a client has that fetched records of `last_fetched_epoch` last (spec 6.4.6). Kafka:
+/// `Partition#readRecords`.
+fn diverging_epoch(
+    log: &PartitionLog,
+    request: &FetchPartition,
+    bounds: &LogBounds,
+) -> Result<Option<(i32, i64)>, ErrorCode> {
+    if request.last_fetched_epoch < 0 {
+        return Ok(None);
+    }
+    let (epoch, end_offset) = log.end_offset_for_epoch(request.last_fetched_epoch);
+    if epoch < 0 || end_offset < 0 || request.fetch_offset < bounds.log_start_offset {
+        return Err(ErrorCode::OFFSET_OUT_OF_RANGE);
+    }
+    let diverges = epoch < request.last_fetched_epoch || end_offset < request.fetch_offset;
+    Ok(diverges.then_some((epoch, end_offset)))
+}
+
 /// An error response: -1 everywhere and no records (spec 6.4.1).
 fn failed(tp: &TopicPartition, refusal: ReadRefusal) -> FetchPartitionResponse {
     FetchPartitionResponse {
@@ -205,6 +232,7 @@ fn failed(tp: &TopicPartition, refusal: ReadRefusal) -> FetchPartitionResponse {
         high_watermark: -1,
         last_stable_offset: -1,
         log_start_offset: -1,
+        diverging_epoch: None,
         aborted_transactions: None,
         records: Bytes::new(),
     }

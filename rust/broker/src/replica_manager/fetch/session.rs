@@ -188,6 +188,7 @@ impl FetchSession {
             };
             let changed = !result.records.is_empty()
                 || result.error != ErrorCode::NONE
+                || result.diverging_epoch.is_some()
                 || cached.high_watermark != result.high_watermark
                 || cached.log_start_offset != result.log_start_offset;
             // After an error the partition is sent once more when the error has gone.

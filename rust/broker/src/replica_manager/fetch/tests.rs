@@ -276,6 +276,7 @@ impl Side {
                 tp: tp(which),
                 fetch_offset: (self.end(which) + from_end).max(0),
                 current_leader_epoch,
+                last_fetched_epoch: -1,
                 partition_max_bytes: step.partition_max_bytes,
             });
         let request = FetchRequest {
@@ -401,6 +402,7 @@ fn who_begins_to_wait_for_a_topic_that_was_made_again_meanwhile_is_answered_at_o
             tp: tp(GONE),
             fetch_offset: side.end(GONE),
             current_leader_epoch: -1,
+            last_fetched_epoch: -1,
             partition_max_bytes: 1 << 20,
         }],
         forgotten: Vec::new(),

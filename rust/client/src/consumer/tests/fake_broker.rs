@@ -392,6 +392,7 @@ impl State {
                     high_watermark: ends.0,
                     last_stable_offset: ends.0,
                     log_start_offset: ends.1,
+                    diverging_epoch: None,
                     aborted_transactions,
                     records,
                 });
@@ -425,6 +426,7 @@ impl State {
                 high_watermark: 0,
                 last_stable_offset: 0,
                 log_start_offset: 0,
+                diverging_epoch: None,
                 aborted_transactions: None,
                 records: Bytes::new(),
             });

@@ -395,6 +395,7 @@ impl Client {
             let partition = FetchPartition {
                 fetch_offset: subs.position(&tp).unwrap(),
                 current_leader_epoch: epoch,
+                last_fetched_epoch: -1,
                 partition_max_bytes: settings.max_partition_fetch_bytes,
                 tp,
             };
@@ -436,6 +437,7 @@ impl Client {
             high_watermark: 5,
             last_stable_offset: 5,
             log_start_offset: 0,
+            diverging_epoch: None,
             aborted_transactions: None,
             records: if which[i % which.len()] {
                 Bytes::from_static(b"some")
