@@ -56,6 +56,8 @@ pub struct Connection {
     /// How much of `input` was received; behind it is room.
     received: usize,
     output: VecDeque<Bytes>,
+    /// Bytes of the first of `output` that were written.
+    written: usize,
     /// A request is in work.
     busy: bool,
 }
@@ -150,16 +152,17 @@ impl Connection {
         !self.output.is_empty()
     }
 
-    /// Bytes that are still to be written.
+    /// Bytes that the output holds: a chunk goes when all of it was written.
     pub fn unsent(&self) -> usize {
         self.output.iter().map(Bytes::len).sum()
     }
 
     /// What is to be written next.
     pub fn output<'a>(&'a self, slices: &mut Vec<IoSlice<'a>>) {
-        let mut left = LARGEST_WRITE;
+        let (mut left, mut from) = (LARGEST_WRITE, self.written);
         for chunk in self.output.iter().take(64) {
-            let part = &chunk[..chunk.len().min(left)];
+            let rest = &chunk[std::mem::take(&mut from)..];
+            let part = &rest[..rest.len().min(left)];
             slices.push(IoSlice::new(part));
             left -= part.len();
             if left == 0 {
@@ -168,16 +171,18 @@ impl Connection {
         }
     }
 
-    /// So many bytes of the output were written.
-    pub fn written(&mut self, mut count: usize) {
-        while let Some(first) = self.output.front_mut() {
-            if count < first.len() {
-                *first = first.slice(count..);
-                return;
-            }
-            count -= first.len();
+    /// So many bytes of the output were written. Answers the bytes that it holds no more.
+    pub fn written(&mut self, count: usize) -> usize {
+        let mut gone = 0;
+        self.written += count;
+        while let Some(first) = self.output.front()
+            && self.written >= first.len()
+        {
+            self.written -= first.len();
+            gone += first.len();
             self.output.pop_front();
         }
+        gone
     }
 }
 
@@ -260,9 +265,10 @@ mod tests {
                 let all: Vec<u8> = slices.iter().flat_map(|s| s.iter().copied()).collect();
                 let count = step.min(all.len());
                 written.extend(&all[..count]);
-                connection.written(count);
+                let before = connection.unsent();
+                assert_eq!(connection.written(count), before - connection.unsent());
             }
-            assert_eq!(written, b"abcdefg");
+            assert_eq!((written.as_slice(), connection.unsent()), (&b"abcdefg"[..], 0));
         }
     }
 }

@@ -503,8 +503,8 @@ impl Processor {
                 Ok(0) => return self.close(slot, None),
                 Ok(count) => {
                     left = left.saturating_sub(count);
-                    channel.connection.written(count);
-                    self.shared.apis.unsent().remove(count);
+                    let gone = channel.connection.written(count);
+                    self.shared.apis.unsent().remove(gone);
                     channel.last_active_ms = now_ms;
                     channel.blocked_since_ms = None;
                     self.shared.stats.sent(count);

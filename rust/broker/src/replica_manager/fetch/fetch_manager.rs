@@ -3,9 +3,13 @@
 use fletchlog_api::{ErrorCode, FetchRequest, NodeId};
 
 use super::read::{Position, ReadResult};
-use super::session_cache::{Context, FetchSessionCache, Made, NewContext, Reading};
+use super::session::FetchSession;
+use super::session_cache::{Context, FetchSessionCache, Made, NewContext, Reading, full_context};
 use crate::partition::Partition;
 use crate::sync::{Mutex, MutexGuard, Rank};
+
+/// So many partitions of a new session are noted while the cache is locked.
+const HELD_AT_ONCE: usize = 1000;
 
 /// The fetch sessions. Each node has a cache of its own.
 #[derive(Debug)]
@@ -38,8 +42,16 @@ impl FetchManager {
         request: &FetchRequest,
         now_ms: i64,
     ) -> Result<NewContext, ErrorCode> {
+        // An append takes the lock as well: what depends on the number of partitions is done without it.
+        let full = full_context(request);
         let mut cache = self.cache(node).ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?;
-        cache.new_context(request, now_ms)
+        match full {
+            None => cache.next_context(request, now_ms),
+            Some(full) => {
+                cache.remove(request.session_id);
+                Ok(full)
+            }
+        }
     }
 
     /// Something about a partition has changed, or it is gone: its sessions look at it with their next fetch. Answers them.
@@ -74,7 +86,20 @@ impl FetchManager {
         result: ReadResult,
         now_ms: i64,
     ) -> Option<Made> {
-        Some(self.cache(node)?.response(context, reading, result, now_ms))
+        let Context::Full(requested) = context else {
+            return Some(self.cache(node)?.response(context, reading, result, None, now_ms));
+        };
+        let session = FetchSession::new(requested, &result, now_ms);
+        let made = self
+            .cache(node)?
+            .response(context, reading, result, Some(session), now_ms);
+        // Its first fetch reads all of them anyway: what changes before that need not be told.
+        for some in requested.partitions.chunks(HELD_AT_ONCE) {
+            if !self.cache(node)?.hold(made.response.session_id, some) {
+                break;
+            }
+        }
+        Some(made)
     }
 
     /// Puts another cache in the place of a node's.

@@ -79,23 +79,9 @@ impl FetchSessionCache {
         }
     }
 
-    /// Kafka: `FetchManager#newContext`.
-    pub(crate) fn new_context(&mut self, request: &FetchRequest, now_ms: i64) -> Result<NewContext, ErrorCode> {
+    /// The context of an incremental fetch. Kafka: `FetchManager#newContext`.
+    pub(crate) fn next_context(&mut self, request: &FetchRequest, now_ms: i64) -> Result<NewContext, ErrorCode> {
         let (id, epoch) = (request.session_id, request.session_epoch);
-        if epoch == FINAL_EPOCH || epoch == INITIAL_EPOCH {
-            self.remove(id);
-            let partitions = without_repeats(&request.partitions);
-            let context = if epoch == FINAL_EPOCH {
-                Context::Sessionless
-            } else {
-                Context::Full(Requested {
-                    partitions: partitions.clone(),
-                    by_topic_ids: request.by_topic_ids,
-                })
-            };
-            let reading = Reading { partitions, as_of: 0 };
-            return Ok(NewContext { context, reading });
-        }
         let session = self
             .sessions
             .get_mut(&id)
@@ -165,13 +151,21 @@ impl FetchSessionCache {
         Some(session.to_look_at(self.told).map(CachedPartition::position).collect())
     }
 
-    /// Makes the response out of the result of a reading.
-    pub(crate) fn response(&mut self, context: &Context, reading: &Reading, result: ReadResult, now_ms: i64) -> Made {
+    /// Makes the response out of the result of a reading. `session`: the one that a full fetch opens; its partitions are then
+    /// still to be held ([`Self::hold`]).
+    pub(crate) fn response(
+        &mut self,
+        context: &Context,
+        reading: &Reading,
+        result: ReadResult,
+        session: Option<FetchSession>,
+        now_ms: i64,
+    ) -> Made {
         let mut evicted = None;
         let (session_id, partitions) = match context {
             Context::Sessionless => (INVALID_SESSION_ID, result.responses),
-            Context::Full(requested) => {
-                let id = self.create(requested, &result, now_ms, &mut evicted);
+            Context::Full(_) => {
+                let id = session.map_or(INVALID_SESSION_ID, |session| self.create(session, now_ms, &mut evicted));
                 (id, result.responses)
             }
             // Its client may have started anew on another connection while the fetch waited.
@@ -191,20 +185,26 @@ impl FetchSessionCache {
         Made { response, evicted }
     }
 
-    /// A session of these partitions in request order; 0 if there is no room for it.
-    fn create(&mut self, requested: &Requested, sent: &ReadResult, now_ms: i64, evicted: &mut Option<i32>) -> i32 {
+    /// Takes a session in; 0 if there is no room for it.
+    fn create(&mut self, session: FetchSession, now_ms: i64, evicted: &mut Option<i32>) -> i32 {
         if self.sessions.len() >= self.slots {
-            *evicted = self.evict_for(requested.partitions.len(), now_ms);
+            *evicted = self.evict_for(session.partitions.len(), now_ms);
             if evicted.is_none() {
                 return INVALID_SESSION_ID;
             }
         }
         let id = self.new_id();
-        for partition in &requested.partitions {
-            hold(&mut self.holders, &partition.tp, id);
-        }
-        self.sessions.insert(id, FetchSession::new(requested, sent, now_ms));
+        self.sessions.insert(id, session);
         id
+    }
+
+    /// From now on the session is told of changes of these partitions; false: it has gone.
+    pub(crate) fn hold(&mut self, id: i32, partitions: &[FetchPartition]) -> bool {
+        let is_there = self.sessions.contains_key(&id);
+        if is_there {
+            partitions.iter().for_each(|p| hold(&mut self.holders, &p.tp, id));
+        }
+        is_there
     }
 
     /// Random, so that a client that outlives this broker does not meet another's session in the next one.
@@ -218,7 +218,7 @@ impl FetchSessionCache {
         }
     }
 
-    fn remove(&mut self, id: i32) {
+    pub(crate) fn remove(&mut self, id: i32) {
         if let Some(session) = self.sessions.remove(&id) {
             for (tp, _) in session.partitions.iter() {
                 release(&mut self.holders, tp, id);
@@ -264,6 +264,25 @@ fn release(holders: &mut FxHashMap<TopicPartition, Vec<i32>>, tp: &TopicPartitio
             holders.remove(tp);
         }
     }
+}
+
+/// What a request without a session, or one that opens a session, asks for; `None`: it is an incremental one.
+pub(crate) fn full_context(request: &FetchRequest) -> Option<NewContext> {
+    let opens = match request.session_epoch {
+        FINAL_EPOCH => false,
+        INITIAL_EPOCH => true,
+        _ => return None,
+    };
+    let partitions = without_repeats(&request.partitions);
+    let context = match opens {
+        false => Context::Sessionless,
+        true => Context::Full(Requested {
+            partitions: partitions.clone(),
+            by_topic_ids: request.by_topic_ids,
+        }),
+    };
+    let reading = Reading { partitions, as_of: 0 };
+    Some(NewContext { context, reading })
 }
 
 /// A partition named twice is read once, at its first place with its last values (spec 6.1).
