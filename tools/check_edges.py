@@ -21,7 +21,7 @@ ALLOWED: dict[str, set[str]] = {
     "api": {"records"},
     "log": {"records"},
     "arrow": {"records"},
-    "broker": {"records", "api", "log"},
+    "broker": {"records", "api", "log", "sasl"},
     "client": {"records", "api"},
     "server": {"records", "api", "broker", "wire", "sasl"},
     "net": {"records", "api", "wire", "sasl"},

@@ -181,6 +181,32 @@ class Broker:
             fletchlog.errors.GroupIdNotFoundError: There is no such group.
             fletchlog.errors.NonEmptyGroupError: It has members.
         """
+    def describe_user_scram_credentials(self) -> dict[str, dict[str, int]]:
+        """Users of SCRAM: by name, each mechanism with its iterations. Kafka: DescribeUserScramCredentials.
+
+        Nothing tells a password: only keys that are made from it are kept, in the directory.
+        """
+    def upsert_user_scram_credential(self, user: str, password: str, mechanism: str = "SCRAM-SHA-256", iterations: int = 4096) -> None:
+        """Gives a user of SCRAM a password, in place of one there may be. Kafka: AlterUserScramCredentials.
+
+        On disk when it returns, and in effect for whoever authenticates after; sessions that there are go on.
+
+        Args:
+            user: Name; the principal is `User:NAME`.
+            password: Password. Not kept: its salted keys are.
+            mechanism: SCRAM-SHA-256 or SCRAM-SHA-512. A user may have a password for each.
+            iterations: Of PBKDF2, from 4096 to 16384.
+
+        Raises:
+            fletchlog.errors.InvalidArgumentError: Another mechanism, or an empty password.
+            fletchlog.errors.KafkaError: UNACCEPTABLE_CREDENTIAL (93): no name, or too few or too many iterations.
+        """
+    def delete_user_scram_credential(self, user: str, mechanism: str = "SCRAM-SHA-256") -> None:
+        """Takes a user's password away. Kafka: AlterUserScramCredentials.
+
+        Raises:
+            fletchlog.errors.KafkaError: RESOURCE_NOT_FOUND (91): the user has none for this mechanism.
+        """
     def delete_offsets(self, group_id: str, partitions: Iterable[_Partition]) -> None:
         """Deletes committed offsets of a group: it begins there by `auto.offset.reset`. Kafka: OffsetDelete.
 

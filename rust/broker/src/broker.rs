@@ -337,7 +337,7 @@ impl Broker {
     }
 
     /// Held during every call; `Closed` once `close` has begun.
-    fn enter(&self) -> Result<RwLockReadGuard<'_, ()>, BrokerError> {
+    pub(crate) fn enter(&self) -> Result<RwLockReadGuard<'_, ()>, BrokerError> {
         let guard = self.gate.read().unwrap_or_else(PoisonError::into_inner);
         if self.is_closed() {
             Err(BrokerError::Closed)

@@ -13,6 +13,7 @@ mod log_manager;
 mod partition;
 pub mod port;
 mod replica_manager;
+mod security;
 mod sync;
 mod topic_config;
 mod topics;
@@ -28,4 +29,8 @@ pub use local_transport::LocalTransport;
 pub use log_manager::{CleanedPartition, LogDirDescription};
 pub use port::{Outcome, Port, Ticket};
 pub use replica_manager::{AlterConfig, AlterConfigOp, CreatedTopic, NewTopic};
+pub use security::{
+    Acl, AclFilter, AclOperation, Action, AlteredUsers, Authorizer, CLUSTER_NAME, Coded, PatternType, PermissionType,
+    Principal, ResourceType, ScramDeletion, ScramUpsertion,
+};
 pub use transaction::{TransactionDescription, TransactionFilter, TransactionListing};

@@ -30,6 +30,7 @@ pub(crate) enum Rank {
     PartitionConfig,
     CleanerCheckpoint,
     ReadCheckpoints,
+    Security,
     FetchSessions,
     FetchPurgatory,
     Failures,

@@ -7,15 +7,16 @@ use bytes::Bytes;
 use fletchlog_api::transport::SystemClock;
 use fletchlog_api::{Scope, Transport};
 use fletchlog_broker::{
-    AlterConfig, AlterConfigOp, Broker as Engine, BrokerError, ConfigEntry, LocalTransport, OpenOptions,
-    TopicDescription,
+    AlterConfig, AlterConfigOp, AlteredUsers, Broker as Engine, BrokerError, ConfigEntry, LocalTransport, OpenOptions,
+    ScramDeletion, ScramUpsertion, TopicDescription,
 };
 use fletchlog_log::{FetchBound, PartitionLog};
 use fletchlog_records::{BatchIter, ErrorCode, TopicPartition};
+use fletchlog_sasl::{MIN_ITERATIONS, Mechanism, ScramMechanism, Secret};
 use fletchlog_server::SocketServer;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::{PyBytes, PyList};
+use pyo3::types::{PyBytes, PyDict, PyList};
 
 use crate::convert::{
     bytes_from_py, changes_from_py, cleaned_partition_class, config_entry_class, config_from_py, number_from_py,
@@ -37,6 +38,24 @@ pub struct Broker {
     inner: Shared<Arc<Engine>>,
     /// Closed before the broker.
     listeners: Mutex<Vec<Weak<SocketServer>>>,
+}
+
+/// SCRAM-SHA-256 or SCRAM-SHA-512.
+fn scram_mechanism(name: &str) -> Result<ScramMechanism, Failure> {
+    match Mechanism::from_name(name) {
+        Some(Mechanism::Scram(mechanism)) => Ok(mechanism),
+        _ => Err(Failure::argument(format!(
+            "mechanism must be SCRAM-SHA-256 or SCRAM-SHA-512, not `{name}`"
+        ))),
+    }
+}
+
+/// The error of a user, if there is one.
+fn altered(users: AlteredUsers) -> Result<(), Failure> {
+    users
+        .into_iter()
+        .try_for_each(|(_, outcome)| outcome)
+        .map_err(Failure::from)
 }
 
 fn options(nodes: Option<i64>, read_only: bool, config: Option<&Bound<'_, PyAny>>) -> PyResult<OpenOptions> {
@@ -256,6 +275,56 @@ impl Broker {
     /// Deletes a group without members, and its offsets.
     fn delete_group(&self, py: Python<'_>, group_id: &str) -> PyResult<()> {
         self.inner.call(py, |broker, _| broker.delete_group(group_id))
+    }
+
+    /// Users of SCRAM: name -> mechanism -> iterations.
+    fn describe_user_scram_credentials<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let users = self
+            .inner
+            .call(py, |broker, _| broker.describe_user_scram_credentials())?;
+        let all = PyDict::new(py);
+        for (name, mechanism, iterations) in users {
+            if !all.contains(&name)? {
+                all.set_item(&name, PyDict::new(py))?;
+            }
+            let of_user = all.get_item(&name)?;
+            of_user.map_or(Ok(()), |of_user| of_user.set_item(mechanism.name(), iterations))?;
+        }
+        Ok(all)
+    }
+
+    /// Gives a user of SCRAM a password.
+    #[pyo3(signature = (user, password, mechanism="SCRAM-SHA-256", iterations=MIN_ITERATIONS))]
+    fn upsert_user_scram_credential(
+        &self,
+        py: Python<'_>,
+        user: &str,
+        password: &str,
+        mechanism: &str,
+        iterations: u32,
+    ) -> PyResult<()> {
+        let mechanism = scram_mechanism(mechanism)?;
+        if password.is_empty() {
+            return Err(Failure::argument("the password is empty").into());
+        }
+        let password = Secret::new(password);
+        self.inner.call(py, |broker, _| {
+            let upsertion = ScramUpsertion::new(user, mechanism, &password, iterations);
+            let upsertion = upsertion.map_err(|error| Failure::state(error.to_string()))?;
+            altered(broker.alter_user_scram_credentials(&[], &[upsertion])?)
+        })
+    }
+
+    /// Takes a user's password away.
+    #[pyo3(signature = (user, mechanism="SCRAM-SHA-256"))]
+    fn delete_user_scram_credential(&self, py: Python<'_>, user: &str, mechanism: &str) -> PyResult<()> {
+        let deletion = ScramDeletion {
+            name: user.to_owned(),
+            mechanism: scram_mechanism(mechanism)?.code(),
+        };
+        self.inner.call(py, |broker, _| {
+            altered(broker.alter_user_scram_credentials(&[deletion], &[])?)
+        })
     }
 
     /// Deletes committed offsets of a group.

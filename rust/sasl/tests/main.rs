@@ -1,5 +1,4 @@
 //! Both sides of every mechanism against each other.
-#![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::collections::BTreeMap;
 

@@ -127,9 +127,8 @@ impl CredentialLookup for Users<'_> {
         self.sasl.plain.get(username).map(Secret::reveal)
     }
 
-    fn scram(&self, _mechanism: ScramMechanism, _username: &str) -> Option<ScramCredential> {
-        let _ = self.broker;
-        None
+    fn scram(&self, mechanism: ScramMechanism, username: &str) -> Option<ScramCredential> {
+        self.broker.scram_credential(mechanism, username)
     }
 
     fn token(&self, token: &str) -> Result<Token, String> {

@@ -17,6 +17,18 @@ const fn row(name: &'static str, kind: Kind, default: Option<&'static str>, doc:
 /// Rows by name. Properties of Kafka that are missing here are refused rather than ignored.
 pub(super) const KEYS: &[ConfigKey] = &[
     row(
+        "allow.everyone.if.no.acl.found",
+        Kind::Boolean,
+        Some("false"),
+        "Whether everybody may do everything with a resource for which there is no ACL. For listeners of a broker with an authorizer.",
+    ),
+    row(
+        "authorizer.class.name",
+        Kind::OneOf(&["", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"]),
+        Some(""),
+        "Kafka's StandardAuthorizer: clients of a listener may do what ACLs allow them, and super.users everything. Empty: everybody may do everything. Programs that have the broker embedded are not asked.",
+    ),
+    row(
         "auto.create.topics.enable",
         Kind::Boolean,
         Some("false"),
@@ -393,6 +405,12 @@ pub(super) const KEYS: &[ConfigKey] = &[
         Kind::Int(1, i32::MAX),
         Some("104857600"),
         "Largest request that a listener reads, in bytes. A client that announces more is disconnected.",
+    ),
+    row(
+        "super.users",
+        Kind::Text,
+        Some(""),
+        "Principals that may do everything, separated by semicolons: User:alice;User:bob.",
     ),
     row(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",

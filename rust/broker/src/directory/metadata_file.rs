@@ -8,7 +8,8 @@
 //! ```
 //!
 //! `replication.factor` is written where it is not 1, `assigned` where partitions were placed by hand; a file with such partitions has
-//! version 2, so that a reader that would look for their logs elsewhere refuses it.
+//! version 2, so that a reader that would look for their logs elsewhere refuses it. `scram` and `acls` (`security/json.rs`) are written
+//! where there are users of SCRAM or ACLs: version 3, so that a writer that does not know them does not lose them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,6 +20,7 @@ use fletchlog_log::fs::Fs;
 use serde_json::{Map, Value, json};
 
 use super::{MAX_NODES, MAX_PARTITIONS};
+use crate::security::SecurityRecord;
 use crate::{BrokerError, uuid};
 
 /// Name of the file, in the broker's directory.
@@ -74,6 +76,8 @@ pub(crate) struct ClusterMetadata {
     pub(crate) topics: BTreeMap<String, TopicRecord>,
     /// Topics deleted whose directories, or offsets in checkpoints, may still be there; they are off when the next topic is made.
     pub(crate) deleting: Vec<[u8; 16]>,
+    /// Users of SCRAM and ACLs.
+    pub(crate) security: SecurityRecord,
 }
 
 impl ClusterMetadata {
@@ -86,17 +90,22 @@ impl ClusterMetadata {
             topics_created: 0,
             topics: BTreeMap::new(),
             deleting: Vec::new(),
+            security: SecurityRecord::default(),
         }
     }
 
     /// The file's text.
     pub(crate) fn to_json(&self) -> String {
         let topics: Vec<Value> = self.topics.iter().map(|(name, t)| topic_to_json(name, t)).collect();
-        let version = 1 + i32::from(self.topics.values().any(|t| !t.assigned.is_empty()));
+        let version = match self.topics.values().any(|t| !t.assigned.is_empty()) {
+            _ if self.security != SecurityRecord::default() => 3,
+            is_assigned => 1 + i32::from(is_assigned),
+        };
         let deleting: Vec<String> = self.deleting.iter().map(encode_uuid).collect();
-        let value = json!({"version": version, "cluster.id": self.cluster_id, "nodes": self.nodes,
+        let mut value = json!({"version": version, "cluster.id": self.cluster_id, "nodes": self.nodes,
             "next.producer.id": self.next_producer_id, "topics.created": self.topics_created,
             "topics": topics, "deleting": deleting});
+        self.security.write(&mut value);
         format!("{value:#}\n")
     }
 
@@ -105,10 +114,10 @@ impl ClusterMetadata {
         let value: Value = serde_json::from_slice(text).map_err(|e| format!("is not JSON: {e}"))?;
         let top = value.as_object().ok_or("is not a JSON object")?;
         match number(top, "version")? {
-            1 | 2 => {}
+            1..=3 => {}
             other => {
                 return Err(format!(
-                    "has version {other}; this fletchlog reads versions 1 and 2, use a newer one"
+                    "has version {other}; this fletchlog reads versions 1 to 3, use a newer one"
                 ));
             }
         }
@@ -124,6 +133,7 @@ impl ClusterMetadata {
                 .map_err(|_| "has a negative `topics.created`")?,
             topics: BTreeMap::new(),
             deleting: Vec::new(),
+            security: SecurityRecord::read(top)?,
         };
         for topic in list(top, "topics")? {
             let topic = topic.as_object().ok_or("has a topic that is not an object")?;
@@ -279,6 +289,34 @@ mod tests {
     }
 
     #[test]
+    fn users_and_rules_are_read_back_and_only_a_newer_reader_takes_their_file() {
+        use fletchlog_sasl::{ScramCredential, ScramMechanism};
+        let mut metadata = ClusterMetadata::new(1);
+        let credential = ScramCredential::from_salted_password(ScramMechanism::Sha512, b"salted", b"salt", 4096);
+        let of = ("alice".to_owned(), ScramMechanism::Sha512);
+        metadata.security.scram.insert(of, credential);
+        let acl = r#"{"resource.type": "GROUP", "resource.name": "g", "pattern.type": "PREFIXED", "principal": "User:a",
+            "host": "*", "operation": "READ", "permission.type": "DENY"}"#;
+        let text = metadata.to_json();
+        assert!(text.contains("\"version\": 3") && !text.contains("salted"), "{text}");
+        let with_acl = text.replacen("\"scram\"", &format!("\"acls\": [{acl}], \"scram\""), 1);
+        let read = ClusterMetadata::from_json(with_acl.as_bytes()).unwrap();
+        assert_eq!((read.security.scram.len(), read.security.acls.len()), (1, 1));
+        assert_eq!(ClusterMetadata::from_json(read.to_json().as_bytes()), Ok(read));
+        for (from, to) in [
+            ("SCRAM-SHA-512", "PLAIN"),
+            ("GROUP", "GROUPS"),
+            ("\"g\"", "\"\""),
+            ("4096", "-1"),
+        ] {
+            assert!(
+                ClusterMetadata::from_json(with_acl.replacen(from, to, 1).as_bytes()).is_err(),
+                "{to}"
+            );
+        }
+    }
+
+    #[test]
     fn replicas_follow_the_leader_unless_they_were_placed_by_hand() {
         let mut topic = TopicRecord {
             id: [1; 16],
@@ -301,7 +339,7 @@ mod tests {
             ("", "not JSON"),
             ("[]", "not a JSON object"),
             ("{}", "`version`"),
-            (&good.replace("\"version\": 1", "\"version\": 3"), "version 3"),
+            (&good.replace("\"version\": 1", "\"version\": 4"), "version 4"),
             (&good.replace("\"nodes\": 1", "\"nodes\": 0"), "`nodes`"),
             (
                 &good.replace("\"topics\": []", "\"topics\": [{\"name\": \"a b\"}]"),

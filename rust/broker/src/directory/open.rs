@@ -297,7 +297,7 @@ impl Directory {
         } else {
             derive_metadata(&*self.fs, &self.root, true)?
         };
-        if metadata.topics == seen.topics {
+        if metadata.topics == seen.topics && metadata.security == seen.security {
             return Ok(None);
         }
         Ok(Some(metadata))

@@ -9,6 +9,7 @@ mod list_offsets;
 mod new_topic;
 mod produce;
 mod producer_ids;
+mod security;
 mod topic_admin;
 
 pub use alter_topic::{AlterConfig, AlterConfigOp};
@@ -27,6 +28,7 @@ use crate::directory::ClusterMetadata;
 use crate::failures::Failures;
 use crate::log_manager::LogManager;
 use crate::partition::Partition;
+use crate::security::{CurrentSecurity, Rules};
 use crate::sync::{Changes, Mutex, Rank, ReadGuard};
 use crate::topics::{Topic, TopicTable};
 use fetch::{FetchManager, FetchPurgatory};
@@ -36,6 +38,8 @@ pub(crate) struct ReplicaManager {
     logs: Arc<LogManager>,
     cluster_id: Arc<str>,
     metadata: Mutex<ClusterMetadata>,
+    security: CurrentSecurity,
+    authorizer: Option<Rules>,
     fetches: FetchManager,
     purgatory: FetchPurgatory,
     failures: Failures,
@@ -50,12 +54,14 @@ impl ReplicaManager {
         let nodes = NodeId::try_from(logs.directory().log_dirs().len()).unwrap_or(NodeId::MAX);
         Self {
             fetches: FetchManager::new(nodes, slots, !logs.is_read_only()),
-            logs,
+            security: CurrentSecurity::new(&metadata.security),
+            authorizer: Rules::new(logs.config()),
             cluster_id: Arc::from(metadata.cluster_id.as_str()),
             metadata: Mutex::new(Rank::Metadata, metadata),
             purgatory: FetchPurgatory::default(),
             failures: Failures::default(),
             changes: Changes::default(),
+            logs,
         }
     }
 
@@ -172,6 +178,7 @@ impl ReplicaManager {
         let mut metadata = self.metadata.lock();
         if let Some(new) = self.logs.directory().reload(&metadata)? {
             self.logs.take_over(&new)?;
+            self.security.set(&new.security);
             *metadata = new;
         }
         Ok(())

@@ -9,8 +9,8 @@ use fletchlog_wire::messages::{ApiVersionsRequest, ApiVersionsResponse, api_vers
 use fletchlog_wire::{Message, frame};
 
 use super::{
-    Call, Handled, Handler, Unreadable, cluster, configs, fetch, group_admin, group_offsets, groups, metadata, offsets,
-    produce, quorum, replicas, sasl, security, topics, transaction_admin, transactions,
+    Call, Handled, Handler, Unreadable, acls, cluster, configs, fetch, group_admin, group_offsets, groups, metadata,
+    offsets, produce, quorum, replicas, sasl, security, topics, transaction_admin, transactions,
 };
 
 /// One served API.
@@ -54,9 +54,9 @@ const SERVED: &[Served] = &[
     served(ApiKey::AddOffsetsToTxn, 0, 4, transactions::add_offsets_to_txn),
     served(ApiKey::EndTxn, 0, 4, transactions::end_txn),
     served(ApiKey::TxnOffsetCommit, 0, 4, group_offsets::txn_offset_commit),
-    served(ApiKey::DescribeAcls, 1, 3, security::describe_acls),
-    served(ApiKey::CreateAcls, 1, 3, security::create_acls),
-    served(ApiKey::DeleteAcls, 1, 3, security::delete_acls),
+    served(ApiKey::DescribeAcls, 1, 3, acls::describe_acls),
+    served(ApiKey::CreateAcls, 1, 3, acls::create_acls),
+    served(ApiKey::DeleteAcls, 1, 3, acls::delete_acls),
     served(ApiKey::DescribeConfigs, 1, 4, configs::describe_configs),
     served(ApiKey::AlterConfigs, 0, 2, configs::alter_configs),
     served(ApiKey::DescribeLogDirs, 1, 5, cluster::describe_log_dirs),
@@ -89,6 +89,12 @@ const SERVED: &[Served] = &[
         0,
         0,
         security::describe_user_scram_credentials,
+    ),
+    served(
+        ApiKey::AlterUserScramCredentials,
+        0,
+        0,
+        security::alter_user_scram_credentials,
     ),
     served(ApiKey::DescribeQuorum, 0, 2, quorum::describe_quorum),
     served(ApiKey::DescribeCluster, 0, 2, cluster::describe_cluster),

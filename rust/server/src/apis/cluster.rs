@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fletchlog_api as api;
-use fletchlog_broker::LogDirDescription;
+use fletchlog_broker::{AclOperation, CLUSTER_NAME, LogDirDescription, ResourceType};
 use fletchlog_records::ErrorCode;
 use fletchlog_wire::messages::{
     DescribeClusterRequest, DescribeClusterResponse, DescribeLogDirsRequest, DescribeLogDirsResponse,
@@ -51,7 +51,7 @@ pub(super) fn describe_cluster(call: &mut Call<'_>) -> Result<Handled, Unreadabl
         controller_id: cluster.nodes.first().copied().unwrap_or(-1),
         brokers: call.apis.endpoints.iter().map(broker).collect(),
         cluster_authorized_operations: match request.include_cluster_authorized_operations {
-            true => CLUSTER_OPERATIONS,
+            true => call.authorized_operations(CLUSTER_OPERATIONS, ResourceType::Cluster, CLUSTER_NAME),
             false => OPERATIONS_OMITTED,
         },
         ..Default::default()
@@ -64,7 +64,11 @@ const PARTITION_LIMIT: i32 = 2000;
 pub(super) fn describe_topic_partitions(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: DescribeTopicPartitionsRequest = call.message()?;
     let names: BTreeSet<Arc<str>> = match request.topics.is_empty() {
-        true => call.broker().topics(true).map_err(|_| CLOSED)?.into_iter().collect(),
+        true => {
+            let all = call.broker().topics(true).map_err(|_| CLOSED)?.into_iter();
+            all.filter(|name| call.may_topic(AclOperation::Describe, name))
+                .collect()
+        }
         false => request.topics.into_iter().map(|t| t.name).collect(),
     };
     let (first, mut from) = match &request.cursor {
@@ -88,6 +92,10 @@ pub(super) fn describe_topic_partitions(call: &mut Call<'_>) -> Result<Handled, 
             topics.push(refused_topic(ErrorCode::UNKNOWN_SERVER_ERROR, Arc::clone(name)));
             continue;
         }
+        if !call.may_topic(AclOperation::Describe, name) {
+            topics.push(refused_topic(ErrorCode::TOPIC_AUTHORIZATION_FAILED, Arc::clone(name)));
+            continue;
+        }
         if room == 0 {
             next_cursor = Some(cursor(name, 0));
             break;
@@ -97,7 +105,8 @@ pub(super) fn describe_topic_partitions(call: &mut Call<'_>) -> Result<Handled, 
         for topic in found.topics {
             let all = topic.partitions.len();
             let end = all.min(skip.saturating_add(room));
-            topics.push(described_topic(topic, skip, end));
+            let operations = call.authorized_operations(TOPIC_OPERATIONS, ResourceType::Topic, name);
+            topics.push(described_topic(topic, skip, end, operations));
             room -= end.saturating_sub(skip);
             if end < all && end >= skip {
                 next_cursor = Some(cursor(name, i32::try_from(end).unwrap_or(i32::MAX)));
@@ -137,6 +146,7 @@ fn described_topic(
     topic: api::TopicMetadata,
     from: usize,
     to: usize,
+    topic_authorized_operations: i32,
 ) -> describe_topic_partitions_response::DescribeTopicPartitionsResponseTopic {
     let partition =
         |p: api::PartitionMetadata| describe_topic_partitions_response::DescribeTopicPartitionsResponsePartition {
@@ -156,12 +166,18 @@ fn described_topic(
         topic_id: topic.topic_id,
         is_internal: topic.is_internal,
         partitions: chosen.map(partition).collect(),
-        topic_authorized_operations: TOPIC_OPERATIONS,
+        topic_authorized_operations,
     }
 }
 
 pub(super) fn describe_log_dirs(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: DescribeLogDirsRequest = call.message()?;
+    if let Err(error) = call.check_cluster(AclOperation::Describe) {
+        return call.answer(&DescribeLogDirsResponse {
+            error_code: error.code(),
+            ..Default::default()
+        });
+    }
     let dirs = call.broker().describe_log_dirs().map_err(|_| CLOSED)?;
     let of_node = dirs.into_iter().filter(|dir| dir.node == call.peer.port.node());
     let results = of_node

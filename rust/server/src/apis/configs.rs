@@ -5,7 +5,9 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use fletchlog_broker::{AlterConfig, AlterConfigOp, BrokerError, ConfigEntry, ConfigSource, ConfigSynonym, ConfigType};
+use fletchlog_broker::{
+    AclOperation, AlterConfig, AlterConfigOp, BrokerError, ConfigEntry, ConfigSource, ConfigSynonym, ConfigType,
+};
 use fletchlog_records::ErrorCode;
 use fletchlog_wire::messages::{
     AlterConfigsRequest, AlterConfigsResponse, DescribeConfigsRequest, DescribeConfigsResponse,
@@ -72,6 +74,7 @@ fn describe(
     resource: &describe_configs_request::DescribeConfigsResource,
 ) -> Result<Vec<ConfigEntry>, Refusal> {
     let name = &*resource.resource_name;
+    check_allowed(call, resource.resource_type, name, AclOperation::DescribeConfigs)?;
     let refused = |error: BrokerError| match error.code() {
         ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => Refusal(error.code(), Some("".into())),
         code => Refusal(code, Some(error.kafka_message().into())),
@@ -98,6 +101,31 @@ fn describe(
         resource::GROUP if name.is_empty() => Err(Refusal::request("Group name must not be empty")),
         resource::GROUP => Ok(group_configs::group()),
         _ => Err(Refusal::request(MALFORMED)),
+    }
+}
+
+/// Kafka: `ConfigHelper#handleDescribeConfigsRequest`, `ControllerApis#authorizeAlterResource`.
+fn check_allowed(call: &Call<'_>, kind: i8, name: &str, operation: AclOperation) -> Result<(), Refusal> {
+    let (is_allowed, error, text) = match kind {
+        resource::TOPIC => (
+            call.may_topic(operation, name),
+            ErrorCode::TOPIC_AUTHORIZATION_FAILED,
+            "Topic authorization failed.",
+        ),
+        resource::GROUP => (
+            call.may_group(operation, name),
+            ErrorCode::GROUP_AUTHORIZATION_FAILED,
+            "Group authorization failed.",
+        ),
+        _ => (
+            call.may_cluster(operation),
+            ErrorCode::CLUSTER_AUTHORIZATION_FAILED,
+            "Cluster authorization failed.",
+        ),
+    };
+    match is_allowed {
+        true => Ok(()),
+        false => Err(Refusal(error, Some(text.into()))),
     }
 }
 
@@ -288,6 +316,7 @@ fn check_resource(
 ) -> Result<bool, Refusal> {
     let names: Vec<Arc<str>> = properties.collect();
     let (resource_type, name) = of;
+    check_allowed(call, *resource_type, name, AclOperation::AlterConfigs)?;
     if repeated.contains(of) {
         return Err(Refusal::request("Each resource must appear at most once."));
     }
@@ -350,6 +379,12 @@ pub(super) fn list_config_resources(call: &mut Call<'_>) -> Result<Handled, Unre
         ];
         known.contains(kind)
     };
+    if let Err(error) = call.check_cluster(AclOperation::DescribeConfigs) {
+        return call.answer(&ListConfigResourcesResponse {
+            error_code: error.code(),
+            ..Default::default()
+        });
+    }
     if !request.resource_types.iter().all(is_supported) {
         return call.answer(&ListConfigResourcesResponse {
             error_code: ErrorCode::UNSUPPORTED_VERSION.code(),

@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use fletchlog_api as api;
 use fletchlog_api::IsolationLevel;
-use fletchlog_broker::Broker;
+use fletchlog_broker::{AclOperation, Broker, ResourceType};
 use fletchlog_records::{ErrorCode, TopicPartition};
 use fletchlog_wire::messages::{FetchRequest, FetchResponse, fetch_request, fetch_response};
 
+use super::authorization::Client;
 use super::metadata::metadata_of;
 use super::{CLOSED, Call, Handled, Unreadable, response};
 
@@ -35,6 +36,10 @@ pub(super) fn fetch(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
         // Nothing is read, so nobody looks at the level.
         None => IsolationLevel::ReadUncommitted,
     };
+    let is_denied = request
+        .topics
+        .iter()
+        .any(|t| !t.topic.starts_with(UNKNOWN) && !call.may_topic(AclOperation::Read, &t.topic));
     let partitions = request.topics.iter().flat_map(partitions_of).collect();
     let forgotten = request
         .forgotten_topics_data
@@ -48,7 +53,8 @@ pub(super) fn fetch(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let (granted, reserved) = call.apis.unsent.reserve(request.max_bytes);
     *call.reserved = Some(reserved);
     let request = api::FetchRequest {
-        max_wait_ms: request.max_wait_ms,
+        // A refusal is told at once.
+        max_wait_ms: if is_denied { 0 } else { request.max_wait_ms },
         min_bytes: request.min_bytes,
         max_bytes: granted,
         isolation_level,
@@ -59,8 +65,10 @@ pub(super) fn fetch(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
         forgotten,
     };
     let broker = Arc::clone(call.broker());
+    let client = call.peer.client();
     call.ask(api::Request::Fetch(request), move |answer| {
         let mut answer: api::FetchResponse = response!(Fetch, answer)?;
+        hide_denied(&broker, &client, &mut answer.partitions);
         if names.is_some() {
             answer.partitions.sort_by_key(place);
         }
@@ -77,6 +85,18 @@ pub(super) fn fetch(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
         }
         Ok(message)
     })
+}
+
+/// In place of what a client may not read, TOPIC_AUTHORIZATION_FAILED: also of partitions that its session had before.
+fn hide_denied(broker: &Broker, client: &Client, partitions: &mut [api::FetchPartitionResponse]) {
+    for partition in partitions {
+        let topic = &partition.tp.topic;
+        if !topic.starts_with(UNKNOWN) && !client.may(broker, AclOperation::Read, ResourceType::Topic, topic) {
+            fail(partition);
+            partition.error = ErrorCode::TOPIC_AUTHORIZATION_FAILED;
+            partition.aborted_transactions = Some(Vec::new());
+        }
+    }
 }
 
 /// Whether the request names a partition that can be read.

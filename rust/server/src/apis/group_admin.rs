@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use fletchlog_broker::{BrokerError, GroupDescription, GroupMember};
+use fletchlog_broker::{AclOperation, BrokerError, GroupDescription, GroupMember, ResourceType};
 use fletchlog_records::{ErrorCode, TopicPartition};
 use fletchlog_wire::messages::{
     DeleteGroupsRequest, DeleteGroupsResponse, DescribeGroupsRequest, DescribeGroupsResponse, ListGroupsRequest,
@@ -36,7 +36,11 @@ pub(super) fn list_groups(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
         }
     };
     let node = call.peer.port.node();
-    let groups = groups.into_iter().filter(|group| {
+    let sees_all = call.may_cluster(AclOperation::Describe);
+    let groups = groups
+        .into_iter()
+        .filter(|group| sees_all || call.may_group(AclOperation::Describe, &group.group_id));
+    let groups = groups.filter(|group| {
         let is_asked = is_asked(&request.states_filter, group.state) && is_asked(&request.types_filter, GROUP_TYPE);
         group.coordinator == node && is_asked
     });
@@ -55,7 +59,7 @@ pub(super) fn list_groups(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
 pub(super) fn describe_groups(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: DescribeGroupsRequest = call.message()?;
     let describe = |group_id: Arc<str>| {
-        let described = match check_coordinator(call, &group_id) {
+        let described = match check_group(call, AclOperation::Describe, &group_id) {
             Ok(()) => call
                 .apis
                 .broker()
@@ -68,7 +72,8 @@ pub(super) fn describe_groups(call: &mut Call<'_>) -> Result<Handled, Unreadable
             Err(code) => undescribed(group_id, code, call.version()),
         };
         if request.include_authorized_operations && group.error_code == ErrorCode::NONE.code() {
-            group.authorized_operations = AUTHORIZED_OPERATIONS;
+            let name = Arc::clone(&group.group_id);
+            group.authorized_operations = call.authorized_operations(AUTHORIZED_OPERATIONS, ResourceType::Group, &name);
         }
         group
     };
@@ -113,7 +118,7 @@ fn undescribed(group_id: Arc<str>, code: ErrorCode, version: i16) -> describe_gr
 pub(super) fn delete_groups(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: DeleteGroupsRequest = call.message()?;
     let delete = |group_id: Arc<str>| {
-        let deleted = check_coordinator(call, &group_id).and_then(|()| {
+        let deleted = check_group(call, AclOperation::Delete, &group_id).and_then(|()| {
             let deleted = call.apis.broker().delete_group(&group_id);
             deleted.map_err(|error| error.code())
         });
@@ -139,8 +144,9 @@ pub(super) fn offset_delete(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
         let partitions = topic.partitions.iter();
         partitions.map(|p| TopicPartition::new(Arc::clone(&topic.name), p.partition_index))
     });
-    let tps: Vec<TopicPartition> = tps.collect();
-    let deleted = check_coordinator(call, &request.group_id).and_then(|()| {
+    let (tps, denied): (Vec<TopicPartition>, Vec<_>) =
+        tps.partition(|tp| call.may_topic(AclOperation::Read, &tp.topic));
+    let deleted = check_group(call, AclOperation::Delete, &request.group_id).and_then(|()| {
         let deleted = call.apis.broker().delete_offsets(&request.group_id, &tps);
         deleted.map_err(|error: BrokerError| error.code())
     });
@@ -153,7 +159,8 @@ pub(super) fn offset_delete(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
             });
         }
     };
-    let results = results.into_iter().map(|(tp, code)| {
+    let denied = denied.into_iter().map(|tp| (tp, ErrorCode::TOPIC_AUTHORIZATION_FAILED));
+    let results = results.into_iter().chain(denied).map(|(tp, code)| {
         let result = offset_delete_response::OffsetDeleteResponsePartition {
             partition_index: tp.partition,
             error_code: code.code(),
@@ -166,6 +173,14 @@ pub(super) fn offset_delete(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
         topics: topics.collect(),
         ..Default::default()
     })
+}
+
+/// GROUP_AUTHORIZATION_FAILED unless the client may do this; then as [`check_coordinator`].
+fn check_group(call: &Call<'_>, operation: AclOperation, group_id: &str) -> Result<(), ErrorCode> {
+    match call.may_group(operation, group_id) {
+        true => check_coordinator(call, group_id),
+        false => Err(ErrorCode::GROUP_AUTHORIZATION_FAILED),
+    }
 }
 
 /// NOT_COORDINATOR unless the node that was asked coordinates the group.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use fletchlog_api as api;
+use fletchlog_broker::AclOperation;
 use fletchlog_records::{ErrorCode, TopicPartition};
 use fletchlog_wire::messages::{
     OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequest, OffsetFetchResponse, TxnOffsetCommitRequest,
@@ -86,16 +87,29 @@ fn commit(
     name: impl Fn(&offset_commit_request::OffsetCommitRequestTopic) -> Result<Arc<str>, Unreadable>,
 ) -> Result<Vec<(Arc<str>, offset_commit_response::OffsetCommitResponsePartition)>, Unreadable> {
     let mut offsets = Vec::new();
+    // In the order of the request, with what a partition is refused for.
+    let mut asked = Vec::new();
+    let of_group = !call.may_group(AclOperation::Read, &request.group_id);
     for topic in &request.topics {
         let name = name(topic)?;
-        offsets.extend(topic.partitions.iter().map(|p| {
+        let denied = match of_group {
+            true => Some(ErrorCode::GROUP_AUTHORIZATION_FAILED),
+            false => denied_topic(call, &name),
+        };
+        for p in &topic.partitions {
+            asked.push((Arc::clone(&name), p.partition_index, denied));
             let value = offset(
                 p.committed_offset,
                 p.committed_leader_epoch,
                 p.committed_metadata.as_ref(),
             );
-            (TopicPartition::new(Arc::clone(&name), p.partition_index), value)
-        }));
+            if denied.is_none() {
+                offsets.push((TopicPartition::new(Arc::clone(&name), p.partition_index), value));
+            }
+        }
+    }
+    if offsets.is_empty() && !asked.is_empty() {
+        return Ok(in_order(asked, Vec::new()));
     }
     let retention_ms = request.retention_time_ms;
     let request = api::OffsetCommitRequest {
@@ -108,10 +122,27 @@ fn commit(
         offsets,
     };
     let answer = response!(OffsetCommit, call.ask_now(api::Request::OffsetCommit(request))?)?;
-    let answered = answer.partitions.into_iter();
-    Ok(answered
-        .map(|(tp, code)| (tp.topic, committed(tp.partition, code)))
-        .collect())
+    Ok(in_order(asked, answer.partitions))
+}
+
+/// What became of each partition: refused before, or as the broker answered, in the order asked.
+fn in_order(
+    asked: Vec<(Arc<str>, i32, Option<ErrorCode>)>,
+    answered: Vec<(TopicPartition, ErrorCode)>,
+) -> Vec<(Arc<str>, offset_commit_response::OffsetCommitResponsePartition)> {
+    let mut answered = answered.into_iter();
+    let one = |(name, partition, denied): (Arc<str>, i32, Option<ErrorCode>)| match denied {
+        Some(code) => Some((name, committed(partition, code))),
+        None => answered
+            .next()
+            .map(|(tp, code)| (tp.topic, committed(tp.partition, code))),
+    };
+    asked.into_iter().filter_map(one).collect()
+}
+
+/// TOPIC_AUTHORIZATION_FAILED, if the client may not read the topic.
+fn denied_topic(call: &Call<'_>, name: &str) -> Option<ErrorCode> {
+    (!call.may_topic(AclOperation::Read, name)).then_some(ErrorCode::TOPIC_AUTHORIZATION_FAILED)
 }
 
 fn committed(partition_index: i32, code: ErrorCode) -> offset_commit_response::OffsetCommitResponsePartition {
@@ -131,18 +162,42 @@ fn offset(offset: i64, leader_epoch: i32, metadata: Option<&Arc<str>>) -> api::O
 
 pub(super) fn txn_offset_commit(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: TxnOffsetCommitRequest = call.message()?;
-    let offsets = request.topics.iter().flat_map(|topic| {
-        topic.partitions.iter().map(|p| {
-            let value = offset(
-                p.committed_offset,
-                p.committed_leader_epoch,
-                p.committed_metadata.as_ref(),
-            );
-            (TopicPartition::new(Arc::clone(&topic.name), p.partition_index), value)
-        })
-    });
+    let of_all = if !call.may_transaction(AclOperation::Write, &request.transactional_id) {
+        Some(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    } else if !call.may_group(AclOperation::Read, &request.group_id) {
+        Some(ErrorCode::GROUP_AUTHORIZATION_FAILED)
+    } else {
+        None
+    };
+    let mut denied = Vec::new();
+    for topic in &request.topics {
+        if let Some(code) = of_all.or_else(|| denied_topic(call, &topic.name)) {
+            let refused = topic.partitions.iter().map(|p| {
+                let tp = TopicPartition::new(Arc::clone(&topic.name), p.partition_index);
+                (tp, code)
+            });
+            denied.extend(refused);
+        }
+    }
+    let is_denied = |topic: &Arc<str>| denied.iter().any(|(tp, _)| tp.topic == *topic);
+    let offsets = request
+        .topics
+        .iter()
+        .filter(|topic| !is_denied(&topic.name))
+        .flat_map(|topic| {
+            topic.partitions.iter().map(|p| {
+                let value = offset(
+                    p.committed_offset,
+                    p.committed_leader_epoch,
+                    p.committed_metadata.as_ref(),
+                );
+                (TopicPartition::new(Arc::clone(&topic.name), p.partition_index), value)
+            })
+        });
+    let offsets: Vec<_> = offsets.collect();
+    let is_asked = !offsets.is_empty() || denied.is_empty();
     let request = api::TxnOffsetCommitRequest {
-        offsets: offsets.collect(),
+        offsets,
         transactional_id: request.transactional_id,
         group_id: request.group_id,
         producer_id: request.producer_id,
@@ -151,8 +206,11 @@ pub(super) fn txn_offset_commit(call: &mut Call<'_>) -> Result<Handled, Unreadab
         member_id: request.member_id,
         group_instance_id: request.group_instance_id,
     };
-    let answer = response!(TxnOffsetCommit, call.ask_now(api::Request::TxnOffsetCommit(request))?)?;
-    let answered = answer.partitions.into_iter().map(|(tp, code)| {
+    let committed = match is_asked {
+        true => response!(TxnOffsetCommit, call.ask_now(api::Request::TxnOffsetCommit(request))?)?.partitions,
+        false => Vec::new(),
+    };
+    let answered = committed.into_iter().chain(denied).map(|(tp, code)| {
         let partition = txn_offset_commit_response::TxnOffsetCommitResponsePartition {
             partition_index: tp.partition,
             error_code: code.code(),
@@ -252,7 +310,19 @@ fn fetch(
         partitions: tps,
         require_stable,
     };
-    let answer = response!(OffsetFetch, call.ask_now(api::Request::OffsetFetch(request))?)?;
+    let mut answer = if call.may_group(AclOperation::Describe, &asked.group_id) {
+        response!(OffsetFetch, call.ask_now(api::Request::OffsetFetch(request))?)?
+    } else {
+        api::OffsetFetchResponse {
+            error: ErrorCode::GROUP_AUTHORIZATION_FAILED,
+            partitions: Vec::new(),
+        }
+    };
+    if asked.topics.is_none() {
+        answer
+            .partitions
+            .retain(|(tp, _)| call.may_topic(AclOperation::Describe, &tp.topic));
+    }
     let topics = match asked.topics {
         // Before version 2 the error of a group is told with each partition.
         Some(topics) if answer.error == ErrorCode::NONE || call.version() < 2 => in_asked_order(call, topics, &answer),
@@ -274,8 +344,10 @@ fn in_asked_order(
     let mut answered = answer.partitions.iter();
     let topics = topics.into_iter().map(|topic| {
         let is_unknown = call.version() >= TOPIC_IDS && topic.name.is_empty();
+        let is_denied = !is_unknown && !call.may_topic(AclOperation::Describe, &topic.name);
         let partitions = topic.partitions.into_iter().map(|p| match answered.next() {
             _ if is_unknown => fetched(p, Err(ErrorCode::UNKNOWN_TOPIC_ID)),
+            Some(_) if is_denied => fetched(p, Err(ErrorCode::TOPIC_AUTHORIZATION_FAILED)),
             Some((_, offset)) => fetched(p, offset.as_ref().map(Option::as_ref).map_err(|code| *code)),
             None => fetched(p, Err(answer.error)),
         });

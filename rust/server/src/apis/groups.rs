@@ -2,6 +2,7 @@
 //! `#handleLeaveGroupRequest`.
 
 use fletchlog_api as api;
+use fletchlog_broker::AclOperation;
 use fletchlog_records::ErrorCode;
 use fletchlog_wire::messages::{
     HeartbeatRequest, HeartbeatResponse, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest, LeaveGroupResponse,
@@ -13,6 +14,14 @@ use super::{Call, Handled, Unreadable, response};
 pub(super) fn join_group(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: JoinGroupRequest = call.message()?;
     let version = call.version();
+    if !call.may_group(AclOperation::Read, &request.group_id) {
+        return call.answer(&JoinGroupResponse {
+            error_code: ErrorCode::GROUP_AUTHORIZATION_FAILED.code(),
+            generation_id: -1,
+            protocol_name: (version < 7).then(Default::default),
+            ..Default::default()
+        });
+    }
     let protocols = request.protocols.into_iter().map(|p| (p.name, p.metadata));
     let request = api::JoinGroupRequest {
         group_id: request.group_id,
@@ -60,6 +69,12 @@ fn joined(answer: api::JoinGroupResponse, version: i16) -> JoinGroupResponse {
 
 pub(super) fn sync_group(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: SyncGroupRequest = call.message()?;
+    if !call.may_group(AclOperation::Read, &request.group_id) {
+        return call.answer(&SyncGroupResponse {
+            error_code: ErrorCode::GROUP_AUTHORIZATION_FAILED.code(),
+            ..Default::default()
+        });
+    }
     // From version 5 on a member names both. Kafka: `SyncGroupRequest#areMandatoryProtocolTypeAndNamePresent`.
     if call.version() >= 5 && (request.protocol_type.is_none() || request.protocol_name.is_none()) {
         return call.answer(&SyncGroupResponse {
@@ -91,6 +106,12 @@ pub(super) fn sync_group(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
 
 pub(super) fn heartbeat(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: HeartbeatRequest = call.message()?;
+    if !call.may_group(AclOperation::Read, &request.group_id) {
+        return call.answer(&HeartbeatResponse {
+            error_code: ErrorCode::GROUP_AUTHORIZATION_FAILED.code(),
+            ..Default::default()
+        });
+    }
     let request = api::HeartbeatRequest {
         group_id: request.group_id,
         generation_id: request.generation_id,
@@ -106,6 +127,12 @@ pub(super) fn heartbeat(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
 
 pub(super) fn leave_group(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: LeaveGroupRequest = call.message()?;
+    if !call.may_group(AclOperation::Read, &request.group_id) {
+        return call.answer(&LeaveGroupResponse {
+            error_code: ErrorCode::GROUP_AUTHORIZATION_FAILED.code(),
+            ..Default::default()
+        });
+    }
     let leaving = |member_id, group_instance_id, reason| api::LeavingMember {
         member_id,
         group_instance_id,

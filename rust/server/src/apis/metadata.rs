@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use fletchlog_api as api;
+use fletchlog_broker::{AclOperation, CLUSTER_NAME, ResourceType};
 use fletchlog_records::ErrorCode;
 use fletchlog_wire::messages::{
     FindCoordinatorRequest, FindCoordinatorResponse, MetadataRequest, MetadataResponse, find_coordinator_response,
@@ -38,34 +39,59 @@ pub(super) fn metadata(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
             ErrorCode::UNKNOWN_SERVER_ERROR,
         ));
     }
-    let mut unknown_ids = Vec::new();
+    let mut refused_topics = Vec::new();
+    let is_all = request
+        .topics
+        .as_ref()
+        .is_none_or(|topics| call.version() == 0 && topics.is_empty());
     let names = match request.topics {
         // Version 0 has no null: no topics means all.
         Some(topics) if call.version() == 0 && topics.is_empty() => None,
-        Some(topics) => Some(names(call, topics, &mut unknown_ids)?),
+        Some(topics) => Some(names(call, topics, &mut refused_topics)?),
         None => None,
     };
-    let answer = metadata_of(call, names.clone(), false)?;
+    let mut answer = metadata_of(call, names, false)?;
+    if is_all {
+        answer
+            .topics
+            .retain(|t| call.may_topic(AclOperation::Describe, &t.name));
+    }
     if request.allow_auto_topic_creation {
         // Kafka answers that the topic is unknown and creates it meanwhile: clients ask again.
         let unknown = answer
             .topics
             .iter()
             .filter(|t| t.error == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
-        let unknown: Vec<_> = unknown.map(|t| Arc::clone(&t.name)).collect();
-        if !unknown.is_empty() {
-            metadata_of(call, Some(unknown), true)?;
+        let unknown = unknown.map(|t| Arc::clone(&t.name));
+        let (allowed, denied): (Vec<_>, Vec<_>) = unknown
+            .partition(|name| call.may_cluster(AclOperation::Create) || call.may_topic(AclOperation::Create, name));
+        answer.topics.retain(|t| !denied.contains(&t.name));
+        refused_topics.extend(denied.into_iter().map(|name| denied_topic(Some(name), [0; 16])));
+        if !allowed.is_empty() {
+            metadata_of(call, Some(allowed), true)?;
         }
     }
-    let operations = |asked, all| if asked { all } else { OPERATIONS_OMITTED };
-    let of_topics = operations(request.include_topic_authorized_operations, TOPIC_OPERATIONS);
-    let known = answer.topics.into_iter().map(|t| topic(t, of_topics));
+    let operations = |asked: bool, all, kind, name: &str| match asked {
+        true => call.authorized_operations(all, kind, name),
+        false => OPERATIONS_OMITTED,
+    };
+    let asked = request.include_topic_authorized_operations;
+    let known = answer.topics.into_iter().map(|t| {
+        let of_topic = operations(asked, TOPIC_OPERATIONS, ResourceType::Topic, &t.name);
+        topic(t, of_topic)
+    });
+    let known = known.collect::<Vec<_>>().into_iter();
     call.answer(&MetadataResponse {
         brokers: call.apis.brokers(),
         cluster_id: Some(answer.cluster_id),
         controller_id: answer.nodes.first().copied().unwrap_or(-1),
-        topics: known.chain(unknown_ids).collect(),
-        cluster_authorized_operations: operations(request.include_cluster_authorized_operations, CLUSTER_OPERATIONS),
+        topics: known.chain(refused_topics).collect(),
+        cluster_authorized_operations: operations(
+            request.include_cluster_authorized_operations,
+            CLUSTER_OPERATIONS,
+            ResourceType::Cluster,
+            CLUSTER_NAME,
+        ),
         ..Default::default()
     })
 }
@@ -82,18 +108,22 @@ pub(super) fn metadata_of(
     response!(Metadata, call.ask_now(api::Request::Metadata(request))?)
 }
 
-/// The names of the topics, each once. Where any topic has an id, names do not count. An id that is unknown is answered as such.
+/// The names of the topics, each once. Where any topic has an id, names do not count. An id that is unknown, and a topic that the client may not know, is answered as such.
 /// Kafka: `KafkaApis#handleTopicMetadataRequest`, `useTopicId`.
 fn names(
     call: &Call<'_>,
     topics: Vec<metadata_request::MetadataRequestTopic>,
-    unknown: &mut Vec<metadata_response::MetadataResponseTopic>,
+    refused: &mut Vec<metadata_response::MetadataResponseTopic>,
 ) -> Result<Vec<Arc<str>>, Unreadable> {
     let by_id = topics.iter().any(|t| t.topic_id != [0; 16]);
     let mut seen = HashSet::new();
     if !by_id {
         let names = topics.into_iter().filter_map(|t| t.name);
-        return Ok(names.filter(|name| seen.insert(Arc::clone(name))).collect());
+        let names = names.filter(|name| seen.insert(Arc::clone(name)));
+        let (allowed, denied) = names.partition(|name| call.may_topic(AclOperation::Describe, name));
+        let denied: Vec<Arc<str>> = denied;
+        refused.extend(denied.into_iter().map(|name| denied_topic(Some(name), [0; 16])));
+        return Ok(allowed);
     }
     let mut ids = HashSet::new();
     let mut names = Vec::with_capacity(topics.len());
@@ -103,12 +133,17 @@ fn names(
         .filter(|id| *id != [0; 16] && ids.insert(*id));
     for id in ids {
         match call.broker().topic_name(id).map_err(|_| CLOSED)? {
+            Some(name) if !call.may_topic(AclOperation::Describe, &name) => refused.push(denied_topic(None, id)),
             Some(name) if seen.insert(Arc::clone(&name)) => names.push(name),
             Some(_) => {}
-            None => unknown.push(refused_topic(ErrorCode::UNKNOWN_TOPIC_ID, None, id)),
+            None => refused.push(refused_topic(ErrorCode::UNKNOWN_TOPIC_ID, None, id)),
         }
     }
     Ok(names)
+}
+
+fn denied_topic(name: Option<Arc<str>>, topic_id: [u8; 16]) -> metadata_response::MetadataResponseTopic {
+    refused_topic(ErrorCode::TOPIC_AUTHORIZATION_FAILED, name, topic_id)
 }
 
 fn refused_topic(
@@ -244,6 +279,19 @@ fn coordinator(
             return Ok(answer);
         }
     };
+    let (is_allowed, denied) = match key_type {
+        api::CoordinatorType::Group => (
+            call.may_group(AclOperation::Describe, &key),
+            ErrorCode::GROUP_AUTHORIZATION_FAILED,
+        ),
+        api::CoordinatorType::Transaction => (
+            call.may_transaction(AclOperation::Describe, &key),
+            ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ),
+    };
+    if !is_allowed {
+        return Ok(refused(denied, key));
+    }
     let request = api::FindCoordinatorRequest {
         key: Arc::clone(&key),
         key_type,

@@ -3,7 +3,9 @@
 //! A module a part of the protocol; each turns wire messages into request values or verbs of the broker, and back. What they
 //! mean is decided in the broker.
 
+mod acls;
 mod api_versions;
+mod authorization;
 mod cluster;
 mod configs;
 mod fetch;

@@ -7,6 +7,7 @@ use fletchlog_api as api;
 use fletchlog_api::list_offsets::{
     EARLIEST_LOCAL_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP, LATEST_TIERED_TIMESTAMP, MAX_TIMESTAMP,
 };
+use fletchlog_broker::AclOperation;
 use fletchlog_records::{ErrorCode, TopicPartition};
 use fletchlog_wire::messages::{
     ListOffsetsRequest, ListOffsetsResponse, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse,
@@ -52,7 +53,9 @@ pub(super) fn list_offsets(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     };
     let mut refused = Vec::new();
     asked.retain(|(tp, _, timestamp)| {
-        let error = if twice.contains(tp) {
+        let error = if !call.may_topic(AclOperation::Describe, &tp.topic) {
+            ErrorCode::TOPIC_AUTHORIZATION_FAILED
+        } else if twice.contains(tp) {
             if refused.iter().any(|(known, _)| known == tp) {
                 return false; // It is answered once.
             }
@@ -114,8 +117,12 @@ pub(super) fn offset_for_leader_epoch(call: &mut Call<'_>) -> Result<Handled, Un
             .map(|p| (tp(p.partition), p.current_leader_epoch, p.leader_epoch))
             .collect::<Vec<_>>()
     };
+    let (allowed, denied): (Vec<_>, Vec<_>) = request
+        .topics
+        .iter()
+        .partition(|t| call.may_topic(AclOperation::Describe, &t.topic));
     let request = api::OffsetForLeaderEpochRequest {
-        partitions: request.topics.iter().flat_map(of_topic).collect(),
+        partitions: allowed.into_iter().flat_map(of_topic).collect(),
     };
     let answer = response!(
         OffsetForLeaderEpoch,
@@ -130,7 +137,15 @@ pub(super) fn offset_for_leader_epoch(call: &mut Call<'_>) -> Result<Handled, Un
         };
         (found.tp.topic, partition)
     });
-    let topics = by_topic(found)
+    let denied = denied.into_iter().flat_map(of_topic).map(|(tp, ..)| {
+        let partition = offset_for_leader_epoch_response::EpochEndOffset {
+            error_code: ErrorCode::TOPIC_AUTHORIZATION_FAILED.code(),
+            partition: tp.partition,
+            ..Default::default()
+        };
+        (tp.topic, partition)
+    });
+    let topics = by_topic(found.chain(denied))
         .map(|(topic, partitions)| offset_for_leader_epoch_response::OffsetForLeaderTopicResult { topic, partitions })
         .collect();
     call.answer(&OffsetForLeaderEpochResponse {

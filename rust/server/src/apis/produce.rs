@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use fletchlog_api as api;
+use fletchlog_broker::AclOperation;
 use fletchlog_records::batch_header::{ATTRIBUTES_POSITION, COMPRESSION_MASK, TRANSACTIONAL_MASK};
 use fletchlog_records::{Compression, ErrorCode, RecordError, TopicPartition, next_batch_size};
 use fletchlog_wire::messages::{ProduceRequest, ProduceResponse, produce_request, produce_response};
@@ -45,6 +46,7 @@ impl Asked {
             topic.name = name.unwrap_or_else(|| format!("{:032x}", u128::from_be_bytes(topic.topic_id)).into());
             self.ids.insert(Arc::clone(&topic.name), topic.topic_id);
         }
+        let is_denied = !is_unknown && !call.may_topic(AclOperation::Write, &topic.name);
         for partition in topic.partition_data {
             let tp = TopicPartition::new(Arc::clone(&topic.name), partition.index);
             // Kafka never answers a request without records; an empty batch is refused.
@@ -59,6 +61,8 @@ impl Asked {
             self.unknown_codec |= codec(attributes).is_none();
             if is_unknown {
                 self.refused.push((tp, ErrorCode::UNKNOWN_TOPIC_ID));
+            } else if is_denied {
+                self.refused.push((tp, ErrorCode::TOPIC_AUTHORIZATION_FAILED));
             } else if call.version() < ZSTD && codec(attributes) == Some(Compression::Zstd) {
                 self.refused.push((tp, ErrorCode::UNSUPPORTED_COMPRESSION_TYPE));
             } else {
@@ -80,10 +84,10 @@ impl Asked {
     }
 
     /// Refuses everything, as an exception in Kafka's handler does.
-    fn fail(&mut self) {
+    fn fail(&mut self, error: ErrorCode) {
         let all = self.partitions.drain(..).map(|(tp, _)| tp);
         let all = all.chain(self.refused.drain(..).map(|(tp, _)| tp));
-        self.refused = all.map(|tp| (tp, ErrorCode::UNKNOWN_SERVER_ERROR)).collect();
+        self.refused = all.map(|tp| (tp, error)).collect();
     }
 }
 
@@ -105,7 +109,15 @@ pub(super) fn produce(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
         asked.add_topic(call, topic)?;
     }
     if call.version() < ZSTD && asked.unknown_codec {
-        asked.fail();
+        asked.fail(ErrorCode::UNKNOWN_SERVER_ERROR);
+    }
+    if let Some(id) = request
+        .transactional_id
+        .as_ref()
+        .filter(|_| !asked.transactional.is_empty())
+        && !call.may_transaction(AclOperation::Write, id)
+    {
+        asked.fail(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED);
     }
     let answer = call.ask_now(api::Request::Produce(api::ProduceRequest {
         transactional_id: request.transactional_id,

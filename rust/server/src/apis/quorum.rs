@@ -3,11 +3,13 @@
 
 use std::sync::Arc;
 
+use fletchlog_broker::AclOperation;
 use fletchlog_records::ErrorCode;
 use fletchlog_wire::messages::{
     DescribeQuorumRequest, DescribeQuorumResponse, describe_quorum_request, describe_quorum_response,
 };
 
+use super::authorization::cluster_refused;
 use super::{Apis, Call, Handled, Unreadable};
 
 /// Kafka: `Topic#CLUSTER_METADATA_TOPIC_NAME`.
@@ -15,6 +17,13 @@ const CLUSTER_METADATA: &str = "__cluster_metadata";
 
 pub(super) fn describe_quorum(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: DescribeQuorumRequest = call.message()?;
+    if let Err(error) = call.check_cluster(AclOperation::Describe) {
+        return call.answer(&DescribeQuorumResponse {
+            error_code: error.code(),
+            error_message: cluster_refused(),
+            ..Default::default()
+        });
+    }
     let topics = request.topics;
     // Kafka describes its one partition alone.
     let is_known = matches!(topics.as_slice(), [one] if is_quorum(one));

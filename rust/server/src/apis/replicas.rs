@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use fletchlog_api::NodeId;
+use fletchlog_broker::AclOperation;
 use fletchlog_records::ErrorCode;
 use fletchlog_wire::messages::{
     AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse, ElectLeadersRequest, ElectLeadersResponse,
@@ -11,6 +12,7 @@ use fletchlog_wire::messages::{
     elect_leaders_response,
 };
 
+use super::authorization::cluster_refused;
 use super::metadata::metadata_of;
 use super::{CLOSED, Call, Handled, Unreadable};
 
@@ -30,6 +32,12 @@ fn is_known(call: &Call<'_>, topic: &str) -> Result<bool, Unreadable> {
 
 pub(super) fn elect_leaders(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: ElectLeadersRequest = call.message()?;
+    if let Err(error) = call.check_cluster(AclOperation::Alter) {
+        return call.answer(&ElectLeadersResponse {
+            error_code: if call.version() >= 1 { error.code() } else { 0 },
+            ..Default::default()
+        });
+    }
     let is_type_known = (0..=1).contains(&request.election_type);
     let topics: Vec<(Arc<str>, Vec<i32>)> = match request.topic_partitions {
         Some(topics) => topics.into_iter().map(|t| (t.topic, t.partitions)).collect(),
@@ -90,6 +98,13 @@ pub(super) fn elect_leaders(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
 
 pub(super) fn alter_partition_reassignments(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: AlterPartitionReassignmentsRequest = call.message()?;
+    if let Err(error) = call.check_cluster(AclOperation::Alter) {
+        return call.answer(&AlterPartitionReassignmentsResponse {
+            error_code: error.code(),
+            error_message: cluster_refused(),
+            ..Default::default()
+        });
+    }
     let mut responses = Vec::with_capacity(request.topics.len());
     for topic in request.topics {
         let mut partitions = Vec::with_capacity(topic.partitions.len());
@@ -165,6 +180,13 @@ fn reassign(
 
 pub(super) fn list_partition_reassignments(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let _: ListPartitionReassignmentsRequest = call.message()?;
+    if let Err(error) = call.check_cluster(AclOperation::Describe) {
+        return call.answer(&ListPartitionReassignmentsResponse {
+            error_code: error.code(),
+            error_message: cluster_refused(),
+            ..Default::default()
+        });
+    }
     call.answer(&ListPartitionReassignmentsResponse {
         error_message: None,
         ..Default::default()

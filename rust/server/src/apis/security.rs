@@ -1,76 +1,29 @@
-//! ACLs, quotas and SCRAM credentials, of which there are none: answered as a Kafka without an authorizer does. Kafka: `AclApis`,
-//! `ClientQuotasImage`, `ScramImage`.
+//! Client quotas, of which there are none, and users of SCRAM. Kafka: `ClientQuotasImage`, `ScramImage`, `ScramControlManager`.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
+use fletchlog_broker::{AclOperation, ScramDeletion, ScramUpsertion};
 use fletchlog_records::ErrorCode;
 use fletchlog_wire::messages::{
-    CreateAclsRequest, CreateAclsResponse, DeleteAclsRequest, DeleteAclsResponse, DescribeAclsRequest,
-    DescribeAclsResponse, DescribeClientQuotasRequest, DescribeClientQuotasResponse,
-    DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse, create_acls_response,
-    delete_acls_response, describe_client_quotas_request, describe_user_scram_credentials_response,
+    AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse, DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse, DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse,
+    alter_user_scram_credentials_response, describe_client_quotas_request, describe_user_scram_credentials_response,
 };
 
-use super::{Call, Handled, Unreadable};
-
-/// No resource has this type: Kafka cannot read a request with it. Kafka: `ResourceType#UNKNOWN`.
-const UNKNOWN_TYPE: i8 = 0;
-const UNKNOWN: Unreadable = Unreadable::Refused("it names a resource type that does not exist");
-
-fn no_authorizer() -> Option<Arc<str>> {
-    Some("No Authorizer is configured.".into())
-}
-
-pub(super) fn describe_acls(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
-    let request: DescribeAclsRequest = call.message()?;
-    if request.resource_type_filter == UNKNOWN_TYPE {
-        return Err(UNKNOWN);
-    }
-    call.answer(&DescribeAclsResponse {
-        error_code: ErrorCode::SECURITY_DISABLED.code(),
-        error_message: Some("No Authorizer is configured on the broker".into()),
-        ..Default::default()
-    })
-}
-
-pub(super) fn create_acls(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
-    let request: CreateAclsRequest = call.message()?;
-    if request.creations.iter().any(|acl| acl.resource_type == UNKNOWN_TYPE) {
-        return Err(UNKNOWN);
-    }
-    let refused = || create_acls_response::AclCreationResult {
-        error_code: ErrorCode::SECURITY_DISABLED.code(),
-        error_message: no_authorizer(),
-    };
-    call.answer(&CreateAclsResponse {
-        results: request.creations.iter().map(|_| refused()).collect(),
-        ..Default::default()
-    })
-}
-
-pub(super) fn delete_acls(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
-    let request: DeleteAclsRequest = call.message()?;
-    if request
-        .filters
-        .iter()
-        .any(|filter| filter.resource_type_filter == UNKNOWN_TYPE)
-    {
-        return Err(UNKNOWN);
-    }
-    let refused = || delete_acls_response::DeleteAclsFilterResult {
-        error_code: ErrorCode::SECURITY_DISABLED.code(),
-        error_message: no_authorizer(),
-        ..Default::default()
-    };
-    call.answer(&DeleteAclsResponse {
-        filter_results: request.filters.iter().map(|_| refused()).collect(),
-        ..Default::default()
-    })
-}
+use super::authorization::cluster_refused;
+use super::{CLOSED, Call, Handled, Unreadable, repeated};
 
 pub(super) fn describe_client_quotas(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: DescribeClientQuotasRequest = call.message()?;
+    if let Err(error) = call.check_cluster(AclOperation::DescribeConfigs) {
+        return call.answer(&DescribeClientQuotasResponse {
+            error_code: error.code(),
+            error_message: cluster_refused(),
+            entries: None,
+            ..Default::default()
+        });
+    }
     call.answer(&match check_quota_filter(&request.components) {
         Ok(()) => DescribeClientQuotasResponse {
             error_message: Some("".into()),
@@ -120,36 +73,109 @@ fn check_quota_filter(components: &[describe_client_quotas_request::ComponentDat
 
 pub(super) fn describe_user_scram_credentials(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: DescribeUserScramCredentialsRequest = call.message()?;
-    let names: Vec<_> = request
-        .users
-        .unwrap_or_default()
-        .into_iter()
-        .map(|user| user.name)
-        .collect();
+    if let Err(error) = call.check_cluster(AclOperation::Describe) {
+        return call.answer(&DescribeUserScramCredentialsResponse {
+            error_code: error.code(),
+            error_message: cluster_refused(),
+            ..Default::default()
+        });
+    }
+    let mut known: BTreeMap<String, Vec<_>> = BTreeMap::new();
+    for (name, mechanism, iterations) in call.broker().describe_user_scram_credentials().map_err(|_| CLOSED)? {
+        known
+            .entry(name)
+            .or_default()
+            .push(describe_user_scram_credentials_response::CredentialInfo {
+                mechanism: mechanism.code(),
+                iterations: i32::try_from(iterations).unwrap_or(i32::MAX),
+            });
+    }
+    let asked = request.users.unwrap_or_default().into_iter().map(|user| user.name);
+    let mut asked: Vec<Arc<str>> = asked.collect();
+    let twice = repeated(asked.iter().cloned());
+    if asked.is_empty() {
+        asked = known.keys().map(|name| name.as_str().into()).collect();
+    }
     let mut seen = HashSet::new();
-    let twice: HashSet<_> = names
-        .iter()
-        .filter(|name| !seen.insert(Arc::clone(name)))
-        .cloned()
-        .collect();
-    let results = seen.iter().map(|user| {
-        let (error, text) = if twice.contains(user) {
-            let text = "Cannot describe SCRAM credentials for the same user twice in a single request";
-            (ErrorCode::DUPLICATE_RESOURCE, text)
-        } else {
-            let text = "Attempt to describe a user credential that does not exist";
-            (ErrorCode::RESOURCE_NOT_FOUND, text)
+    asked.retain(|name| seen.insert(Arc::clone(name)));
+    let results = asked.into_iter().map(|user| {
+        let refused = |error: ErrorCode, text| (error, Some(format!("{text}: {user}").into()), Vec::new());
+        let (error, error_message, credential_infos) = match known.remove(&*user) {
+            _ if twice.contains(&user) => refused(
+                ErrorCode::DUPLICATE_RESOURCE,
+                "Cannot describe SCRAM credentials for the same user twice in a single request",
+            ),
+            Some(credentials) => (ErrorCode::NONE, None, credentials),
+            None => refused(
+                ErrorCode::RESOURCE_NOT_FOUND,
+                "Attempt to describe a user credential that does not exist",
+            ),
         };
         describe_user_scram_credentials_response::DescribeUserScramCredentialsResult {
-            user: Arc::clone(user),
+            user,
             error_code: error.code(),
-            error_message: Some(format!("{text}: {user}").into()),
-            ..Default::default()
+            error_message,
+            credential_infos,
         }
     });
+    let results = results.collect();
     call.answer(&DescribeUserScramCredentialsResponse {
         error_message: Some("".into()),
-        results: results.collect(),
+        results,
+        ..Default::default()
+    })
+}
+
+pub(super) fn alter_user_scram_credentials(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
+    let request: AlterUserScramCredentialsRequest = call.message()?;
+    let deletions = request.deletions.into_iter().map(|deletion| ScramDeletion {
+        name: deletion.name.to_string(),
+        mechanism: deletion.mechanism,
+    });
+    let upsertions = request.upsertions.into_iter().map(|upsertion| ScramUpsertion {
+        name: upsertion.name.to_string(),
+        mechanism: upsertion.mechanism,
+        iterations: upsertion.iterations,
+        salt: upsertion.salt.to_vec(),
+        salted_password: upsertion.salted_password.to_vec(),
+    });
+    let (deletions, upsertions): (Vec<_>, Vec<_>) = (deletions.collect(), upsertions.collect());
+    let altered = match call.check_cluster(AclOperation::Alter) {
+        Ok(()) => {
+            let altered = call.broker().alter_user_scram_credentials(&deletions, &upsertions);
+            altered.map_err(|error| (error.code(), Some(error.kafka_message().into())))
+        }
+        Err(error) => Err((error, cluster_refused())),
+    };
+    let result = |user: &str, error: ErrorCode, error_message: Option<Arc<str>>| {
+        alter_user_scram_credentials_response::AlterUserScramCredentialsResult {
+            user: user.into(),
+            error_code: error.code(),
+            error_message,
+        }
+    };
+    let results = match altered {
+        Ok(outcomes) => outcomes
+            .into_iter()
+            .map(|(user, outcome)| match outcome {
+                Ok(()) => result(&user, ErrorCode::NONE, None),
+                Err(error) => result(&user, error.code(), Some(error.kafka_message().into())),
+            })
+            .collect(),
+        Err((error, text)) => {
+            let names = deletions
+                .iter()
+                .map(|d| &d.name)
+                .chain(upsertions.iter().map(|u| &u.name));
+            let names: HashSet<&String> = names.collect();
+            names
+                .into_iter()
+                .map(|name| result(name, error, text.clone()))
+                .collect()
+        }
+    };
+    call.answer(&AlterUserScramCredentialsResponse {
+        results,
         ..Default::default()
     })
 }

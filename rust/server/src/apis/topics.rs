@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use fletchlog_broker::{BrokerError, ConfigEntry, CreatedTopic, NewTopic};
+use fletchlog_broker::{AclOperation, BrokerError, ConfigEntry, CreatedTopic, NewTopic};
 use fletchlog_records::{ErrorCode, TopicPartition};
 use fletchlog_wire::messages::{
     CreatePartitionsRequest, CreatePartitionsResponse, CreateTopicsRequest, CreateTopicsResponse, DeleteRecordsRequest,
@@ -37,6 +37,14 @@ pub(super) fn create_topics(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
         .collect();
     for topic in request.topics.into_iter().filter(|t| !twice.contains(&t.name)) {
         let name = Arc::clone(&topic.name);
+        if !call.may_cluster(AclOperation::Create) && !call.may_topic(AclOperation::Create, &name) {
+            topics.push(create_topics_response::CreatableTopicResult {
+                error_code: ErrorCode::TOPIC_AUTHORIZATION_FAILED.code(),
+                error_message: Some("Authorization failed.".into()),
+                ..not_created(&name)
+            });
+            continue;
+        }
         let gone = gone_in_4(topic.configs.iter().map(|c| (&*c.name, c.value.as_deref())));
         let new = new_topic(topic, request.validate_only || gone.is_some());
         let created = call.broker().create_topic_with(&name, &new);
@@ -48,7 +56,10 @@ pub(super) fn create_topics(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
         topics.push(match (created, gone) {
             (Ok(_), Some(text)) => refused(ErrorCode::INVALID_CONFIG, text),
             (Err(error), Some(text)) if error.code() == ErrorCode::INVALID_CONFIG => refused(error.code(), text),
-            (Ok(created), None) => created_topic(name, created),
+            (Ok(created), None) => match call.may_topic(AclOperation::DescribeConfigs, &name) {
+                true => created_topic(name, created),
+                false => without_config(created_topic(name, created)),
+            },
             (Err(error), _) => refused(error.code(), error.kafka_message()),
         });
     }
@@ -122,6 +133,19 @@ fn created_topic(name: Arc<str>, created: CreatedTopic) -> create_topics_respons
     }
 }
 
+/// For a client that may make a topic and not see its configuration. Kafka: `ReplicationControlManager#createTopics`.
+fn without_config(
+    created: create_topics_response::CreatableTopicResult,
+) -> create_topics_response::CreatableTopicResult {
+    create_topics_response::CreatableTopicResult {
+        topic_config_error_code: ErrorCode::TOPIC_AUTHORIZATION_FAILED.code(),
+        num_partitions: -1,
+        replication_factor: -1,
+        configs: Some(Vec::new()),
+        ..created
+    }
+}
+
 pub(super) fn delete_topics(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: DeleteTopicsRequest = call.message()?;
     let by_name = request
@@ -181,7 +205,16 @@ fn delete_topic(
         Some(name) => Ok(Some(name)),
         None => call.broker().topic_name(topic.topic_id),
     };
+    let denied = |name| delete_topics_response::DeletableTopicResult {
+        name,
+        topic_id: topic.topic_id,
+        error_code: ErrorCode::TOPIC_AUTHORIZATION_FAILED.code(),
+        error_message: Some("Topic authorization failed.".into()),
+    };
     let (name, deleted) = match found {
+        // Who may not know the name of an id is not told it.
+        Ok(Some(name)) if !call.may_topic(AclOperation::Describe, &name) => return denied((!has_id).then_some(name)),
+        Ok(Some(name)) if !call.may_topic(AclOperation::Delete, &name) => return denied(Some(name)),
         Ok(Some(name)) => {
             let id = call
                 .broker()
@@ -231,6 +264,14 @@ pub(super) fn create_partitions(call: &mut Call<'_>) -> Result<Handled, Unreadab
         })
         .collect();
     for topic in request.topics.into_iter().filter(|t| !twice.contains(&t.name)) {
+        if !call.may_topic(AclOperation::Alter, &topic.name) {
+            results.push(create_partitions_response::CreatePartitionsTopicResult {
+                name: topic.name,
+                error_code: ErrorCode::TOPIC_AUTHORIZATION_FAILED.code(),
+                error_message: Some("Topic authorization failed.".into()),
+            });
+            continue;
+        }
         let nodes = |a: create_partitions_request::CreatePartitionsAssignment| a.broker_ids;
         let assignments: Option<Vec<_>> = topic.assignments.map(|all| all.into_iter().map(nodes).collect());
         let created =
@@ -268,9 +309,13 @@ pub(super) fn delete_records(call: &mut Call<'_>) -> Result<Handled, Unreadable>
     let asked: HashMap<TopicPartition, i64> = asked.collect();
     let results = asked.into_iter().map(|(tp, offset)| {
         let before = (offset != HIGH_WATERMARK).then_some(offset);
-        let (low_watermark, error) = match call.broker().delete_records(&tp, before) {
+        let deleted = match call.may_topic(AclOperation::Delete, &tp.topic) {
+            true => call.broker().delete_records(&tp, before).map_err(|error| error.code()),
+            false => Err(ErrorCode::TOPIC_AUTHORIZATION_FAILED),
+        };
+        let (low_watermark, error) = match deleted {
             Ok(start) => (start, ErrorCode::NONE),
-            Err(error) => (-1, error.code()),
+            Err(code) => (-1, code),
         };
         let result = delete_records_response::DeleteRecordsPartitionResult {
             partition_index: tp.partition,

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use fletchlog_broker::{TransactionDescription, TransactionFilter};
+use fletchlog_broker::{AclOperation, TransactionDescription, TransactionFilter};
 use fletchlog_records::{ErrorCode, TopicPartition};
 use fletchlog_wire::messages::{
     DescribeProducersRequest, DescribeProducersResponse, DescribeTransactionsRequest, DescribeTransactionsResponse,
@@ -20,8 +20,16 @@ pub(super) fn describe_transactions(call: &mut Call<'_>) -> Result<Handled, Unre
         if id.is_empty() {
             return refused(ErrorCode::INVALID_REQUEST, id);
         }
+        if !call.may_transaction(AclOperation::Describe, &id) {
+            return refused(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED, id);
+        }
         match call.broker().describe_transaction(node, &id) {
-            Ok(found) => described(found),
+            Ok(mut found) => {
+                found
+                    .partitions
+                    .retain(|tp| call.may_topic(AclOperation::Describe, &tp.topic));
+                described(found)
+            }
             Err(error) => refused(error.code(), id),
         }
     });
@@ -68,7 +76,12 @@ pub(super) fn list_transactions(call: &mut Call<'_>) -> Result<Handled, Unreadab
     call.answer(&match call.broker().list_transactions(node, &filter) {
         Ok(listing) => ListTransactionsResponse {
             unknown_state_filters: listing.unknown_states.into_iter().map(Into::into).collect(),
-            transaction_states: listing.transactions.into_iter().map(listed).collect(),
+            transaction_states: listing
+                .transactions
+                .into_iter()
+                .filter(|found| call.may_transaction(AclOperation::Describe, &found.transactional_id))
+                .map(listed)
+                .collect(),
             ..Default::default()
         },
         Err(error) => ListTransactionsResponse {
@@ -114,6 +127,14 @@ fn producers_of(call: &Call<'_>, tp: &TopicPartition) -> describe_producers_resp
         coordinator_epoch: p.coordinator_epoch,
         current_txn_start_offset: p.current_txn_start_offset,
     };
+    if !call.may_topic(AclOperation::Read, &tp.topic) {
+        return describe_producers_response::PartitionResponse {
+            partition_index: tp.partition,
+            error_code: ErrorCode::TOPIC_AUTHORIZATION_FAILED.code(),
+            error_message: Some("Topic authorization failed.".into()),
+            ..Default::default()
+        };
+    }
     let (error, active_producers) = match call.broker().describe_producers(call.peer.port.node(), tp) {
         Ok(known) => (ErrorCode::NONE, known.into_iter().map(producer).collect()),
         Err(error) => (error.code(), Vec::new()),

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use fletchlog_api as api;
+use fletchlog_broker::AclOperation;
 use fletchlog_records::{ErrorCode, TopicPartition};
 use fletchlog_wire::messages::{
     AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, AddPartitionsToTxnRequest, AddPartitionsToTxnResponse,
@@ -23,6 +24,22 @@ fn fenced_code(error: ErrorCode, version: i16, since: i16) -> i16 {
 
 pub(super) fn init_producer_id(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: InitProducerIdRequest = call.message()?;
+    let denied = match &request.transactional_id {
+        Some(id) if !call.may_transaction(AclOperation::Write, id) => {
+            Some(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        }
+        None if !call.may_cluster(AclOperation::IdempotentWrite) && !call.may_write_anywhere() => {
+            Some(ErrorCode::CLUSTER_AUTHORIZATION_FAILED)
+        }
+        _ => None,
+    };
+    if let Some(error) = denied {
+        return call.answer(&InitProducerIdResponse {
+            error_code: error.code(),
+            producer_epoch: -1,
+            ..Default::default()
+        });
+    }
     if (request.producer_id == -1) != (request.producer_epoch == -1) {
         return call.answer(&InitProducerIdResponse {
             error_code: ErrorCode::INVALID_REQUEST.code(),
@@ -51,8 +68,12 @@ pub(super) fn add_partitions_to_txn(call: &mut Call<'_>) -> Result<Handled, Unre
         let of_topic = topic.partitions.iter();
         of_topic.map(|p| TopicPartition::new(Arc::clone(&topic.name), *p))
     });
+    let partitions: Vec<TopicPartition> = partitions.collect();
+    if let Some(refused) = refused_partitions(call, &request.v3_and_below_transactional_id, &partitions) {
+        return call.answer(&added_partitions(call.version(), refused));
+    }
     let request = api::AddPartitionsToTxnRequest {
-        partitions: partitions.collect(),
+        partitions,
         transactional_id: request.v3_and_below_transactional_id,
         producer_id: request.v3_and_below_producer_id,
         producer_epoch: request.v3_and_below_producer_epoch,
@@ -61,8 +82,31 @@ pub(super) fn add_partitions_to_txn(call: &mut Call<'_>) -> Result<Handled, Unre
         AddPartitionsToTxn,
         call.ask_now(api::Request::AddPartitionsToTxn(request))?
     )?;
-    let version = call.version();
-    let results = answer.partitions.into_iter().map(|(tp, error)| {
+    call.answer(&added_partitions(call.version(), answer.partitions))
+}
+
+/// What partitions are refused for, if any is: all for the transactional id, or some for their topics and the others because of them.
+fn refused_partitions(
+    call: &Call<'_>,
+    transactional_id: &str,
+    partitions: &[TopicPartition],
+) -> Option<Vec<(TopicPartition, ErrorCode)>> {
+    let of_all = |error: ErrorCode| partitions.iter().map(|tp| (tp.clone(), error)).collect();
+    if !call.may_transaction(AclOperation::Write, transactional_id) {
+        return Some(of_all(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED));
+    }
+    let mut refused: Vec<(TopicPartition, ErrorCode)> = of_all(ErrorCode::OPERATION_NOT_ATTEMPTED);
+    let denied = refused
+        .iter_mut()
+        .filter(|(tp, _)| !call.may_topic(AclOperation::Write, &tp.topic));
+    let count = denied
+        .map(|(_, error)| *error = ErrorCode::TOPIC_AUTHORIZATION_FAILED)
+        .count();
+    (count > 0).then_some(refused)
+}
+
+fn added_partitions(version: i16, partitions: Vec<(TopicPartition, ErrorCode)>) -> AddPartitionsToTxnResponse {
+    let results = partitions.into_iter().map(|(tp, error)| {
         let result = add_partitions_to_txn_response::AddPartitionsToTxnPartitionResult {
             partition_index: tp.partition,
             partition_error_code: fenced_code(error, version, 2),
@@ -75,14 +119,27 @@ pub(super) fn add_partitions_to_txn(call: &mut Call<'_>) -> Result<Handled, Unre
             results_by_partition,
         }
     });
-    call.answer(&AddPartitionsToTxnResponse {
+    AddPartitionsToTxnResponse {
         results_by_topic_v3_and_below: topics.collect(),
         ..Default::default()
-    })
+    }
 }
 
 pub(super) fn add_offsets_to_txn(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: AddOffsetsToTxnRequest = call.message()?;
+    let denied = if !call.may_transaction(AclOperation::Write, &request.transactional_id) {
+        Some(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    } else if !call.may_group(AclOperation::Read, &request.group_id) {
+        Some(ErrorCode::GROUP_AUTHORIZATION_FAILED)
+    } else {
+        None
+    };
+    if let Some(error) = denied {
+        return call.answer(&AddOffsetsToTxnResponse {
+            error_code: error.code(),
+            ..Default::default()
+        });
+    }
     let request = api::AddOffsetsToTxnRequest {
         transactional_id: request.transactional_id,
         producer_id: request.producer_id,
@@ -98,6 +155,12 @@ pub(super) fn add_offsets_to_txn(call: &mut Call<'_>) -> Result<Handled, Unreada
 
 pub(super) fn end_txn(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: EndTxnRequest = call.message()?;
+    if !call.may_transaction(AclOperation::Write, &request.transactional_id) {
+        return call.answer(&EndTxnResponse {
+            error_code: ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED.code(),
+            ..Default::default()
+        });
+    }
     let request = api::EndTxnRequest {
         transactional_id: request.transactional_id,
         producer_id: request.producer_id,

@@ -15,6 +15,7 @@ mod connection;
 mod directory;
 mod log_files;
 mod produce;
+mod sasl;
 mod scan;
 mod wire;
 
@@ -40,7 +41,7 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 15] = [
+pub const TARGETS: [Target; 16] = [
     target("batch", batches::batch, 4096),
     target("produce", produce::produce, 4096),
     target("gzip", codecs::gzip, 4096),
@@ -56,6 +57,7 @@ pub const TARGETS: [Target; 15] = [
     target("wire_request", wire::request, 1024),
     target("wire_response", wire::response, 1024),
     target("connection", connection::connection, 1024),
+    target("sasl", sasl::sasl, 512),
 ];
 
 const fn target(name: &'static str, run: fn(&[u8]), max_len: usize) -> Target {

@@ -1,0 +1,101 @@
+"""`fletchlog users`: add, list, remove the users of SCRAM of a directory."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fletchlog.cli.common import CommandError, command
+from fletchlog.cli.terminal import out, say, visible
+
+users = typer.Typer(no_args_is_help=True, help="Add, list and remove the users of SCRAM that clients of a listener can be.")
+
+Directory = Annotated[Path, typer.Argument(help="The broker's directory.", metavar="DIR")]
+User = Annotated[str, typer.Argument(help="Name of the user.", metavar="USER")]
+MECHANISMS = ["SCRAM-SHA-256", "SCRAM-SHA-512"]
+Mechanisms = Annotated[
+    list[str] | None, typer.Option("--mechanism", metavar="NAME", help="SCRAM-SHA-256 or SCRAM-SHA-512; may be repeated. Both unless given.")
+]
+
+
+@users.command()
+@command
+def add(
+    directory: Directory,
+    user: User,
+    mechanism: Mechanisms = None,
+    iterations: Annotated[int, typer.Option(help="Iterations of PBKDF2.")] = 4096,
+) -> None:
+    """Give a user a password, which is asked for; without a terminal it is the first line of standard input.
+
+    fletchlog users add data/ alice
+    """
+    import fletchlog as fl
+
+    password = _password(user)
+    with fl.Broker(directory) as broker:
+        for name in mechanism or MECHANISMS:
+            broker.upsert_user_scram_credential(user, password, name, iterations)
+    say(f"{visible(user)} has a password for {' and '.join(mechanism or MECHANISMS)}")
+
+
+@users.command("list")
+@command
+def list_users(directory: Directory, as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False) -> None:
+    """List the users of a directory, also while another process writes to it.
+
+    fletchlog users list data/
+    """
+    import fletchlog as fl
+
+    with fl.Broker(directory, read_only=True) as broker:
+        known = broker.describe_user_scram_credentials()
+    if as_json:
+        print(json.dumps(known, indent=2))
+    elif known:
+        from rich.table import Table
+
+        table = Table("user", "mechanism", "iterations")
+        for user, mechanisms in known.items():
+            for mechanism, iterations in mechanisms.items():
+                table.add_row(visible(user), mechanism, str(iterations))
+        out().print(table)
+    else:
+        say(f"{directory} has no user of SCRAM")
+
+
+@users.command()
+@command
+def remove(directory: Directory, user: User, mechanism: Mechanisms = None) -> None:
+    """Take a user's passwords away.
+
+    fletchlog users remove data/ alice
+    """
+    import fletchlog as fl
+
+    with fl.Broker(directory) as broker:
+        known = broker.describe_user_scram_credentials().get(user, {})
+        wanted = mechanism or list(known)
+        if not wanted or not set(wanted) <= set(known):
+            raise CommandError(f"{visible(user)} has no password for {' or '.join(mechanism or MECHANISMS)}")
+        for name in wanted:
+            broker.delete_user_scram_credential(user, name)
+    say(f"{visible(user)} has no password for {' and '.join(wanted)} any more")
+
+
+def _password(user: str) -> str:
+    """Asks twice at a terminal; else the first line of standard input."""
+    if not sys.stdin.isatty():
+        password = sys.stdin.readline().rstrip("\r\n")
+    else:
+        password = getpass.getpass(f"Password of {visible(user)}: ")
+        if getpass.getpass("Once more: ") != password:
+            raise CommandError("the two passwords differ")
+    if not password:
+        raise CommandError("the password is empty")
+    return password

@@ -1,0 +1,35 @@
+//! Users and ACLs, which are kept with the topics. Kafka: `QuorumController#alterUserScramCredentials`, `#createAcls`, `#deleteAcls`.
+
+use super::ReplicaManager;
+use crate::BrokerError;
+use crate::security::{CurrentSecurity, Rules, SecurityRecord};
+
+impl ReplicaManager {
+    /// Users and ACLs.
+    pub(crate) fn security(&self) -> &CurrentSecurity {
+        &self.security
+    }
+
+    /// How ACLs are judged, if they are.
+    pub(crate) fn authorizer_rules(&self) -> Option<&Rules> {
+        self.authorizer.as_ref()
+    }
+
+    /// Changes users or ACLs: on disk first, then for everybody.
+    pub(crate) fn alter_security<T>(
+        &self,
+        action: &'static str,
+        change: impl FnOnce(&mut SecurityRecord) -> T,
+    ) -> Result<T, BrokerError> {
+        self.for_writing(action)?;
+        let mut metadata = self.metadata.lock();
+        let mut changed = metadata.clone();
+        let result = change(&mut changed.security);
+        if changed.security != metadata.security {
+            self.store_or_undo(&changed, &metadata)?;
+            self.security.set(&changed.security);
+            *metadata = changed;
+        }
+        Ok(result)
+    }
+}

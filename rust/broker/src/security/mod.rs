@@ -1,0 +1,49 @@
+//! Who may connect and who may do what: users of SCRAM, ACLs, the authorizer. Kafka: `ScramControlManager`, `AclControlManager`,
+//! `StandardAuthorizer`.
+
+mod acl;
+mod authorizer;
+mod json;
+mod scram;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use fletchlog_sasl::{ScramCredential, ScramMechanism};
+
+use crate::sync::{Mutex, Rank};
+
+pub use acl::{Acl, AclFilter, AclOperation, CLUSTER_NAME, Coded, PatternType, PermissionType, ResourceType};
+pub(crate) use authorizer::Rules;
+pub use authorizer::{Action, Authorizer, Principal};
+pub use scram::{AlteredUsers, ScramDeletion, ScramUpsertion};
+
+/// What is kept of users and ACLs in `fletchlog.metadata`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct SecurityRecord {
+    /// By name and mechanism.
+    pub(crate) scram: BTreeMap<(String, ScramMechanism), ScramCredential>,
+    /// All of them.
+    pub(crate) acls: BTreeSet<Acl>,
+}
+
+/// The record as requests read it: nobody waits for a write.
+#[derive(Debug)]
+pub(crate) struct CurrentSecurity(Mutex<Arc<SecurityRecord>>);
+
+impl CurrentSecurity {
+    /// With what the directory holds.
+    pub(crate) fn new(record: &SecurityRecord) -> Self {
+        Self(Mutex::new(Rank::Security, Arc::new(record.clone())))
+    }
+
+    /// What holds now.
+    pub(crate) fn get(&self) -> Arc<SecurityRecord> {
+        Arc::clone(&self.0.lock())
+    }
+
+    /// This holds from now on.
+    pub(crate) fn set(&self, record: &SecurityRecord) {
+        *self.0.lock() = Arc::new(record.clone());
+    }
+}

@@ -1,0 +1,184 @@
+//! Users of SCRAM. Kafka: `ScramControlManager`, `ScramImage`.
+
+use std::collections::BTreeMap;
+
+use fletchlog_api::ErrorCode;
+use fletchlog_sasl::{MAX_ITERATIONS, MIN_ITERATIONS, ScramCredential, ScramMechanism, Secret, secure_random_string};
+
+use super::SecurityRecord;
+use crate::{Broker, BrokerError};
+
+/// Takes a user's credential away.
+#[derive(Debug, Clone)]
+pub struct ScramDeletion {
+    /// User.
+    pub name: String,
+    /// Kafka's number of the mechanism.
+    pub mechanism: i8,
+}
+
+/// Gives a user a credential, in place of one there may be.
+#[derive(Clone)]
+pub struct ScramUpsertion {
+    /// User.
+    pub name: String,
+    /// Kafka's number of the mechanism.
+    pub mechanism: i8,
+    /// Of PBKDF2.
+    pub iterations: i32,
+    /// Random bytes.
+    pub salt: Vec<u8>,
+    /// The password, salted.
+    pub salted_password: Vec<u8>,
+}
+
+impl ScramUpsertion {
+    /// From a password. Kafka: `UserScramCredentialUpsertion`.
+    ///
+    /// # Errors
+    /// The system has no random bytes.
+    pub fn new(name: &str, mechanism: ScramMechanism, password: &Secret, iterations: u32) -> std::io::Result<Self> {
+        let salt = secure_random_string()?.into_bytes();
+        Ok(Self {
+            name: name.to_owned(),
+            mechanism: mechanism.code(),
+            iterations: i32::try_from(iterations).unwrap_or(i32::MAX),
+            salted_password: mechanism.salted_password(password, &salt, iterations.clamp(1, MAX_ITERATIONS)),
+            salt,
+        })
+    }
+
+    /// Kafka: `ScramControlManager#validateUpsertion`.
+    fn credential(&self) -> Result<(ScramMechanism, ScramCredential), BrokerError> {
+        let mechanism = check_user(&self.name, self.mechanism)?;
+        let unacceptable = |text| BrokerError::kafka(ErrorCode::UNACCEPTABLE_CREDENTIAL, text);
+        let iterations = match u32::try_from(self.iterations) {
+            Ok(iterations) if iterations > MAX_ITERATIONS => return Err(unacceptable("Too many iterations")),
+            Ok(iterations) if iterations >= MIN_ITERATIONS => iterations,
+            _ => return Err(unacceptable("Too few iterations")),
+        };
+        let credential =
+            ScramCredential::from_salted_password(mechanism, &self.salted_password, &self.salt, iterations);
+        Ok((mechanism, credential))
+    }
+}
+
+/// Kafka: `ScramControlManager#validateScramUsernameAndMechanism`.
+fn check_user(name: &str, mechanism: i8) -> Result<ScramMechanism, BrokerError> {
+    if name.is_empty() {
+        return Err(BrokerError::kafka(
+            ErrorCode::UNACCEPTABLE_CREDENTIAL,
+            "Username must not be empty",
+        ));
+    }
+    let unknown = || BrokerError::kafka(ErrorCode::UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism");
+    ScramMechanism::from_code(mechanism).ok_or_else(unknown)
+}
+
+/// Users by name, and what became of each.
+pub type AlteredUsers = Vec<(String, Result<(), BrokerError>)>;
+
+/// What is to become of one user's credential.
+enum Change {
+    Delete(ScramMechanism),
+    Upsert(ScramMechanism, ScramCredential),
+}
+
+fn check_deletion(deletion: &ScramDeletion, security: &SecurityRecord) -> Result<Change, BrokerError> {
+    let mechanism = check_user(&deletion.name, deletion.mechanism)?;
+    match security.scram.contains_key(&(deletion.name.clone(), mechanism)) {
+        true => Ok(Change::Delete(mechanism)),
+        false => Err(BrokerError::kafka(
+            ErrorCode::RESOURCE_NOT_FOUND,
+            "Attempt to delete a user credential that does not exist",
+        )),
+    }
+}
+
+/// What becomes of each user, once per name. Kafka: `ScramControlManager#alterCredentials`.
+type Outcomes<T> = BTreeMap<String, Result<T, BrokerError>>;
+
+fn check_all(
+    deletions: &[ScramDeletion],
+    upsertions: &[ScramUpsertion],
+    security: &SecurityRecord,
+) -> Outcomes<Change> {
+    let mut outcomes: Outcomes<Change> = BTreeMap::new();
+    let deletions = deletions.iter().map(|d| (&d.name, check_deletion(d, security)));
+    let upsertions = upsertions.iter().map(|u| {
+        let change = u
+            .credential()
+            .map(|(mechanism, credential)| Change::Upsert(mechanism, credential));
+        (&u.name, change)
+    });
+    for (name, change) in deletions.chain(upsertions) {
+        let twice = || {
+            let text = "A user credential cannot be altered twice in the same request";
+            Err(BrokerError::kafka(ErrorCode::DUPLICATE_RESOURCE, text))
+        };
+        outcomes
+            .entry(name.clone())
+            .and_modify(|known| {
+                if known.is_ok() {
+                    *known = twice();
+                }
+            })
+            .or_insert(change);
+    }
+    outcomes
+}
+
+impl Broker {
+    /// Users of SCRAM by name, each with a mechanism and its iterations. Kafka: DescribeUserScramCredentials.
+    ///
+    /// # Errors
+    /// `Closed`; read-only: the directory has become unreadable.
+    pub fn describe_user_scram_credentials(&self) -> Result<Vec<(String, ScramMechanism, u32)>, BrokerError> {
+        let _open = self.enter()?;
+        self.replicas().see_new_topics()?;
+        let security = self.replicas().security().get();
+        let rows = security.scram.iter();
+        Ok(rows
+            .map(|((name, mechanism), credential)| (name.clone(), *mechanism, credential.iterations))
+            .collect())
+    }
+
+    /// Changes users of SCRAM, by name: those that can be changed are, and the others have an error. Durable when it returns, and in
+    /// effect for those who authenticate after. Kafka: AlterUserScramCredentials.
+    ///
+    /// # Errors
+    /// `ReadOnly`, `Closed`, storage errors: then nothing has changed. Of a user: RESOURCE_NOT_FOUND, UNACCEPTABLE_CREDENTIAL (no
+    /// name, too few or too many iterations), UNSUPPORTED_SASL_MECHANISM, DUPLICATE_RESOURCE.
+    pub fn alter_user_scram_credentials(
+        &self,
+        deletions: &[ScramDeletion],
+        upsertions: &[ScramUpsertion],
+    ) -> Result<AlteredUsers, BrokerError> {
+        let _open = self.enter()?;
+        self.replicas().alter_security("alter users", |security| {
+            let outcomes = check_all(deletions, upsertions, security);
+            let apply = |(name, change): (String, Result<Change, BrokerError>)| {
+                let done = change.map(|change| match change {
+                    Change::Delete(mechanism) => drop(security.scram.remove(&(name.clone(), mechanism))),
+                    Change::Upsert(mechanism, credential) => {
+                        security.scram.insert((name.clone(), mechanism), credential);
+                    }
+                });
+                (name, done)
+            };
+            outcomes.into_iter().map(apply).collect()
+        })
+    }
+
+    /// What is kept of a user's password.
+    pub fn scram_credential(&self, mechanism: ScramMechanism, name: &str) -> Option<ScramCredential> {
+        let _open = self.enter().ok()?;
+        self.replicas().see_new_topics().ok()?;
+        self.replicas()
+            .security()
+            .get()
+            .scram
+            .get(&(name.to_owned(), mechanism))
+            .cloned()
+    }
+}
