@@ -54,13 +54,14 @@ def running() -> Iterator[None]:
 
 @contextmanager
 def held() -> Iterator[None]:
-    """What is done in this block is not torn apart; keep it short."""
+    """What is done in this block is not torn apart; keep it short. Inside another one it is part of that."""
+    outer = _State.held
     _State.held = True
     try:
         yield
     finally:
-        _State.held = False
-    if _State.pending:
+        _State.held = outer
+    if _State.pending and not outer:
         _State.pending = False
         _again()
         raise KeyboardInterrupt

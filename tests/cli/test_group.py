@@ -1,6 +1,7 @@
 """`fletchlog consume --group`: whatever ends a call, the next one goes on behind the last record that was shown."""
 
 import contextlib
+import csv
 import fcntl
 import json
 import os
@@ -11,6 +12,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -72,6 +74,17 @@ class Calls:
         assert len(found) == min(left, n or 50)
         return found
 
+    def json(self, left, n):
+        rows = json.loads(self.consume("-f", "json", *(["-n", n] if n else [])).stdout)
+        return [(row["partition"], row["offset"]) for row in rows]
+
+    def csv(self, left, n):
+        rows = csv.DictReader(self.consume("-f", "csv", *(["-n", n] if n else [])).stdout.decode().splitlines())
+        return [(int(row["partition"]), int(row["offset"])) for row in rows]
+
+    def raw(self, left, n):
+        return [tuple(map(int, line.split())) for line in self.consume("-f", r"%p %o\n", *(["-n", n] if n else [])).stdout.splitlines()]
+
     def file(self, left, n):
         out = self.path / "out.jsonl"
         self.consume("-f", "jsonl", "-o", out, *(["-n", n] if n else []))
@@ -81,6 +94,10 @@ class Calls:
         out = self.path / "out.parquet"
         self.consume("-f", "parquet", "-o", out, *(["-n", n] if n else []), code=0 if left else 1)
         return [(row["partition"], row["offset"]) for row in pq.read_table(out).to_pylist()] if left else []
+
+    def arrow(self, left, n):
+        done = self.consume("-f", "arrow", *(["-n", n] if n else []), code=0 if left else 1)
+        return [(row["partition"], row["offset"]) for row in pa.ipc.open_stream(done.stdout).read_all().to_pylist()] if left else []
 
     def full_disk(self, left, n):
         self.consume("-f", "jsonl", "-o", "/dev/full", code=1 if left else 0)
@@ -120,12 +137,12 @@ class Calls:
         return places(read.splitlines())
 
 
-CALLS = ("lines", "table", "file", "parquet", "full_disk", "head", "interrupted")
+CALLS = ("lines", "table", "json", "csv", "raw", "file", "parquet", "arrow", "full_disk", "head", "interrupted")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     partitions=st.integers(1, 3),
     steps=st.lists(st.tuples(st.integers(0, 700), st.sampled_from(CALLS), st.one_of(st.none(), st.integers(1, 120))), min_size=2, max_size=5),

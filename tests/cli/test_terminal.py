@@ -44,6 +44,7 @@ COMMANDS = [
     ["dump", "{d}/t-0/00000000000000000000.log", "--records", "--json"],
     ["consume", "{d}", "t"],
     ["consume", "{d}", "t", "-f", "jsonl"],
+    *(["consume", "{d}", "t", "-f", form] for form in ("json", "csv", "raw", "%t %k %h %s")),
     ["consume", "{d}", "t", "-f", "jsonl", "-o", "{d}/o.jsonl"],
     ["consume", "{d}", "t", "-f", "parquet", "-o", "{d}/o.parquet"],
     ["consume", "{d}", "t[/x]\x1b"],

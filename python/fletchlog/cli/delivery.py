@@ -1,15 +1,17 @@
-"""Writes lines to standard output or a file and counts what was written: a group commits only that."""
+"""Writes records to standard output or a file and counts what was written: a group commits only that."""
 
 from __future__ import annotations
 
 import fcntl
+import os
 import select
+import shutil
 import stat
 import struct
 import sys
 import termios
 from collections import deque
-from os import fstat
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fletchlog.types import TopicPartition
@@ -17,7 +19,6 @@ from fletchlog_shell.interrupts import held
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
 Offsets = dict[TopicPartition, int]
 """Per partition, the offset behind the last record."""
@@ -30,43 +31,59 @@ def advance(offsets: Offsets, row: Mapping[str, Any]) -> None:
     offsets[TopicPartition(row["topic"], row["partition"])] = row["offset"] + 1
 
 
-class Lines:
-    """Writes lines without a buffer of its own, so that it knows which of them are written.
+class Output:
+    """Writes without a buffer of its own, so that it knows what is written.
 
-    Ctrl-C comes between two writes. What is left in a pipe that its reader has closed counts as not written.
+    Ctrl-C comes between two writes. What is left in a pipe that its reader has closed counts as not written. A file is written aside and
+    gets its name when it is closed, unless somebody is to follow it.
     """
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, *, follow: bool = False) -> None:
         """Opens `path`; None: standard output."""
-        self._path = path
-        if path is None:
+        self.path = path
+        self._place, self._aside = _where(path, follow=follow)
+        if self._place is None:
             sys.stdout.flush()
             buffer: Any = sys.stdout.buffer
             self._file = getattr(buffer, "raw", buffer)
         else:
-            self._file = path.open("wb", buffering=0)
+            try:
+                self._file = (self._aside or self._place).open("wb", buffering=0)
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, str(path)) from None
+        self.terminal = bool(self._file.isatty())
         self._pipe = _is_pipe(self._file)
         self._poll = _poll(self._file)
         self._written = 0
-        self._waiting: deque[tuple[int, Mapping[str, Any]]] = deque()
+        self._waiting: deque[tuple[int, Offsets]] = deque()
         self._offsets: Offsets = {}
 
-    def close(self) -> None:
-        """Closes the file."""
-        if self._path is not None:
-            self._file.close()
+    def close(self, *, keep: bool) -> None:
+        """Closes the file; one that is not to be kept is as it was before."""
+        if self._place is None:
+            return
+        self._file.close()
+        if self._aside is None:
+            return
+        if keep:
+            if self._place.exists():
+                shutil.copymode(self._place, self._aside)
+            self._aside.replace(self._place)
+        else:
+            self._aside.unlink(missing_ok=True)
+        self._aside = None
 
-    def write(self, lines: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
-        """Writes lines, each with the record that it shows.
+    def write(self, pieces: Iterable[tuple[bytes, Offsets]]) -> None:
+        """Writes pieces, each with the offsets behind the records that it ends.
 
         Raises:
             fletchlog.cli.streams.PipeClosedError: The reader has gone.
             OSError: It cannot be written.
         """
         data = bytearray()
-        for line, row in lines:
-            data += line.encode() + b"\n"
-            self._waiting.append((self._written + len(data), row))
+        for piece, offsets in pieces:
+            data += piece
+            self._waiting.append((self._written + len(data), offsets))
         rest = memoryview(bytes(data))
         while rest:
             if self._poll is not None:
@@ -88,7 +105,7 @@ class Lines:
 
     def _settle(self, position: int) -> Offsets:
         while self._waiting and self._waiting[0][0] <= position:
-            advance(self._offsets, self._waiting.popleft()[1])
+            self._offsets |= self._waiting.popleft()[1]
         return dict(self._offsets)
 
     def _write(self, data: memoryview) -> int:
@@ -96,18 +113,29 @@ class Lines:
             # None: a terminal or pipe that was made not to block, and is full
             return self._file.write(data) or 0
         except OSError as error:
-            raise OSError(error.errno, error.strerror, error.filename or str(self._path)) from None
+            name = error.filename if self.path is None else str(self.path)
+            raise OSError(error.errno, error.strerror, name) from None
 
     def _unread(self) -> int:
-        if not self._pipe:
+        if not self._pipe or self._file.closed:
             return 0
         (waiting,) = struct.unpack("i", fcntl.ioctl(self._file, termios.FIONREAD, bytes(4)))
         return int(waiting)
 
 
+def _where(path: Path | None, *, follow: bool) -> tuple[Path | None, Path | None]:
+    """The file that is written, and under which name until it is complete; None for what is no ordinary file."""
+    if path is None:
+        return None, None
+    if follow or (os.path.lexists(path) and not path.is_file()):
+        return path, None
+    real = Path(os.path.realpath(path))
+    return real, real.with_name(f".{real.name}.{os.getpid()}")
+
+
 def _is_pipe(file: Any) -> bool:
     try:
-        return stat.S_ISFIFO(fstat(file.fileno()).st_mode)
+        return stat.S_ISFIFO(os.fstat(file.fileno()).st_mode)
     except OSError:
         return False
 

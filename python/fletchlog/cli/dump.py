@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fletchlog.cli.common import CommandError, command
-from fletchlog.cli.rows import cell, json_line, plain
+from fletchlog.cli.rows import cell, header_text, json_line, plain
 from fletchlog.cli.terminal import out, styled
 from fletchlog.cli.text import counted
 
@@ -99,8 +99,7 @@ def _records(file: Path, most: int | None, *, as_json: bool) -> None:
         if as_json:
             print(json_line(row))
         else:
-            headers = ", ".join(f"{header['key']}={cell(header['value'])}" for header in row["headers"] or ())
-            table.add_row(str(row["offset"]), cell(row["timestamp"]), cell(row["key"]), cell(row["value"]), headers)
+            table.add_row(str(row["offset"]), cell(row["timestamp"]), cell(row["key"]), cell(row["value"]), header_text(row["headers"]))
     if not as_json:
         out().print(table)
 

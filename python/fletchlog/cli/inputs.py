@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import datetime as dt
 import gzip
 import io
 import itertools
@@ -15,7 +14,9 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from fletchlog.cli import records
 from fletchlog.cli.common import CommandError
+from fletchlog.cli.records import CHUNK, milliseconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,15 +34,13 @@ BY_SUFFIX = {
 }  # fmt: skip
 FORMATS = tuple(dict.fromkeys(BY_SUFFIX.values()))
 TEXT = ("lines", "jsonl", "json", "csv", "tsv")
+RECORDS = ("jsonl", "json", "csv", "parquet", "arrow")
 SEPARATED = {"csv": ",", "tsv": "\t"}
-# rows per hand-over: large enough that Python's share of the time is small, small enough for a moving progress bar
-CHUNK = 20_000
 _UNDECODED = re.compile("[\udc80-\udcff]")
 _BLANKS = re.compile(r"[ \t\r\n]*")
-_LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 
 
-@dataclass(frozen=True)
+@dataclass
 class Input:
     """One input and how to read it.
 
@@ -54,6 +53,8 @@ class Input:
         timestamp: Field that gives the timestamp; None: now.
         delimiter: Between the fields of csv and tsv; None: that of the format.
         encoding: Of text; None: UTF-8, and bytes as they are for lines.
+        as_records: Whether the rows are records that `consume` wrote; None: if they look exactly so. Tells afterwards what they were.
+        partitions: Whether such records keep their partition.
     """
 
     where: str
@@ -64,6 +65,8 @@ class Input:
     timestamp: str | None
     delimiter: str | None = None
     encoding: str | None = None
+    as_records: bool | None = None
+    partitions: bool = False
 
     def check(self) -> None:
         """Whether the options fit the format.
@@ -79,6 +82,8 @@ class Input:
             raise CommandError(f"--encoding is for text ({', '.join(TEXT)}), not for {self.form}")
         if self.form == "lines" and (self.value or self.timestamp):
             raise CommandError("--value and --timestamp need rows with fields: --format jsonl, json, csv, tsv, parquet, arrow or avro")
+        if self.as_records and (self.form not in RECORDS or self.key or self.value or self.timestamp):
+            raise CommandError(f"--as-records is for what `consume` wrote as {', '.join(RECORDS)}, without --key, --value and --timestamp")
 
     def tables(self, file: BinaryIO) -> Iterator[pa.Table]:
         """The records, some at a time.
@@ -89,6 +94,12 @@ class Input:
         if self.compression is not None:
             file = io.BufferedReader(_Decompressed(file, self.compression, self.where))
         yield from _READERS[self.form](file, self)
+
+    def takes_records(self, found: bool) -> bool:
+        """Decides whether the rows are records, by what was found out about the first one."""
+        if self.as_records is None:
+            self.as_records = found and self.form in RECORDS and not (self.key or self.value or self.timestamp)
+        return self.as_records
 
     def has(self, names: Iterable[str], where: str) -> None:
         """Raises a CommandError if an option names a field that is missing."""
@@ -251,12 +262,19 @@ _DECODER = json.JSONDecoder(parse_constant=_no_number)
 def _csv(file: BinaryIO, source: Input) -> Iterator[pa.Table]:
     csv.field_size_limit(sys.maxsize)
     delimiter = source.delimiter or SEPARATED[source.form]
-    reader = csv.DictReader(_text(file, source, ""), delimiter=delimiter, strict=True)
+    lines = _text(file, source, "")
+    first = next(lines, "")
+    names = next(csv.reader([first], delimiter=delimiter), [])
+    lines = itertools.chain([first], lines)
+    if source.takes_records(records.is_record(names)):
+        yield from records.from_rows(_csv_records(lines, delimiter, source), partitions=source.partitions)
+        return
+    reader = csv.DictReader(lines, delimiter=delimiter, strict=True)
 
     def rows() -> Iterator[Row]:
         for row in reader:
             if None in row or None in row.values():
-                raise CommandError(f"{source.where}, line {reader.line_num}: the row does not have {len(reader.fieldnames or ())} fields")
+                raise _uneven(source, reader.line_num, reader.fieldnames or ())
             yield row, None, f"{source.where}, line {reader.line_num}"
 
     try:
@@ -264,6 +282,19 @@ def _csv(file: BinaryIO, source: Input) -> Iterator[pa.Table]:
         yield from _from_rows(rows(), source)
     except csv.Error as error:
         raise CommandError(f"{source.where}, line {reader.line_num}: not {source.form}: {error}") from None
+
+
+def _csv_records(lines: Iterable[str], delimiter: str, source: Input) -> Iterator[tuple[dict[str, Any], str]]:
+    cells = records.csv_cells(lines, delimiter, lambda number: CommandError(f"{source.where}, line {number}: not {source.form}: its quotes do not fit"))
+    _, names = next(cells, (0, []))
+    for number, row in cells:
+        if len(row) != len(names):
+            raise _uneven(source, number, names)
+        yield {name or "": cell for name, cell in zip(names, row, strict=True)}, f"{source.where}, line {number}"
+
+
+def _uneven(source: Input, number: int, names: Sequence[str | None]) -> CommandError:
+    return CommandError(f"{source.where}, line {number}: the row does not have {len(names)} fields")
 
 
 def _check_header(names: Sequence[str], delimiter: str, source: Input) -> None:
@@ -284,7 +315,7 @@ def _parquet(file: BinaryIO, source: Input) -> Iterator[pa.Table]:
 
     try:
         parquet = pq.ParquetFile(_seekable(file))
-        yield from _from_columns(parquet.schema_arrow.names, parquet.iter_batches(CHUNK), source)
+        yield from _from_columns(parquet.schema_arrow, parquet.iter_batches(CHUNK), source)
     except (pa.ArrowException, OSError, OverflowError, ValueError) as error:
         raise CommandError(f"{source.where}: not a Parquet file that can be read: {error}") from None
 
@@ -298,7 +329,7 @@ def _arrow(file: BinaryIO, source: Input) -> Iterator[pa.Table]:
     try:
         reader: Any = pa.ipc.open_file(data) if in_file else pa.ipc.open_stream(data)
         batches = (reader.get_batch(number) for number in range(reader.num_record_batches)) if in_file else reader
-        yield from _from_columns(reader.schema.names, batches, source)
+        yield from _from_columns(reader.schema, batches, source)
     except (pa.ArrowException, OSError, OverflowError, ValueError) as error:
         raise CommandError(f"{source.where}: not an Arrow file or stream that can be read: {error}") from None
 
@@ -322,12 +353,17 @@ def _avro(file: BinaryIO, source: Input) -> Iterator[pa.Table]:
     if first is not None:
         names = list(first[0])
         source.has(names, source.where)
-        yield from _from_rows(itertools.chain([first], iterator), _with_columns(names, source))
+        yield from _from_rows(itertools.chain([first], iterator), source)
 
 
-def _from_columns(names: Sequence[str], batches: Iterable[Any], source: Input) -> Iterator[pa.Table]:
-    source.has(names, source.where)
-    chosen = _with_columns(names, source)
+def _from_columns(schema: pa.Schema, batches: Iterable[Any], source: Input) -> Iterator[pa.Table]:
+    source.has(schema.names, source.where)
+    fit = records.are_records(schema)
+    if source.takes_records(fit):
+        if not fit:
+            raise CommandError(f"{source.where}: no records as `fletchlog consume` writes them; its columns are {', '.join(schema.names)}")
+        yield from records.from_columns(batches, partitions=source.partitions)
+        return
 
     def rows() -> Iterator[Row]:
         for batch in batches:
@@ -335,18 +371,17 @@ def _from_columns(names: Sequence[str], batches: Iterable[Any], source: Input) -
             for row in batch.to_pylist():
                 yield row, None, source.where
 
-    yield from _from_rows(rows(), chosen)
-
-
-def _with_columns(names: Sequence[str], source: Input) -> Input:
-    """Columns with the names that `consume` gives them need no option."""
-    if source.value is not None or "value" not in names:
-        return source
-    key, timestamp = ((given or (name if name in names else None)) for given, name in ((source.key, "key"), (source.timestamp, "timestamp")))
-    return Input(source.where, source.form, source.compression, key, "value", timestamp)
+    yield from _from_rows(rows(), source)
 
 
 def _from_rows(rows: Iterator[Row], source: Input) -> Iterator[pa.Table]:
+    first = next(rows, None)
+    if first is None:
+        return
+    rows = itertools.chain([first], rows)
+    if source.takes_records(records.is_record(first[0])):
+        yield from records.from_rows(((row, place) for row, _, place in rows), partitions=source.partitions)
+        return
     for chunk in _chunks(rows):
         keys, values, times = [], [], []
         for row, whole, place in chunk:
@@ -356,7 +391,7 @@ def _from_rows(rows: Iterator[Row], source: Input) -> Iterator[pa.Table]:
                 values.append(_bytes(row[source.value]) if source.value else whole if whole is not None else _bytes(row))
             except ValueError as error:
                 raise CommandError(f"{place}: cannot be written as JSON text: {error}") from None
-            times.append(_milliseconds(row[source.timestamp], place) if source.timestamp else None)
+            times.append(milliseconds(row[source.timestamp], place) if source.timestamp else None)
         yield _table(keys, values, times if source.timestamp else None)
 
 
@@ -386,31 +421,6 @@ def _bytes(item: Any) -> bytes | None:
 def _plain(item: Any) -> str:
     """What JSON does not know (times, decimals, bytes) as text."""
     return item.decode("utf-8", "backslashreplace") if isinstance(item, bytes) else str(item)
-
-
-def _milliseconds(item: Any, place: str) -> int:
-    try:
-        milliseconds = _time(item)
-    except (ValueError, OverflowError):
-        raise CommandError(f"{place}: {item!r} is no timestamp: neither milliseconds since 1970 nor ISO 8601") from None
-    if not _LOWEST <= milliseconds <= _HIGHEST:
-        raise CommandError(f"{place}: the timestamp {milliseconds} has no place in 64 bits")
-    return milliseconds
-
-
-def _time(item: Any) -> int:
-    if isinstance(item, (int, float)) and not isinstance(item, bool):
-        return int(item)
-    if isinstance(item, dt.datetime):
-        moment = item
-    else:
-        text = str(item)
-        if text.lstrip("-").isdecimal():
-            return int(text)
-        moment = dt.datetime.fromisoformat(text)
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=dt.UTC)
-    return round(moment.timestamp() * 1000)
 
 
 _READERS: dict[str, Callable[[BinaryIO, Input], Iterator[pa.Table]]] = {

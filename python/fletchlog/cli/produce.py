@@ -37,6 +37,10 @@ def produce(
     timestamp: Annotated[str | None, typer.Option(help="Field with the timestamp: ms since 1970, or ISO 8601.")] = None,
     delimiter: Annotated[str | None, typer.Option(help="Character between the fields of csv and tsv.", metavar="CHARACTER")] = None,
     encoding: Annotated[str | None, typer.Option(help="Encoding of a text file; default: UTF-8.")] = None,
+    as_records: Annotated[
+        bool | None, typer.Option("--as-records/--as-rows", help="Whether rows are records that `consume` wrote; default: if they look so.")
+    ] = None,
+    keep_partitions: Annotated[bool, typer.Option("--keep-partitions", help="Such records go to the partitions that they name.")] = False,
     partitions: Annotated[int | None, typer.Option(help="Create the topic with so many partitions if it is missing.")] = None,
     config: Config = None,
 ) -> None:
@@ -52,16 +56,31 @@ def produce(
 
       fletchlog produce kafka://h1:9092 orders orders.jsonl               to a cluster
 
+      fletchlog consume data/ orders -f jsonl | fletchlog produce copy/ orders -f jsonl --partitions 3
+
       printf 'a:1\nb:2\n' | fletchlog produce data/ pairs --key :          lines "key:value"
 
     A .json file holds an array of objects, or objects one after the other; their values keep their text. Rows of csv and tsv have text
-    fields. Columns named key, value and timestamp (as `fletchlog consume -f parquet` writes them) need no option. Files that end in .gz
-    or .zst are decompressed. What was read before a row that cannot be read is written.
+    fields. Files that end in .gz or .zst are decompressed. What was read before a row that cannot be read is written.
+
+    What `fletchlog consume` wrote as jsonl, json, csv, parquet or arrow becomes the same records, with keys, timestamps and headers. It is known by its
+    fields: exactly topic, partition, offset, timestamp, key, value (or keyBase64, valueBase64) and perhaps headers; in parquet and arrow value and
+    no others than these. The last line says that it was read so; --as-rows makes each row a value as it stands. --key, --value and --timestamp do so, too.
     """
     import fletchlog as fl
 
     path = None if source is None or str(source) == "-" else source
-    read = Input(str(path or "standard input"), *_format(path, form), key, value, timestamp, "\t" if delimiter == "\\t" else delimiter, encoding)
+    read = Input(
+        str(path or "standard input"),
+        *_format(path, form),
+        key,
+        value,
+        timestamp,
+        "\t" if delimiter == "\\t" else delimiter,
+        encoding,
+        as_records,
+        keep_partitions,
+    )
     read.check()
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(path.open("rb")) if path is not None else _standard_input()
@@ -83,7 +102,8 @@ def produce(
         except (fl.errors.StorageError, fl.errors.KafkaTimeoutError) as error:
             taken = _end(broker, topic) - start
             raise CommandError(f"{taken:,} of the {counted(count, 'record')} read so far are in {topic}: {error}") from None
-    note(f"produced {counted(count, 'record')} to {topic} in {shown(directory)}")
+    how = " as `fletchlog consume` wrote them" if read.as_records else ""
+    note(f"produced {counted(count, 'record')}{how} to {topic} in {shown(directory)}")
 
 
 def _format(path: Path | None, form: str | None) -> tuple[str, str | None]:

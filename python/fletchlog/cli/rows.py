@@ -5,25 +5,64 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import json
+import re
 from typing import Any
 
+from fletchlog.cli.common import CommandError
 from fletchlog.cli.text import controls
+
+_QUOTED = re.compile(r'[",\r\n]')
 
 
 def json_line(row: dict[str, Any]) -> str:
     """A record of the kafka schema as one JSON object; keys and values that are no UTF-8 go to `keyBase64`, `valueBase64`."""
-    result: dict[str, Any] = {
-        "topic": row["topic"],
-        "partition": row["partition"],
-        "offset": row["offset"],
-        "timestamp": row["timestamp"].isoformat() if isinstance(row["timestamp"], dt.datetime) else row["timestamp"],
-    }
+    result: dict[str, Any] = {name: row[name] for name in ("topic", "partition", "offset")} | {"timestamp": _iso(row["timestamp"])}
     for name in ("key", "value"):
         result |= _text(name, row[name])
     if row.get("headers"):
-        result["headers"] = [{"key": header["key"]} | _text("value", header["value"]) for header in row["headers"]]
+        result["headers"] = _headers(row)
+    return _json(result)
+
+
+def csv_line(row: dict[str, Any]) -> str:
+    """A record as a line of csv: null is empty, an empty text is `""`, headers are JSON.
+
+    Raises:
+        CommandError: A key or value is no UTF-8.
+    """
+    cells = [row["topic"], row["partition"], row["offset"], _iso(row["timestamp"])]
+    for name in ("key", "value"):
+        try:
+            cells.append(None if row[name] is None else row[name].decode())
+        except UnicodeDecodeError:
+            place = f"{row['topic']}-{row['partition']}, offset {row['offset']}"
+            raise CommandError(f"{place}: its {name} is no UTF-8, for which csv has no place; use jsonl, json, parquet or arrow") from None
+    cells.append(_json(_headers(row)) if row["headers"] else None)
+    return ",".join(map(_csv, cells)) + "\n"
+
+
+def header_text(headers: list[dict[str, Any]] | None) -> str:
+    """Headers for a cell."""
+    return ", ".join(f"{header['key']}={cell(header['value'])}" for header in headers or ())
+
+
+def _iso(time: dt.datetime | int | None) -> str | int | None:
+    return time.isoformat() if isinstance(time, dt.datetime) else time
+
+
+def _headers(row: dict[str, Any]) -> list[dict[str, str | None]]:
+    return [{"key": header["key"]} | _text("value", header["value"]) for header in row["headers"]]
+
+
+def _json(item: Any) -> str:
     # JSON need not escape all characters that a terminal obeys, and may
-    return controls().sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(result, ensure_ascii=False))
+    return controls().sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(item, ensure_ascii=False))
+
+
+def _csv(item: str | int | None) -> str:
+    text = "" if item is None else str(item)
+    escaped = text.replace('"', '""')
+    return f'"{escaped}"' if item == "" or _QUOTED.search(text) else text
 
 
 def plain(batch: Any) -> list[dict[str, Any]]:

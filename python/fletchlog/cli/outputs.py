@@ -1,0 +1,268 @@
+"""What `fletchlog consume` writes: records as a table, text or columns. Each says which records a group has read with it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from typing import TYPE_CHECKING, Any
+
+from fletchlog.cli.common import CommandError
+from fletchlog.cli.delivery import Offsets, Output, advance
+from fletchlog.cli.rows import cell, csv_line, header_text, json_line, plain
+from fletchlog.cli.template import Template
+from fletchlog.cli.terminal import in_file, out
+from fletchlog.cli.text import visible
+from fletchlog_shell.interrupts import held
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pyarrow as pa
+
+CSV = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
+
+
+class Writer:
+    """Writes records to standard output (None) or a file."""
+
+    def __init__(self, output: Path | None, *, follow: bool) -> None:
+        self._out = Output(output, follow=follow)
+        self._finished = False
+        self.count = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Takes records, with headers."""
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """All records have come."""
+        self._finished = True
+
+    def taken(self) -> Offsets:
+        """Behind the records that have been read, or are in a file, for certain."""
+        return self._out.taken()
+
+    def shown(self) -> Offsets:
+        """The same when all is closed."""
+        return self._out.shown()
+
+    def close(self) -> None:
+        """Completes what was written, also after Ctrl-C or an error: those records count as shown."""
+        complete = False
+        try:
+            # a file is completed whatever comes; a reader may keep a pipe waiting
+            with held() if self._out.path is not None else contextlib.nullcontext():
+                self._end()
+            complete = self._finished
+        finally:
+            self._out.close(keep=complete or bool(self._out.shown()))
+
+    def _end(self) -> None:
+        """Writes what stands behind the last record."""
+
+
+class _Text(Writer):
+    """A piece of text for every record."""
+
+    head = b""
+
+    def __init__(self, output: Path | None, *, follow: bool) -> None:
+        super().__init__(output, follow=follow)
+        self._out.write([(self.head, {})])
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        pieces: list[tuple[bytes, Offsets]] = []
+        try:
+            for row in plain(batch):
+                behind: Offsets = {}
+                advance(behind, row)
+                pieces.append((self._safe(self.piece(row)), behind))
+                self.count += 1
+        finally:
+            # what comes before a record that has no place in this format is written
+            self._out.write(pieces)
+
+    def piece(self, row: dict[str, Any]) -> bytes:
+        """The text of a record."""
+        raise NotImplementedError
+
+    def _safe(self, piece: bytes) -> bytes:
+        # no byte of a record commands a terminal
+        return visible(piece.decode("utf-8", "backslashreplace")).encode() if self._out.terminal else piece
+
+
+class _JsonLines(_Text):
+    def piece(self, row: dict[str, Any]) -> bytes:
+        return json_line(row).encode() + b"\n"
+
+
+class _Json(_Text):
+    head = b"["
+
+    def piece(self, row: dict[str, Any]) -> bytes:
+        return (b",\n" if self.count else b"\n") + json_line(row).encode()
+
+    def _end(self) -> None:
+        self._out.write([(b"\n]\n", {})])
+
+
+class _Csv(_Text):
+    head = ",".join(CSV).encode() + b"\n"
+
+    def piece(self, row: dict[str, Any]) -> bytes:
+        return csv_line(row).encode()
+
+
+class _Raw(_Text):
+    def __init__(self, output: Path | None, *, follow: bool, template: Template) -> None:
+        super().__init__(output, follow=follow)
+        self._template = template
+
+    def piece(self, row: dict[str, Any]) -> bytes:
+        return self._template.of(row)
+
+
+class _Table(Writer):
+    """A table, printed at the end."""
+
+    def __init__(self, output: Path | None, *, follow: bool) -> None:
+        super().__init__(output, follow=follow)
+        self._rows: list[dict[str, Any]] = []
+        self._shown: Offsets = {}
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self._rows += plain(batch)
+        self.count += batch.num_rows
+
+    def finish(self) -> None:
+        behind: Offsets = {}
+        for row in self._rows:
+            advance(behind, row)
+        if self._out.path is None:
+            console = out()
+            console.print(_table(self._rows, narrow=console.width < NARROW))
+            self._shown = behind
+        else:
+            text = io.StringIO()
+            in_file(text).print(_table(self._rows, narrow=False))
+            self._out.write([(text.getvalue().encode(), behind)])
+        super().finish()
+
+    def taken(self) -> Offsets:
+        return self._shown | super().taken()
+
+    def shown(self) -> Offsets:
+        return self._shown | super().shown()
+
+
+NARROW = 80
+
+
+def _table(rows: list[dict[str, Any]], *, narrow: bool) -> Any:
+    from rich.table import Table
+
+    headers = any(row["headers"] for row in rows)
+    names = ["topic", "partition", "offset", "timestamp", "key", "value", *(["headers"] if headers else [])]
+    lines = [[row["topic"], str(row["partition"]), str(row["offset"]), *(cell(row[name]) for name in names[3:6])] for row in rows]
+    if headers:
+        for row, line in zip(rows, lines, strict=True):
+            line.append(header_text(row["headers"]))
+    if narrow:
+        table = Table.grid(padding=(0, 2))
+        for number, line in enumerate(lines):
+            if number:
+                table.add_row("", "")
+            for name, text in zip(names, line, strict=True):
+                table.add_row(name, text)
+        return table
+    table = Table(*names)
+    for column in table.columns[1:3]:
+        column.justify = "right"
+    for line in lines:
+        table.add_row(*line)
+    return table
+
+
+class _Columns(Writer):
+    """Parquet, complete when it is closed, or an Arrow stream, batch by batch."""
+
+    def __init__(self, output: Path | None, *, follow: bool, form: str) -> None:
+        super().__init__(output, follow=follow)
+        self._form = form
+        if self._out.terminal:
+            self._out.close(keep=False)
+            raise CommandError(f"--format {form} is no text: give --output FILE, or send it to another program")
+        self._sink = _Sink()
+        self._writer: Any = None
+        self._behind: Offsets = {}
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        if self._writer is None:
+            self._writer = self._open(batch.schema)
+        self._writer.write_batch(batch)
+        for row in batch.select(["topic", "partition", "offset"]).to_pylist():
+            advance(self._behind, row)
+        self._out.write([(self._sink.taken(), dict(self._behind) if self._form == "arrow" else {})])
+        self.count += batch.num_rows
+
+    def finish(self) -> None:
+        if self._writer is None:
+            name = "nothing was written" if self._out.path is None else f"{self._out.path} was not created"
+            raise CommandError(f"there was no record to write, {name}")
+        super().finish()
+
+    def _open(self, schema: pa.Schema) -> Any:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        sink: Any = self._sink
+        return pq.ParquetWriter(sink, schema) if self._form == "parquet" else pa.ipc.new_stream(sink, schema)
+
+    def _end(self) -> None:
+        # also what was read up to a Ctrl-C or an error becomes a file that can be read
+        if self._writer is not None:
+            self._writer.close()
+            self._out.write([(self._sink.taken(), self._behind)])
+
+
+class _Sink(io.RawIOBase):
+    """What a library has written and we have not."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+        self._at = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._data += data
+        self._at += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        return self._at
+
+    def taken(self) -> bytes:
+        data = bytes(self._data)
+        self._data.clear()
+        return data
+
+
+_TEXTS: dict[str, type[Writer]] = {"table": _Table, "jsonl": _JsonLines, "json": _Json, "csv": _Csv}
+FORMATS = (*_TEXTS, "raw", "parquet", "arrow")
+
+
+def writer(form: str, output: Path | None, *, follow: bool) -> Writer:
+    """The writer of a format, or of a template.
+
+    Raises:
+        CommandError: There is no such format, or it does not fit.
+    """
+    if form in _TEXTS:
+        return _TEXTS[form](output, follow=follow)
+    if form in {"parquet", "arrow"}:
+        return _Columns(output, follow=follow, form=form)
+    if form == "raw" or "%" in form or "\\" in form:
+        return _Raw(output, follow=follow, template=Template(r"%s\n" if form == "raw" else form))
+    raise CommandError(f"--format is one of {', '.join(FORMATS)} or a template like '%k: %s\\n', not {form}")

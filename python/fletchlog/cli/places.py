@@ -1,0 +1,95 @@
+"""Where `fletchlog consume` begins and ends in each partition."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from fletchlog.cli import times
+from fletchlog.cli.common import CommandError
+from fletchlog.cli.text import note
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import fletchlog as fl
+
+    Offsets = dict[fl.TopicPartition, int]
+    """Per partition an offset."""
+
+RESETS = ("earliest", "latest")
+
+
+def partitions(described: Sequence[fl.TopicDescription], numbers: Sequence[int] | None) -> list[fl.TopicPartition]:
+    """The partitions of these topics, or those with these numbers.
+
+    Raises:
+        CommandError: A topic lacks one.
+    """
+    import fletchlog as fl
+
+    for topic in described:
+        there = {p.partition for p in topic.partitions}
+        for number in numbers or ():
+            if number not in there:
+                raise CommandError(f"{topic.name} has no partition {number}; it has {len(there)}")
+    return [fl.TopicPartition(t.name, p.partition) for t in described for p in t.partitions if numbers is None or p.partition in numbers]
+
+
+def at(consumer: Any, found: Sequence[fl.TopicPartition], milliseconds: int, ends: Offsets) -> Offsets:
+    """Per partition the first record at or after a time; its end if there is none. Kafka: `KafkaConsumer#offsetsForTimes`."""
+    if milliseconds < 0:
+        return consumer.beginning_offsets(found)  # type: ignore[no-any-return]
+    answers = consumer.offsets_for_times(dict.fromkeys(found, milliseconds))
+    return {tp: ends[tp] if answers[tp] is None else answers[tp].offset for tp in found}
+
+
+def seek(consumer: Any, found: Sequence[fl.TopicPartition], start: str, offset: int | None, tail: int | None) -> None:
+    """Assigns partitions and goes to the first record of each that is wanted."""
+    begin, ends = consumer.beginning_offsets(found), consumer.end_offsets(found)
+    if tail is not None:
+        starts = {tp: _tail(consumer, tp, tail, begin[tp], ends[tp]) for tp in found}
+    elif offset is not None:
+        starts = {tp: min(max(offset, begin[tp]), ends[tp]) for tp in found}
+        for tp, first in begin.items():
+            if first > offset:
+                note(f"{tp} begins at {first}")
+    elif start in RESETS:
+        starts = begin if start == "earliest" else ends
+    else:
+        starts = at(consumer, found, times.when("--from", start), ends)
+    consumer.assign(found)
+    for tp, place in starts.items():
+        consumer.seek(tp, place)
+
+
+def _tail(consumer: Any, partition: fl.TopicPartition, number: int, begin: int, end: int) -> int:
+    """The offset of the last record but `number` - 1: there may be offsets without a record, of markers and of what compaction took."""
+    consumer.assign([partition])
+    back = number
+    while True:
+        start = max(begin, end - back)
+        consumer.seek(partition, start)
+        last: deque[int] = deque(maxlen=number)
+        while consumer.position(partition) < end:
+            records = consumer.poll(timeout_ms=200)
+            if len(records):
+                last.extend(offset for offset in records.to_pyarrow()["offset"].to_pylist() if offset < end)
+        if len(last) == number or start == begin:
+            return last[0] if last else end
+        back *= 4
+
+
+def until(batch: Any, stops: Offsets) -> Any:
+    """The rows of a batch that come before these offsets."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kept: Any = None
+    compute: Any = pc
+    equal: Callable[..., Any] = compute.equal
+    for tp, stop in stops.items():
+        here = compute.and_(equal(batch.column("topic"), pa.scalar(tp.topic)), equal(batch.column("partition"), pa.scalar(tp.partition, pa.int32())))
+        before = compute.invert(compute.and_(here, compute.greater_equal(batch.column("offset"), pa.scalar(stop, pa.int64()))))
+        kept = before if kept is None else compute.and_(kept, before)
+    return batch if kept is None else batch.filter(kept)

@@ -1,0 +1,170 @@
+"""Where `fletchlog consume` begins and ends, and what its templates and files are."""
+
+import csv
+import json
+import time
+
+import pytest
+from typer.testing import CliRunner
+
+import fletchlog as fl
+from fletchlog.cli.app import app
+
+HOUR = 3_600_000
+
+
+@pytest.fixture
+def ten(data):
+    """Two partitions of ten records, each an hour younger than the one before it; the last is half an hour old."""
+    now = time.time_ns() // 1_000_000
+    with fl.Broker(data) as broker:
+        broker.create_topic("t", partitions=2)
+        with fl.Producer(broker) as producer:
+            for number in range(20):
+                at = now - HOUR // 2 - (9 - number // 2) * HOUR
+                producer.send("t", b"v%d" % number, b"k", partition=number % 2, timestamp_ms=at)
+    return data
+
+
+def places(cli, data, *words):
+    lines = cli("consume", data, "t", "-f", "jsonl", *words).lines
+    return {p: [line["offset"] for line in lines if line["partition"] == p] for p in sorted({line["partition"] for line in lines})}
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["-p", 1], {1: range(10)}),
+        (["-p", 1, "-p", 0, "--offset", 8], {0: range(8, 10), 1: range(8, 10)}),
+        (["--offset", 99], {}),
+        (["--tail", 3], {0: range(7, 10), 1: range(7, 10)}),
+        (["--tail", 99, "-p", 0], {0: range(10)}),
+        (["--from", "earliest", "-n", 1000], {0: range(10), 1: range(10)}),
+        (["--from", "latest"], {}),
+        (["--from", "2h", "-p", 0], {0: range(8, 10)}),
+        (["--from", "-1h30m", "-p", 0], {0: range(9, 10)}),
+        (["--from", "120m ago", "--until", "1h", "-p", 0], {0: range(8, 9)}),
+        (["--until", "8h"], {0: range(2), 1: range(2)}),
+        (["--until", "1970-01-02"], {}),
+        (["--until", "9999-01-01T00:00:00+01:00", "-p", 1], {1: range(10)}),
+        (["--from", "1970-01-01", "--until", "now", "-p", 0], {0: range(10)}),
+        (["--from", "now"], {}),
+    ],
+)
+def test_where_it_begins_and_ends(cli, ten, words, expected):
+    assert places(cli, ten, *words) == {p: list(offsets) for p, offsets in expected.items()}
+
+
+def test_a_number_is_a_time_in_milliseconds(cli, ten):
+    rows = cli("consume", ten, "t", "-p", 0, "-f", "%o %T\n").out.splitlines()
+    at = dict(map(int, row.split()) for row in rows)
+    assert places(cli, ten, "-p", 0, "--from", at[4], "--until", at[6]) == {0: [4, 5]}
+    assert places(cli, ten, "-p", 0, "--from", at[4] + 1) == {0: list(range(5, 10))}
+
+
+def test_the_last_records_are_counted_without_markers(cli, data):
+    with fl.Broker(data) as broker:
+        broker.create_topic("t")
+        with fl.Producer(broker, {"transactional.id": "x"}) as producer:
+            producer.init_transactions()
+            for number in range(6):
+                with producer.transaction():
+                    producer.send("t", b"%d" % number)
+    assert [line["value"] for line in cli("consume", data, "t", "-f", "jsonl", "--tail", 3).lines] == ["3", "4", "5"]
+
+
+def test_an_open_transaction_does_not_keep_a_reader_of_committed_records_waiting(cli, data):
+    with fl.Broker(data) as broker:
+        broker.create_topic("t")
+        with fl.Producer(broker, {"transactional.id": "x"}) as producer:
+            producer.init_transactions()
+            producer.begin_transaction()
+            producer.send("t", b"1").result(5000)
+            assert cli("consume", data, "t", "-f", "jsonl", "-c", "isolation.level=read_committed").out == ""
+            producer.abort_transaction()
+
+
+def test_a_group_begins_and_ends_where_it_says(cli, ten):
+    assert sum(map(len, places(cli, ten, "--group", "g", "--until", "8h").values())) == 4
+    assert places(cli, ten, "--group", "g") == {0: list(range(2, 10)), 1: list(range(2, 10))}
+    assert places(cli, ten, "--group", "h", "--from", "latest") == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["-p", 2], "t has no partition 2; it has 2"),
+        (["--tail", 0], "--tail is at least 1"),
+        (["--offset", -1], "--offset is at least 0"),
+        (["--tail", 1, "--offset", 1], "give one of them"),
+        (["--tail", 1, "--from", "1h"], "give one of them"),
+        (["--until", "yesterday"], "--until yesterday is no time"),
+        (["--from", "99999999999999999999"], ""),
+        (["--group", "g", "--tail", 1], "fletchlog groups reset"),
+        (["--group", "g", "--from", "1h"], "fletchlog groups reset"),
+        (["--follow", "--until", "now", "-f", "jsonl"], "--until"),
+        (["--follow", "-f", "json"], "--format jsonl"),
+        (["-f", "%q"], "%q means nothing"),
+        (["-f", "%"], "means nothing"),
+        (["-f", r"\x1"], "means nothing"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(cli, ten, words, text):
+    assert text in cli("consume", ten, "t", *words, code=1).err
+
+
+def test_templates_are_kcats(data):
+    with fl.Broker(data) as broker:
+        broker.create_topic("t")
+        with fl.Producer(broker) as producer:
+            producer.send("t", b"\xff\x00", b"k", timestamp_ms=5, headers=[("a", b"1"), ("b", None), ("c", b"")])
+            producer.send("t", None, None, timestamp_ms=6)
+
+    def printed(form):
+        return CliRunner().invoke(app, ["consume", str(data), "t", "-f", form]).stdout_bytes
+
+    assert printed(r"%t [%p] at %o: %k(%K)=%s(%S) %T %h %%\x41\n") == b"t [0] at 0: k(1)=\xff\x00(2) 5 a=1,b=NULL,c= %A\nt [0] at 1: (-1)=(-1) 6  %A\n"
+    assert printed("%R") == b"\x00\x00\x00\x02\xff\xff\xff\xff"
+    assert printed("raw") == b"\xff\x00\n\n"
+
+
+def test_headers_are_in_every_text(cli, data, tmp_path):
+    with fl.Broker(data) as broker:
+        broker.create_topic("t")
+        with fl.Producer(broker) as producer:
+            producer.send("t", b"v", headers=[("color", b"red")])
+    assert "color=red" in cli("consume", data, "t").out
+    assert cli("consume", data, "t", "-f", "json").json[0]["headers"] == [{"key": "color", "value": "red"}]
+    cli("consume", data, "t", "-f", "csv", "-o", tmp_path / "o.csv")
+    (row,) = csv.DictReader((tmp_path / "o.csv").read_text().splitlines())
+    assert json.loads(row["headers"]) == [{"key": "color", "value": "red"}]
+
+
+def test_no_records_are_an_empty_array_and_a_head_without_rows(cli, data):
+    cli("topics", "create", data, "t")
+    assert cli("consume", data, "t", "-f", "json").json == []
+    assert cli("consume", data, "t", "-f", "csv").out == "topic,partition,offset,timestamp,key,value,headers\n"
+
+
+def test_a_file_is_as_before_or_complete(cli, ten, tmp_path):
+    for form in ("parquet", "arrow"):
+        file = tmp_path / f"out.{form}"
+        file.write_bytes(b"old")
+        cli("consume", ten, "t", "-f", form, "-o", file, "--from", "latest", code=1)
+        assert file.read_bytes() == b"old"
+        cli("consume", ten, "t", "-f", form, "-o", file)
+        assert file.stat().st_size > 100
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "out.arrow", "out.parquet"]
+
+
+def test_columns_are_not_written_to_a_terminal(shell, ten):
+    said, code = shell.terminal("consume", ten, "t", "-f", "parquet")
+    assert code == 1
+    assert b"--output FILE" in said
+
+
+def test_a_narrow_terminal_gets_a_line_a_field(shell, ten):
+    said, code = shell.terminal("consume", ten, "t", "--tail", 1, "-p", 0, columns=60)
+    assert code == 0
+    fields = dict(line.split(maxsplit=1) for line in said.decode().splitlines() if len(line.split()) > 1)
+    assert (fields["offset"].strip(), fields["value"].strip()) == ("9", "v18")
