@@ -11,7 +11,8 @@ from typing import Annotated
 import typer
 
 from fletchlog.cli.common import CommandError, command
-from fletchlog.cli.terminal import out, say, visible
+from fletchlog.cli.terminal import out
+from fletchlog.cli.text import say, visible
 
 users = typer.Typer(no_args_is_help=True, help="Add, list and remove the users of SCRAM that clients of a listener can be.")
 
