@@ -107,7 +107,7 @@ mutants: tools-rust ## Plant bugs one by one and let the crash and fault suites 
 fuzz: tools-rust ## libFuzzer on every decoder and every file of a directory (TIME_LIMIT seconds per target, TARGETS)
 	$(PYTHON) tools/fuzz.py
 
-sim: tools-rust ## Broker and clients under faults, from seeds, histories checked (TIME_LIMIT seconds, SEED, SEEDS)
+sim: tools-rust ## Broker and clients under faults, from seeds, histories checked (TIME_LIMIT seconds, SEED, SEEDS, WORLD)
 	cargo run --locked --release -p fletchlog-sim --example sim
 
 clean: ## Remove what was built and demo-out/ (keeps .venv)

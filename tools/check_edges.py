@@ -26,7 +26,7 @@ ALLOWED: dict[str, set[str]] = {
     "server": {"records", "api", "broker", "wire", "sasl"},
     "net": {"records", "api", "wire", "sasl"},
     "python": {"server", "net", "wire", "sasl", "records", "api", "log", "arrow", "broker", "client"},
-    "sim": {"records", "wire", "sasl", "api", "log", "arrow", "broker", "client", "server"},
+    "sim": {"records", "wire", "sasl", "api", "log", "arrow", "broker", "client", "server", "net"},
 }
 # outside crates that only these crates may use
 RESERVED = {

@@ -7,11 +7,10 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 
 use fletchlog_api::Failure;
-use mio::net::TcpStream;
-use mio::{Interest, Registry, Token};
 
 use crate::address_book::{Address, AddressBook};
 use crate::connection::Connection;
+use crate::sockets::Sockets;
 
 /// How long parts of a set-up may take, ms.
 #[derive(Debug, Clone, Copy)]
@@ -24,12 +23,12 @@ pub(crate) struct SetUp {
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Channel {
+pub(crate) struct Channel<S: Sockets> {
     address: Address,
-    stream: TcpStream,
+    socket: S::Socket,
     /// Addresses of the name that have not been tried.
     untried: VecDeque<SocketAddr>,
-    token: Token,
+    token: usize,
     is_connected: bool,
     set_up: SetUp,
     /// When the set-up has to be past its present part; `None` when it is over.
@@ -39,7 +38,7 @@ pub(crate) struct Channel {
     muted_until_ms: Option<i64>,
 }
 
-impl Channel {
+impl<S: Sockets> Channel<S> {
     /// Begins to connect to the first address of a name that takes the attempt. Asks the system's resolver, which may take its
     /// time for a name.
     ///
@@ -48,8 +47,8 @@ impl Channel {
     pub(crate) fn open(
         address: &Address,
         client_id: &Arc<str>,
-        registry: &Registry,
-        token: Token,
+        sockets: &mut S,
+        token: usize,
         set_up: SetUp,
         now_ms: i64,
     ) -> Result<Self, Failure> {
@@ -57,10 +56,10 @@ impl Channel {
         let resolved = (&*address.host, address.port).to_socket_addrs();
         let mut untried: VecDeque<SocketAddr> = resolved.map_err(|error| not_connected(&error))?.collect();
         let connection = Connection::new(Arc::clone(client_id)).map_err(|error| not_connected(&error))?;
-        let stream = connect(&mut untried, registry, token).map_err(|error| not_connected(&error))?;
+        let socket = connect(&mut untried, sockets, token).map_err(|error| not_connected(&error))?;
         Ok(Self {
             address: address.clone(),
-            stream,
+            socket,
             untried,
             token,
             is_connected: false,
@@ -77,7 +76,7 @@ impl Channel {
     }
 
     /// Its events have this token.
-    pub(crate) fn token(&self) -> Token {
+    pub(crate) fn token(&self) -> usize {
         self.token
     }
 
@@ -108,11 +107,11 @@ impl Channel {
     pub(crate) fn on_event(
         &mut self,
         may_have_ended: bool,
-        registry: &Registry,
+        sockets: &mut S,
         book: &mut AddressBook,
         now_ms: i64,
     ) -> Result<(), Failure> {
-        if !self.is_connected && !self.finish_connecting(registry, now_ms)? {
+        if !self.is_connected && !self.finish_connecting(sockets, now_ms)? {
             return Ok(());
         }
         self.write()?;
@@ -125,19 +124,15 @@ impl Channel {
     }
 
     /// True if the socket is connected now; another address is tried when this one refused.
-    fn finish_connecting(&mut self, registry: &Registry, now_ms: i64) -> Result<bool, Failure> {
-        let outcome = match self.stream.take_error() {
-            Ok(None) => self.stream.peer_addr().map(|_| ()),
-            Ok(Some(error)) | Err(error) => Err(error),
-        };
-        match outcome {
+    fn finish_connecting(&mut self, sockets: &mut S, now_ms: i64) -> Result<bool, Failure> {
+        match S::connected(&self.socket) {
             Ok(()) => {
                 self.is_connected = true;
                 self.deadline_ms = Some(now_ms.saturating_add(self.set_up.handshake_ms));
                 Ok(true)
             }
             Err(error) if error.kind() == ErrorKind::NotConnected => Ok(false),
-            Err(error) => self.try_next_address(&error, registry, now_ms).map(|()| false),
+            Err(error) => self.try_next_address(&error, sockets, now_ms).map(|()| false),
         }
     }
 
@@ -145,7 +140,7 @@ impl Channel {
     ///
     /// # Errors
     /// The channel is to be closed.
-    pub(crate) fn on_deadline(&mut self, registry: &Registry, now_ms: i64) -> Result<(), Failure> {
+    pub(crate) fn on_deadline(&mut self, sockets: &mut S, now_ms: i64) -> Result<(), Failure> {
         if self.deadline_ms.is_none() {
             self.muted_until_ms = None;
             self.connection.resume();
@@ -155,22 +150,17 @@ impl Channel {
             return Err(self.not_connected("it did not say within request.timeout.ms which versions it serves"));
         }
         let limit = self.set_up.connect_ms;
-        self.try_next_address(&format_args!("no connection within {limit} ms"), registry, now_ms)
+        self.try_next_address(&format_args!("no connection within {limit} ms"), sockets, now_ms)
     }
 
-    fn try_next_address(
-        &mut self,
-        why: &dyn std::fmt::Display,
-        registry: &Registry,
-        now_ms: i64,
-    ) -> Result<(), Failure> {
-        let _ = registry.deregister(&mut self.stream);
+    fn try_next_address(&mut self, why: &dyn std::fmt::Display, sockets: &mut S, now_ms: i64) -> Result<(), Failure> {
+        sockets.forget(&mut self.socket);
         if self.untried.is_empty() {
             return Err(self.not_connected(why));
         }
         log::debug!("{}: {why}; another address is tried", self.address);
-        let connected = connect(&mut self.untried, registry, self.token);
-        self.stream = connected.map_err(|error| self.not_connected(error))?;
+        let connected = connect(&mut self.untried, sockets, self.token);
+        self.socket = connected.map_err(|error| self.not_connected(error))?;
         self.deadline_ms = Some(now_ms.saturating_add(self.set_up.connect_ms));
         Ok(())
     }
@@ -187,7 +177,7 @@ impl Channel {
         while self.is_connected && self.connection.has_output() {
             let mut slices = Vec::new();
             self.connection.output(&mut slices);
-            match self.stream.write_vectored(&slices) {
+            match self.socket.write_vectored(&slices) {
                 Ok(0) => return Err(Failure::Disconnected),
                 Ok(count) => self.connection.written(count),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
@@ -203,7 +193,7 @@ impl Channel {
         loop {
             let room = self.connection.room();
             let most = room.len();
-            match self.stream.read(room) {
+            match self.socket.read(room) {
                 Ok(0) => return Err(self.ended()),
                 Ok(count) => {
                     self.connection.received(count, book)?;
@@ -236,24 +226,21 @@ impl Channel {
     }
 
     /// Ends the socket; its requests are in the connection.
-    pub(crate) fn shut(&mut self, registry: &Registry) {
-        let _ = registry.deregister(&mut self.stream);
+    pub(crate) fn shut(&mut self, sockets: &mut S) {
+        sockets.forget(&mut self.socket);
     }
 }
 
 /// Connects to the first of the addresses that the system accepts; the attempt goes on in the background.
-fn connect(untried: &mut VecDeque<SocketAddr>, registry: &Registry, token: Token) -> std::io::Result<TcpStream> {
+fn connect<S: Sockets>(
+    untried: &mut VecDeque<SocketAddr>,
+    sockets: &mut S,
+    token: usize,
+) -> std::io::Result<S::Socket> {
     let mut last = std::io::Error::new(ErrorKind::NotFound, "the name has no address");
     while let Some(address) = untried.pop_front() {
-        let attempt = TcpStream::connect(address).and_then(|mut stream| {
-            // As Kafka does (`Selector#configureSocketChannel`).
-            stream.set_nodelay(true)?;
-            socket2::SockRef::from(&stream).set_keepalive(true)?;
-            registry.register(&mut stream, token, Interest::READABLE | Interest::WRITABLE)?;
-            Ok(stream)
-        });
-        match attempt {
-            Ok(stream) => return Ok(stream),
+        match sockets.connect(address, token) {
+            Ok(socket) => return Ok(socket),
             Err(error) => last = error,
         }
     }

@@ -13,7 +13,8 @@ use fletchlog_api::{
     Response, Transport,
 };
 
-use crate::tcp_transport::{ConnectionSettings, TcpTransport};
+use crate::sockets::Sockets;
+use crate::tcp_transport::TcpTransport;
 
 #[derive(Debug, Default)]
 struct State {
@@ -44,16 +45,15 @@ pub(crate) struct HeartbeatThread {
 }
 
 impl HeartbeatThread {
-    /// Starts the thread. It connects when it has something to send.
+    /// Starts the thread, which sends over this transport.
     ///
     /// # Errors
-    /// The system gives no thread or no selector.
-    pub(crate) fn start(settings: ConnectionSettings, clock: Arc<dyn Clock>) -> std::io::Result<Self> {
+    /// The system gives no thread.
+    pub(crate) fn start<S: Sockets>(transport: TcpTransport<S>) -> std::io::Result<Self> {
         let shared = Arc::new(Shared::default());
-        let transport = TcpTransport::new(settings, Arc::clone(&clock))?;
         let mut member = Member {
+            clock: transport.clock(),
             transport,
-            clock,
             shared: Arc::clone(&shared),
             coordinator: None,
             next_id: 0,
@@ -102,8 +102,8 @@ enum Turn {
 }
 
 /// The thread's side.
-struct Member {
-    transport: TcpTransport,
+struct Member<S: Sockets> {
+    transport: TcpTransport<S>,
     clock: Arc<dyn Clock>,
     shared: Arc<Shared>,
     coordinator: Option<NodeId>,
@@ -114,7 +114,7 @@ struct Member {
 /// each time would cost more than the poll.
 const LOOK_AGAIN_MS: i64 = 250;
 
-impl Member {
+impl<S: Sockets> Member<S> {
     fn run(&mut self) {
         loop {
             match self.next_turn() {

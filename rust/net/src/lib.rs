@@ -21,9 +21,11 @@ mod codec;
 mod connection;
 mod framer;
 mod heartbeat_thread;
+mod sockets;
 mod tcp_transport;
 mod versions;
 
 pub use address_book::{Address, BadAddress, bootstrap_servers};
 pub use admin_client::{AdminClient, AdminError, PartitionOffsets, TopicOffsets};
+pub use sockets::{SocketEvent, Sockets, SystemSockets};
 pub use tcp_transport::{ConnectionSettings, TcpTransport};

@@ -1,7 +1,6 @@
 //! A client's connections over sockets. Kafka: `NetworkClient`, `Selector`.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -10,14 +9,12 @@ use bytes::Bytes;
 use fletchlog_api::transport::{Heartbeat, HeartbeatPlan, Waker};
 use fletchlog_api::{Clock, Completion, Config, Failure, NodeId, Ready, Request, Transport};
 use fletchlog_wire::ApiKey;
-use mio::{Events, Poll, Token};
 
 use crate::address_book::{Address, AddressBook};
 use crate::channel::{Channel, SetUp};
 use crate::connection::{Answered, EncodeBody, Outgoing};
 use crate::heartbeat_thread::HeartbeatThread;
-
-const WAKER: Token = Token(0);
+use crate::sockets::{SocketEvent, Sockets, SystemSockets};
 
 /// How a client without a client.id calls itself.
 const NAMELESS: &str = "fletchlog";
@@ -66,15 +63,14 @@ impl ConnectionSettings {
 /// system's resolver of names may.
 ///
 /// A request that is sent while its connection is being opened waits for it.
-pub struct TcpTransport {
+pub struct TcpTransport<S: Sockets = SystemSockets> {
     settings: ConnectionSettings,
     clock: Arc<dyn Clock>,
-    poll: Poll,
-    events: Events,
-    waker: Arc<mio::Waker>,
+    sockets: S,
+    events: Vec<SocketEvent>,
     woken: Arc<AtomicBool>,
     book: AddressBook,
-    channels: BTreeMap<NodeId, Channel>,
+    channels: BTreeMap<NodeId, Channel<S>>,
     /// Whose events have this token.
     tokens: BTreeMap<usize, NodeId>,
     next_token: usize,
@@ -90,20 +86,24 @@ pub struct TcpTransport {
 }
 
 impl TcpTransport {
-    /// Opens nothing yet.
+    /// Over the system's sockets. Opens nothing yet.
     ///
     /// # Errors
     /// The system gives no selector (too few descriptors).
     pub fn new(settings: ConnectionSettings, clock: Arc<dyn Clock>) -> std::io::Result<Self> {
-        let poll = Poll::new()?;
-        let waker = Arc::new(mio::Waker::new(poll.registry(), WAKER)?);
-        Ok(Self {
+        Ok(Self::over(SystemSockets::new()?, settings, clock))
+    }
+}
+
+impl<S: Sockets> TcpTransport<S> {
+    /// Over these sockets. Opens nothing yet.
+    pub fn over(sockets: S, settings: ConnectionSettings, clock: Arc<dyn Clock>) -> Self {
+        Self {
             book: AddressBook::new(settings.bootstrap.clone()),
             settings,
             clock,
-            poll,
-            events: Events::with_capacity(64),
-            waker,
+            sockets,
+            events: Vec::new(),
             woken: Arc::default(),
             channels: BTreeMap::new(),
             tokens: BTreeMap::new(),
@@ -113,7 +113,11 @@ impl TcpTransport {
             failures: BTreeMap::new(),
             changed: false,
             heartbeats: None,
-        })
+        }
+    }
+
+    pub(crate) fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.clock)
     }
 
     fn open(&mut self, node: NodeId) -> Result<(), Failure> {
@@ -125,13 +129,12 @@ impl TcpTransport {
         let token = self.next_token;
         self.next_token += 1;
         let set_up = self.settings.set_up(self.failures.get(&node).copied().unwrap_or(0));
-        let registry = self.poll.registry();
         let now_ms = self.clock.monotonic_ms();
         let opened = Channel::open(
             address,
             &self.settings.client_id,
-            registry,
-            Token(token),
+            &mut self.sockets,
+            token,
             set_up,
             now_ms,
         );
@@ -146,8 +149,8 @@ impl TcpTransport {
         let Some(mut channel) = self.channels.remove(&node) else {
             return;
         };
-        self.tokens.remove(&channel.token().0);
-        channel.shut(self.poll.registry());
+        self.tokens.remove(&channel.token());
+        channel.shut(&mut self.sockets);
         if channel.connection.is_ready() {
             log::debug!(
                 "the connection to node {node} ({}) is closed: {failure}",
@@ -172,22 +175,20 @@ impl TcpTransport {
 
     /// One turn of the selector, at most `timeout` long: what can be read is read, what can be written is written.
     fn turn(&mut self, timeout: Duration) {
-        if let Err(error) = self.poll.poll(&mut self.events, Some(timeout))
-            && error.kind() != ErrorKind::Interrupted
-        {
+        let mut events = std::mem::take(&mut self.events);
+        if let Err(error) = self.sockets.wait(timeout, &mut events) {
             log::error!("sockets cannot be watched: {error}");
             return;
         }
-        let named = |event: &mio::event::Event| {
-            let node = self.tokens.get(&event.token().0)?;
-            Some((*node, event.is_read_closed() || event.is_error()))
-        };
-        let events: Vec<(NodeId, bool)> = self.events.iter().filter_map(named).collect();
-        for (node, may_have_ended) in events {
-            self.on_event(node, may_have_ended);
+        for event in events.drain(..) {
+            // A channel that was closed by an event before this one has none any more.
+            if let Some(&node) = self.tokens.get(&event.token) {
+                self.on_event(node, event.may_have_ended);
+            }
         }
+        self.events = events;
         let now_ms = self.clock.monotonic_ms();
-        let late = |channel: &Channel| channel.deadline_ms().is_some_and(|deadline| deadline <= now_ms);
+        let late = |channel: &Channel<S>| channel.deadline_ms().is_some_and(|deadline| deadline <= now_ms);
         let late: Vec<NodeId> = self
             .channels
             .iter()
@@ -198,7 +199,7 @@ impl TcpTransport {
             let Some(channel) = self.channels.get_mut(&node) else {
                 continue;
             };
-            let outcome = channel.on_deadline(self.poll.registry(), now_ms);
+            let outcome = channel.on_deadline(&mut self.sockets, now_ms);
             take_answers(channel, node, &mut self.arrived, now_ms);
             if let Err(failure) = outcome {
                 self.close(node, failure);
@@ -212,7 +213,7 @@ impl TcpTransport {
             return;
         };
         let was_ready = channel.connection.is_ready();
-        let outcome = channel.on_event(may_have_ended, self.poll.registry(), &mut self.book, now_ms);
+        let outcome = channel.on_event(may_have_ended, &mut self.sockets, &mut self.book, now_ms);
         if channel.connection.is_ready() && !was_ready {
             self.changed = true;
             if self.failures.remove(&node).is_some() {
@@ -304,14 +305,14 @@ fn count_failure(failures: &mut BTreeMap<NodeId, u32>, node: NodeId) {
 }
 
 /// Moves answers to where the client takes them, and begins the pause that one asks for.
-fn take_answers(channel: &mut Channel, node: NodeId, arrived: &mut Arrived, now_ms: i64) {
+fn take_answers<S: Sockets>(channel: &mut Channel<S>, node: NodeId, arrived: &mut Arrived, now_ms: i64) {
     while let Some(answer) = channel.connection.take_answer() {
         channel.pause(answer.throttle_ms, now_ms);
         arrived.put(node, answer.id, answer.result);
     }
 }
 
-impl Transport for TcpTransport {
+impl<S: Sockets> Transport for TcpTransport<S> {
     fn bootstrap(&self) -> Vec<NodeId> {
         self.book.bootstrap_ids()
     }
@@ -372,12 +373,10 @@ impl Transport for TcpTransport {
     }
 
     fn waker(&self) -> Option<Waker> {
-        let (woken, waker) = (Arc::clone(&self.woken), Arc::clone(&self.waker));
+        let (woken, waker) = (Arc::clone(&self.woken), self.sockets.waker());
         Some(Arc::new(move || {
             woken.store(true, Ordering::Release);
-            if let Err(error) = waker.wake() {
-                log::debug!("a client could not be woken: {error}");
-            }
+            waker();
         }))
     }
 
@@ -385,8 +384,11 @@ impl Transport for TcpTransport {
         if self.heartbeats.is_none() {
             let mut settings = self.settings.clone();
             settings.bootstrap.splice(0..0, self.book.brokers().cloned());
-            match HeartbeatThread::start(settings, Arc::clone(&self.clock)) {
-                Ok(thread) => self.heartbeats = Some(thread),
+            let sockets = self.sockets.for_heartbeats();
+            let start =
+                |sockets| HeartbeatThread::start(TcpTransport::over(sockets, settings, Arc::clone(&self.clock)));
+            match sockets.and_then(|sockets| sockets.map(start).transpose()) {
+                Ok(thread) => self.heartbeats = thread,
                 Err(error) => log::error!("no thread keeps the member in its group between two polls: {error}"),
             }
         }
@@ -403,13 +405,13 @@ impl Transport for TcpTransport {
         self.arrived.completions.remove(&node);
         self.failed.remove(&node);
         if let Some(mut channel) = self.channels.remove(&node) {
-            self.tokens.remove(&channel.token().0);
-            channel.shut(self.poll.registry());
+            self.tokens.remove(&channel.token());
+            channel.shut(&mut self.sockets);
         }
     }
 }
 
-impl std::fmt::Debug for TcpTransport {
+impl<S: Sockets> std::fmt::Debug for TcpTransport<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("TcpTransport")
             .field("bootstrap", &self.settings.bootstrap)

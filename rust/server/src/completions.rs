@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use fletchlog_api::Response;
+use fletchlog_api::transport::Waker;
 use fletchlog_broker::Ticket;
 
 use crate::apis::{Handled, Respond};
@@ -37,12 +38,12 @@ pub(crate) enum Completion {
 /// The queue, and how its reader is woken.
 pub(crate) struct Completions {
     queue: Mutex<Vec<(ConnectionId, Completion)>>,
-    waker: mio::Waker,
+    waker: Waker,
 }
 
 impl Completions {
     /// An empty queue.
-    pub(crate) fn new(waker: mio::Waker) -> Self {
+    pub(crate) fn new(waker: Waker) -> Self {
         Self {
             queue: Mutex::default(),
             waker,
@@ -63,9 +64,7 @@ impl Completions {
 
     /// Wakes the reader.
     pub(crate) fn wake(&self) {
-        if let Err(error) = self.waker.wake() {
-            log::error!("the listener's thread could not be woken: {error}");
-        }
+        (self.waker)();
     }
 
     /// Takes what is there.

@@ -15,8 +15,10 @@ mod processor;
 mod request_handler_pool;
 mod security;
 mod socket_server;
+mod sockets;
 pub mod stats;
 mod unsent;
 
 pub use apis::served_apis;
-pub use socket_server::{Endpoint, ListenError, ListenOptions, SocketServer};
+pub use socket_server::{Endpoint, ListenError, ListenOptions, SocketServer, serve_over};
+pub use sockets::{SocketEvent, Sockets};

@@ -10,9 +10,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use fletchlog_api::{Clock, NodeId};
 use fletchlog_broker::Ticket;
-use mio::event::Event;
-use mio::net::{TcpListener, TcpStream};
-use mio::{Events, Interest, Poll, Token};
 use slab::Slab;
 
 use crate::apis::{Apis, Peer, Respond};
@@ -21,11 +18,8 @@ use crate::connection::Connection;
 use crate::limits::{Limits, TimeOut, Times};
 use crate::memory_pool::{Memory, MemoryPool};
 use crate::request_handler_pool::RequestHandlerPool;
+use crate::sockets::{SocketEvent, Sockets};
 use crate::stats::Stats;
-
-/// The token of the waker; listeners follow, then connections.
-pub(crate) const WAKER: Token = Token(0);
-const FIRST_LISTENER: usize = 1;
 
 /// How often connections are looked at for time-outs.
 const SWEEP_MS: i64 = 1000;
@@ -64,8 +58,8 @@ impl Shared {
 }
 
 /// A connection and its socket.
-struct Channel {
-    stream: TcpStream,
+struct Channel<S: Sockets> {
+    socket: S::Socket,
     address: SocketAddr,
     connection: Connection,
     peer: Arc<Peer>,
@@ -86,7 +80,7 @@ struct Channel {
     closing: Option<String>,
 }
 
-impl Channel {
+impl<S: Sockets> Channel<S> {
     fn times(&self) -> Times {
         Times {
             last_active_ms: self.last_active_ms,
@@ -98,14 +92,13 @@ impl Channel {
 }
 
 /// The state of the thread.
-pub(crate) struct Processor {
-    poll: Poll,
+pub(crate) struct Processor<S: Sockets> {
+    sockets: S,
     shared: Arc<Shared>,
     clock: Arc<dyn Clock>,
-    listeners: Vec<(TcpListener, NodeId)>,
-    /// Token of slot 0.
-    first_connection: usize,
-    channels: Slab<Channel>,
+    /// The node that the connections of each listener speak to.
+    nodes: Vec<NodeId>,
+    channels: Slab<Channel<S>>,
     per_ip: HashMap<IpAddr, usize>,
     memory: Arc<MemoryPool>,
     /// Connections that wait for memory, in the order in which they came. Kafka: `Selector#explicitlyMutedChannels`.
@@ -121,31 +114,19 @@ pub(crate) struct Processor {
     close_by_ms: Option<i64>,
 }
 
-impl Processor {
-    /// Watches these listeners, each with the node that its connections speak to.
-    ///
-    /// # Errors
-    /// The system refuses to watch them.
-    pub(crate) fn new(
-        poll: Poll,
-        shared: Arc<Shared>,
-        mut listeners: Vec<(TcpListener, NodeId)>,
-    ) -> std::io::Result<Self> {
-        for (index, (listener, _)) in listeners.iter_mut().enumerate() {
-            poll.registry()
-                .register(listener, Token(FIRST_LISTENER + index), Interest::READABLE)?;
-        }
-        Ok(Self {
-            poll,
+impl<S: Sockets> Processor<S> {
+    /// Watches these sockets. Each of their listeners is a node's.
+    pub(crate) fn new(sockets: S, shared: Arc<Shared>, nodes: Vec<NodeId>, pool: RequestHandlerPool) -> Self {
+        Self {
+            sockets,
             clock: shared.apis.broker().clock(),
-            pool: RequestHandlerPool::new(shared.limits.num_io_threads),
+            pool,
             memory: MemoryPool::new(shared.limits.queued_max_request_bytes, {
                 let completions = Arc::clone(&shared.completions);
                 move || completions.wake()
             }),
             shared,
-            first_connection: FIRST_LISTENER + listeners.len(),
-            listeners,
+            nodes,
             channels: Slab::new(),
             per_ip: HashMap::new(),
             muted: Vec::new(),
@@ -155,21 +136,19 @@ impl Processor {
             serial: 0,
             next_sweep_ms: 0,
             close_by_ms: None,
-        })
+        }
     }
 
     /// Serves until the listener is closed.
     pub(crate) fn run(mut self) {
-        let mut events = Events::with_capacity(1024);
+        let mut events = Vec::new();
         loop {
             let timeout = self.timeout();
-            if let Err(error) = self.poll.poll(&mut events, timeout)
-                && error.kind() != ErrorKind::Interrupted
-            {
+            if let Err(error) = self.sockets.wait(timeout, &mut events) {
                 log::error!("the listener ends: its sockets cannot be watched: {error}");
                 break;
             }
-            for event in &events {
+            for event in events.drain(..) {
                 self.on_event(event);
             }
             for (id, completion) in self.shared.completions.take() {
@@ -206,16 +185,12 @@ impl Processor {
         until_ms.map(|ms| Duration::from_millis(u64::try_from(ms.saturating_sub(now_ms)).unwrap_or(0)))
     }
 
-    fn on_event(&mut self, event: &Event) {
-        let token = event.token();
-        if token == WAKER {
-            return;
-        }
-        let Some(slot) = token.0.checked_sub(self.first_connection) else {
-            self.accept(token.0 - FIRST_LISTENER);
-            return;
+    fn on_event(&mut self, event: SocketEvent) {
+        let (slot, is_writable) = match event {
+            SocketEvent::Accept(listener) => return self.accept(listener),
+            SocketEvent::Connection { token, is_writable } => (token, is_writable),
         };
-        if event.is_writable() && self.channels.get(slot).is_some_and(|c| c.connection.has_output()) {
+        if is_writable && self.channels.get(slot).is_some_and(|c| c.connection.has_output()) {
             self.write(slot);
             self.next_request(slot);
         }
@@ -235,14 +210,13 @@ impl Processor {
             (self.accepted, self.rate_begun_ms) = (0, now_ms);
         }
         while !self.is_rate_reached() {
-            let Some((listener, node)) = self.listeners.get(index) else {
+            let Some(&node) = self.nodes.get(index) else {
                 return;
             };
-            match listener.accept() {
-                Ok((stream, address)) => {
-                    let node = *node;
+            match self.sockets.accept(index) {
+                Ok((socket, address)) => {
                     self.accepted += 1;
-                    self.open(stream, address, node);
+                    self.open(socket, address, node);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -255,7 +229,7 @@ impl Processor {
         }
     }
 
-    fn open(&mut self, mut stream: TcpStream, address: SocketAddr, node: NodeId) {
+    fn open(&mut self, mut socket: S::Socket, address: SocketAddr, node: NodeId) {
         let of_ip = self.per_ip.get(&address.ip()).copied().unwrap_or(0);
         if let Some(reason) = self.shared.limits.refuse(self.channels.len(), of_ip) {
             self.shared.stats.refused();
@@ -265,12 +239,7 @@ impl Processor {
         let now_ms = self.clock.monotonic_ms();
         let entry = self.channels.vacant_entry();
         let slot = entry.key();
-        let token = Token(self.first_connection + slot);
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        let ready = stream
-            .set_nodelay(true)
-            .and_then(|()| self.poll.registry().register(&mut stream, token, interest));
-        if let Err(error) = ready {
+        if let Err(error) = self.sockets.watch(&mut socket, slot) {
             log::warn!("a connection of {address} could not be opened: {error}");
             return;
         }
@@ -278,7 +247,7 @@ impl Processor {
         let host = format!("/{}", address.ip());
         let port = self.shared.apis.broker().connect(node, &host);
         entry.insert(Channel {
-            stream,
+            socket,
             address,
             connection: Connection::default(),
             peer: Arc::new(Peer::new(port, address, self.shared.apis.security.sasl().is_some())),
@@ -308,8 +277,7 @@ impl Processor {
             ticket.cancel();
         }
         self.shared.apis.unsent().remove(channel.connection.unsent());
-        // It fails for a socket that is gone already.
-        let _ = self.poll.registry().deregister(&mut channel.stream);
+        self.sockets.forget(&mut channel.socket);
         if let Some(count) = self.per_ip.get_mut(&channel.address.ip()) {
             *count -= 1;
             if *count == 0 {
@@ -335,7 +303,7 @@ impl Processor {
             let Some(channel) = self.channels.get_mut(slot) else {
                 return;
             };
-            match channel.stream.read(channel.connection.room()) {
+            match channel.socket.read(channel.connection.room()) {
                 Ok(0) => return self.close(slot, None),
                 Ok(count) => {
                     left = left.saturating_sub(count);
@@ -499,7 +467,7 @@ impl Processor {
             }
             let mut slices: Vec<IoSlice<'_>> = Vec::with_capacity(8);
             channel.connection.output(&mut slices);
-            match channel.stream.write_vectored(&slices) {
+            match channel.socket.write_vectored(&slices) {
                 Ok(0) => return self.close(slot, None),
                 Ok(count) => {
                     left = left.saturating_sub(count);
@@ -549,7 +517,7 @@ impl Processor {
             }));
         }
         if self.is_rate_reached() && now_ms >= self.rate_begun_ms + RATE_MS {
-            (0..self.listeners.len()).for_each(|index| self.accept(index));
+            (0..self.nodes.len()).for_each(|index| self.accept(index));
         }
         self.refuse(now_ms);
         if now_ms >= self.next_sweep_ms {
@@ -558,13 +526,14 @@ impl Processor {
         }
         if self.close_by_ms.is_none() && self.shared.closing.load(Ordering::Acquire) {
             self.close_by_ms = Some(now_ms + self.shared.limits.close_grace_ms);
-            self.listeners.clear();
+            self.sockets.close_listeners();
+            self.nodes.clear();
         }
     }
 
     /// Closes connections whose time is over, and accepts what could not be accepted before.
     fn sweep(&mut self, now_ms: i64) {
-        for index in 0..self.listeners.len() {
+        for index in 0..self.nodes.len() {
             self.accept(index);
         }
         let over: Vec<(usize, TimeOut)> = self
@@ -583,7 +552,7 @@ impl Processor {
 
     /// Too many answers are not taken: the connections that took nothing for longest are closed, until the others fit the budget.
     fn close_deaf(&mut self, now_ms: i64) {
-        let since = |(slot, channel): (usize, &Channel)| Some((channel.blocked_since_ms?, slot));
+        let since = |(slot, channel): (usize, &Channel<S>)| Some((channel.blocked_since_ms?, slot));
         let mut deaf: Vec<(i64, usize)> = self.channels.iter().filter_map(since).collect();
         deaf.sort_unstable();
         for (since_ms, slot) in deaf {
@@ -598,7 +567,8 @@ impl Processor {
     /// The listener is closed, and no answer is on its way any more, or its time is over.
     fn is_finished(&self) -> bool {
         self.close_by_ms.is_some_and(|close_by_ms| {
-            let is_quiet = |c: &Channel| c.waiting.is_some() || !(c.connection.is_busy() || c.connection.has_output());
+            let is_quiet =
+                |c: &Channel<S>| c.waiting.is_some() || !(c.connection.is_busy() || c.connection.has_output());
             self.channels.iter().all(|(_, c)| is_quiet(c)) || self.clock.monotonic_ms() >= close_by_ms
         })
     }

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use fletchlog_api::transport::Waker;
 use fletchlog_api::{Config, ConfigError, NodeId};
 use fletchlog_broker::Broker;
 use mio::net::TcpListener;
@@ -14,8 +15,10 @@ use socket2::{Domain, Protocol, Socket, Type};
 use crate::apis::Apis;
 use crate::completions::Completions;
 use crate::limits::Limits;
-use crate::processor::{Processor, Shared, WAKER};
+use crate::processor::{Processor, Shared};
+use crate::request_handler_pool::RequestHandlerPool;
 use crate::security::Security;
+use crate::sockets::{Sockets, SystemSockets, WAKER};
 use crate::stats::Stats;
 
 /// Connections that the system holds until they are accepted.
@@ -119,15 +122,15 @@ impl SocketServer {
             };
             let (listener, address) = bind(&options.host, port)?;
             endpoints.push(endpoint(options, *node, nth, address)?);
-            listeners.push((listener, *node));
+            listeners.push(listener);
         }
-        let descriptors = listeners.iter().map(|(listener, _)| listener.as_raw_fd()).collect();
+        let descriptors = listeners.iter().map(AsRawFd::as_raw_fd).collect();
         let poll = mio::Poll::new().map_err(ListenError::Start)?;
-        let waker = mio::Waker::new(poll.registry(), WAKER).map_err(ListenError::Start)?;
-        let limits = Limits::new(&config);
-        let apis = Apis::new(Arc::clone(broker), endpoints.clone(), &limits, security);
-        let shared = Arc::new(Shared::new(apis, limits, Arc::new(Completions::new(waker))));
-        let processor = Processor::new(poll, Arc::clone(&shared), listeners).map_err(ListenError::Start)?;
+        let waker = waker(&poll).map_err(ListenError::Start)?;
+        let sockets = SystemSockets::new(poll, listeners).map_err(ListenError::Start)?;
+        let shared = shared(broker, &config, security, &endpoints, waker);
+        let pool = RequestHandlerPool::new(shared.limits.num_io_threads);
+        let processor = Processor::new(sockets, Arc::clone(&shared), nodes, pool);
         let thread = std::thread::Builder::new()
             .name("fletchlog-net".to_owned())
             .spawn(move || processor.run())
@@ -206,6 +209,46 @@ fn listener_config(broker: &Config, own: &[(String, String)]) -> Result<Config, 
         ))),
         None => broker.clone().with(own.iter().map(|(name, value)| (&**name, &**value))),
     }
+}
+
+/// Serves clients of `broker` over these sockets, of which each node has a listener. Everything is done in the caller's thread, also
+/// what may wait for a disk: the runs of a simulation are always the same. Ends when the sockets cannot be watched any more; `waker`
+/// ends their wait.
+///
+/// # Errors
+/// A property is wrong.
+pub fn serve_over<S: Sockets>(
+    broker: &Arc<Broker>,
+    endpoints: &[Endpoint],
+    sockets: S,
+    waker: Waker,
+) -> Result<(), ListenError> {
+    let config = broker.config();
+    let shared = shared(broker, config, Security::new(config)?, endpoints, waker);
+    let nodes = endpoints.iter().map(|endpoint| endpoint.node).collect();
+    Processor::new(sockets, shared, nodes, RequestHandlerPool::new(0)).run();
+    Ok(())
+}
+
+fn shared(
+    broker: &Arc<Broker>,
+    config: &Config,
+    security: Security,
+    endpoints: &[Endpoint],
+    waker: Waker,
+) -> Arc<Shared> {
+    let limits = Limits::new(config);
+    let apis = Apis::new(Arc::clone(broker), endpoints.to_vec(), &limits, security);
+    Arc::new(Shared::new(apis, limits, Arc::new(Completions::new(waker))))
+}
+
+fn waker(poll: &mio::Poll) -> std::io::Result<Waker> {
+    let waker = mio::Waker::new(poll.registry(), WAKER)?;
+    Ok(Arc::new(move || {
+        if let Err(error) = waker.wake() {
+            log::error!("the listener's thread could not be woken: {error}");
+        }
+    }))
 }
 
 /// Binds the first address of `host` that can be bound.

@@ -13,7 +13,7 @@ use fletchlog_sim::crash_points::{Crashable, Violation};
 use fletchlog_sim::log_workload::LogWorkload;
 use fletchlog_sim::nth_fault::every_fault;
 use fletchlog_sim::sim_disk::{Lie, SimDisk};
-use fletchlog_sim::simulation;
+use fletchlog_sim::simulation::{self, Between};
 
 /// Seeds of the simulation: what the cleaner does wrongly is seen only there.
 const SEEDS: u64 = 300;
@@ -87,7 +87,7 @@ fn hunt_all() -> Result<usize, (String, Violation)> {
 
 /// Of whole runs, whose disk keeps what it says: what is wrong in the first that is not clean.
 fn simulate() -> Option<String> {
-    let reports = (0..SEEDS).map(simulation::run);
+    let reports = (0..SEEDS).map(|seed| simulation::run(seed, Between::Calls));
     let wrong = reports.into_iter().find(|report| !report.is_clean())?;
     let (surprise, anomaly) = (wrong.surprises.first(), wrong.anomalies.first());
     let what = surprise

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use fletchlog_api::IsolationLevel;
 use fletchlog_sim::history::{Action, History, Op, Outcome, Step};
 use fletchlog_sim::sim_disk::Lie;
-use fletchlog_sim::simulation::{self, Report};
+use fletchlog_sim::simulation::{self, Between, Report};
 
 /// What runs must meet between them: a run in which nothing happens has no anomaly either.
 const KINDS: [&str; 25] = [
@@ -45,7 +45,7 @@ fn seeds_have_no_anomaly() {
         if seed >= SEEDS.0 && missing.is_empty() {
             break;
         }
-        let report = simulation::run(seed);
+        let report = simulation::run(seed, Between::Calls);
         assert!(report.is_clean(), "{}", report.explain());
         for kind in kinds(&report) {
             missing.remove(kind);
@@ -165,16 +165,48 @@ fn loses_newest_tombstone(history: &History) -> bool {
     })
 }
 
+/// What runs over sockets must meet between them.
+const KINDS_OVER_SOCKETS: [&str; 12] = [
+    "aborted",
+    "cleaned",
+    "committed offsets",
+    "committed transaction",
+    "copy",
+    "deleted records",
+    "fenced member",
+    "group poll",
+    "killed",
+    "power loss",
+    "send",
+    "unknown send",
+];
+
+#[test]
+fn seeds_over_sockets_have_no_anomaly() {
+    let mut missing = BTreeSet::from(KINDS_OVER_SOCKETS);
+    for seed in 0..SEEDS.1 {
+        if seed >= SEEDS.0 && missing.is_empty() {
+            break;
+        }
+        let report = simulation::run(seed, Between::Sockets);
+        assert!(report.is_clean(), "{}", report.explain());
+        for kind in kinds(&report) {
+            missing.remove(kind);
+        }
+    }
+    assert!(missing.is_empty(), "none of {} seeds has {missing:?}", SEEDS.1);
+}
+
 #[test]
 fn a_seed_gives_the_same_history_every_time() {
-    for seed in 100..106 {
-        let runs = [simulation::run(seed), simulation::run(seed)];
-        assert_eq!(
-            runs[0].history.fingerprint(),
-            runs[1].history.fingerprint(),
-            "seed {seed}"
-        );
-        assert!(runs[0].history.ops.len() > 100, "seed {seed} does next to nothing");
+    for between in Between::ALL {
+        for seed in 100..106 {
+            let runs = [simulation::run(seed, between), simulation::run(seed, between)];
+            let [first, second] = runs.each_ref().map(|run| run.history.fingerprint());
+            assert_eq!(first, second, "seed {seed} over {between:?}");
+            assert_eq!(runs[0].requests, runs[1].requests, "seed {seed} over {between:?}");
+            assert!(runs[0].history.ops.len() > 100, "seed {seed} does next to nothing");
+        }
     }
 }
 

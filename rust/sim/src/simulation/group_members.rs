@@ -253,9 +253,12 @@ fn member_poll(hand: &mut Hand, member: &mut Member) -> Result<(), ClientError> 
 /// Whether another one has taken a static member's place. The group continues without a member that was away; the
 /// member repeats after retriable errors.
 fn is_fenced(hand: &Hand, error: &ClientError) -> bool {
+    let plan = &hand.world.plan;
     match error {
         ClientError::Kafka { code, .. } if *code == ErrorCode::FENCED_INSTANCE_ID => return true,
         ClientError::CommitFailed(_) | ClientError::Timeout(_) => {}
+        // Over sockets, where the request is of version 9. Kafka: `OffsetMetadataManager#validateOffsetCommit`.
+        ClientError::Kafka { code, .. } if *code == ErrorCode::GROUP_ID_NOT_FOUND && plan.loses_acknowledged() => {}
         ClientError::Kafka { code, .. } if code.is_retriable() || code.name() == "REBALANCE_IN_PROGRESS" => {}
         error => hand.surprise(format!("member: {error}")),
     }

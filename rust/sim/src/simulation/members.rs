@@ -1,5 +1,5 @@
 //! Member ids without chance. A broker's ids end in random digits, and the sticky assignor walks them by their hash, so each run
-//! would deal out partitions differently; clients get ids that end in the number of the broker's starts instead.
+//! would deal out partitions differently; clients get ids that end in the number of the broker's start instead.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,19 +13,22 @@ const RANDOM: usize = 23;
 pub(super) struct Members {
     /// The broker's id by the client's.
     real: BTreeMap<Arc<str>, Arc<str>>,
-    starts: u32,
+    /// The random end of ids, of each start of the broker that has given some.
+    starts: Vec<Box<str>>,
 }
 
 impl Members {
-    pub fn restarted(&mut self) {
-        self.starts += 1;
-    }
-
     fn name(&mut self, real: &mut Arc<str>) {
         let Some(kept) = real.len().checked_sub(RANDOM) else {
             return;
         };
-        let name: Arc<str> = format!("{}-{}", &real[..kept], self.starts).into();
+        let (kept, random) = real.split_at(kept);
+        let known = self.starts.iter().position(|start| **start == *random);
+        let start = known.unwrap_or_else(|| {
+            self.starts.push(random.into());
+            self.starts.len() - 1
+        });
+        let name: Arc<str> = format!("{kept}-{start}").into();
         let real = std::mem::replace(real, name.clone());
         self.real.insert(name, real);
     }

@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fletchlog_api::{ErrorCode, ProducePartitionResponse, ProduceRequest};
+use fletchlog_api::{ErrorCode, ProducePartitionResponse};
 use fletchlog_records::batch_header::RECORD_BATCH_OVERHEAD;
 use fletchlog_records::{BatchIter, TopicPartition};
 
@@ -66,20 +66,20 @@ pub(super) struct Memory {
     pub wrongly_forgotten: Vec<String>,
 }
 
-/// The batches of a request that carry sequence numbers.
-pub(super) fn batches_of(request: &ProduceRequest) -> Vec<Batch> {
-    let of = |(tp, bytes): &(TopicPartition, bytes::Bytes)| {
-        let batch = BatchIter::new(bytes.clone()).next()?.ok()?;
+/// The batches of a request's partitions that carry sequence numbers.
+pub(super) fn batches_of(partitions: impl Iterator<Item = (TopicPartition, bytes::Bytes)>) -> Vec<Batch> {
+    let of = |(tp, bytes): (TopicPartition, bytes::Bytes)| {
+        let batch = BatchIter::new(bytes).next()?.ok()?;
         let header = batch.header();
         (header.base_sequence >= 0).then(|| Batch {
-            tp: tp.clone(),
+            tp,
             producer: (header.producer_id, header.producer_epoch),
             sequence: header.base_sequence,
             crc: header.crc,
             records: batch.bytes().slice(RECORD_BATCH_OVERHEAD..),
         })
     };
-    request.partitions.iter().filter_map(of).collect()
+    partitions.filter_map(of).collect()
 }
 
 impl Memory {

@@ -22,6 +22,7 @@ mod producers;
 mod quiet_group;
 mod recorder;
 mod scheduler;
+mod sockets;
 mod whole_clean;
 mod world;
 
@@ -129,18 +130,47 @@ fn parts(plan: &Plan) -> Vec<Part> {
     parts
 }
 
+/// What is between clients and broker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Between {
+    /// Calls of the same process; requests and answers are values.
+    Calls,
+    /// Sockets, with what ships at both ends; requests and answers are bytes.
+    Sockets,
+}
+
+impl Between {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Calls, Self::Sockets];
+
+    /// Its name in commands.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Calls => "calls",
+            Self::Sockets => "sockets",
+        }
+    }
+}
+
 /// Runs a seed and judges it.
-pub fn run(seed: u64) -> Report {
-    run_on(seed, None)
+pub fn run(seed: u64, between: Between) -> Report {
+    run_plan(Plan::of(seed, between == Between::Sockets), None)
 }
 
 /// Runs a seed on a disk that breaks a promise, to prove that a run notices.
 pub fn run_on(seed: u64, lie: Option<Lie>) -> Report {
-    let plan = Plan::of(seed);
+    run_plan(Plan::of(seed, false), lie)
+}
+
+fn run_plan(plan: Plan, lie: Option<Lie>) -> Report {
+    let seed = plan.seed;
     let rng = &mut Rng::new(seed ^ 0x5EED);
     let clock = Arc::new(VirtualClock::at(START_MS));
     let moment = Moment::default();
-    let parts = parts(&plan);
+    let mut parts = parts(&plan);
+    if plan.sockets {
+        parts.push(Box::new(sockets::serve));
+    }
     let scheduler = Arc::new(Scheduler::new(parts.len() + 1, clock.clone()));
     let net = Net::new(scheduler.clone(), rng.fork(), &plan, moment.clone());
     let cluster = Cluster::new(&plan, &clock, &net, lie);
@@ -155,7 +185,13 @@ pub fn run_on(seed: u64, lie: Option<Lie>) -> Report {
         me: 0,
         rng: rng.fork(),
     };
-    guarded(&world, main, close);
+    guarded(&world, main, |hand| {
+        close(hand);
+        hand.world.end();
+    });
+    if world.plan.sockets {
+        world.scheduler.finish(0);
+    }
     for thread in threads {
         // Its panic was caught and reported.
         let _ = thread.join();
@@ -219,9 +255,11 @@ fn close(hand: &mut Hand) {
 
 fn report(world: &World) -> Report {
     let mut history = world.recorder().history();
-    let (forgotten, rewritten, wrongly_forgotten, requests) = {
+    let mut surprises = std::mem::take(&mut *world.surprises());
+    let (forgotten, rewritten, late_commits, wrongly_forgotten, requests) = {
         let net = &mut *lock(&world.net);
         let wrongly = std::mem::take(&mut net.memory.wrongly_forgotten);
+        surprises.append(&mut net.pipes.unanswered);
         let fetches = net.fetches.iter().map(|(process, tp, arrived, offsets)| Fetch {
             process: *process,
             partition: world.number(tp),
@@ -229,13 +267,20 @@ fn report(world: &World) -> Report {
             offsets: *offsets,
         });
         history.fetches = fetches.collect();
-        (net.memory.forgotten, net.memory.rewritten, wrongly, net.requests)
+        let (memory, pipes) = (&net.memory, &net.pipes);
+        let requests = net.requests + pipes.requests;
+        (
+            memory.forgotten,
+            memory.rewritten,
+            pipes.late_commits,
+            wrongly,
+            requests,
+        )
     };
-    let mut surprises = std::mem::take(&mut *world.surprises());
     if !world.plan.loses_acknowledged() {
         surprises.extend(wrongly_forgotten);
     }
-    let rules = world.plan.allowed(forgotten, rewritten);
+    let rules = world.plan.allowed(forgotten, rewritten, late_commits);
     let mut anomalies = Vec::new();
     let mut allowed = Vec::new();
     for anomaly in checker::check(&history) {

@@ -17,6 +17,7 @@ use super::plan::Plan;
 use super::port::{Asked, Connection, Fate, Port, Underway, at_server};
 use super::recorder::Moment;
 use super::scheduler::{ActorId, Scheduler};
+use super::sockets::Pipes;
 use crate::rng::Rng;
 
 /// How often the broker is asked whether a request that waits has been answered, ms.
@@ -45,7 +46,9 @@ pub(super) struct Net {
     rng: Rng,
     pub faults: Faults,
     pub leaders: Leaders,
-    members: Members,
+    pub members: Members,
+    /// Of the world with sockets.
+    pub pipes: Pipes,
     broker: Option<Arc<Broker>>,
     ports: Vec<Port>,
     /// Nodes that handle nothing before that time.
@@ -65,7 +68,7 @@ pub(super) struct Net {
 /// A partition's records that reached a process, asked for at a moment: their first and last offset.
 pub(super) type Fetched = (u32, TopicPartition, u64, (i64, i64));
 
-fn fetched(process: u32, moment: u64, response: &FetchResponse) -> impl Iterator<Item = Fetched> {
+pub(super) fn fetched(process: u32, moment: u64, response: &FetchResponse) -> impl Iterator<Item = Fetched> {
     response.partitions.iter().filter_map(move |answer| {
         let mut batches = BatchIter::new(answer.records.clone()).map_while(Result::ok);
         let first = batches.next()?;
@@ -77,7 +80,7 @@ fn fetched(process: u32, moment: u64, response: &FetchResponse) -> impl Iterator
 
 fn sequenced(request: &Request) -> Vec<Batch> {
     match request {
-        Request::Produce(produce) => batches_of(produce),
+        Request::Produce(produce) => batches_of(produce.partitions.iter().cloned()),
         _ => Vec::new(),
     }
 }
@@ -89,10 +92,11 @@ pub(super) fn lock(net: &Mutex<Net>) -> MutexGuard<'_, Net> {
 }
 
 impl Net {
-    pub fn new(scheduler: Arc<Scheduler>, rng: Rng, plan: &Plan, moment: Moment) -> SharedNet {
-        Arc::new_cyclic(|me| {
+    pub fn new(scheduler: Arc<Scheduler>, mut rng: Rng, plan: &Plan, moment: Moment) -> SharedNet {
+        Arc::new_cyclic(|me: &Weak<Mutex<Self>>| {
             Mutex::new(Self {
                 me: me.clone(),
+                pipes: Pipes::new(me.clone(), scheduler.clone(), rng.fork(), plan.faults),
                 scheduler,
                 rng,
                 faults: plan.faults,
@@ -134,7 +138,7 @@ impl Net {
         self.broker = None;
         self.late = None;
         self.memory.restarted();
-        self.members.restarted();
+        self.pipes.kill_listener();
         for port in 0..self.ports.len() {
             self.ports[port].server = None;
             let nodes: Vec<NodeId> = self.ports[port].connections.keys().copied().collect();
@@ -145,6 +149,21 @@ impl Net {
     /// A node handles nothing before that time.
     pub fn pause(&mut self, node: NodeId, until_ms: i64) {
         self.paused.insert(node, until_ms);
+        self.pipes.pause(node, until_ms);
+    }
+
+    /// The broker, if it is up.
+    pub fn broker(&self) -> Option<Arc<Broker>> {
+        self.broker.clone()
+    }
+
+    pub fn scheduler(&self) -> Arc<Scheduler> {
+        self.scheduler.clone()
+    }
+
+    /// The moment of the history that comes next.
+    pub fn moment(&self) -> u64 {
+        self.moment.next()
     }
 
     /// No faults any more, and nothing silent.
@@ -154,6 +173,7 @@ impl Net {
             ..Faults::default()
         };
         self.paused.clear();
+        self.pipes.heal();
         for port in 0..self.ports.len() {
             let silent = |(&node, c): (&NodeId, &Connection)| c.silent.then_some(node);
             let nodes: Vec<NodeId> = self.ports[port].connections.iter().filter_map(silent).collect();

@@ -103,6 +103,8 @@ impl CompactionPlan {
 #[derive(Debug, Clone)]
 pub(super) struct Plan {
     pub seed: u64,
+    /// Clients and broker talk over sockets.
+    pub sockets: bool,
     pub nodes: u32,
     pub partitions: i32,
     pub segment_bytes: usize,
@@ -157,7 +159,7 @@ const ASSIGNORS: [&str; 5] = [
 ];
 
 impl Plan {
-    pub fn of(seed: u64) -> Self {
+    pub fn of(seed: u64, sockets: bool) -> Self {
         let rng = &mut Rng::new(seed);
         let calm = rng.chance(100);
         let rate = |rng: &mut Rng, most: usize| if calm { 0 } else { rng.below(most + 1) };
@@ -173,6 +175,7 @@ impl Plan {
         let most_in_flight = if rng.chance(400) { 1 } else { 5 };
         let mut plan = Self {
             seed,
+            sockets,
             nodes: u32::try_from(nodes).unwrap_or(1),
             partitions: 1 + i32::try_from(rng.below(4)).unwrap_or(0),
             segment_bytes: pick(rng, &[1_000, 4_000, 1_000_000]),
@@ -215,6 +218,9 @@ impl Plan {
         if !plan.fsync {
             plan.disk_fault_every_ms = 0;
         }
+        if sockets {
+            plan.move_every_ms = 0; // What the bytes say of nodes is the broker's word.
+        }
         plan
     }
 
@@ -224,8 +230,9 @@ impl Plan {
     }
 
     /// What Kafka allows here, and why. `forgotten`: batches that the broker could not know any more when they came again;
-    /// `rewritten`: those that came again under a new epoch because another one was too large ([`super::memory`]).
-    pub fn allowed(&self, forgotten: usize, rewritten: usize) -> Vec<(Class, &'static str)> {
+    /// `rewritten`: those that came again under a new epoch because another one was too large ([`super::memory`]); `late_commits`:
+    /// commits of offsets that came when their client had given up waiting.
+    pub fn allowed(&self, forgotten: usize, rewritten: usize, late_commits: usize) -> Vec<(Class, &'static str)> {
         use Class::*;
         let mut allowed = Vec::new();
         let mut allow =
@@ -242,6 +249,12 @@ impl Plan {
             allow(
                 &[NonmonotonicSend],
                 "a retry without idempotence overtakes, or is acknowledged at its second place",
+            );
+        }
+        if late_commits > 0 {
+            allow(
+                &[CommitRegress],
+                "a commit that comes late, over a connection that its client has closed, is as good as a new one",
             );
         }
         let repeats =

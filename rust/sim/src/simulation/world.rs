@@ -1,5 +1,6 @@
 //! What all actors of a run share, and an actor's hand on it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fletchlog_api::{Clock, Config, Scope, Transport};
@@ -8,10 +9,11 @@ use fletchlog_client::producer::Producer;
 use fletchlog_records::{Record, RecordCursor, RecordSpan, TopicPartition};
 
 use super::cluster::{COPIES, Cluster, TOPIC};
-use super::network::{Net, SharedNet};
+use super::network::{Net, SharedNet, lock};
 use super::plan::Plan;
 use super::recorder::{Moment, Recorder};
 use super::scheduler::{ActorId, Scheduler};
+use super::sockets;
 use crate::history::{Keyed, Partition, Value};
 use crate::rng::Rng;
 use crate::virtual_clock::VirtualClock;
@@ -27,6 +29,7 @@ pub(super) struct World {
     surprises: Mutex<Vec<String>>,
     /// Actors that are done.
     done: Mutex<usize>,
+    over: AtomicBool,
 }
 
 fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -51,6 +54,7 @@ impl World {
             cluster: Mutex::new(cluster),
             surprises: Mutex::default(),
             done: Mutex::default(),
+            over: AtomicBool::new(false),
         }
     }
     pub fn recorder(&self) -> MutexGuard<'_, Recorder> {
@@ -64,6 +68,14 @@ impl World {
     }
     pub fn done(&self) -> MutexGuard<'_, usize> {
         guard(&self.done)
+    }
+    /// The last actor is done; the listener's ends, too.
+    pub fn end(&self) {
+        self.over.store(true, Ordering::Release);
+        lock(&self.net).pipes.kill_listener();
+    }
+    pub fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
     }
     /// The end of the faults, monotonic ms.
     pub fn chaos_ends_ms(&self) -> i64 {
@@ -131,7 +143,10 @@ impl Hand {
         self.world.surprises().push(what);
     }
 
-    fn connect(&self, process: u32) -> Box<dyn Transport> {
+    fn connect(&self, process: u32, config: &Config) -> Box<dyn Transport> {
+        if self.world.plan.sockets {
+            return sockets::connect(&self.world.net, self.me, process, config, self.clock());
+        }
         Net::connect(&self.world.net, self.me, process)
     }
 
@@ -154,17 +169,19 @@ impl Hand {
 
     pub fn producer(&self, properties: &[(&str, &str)]) -> Producer {
         let config = Config::parse(Scope::Producer, properties.iter().copied());
-        let made = config
-            .map_err(Into::into)
-            .and_then(|config| Producer::stepped(config, self.connect(NOBODY), self.clock()));
+        let made = config.map_err(Into::into).and_then(|config| {
+            let transport = self.connect(NOBODY, &config);
+            Producer::stepped(config, transport, self.clock())
+        });
         made.unwrap_or_else(|e| panic!("the producer's properties: {e}"))
     }
 
     pub fn consumer(&self, process: u32, properties: &[(&str, &str)]) -> Consumer {
         let config = Config::parse(Scope::Consumer, properties.iter().copied());
-        let made = config
-            .map_err(Into::into)
-            .and_then(|config| Consumer::new(config, self.connect(process), self.clock()));
+        let made = config.map_err(Into::into).and_then(|config| {
+            let transport = self.connect(process, &config);
+            Consumer::new(config, transport, self.clock())
+        });
         made.unwrap_or_else(|e| panic!("the consumer's properties: {e}"))
     }
 }

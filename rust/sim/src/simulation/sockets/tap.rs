@@ -1,0 +1,109 @@
+//! Reads along on a connection, at the listener's end: which batches the broker was given, and what it answered.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use fletchlog_api::{ErrorCode, ProducePartitionResponse};
+use fletchlog_records::TopicPartition;
+use fletchlog_wire::header::{RequestHeader, ResponseHeader, response_header_version};
+use fletchlog_wire::messages::{ProduceRequest, ProduceResponse};
+use fletchlog_wire::{ApiKey, Message, Reader, WireError};
+
+use super::super::memory::{Batch, batches_of};
+
+/// What the broker made of batches.
+pub(in super::super) type Answered = (Vec<Batch>, Vec<ProducePartitionResponse>);
+
+#[derive(Debug, Default)]
+pub(super) struct Tap {
+    input: Vec<u8>,
+    /// Produce requests without an answer.
+    asked: VecDeque<(RequestHeader, Vec<Batch>)>,
+    output: Vec<u8>,
+    /// Bytes that the socket took, and that were seen, since the start.
+    taken: usize,
+    seen: usize,
+}
+
+impl Tap {
+    /// The listener has read these bytes. Returns the keys of the requests that they complete.
+    pub fn read(&mut self, bytes: &[u8]) -> Vec<i16> {
+        self.input.extend(bytes);
+        let mut keys = Vec::new();
+        while let Some(frame) = take_frame(&mut self.input) {
+            keys.extend(frame.first_chunk().map(|key| i16::from_be_bytes(*key)));
+            self.asked.extend(batches_in(frame).ok().flatten());
+        }
+        keys
+    }
+
+    /// The listener writes these bytes; the socket may take fewer of them, and is offered the others again.
+    pub fn offered(&mut self, bytes: &[u8]) -> Vec<Answered> {
+        let new = (self.seen - self.taken).min(bytes.len());
+        self.output.extend(&bytes[new..]);
+        self.seen = self.seen.max(self.taken + bytes.len());
+        let mut answered = Vec::new();
+        while let Some(frame) = take_frame(&mut self.output) {
+            if let Some((header, _)) = self.asked.front()
+                && let Ok(Some(answers)) = answers_in(header, frame)
+            {
+                answered.extend(self.asked.pop_front().map(|(_, batches)| (batches, answers)));
+            }
+        }
+        answered
+    }
+
+    /// The socket has taken so many bytes.
+    pub fn taken(&mut self, count: usize) {
+        self.taken += count;
+    }
+}
+
+/// The payload of the first frame, if it is complete.
+fn take_frame(bytes: &mut Vec<u8>) -> Option<Bytes> {
+    let size = u32::from_be_bytes(*bytes.first_chunk()?);
+    let end = 4 + usize::try_from(size).ok()?;
+    (bytes.len() >= end).then(|| Bytes::from(bytes.drain(..end).skip(4).collect::<Vec<u8>>()))
+}
+
+/// The batches of a Produce request; `None`: it is none, or has no answer.
+fn batches_in(frame: Bytes) -> Result<Option<(RequestHeader, Vec<Batch>)>, WireError> {
+    let mut reader = Reader::new(frame);
+    let header = RequestHeader::decode(&mut reader)?;
+    if header.api_key != ApiKey::Produce.code() {
+        return Ok(None);
+    }
+    let request = ProduceRequest::decode(&mut reader, header.api_version)?;
+    let records = request.topic_data.iter().flat_map(|topic| {
+        let of = |index| TopicPartition::new(topic.name.clone(), index);
+        let partitions = topic.partition_data.iter();
+        partitions.filter_map(move |p| Some((of(p.index), p.records.clone()?)))
+    });
+    let batches = batches_of(records);
+    Ok((request.acks != 0).then_some((header, batches)))
+}
+
+/// What the answer to this request says; `None`: it is another one's.
+fn answers_in(asked: &RequestHeader, frame: Bytes) -> Result<Option<Vec<ProducePartitionResponse>>, WireError> {
+    let mut reader = Reader::new(frame);
+    let version = response_header_version(asked.api_key, asked.api_version);
+    if ResponseHeader::decode(&mut reader, version)?.correlation_id != asked.correlation_id {
+        return Ok(None);
+    }
+    let response = ProduceResponse::decode(&mut reader, asked.api_version)?;
+    let answers = response.responses.into_iter().flat_map(|topic| {
+        let name = topic.name;
+        let answer =
+            move |p: fletchlog_wire::messages::produce_response::PartitionProduceResponse| ProducePartitionResponse {
+                tp: TopicPartition::new(name.clone(), p.index),
+                error: ErrorCode::from_code(p.error_code).unwrap_or(ErrorCode::UNKNOWN_SERVER_ERROR),
+                base_offset: p.base_offset,
+                log_append_time_ms: p.log_append_time_ms,
+                log_start_offset: p.log_start_offset,
+                record_errors: Vec::new(),
+                error_message: None,
+            };
+        topic.partition_responses.into_iter().map(answer)
+    });
+    Ok(Some(answers.collect()))
+}
