@@ -66,7 +66,9 @@ def cluster_of(directory: Path) -> str:
 class Kraft:
     """A running broker; leaving the `with` block stops it cleanly."""
 
-    def __init__(self, release: str, directory: Path, scratch: Path, cluster: str = "", config: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, release: str, directory: Path, scratch: Path, cluster: str = "", config: dict[str, str] | None = None, protocol: str = "PLAINTEXT"
+    ) -> None:
         self.directory = directory
         self.release = release
         self.log = scratch / f"broker-{release}-{time.monotonic_ns()}.log"
@@ -78,7 +80,7 @@ class Kraft:
             "process.roles": "broker,controller",
             "node.id": str(NODE),
             "controller.quorum.voters": f"{NODE}@127.0.0.1:{self._controller}",
-            "listeners": f"PLAINTEXT://127.0.0.1:{self._port},CONTROLLER://127.0.0.1:{self._controller}",
+            "listeners": f"{protocol}://127.0.0.1:{self._port},CONTROLLER://127.0.0.1:{self._controller}",
             "controller.listener.names": "CONTROLLER",
             "log.dirs": str(directory),
             "metadata.log.dir": str(metadata),

@@ -351,7 +351,7 @@ def test_administration_needs_permission(guarded):
         confluent_kafka.admin.AclPermissionType.ANY,
     )
     assert alice.describe_acls(anything).result(10) == [], "confluent-kafka does not raise the error of the answer"
-    allow(admin, acl("CLUSTER", "kafka-cluster", "LITERAL", "alice", "CREATE"), acl("TOPIC", "ord", "PREFIXED", "alice", "DELETE"))
+    allow(admin, acl("BROKER", "kafka-cluster", "LITERAL", "alice", "CREATE"), acl("TOPIC", "ord", "PREFIXED", "alice", "DELETE"))
     assert code(alice.create_topics([new("made", 1)])) is None
     assert code(alice.delete_topics(["orders"])) is None
     assert {binding.name for binding in admin.describe_acls(anything).result(10)} == {"kafka-cluster", "ord"}
