@@ -1,34 +1,65 @@
 """`fletchlog groups`: where groups go on, and how to set it."""
 
+import time
+
 import pytest
 
 import fletchlog as fl
 
+HOUR = 3_600_000
+
 
 @pytest.fixture
 def data(tmp_path):
-    """A topic of two partitions with ten records each, of which group g has read three of the first."""
+    """A topic of two partitions with ten records each, one an hour, of which group g has read three of the first."""
+    now = time.time_ns() // 1_000_000
     with fl.Broker(tmp_path) as broker:
         broker.create_topic("t", partitions=2)
         with fl.Producer(broker) as producer:
             for number in range(20):
-                producer.send("t", value=b"v", partition=number % 2)
+                producer.send("t", value=b"v", partition=number % 2, timestamp_ms=now - HOUR // 2 - (9 - number // 2) * HOUR)
         with fl.Consumer(broker, {"group.id": "g"}) as consumer:
             consumer.commit({("t", 0): 3})
     return tmp_path
 
 
+def committed(cli, data):
+    return {row["partition"]: row["committed"] for row in cli("groups", "describe", data, "g", "--json").json}
+
+
 def test_groups_are_listed_and_described_with_their_lag(cli, data):
     assert cli("groups", "list", data, "--json").json == [{"group": "g", "partitions": 1, "lag": 7}]
-    assert cli("groups", "describe", data, "g", "--json").json == [{"topic": "t", "partition": 0, "committed": 3, "end": 10, "lag": 7}]
+    assert cli("groups", "describe", data, "g", "--json").json == [{"topic": "t", "partition": 0, "committed": 3, "end": 10, "lag": 7, "member": None}]
+    assert cli("groups", "lag", data, "g", "--json").json == [{"topic": "t", "lag": 7}]
     assert "committed" in cli("groups", "describe", data, "g").out
 
 
-def test_a_group_is_reset_to_a_place_and_goes_on_there(cli, data):
-    assert "g goes on in t-1 at 10" in cli("groups", "reset", data, "g", "--topic", "t", "--to", "latest").out
-    cli("groups", "reset", data, "g", "-t", "t", "--to", "5", "-p", "0")
-    rows = cli("groups", "describe", data, "g", "--json").json
-    assert [(row["partition"], row["committed"]) for row in rows] == [(0, 5), (1, 10)]
+@pytest.mark.parametrize(
+    ("words", "after"),
+    [
+        (["--to-earliest"], {0: 0, 1: 0}),
+        (["--to-latest"], {0: 10, 1: 10}),
+        (["--to-offset", 5, "-p", 0], {0: 5}),
+        (["--to-offset", 99], {0: 10, 1: 10}),
+        (["--to-time", "2h"], {0: 8, 1: 8}),
+        (["--to-time", "now"], {0: 10, 1: 10}),
+        (["--shift-by", 2, "-p", 0], {0: 5}),
+        (["--shift-by", -99], {0: 0, 1: 0}),
+    ],
+)
+def test_a_group_is_reset_only_when_it_is_said_twice(cli, data, words, after):
+    expected = [{"topic": "t", "partition": p, "before": {0: 3}.get(p), "after": offset} for p, offset in after.items()]
+    dry = cli("groups", "reset", data, "g", "-t", "t", *words, "--json")
+    assert dry.json == expected
+    assert "--execute" in dry.err
+    assert committed(cli, data) == {0: 3}
+    assert cli("groups", "reset", data, "g", "-t", "t", *words, "--json", "--execute").json == expected
+    assert committed(cli, data) == {0: 3} | after
+
+
+def test_a_reset_group_goes_on_there(cli, data):
+    cli("groups", "reset", data, "g", "-t", "t", "--to-latest", "--execute")
+    cli("groups", "reset", data, "g", "-t", "t", "--to-offset", 5, "-p", 0, "--execute")
     with fl.Broker(data) as broker, fl.Consumer(broker, {"group.id": "g"}) as consumer:
         consumer.subscribe(["t"])
         assert [(r.partition, r.offset) for r in consumer.poll(timeout_ms=2000)] == [(0, offset) for offset in range(5, 10)]
@@ -43,9 +74,27 @@ def test_a_deleted_group_is_gone(cli, data):
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["--to", "yesterday"], "--to wants earliest, latest or an offset"),
-        (["--to", "0", "-p", "7"], "t has no partition 7"),
+        (["--to-time", "yesterday"], "--to-time yesterday is no time"),
+        (["--to-offset", "0", "-p", "7"], "t has no partition 7"),
+        ([], "--to-earliest, --to-latest"),
+        (["--to-earliest", "--shift-by", 1], "one of --to-earliest"),
     ],
 )
 def test_a_place_that_does_not_exist_is_refused(cli, data, words, text):
     assert text in cli("groups", "reset", data, "g", "--topic", "t", *words, code=1).err
+
+
+def test_names_that_are_nearly_right_are_answered_with_the_right_ones(cli, data):
+    cli("topics", "create", data, "orders")
+    with fl.Broker(data) as broker:
+        broker.alter_offsets("billing", {("orders", 0): 0})
+    for words in (["groups", "describe", data, "biling"], ["groups", "lag", data, "biling"], ["groups", "delete", data, "biling", "--yes"]):
+        assert "did you mean billing?" in cli(*words, code=1).err
+    for words in (
+        ["consume", data, "ordres"], ["produce", data, "ordres"], ["topics", "describe", data, "ordres"], ["topics", "delete", data, "ordres", "--yes"],
+        ["topics", "alter", data, "ordres", "-p", 3], ["topics", "add-partitions", data, "ordres", 1], ["clean", data, "ordres"],
+        ["groups", "reset", data, "g", "-t", "ordres", "--to-earliest"], ["delete-records", data, "ordres", "--before", "now"],
+    ):  # fmt: skip
+        said = cli(*words, code=1).err
+        assert "did you mean orders?" in said
+        assert "create_topic" not in said

@@ -57,7 +57,7 @@ COMMANDS = [
     ["topics", "describe", "{d}"],
     ["topics", "delete", "{d}", "u[/x]", "--yes"],
     ["groups", "list", "{d}"],
-    ["groups", "reset", "{d}", "g[/x]\x1b", "--topic", "t", "--to", "earliest"],
+    ["groups", "reset", "{d}", "g[/x]\x1b", "--topic", "t", "--to-earliest", "--execute"],
     ["groups", "describe", "{d}", "g[/x]\x1b"],
     ["groups", "delete", "{d}", "g[/x]\x1b", "--yes"],
     ["verify", "{d}"],

@@ -18,6 +18,8 @@ from fletchlog.cli.options import typer_command
 from fletchlog.cli.produce import produce
 from fletchlog.cli.serve import OPTIONS, serve
 from fletchlog.cli.topics import topics
+from fletchlog.cli.transactions import transactions
+from fletchlog.cli.upkeep import clean, delete_records, retention
 from fletchlog.cli.users import users
 from fletchlog.cli.verify import verify
 
@@ -44,8 +46,9 @@ A first look:
 )
 app.add_typer(topics, name="topics")
 app.add_typer(groups, name="groups")
+app.add_typer(transactions, name="transactions")
 app.add_typer(users, name="users")
-for command in (demo, typer_command(serve, OPTIONS), produce, consume, explain, assign, audit, dump, verify, config):
+for command in (demo, typer_command(serve, OPTIONS), produce, consume, explain, delete_records, clean, retention, assign, audit, dump, verify, config):
     app.command()(command)
 
 

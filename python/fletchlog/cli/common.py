@@ -35,7 +35,7 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
             return function(*args, **kwargs)
         # ImportError: an extra is missing, and its text says which
         except (CommandError, _kafka_error(), ImportError) as error:
-            fail(str(error))
+            fail(in_words_of_the_shell(error))
         except OverflowError as error:
             fail(f"a number is out of range: {error}")
         except BrokenPipeError:
@@ -49,6 +49,58 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
             raise SystemExit(INTERRUPTED) from None
 
     return wrapped
+
+
+def in_words_of_the_shell(error: Exception) -> str:
+    """The sentence of an error. What it advises a program to call becomes the command that does it."""
+    from fletchlog import errors
+
+    advice = {
+        errors.UnknownTopicOrPartitionError: "`fletchlog topics create DIR TOPIC` makes one, `fletchlog topics list DIR` lists what there is",
+        errors.GroupIdNotFoundError: "`fletchlog groups list DIR` lists what there is",
+        errors.DirectoryLockedError: "commands that only read work beside it; to write too, let it `fletchlog serve DIR`, and use kafka://HOST:PORT",
+    }
+    text = str(error)
+    command = next((words for kind, words in advice.items() if isinstance(error, kind)), None)
+    # what follows the semicolon is the engine's advice, in words of Python
+    return text if command is None else f"{text.partition('; ')[0]}; {command}"
+
+
+def topic(broker: fl.Broker | fl.Cluster, name: str, advice: str | None = None) -> fl.TopicDescription:
+    """A topic that the user has named; `advice` is what to do if there is none.
+
+    Raises:
+        CommandError: There is none.
+    """
+    from fletchlog.errors import UnknownTopicOrPartitionError
+
+    try:
+        return broker.describe_topic(name)
+    except UnknownTopicOrPartitionError:
+        raise CommandError(_missing("topic", name, broker.topics(include_internal=True), advice or f"`fletchlog topics create DIR {name}` makes it")) from None
+
+
+def group(broker: fl.Broker | fl.Cluster, name: str) -> fl.GroupDescription:
+    """A group that the user has named.
+
+    Raises:
+        CommandError: There is none.
+    """
+    from fletchlog.errors import GroupIdNotFoundError
+
+    try:
+        return broker.describe_group(name)
+    except GroupIdNotFoundError:
+        names = [listed.group_id for listed in broker.groups()]
+        raise CommandError(_missing("group", name, names, "`fletchlog groups list DIR` lists what there is")) from None
+
+
+def _missing(kind: str, name: str, names: Iterable[str], advice: str) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(name, names, n=3)
+    meant = f" did you mean {' or '.join(near)}?" if near else ""
+    return f"there is no {kind} {name};{meant} {advice}"
 
 
 def takes_clusters(function: Callable[P, R]) -> Callable[P, R]:
@@ -130,4 +182,8 @@ def opened(source: os.PathLike[str], *, read_only: bool = False, nodes: int | No
     import fletchlog as fl
 
     address = cluster_of(source)
-    return fl.Broker(source, read_only=read_only, nodes=nodes) if address is None else fl.Cluster(address)
+    if address is not None:
+        return fl.Cluster(address)
+    if read_only and not os.path.lexists(source):
+        raise CommandError(f"{shown(source)}: does not exist; `fletchlog topics create {shown(source)} TOPIC` makes it")
+    return fl.Broker(source, read_only=read_only, nodes=nodes)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fletchlog.cli import places, times
-from fletchlog.cli.common import CommandError, cluster_of, command, opened, properties, takes_clusters
-from fletchlog.cli.options import Config  # noqa: TC001 - typer reads the annotations
+from fletchlog.cli.common import CommandError, cluster_of, command, opened, properties, takes_clusters, topic
+from fletchlog.cli.options import Config, names_of_topics
 from fletchlog.cli.outputs import FORMATS, writer
 from fletchlog.cli.terminal import progress
 from fletchlog.cli.text import counted, note
@@ -30,7 +30,7 @@ TABLE_ROWS = 50
 @takes_clusters
 def consume(
     directory: Annotated[Path, typer.Argument(help="The broker's directory, or kafka://HOST:PORT of a cluster.", metavar="DIR")],
-    topics: Annotated[list[str], typer.Argument(help="Topics to read.", metavar="TOPIC...")],
+    topics: Annotated[list[str], typer.Argument(help="Topics to read.", metavar="TOPIC...", autocompletion=names_of_topics)],
     form: Annotated[str, typer.Option("--format", "-f", help=f"{', '.join(FORMATS)}, or a template as kcat has it.")] = "table",
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write.")] = None,
     most: Annotated[int | None, typer.Option("--max", "-n", help=f"Stop after this many records (table: {TABLE_ROWS}).")] = None,
@@ -77,7 +77,7 @@ def consume(
     if group is not None:
         given |= {"group.id": group, "enable.auto.commit": "false"}
     with opened(directory, read_only=group is None) as broker:
-        found = places.partitions([broker.describe_topic(name) for name in topics], partition)
+        found = places.partitions([topic(broker, name) for name in topics], partition)
         with fl.Consumer(broker if isinstance(broker, fl.Broker) else cluster_of(directory), given) as consumer:
             ends = consumer.end_offsets(found)
             stops = {} if until is None else places.at(consumer, found, times.when("--until", until), ends)

@@ -1,16 +1,19 @@
-"""`fletchlog groups`: list, describe, reset, delete."""
+"""`fletchlog groups`: list, describe, lag, reset, delete."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fletchlog.cli import places, times
 from fletchlog.cli.common import CommandError, cluster_of, command, opened, shown, takes_clusters
-from fletchlog.cli.terminal import out
-from fletchlog.cli.text import say, visible
+from fletchlog.cli.common import group as described
+from fletchlog.cli.common import topic as topic_of
+from fletchlog.cli.options import names_of_groups, names_of_topics
+from fletchlog.cli.tables import show
+from fletchlog.cli.text import note, say, visible
 
 if TYPE_CHECKING:
     import fletchlog as fl
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
 groups = typer.Typer(no_args_is_help=True, help="List, describe, reset and delete the consumer groups of a directory.")
 
 Directory = Annotated[Path, typer.Argument(help="The broker's directory; but for delete also kafka://HOST:PORT.", metavar="DIR")]
-Group = Annotated[str, typer.Argument(help="group.id.", metavar="GROUP")]
+Group = Annotated[str, typer.Argument(help="group.id.", metavar="GROUP", autocompletion=names_of_groups)]
 Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 
 
@@ -36,31 +39,38 @@ def list_groups(directory: Directory, as_json: Json = False) -> None:
             for group in broker.groups()
             for lags in [_lags(broker, directory, group.group_id)]
         ]
-    if as_json:
-        print(json.dumps(rows, indent=2))
-    elif rows:
-        _show(rows)
-    else:
-        say(f"{shown(directory)} holds no group")
+    show(rows, as_json=as_json, empty=f"{shown(directory)} holds no group")
 
 
 @groups.command()
 @command
 @takes_clusters
 def describe(directory: Directory, group: Group, as_json: Json = False) -> None:
-    """Show where a group goes on in each partition, and its lag.
+    """Show where a group goes on in each partition, its lag, and which member has the partition.
 
     fletchlog groups describe data/ g
     """
     with opened(directory, read_only=True) as broker:
-        broker.describe_group(group)
+        members = {tuple(tp): member.member_id for member in described(broker, group).members for tp in member.partitions}
+        rows = [row | {"member": members.get((row["topic"], row["partition"]))} for row in _lags(broker, directory, group)]
+    show(rows, as_json=as_json, empty=f"{group} has committed no offsets")
+
+
+@groups.command()
+@command
+@takes_clusters
+def lag(directory: Directory, group: Group, as_json: Json = False) -> None:
+    """Show how many records of each topic a group has not read.
+
+    fletchlog groups lag data/ g
+    """
+    with opened(directory, read_only=True) as broker:
+        described(broker, group)
         rows = _lags(broker, directory, group)
-    if as_json:
-        print(json.dumps(rows, indent=2))
-    elif rows:
-        _show(rows)
-    else:
-        say(f"{group} has committed no offsets")
+    topics: dict[str, int] = {}
+    for row in rows:
+        topics[row["topic"]] = topics.get(row["topic"], 0) + max(row["lag"], 0)
+    show([{"topic": topic, "lag": sum_} for topic, sum_ in topics.items()], as_json=as_json, empty=f"{group} has committed no offsets")
 
 
 @groups.command()
@@ -69,29 +79,53 @@ def describe(directory: Directory, group: Group, as_json: Json = False) -> None:
 def reset(
     directory: Directory,
     group: Group,
-    topic: Annotated[str, typer.Option("--topic", "-t", help="Topic whose offsets are set.")],
-    to: Annotated[str, typer.Option("--to", metavar="earliest|latest|OFFSET", help="Where the group goes on.")],
+    topic: Annotated[list[str], typer.Option("--topic", "-t", help="Topic whose offsets are set; may be repeated.", autocompletion=names_of_topics)],
     partition: Annotated[list[int] | None, typer.Option("--partition", "-p", help="A partition; may be repeated. Default: all.")] = None,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first record.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="Behind the last record.")] = False,
+    to_offset: Annotated[int | None, typer.Option(help="To this offset.")] = None,
+    to_time: Annotated[str | None, typer.Option(metavar="TIME", help=f"To the first record of this time or later: {times.HELP}.")] = None,
+    shift_by: Annotated[int | None, typer.Option(metavar="N", help="N records further, or back if N is negative.")] = None,
+    execute: Annotated[bool, typer.Option("--execute", help="Do it; without it, only show what would be done.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Set where a group goes on. Nobody may be a member of it.
+    """Set where a group goes on. Nobody may be a member of it. Without --execute nothing is changed, as in Kafka's tool.
 
-    fletchlog groups reset data/ g --topic orders --to earliest
+    An offset that a partition does not have becomes its first or its end.
+
+      fletchlog groups reset data/ g --topic orders --to-earliest
+
+      fletchlog groups reset data/ g --topic orders --to-time 2h --execute
+
+      fletchlog groups reset data/ g --topic orders -p 0 --shift-by -10 --execute
     """
     import fletchlog as fl
 
-    with opened(directory) as broker:
-        described = {p.partition: p for p in broker.describe_topic(topic).partitions}
-        for number in partition or ():
-            if number not in described:
-                raise CommandError(f"{topic} has no partition {number}; it has {len(described)}")
-        offsets: dict[tuple[str, int], fl.OffsetAndMetadata | int] = {(topic, number): _target(described[number], to) for number in partition or described}
-        if isinstance(broker, fl.Broker):
-            broker.alter_offsets(group, offsets)
+    chosen = {"--to-earliest": to_earliest, "--to-latest": to_latest, "--to-offset": to_offset is not None,
+              "--to-time": to_time is not None, "--shift-by": shift_by is not None}  # fmt: skip
+    if sum(chosen.values()) != 1:
+        raise CommandError(f"say where the group goes on: one of {', '.join(chosen)}")
+    with opened(directory, read_only=not execute) as broker, _consumer(broker, directory, group) as consumer:
+        found = places.partitions([topic_of(broker, name) for name in topic], partition)
+        begin, ends, now = consumer.beginning_offsets(found), consumer.end_offsets(found), consumer.committed(found)
+        before = {tp: None if (committed := now[tp]) is None else committed.offset for tp in found}
+        if to_time is not None:
+            targets = places.at(consumer, found, times.when("--to-time", to_time), ends)
+        elif to_offset is not None:
+            targets = dict.fromkeys(found, to_offset)
+        elif shift_by is not None:
+            targets = {tp: (begin[tp] if (offset := before[tp]) is None else offset) + shift_by for tp in found}
         else:
-            with _consumer(broker, directory, group) as consumer:
-                consumer.commit(offsets)
-    for (_, number), offset in offsets.items():
-        say(f"{group} goes on in {topic}-{number} at {offset}")
+            targets = begin if to_earliest else ends
+        offsets: dict[tuple[str, int], fl.OffsetAndMetadata | int] = {tp: min(max(targets[tp], begin[tp]), ends[tp]) for tp in found}
+        if execute and isinstance(broker, fl.Broker):
+            broker.alter_offsets(group, offsets)
+        elif execute:
+            consumer.commit(offsets)
+    rows = [{"topic": tp.topic, "partition": tp.partition, "before": before[tp], "after": offsets[tp]} for tp in found]
+    show(rows, as_json=as_json, empty="no partition")
+    if not execute:
+        note("nothing was changed; --execute does it")
 
 
 @groups.command()
@@ -110,17 +144,9 @@ def delete(
     if not yes and not typer.confirm(visible(f"delete {group} with all its offsets from {directory}?"), err=True):
         raise CommandError("nothing was deleted")
     with fl.Broker(directory) as broker:
+        described(broker, group)
         broker.delete_group(group)
     say(f"deleted {group}")
-
-
-def _target(partition: fl.PartitionDescription, to: str) -> int:
-    """The offset that is meant."""
-    if to in {"earliest", "latest"}:
-        return partition.log_start_offset if to == "earliest" else partition.high_watermark
-    if not to.isascii() or not to.isdigit():
-        raise CommandError(f"--to wants earliest, latest or an offset, got {to}")
-    return int(to)
 
 
 def _lags(broker: fl.Broker | fl.Cluster, directory: Path, group: str) -> list[dict[str, Any]]:
@@ -140,15 +166,3 @@ def _consumer(broker: fl.Broker | fl.Cluster, directory: Path, group: str) -> fl
     import fletchlog as fl
 
     return fl.Consumer(broker if isinstance(broker, fl.Broker) else cluster_of(directory), {"group.id": group, "enable.auto.commit": "false"})
-
-
-def _show(rows: list[dict[str, Any]]) -> None:
-    """A table of these rows."""
-    from rich.table import Table
-
-    table = Table()
-    for name, value in rows[0].items():
-        table.add_column(name, justify="right" if isinstance(value, int) else "left")
-    for row in rows:
-        table.add_row(*(f"{value:,}" if isinstance(value, int) else visible(value) for value in row.values()))
-    out().print(table)

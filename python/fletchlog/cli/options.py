@@ -23,6 +23,28 @@ def _info(option: Option) -> Any:
 Config = Annotated[list[str] | None, _info(CONFIG)]
 
 
+def names_of_topics(context: typer.Context) -> list[str]:
+    """Completes the name of a topic of the directory that stands before it."""
+    from fletchlog.cli.common import opened
+
+    try:
+        with opened(context.params["directory"], read_only=True) as broker:
+            return broker.topics()
+    except Exception:  # noqa: BLE001 - a half-typed line is no place for an error
+        return []
+
+
+def names_of_groups(context: typer.Context) -> list[str]:
+    """Completes the name of a group of the directory that stands before it."""
+    from fletchlog.cli.common import opened
+
+    try:
+        with opened(context.params["directory"], read_only=True) as broker:
+            return [listed.group_id for listed in broker.groups()]
+    except Exception:  # noqa: BLE001 - a half-typed line is no place for an error
+        return []
+
+
 def typer_command(function: Callable[..., None], options: Sequence[Option]) -> Callable[..., None]:
     """A command that takes these options, for typer."""
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fletchlog.cli.common import CommandError
 from fletchlog.cli.delivery import Offsets, Output, advance
 from fletchlog.cli.rows import cell, csv_line, header_text, json_line, plain
+from fletchlog.cli.tables import NARROW, vertical
 from fletchlog.cli.template import Template
 from fletchlog.cli.terminal import in_file, out
 from fletchlog.cli.text import visible
@@ -155,9 +156,6 @@ class _Table(Writer):
         return self._shown | super().shown()
 
 
-NARROW = 80
-
-
 def _table(rows: list[dict[str, Any]], *, narrow: bool) -> Any:
     from rich.table import Table
 
@@ -168,13 +166,7 @@ def _table(rows: list[dict[str, Any]], *, narrow: bool) -> Any:
         for row, line in zip(rows, lines, strict=True):
             line.append(header_text(row["headers"]))
     if narrow:
-        table = Table.grid(padding=(0, 2))
-        for number, line in enumerate(lines):
-            if number:
-                table.add_row("", "")
-            for name, text in zip(names, line, strict=True):
-                table.add_row(name, text)
-        return table
+        return vertical(names, lines)
     table = Table(*names)
     for column in table.columns[1:3]:
         column.justify = "right"

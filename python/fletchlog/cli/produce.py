@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 import typer
 
 from fletchlog.cli.common import CommandError, cluster_of, command, opened, properties, shown, takes_clusters
+from fletchlog.cli.common import topic as described
 from fletchlog.cli.inputs import BY_SUFFIX, FORMATS, Input, by_name
-from fletchlog.cli.options import Config  # noqa: TC001 - typer reads the annotations
+from fletchlog.cli.options import Config, names_of_topics
 from fletchlog.cli.terminal import progress
 from fletchlog.cli.text import counted, note
 
@@ -29,7 +30,7 @@ RETRIES = 1
 @takes_clusters
 def produce(
     directory: Annotated[Path, typer.Argument(help="The broker's directory, or kafka://HOST:PORT of a cluster.", metavar="DIR")],
-    topic: Annotated[str, typer.Argument(help="Topic to write to.")],
+    topic: Annotated[str, typer.Argument(help="Topic to write to.", autocompletion=names_of_topics)],
     source: Annotated[Path | None, typer.Argument(help="File to read; default or -: standard input.", metavar="[FILE]")] = None,
     form: Annotated[str | None, typer.Option("--format", "-f", help=f"{', '.join(FORMATS)}; default: by the file's name, lines for standard input.")] = None,
     key: Annotated[str | None, typer.Option(help="Field (lines: separator before the value) that gives the key.")] = None,
@@ -152,7 +153,7 @@ def _producer(broker: fl.Broker | fl.Cluster, directory: Path, config: dict[str,
 
 def _end(broker: fl.Broker | fl.Cluster, topic: str) -> int:
     """How many records the topic has been given since it is there."""
-    return sum(partition.high_watermark for partition in broker.describe_topic(topic).partitions)
+    return sum(partition.high_watermark for partition in described(broker, topic, "give --partitions N to create it").partitions)
 
 
 @contextlib.contextmanager

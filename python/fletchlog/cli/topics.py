@@ -1,4 +1,4 @@
-"""`fletchlog topics`: list, create, describe, alter, delete."""
+"""`fletchlog topics`: list, create, describe, alter, add partitions, delete."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from typing import Annotated
 
 import typer
 
-from fletchlog.cli.common import CommandError, cluster_of, command, opened, properties, shown, takes_clusters
-from fletchlog.cli.options import Config  # noqa: TC001 - typer reads the annotations
-from fletchlog.cli.terminal import out
+from fletchlog.cli.common import CommandError, cluster_of, command, opened, properties, shown, takes_clusters, topic
+from fletchlog.cli.options import Config, names_of_topics
+from fletchlog.cli.tables import show
 from fletchlog.cli.text import counted, say, visible
 
 topics = typer.Typer(no_args_is_help=True, help="List, create, describe, alter and delete topics of a directory.")
 
 Directory = Annotated[Path, typer.Argument(help="The broker's directory; to list, create, describe and delete also kafka://HOST:PORT.", metavar="DIR")]
+Name = Annotated[str, typer.Argument(help="Name of the topic.", autocompletion=names_of_topics)]
 Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 
 
@@ -31,27 +32,14 @@ def list_topics(directory: Directory, as_json: Json = False) -> None:
         described = [broker.describe_topic(name) for name in broker.topics()]
     rows = [
         {
-            "topic": topic.name,
-            "partitions": len(topic.partitions),
-            "records": sum(p.high_watermark - p.log_start_offset for p in topic.partitions),
-            "bytes": sum(p.size_bytes for p in topic.partitions) if cluster_of(directory) is None else None,
+            "topic": found.name,
+            "partitions": len(found.partitions),
+            "records": sum(p.high_watermark - p.log_start_offset for p in found.partitions),
+            "bytes": sum(p.size_bytes for p in found.partitions) if cluster_of(directory) is None else None,
         }
-        for topic in described
+        for found in described
     ]
-    if as_json:
-        print(json.dumps(rows, indent=2))
-        return
-    from rich.table import Table
-
-    table = Table("topic", "partitions", "offsets", "bytes")
-    for column in table.columns[1:]:
-        column.justify = "right"
-    for row in rows:
-        table.add_row(str(row["topic"]), *("" if row[name] is None else f"{row[name]:,}" for name in ("partitions", "records", "bytes")))
-    if rows:
-        out().print(table)
-    else:
-        say(f"{shown(directory)} holds no topic")
+    show(rows, as_json=as_json, empty=f"{shown(directory)} holds no topic")
 
 
 @topics.command()
@@ -80,7 +68,7 @@ def create(
 @takes_clusters
 def describe(
     directory: Directory,
-    names: Annotated[list[str] | None, typer.Argument(help="Topics; default: all.", metavar="[TOPIC]...")] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="Topics; default: all.", metavar="[TOPIC]...", autocompletion=names_of_topics)] = None,
     as_json: Json = False,
 ) -> None:
     """Show partitions, leaders, offsets, sizes and configuration of topics.
@@ -88,29 +76,28 @@ def describe(
     fletchlog topics describe data/ orders
     """
     with opened(directory, read_only=True) as broker:
-        described = [broker.describe_topic(name) for name in names or broker.topics()]
+        described = [topic(broker, name) for name in names or broker.topics()]
     if as_json:
-        rows = [topic._asdict() | {"partitions": [p._asdict() for p in topic.partitions]} for topic in described]
+        rows = [found._asdict() | {"partitions": [p._asdict() for p in found.partitions]} for found in described]
         print(json.dumps(rows, indent=2))
         return
-    from rich.table import Table
-
-    for topic in described:
-        settings = ", ".join(f"{key}={value}" for key, value in sorted(topic.config.items())) or "defaults"
-        table = Table(title=f"{topic.name}  (id {topic.topic_id}; {settings})", title_justify="left")
-        for heading in ("partition", "leader", "start", "end", "last stable", "bytes", "segments"):
-            table.add_column(heading, justify="right")
-        for p in topic.partitions:
-            numbers = (p.log_start_offset, p.high_watermark, p.last_stable_offset, p.size_bytes, p.segments)
-            table.add_row(str(p.partition), str(p.leader), *(f"{number:,}" for number in numbers))
-        out().print(table)
+    for found in described:
+        settings = ", ".join(f"{key}={value}" for key, value in sorted(found.config.items())) or "defaults"
+        partitions = [
+            {
+                "partition": p.partition, "leader": p.leader, "start": p.log_start_offset, "end": p.high_watermark,
+                "last stable": p.last_stable_offset, "bytes": p.size_bytes, "segments": p.segments,
+            }
+            for p in found.partitions
+        ]  # fmt: skip
+        show(partitions, as_json=False, empty="", title=f"{found.name}  (id {found.topic_id}; {settings})")
 
 
 @topics.command()
 @command
 def alter(
     directory: Directory,
-    name: Annotated[str, typer.Argument(help="Name of the topic.")],
+    name: Name,
     partitions: Annotated[int | None, typer.Option("--partitions", "-p", help="Number of partitions in all; more than now.")] = None,
     config: Config = None,
     delete_config: Annotated[list[str] | None, typer.Option("--delete-config", "-d", metavar="NAME", help="A property to reset; may be repeated.")] = None,
@@ -129,6 +116,7 @@ def alter(
     if both := sorted(set(properties(config)) & set(delete_config or [])):
         raise CommandError(f"--config sets {both[0]}, and --delete-config resets it")
     with fl.Broker(directory) as broker:
+        topic(broker, name)
         if changes:
             broker.alter_topic_config(name, changes, validate_only=True)
         if partitions is not None:
@@ -138,12 +126,33 @@ def alter(
     say(f"altered {name} in {shown(directory)}")
 
 
+@topics.command("add-partitions")
+@command
+def add_partitions(
+    directory: Directory,
+    name: Name,
+    number: Annotated[int, typer.Argument(help="How many more.", metavar="NUMBER")],
+) -> None:
+    """Give a topic so many more partitions. Keys go to other partitions from then on.
+
+    fletchlog topics add-partitions data/ orders 2
+    """
+    import fletchlog as fl
+
+    if number < 1:
+        raise CommandError(f"NUMBER is at least 1, not {number}")
+    with fl.Broker(directory) as broker:
+        count = len(topic(broker, name).partitions) + number
+        broker.create_partitions(name, count)
+    say(f"{name} has {counted(count, 'partition')} now")
+
+
 @topics.command()
 @command
 @takes_clusters
 def delete(
     directory: Directory,
-    name: Annotated[str, typer.Argument(help="Name of the topic.")],
+    name: Name,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Delete a topic and its records.
@@ -153,5 +162,6 @@ def delete(
     if not yes and not typer.confirm(visible(f"delete {name} with all its records from {shown(directory)}?"), err=True):
         raise CommandError("nothing was deleted")
     with opened(directory) as broker:
+        topic(broker, name)
         broker.delete_topic(name)
     say(f"deleted {name}")

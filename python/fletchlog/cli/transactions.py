@@ -1,0 +1,62 @@
+"""`fletchlog transactions`: list, abort."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fletchlog.cli.common import CommandError, command
+from fletchlog.cli.tables import show
+from fletchlog.cli.text import say
+
+transactions = typer.Typer(no_args_is_help=True, help="List the transactional ids of a directory, and abort an open transaction.")
+
+Directory = Annotated[Path, typer.Argument(help="The broker's directory.", metavar="DIR")]
+Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
+
+
+@transactions.command("list")
+@command
+def list_transactions(directory: Directory, as_json: Json = False) -> None:
+    """List the transactional ids with the state of their transactions, also while another process writes.
+
+    fletchlog transactions list data/
+    """
+    from fletchlog.cli.common import opened
+
+    with opened(directory, read_only=True) as broker:
+        rows = [
+            {
+                "transactional id": found.transactional_id,
+                "state": found.state,
+                "producer": found.producer_id,
+                "epoch": found.producer_epoch,
+                "began": None if found.start_ms < 0 else dt.datetime.fromtimestamp(found.start_ms / 1000, dt.UTC).isoformat(timespec="milliseconds"),
+                "partitions": [f"{tp[0]}-{tp[1]}" for tp in found.partitions],
+            }
+            for found in broker.transactions()  # type: ignore[union-attr]
+        ]
+    show(rows, as_json=as_json, empty=f"{directory} knows no transactional id")
+
+
+@transactions.command()
+@command
+def abort(directory: Directory, transactional_id: Annotated[str, typer.Argument(help="transactional.id.", metavar="ID")]) -> None:
+    """Abort the open transaction of a transactional id, whose producer is fenced off. One that was decided to commit is completed.
+
+    fletchlog transactions abort data/ copier
+    """
+    import fletchlog as fl
+
+    with fl.Broker(directory) as broker:
+        state = next((found.state for found in broker.transactions() if found.transactional_id == transactional_id), None)
+        if state is None:
+            raise CommandError(f"there is no transactional id {transactional_id}; `fletchlog transactions list DIR` lists what there is")
+        if state != "Ongoing":
+            raise CommandError(f"{transactional_id} has no open transaction: its state is {state}")
+        with fl.Producer(broker, {"transactional.id": transactional_id}) as producer:
+            producer.init_transactions()
+    say(f"aborted the transaction of {transactional_id}")

@@ -1,0 +1,101 @@
+"""What changes the logs of a directory at once: `fletchlog delete-records`, `clean`, `retention`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fletchlog.cli import places, times
+from fletchlog.cli.common import CommandError, command, topic
+from fletchlog.cli.options import names_of_topics
+from fletchlog.cli.tables import show
+from fletchlog.cli.text import counted, say, visible
+
+Directory = Annotated[Path, typer.Argument(help="The broker's directory.", metavar="DIR")]
+Topic = Annotated[str, typer.Argument(help="Name of the topic.", autocompletion=names_of_topics)]
+Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
+
+
+@command
+def delete_records(
+    directory: Directory,
+    name: Topic,
+    partition: Annotated[list[int] | None, typer.Option("--partition", "-p", help="A partition; may be repeated. Default: all.")] = None,
+    before_offset: Annotated[int | None, typer.Option(help="Delete the records before this offset; -1: all. Needs --partition, but for -1.")] = None,
+    before: Annotated[str | None, typer.Option(metavar="TIME", help=f"Delete what is before the first record of this time or later: {times.HELP}.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Delete the oldest records of a topic.
+
+    fletchlog delete-records data/ orders --partition 0 --before-offset 1000
+
+    fletchlog delete-records data/ orders --before 2024-05-01 --yes
+    """
+    import fletchlog as fl
+
+    if (before_offset is None) == (before is None):
+        raise CommandError("say which records: one of --before-offset, --before")
+    if before_offset is not None and before_offset < -1:
+        raise CommandError(f"--before-offset is at least 0, or -1 for all, not {before_offset}")
+    if before_offset is not None and before_offset >= 0 and not partition:
+        raise CommandError("--before-offset is of one partition: give --partition, too")
+    time = None if before is None else times.when("--before", before)
+    with fl.Broker(directory) as broker, fl.Consumer(broker) as consumer:
+        found = places.partitions([topic(broker, name)], partition)
+        begin, ends = consumer.beginning_offsets(found), {(name, p.partition): p.high_watermark for p in broker.describe_topic(name).partitions}
+        if time is not None:
+            limits = places.at(consumer, found, time, {tp: ends[tp] for tp in found})
+        else:
+            limits = {tp: ends[tp] if before_offset == -1 else before_offset or 0 for tp in found}
+        for tp, limit in limits.items():
+            if limit > ends[tp]:
+                raise CommandError(f"{tp} ends at {ends[tp]}, before {limit}; nothing was deleted")
+        limits = {tp: max(limit, begin[tp]) for tp, limit in limits.items()}
+        count = sum(limits[tp] - begin[tp] for tp in found)
+        if count and not yes and not typer.confirm(visible(f"delete {counted(count, 'offset')} of {name} in {directory}?"), err=True):
+            raise CommandError("nothing was deleted")
+        rows = [{"topic": name, "partition": tp.partition, "before": begin[tp], "after": broker.delete_records(name, tp.partition, limits[tp])} for tp in found]
+    show(rows, as_json=as_json, empty="no partition")
+
+
+@command
+def clean(
+    directory: Directory,
+    name: Topic,
+    force: Annotated[bool, typer.Option("--force", help="Every partition up to its end, also where it is not due.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Compact a topic now: of each key the newest record stays.
+
+    fletchlog clean data/ accounts --force
+    """
+    import fletchlog as fl
+
+    with fl.Broker(directory) as broker:
+        topic(broker, name)
+        rows = [partition._asdict() for partition in broker.clean_topic(name, force=force)]
+    if as_json:
+        show(rows, as_json=True, empty="")
+        return
+    table = [
+        {"partition": row["partition"], "cleaned": "yes" if row["rounds"] else "not due", "records before": row["messages_read"],
+         "records after": row["messages_written"], "bytes before": row["bytes_read"], "bytes after": row["bytes_written"]}
+        for row in rows
+    ]  # fmt: skip
+    show(table, as_json=False, empty=f"{name} has no log yet")
+
+
+@command
+def retention(directory: Directory) -> None:
+    """Delete now what retention.ms and retention.bytes of the topics do not keep.
+
+    fletchlog retention data/
+    """
+    import fletchlog as fl
+
+    with fl.Broker(directory) as broker:
+        count = broker.run_retention()
+    say(f"deleted {counted(count, 'segment')}")
