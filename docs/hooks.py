@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+import typer
 from mkdocs.structure.files import File
 
 import fletchlog as fl
 from fletchlog._core import served_apis
+from fletchlog.cli.app import app
 from fletchlog.explain import against, align, explain, fairness, page, picture, title
 from fletchlog.explain.compare import ROWS
 from fletchlog.explain.owners import ownership
@@ -41,6 +44,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     tables = {
         "<!-- fairness -->": fairness_table,
         "<!-- config -->": config_tables,
+        "<!-- commands -->": commands,
         "<!-- retries -->": retries_table,
         "<!-- served -->": served_table,
         "<!-- spark read -->": lambda: spark_table(options.KNOWN),
@@ -51,6 +55,40 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         if mark in markdown:
             markdown = markdown.replace(mark, make())
     return markdown
+
+
+def commands() -> str:
+    """Every command of the shell, with its examples, arguments and options."""
+    return "\n\n".join(_commands("fletchlog", typer.main.get_command(app)))
+
+
+def _commands(name: str, command: Any) -> list[str]:
+    if isinstance(command, typer.core.TyperGroup):
+        return [text for each, found in command.commands.items() for text in _commands(f"{name} {each}", found)]
+    parts = [f"## {name.removeprefix('fletchlog ')}"]
+    for paragraph in re.split(r"\n\s*\n", command.help or ""):
+        example = paragraph.startswith(("  ", "fletchlog "))
+        if example and parts[-1].startswith("```"):
+            parts[-1] = parts[-1].removesuffix("\n```") + f"\n{paragraph.strip()}\n```"
+        else:
+            parts.append(f"```sh\n{paragraph.strip()}\n```" if example else _escaped(paragraph))
+    rows = [_parameter(one) for one in command.params]
+    return [*parts, table(["argument or option", "default", "meaning"], rows)] if rows else parts
+
+
+def _parameter(one: Any) -> list[str]:
+    if one.param_type_name == "argument":
+        return [f"`{one.metavar or one.name.upper()}`", "" if one.required else "may be left out", _escaped(one.help or "")]
+    names = " ".join(f"`{name}`" for name in [*one.opts, *one.secondary_opts])
+    value = f" `{one.metavar}`" if one.metavar else ""
+    default = "" if one.default in (None, False, (), "") else f"`{one.default}`"
+    return [names + value, default, _escaped(one.help or "")]
+
+
+def _escaped(text: str) -> str:
+    """Text in which Markdown sees nothing but text; what stands between backquotes stays code."""
+    parts = text.split("`")
+    return "`".join(part if number % 2 else re.sub(r"([\\*_<>|\[\]])", r"\\\1", part) for number, part in enumerate(parts))
 
 
 def served_table() -> str:

@@ -3,6 +3,10 @@
 import subprocess
 import sys
 
+import typer
+
+from fletchlog.cli.app import app
+
 
 def test_a_topic_is_created_listed_described_and_deleted(cli, data):
     cli("topics", "create", data, "orders", "-p", 3, "-c", "retention.ms=1000", "--nodes", 2)
@@ -57,6 +61,18 @@ def test_every_command_teaches_with_examples(cli):
         text = cli(*words, "--help").out
         assert f"fletchlog {' '.join(words)}" in text.replace("\n", " ")
     assert "fletchlog" in cli("--version").out
+
+
+def test_examples_fit_a_terminal_of_80_columns(cli):
+    def walk(words, command):
+        for name, found in getattr(command, "commands", {}).items():
+            walk([*words, name], found)
+        shown = [line.strip() for line in cli(*words, "--help").out.splitlines()]
+        for line in (command.help or "").splitlines():
+            if line.startswith(("  ", "fletchlog ")):
+                assert line.strip() in shown
+
+    walk([], typer.main.get_command(app))
 
 
 def test_the_package_runs_as_a_module(data):

@@ -41,7 +41,7 @@ def assign(
 
     fletchlog assign -t orders=6 -m 3 --join c4
 
-    fletchlog assign -t orders=6,payments=3 -m c1,c2,c3 --subscribe c1=orders --leave c2 --svg owners.svg
+    fletchlog assign -t a=6,b=3 -m c1,c2,c3 --subscribe c1=a --leave c2
 
     fletchlog assign -t my-topic=6 -m 2 --assignors legacy-range --streams 6
     """

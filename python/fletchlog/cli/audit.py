@@ -42,7 +42,7 @@ def audit(
 
     fletchlog audit data/
 
-    fletchlog audit data/ -t orders --html audit.html --max gaps_unexplained=0 --max lateness_p999_ms=60000
+    fletchlog audit data/ --html audit.html --max gaps_unexplained=0
     """
     from fletchlog import audit as auditing
 

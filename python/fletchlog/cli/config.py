@@ -27,7 +27,7 @@ def config(
 
       fletchlog config --scope producer         what a producer takes
 
-      fletchlog config max poll                 those that mention "max" and "poll"
+      fletchlog config max poll                 that mention "max" and "poll"
     """
     import fletchlog as fl
 

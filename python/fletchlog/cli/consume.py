@@ -30,7 +30,7 @@ TABLE_ROWS = 50
 @takes_clusters
 def consume(
     directory: Annotated[Path, typer.Argument(help="The broker's directory, or kafka://HOST:PORT of a cluster.", metavar="DIR")],
-    topics: Annotated[list[str], typer.Argument(help="Topics to read.", metavar="TOPIC...", autocompletion=names_of_topics)],
+    topics: Annotated[list[str], typer.Argument(help="Topics to read.", metavar="TOPIC", autocompletion=names_of_topics)],
     form: Annotated[str, typer.Option("--format", "-f", help=f"{', '.join(FORMATS)}, or a template as kcat has it.")] = "table",
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write.")] = None,
     most: Annotated[int | None, typer.Option("--max", "-n", help=f"Stop after this many records (table: {TABLE_ROWS}).")] = None,
@@ -53,21 +53,21 @@ def consume(
     jsonl, json, csv, parquet and arrow hold whole records: `fletchlog produce` reads them back. A template has kcat's letters: %t topic, %p partition,
     %o offset, %k key, %s value, %T timestamp in ms, %h headers, %K and %S lengths, \n \t \xHH; raw is '%s\n'.
 
-      fletchlog consume data/ orders -n 20                              a look at the first records
+      fletchlog consume data/ orders -n 20                  a first look
 
-      fletchlog consume data/ orders --tail 5 -p 0                      the last ones of a partition
+      fletchlog consume data/ orders --tail 5 -p 0          the last ones
 
-      fletchlog consume data/ orders --from 2h --until 15m -f csv       of a time
+      fletchlog consume data/ orders --from 2h --until 15m  of a time
 
-      fletchlog consume data/ orders --format jsonl | jq .value         for other tools
+      fletchlog consume data/ orders -f jsonl | jq .value   for other tools
 
-      fletchlog consume data/ orders -f '%p@%o %k: %s\n' --follow       as kcat prints them
+      fletchlog consume data/ orders -f '%p@%o %k: %s\n'    as kcat prints them
 
       fletchlog consume data/ orders payments -f parquet -o all.parquet
 
-      fletchlog consume kafka://h1:9092 orders -n 20                    from a cluster
+      fletchlog consume kafka://h1:9092 orders -n 20        from a cluster
 
-      fletchlog consume data/ orders -c fletchlog.consumer.version=4.2  as a newer Java client would
+      fletchlog consume data/ orders -c fletchlog.consumer.version=4.2
     """
     import fletchlog as fl
 

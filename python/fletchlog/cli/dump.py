@@ -30,7 +30,7 @@ def dump(
 
       fletchlog dump data/orders-0/00000000000000000000.log
 
-      fletchlog dump data/orders-0/00000000000000000000.log --records --json -n 0 | jq .value
+      fletchlog dump data/orders-0/00000000000000000000.log --records --json
     """
     if most < 0:
         raise CommandError(f"--max is 0 or more, not {most}")

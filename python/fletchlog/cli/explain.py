@@ -57,7 +57,7 @@ def explain(
 
       fletchlog explain data/ --topics orders,payments
 
-      fletchlog explain data/ -t orders -c max.poll.records=100 --polls 200 --compare kip-387 --html order.html --png order.png
+      fletchlog explain data/ -t orders --polls 200 --compare all --html a.html
 
       fletchlog explain --compare monday.arrow tuesday.arrow
     """

@@ -31,7 +31,7 @@ RETRIES = 1
 def produce(
     directory: Annotated[Path, typer.Argument(help="The broker's directory, or kafka://HOST:PORT of a cluster.", metavar="DIR")],
     topic: Annotated[str, typer.Argument(help="Topic to write to.", autocompletion=names_of_topics)],
-    source: Annotated[Path | None, typer.Argument(help="File to read; default or -: standard input.", metavar="[FILE]")] = None,
+    source: Annotated[Path | None, typer.Argument(help="File to read; default or -: standard input.", metavar="FILE")] = None,
     form: Annotated[str | None, typer.Option("--format", "-f", help=f"{', '.join(FORMATS)}; default: by the file's name, lines for standard input.")] = None,
     key: Annotated[str | None, typer.Option(help="Field (lines: separator before the value) that gives the key.")] = None,
     value: Annotated[str | None, typer.Option(help="Field that gives the value; default: the whole row as JSON.")] = None,
@@ -49,17 +49,17 @@ def produce(
 
       seq 1000 | fletchlog produce data/ numbers --partitions 3
 
-      fletchlog produce data/ orders orders.jsonl --key customer --timestamp created_at
+      fletchlog produce data/ orders orders.jsonl --key id --timestamp created_at
 
-      fletchlog produce data/ flights flights.csv.gz --key carrier -c enable.idempotence=true -c linger.ms=5
+      fletchlog produce data/ flights flights.csv.gz --key carrier -c linger.ms=5
 
       fletchlog produce data/ orders excel.csv --delimiter ';' --encoding cp1252
 
-      fletchlog produce kafka://h1:9092 orders orders.jsonl               to a cluster
+      fletchlog produce kafka://h1:9092 orders orders.jsonl           to a cluster
 
-      fletchlog consume data/ orders -f jsonl | fletchlog produce copy/ orders -f jsonl --partitions 3
+      fletchlog consume data/ a -f arrow | fletchlog produce copy/ a -f arrow
 
-      printf 'a:1\nb:2\n' | fletchlog produce data/ pairs --key :          lines "key:value"
+      printf 'a:1\nb:2\n' | fletchlog produce data/ pairs --key :
 
     A .json file holds an array of objects, or objects one after the other; their values keep their text. Rows of csv and tsv have text
     fields. Files that end in .gz or .zst are decompressed. What was read before a row that cannot be read is written.

@@ -56,7 +56,7 @@ def create(
 
     fletchlog topics create data/ orders --partitions 6
 
-    fletchlog topics create data/ clicks -c retention.ms=3600000 -c message.timestamp.type=LogAppendTime
+    fletchlog topics create data/ clicks -c message.timestamp.type=LogAppendTime
     """
     with opened(directory, nodes=nodes) as broker:
         broker.create_topic(name, partitions=partitions, config=properties(config))
