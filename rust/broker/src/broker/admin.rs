@@ -105,6 +105,7 @@ impl Broker {
     /// UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER if `node` is another, `Closed`, storage errors.
     pub fn describe_producers(&self, node: NodeId, tp: &TopicPartition) -> Result<Vec<ProducerState>, BrokerError> {
         let _open = self.enter()?;
+        validate_name(&tp.topic).map_err(|text| BrokerError::kafka(ErrorCode::INVALID_TOPIC_EXCEPTION, text))?;
         self.replicas.describe_producers(node, tp)
     }
 

@@ -15,7 +15,7 @@ use super::ReplicaManager;
 use super::new_topic::{MAX_PARTITIONS, check_assignment};
 use crate::BrokerError;
 use crate::directory::{self, ClusterMetadata, TopicRecord};
-use crate::topics::Topic;
+use crate::topics::{Topic, validate_name};
 
 /// What to do with a property. Kafka: `AlterConfigOp.OpType`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,14 +131,17 @@ impl ReplicaManager {
         change: impl FnOnce(&BTreeMap<String, String>) -> Result<BTreeMap<String, String>, BrokerError>,
     ) -> Result<(), BrokerError> {
         self.for_writing("alter topics")?;
-        check_names(name, given)?;
+        check_names(given)?;
         let mut metadata = self.metadata.lock();
-        let mut record = metadata.topics.get(name).cloned().ok_or_else(|| {
+        // Kafka looks whether there is such a topic last: `ConfigurationControlManager#validateAlterConfig`.
+        let record = metadata.topics.get(name).cloned();
+        let config = change(record.as_ref().map_or(&BTreeMap::new(), |record| &record.config))?;
+        check_name(name)?;
+        let settings = self.check_config(&config)?;
+        let mut record = record.ok_or_else(|| {
             let text = format!("The topic '{name}' does not exist.");
             BrokerError::kafka(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, text)
         })?;
-        let config = change(&record.config)?;
-        let settings = self.check_config(&config)?;
         if validate_only || config == record.config {
             return Ok(());
         }
@@ -198,7 +201,7 @@ fn additional_partitions(name: &str, have: i32, count: i32) -> Result<usize, Bro
 }
 
 /// What a broker asks of a request before the controller sees it: (name, whether it has a value or needs none).
-fn check_names<'a>(topic: &str, given: impl Iterator<Item = (&'a str, bool)>) -> Result<(), BrokerError> {
+fn check_names<'a>(given: impl Iterator<Item = (&'a str, bool)>) -> Result<(), BrokerError> {
     let refuse = |text: String| Err(BrokerError::kafka(ErrorCode::INVALID_REQUEST, text));
     let mut names = BTreeSet::new();
     let mut nulls = Vec::new();
@@ -215,10 +218,16 @@ fn check_names<'a>(topic: &str, given: impl Iterator<Item = (&'a str, bool)>) ->
     if !nulls.is_empty() {
         return refuse(format!("Null value not supported for : {}", nulls.join(", ")));
     }
-    if topic.is_empty() {
-        return refuse("Default topic resources are not allowed.".to_owned());
-    }
     Ok(())
+}
+
+/// Kafka: `ControllerConfigurationValidator#validate`.
+fn check_name(topic: &str) -> Result<(), BrokerError> {
+    if topic.is_empty() {
+        let text = "Default topic resources are not allowed.".to_owned();
+        return Err(BrokerError::kafka(ErrorCode::INVALID_REQUEST, text));
+    }
+    validate_name(topic).map_err(|text| BrokerError::kafka(ErrorCode::INVALID_TOPIC_EXCEPTION, text))
 }
 
 /// Kafka: `ConfigurationControlManager#incrementalAlterConfigResource`. A list that is not set begins as the default of the table,

@@ -69,7 +69,7 @@ pub(super) fn describe_topic_partitions(call: &mut Call<'_>) -> Result<Handled, 
             all.filter(|name| call.may_topic(AclOperation::Describe, name))
                 .collect()
         }
-        false => request.topics.into_iter().map(|t| t.name).collect(),
+        false => request.topics.iter().map(|t| Arc::clone(&t.name)).collect(),
     };
     let (first, mut from) = match &request.cursor {
         Some(cursor) => (Arc::clone(&cursor.topic_name), cursor.partition_index),
@@ -83,15 +83,20 @@ pub(super) fn describe_topic_partitions(call: &mut Call<'_>) -> Result<Handled, 
             ..Default::default()
         });
     }
+    if request.cursor.is_none() && names.contains("") {
+        // Kafka fails on it.
+        let asked = request.topics.into_iter().map(|topic| topic.name);
+        return call.answer(&DescribeTopicPartitionsResponse {
+            topics: asked
+                .map(|name| refused_topic(ErrorCode::UNKNOWN_SERVER_ERROR, name))
+                .collect(),
+            ..Default::default()
+        });
+    }
     let mut room = usize::try_from(request.response_partition_limit.clamp(1, PARTITION_LIMIT)).unwrap_or(1);
     let mut topics = Vec::new();
     let mut next_cursor = None;
     for name in names.range(first..) {
-        if name.is_empty() {
-            // Kafka fails on it.
-            topics.push(refused_topic(ErrorCode::UNKNOWN_SERVER_ERROR, Arc::clone(name)));
-            continue;
-        }
         if !call.may_topic(AclOperation::Describe, name) {
             topics.push(refused_topic(ErrorCode::TOPIC_AUTHORIZATION_FAILED, Arc::clone(name)));
             continue;

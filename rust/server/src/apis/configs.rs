@@ -26,6 +26,7 @@ mod resource {
     pub(super) const BROKER_LOGGER: i8 = 8;
     pub(super) const CLIENT_METRICS: i8 = 16;
     pub(super) const GROUP: i8 = 32;
+    pub(super) const ALL: [i8; 5] = [TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP];
 }
 
 /// A code and its text.
@@ -40,8 +41,16 @@ impl Refusal {
 pub(super) fn describe_configs(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: DescribeConfigsRequest = call.message()?;
     let (synonyms, documentation) = (request.include_synonyms, request.include_documentation);
+    // Kafka: an unknown type is the error of the whole request.
+    let is_readable = request
+        .resources
+        .iter()
+        .all(|r| resource::ALL.contains(&r.resource_type));
     let results = request.resources.into_iter().map(|resource| {
-        let described = describe(call, &resource);
+        let described = match is_readable {
+            true => describe(call, &resource),
+            false => Err(Refusal::request(MALFORMED)),
+        };
         let (error, entries) = match described {
             Ok(entries) => (Refusal(ErrorCode::NONE, Some("".into())), entries),
             Err(refusal) => (refusal, Vec::new()),
@@ -86,14 +95,14 @@ fn describe(
             Ok(all.into_iter().filter_map(of_all_brokers).collect())
         }
         resource::BROKER => {
-            check_broker(call, name, "expected {} or empty string, but")?;
+            check_broker(call, "Broker", name, "expected {} or empty string, but")?;
             let mut entries = call.broker().describe_config(None).map_err(refused)?;
             entries.extend(of_node(call));
             Ok(entries)
         }
         resource::BROKER_LOGGER if name.is_empty() => Err(Refusal::request("Broker id must not be empty")),
         // There are no loggers whose levels could be told apart.
-        resource::BROKER_LOGGER => check_broker(call, name, "expected {} but").map(|()| Vec::new()),
+        resource::BROKER_LOGGER => check_broker(call, "Broker", name, "expected {} but").map(|()| Vec::new()),
         resource::CLIENT_METRICS if name.is_empty() => {
             Err(Refusal::request("Client metrics subscription name must not be empty"))
         }
@@ -171,10 +180,10 @@ fn of_node(call: &Call<'_>) -> Vec<ConfigEntry> {
 }
 
 /// The node that is asked can only speak for itself.
-fn check_broker(call: &Call<'_>, name: &str, expected: &str) -> Result<(), Refusal> {
+fn check_broker(call: &Call<'_>, what: &str, name: &str, expected: &str) -> Result<(), Refusal> {
     let id: i32 = name
         .parse()
-        .map_err(|_| Refusal::request(format!("Broker id must be an integer, but it is: {name}")))?;
+        .map_err(|_| Refusal::request(format!("{what} id must be an integer, but it is: {name}")))?;
     let node = call.peer.port.node();
     if id == node {
         return Ok(());
@@ -324,11 +333,10 @@ fn check_resource(
         return Err(Refusal::request("Error due to duplicate config keys"));
     }
     match *resource_type {
-        resource::TOPIC if name.is_empty() => Err(Refusal::request("Default topic resources are not allowed.")),
         resource::TOPIC => Ok(true),
         resource::BROKER => {
             if !name.is_empty() {
-                check_broker(call, name, "expected {}, but")?;
+                check_broker(call, "Node", name, "expected {}, but")?;
             }
             if names.is_empty() {
                 return Ok(false);
@@ -347,11 +355,15 @@ fn check_gone<'a>(
     config: impl Iterator<Item = (&'a str, Option<&'a str>)>,
 ) -> Result<(), Refusal> {
     match gone_in_4(config) {
-        Some(text) if call.broker().describe_topic(topic).is_ok() => {
-            Err(Refusal(ErrorCode::INVALID_CONFIG, Some(text.into())))
-        }
+        Some(text) if is_name(call, topic) => Err(Refusal(ErrorCode::INVALID_CONFIG, Some(text.into()))),
         _ => Ok(()),
     }
+}
+
+/// Whether a topic can have the name: what is wrong with it comes before what is wrong with its properties.
+fn is_name(call: &Call<'_>, topic: &str) -> bool {
+    let described = call.broker().describe_config(Some(topic));
+    described.map_or_else(|error| error.code() == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, |_| true)
 }
 
 fn refused_topic(name: &str, error: &BrokerError) -> Refusal {
@@ -369,23 +381,13 @@ fn outcome(altered: Result<(), Refusal>) -> Refusal {
 
 pub(super) fn list_config_resources(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: ListConfigResourcesRequest = call.message()?;
-    let is_supported = |kind: &i8| {
-        let known = [
-            resource::TOPIC,
-            resource::BROKER,
-            resource::BROKER_LOGGER,
-            resource::CLIENT_METRICS,
-            resource::GROUP,
-        ];
-        known.contains(kind)
-    };
     if let Err(error) = call.check_cluster(AclOperation::DescribeConfigs) {
         return call.answer(&ListConfigResourcesResponse {
             error_code: error.code(),
             ..Default::default()
         });
     }
-    if !request.resource_types.iter().all(is_supported) {
+    if !request.resource_types.iter().all(|kind| resource::ALL.contains(kind)) {
         return call.answer(&ListConfigResourcesResponse {
             error_code: ErrorCode::UNSUPPORTED_VERSION.code(),
             ..Default::default()

@@ -20,7 +20,6 @@ const BY_ID: i16 = 13;
 pub(super) fn fetch(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let mut request: FetchRequest = call.message()?;
     let by_id = call.version() >= BY_ID;
-    let max_bytes = request.max_bytes;
     let names = by_id.then(|| Arc::clone(&call.peer.topic_names));
     if let Some(names) = &names {
         for topic in &mut request.topics {
@@ -71,10 +70,6 @@ pub(super) fn fetch(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
         hide_denied(&broker, &client, &mut answer.partitions);
         if names.is_some() {
             answer.partitions.sort_by_key(place);
-        }
-        if max_bytes < 0 {
-            let is_read = |p: &&mut api::FetchPartitionResponse| p.error != ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
-            answer.partitions.iter_mut().filter(is_read).for_each(fail);
         }
         let mut message = message(answer);
         if let Some(names) = names {
@@ -250,7 +245,7 @@ fn message(answer: api::FetchResponse) -> FetchResponse {
 }
 
 fn partition_data(mut partition: api::FetchPartitionResponse) -> fetch_response::PartitionData {
-    // a negative partition_max_bytes
+    // a negative limit
     if partition.error == ErrorCode::INVALID_REQUEST {
         fail(&mut partition);
     }

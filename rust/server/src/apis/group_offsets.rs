@@ -24,16 +24,47 @@ pub(super) fn offset_commit(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
     let answer = commit(call, &request, |topic| Ok(Arc::clone(&topic.name)))?;
     // The broker answers in the order of the request: each topic of it has an answer of its own, also one that is named twice.
     let mut answer = answer.into_iter().map(|(_, partition)| partition);
-    let with_partitions = request.topics.iter().filter(|topic| !topic.partitions.is_empty());
-    let topics = with_partitions.map(|topic| offset_commit_response::OffsetCommitResponseTopic {
-        name: Arc::clone(&topic.name),
-        partitions: answer.by_ref().take(topic.partitions.len()).collect(),
-        ..Default::default()
-    });
+    let topics = request
+        .topics
+        .iter()
+        .map(|topic| offset_commit_response::OffsetCommitResponseTopic {
+            name: Arc::clone(&topic.name),
+            partitions: answer.by_ref().take(topic.partitions.len()).collect(),
+            ..Default::default()
+        });
+    let is_known = |topic: &offset_commit_response::OffsetCommitResponseTopic| {
+        let unknown = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION.code();
+        let is_told = topic.partitions.iter().any(|p| p.error_code != unknown);
+        is_told || call.broker().describe_topic(&topic.name).is_ok()
+    };
     call.answer(&OffsetCommitResponse {
-        topics: topics.collect(),
+        topics: merged(topics.collect(), is_known),
         ..Default::default()
     })
+}
+
+/// Known topics have answers of their own, but for those without partitions, which have none. Where a topic or a partition is
+/// unknown, each topic is answered once. Kafka: `OffsetCommitResponse.Builder`, which the coordinator's answer joins.
+fn merged(
+    topics: Vec<offset_commit_response::OffsetCommitResponseTopic>,
+    is_known: impl Fn(&offset_commit_response::OffsetCommitResponseTopic) -> bool,
+) -> Vec<offset_commit_response::OffsetCommitResponseTopic> {
+    let (known, unknown): (Vec<_>, Vec<_>) = topics.into_iter().partition(is_known);
+    let code = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION.code();
+    let is_unknown = |p: &offset_commit_response::OffsetCommitResponsePartition| p.error_code == code;
+    let any_unknown = !unknown.is_empty() || known.iter().flat_map(|topic| &topic.partitions).any(is_unknown);
+    let known = known.into_iter().filter(|topic| !topic.partitions.is_empty());
+    if !any_unknown {
+        return known.collect();
+    }
+    let mut merged: Vec<offset_commit_response::OffsetCommitResponseTopic> = Vec::new();
+    for topic in unknown.into_iter().chain(known) {
+        match merged.iter_mut().find(|other| other.name == topic.name) {
+            Some(other) => other.partitions.extend(topic.partitions),
+            None => merged.push(topic),
+        }
+    }
+    merged
 }
 
 /// A topic id that is not there is UNKNOWN_TOPIC_ID for each of its partitions.

@@ -11,7 +11,7 @@ use fletchlog_broker::AclOperation;
 use fletchlog_records::{ErrorCode, TopicPartition};
 use fletchlog_wire::messages::{
     ListOffsetsRequest, ListOffsetsResponse, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse,
-    list_offsets_response, offset_for_leader_epoch_response,
+    list_offsets_request, list_offsets_response, offset_for_leader_epoch_response,
 };
 
 use super::fetch::isolation_level;
@@ -45,11 +45,7 @@ pub(super) fn list_offsets(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
         }
     }
     let Some(isolation_level) = isolation_level(request.isolation_level) else {
-        let refused = asked
-            .into_iter()
-            .map(|(tp, ..)| (tp, ErrorCode::UNKNOWN_SERVER_ERROR))
-            .collect();
-        return call.answer(&offsets_message(version, Vec::new(), refused));
+        return call.answer(&all_refused(&request));
     };
     let mut refused = Vec::new();
     asked.retain(|(tp, _, timestamp)| {
@@ -74,6 +70,26 @@ pub(super) fn list_offsets(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     };
     let answer = response!(ListOffsets, call.ask_now(api::Request::ListOffsets(request))?)?;
     call.answer(&offsets_message(version, answer.partitions, refused))
+}
+
+/// UNKNOWN_SERVER_ERROR for each partition, in the request's shape. Kafka: `ListOffsetsRequest#getErrorResponse`.
+fn all_refused(request: &ListOffsetsRequest) -> ListOffsetsResponse {
+    let topic = |t: &list_offsets_request::ListOffsetsTopic| list_offsets_response::ListOffsetsTopicResponse {
+        name: Arc::clone(&t.name),
+        partitions: t
+            .partitions
+            .iter()
+            .map(|p| list_offsets_response::ListOffsetsPartitionResponse {
+                partition_index: p.partition_index,
+                error_code: ErrorCode::UNKNOWN_SERVER_ERROR.code(),
+                ..Default::default()
+            })
+            .collect(),
+    };
+    ListOffsetsResponse {
+        topics: request.topics.iter().map(topic).collect(),
+        ..Default::default()
+    }
 }
 
 fn offsets_message(
@@ -122,32 +138,40 @@ pub(super) fn offset_for_leader_epoch(call: &mut Call<'_>) -> Result<Handled, Un
         .iter()
         .partition(|t| call.may_topic(AclOperation::Describe, &t.topic));
     let request = api::OffsetForLeaderEpochRequest {
-        partitions: allowed.into_iter().flat_map(of_topic).collect(),
+        partitions: allowed.iter().copied().flat_map(of_topic).collect(),
     };
     let answer = response!(
         OffsetForLeaderEpoch,
         call.ask_now(api::Request::OffsetForLeaderEpoch(request))?
     )?;
-    let found = answer.partitions.into_iter().map(|found| {
-        let partition = offset_for_leader_epoch_response::EpochEndOffset {
+    let mut found = answer
+        .partitions
+        .into_iter()
+        .map(|found| offset_for_leader_epoch_response::EpochEndOffset {
             error_code: found.error.code(),
             partition: found.tp.partition,
             leader_epoch: found.leader_epoch,
             end_offset: found.end_offset,
-        };
-        (found.tp.topic, partition)
-    });
-    let denied = denied.into_iter().flat_map(of_topic).map(|(tp, ..)| {
-        let partition = offset_for_leader_epoch_response::EpochEndOffset {
+        });
+    // Each topic of the request has an answer of its own, also one that is named twice, or without partitions.
+    let mut topics = Vec::with_capacity(allowed.len() + denied.len());
+    for topic in allowed {
+        topics.push(offset_for_leader_epoch_response::OffsetForLeaderTopicResult {
+            topic: Arc::clone(&topic.topic),
+            partitions: found.by_ref().take(topic.partitions.len()).collect(),
+        });
+    }
+    for topic in denied {
+        let refused = |p: i32| offset_for_leader_epoch_response::EpochEndOffset {
             error_code: ErrorCode::TOPIC_AUTHORIZATION_FAILED.code(),
-            partition: tp.partition,
+            partition: p,
             ..Default::default()
         };
-        (tp.topic, partition)
-    });
-    let topics = by_topic(found.chain(denied))
-        .map(|(topic, partitions)| offset_for_leader_epoch_response::OffsetForLeaderTopicResult { topic, partitions })
-        .collect();
+        topics.push(offset_for_leader_epoch_response::OffsetForLeaderTopicResult {
+            topic: Arc::clone(&topic.topic),
+            partitions: topic.partitions.iter().map(|p| refused(p.partition)).collect(),
+        });
+    }
     call.answer(&OffsetForLeaderEpochResponse {
         topics,
         ..Default::default()

@@ -29,6 +29,7 @@ struct Asked {
     /// With a batch of a transaction.
     transactional: HashSet<TopicPartition>,
     refused: Vec<(TopicPartition, ErrorCode)>,
+    known_refused: HashSet<TopicPartition>,
     /// Why the first batch of a partition cannot be told from other bytes.
     unreadable: HashMap<TopicPartition, Arc<str>>,
     /// The first batch of a partition has a codec that is none.
@@ -60,16 +61,23 @@ impl Asked {
             }
             self.unknown_codec |= codec(attributes).is_none();
             if is_unknown {
-                self.refused.push((tp, ErrorCode::UNKNOWN_TOPIC_ID));
+                self.refuse(tp, ErrorCode::UNKNOWN_TOPIC_ID);
             } else if is_denied {
-                self.refused.push((tp, ErrorCode::TOPIC_AUTHORIZATION_FAILED));
-            } else if call.version() < ZSTD && codec(attributes) == Some(Compression::Zstd) {
-                self.refused.push((tp, ErrorCode::UNSUPPORTED_COMPRESSION_TYPE));
+                self.refuse(tp, ErrorCode::TOPIC_AUTHORIZATION_FAILED);
+            } else if call.version() < ZSTD && codec(attributes) == Some(Compression::Zstd) && is_there(call, &tp) {
+                self.refuse(tp, ErrorCode::UNSUPPORTED_COMPRESSION_TYPE);
             } else {
                 self.add(tp, records);
             }
         }
         Ok(())
+    }
+
+    /// Once, however often it is named.
+    fn refuse(&mut self, tp: TopicPartition, error: ErrorCode) {
+        if self.known_refused.insert(tp.clone()) {
+            self.refused.push((tp, error));
+        }
     }
 
     /// Of a partition that is named twice the later records count, as in Kafka's map of them.
@@ -89,6 +97,12 @@ impl Asked {
         let all = all.chain(self.refused.drain(..).map(|(tp, _)| tp));
         self.refused = all.map(|tp| (tp, error)).collect();
     }
+}
+
+/// Whether there is such a partition: what is unknown is told as unknown, whatever is sent to it.
+fn is_there(call: &Call<'_>, tp: &TopicPartition) -> bool {
+    let topic = call.broker().describe_topic(&tp.topic);
+    topic.is_ok_and(|topic| topic.partitions.iter().any(|p| p.partition == tp.partition))
 }
 
 /// The attributes of the first batch; 0 where there is none.

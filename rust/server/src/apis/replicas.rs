@@ -38,10 +38,15 @@ pub(super) fn elect_leaders(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
             ..Default::default()
         });
     }
+    if request.topic_partitions.as_ref().is_some_and(Vec::is_empty) {
+        // Kafka asks nobody then.
+        return call.answer(&ElectLeadersResponse::default());
+    }
     let is_type_known = (0..=1).contains(&request.election_type);
     let topics: Vec<(Arc<str>, Vec<i32>)> = match request.topic_partitions {
         Some(topics) => topics.into_iter().map(|t| (t.topic, t.partitions)).collect(),
         // All of them: those that need no election are left out.
+        None if !is_type_known => Vec::new(),
         None => {
             let all = call.broker().topics(true).map_err(|_| CLOSED)?;
             all.into_iter().map(|topic| (topic, Vec::new())).collect()
@@ -127,7 +132,7 @@ pub(super) fn alter_partition_reassignments(call: &mut Call<'_>) -> Result<Handl
         });
     }
     call.answer(&AlterPartitionReassignmentsResponse {
-        allow_replication_factor_change: request.allow_replication_factor_change,
+        allow_replication_factor_change: responses.is_empty() || request.allow_replication_factor_change,
         error_message: responses.is_empty().then(|| "".into()),
         responses,
         ..Default::default()

@@ -59,6 +59,14 @@ fn check_quota_filter(components: &[describe_client_quotas_request::ComponentDat
                 format!("Unknown match type {}", component.match_type),
             ));
         }
+        // Kafka: `ClientQuotasImage#describe`; 1: the default, 2: any that is given.
+        let takes_none = [(1, "MATCH_TYPE_DEFAULT"), (2, "MATCH_TYPE_SPECIFIED")];
+        if let Some((_, name)) = takes_none.iter().find(|(kind, _)| *kind == component.match_type)
+            && component.r#match.is_some()
+        {
+            let text = format!("Request specified {name}, but also specified a match string.");
+            return Err((ErrorCode::INVALID_REQUEST, text));
+        }
         if !seen.insert(kind) {
             let text = format!("Entity type {kind} cannot appear more than once in the filter.");
             return Err((ErrorCode::INVALID_REQUEST, text));

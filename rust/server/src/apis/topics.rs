@@ -17,6 +17,9 @@ use super::{Call, Handled, Unreadable, by_topic, repeated};
 /// Least segment.bytes of a topic in Kafka 4.
 const MIN_SEGMENT_BYTES: i64 = 1024 * 1024;
 
+/// Most partitions of all topics of a request. Kafka: `ReplicationControlManager#MAX_PARTITIONS_PER_BATCH`.
+const MAX_PARTITIONS: i64 = 10_000;
+
 const DUPLICATE: &str = "Duplicate topic name.";
 
 /// The text of a refusal; Kafka says nothing about an unknown topic.
@@ -27,6 +30,17 @@ fn message(error: &BrokerError) -> Option<Arc<str>> {
 pub(super) fn create_topics(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: CreateTopicsRequest = call.message()?;
     let twice = repeated(request.topics.iter().map(|t| Arc::clone(&t.name)));
+    if partitions_of(call, request.topics.iter().filter(|t| !twice.contains(&t.name))) > MAX_PARTITIONS {
+        let refused = |t: &create_topics_request::CreatableTopic| create_topics_response::CreatableTopicResult {
+            error_code: ErrorCode::POLICY_VIOLATION.code(),
+            error_message: Some("Excessively large number of partitions per request.".into()),
+            ..not_created(&t.name)
+        };
+        return call.answer(&CreateTopicsResponse {
+            topics: request.topics.iter().map(refused).collect(),
+            ..Default::default()
+        });
+    }
     let mut topics: Vec<_> = twice
         .iter()
         .map(|name| create_topics_response::CreatableTopicResult {
@@ -67,6 +81,17 @@ pub(super) fn create_topics(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
         topics,
         ..Default::default()
     })
+}
+
+/// Partitions of all these topics. Kafka: `ReplicationControlManager#validateTotalNumberOfPartitions`.
+fn partitions_of<'a>(call: &Call<'_>, topics: impl Iterator<Item = &'a create_topics_request::CreatableTopic>) -> i64 {
+    let of_topic = |topic: &create_topics_request::CreatableTopic| match (&topic.assignments[..], topic.num_partitions)
+    {
+        ([], -1) => i64::from(call.broker().config().int("num.partitions")),
+        ([], count) => i64::from(count.max(0)),
+        (assigned, _) => assigned.len() as i64,
+    };
+    topics.map(of_topic).sum()
 }
 
 /// What Kafka 4 says of properties that it has no more, or only with a limit: the engine has them for older directories. `None`:

@@ -1,6 +1,7 @@
 //! DescribeTransactions, ListTransactions, DescribeProducers. Kafka: `TransactionCoordinator#handleDescribeTransactions`,
 //! `#handleListTransactions`, `ReplicaManager#activeProducerState`.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fletchlog_broker::{AclOperation, TransactionDescription, TransactionFilter};
@@ -75,7 +76,10 @@ pub(super) fn list_transactions(call: &mut Call<'_>) -> Result<Handled, Unreadab
     let node = call.peer.port.node();
     call.answer(&match call.broker().list_transactions(node, &filter) {
         Ok(listing) => ListTransactionsResponse {
-            unknown_state_filters: listing.unknown_states.into_iter().map(Into::into).collect(),
+            unknown_state_filters: {
+                let once: BTreeSet<String> = listing.unknown_states.into_iter().collect();
+                once.into_iter().map(Into::into).collect()
+            },
             transaction_states: listing
                 .transactions
                 .into_iter()
@@ -135,15 +139,16 @@ fn producers_of(call: &Call<'_>, tp: &TopicPartition) -> describe_producers_resp
             ..Default::default()
         };
     }
-    let (error, active_producers) = match call.broker().describe_producers(call.peer.port.node(), tp) {
-        Ok(known) => (ErrorCode::NONE, known.into_iter().map(producer).collect()),
-        Err(error) => (error.code(), Vec::new()),
+    let (error, text, active_producers) = match call.broker().describe_producers(call.peer.port.node(), tp) {
+        Ok(known) => (ErrorCode::NONE, None, known.into_iter().map(producer).collect()),
+        Err(error) => (error.code(), Some(error.kafka_message().into()), Vec::new()),
     };
     // Kafka has a text where the topic is unknown, none where it has no such partition.
     let is_unknown = error == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION && call.broker().describe_topic(&tp.topic).is_err();
-    let error_message = match is_unknown {
-        true => Some("This server does not host this topic-partition.".into()),
-        false => None,
+    let error_message = match (error, is_unknown) {
+        (ErrorCode::INVALID_TOPIC_EXCEPTION, _) => text,
+        (_, true) => Some("This server does not host this topic-partition.".into()),
+        (_, false) => None,
     };
     describe_producers_response::PartitionResponse {
         partition_index: tp.partition,

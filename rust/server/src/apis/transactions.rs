@@ -1,6 +1,7 @@
 //! Producer ids and transactions. Kafka: `KafkaApis#handleInitProducerIdRequest`, `#handleAddPartitionsToTxnRequest`,
 //! `#handleAddOffsetsToTxnRequest`, `#handleEndTxnRequest`.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use fletchlog_api as api;
@@ -64,13 +65,15 @@ pub(super) fn init_producer_id(call: &mut Call<'_>) -> Result<Handled, Unreadabl
 
 pub(super) fn add_partitions_to_txn(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: AddPartitionsToTxnRequest = call.message()?;
+    let shape = request.v3_and_below_topics.iter();
+    let shape: Vec<_> = shape.map(|t| (Arc::clone(&t.name), t.partitions.len())).collect();
     let partitions = request.v3_and_below_topics.iter().flat_map(|topic| {
         let of_topic = topic.partitions.iter();
         of_topic.map(|p| TopicPartition::new(Arc::clone(&topic.name), *p))
     });
     let partitions: Vec<TopicPartition> = partitions.collect();
     if let Some(refused) = refused_partitions(call, &request.v3_and_below_transactional_id, &partitions) {
-        return call.answer(&added_partitions(call.version(), refused));
+        return call.answer(&added_partitions(call.version(), shape, refused));
     }
     let request = api::AddPartitionsToTxnRequest {
         partitions,
@@ -82,7 +85,7 @@ pub(super) fn add_partitions_to_txn(call: &mut Call<'_>) -> Result<Handled, Unre
         AddPartitionsToTxn,
         call.ask_now(api::Request::AddPartitionsToTxn(request))?
     )?;
-    call.answer(&added_partitions(call.version(), answer.partitions))
+    call.answer(&added_partitions(call.version(), shape, answer.partitions))
 }
 
 /// What partitions are refused for, if any is: all for the transactional id, or some for their topics and the others because of them.
@@ -105,15 +108,37 @@ fn refused_partitions(
     (count > 0).then_some(refused)
 }
 
-fn added_partitions(version: i16, partitions: Vec<(TopicPartition, ErrorCode)>) -> AddPartitionsToTxnResponse {
-    let results = partitions.into_iter().map(|(tp, error)| {
-        let result = add_partitions_to_txn_response::AddPartitionsToTxnPartitionResult {
-            partition_index: tp.partition,
-            partition_error_code: fenced_code(error, version, 2),
-        };
-        (tp.topic, result)
-    });
-    let topics = by_topic(results).map(|(name, results_by_partition)| {
+/// Where a topic or partition is refused, Kafka answers from its map of partitions, else in the request's shape (names of topics,
+/// numbers of partitions). Kafka: `AddPartitionsToTxnRequest#errorResponseForTransaction`.
+fn added_partitions(
+    version: i16,
+    shape: Vec<(Arc<str>, usize)>,
+    partitions: Vec<(TopicPartition, ErrorCode)>,
+) -> AddPartitionsToTxnResponse {
+    let of_one = [
+        ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode::TOPIC_AUTHORIZATION_FAILED,
+    ];
+    let is_map = partitions.iter().any(|(_, error)| of_one.contains(error));
+    let mut seen = HashSet::new();
+    let partitions = partitions.into_iter();
+    let mut results = partitions
+        .filter(|(tp, _)| !is_map || seen.insert(tp.clone()))
+        .map(|(tp, error)| {
+            let result = add_partitions_to_txn_response::AddPartitionsToTxnPartitionResult {
+                partition_index: tp.partition,
+                partition_error_code: fenced_code(error, version, 2),
+            };
+            (tp.topic, result)
+        });
+    let topics: Vec<_> = match is_map {
+        true => by_topic(results).collect(),
+        false => shape
+            .into_iter()
+            .map(|(name, count)| (name, results.by_ref().take(count).map(|(_, result)| result).collect()))
+            .collect(),
+    };
+    let topics = topics.into_iter().map(|(name, results_by_partition)| {
         add_partitions_to_txn_response::AddPartitionsToTxnTopicResult {
             name,
             results_by_partition,

@@ -38,7 +38,7 @@ pub(crate) struct FetchParams {
     pub(crate) node: NodeId,
     pub(crate) max_wait_ms: i64,
     pub(crate) min_bytes: i64,
-    pub(crate) max_bytes: usize,
+    pub(crate) max_bytes: i64,
     pub(crate) isolation: fletchlog_api::IsolationLevel,
 }
 
@@ -47,12 +47,12 @@ impl ReplicaManager {
     pub(crate) fn fetch(&self, node: NodeId, request: FetchRequest) -> Fetched {
         let now_ms = self.clock().monotonic_ms();
         // 6.1: the broker's own limit caps the request's, and min_bytes is never more than that.
-        let max_bytes = request.max_bytes.min(self.config().int("fetch.max.bytes")).max(0);
+        let max_bytes = request.max_bytes.min(self.config().int("fetch.max.bytes"));
         let params = FetchParams {
             node,
             max_wait_ms: i64::from(request.max_wait_ms),
             min_bytes: i64::from(request.min_bytes.min(max_bytes)),
-            max_bytes: usize::try_from(max_bytes).unwrap_or(0),
+            max_bytes: i64::from(max_bytes),
             isolation: request.isolation_level,
         };
         let new = match self.fetches.new_context(node, &request, now_ms) {

@@ -57,8 +57,9 @@ pub(crate) fn read_partitions(
                 let size = response.records.len();
                 min_one &= size == 0;
                 result.diverges |= response.diverging_epoch.is_some();
-                limit = limit.saturating_sub(size);
-                result.bytes = result.bytes.saturating_add(i64::try_from(size).unwrap_or(i64::MAX));
+                let size = i64::try_from(size).unwrap_or(i64::MAX);
+                limit = limit.saturating_sub(size).max(0);
+                result.bytes = result.bytes.saturating_add(size);
                 result.responses.push(response);
                 result.positions.push(position);
             }
@@ -71,6 +72,7 @@ pub(crate) fn read_partitions(
                     response.aborted_transactions = Some(Vec::new());
                     unknown.push(response)
                 } else {
+                    limit = limit.max(0);
                     result.responses.push(response)
                 }
             }
@@ -84,14 +86,13 @@ fn read_one(
     replicas: &ReplicaManager,
     params: &FetchParams,
     request: &FetchPartition,
-    limit: usize,
+    limit: i64,
     min_one: bool,
 ) -> Result<(FetchPartitionResponse, Position), ReadRefusal> {
     let partition = replicas.partition(&request.tp)?;
     if partition.leader() != params.node {
         return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER.into());
     }
-    let max_bytes = usize::try_from(request.partition_max_bytes).map_err(|_| ErrorCode::INVALID_REQUEST)?;
     let log = replicas.log_of(&partition)?;
     let current = partition.leader_epoch(replicas.logs.directory())?;
     check_leader_epoch(request.current_leader_epoch.max(-1), current)?;
@@ -103,7 +104,18 @@ fn read_one(
     let data = if at_end || diverging_epoch.is_some() {
         None
     } else {
-        Some(log.read(request.fetch_offset, max_bytes.min(limit), min_one, bound)?)
+        // Kafka's reading fails on a negative limit, that of the request for the first partition alone: whose offset is in range.
+        let max_bytes = i64::from(request.partition_max_bytes).min(limit);
+        let read = log.read(
+            request.fetch_offset,
+            usize::try_from(max_bytes).unwrap_or(0),
+            min_one,
+            bound,
+        )?;
+        if max_bytes < 0 {
+            return Err(ErrorCode::INVALID_REQUEST.into());
+        }
+        Some(read)
     };
     let (segment_base_offset, position) = match &data {
         Some(data) if !data.records.is_empty() || request.fetch_offset < bounds.high_watermark => {
