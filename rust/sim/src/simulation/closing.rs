@@ -5,7 +5,6 @@ use fletchlog_api::IsolationLevel;
 use super::admin;
 use super::cluster::{COPIES, TOPIC};
 use super::consumers::{assign_all, consumer, looker, poll_once};
-use super::network::lock;
 use super::quiet_group;
 use super::whole_clean;
 use super::world::Hand;
@@ -20,7 +19,6 @@ const STRAGGLERS_MS: i64 = 10_000;
 
 pub(super) fn run(hand: &mut Hand) {
     hand.sleep(STRAGGLERS_MS);
-    lock(&hand.world.net).pipes.is_quiet = true;
     if !nothing_is_open(hand) {
         return;
     }

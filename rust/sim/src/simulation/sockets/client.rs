@@ -219,9 +219,6 @@ impl Transport for Recorded {
         let asked = self.asked.remove(&completion.correlation_id);
         self.has_failed = completion.result.is_err();
         let mut net = lock(&self.net);
-        if self.has_failed && net.pipes.is_quiet {
-            net.pipes.give_up(self.watcher, address(node), 1);
-        }
         if let (Some((_, moment)), Ok(Response::Fetch(fetch))) = (asked, &completion.result) {
             net.fetches.extend(fetched(self.process, moment, fetch));
         }

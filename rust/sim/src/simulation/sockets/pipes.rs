@@ -132,9 +132,7 @@ pub(in super::super) struct Pipes {
     pub requests: u64,
     /// Commits of offsets that reached it after their client had given their connection up.
     pub late_commits: usize,
-    /// Nothing goes wrong any more, and every client is new.
-    pub is_quiet: bool,
-    /// Requests that should have been answered, or failed when their connection did.
+    /// Requests that should have failed when their connection did.
     pub unanswered: Vec<String>,
 }
 
@@ -155,7 +153,6 @@ impl Pipes {
             paused: BTreeMap::new(),
             requests: 0,
             late_commits: 0,
-            is_quiet: false,
             unanswered: Vec::new(),
         }
     }
@@ -291,21 +288,16 @@ impl Pipes {
         }
     }
 
-    /// A client gives up requests to a node that were not answered in time.
+    /// A client gives up requests to a node that were not answered in time. Without a connection they should have failed before.
     pub(super) fn give_up(&mut self, client: WatcherId, node: NodeId, requests: usize) {
         let mut of_client = self
             .pipes
             .values()
             .filter(|pipe| pipe.client == client && pipe.node == node);
-        let what = if self.is_quiet {
-            "although nothing goes wrong"
-        } else if of_client.all(|pipe| pipe.down.unread) {
-            "and they did not fail when their connection did"
-        } else {
-            return;
-        };
-        let text = format!("{requests} requests to node {node} were not answered, {what}");
-        self.unanswered.push(text);
+        if of_client.all(|pipe| pipe.down.unread) {
+            let text = format!("{requests} requests to node {node} did not fail when their connection did");
+            self.unanswered.push(text);
+        }
     }
 
     /// Tells who watches this end.
