@@ -83,7 +83,7 @@ pub(super) fn describe_topic_partitions(call: &mut Call<'_>) -> Result<Handled, 
             ..Default::default()
         });
     }
-    if request.cursor.is_none() && names.contains("") {
+    if request.cursor.is_none() && names.contains("") && call.may_topic(AclOperation::Describe, "") {
         // Kafka fails on it.
         let asked = request.topics.into_iter().map(|topic| topic.name);
         return call.answer(&DescribeTopicPartitionsResponse {

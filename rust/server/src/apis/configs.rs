@@ -126,11 +126,13 @@ fn check_allowed(call: &Call<'_>, kind: i8, name: &str, operation: AclOperation)
             ErrorCode::GROUP_AUTHORIZATION_FAILED,
             "Group authorization failed.",
         ),
-        _ => (
+        resource::BROKER | resource::BROKER_LOGGER | resource::CLIENT_METRICS => (
             call.may_cluster(operation),
             ErrorCode::CLUSTER_AUTHORIZATION_FAILED,
             "Cluster authorization failed.",
         ),
+        // Refused as unknown.
+        _ => return Ok(()),
     };
     match is_allowed {
         true => Ok(()),
@@ -325,13 +327,13 @@ fn check_resource(
 ) -> Result<bool, Refusal> {
     let names: Vec<Arc<str>> = properties.collect();
     let (resource_type, name) = of;
-    check_allowed(call, *resource_type, name, AclOperation::AlterConfigs)?;
     if repeated.contains(of) {
         return Err(Refusal::request("Each resource must appear at most once."));
     }
     if names.iter().collect::<HashSet<_>>().len() < names.len() {
         return Err(Refusal::request("Error due to duplicate config keys"));
     }
+    check_allowed(call, *resource_type, name, AclOperation::AlterConfigs)?;
     match *resource_type {
         resource::TOPIC => Ok(true),
         resource::BROKER => {

@@ -67,10 +67,10 @@ pub(super) fn fetch(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let client = call.peer.client();
     call.ask(api::Request::Fetch(request), move |answer| {
         let mut answer: api::FetchResponse = response!(Fetch, answer)?;
-        hide_denied(&broker, &client, &mut answer.partitions);
         if names.is_some() {
             answer.partitions.sort_by_key(place);
         }
+        hide_denied(&broker, &client, &mut answer.partitions);
         let mut message = message(answer);
         if let Some(names) = names {
             message
@@ -99,6 +99,9 @@ fn any_known(call: &Call<'_>, request: &FetchRequest) -> Result<bool, Unreadable
     let names = request.topics.iter().map(|t| Arc::clone(&t.topic)).collect();
     let known = metadata_of(call, Some(names), false)?;
     let is_known = |topic: &fetch_request::FetchTopic| {
+        if !call.may_topic(AclOperation::Read, &topic.topic) {
+            return false;
+        }
         let of_topic = known.topics.iter().filter(|t| t.name == topic.topic);
         let mut partitions = of_topic.flat_map(|t| &t.partitions);
         partitions.any(|known| topic.partitions.iter().any(|p| p.partition == known.partition))

@@ -69,16 +69,16 @@ fn joined(answer: api::JoinGroupResponse, version: i16) -> JoinGroupResponse {
 
 pub(super) fn sync_group(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: SyncGroupRequest = call.message()?;
-    if !call.may_group(AclOperation::Read, &request.group_id) {
-        return call.answer(&SyncGroupResponse {
-            error_code: ErrorCode::GROUP_AUTHORIZATION_FAILED.code(),
-            ..Default::default()
-        });
-    }
     // From version 5 on a member names both. Kafka: `SyncGroupRequest#areMandatoryProtocolTypeAndNamePresent`.
     if call.version() >= 5 && (request.protocol_type.is_none() || request.protocol_name.is_none()) {
         return call.answer(&SyncGroupResponse {
             error_code: ErrorCode::INCONSISTENT_GROUP_PROTOCOL.code(),
+            ..Default::default()
+        });
+    }
+    if !call.may_group(AclOperation::Read, &request.group_id) {
+        return call.answer(&SyncGroupResponse {
+            error_code: ErrorCode::GROUP_AUTHORIZATION_FAILED.code(),
             ..Default::default()
         });
     }

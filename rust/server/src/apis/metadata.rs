@@ -282,15 +282,22 @@ fn coordinator(
     let (is_allowed, denied) = match key_type {
         api::CoordinatorType::Group => (
             call.may_group(AclOperation::Describe, &key),
-            ErrorCode::GROUP_AUTHORIZATION_FAILED,
+            (ErrorCode::GROUP_AUTHORIZATION_FAILED, "Group authorization failed."),
         ),
         api::CoordinatorType::Transaction => (
             call.may_transaction(AclOperation::Describe, &key),
-            ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            (
+                ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                "Transactional Id authorization failed.",
+            ),
         ),
     };
     if !is_allowed {
-        return Ok(refused(denied, key));
+        let (error, text) = denied;
+        let mut answer = refused(error, key);
+        // A batched answer has no text.
+        answer.error_message = Some(if call.version() >= 4 { "" } else { text }.into());
+        return Ok(answer);
     }
     let request = api::FindCoordinatorRequest {
         key: Arc::clone(&key),

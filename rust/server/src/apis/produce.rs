@@ -59,7 +59,7 @@ impl Asked {
             if let Err(RecordError::Corrupt { reason, .. }) = next_batch_size(&records) {
                 self.unreadable.insert(tp.clone(), reason.into());
             }
-            self.unknown_codec |= codec(attributes).is_none();
+            self.unknown_codec |= !is_denied && codec(attributes).is_none();
             if is_unknown {
                 self.refuse(tp, ErrorCode::UNKNOWN_TOPIC_ID);
             } else if is_denied {
@@ -125,12 +125,11 @@ pub(super) fn produce(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     if call.version() < ZSTD && asked.unknown_codec {
         asked.fail(ErrorCode::UNKNOWN_SERVER_ERROR);
     }
-    if let Some(id) = request
-        .transactional_id
-        .as_ref()
-        .filter(|_| !asked.transactional.is_empty())
-        && !call.may_transaction(AclOperation::Write, id)
-    {
+    let is_allowed = match &request.transactional_id {
+        Some(id) => call.may_transaction(AclOperation::Write, id),
+        None => call.broker().authorizer().is_none(),
+    };
+    if !asked.transactional.is_empty() && !is_allowed {
         asked.fail(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED);
     }
     let answer = call.ask_now(api::Request::Produce(api::ProduceRequest {

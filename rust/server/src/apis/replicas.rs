@@ -8,8 +8,8 @@ use fletchlog_broker::AclOperation;
 use fletchlog_records::ErrorCode;
 use fletchlog_wire::messages::{
     AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse, ElectLeadersRequest, ElectLeadersResponse,
-    ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse, alter_partition_reassignments_response,
-    elect_leaders_response,
+    ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse, alter_partition_reassignments_request,
+    alter_partition_reassignments_response, elect_leaders_request, elect_leaders_response,
 };
 
 use super::authorization::cluster_refused;
@@ -33,8 +33,22 @@ fn is_known(call: &Call<'_>, topic: &str) -> Result<bool, Unreadable> {
 pub(super) fn elect_leaders(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: ElectLeadersRequest = call.message()?;
     if let Err(error) = call.check_cluster(AclOperation::Alter) {
+        let topics = request.topic_partitions.unwrap_or_default().into_iter();
+        let of_topic = |topic: elect_leaders_request::TopicPartitions| elect_leaders_response::ReplicaElectionResult {
+            topic: topic.topic,
+            partition_result: topic
+                .partitions
+                .into_iter()
+                .map(|partition_id| elect_leaders_response::PartitionResult {
+                    partition_id,
+                    error_code: error.code(),
+                    error_message: cluster_refused(),
+                })
+                .collect(),
+        };
         return call.answer(&ElectLeadersResponse {
             error_code: if call.version() >= 1 { error.code() } else { 0 },
+            replica_election_results: topics.map(of_topic).collect(),
             ..Default::default()
         });
     }
@@ -107,6 +121,11 @@ pub(super) fn alter_partition_reassignments(call: &mut Call<'_>) -> Result<Handl
         return call.answer(&AlterPartitionReassignmentsResponse {
             error_code: error.code(),
             error_message: cluster_refused(),
+            responses: request
+                .topics
+                .into_iter()
+                .map(|topic| refused_topic(topic, error))
+                .collect(),
             ..Default::default()
         });
     }
@@ -137,6 +156,23 @@ pub(super) fn alter_partition_reassignments(call: &mut Call<'_>) -> Result<Handl
         responses,
         ..Default::default()
     })
+}
+
+fn refused_topic(
+    topic: alter_partition_reassignments_request::ReassignableTopic,
+    error: ErrorCode,
+) -> alter_partition_reassignments_response::ReassignableTopicResponse {
+    let refused = |p: alter_partition_reassignments_request::ReassignablePartition| {
+        alter_partition_reassignments_response::ReassignablePartitionResponse {
+            partition_index: p.partition_index,
+            error_code: error.code(),
+            error_message: cluster_refused(),
+        }
+    };
+    alter_partition_reassignments_response::ReassignableTopicResponse {
+        name: topic.name,
+        partitions: topic.partitions.into_iter().map(refused).collect(),
+    }
 }
 
 /// `target`: the replicas that are wanted; `None`: a reassignment that goes on is to end.

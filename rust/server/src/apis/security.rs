@@ -19,7 +19,7 @@ pub(super) fn describe_client_quotas(call: &mut Call<'_>) -> Result<Handled, Unr
     if let Err(error) = call.check_cluster(AclOperation::DescribeConfigs) {
         return call.answer(&DescribeClientQuotasResponse {
             error_code: error.code(),
-            error_message: cluster_refused(),
+            error_message: None,
             entries: None,
             ..Default::default()
         });
@@ -82,9 +82,16 @@ fn check_quota_filter(components: &[describe_client_quotas_request::ComponentDat
 pub(super) fn describe_user_scram_credentials(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: DescribeUserScramCredentialsRequest = call.message()?;
     if let Err(error) = call.check_cluster(AclOperation::Describe) {
+        // Kafka's answer does not repeat the names.
+        let refused = |_| describe_user_scram_credentials_response::DescribeUserScramCredentialsResult {
+            error_code: error.code(),
+            error_message: None,
+            ..Default::default()
+        };
         return call.answer(&DescribeUserScramCredentialsResponse {
             error_code: error.code(),
-            error_message: cluster_refused(),
+            error_message: None,
+            results: request.users.unwrap_or_default().into_iter().map(refused).collect(),
             ..Default::default()
         });
     }

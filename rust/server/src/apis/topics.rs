@@ -293,7 +293,7 @@ pub(super) fn create_partitions(call: &mut Call<'_>) -> Result<Handled, Unreadab
             results.push(create_partitions_response::CreatePartitionsTopicResult {
                 name: topic.name,
                 error_code: ErrorCode::TOPIC_AUTHORIZATION_FAILED.code(),
-                error_message: Some("Topic authorization failed.".into()),
+                error_message: None,
             });
             continue;
         }
