@@ -27,8 +27,10 @@ READERS = {
     "rust/python/src/producer.rs": "producer",
     "rust/python/src/legacy.rs": "legacy_consumer",
     "rust/python/src/peer.rs": "consumer producer",
+    "rust/python/src/oauth.rs": "consumer producer",
     "rust/broker": "broker",
     "rust/server": "broker",
+    "rust/tls": "broker consumer producer",
     "rust/net": "consumer producer",  # both connect alike
 }
 METHODS = "get|text|boolean|int|long|double|list|release"
@@ -90,7 +92,7 @@ def reads(source: Source) -> set[str]:
 def breaches(root: Path) -> tuple[int, list[str]]:
     """How many properties there are, and what is wrong."""
     rows = properties(root)
-    sources = product(root, ["broker", "client", "net", "python", "server"])
+    sources = product(root, ["broker", "client", "net", "python", "server", "tls"])
     read = {name for source in sources for name in reads(source)}
     found = [
         f"`{row.split()[1]}` of a {row.split()[0]} is read nowhere: read it, or remove the row" for row in rows if row not in read and row not in WITHOUT_EFFECT

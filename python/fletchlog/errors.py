@@ -45,6 +45,9 @@
     │   └── NotEnoughReplicasAfterAppendError
     ├── LeaderError                         no leader, or not this node
     ├── NetworkError                        the connection was lost before the answer came
+    ├── AuthenticationError
+    │   ├── SslAuthenticationError          TLS could not be set up: certificates, host name, or no TLS at all
+    │   └── SaslAuthenticationError         the broker refused the user
     ├── ListenerError                       also OSError: a port could not be opened
     ├── TransactionError
     │   ├── TransactionAbortableError       abort the transaction, then continue
@@ -166,6 +169,18 @@ class StorageError(KafkaError, code=56):
     """Files could not be read or written."""
 
     retriable = False  # Kafka's clients retry: another replica may lead. Here the files are the only ones.
+
+
+class AuthenticationError(KafkaError):
+    """A broker and this client do not accept each other. The call has ended; the next one tries again."""
+
+
+class SslAuthenticationError(AuthenticationError):
+    """TLS could not be set up: a certificate is refused, is for another host, or one side does not speak TLS."""
+
+
+class SaslAuthenticationError(AuthenticationError, code=58):
+    """The broker refused the user, the password or the token, or has another SASL mechanism."""
 
 
 class ListenerError(KafkaError, OSError):
@@ -402,6 +417,7 @@ class UnknownServerError(KafkaError):
 
 
 __all__ = [
+    "AuthenticationError",
     "BufferExhaustedError",
     "ClosedError",
     "CommitFailedError",
@@ -456,7 +472,9 @@ __all__ = [
     "RecordDeserializationError",
     "RecordTooLargeError",
     "ReplayRefusedError",
+    "SaslAuthenticationError",
     "SchemaError",
+    "SslAuthenticationError",
     "StorageError",
     "TopicAlreadyExistsError",
     "TransactionAbortableError",

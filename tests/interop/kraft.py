@@ -67,12 +67,22 @@ class Kraft:
     """A running broker; leaving the `with` block stops it cleanly."""
 
     def __init__(
-        self, release: str, directory: Path, scratch: Path, cluster: str = "", config: dict[str, str] | None = None, protocol: str = "PLAINTEXT"
+        self,
+        release: str,
+        directory: Path,
+        scratch: Path,
+        cluster: str = "",
+        config: dict[str, str] | None = None,
+        protocol: str = "PLAINTEXT",
+        secure: tuple[str, ...] = (),
     ) -> None:
+        """`secure`: security protocols beside `protocol`, each with a port of its own (`address_of`)."""
         self.directory = directory
         self.release = release
         self.log = scratch / f"broker-{release}-{time.monotonic_ns()}.log"
         self._port, self._controller = free_port(), free_port()
+        self._secure = {protocol: free_port() for protocol in secure}
+        secured = "".join(f",{protocol}://127.0.0.1:{port}" for protocol, port in self._secure.items())
         metadata = scratch / f"metadata-{time.monotonic_ns()}"
         metadata.mkdir()
         kafka.run("server", kafka.server(release), "Bootstrap", str(metadata), meta_properties(directory)["cluster.id"], str(NODE), stdin=cluster)
@@ -80,7 +90,7 @@ class Kraft:
             "process.roles": "broker,controller",
             "node.id": str(NODE),
             "controller.quorum.voters": f"{NODE}@127.0.0.1:{self._controller}",
-            "listeners": f"{protocol}://127.0.0.1:{self._port},CONTROLLER://127.0.0.1:{self._controller}",
+            "listeners": f"{protocol}://127.0.0.1:{self._port},CONTROLLER://127.0.0.1:{self._controller}{secured}",
             "controller.listener.names": "CONTROLLER",
             "log.dirs": str(directory),
             "metadata.log.dir": str(metadata),
@@ -103,6 +113,10 @@ class Kraft:
     def address(self) -> str:
         """`bootstrap.servers`."""
         return f"127.0.0.1:{self._port}"
+
+    def address_of(self, protocol: str) -> str:
+        """`bootstrap.servers` of a security protocol."""
+        return f"127.0.0.1:{self._secure[protocol]}"
 
     @property
     def pid(self) -> int:

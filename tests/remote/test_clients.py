@@ -295,5 +295,5 @@ def test_a_configuration_of_another_client_is_taken_with_one_warning(cluster, ca
     assert len(told) == 1
     assert "key.serializer (send() takes bytes" in told[0]
     assert "send.buffer.bytes" in told[0]
-    with pytest.raises(ConfigException, match=r"security\.protocol"):
-        fl.Consumer(address, {"security.protocol": "SSL"})
+    with pytest.raises(ConfigException, match=r"enable\.ssl\.certificate\.verification"):
+        fl.Consumer(address, {"enable.ssl.certificate.verification": False})

@@ -217,7 +217,7 @@ impl Config {
     pub fn with<'a>(mut self, given: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, ConfigError> {
         let scope = self.scope;
         for (name, value) in given {
-            let name = without_listener_name(scope, name);
+            let name = other_clients::own_name(scope, without_listener_name(scope, name));
             let Some(key) = keys(scope).iter().find(|k| k.name == name) else {
                 if let Some(row) = other_clients::instead_of(scope, name) {
                     self.ignored.push(row);

@@ -6,6 +6,7 @@ pub mod java_hash;
 pub mod messages;
 mod other_clients;
 pub mod partition_states;
+mod security_texts;
 pub mod transport;
 
 pub use config_table::{Config, ConfigError, Scope};

@@ -35,12 +35,16 @@ pub enum Failure {
     #[error("no answer came within request.timeout.ms")]
     TimedOut,
     /// There was no connection to the node: no such host, refused, not open within
-    /// socket.connection.setup.timeout.ms, TLS failed.
+    /// socket.connection.setup.timeout.ms.
     #[error("no connection to the node: {0}")]
     NotConnected(Arc<str>),
-    /// The node refused the credentials. It will again: not for a retry.
-    #[error("authentication failed: {0}")]
-    Authentication(Arc<str>),
+    /// TLS could not be set up: one side does not accept the other's certificate, or does not speak TLS. Not for a retry. Kafka:
+    /// `SslAuthenticationException`.
+    #[error("{0}")]
+    SslAuthentication(Arc<str>),
+    /// The node refused the credentials. It will again: not for a retry. Kafka: `SaslAuthenticationException`.
+    #[error("{0}")]
+    SaslAuthentication(Arc<str>),
     /// The node serves no version of this request that can carry what it says. Not for a retry.
     #[error("not supported by the node: {0}")]
     UnsupportedVersion(Arc<str>),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fletchlog_api::{ConfigError, ErrorCode};
+use fletchlog_api::{ConfigError, ErrorCode, Failure};
 use fletchlog_records::TopicPartition;
 
 /// Every failure of a client call. Kafka's Java exception names are in brackets.
@@ -72,6 +72,12 @@ pub enum ClientError {
     /// Closed before the call.
     #[error("{0}")]
     Closed(String),
+    /// TLS to a broker cannot be set up [SslAuthenticationException].
+    #[error("{0}")]
+    SslAuthentication(String),
+    /// A broker refused the credentials [SaslAuthenticationException].
+    #[error("{0}")]
+    SaslAuthentication(String),
 }
 
 /// What a client says whose embedded broker was closed.
@@ -99,6 +105,19 @@ fn cuts(map: &BTreeMap<TopicPartition, (i64, Option<i64>)>) -> String {
 }
 
 impl ClientError {
+    /// What ends a call: the failures that a retry does not mend. Kafka: `Metadata#fatalError`.
+    pub(crate) fn of_fatal(failure: &Failure) -> Option<Self> {
+        match failure {
+            Failure::SslAuthentication(why) => Some(Self::SslAuthentication(why.to_string())),
+            Failure::SaslAuthentication(why) => Some(Self::SaslAuthentication(why.to_string())),
+            Failure::UnsupportedVersion(_) => Some(Self::Kafka {
+                code: ErrorCode::UNSUPPORTED_VERSION,
+                message: failure.to_string(),
+            }),
+            Failure::Disconnected | Failure::TimedOut | Failure::NotConnected(_) | Failure::Malformed(_) => None,
+        }
+    }
+
     /// A log that the broker cannot read, and says why.
     pub(crate) fn unreadable(tp: &TopicPartition, code: ErrorCode, why: &str) -> Self {
         Self::Kafka {

@@ -523,9 +523,10 @@ fn failed(node: NodeId, failure: Failure) -> Stop {
         Failure::Disconnected | Failure::TimedOut | Failure::NotConnected(_) => {
             Stop::Again(format!("node {node}: {failure}"))
         }
-        Failure::Authentication(_) | Failure::UnsupportedVersion(_) | Failure::Malformed(_) => {
-            Stop::Final(AdminError::Failed(failure))
-        }
+        Failure::SslAuthentication(_)
+        | Failure::SaslAuthentication(_)
+        | Failure::UnsupportedVersion(_)
+        | Failure::Malformed(_) => Stop::Final(AdminError::Failed(failure)),
     }
 }
 

@@ -2,15 +2,19 @@
 //! `ClusterConnectionStates.NodeConnectionState`, `KafkaChannel`.
 
 use std::collections::VecDeque;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 
 use fletchlog_api::Failure;
+use fletchlog_tls::{Session, TlsFailure};
 
 use crate::address_book::{Address, AddressBook};
 use crate::connection::Connection;
+use crate::sasl::Token;
+use crate::security::Security;
 use crate::sockets::Sockets;
+use crate::tcp_transport::ConnectionSettings;
 
 /// How long parts of a set-up may take, ms.
 #[derive(Debug, Clone, Copy)]
@@ -26,6 +30,9 @@ pub(crate) struct SetUp {
 pub(crate) struct Channel<S: Sockets> {
     address: Address,
     socket: S::Socket,
+    security: Arc<Security>,
+    /// `None`: not connected, or without TLS.
+    tls: Option<Box<Session>>,
     /// Addresses of the name that have not been tried.
     untried: VecDeque<SocketAddr>,
     token: usize,
@@ -34,6 +41,8 @@ pub(crate) struct Channel<S: Sockets> {
     /// When the set-up has to be past its present part; `None` when it is over.
     deadline_ms: Option<i64>,
     pub(crate) connection: Connection,
+    /// The client has to say anew who it is then (KIP-368).
+    authenticate_at_ms: Option<i64>,
     /// The node asked for a pause until then.
     muted_until_ms: Option<i64>,
 }
@@ -46,7 +55,7 @@ impl<S: Sockets> Channel<S> {
     /// `NotConnected`: the name is unknown, or no address can be tried.
     pub(crate) fn open(
         address: &Address,
-        client_id: &Arc<str>,
+        settings: &ConnectionSettings,
         sockets: &mut S,
         token: usize,
         set_up: SetUp,
@@ -55,17 +64,21 @@ impl<S: Sockets> Channel<S> {
         let not_connected = |why: &dyn std::fmt::Display| Failure::NotConnected(format!("{address}: {why}").into());
         let resolved = (&*address.host, address.port).to_socket_addrs();
         let mut untried: VecDeque<SocketAddr> = resolved.map_err(|error| not_connected(&error))?.collect();
-        let connection = Connection::new(Arc::clone(client_id)).map_err(|error| not_connected(&error))?;
+        let connection = Connection::new(Arc::clone(&settings.client_id), settings.security.sasl.clone())
+            .map_err(|error| not_connected(&error))?;
         let socket = connect(&mut untried, sockets, token).map_err(|error| not_connected(&error))?;
         Ok(Self {
             address: address.clone(),
             socket,
+            security: Arc::clone(&settings.security),
+            tls: None,
             untried,
             token,
             is_connected: false,
             set_up,
             deadline_ms: Some(now_ms.saturating_add(set_up.connect_ms)),
             connection,
+            authenticate_at_ms: None,
             muted_until_ms: None,
         })
     }
@@ -82,7 +95,8 @@ impl<S: Sockets> Channel<S> {
 
     /// When [`Self::on_deadline`] has something to do: the set-up is too late, or a pause is over.
     pub(crate) fn deadline_ms(&self) -> Option<i64> {
-        self.deadline_ms.or(self.muted_until_ms)
+        let due = self.authenticate_at_ms.into_iter().chain(self.muted_until_ms);
+        self.deadline_ms.or(due.min())
     }
 
     /// Sends nothing for so long (KIP-219).
@@ -119,7 +133,27 @@ impl<S: Sockets> Channel<S> {
         if self.connection.is_ready() {
             self.deadline_ms = None;
         }
+        if let Some(lifetime_ms) = self.connection.take_session_lifetime() {
+            self.authenticate_at_ms = Some(now_ms.saturating_add(self.share_of(lifetime_ms)));
+        }
         // What waited for the connection to be ready.
+        self.write()
+    }
+
+    /// 85 to 95 hundredths of a session, so that not all connections begin anew at once. Kafka:
+    /// `SaslClientAuthenticator.ReauthInfo#setAuthenticationEndAndSessionReauthenticationTimes`.
+    fn share_of(&self, lifetime_ms: i64) -> i64 {
+        let percent = 85 + i64::try_from(self.token % 11).unwrap_or(0);
+        lifetime_ms / 100 * percent
+    }
+
+    /// What an authentication waits for.
+    ///
+    /// # Errors
+    /// There is no token: the channel is to be closed.
+    pub(crate) fn give_token(&mut self, token: Result<Token, String>) -> Result<(), Failure> {
+        let given = self.connection.give_token(token);
+        given.map_err(|failure| self.with_address(failure))?;
         self.write()
     }
 
@@ -127,6 +161,7 @@ impl<S: Sockets> Channel<S> {
     fn finish_connecting(&mut self, sockets: &mut S, now_ms: i64) -> Result<bool, Failure> {
         match S::connected(&self.socket) {
             Ok(()) => {
+                self.begin_tls()?;
                 self.is_connected = true;
                 self.deadline_ms = Some(now_ms.saturating_add(self.set_up.handshake_ms));
                 Ok(true)
@@ -136,21 +171,45 @@ impl<S: Sockets> Channel<S> {
         }
     }
 
+    fn begin_tls(&mut self) -> Result<(), Failure> {
+        if let Some(tls) = &self.security.tls {
+            let session = tls.session(&self.address.host);
+            self.tls = Some(Box::new(session.map_err(|why| self.not_connected(why))?));
+        }
+        Ok(())
+    }
+
     /// The set-up took too long: another address is tried, if there is one. Or a pause is over.
     ///
     /// # Errors
     /// The channel is to be closed.
     pub(crate) fn on_deadline(&mut self, sockets: &mut S, now_ms: i64) -> Result<(), Failure> {
         if self.deadline_ms.is_none() {
-            self.muted_until_ms = None;
-            self.connection.resume();
-            return self.write();
+            return self.go_on(now_ms);
         }
         if self.is_connected {
-            return Err(self.not_connected("it did not say within request.timeout.ms which versions it serves"));
+            return Err(self.not_connected(match &self.tls {
+                Some(tls) if tls.is_handshaking() => "no TLS within request.timeout.ms",
+                _ => "it did not say within request.timeout.ms which versions it serves",
+            }));
         }
         let limit = self.set_up.connect_ms;
         self.try_next_address(&format_args!("no connection within {limit} ms"), sockets, now_ms)
+    }
+
+    /// A pause is over, or the session is about to end.
+    fn go_on(&mut self, now_ms: i64) -> Result<(), Failure> {
+        if self.muted_until_ms.is_some_and(|until_ms| until_ms <= now_ms) {
+            self.muted_until_ms = None;
+            self.connection.resume();
+        }
+        if self.authenticate_at_ms.is_some_and(|at_ms| at_ms <= now_ms) {
+            self.authenticate_at_ms = None;
+            self.deadline_ms = Some(now_ms.saturating_add(self.set_up.handshake_ms));
+            let begun = self.connection.authenticate();
+            begun.map_err(|failure| self.with_address(failure))?;
+        }
+        self.write()
     }
 
     fn try_next_address(&mut self, why: &dyn std::fmt::Display, sockets: &mut S, now_ms: i64) -> Result<(), Failure> {
@@ -174,10 +233,13 @@ impl<S: Sockets> Channel<S> {
     /// # Errors
     /// The channel is to be closed.
     pub(crate) fn write(&mut self) -> Result<(), Failure> {
-        while self.is_connected && self.connection.has_output() {
+        if !self.is_connected {
+            return Ok(());
+        }
+        while self.connection.has_output() {
             let mut slices = Vec::new();
             self.connection.output(&mut slices);
-            match self.socket.write_vectored(&slices) {
+            match write_to(&mut self.socket, self.tls.as_deref_mut(), &slices) {
                 Ok(0) => return Err(Failure::Disconnected),
                 Ok(count) => self.connection.written(count),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
@@ -185,7 +247,11 @@ impl<S: Sockets> Channel<S> {
                 Err(error) => return Err(self.lost(&error)),
             }
         }
-        Ok(())
+        let flushed = self.tls.as_mut().map_or(Ok(()), |tls| tls.flush(&mut self.socket));
+        match flushed {
+            Err(error) if error.kind() != ErrorKind::WouldBlock => Err(self.lost(&error)),
+            _ => Ok(()),
+        }
     }
 
     /// Reads until the socket has no more. A short read says so too, unless the end of the stream may follow it.
@@ -193,10 +259,15 @@ impl<S: Sockets> Channel<S> {
         loop {
             let room = self.connection.room();
             let most = room.len();
-            match self.socket.read(room) {
+            let read = match &mut self.tls {
+                Some(tls) => tls.read(&mut self.socket, room),
+                None => self.socket.read(room),
+            };
+            match read {
                 Ok(0) => return Err(self.ended()),
                 Ok(count) => {
-                    self.connection.received(count, book)?;
+                    let received = self.connection.received(count, book);
+                    received.map_err(|failure| self.with_address(failure))?;
                     if count < most && !may_have_ended {
                         return Ok(());
                     }
@@ -208,13 +279,30 @@ impl<S: Sockets> Channel<S> {
         }
     }
 
+    /// TLS is being set up. One that does not speak TLS closes the connection then.
+    pub(crate) fn is_in_tls(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
+    }
+
+    /// Says where a failure happened that somebody has to mend.
+    fn with_address(&self, failure: Failure) -> Failure {
+        match failure {
+            Failure::SslAuthentication(why) => Failure::SslAuthentication(format!("{}: {why}", self.address).into()),
+            Failure::SaslAuthentication(why) => Failure::SaslAuthentication(format!("{}: {why}", self.address).into()),
+            other => other,
+        }
+    }
+
     fn ended(&self) -> Failure {
         if self.connection.is_ready() {
             return Failure::Disconnected;
         }
-        self.not_connected(
-            "it closed the connection before it said which versions it serves; it may expect TLS or SASL",
-        )
+        self.not_connected(match self.is_in_tls() {
+            true => "it closed the connection when TLS was begun; it may not speak TLS on this port (security.protocol)",
+            false => {
+                "it closed the connection before it said which versions it serves; it may expect TLS or SASL (security.protocol)"
+            }
+        })
     }
 
     fn lost(&self, error: &std::io::Error) -> Failure {
@@ -222,12 +310,27 @@ impl<S: Sockets> Channel<S> {
             log::debug!("the connection to {} was lost: {error}", self.address);
             return Failure::Disconnected;
         }
-        self.not_connected(error)
+        match TlsFailure::of(error) {
+            Some(failure) => self.with_address(Failure::SslAuthentication(failure.to_string().into())),
+            None if self.is_in_tls() => self.ended(),
+            None => self.not_connected(error),
+        }
     }
 
     /// Ends the socket; its requests are in the connection.
     pub(crate) fn shut(&mut self, sockets: &mut S) {
+        if let Some(tls) = &mut self.tls {
+            tls.close(&mut self.socket);
+        }
         sockets.forget(&mut self.socket);
+    }
+}
+
+/// Writes bytes, encrypted under TLS.
+fn write_to(socket: &mut impl Write, tls: Option<&mut Session>, slices: &[IoSlice<'_>]) -> std::io::Result<usize> {
+    match tls {
+        Some(tls) => tls.write(socket, slices),
+        None => socket.write_vectored(slices),
     }
 }
 

@@ -15,12 +15,16 @@ use bytes::Bytes;
 use fletchlog_api::{Failure, Request, Response};
 use fletchlog_records::ErrorCode;
 use fletchlog_wire::header::{RequestHeader, ResponseHeader, response_header_version};
-use fletchlog_wire::messages::{ApiVersionsRequest, ApiVersionsResponse};
+use fletchlog_wire::messages::{
+    ApiVersionsRequest, ApiVersionsResponse, SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeResponse,
+};
 use fletchlog_wire::{ApiKey, Message, Reader, WireError, Writer, frame};
 
 use crate::address_book::AddressBook;
+use crate::authenticator::{Authenticator, Next};
 use crate::codec;
 use crate::framer::{BadSize, Framer};
+use crate::sasl::{Sasl, Token};
 use crate::versions::{Versions, asked_again_with};
 
 /// Most bytes of an answer: no batch is larger than a request may be (socket.request.max.bytes), which is 100 MiB by default.
@@ -88,6 +92,10 @@ pub(crate) struct Connection {
     framer: Framer,
     /// `None` until the connection is ready.
     versions: Option<Versions>,
+    /// With SASL.
+    authenticator: Option<Authenticator>,
+    /// What the node said of the session that has just begun.
+    session_lifetime_ms: Option<i64>,
     unsent: VecDeque<(i32, Outgoing)>,
     /// The node asked for a pause: nothing is sent meanwhile.
     is_paused: bool,
@@ -107,11 +115,13 @@ impl Connection {
     ///
     /// # Errors
     /// The client's id does not fit into a header.
-    pub(crate) fn new(client_id: Arc<str>) -> Result<Self, WireError> {
+    pub(crate) fn new(client_id: Arc<str>, sasl: Option<Arc<Sasl>>) -> Result<Self, WireError> {
         let mut connection = Self {
             client_id,
             framer: Framer::default(),
             versions: None,
+            authenticator: sasl.map(Authenticator::new),
+            session_lifetime_ms: None,
             unsent: VecDeque::new(),
             is_paused: false,
             in_flight: VecDeque::new(),
@@ -126,9 +136,9 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Versions are known: what is sent goes out.
+    /// Versions are known, and the node accepts the client: what is sent goes out.
     pub(crate) fn is_ready(&self) -> bool {
-        self.versions.is_some()
+        self.versions.is_some() && self.authenticator.as_ref().is_none_or(Authenticator::is_complete)
     }
 
     /// Sends a request, now or when the connection is ready and not paused.
@@ -220,7 +230,11 @@ impl Connection {
             )));
         }
         let Some(id) = asked.id else {
-            return self.on_versions(asked.version, &frame.slice(frame.len() - reader.remaining()..));
+            let body = frame.slice(frame.len() - reader.remaining()..);
+            return match asked.api {
+                ApiKey::ApiVersions => self.on_versions(asked.version, &body),
+                _ => self.on_authentication(asked, body),
+            };
         };
         let (answered, throttle_ms) = if asked.is_message {
             let body = frame.slice(frame.len() - reader.remaining()..);
@@ -259,7 +273,93 @@ impl Connection {
             )));
         }
         self.versions = Some(Versions::of(&response));
+        self.authenticate()?;
         self.write_unsent();
+        Ok(())
+    }
+
+    /// Says who the client is, before the first request and before the session ends. What is sent meanwhile waits.
+    ///
+    /// # Errors
+    /// The node does not serve SaslHandshake.
+    pub(crate) fn authenticate(&mut self) -> Result<(), Failure> {
+        let Some(authenticator) = &mut self.authenticator else {
+            return Ok(());
+        };
+        let request = authenticator.begin();
+        self.write_own(ApiKey::SaslHandshake, &request)
+    }
+
+    fn on_authentication(&mut self, asked: &InFlight, body: Bytes) -> Result<(), Failure> {
+        let Some(authenticator) = &mut self.authenticator else {
+            return Err(malformed("an answer of SASL without SASL"));
+        };
+        let mut reader = Reader::new(body);
+        let next = if asked.api == ApiKey::SaslHandshake {
+            let response = SaslHandshakeResponse::decode(&mut reader, asked.version).map_err(malformed)?;
+            authenticator.on_handshake(&response)?
+        } else {
+            let response = SaslAuthenticateResponse::decode(&mut reader, asked.version).map_err(malformed)?;
+            authenticator.on_authenticate(&response)?
+        };
+        self.go_on(next)
+    }
+
+    fn go_on(&mut self, next: Next) -> Result<(), Failure> {
+        match next {
+            Next::WantToken => {}
+            Next::Send(bytes) => {
+                let request = SaslAuthenticateRequest {
+                    auth_bytes: bytes.into(),
+                };
+                self.write_own(ApiKey::SaslAuthenticate, &request)?;
+            }
+            Next::Complete(lifetime_ms) => {
+                self.session_lifetime_ms = (lifetime_ms > 0).then_some(lifetime_ms);
+                self.write_unsent();
+            }
+        }
+        Ok(())
+    }
+
+    /// [`Self::give_token`] is waited for.
+    pub(crate) fn wants_token(&self) -> bool {
+        self.authenticator.as_ref().is_some_and(Authenticator::wants_token)
+    }
+
+    /// What the authentication waits for, or why there is none.
+    ///
+    /// # Errors
+    /// As given: the connection is to be closed.
+    pub(crate) fn give_token(&mut self, token: Result<Token, String>) -> Result<(), Failure> {
+        match &mut self.authenticator {
+            Some(authenticator) => {
+                let next = authenticator.give_token(token)?;
+                self.go_on(next)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// How long the session may last that has just begun, ms; `None` when that was said already, or it may last for ever.
+    pub(crate) fn take_session_lifetime(&mut self) -> Option<i64> {
+        self.session_lifetime_ms.take()
+    }
+
+    /// Writes a request of the connection itself.
+    fn write_own(&mut self, api: ApiKey, request: &impl Message) -> Result<(), Failure> {
+        let version = self.version_of(api)?;
+        let wire_id = self.next_wire_id();
+        let header = self.header(api, version, wire_id);
+        self.write_frame(&header, |w| request.encode(w, version))?;
+        self.in_flight.push_back(InFlight {
+            wire_id,
+            id: None,
+            api,
+            version,
+            is_message: false,
+            limit: MAX_ANSWER,
+        });
         Ok(())
     }
 
@@ -408,7 +508,11 @@ fn malformed(what: impl ToString) -> Failure {
 
 fn bad_size(size: i32, limit: usize) -> Failure {
     let hint = match size.to_be_bytes() {
-        [0x15, 3, ..] => "; this looks like TLS, which the client was not told to speak",
+        // An alert: it did not understand what it read.
+        [0x15, 3, ..] => {
+            let what = "the broker speaks TLS on this port: set security.protocol to SSL or SASL_SSL";
+            return Failure::SslAuthentication(what.into());
+        }
         [b'H', b'T', b'T', b'P'] => "; this looks like an HTTP server",
         _ => "",
     };

@@ -7,8 +7,9 @@
 //!
 //! ```text
 //! TcpTransport    which node, which socket; when to open, to read, to give up       (tcp_transport)
-//!   Channel       one socket: all addresses of a name, set-up time-out, bytes       (channel)
+//!   Channel       one socket: all addresses of a name, set-up time-out, TLS, bytes  (channel, security)
 //!     Connection  bytes <-> requests and answers, no I/O: versions, order, limits   (connection, versions, framer)
+//!       Authenticator   SASL: who the client is                                     (authenticator, sasl)
 //!       codec     values of `api` <-> messages of `wire` at a version
 //! AdminClient     calls that wait for their answers: topics, groups                  (admin_client)
 //!   AddressBook   node ids -> host and port, from the answers that name them        (address_book)
@@ -16,16 +17,20 @@
 
 pub mod address_book;
 pub mod admin_client;
+mod authenticator;
 mod channel;
 mod codec;
 mod connection;
 mod framer;
 mod heartbeat_thread;
+mod sasl;
+mod security;
 mod sockets;
 mod tcp_transport;
 mod versions;
 
 pub use address_book::{Address, BadAddress, bootstrap_servers};
 pub use admin_client::{AdminClient, AdminError, PartitionOffsets, TopicOffsets};
+pub use sasl::{Token, TokenSource};
 pub use sockets::{SocketEvent, Sockets, SystemSockets};
 pub use tcp_transport::{ConnectionSettings, TcpTransport};

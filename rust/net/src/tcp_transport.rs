@@ -7,14 +7,19 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fletchlog_api::transport::{Heartbeat, HeartbeatPlan, Waker};
-use fletchlog_api::{Clock, Completion, Config, Failure, NodeId, Ready, Request, Transport};
+use fletchlog_api::{Clock, Completion, Config, ConfigError, Failure, NodeId, Ready, Request, Transport};
 use fletchlog_wire::ApiKey;
 
 use crate::address_book::{Address, AddressBook};
 use crate::channel::{Channel, SetUp};
 use crate::connection::{Answered, EncodeBody, Outgoing};
 use crate::heartbeat_thread::HeartbeatThread;
+use crate::sasl::TokenSource;
+use crate::security::Security;
 use crate::sockets::{SocketEvent, Sockets, SystemSockets};
+
+/// So many connections of a client ended before it had one answer: that is no restart of a node, and not for a retry.
+const REFUSALS: u32 = 3;
 
 /// How a client without a client.id calls itself.
 const NAMELESS: &str = "fletchlog";
@@ -32,19 +37,29 @@ pub struct ConnectionSettings {
     pub setup_timeout_ms: i64,
     /// socket.connection.setup.timeout.max.ms.
     pub setup_timeout_max_ms: i64,
+    /// security.protocol and what belongs to it.
+    pub(crate) security: Arc<Security>,
 }
 
 impl ConnectionSettings {
-    /// What the properties of a consumer or a producer say.
-    pub fn new(config: &Config, bootstrap: Vec<Address>) -> Self {
+    /// What the properties of a consumer or a producer say. Reads the files that they name. `tokens`: for OAUTHBEARER.
+    ///
+    /// # Errors
+    /// A file cannot be read, or the properties of security do not fit together.
+    pub fn new(
+        config: &Config,
+        bootstrap: Vec<Address>,
+        tokens: Option<Arc<dyn TokenSource>>,
+    ) -> Result<Self, ConfigError> {
         let client_id = config.text("client.id");
-        Self {
+        Ok(Self {
             bootstrap,
             client_id: if client_id.is_empty() { NAMELESS } else { client_id }.into(),
             request_timeout_ms: i64::from(config.int("request.timeout.ms")),
             setup_timeout_ms: config.long("socket.connection.setup.timeout.ms"),
             setup_timeout_max_ms: config.long("socket.connection.setup.timeout.max.ms"),
-        }
+            security: Arc::new(Security::new(config, tokens)?),
+        })
     }
 
     /// Kafka: `ClusterConnectionStates#connecting`; without the jitter, which spreads many clients of one broker.
@@ -79,6 +94,8 @@ pub struct TcpTransport<S: Sockets = SystemSockets> {
     failed: BTreeMap<NodeId, Failure>,
     /// Failures in a row, per connection.
     failures: BTreeMap<NodeId, u32>,
+    /// Connections that ended before the first answer.
+    refusals: u32,
     /// A connection is ready or has failed since the last wait.
     changed: bool,
     /// Runs once the client is a member of a group.
@@ -111,6 +128,7 @@ impl<S: Sockets> TcpTransport<S> {
             arrived: Arrived::default(),
             failed: BTreeMap::new(),
             failures: BTreeMap::new(),
+            refusals: 0,
             changed: false,
             heartbeats: None,
         }
@@ -130,14 +148,7 @@ impl<S: Sockets> TcpTransport<S> {
         self.next_token += 1;
         let set_up = self.settings.set_up(self.failures.get(&node).copied().unwrap_or(0));
         let now_ms = self.clock.monotonic_ms();
-        let opened = Channel::open(
-            address,
-            &self.settings.client_id,
-            &mut self.sockets,
-            token,
-            set_up,
-            now_ms,
-        );
+        let opened = Channel::open(address, &self.settings, &mut self.sockets, token, set_up, now_ms);
         let channel = opened.inspect_err(|_| count_failure(&mut self.failures, node))?;
         self.tokens.insert(token, node);
         self.channels.insert(node, channel);
@@ -150,6 +161,7 @@ impl<S: Sockets> TcpTransport<S> {
             return;
         };
         self.tokens.remove(&channel.token());
+        let failure = self.refused(&channel, failure);
         channel.shut(&mut self.sockets);
         if channel.connection.is_ready() {
             log::debug!(
@@ -173,6 +185,28 @@ impl<S: Sockets> TcpTransport<S> {
         self.changed = true;
     }
 
+    /// One that ends its connections before the first answer, again and again, refuses the client, though it does not say so. Kafka's
+    /// clients go on for ever.
+    fn refused(&mut self, channel: &Channel<S>, failure: Failure) -> Failure {
+        let means_tls = matches!(failure, Failure::NotConnected(_)) && channel.is_in_tls();
+        let means_sasl = failure == Failure::Disconnected && self.settings.security.sasl.is_none();
+        if self.arrived.was_answered || !(means_tls || means_sasl && channel.connection.is_ready()) {
+            return failure;
+        }
+        self.refusals += 1;
+        match &failure {
+            _ if self.refusals < REFUSALS => failure,
+            Failure::NotConnected(why) => Failure::SslAuthentication(Arc::clone(why)),
+            _ => {
+                let address = channel.address();
+                let why = format!(
+                    "{address}: it closed the connection at the first request; it may expect SASL (security.protocol)"
+                );
+                Failure::SaslAuthentication(why.into())
+            }
+        }
+    }
+
     /// One turn of the selector, at most `timeout` long: what can be read is read, what can be written is written.
     fn turn(&mut self, timeout: Duration) {
         let mut events = std::mem::take(&mut self.events);
@@ -187,6 +221,7 @@ impl<S: Sockets> TcpTransport<S> {
             }
         }
         self.events = events;
+        self.give_tokens();
         let now_ms = self.clock.monotonic_ms();
         let late = |channel: &Channel<S>| channel.deadline_ms().is_some_and(|deadline| deadline <= now_ms);
         let late: Vec<NodeId> = self
@@ -202,6 +237,31 @@ impl<S: Sockets> TcpTransport<S> {
             let outcome = channel.on_deadline(&mut self.sockets, now_ms);
             take_answers(channel, node, &mut self.arrived, now_ms);
             if let Err(failure) = outcome {
+                self.close(node, failure);
+            }
+        }
+    }
+
+    /// Connections that wait for a token get it, if it is there.
+    fn give_tokens(&mut self) {
+        let Some(tokens) = self.settings.security.sasl.as_ref().and_then(|sasl| sasl.tokens()) else {
+            return;
+        };
+        let waiting = self.channels.iter().filter(|(_, c)| c.connection.wants_token());
+        let waiting: Vec<NodeId> = waiting.map(|(&node, _)| node).collect();
+        if waiting.is_empty() {
+            return;
+        }
+        let waker = self.sockets.waker();
+        let token = tokens.get(&self.clock, move || waker());
+        let Some(token) = token else {
+            return;
+        };
+        for node in waiting {
+            let Some(channel) = self.channels.get_mut(&node) else {
+                continue;
+            };
+            if let Err(failure) = channel.give_token(token.clone()) {
                 self.close(node, failure);
             }
         }
@@ -267,10 +327,13 @@ struct Arrived {
     completions: BTreeMap<NodeId, VecDeque<Completion>>,
     /// Of messages, by their ids; `None`: to come.
     messages: BTreeMap<i32, Option<Body>>,
+    /// Some node has answered: the settings are right.
+    was_answered: bool,
 }
 
 impl Arrived {
     fn put(&mut self, node: NodeId, id: i32, result: Result<Answered, Failure>) {
+        self.was_answered |= result.is_ok();
         let result = match result {
             Ok(Answered::Body(version, body)) => {
                 self.messages.insert(id, Some(Ok((version, body))));

@@ -21,6 +21,8 @@ fn sent_versions(api: ApiKey) -> (i16, i16) {
         ApiKey::InitProducerId => (0, 5),
         ApiKey::AddPartitionsToTxn => (0, 3),
         ApiKey::EndTxn | ApiKey::TxnOffsetCommit => (0, 4),
+        // Version 0 is followed by bytes without headers.
+        ApiKey::SaslHandshake => (1, 1),
         other => (other.min_version(), other.max_version()),
     }
 }

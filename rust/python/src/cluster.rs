@@ -18,6 +18,7 @@ use crate::errors::Failure;
 use crate::fork::Exclusive;
 use crate::gate::gate;
 use crate::groups::{description_to_py, listing_to_py};
+use crate::oauth::split_callback;
 use crate::peer::{Peer, arguments};
 
 /// Stands for a number that a cluster does not tell.
@@ -35,13 +36,14 @@ impl Cluster {
     #[pyo3(signature = (servers, config=None))]
     fn new(py: Python<'_>, servers: &Bound<'_, PyAny>, config: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         let (servers, config) = arguments(Some(servers), config);
-        let config = config_from_py(Scope::Consumer, config)?;
-        let Peer::Cluster(addresses) = Peer::of(servers, &config)? else {
+        let (config, callback) = split_callback(config)?;
+        let config = config_from_py(Scope::Consumer, config.as_ref())?;
+        let Peer::Cluster(addresses, tokens) = Peer::of(py, servers, &config, callback)? else {
             return Err(Failure::argument("a Broker is no cluster: it has these methods itself").into());
         };
         let client = gate(py, |_| {
             let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
-            let settings = ConnectionSettings::new(&config, addresses);
+            let settings = ConnectionSettings::new(&config, addresses, tokens)?;
             let client = AdminClient::new(settings, &config, clock);
             client.map_err(|error| Failure::state(format!("no sockets can be watched: {error}")))
         })?;
@@ -192,7 +194,11 @@ impl From<AdminError> for Failure {
         match error {
             AdminError::Refused(code, _) => Self::kafka(code, message),
             AdminError::TimedOut(..) => Self::timeout(message),
-            AdminError::Failed(_) => Self::state(message),
+            AdminError::Failed(failure) => match failure {
+                fletchlog_api::Failure::SslAuthentication(_) => Self::of("ssl-authentication", message),
+                fletchlog_api::Failure::SaslAuthentication(_) => Self::of("sasl-authentication", message),
+                _ => Self::state(message),
+            },
             AdminError::Interrupted => Self::interrupted(),
         }
     }

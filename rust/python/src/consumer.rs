@@ -19,6 +19,7 @@ use crate::convert::{
 };
 use crate::errors::Failure;
 use crate::fork::{Exclusive, Stop};
+use crate::oauth::split_callback;
 use crate::peer::{Peer, arguments};
 use crate::records::{Builder, Records};
 use crate::table::Table;
@@ -113,9 +114,10 @@ impl Consumer {
     #[pyo3(signature = (broker=None, config=None))]
     fn new(py: Python<'_>, broker: Option<&Bound<'_, PyAny>>, config: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         let (broker, config) = arguments(broker, config);
-        let config = config_from_py(Scope::Consumer, config)?;
+        let (config, callback) = split_callback(config)?;
+        let config = config_from_py(Scope::Consumer, config.as_ref())?;
         let traced = config.boolean("fletchlog.trace");
-        let peer = Peer::of(broker, &config)?;
+        let peer = Peer::of(py, broker, &config, callback)?;
         let read_only = peer.is_read_only();
         let given = config.clone();
         let engine = crate::gate::gate(py, |_| {

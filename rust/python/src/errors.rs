@@ -146,6 +146,8 @@ pub const VARIANT_CLASSES: &[(&str, &str)] = &[
     ("commit-failed", "CommitFailedError"),
     ("group-id", "InvalidGroupIdError"),
     ("aborted", "TransactionAbortedError"),
+    ("ssl-authentication", "SslAuthenticationError"),
+    ("sasl-authentication", "SaslAuthenticationError"),
 ];
 
 /// The class of one of Kafka's codes.
@@ -158,7 +160,7 @@ fn class_of_code(code: ErrorCode) -> &'static str {
 
 impl Failure {
     /// An error of the variant table; the code is the class's own.
-    fn of(variant: &'static str, message: impl Into<String>) -> Self {
+    pub fn of(variant: &'static str, message: impl Into<String>) -> Self {
         let class = VARIANT_CLASSES
             .iter()
             .find(|(v, _)| *v == variant)
@@ -461,6 +463,8 @@ impl From<ClientError> for Failure {
             ClientError::Timeout(_) => Self::of("timeout", message),
             ClientError::RecordTooLarge(_) => Self::of("too-large", message),
             ClientError::BufferExhausted(_) => Self::of("buffer", message),
+            ClientError::SslAuthentication(_) => Self::of("ssl-authentication", message),
+            ClientError::SaslAuthentication(_) => Self::of("sasl-authentication", message),
             ClientError::Closed(_) => Self::of("closed", message),
             ClientError::TransactionAborted(_) => Self::of("aborted", message),
         }

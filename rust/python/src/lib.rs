@@ -30,6 +30,7 @@ pub mod json_lines;
 pub mod legacy;
 pub mod listener;
 pub mod logging;
+mod oauth;
 mod peer;
 pub mod producer;
 pub mod records;

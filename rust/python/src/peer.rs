@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fletchlog_api::{Clock, Config, Transport};
 use fletchlog_broker::{Broker as Engine, LocalTransport};
-use fletchlog_net::{Address, ConnectionSettings, TcpTransport, bootstrap_servers};
+use fletchlog_net::{Address, ConnectionSettings, TcpTransport, TokenSource, bootstrap_servers};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyMapping, PyString};
@@ -12,6 +12,7 @@ use pyo3::types::{PyMapping, PyString};
 use crate::broker::Broker;
 use crate::convert::describe;
 use crate::errors::Failure;
+use crate::oauth::token_source;
 
 /// In front of a list of servers that stands where a broker may stand.
 const SCHEME: &str = "kafka://";
@@ -20,8 +21,8 @@ const SCHEME: &str = "kafka://";
 pub enum Peer {
     /// A broker in this process.
     Broker(Arc<Engine>),
-    /// The first brokers of a cluster.
-    Cluster(Vec<Address>),
+    /// The first brokers of a cluster, and where tokens for OAUTHBEARER come from.
+    Cluster(Vec<Address>, Option<Arc<dyn TokenSource>>),
 }
 
 /// The arguments of a client, where a configuration with bootstrap.servers may stand in place of a broker.
@@ -40,7 +41,14 @@ pub fn arguments<'a, 'py>(
 
 impl Peer {
     /// What a client is given: a `Broker`, `"kafka://HOST:PORT,..."`, or nothing but bootstrap.servers.
-    pub fn of(broker: Option<&Bound<'_, PyAny>>, config: &Config) -> PyResult<Self> {
+    /// `callback`: `oauth_cb`.
+    pub fn of(
+        py: Python<'_>,
+        broker: Option<&Bound<'_, PyAny>>,
+        config: &Config,
+        callback: Option<Py<PyAny>>,
+    ) -> PyResult<Self> {
+        let tokens = token_source(py, config, callback)?;
         let servers = config.get("bootstrap.servers").filter(|list| !list.is_empty());
         let Some(broker) = broker.filter(|broker| !broker.is_none()) else {
             let servers = servers.ok_or_else(|| {
@@ -48,7 +56,7 @@ impl Peer {
                     "a client needs a broker: fletchlog.Broker(PATH), \"kafka://HOST:PORT\", or bootstrap.servers in its configuration",
                 )
             })?;
-            return Self::cluster(servers);
+            return Self::cluster(servers, tokens);
         };
         if let Ok(local) = broker.cast::<Broker>() {
             if servers.is_some() {
@@ -72,20 +80,20 @@ impl Peer {
         if servers.is_some() {
             return Err(both(&text).into());
         }
-        Self::cluster(&text)
+        Self::cluster(&text, tokens)
     }
 
-    fn cluster(servers: &str) -> PyResult<Self> {
+    fn cluster(servers: &str, tokens: Option<Arc<dyn TokenSource>>) -> PyResult<Self> {
         let addresses = bootstrap_servers(servers).map_err(|bad| Failure::argument(bad.to_string()))?;
-        Ok(Self::Cluster(addresses))
+        Ok(Self::Cluster(addresses, tokens))
     }
 
     /// The connections of one client. Nothing is connected yet.
     pub fn connect(&self, config: &Config, clock: &Arc<dyn Clock>) -> Result<Box<dyn Transport>, Failure> {
         match self {
             Self::Broker(engine) => Ok(Box::new(LocalTransport::new(Arc::clone(engine)))),
-            Self::Cluster(addresses) => {
-                let settings = ConnectionSettings::new(config, addresses.clone());
+            Self::Cluster(addresses, tokens) => {
+                let settings = ConnectionSettings::new(config, addresses.clone(), tokens.clone())?;
                 let transport = TcpTransport::new(settings, Arc::clone(clock));
                 let transport =
                     transport.map_err(|error| Failure::state(format!("no sockets can be watched: {error}")))?;

@@ -21,6 +21,7 @@ use crate::errors::Failure;
 use crate::faults::Faults;
 use crate::fork::{Shared, Stop};
 use crate::gate::gate;
+use crate::oauth::split_callback;
 use crate::peer::{Peer, arguments};
 use crate::table::Table;
 use crate::transaction::Transaction;
@@ -72,9 +73,10 @@ impl Producer {
         faults: Option<&Bound<'_, Faults>>,
     ) -> PyResult<Self> {
         let (broker, config) = arguments(broker, config);
-        let config = config_from_py(Scope::Producer, config)?;
+        let (config, callback) = split_callback(config)?;
+        let config = config_from_py(Scope::Producer, config.as_ref())?;
         let traced = config.boolean("fletchlog.trace");
-        let peer = Peer::of(broker, &config)?;
+        let peer = Peer::of(py, broker, &config, callback)?;
         let faults = faults.map(|faults| faults.get().engine());
         let given = config.clone();
         let engine = gate(py, |_| {

@@ -16,6 +16,7 @@ mod oauthbearer;
 mod plain;
 mod scram;
 mod server;
+mod unsecured_login;
 
 use std::fmt;
 
@@ -23,6 +24,7 @@ pub use client::{Credentials, SaslClient};
 pub use oauthbearer::{Token, UnsecuredValidator};
 pub use scram::{MAX_ITERATIONS, MIN_ITERATIONS, ScramCredential, ScramMechanism};
 pub use server::{Authorized, CredentialLookup, SaslServer};
+pub use unsecured_login::UnsecuredLogin;
 
 /// A way to prove who one is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use fletchlog_api::{Clock, NodeId};
 use fletchlog_broker::Ticket;
+use fletchlog_tls::{ServerTls, Session, TlsFailure};
 use slab::Slab;
 
 use crate::apis::{Apis, Peer, Respond};
@@ -60,6 +61,10 @@ impl Shared {
 /// A connection and its socket.
 struct Channel<S: Sockets> {
     socket: S::Socket,
+    /// `None`: the listener speaks without TLS.
+    tls: Option<Box<Session>>,
+    /// Who showed a certificate was noted.
+    is_identified: bool,
     address: SocketAddr,
     connection: Connection,
     peer: Arc<Peer>,
@@ -88,6 +93,44 @@ impl<S: Sockets> Channel<S> {
             blocked_since_ms: self.blocked_since_ms,
             is_busy: self.connection.is_busy(),
         }
+    }
+
+    /// What the socket has, into the room of the connection.
+    fn read(&mut self) -> std::io::Result<usize> {
+        let room = self.connection.room();
+        match &mut self.tls {
+            Some(tls) => tls.read(&mut self.socket, room),
+            None => self.socket.read(room),
+        }
+    }
+
+    /// Who showed a certificate has its subject as name. Kafka: `SslTransportLayer#peerPrincipal`.
+    fn identify(&mut self) {
+        if !std::mem::replace(&mut self.is_identified, true)
+            && let Some(name) = self.tls.as_ref().and_then(|tls| tls.peer_name())
+        {
+            self.peer.identify(name);
+        }
+    }
+
+    /// What is to be written next, as far as the socket takes it.
+    fn write(&mut self) -> std::io::Result<usize> {
+        let mut slices: Vec<IoSlice<'_>> = Vec::with_capacity(8);
+        self.connection.output(&mut slices);
+        match &mut self.tls {
+            Some(tls) => tls.write(&mut self.socket, &slices),
+            None => self.socket.write_vectored(&slices),
+        }
+    }
+
+    /// What is encrypted already.
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.tls.as_mut().map_or(Ok(()), |tls| tls.flush(&mut self.socket))
+    }
+
+    /// Something waits for the socket to take it.
+    fn wants_write(&self) -> bool {
+        self.connection.has_output() || self.tls.as_ref().is_some_and(|tls| tls.wants_write())
     }
 }
 
@@ -190,7 +233,7 @@ impl<S: Sockets> Processor<S> {
             SocketEvent::Accept(listener) => return self.accept(listener),
             SocketEvent::Connection { token, is_writable } => (token, is_writable),
         };
-        if is_writable && self.channels.get(slot).is_some_and(|c| c.connection.has_output()) {
+        if is_writable && self.channels.get(slot).is_some_and(Channel::wants_write) {
             self.write(slot);
             self.next_request(slot);
         }
@@ -236,6 +279,10 @@ impl<S: Sockets> Processor<S> {
             log::warn!("a connection of {address} was refused: {reason}");
             return;
         }
+        let tls = match self.shared.apis.security.tls().map(ServerTls::session).transpose() {
+            Ok(session) => session.map(Box::new),
+            Err(error) => return log::warn!("a connection of {address} could not be opened: {error}"),
+        };
         let now_ms = self.clock.monotonic_ms();
         let entry = self.channels.vacant_entry();
         let slot = entry.key();
@@ -248,13 +295,16 @@ impl<S: Sockets> Processor<S> {
         let port = self.shared.apis.broker().connect(node, &host);
         entry.insert(Channel {
             socket,
+            // The handshake takes no longer than a request may.
+            frame_begun_ms: tls.is_some().then_some(now_ms),
+            tls,
+            is_identified: false,
             address,
             connection: Connection::default(),
             peer: Arc::new(Peer::new(port, address, self.shared.apis.security.sasl().is_some())),
             serial: self.serial,
             waiting: None,
             last_active_ms: now_ms,
-            frame_begun_ms: None,
             blocked_since_ms: None,
             memory: None,
             is_muted: false,
@@ -277,6 +327,9 @@ impl<S: Sockets> Processor<S> {
             ticket.cancel();
         }
         self.shared.apis.unsent().remove(channel.connection.unsent());
+        if let Some(tls) = &mut channel.tls {
+            tls.close(&mut channel.socket);
+        }
         self.sockets.forget(&mut channel.socket);
         if let Some(count) = self.per_ip.get_mut(&channel.address.ip()) {
             *count -= 1;
@@ -303,10 +356,11 @@ impl<S: Sockets> Processor<S> {
             let Some(channel) = self.channels.get_mut(slot) else {
                 return;
             };
-            match channel.socket.read(channel.connection.room()) {
+            match channel.read() {
                 Ok(0) => return self.close(slot, None),
                 Ok(count) => {
                     left = left.saturating_sub(count);
+                    channel.identify();
                     channel.connection.received(count);
                     self.shared.stats.received(count);
                     self.next_request(slot);
@@ -316,7 +370,10 @@ impl<S: Sockets> Processor<S> {
                     return;
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => return self.close(slot, None),
+                Err(error) => {
+                    let why = TlsFailure::of(&error).map(ToString::to_string);
+                    return self.close(slot, why.as_deref());
+                }
             }
         }
         // The event does not come again for bytes that were there before: the slot is read on when the queue is looked at next.
@@ -458,16 +515,19 @@ impl<S: Sockets> Processor<S> {
             let Some(channel) = self.channels.get_mut(slot) else {
                 return;
             };
-            if !channel.connection.has_output() {
+            if !channel.wants_write() {
                 channel.blocked_since_ms = None;
                 if let Some(reason) = channel.closing.take() {
                     self.close(slot, Some(&reason));
                 }
                 return;
             }
-            let mut slices: Vec<IoSlice<'_>> = Vec::with_capacity(8);
-            channel.connection.output(&mut slices);
-            match channel.socket.write_vectored(&slices) {
+            let written = match channel.connection.has_output() {
+                true => channel.write(),
+                false => channel.flush().map(|()| 0),
+            };
+            match written {
+                Ok(0) if !channel.connection.has_output() => {}
                 Ok(0) => return self.close(slot, None),
                 Ok(count) => {
                     left = left.saturating_sub(count);
@@ -567,8 +627,7 @@ impl<S: Sockets> Processor<S> {
     /// The listener is closed, and no answer is on its way any more, or its time is over.
     fn is_finished(&self) -> bool {
         self.close_by_ms.is_some_and(|close_by_ms| {
-            let is_quiet =
-                |c: &Channel<S>| c.waiting.is_some() || !(c.connection.is_busy() || c.connection.has_output());
+            let is_quiet = |c: &Channel<S>| c.waiting.is_some() || !(c.connection.is_busy() || c.wants_write());
             self.channels.iter().all(|(_, c)| is_quiet(c)) || self.clock.monotonic_ms() >= close_by_ms
         })
     }

@@ -6,10 +6,12 @@ use fletchlog_api::{Config, ConfigError, java_hash};
 use fletchlog_broker::Broker;
 use fletchlog_sasl::jaas::{self, JaasEntry};
 use fletchlog_sasl::{CredentialLookup, Mechanism, ScramCredential, ScramMechanism, Secret, Token, UnsecuredValidator};
+use fletchlog_tls::ServerTls;
 
 /// By the properties of a listener.
 pub(crate) struct Security {
     protocol: String,
+    tls: Option<ServerTls>,
     sasl: Option<Sasl>,
 }
 
@@ -17,16 +19,22 @@ impl Security {
     /// As configured.
     ///
     /// # Errors
-    /// SASL without a mechanism, or a mechanism without what it needs.
+    /// TLS without a certificate, SASL without a mechanism, or a mechanism without what it needs.
     pub(crate) fn new(config: &Config) -> Result<Self, ConfigError> {
         let protocol = config.text("security.protocol").to_owned();
         let sasl = protocol.starts_with("SASL_").then(|| Sasl::new(config)).transpose()?;
-        Ok(Self { protocol, sasl })
+        let tls = protocol.ends_with("SSL").then(|| ServerTls::new(config)).transpose()?;
+        Ok(Self { protocol, tls, sasl })
     }
 
     /// Name of what is spoken. Kafka: `SecurityProtocol`.
     pub(crate) fn protocol(&self) -> &str {
         &self.protocol
+    }
+
+    /// What encrypts its connections, if anything.
+    pub(crate) fn tls(&self) -> Option<&ServerTls> {
+        self.tls.as_ref()
     }
 
     /// How clients say who they are, if they must.

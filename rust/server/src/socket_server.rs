@@ -198,6 +198,18 @@ const OF_LISTENER: &[&str] = &[
     "sasl.server.max.receive.size",
     "security.protocol",
     "socket.request.max.bytes",
+    "ssl.certificate.location",
+    "ssl.client.auth",
+    "ssl.enabled.protocols",
+    "ssl.key.location",
+    "ssl.key.password",
+    "ssl.keystore.certificate.chain",
+    "ssl.keystore.key",
+    "ssl.keystore.location",
+    "ssl.keystore.type",
+    "ssl.truststore.certificates",
+    "ssl.truststore.location",
+    "ssl.truststore.type",
 ];
 
 /// The broker's properties with those of a listener.

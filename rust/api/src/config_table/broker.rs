@@ -3,6 +3,7 @@
 
 use super::topic::{CLEANUP_POLICIES, COMPRESSION_TYPES, DURABILITIES, TIMESTAMP_TYPES};
 use super::{ConfigKey, Kind, Scope};
+use crate::security_texts as texts;
 
 const fn row(name: &'static str, kind: Kind, default: Option<&'static str>, doc: &'static str) -> ConfigKey {
     ConfigKey {
@@ -396,9 +397,9 @@ pub(super) const KEYS: &[ConfigKey] = &[
     ),
     row(
         "security.protocol",
-        Kind::OneOf(&["PLAINTEXT", "SASL_PLAINTEXT"]),
+        Kind::OneOf(&["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]),
         Some("PLAINTEXT"),
-        "What a listener speaks; Kafka says it for each listener in listener.security.protocol.map. With SASL, clients say who they are before they may ask for anything.",
+        "What a listener speaks; Kafka says it for each listener in listener.security.protocol.map. SSL is TLS, with the certificate of ssl.keystore.*. With SASL, clients say who they are before they may ask for anything.",
     ),
     row(
         "socket.request.max.bytes",
@@ -406,6 +407,43 @@ pub(super) const KEYS: &[ConfigKey] = &[
         Some("104857600"),
         "Largest request that a listener reads, in bytes. A client that announces more is disconnected.",
     ),
+    row(
+        "ssl.certificate.location",
+        Kind::Text,
+        None,
+        texts::CERTIFICATE_LOCATION,
+    ),
+    row(
+        "ssl.client.auth",
+        Kind::OneOf(&["none", "requested", "required"]),
+        Some("none"),
+        "Whether a listener that speaks TLS asks its clients for a certificate: not, it may come without, or it has to have one. It has to be of an authority of the trust store; the subject of the certificate is then the name of the client.",
+    ),
+    row(
+        "ssl.enabled.protocols",
+        Kind::ListOf(&["TLSv1.2", "TLSv1.3"]),
+        Some("TLSv1.2,TLSv1.3"),
+        texts::ENABLED_PROTOCOLS,
+    ),
+    row("ssl.key.location", Kind::Text, None, texts::KEY_LOCATION),
+    row("ssl.key.password", Kind::Password, None, texts::KEY_PASSWORD),
+    row(
+        "ssl.keystore.certificate.chain",
+        Kind::Text,
+        None,
+        texts::CERTIFICATE_CHAIN,
+    ),
+    row("ssl.keystore.key", Kind::Password, None, texts::KEY),
+    row("ssl.keystore.location", Kind::Text, None, texts::KEYSTORE_LOCATION),
+    row("ssl.keystore.type", Kind::Text, Some("PEM"), texts::KEYSTORE_TYPE),
+    row(
+        "ssl.truststore.certificates",
+        Kind::Text,
+        None,
+        texts::TRUSTSTORE_CERTIFICATES,
+    ),
+    row("ssl.truststore.location", Kind::Text, None, texts::TRUSTSTORE_LOCATION),
+    row("ssl.truststore.type", Kind::Text, Some("PEM"), texts::TRUSTSTORE_TYPE),
     row(
         "super.users",
         Kind::Text,

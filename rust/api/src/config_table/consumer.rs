@@ -1,6 +1,7 @@
 //! Properties of the consumer (spec 7.1), ours behind Kafka's. Kafka: `ConsumerConfig`.
 
 use super::{ConfigKey, Kind, Scope};
+use crate::security_texts as texts;
 
 const fn key(name: &'static str, kind: Kind, default: Option<&'static str>, doc: &'static str) -> ConfigKey {
     ConfigKey {
@@ -175,6 +176,40 @@ pub(super) const KEYS: &[ConfigKey] = &[
         Some("100"),
         "How long to wait before a failed request is repeated, in ms.",
     ),
+    key("sasl.jaas.config", Kind::Password, None, texts::SASL_JAAS),
+    key(
+        "sasl.mechanism",
+        Kind::OneOf(&["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]),
+        None,
+        texts::SASL_MECHANISM,
+    ),
+    key(
+        "sasl.oauthbearer.client.credentials.client.id",
+        Kind::Text,
+        None,
+        texts::OAUTH_ID,
+    ),
+    key(
+        "sasl.oauthbearer.client.credentials.client.secret",
+        Kind::Password,
+        None,
+        texts::OAUTH_SECRET,
+    ),
+    key("sasl.oauthbearer.scope", Kind::Text, None, texts::OAUTH_SCOPE),
+    key(
+        "sasl.oauthbearer.token.endpoint.url",
+        Kind::Text,
+        None,
+        texts::OAUTH_URL,
+    ),
+    key("sasl.password", Kind::Password, None, texts::SASL_PASSWORD),
+    key("sasl.username", Kind::Text, None, texts::SASL_USERNAME),
+    key(
+        "security.protocol",
+        Kind::OneOf(&["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]),
+        Some("PLAINTEXT"),
+        texts::SECURITY_PROTOCOL,
+    ),
     key(
         "session.timeout.ms",
         Kind::Int(1, MAX_INT),
@@ -193,6 +228,43 @@ pub(super) const KEYS: &[ConfigKey] = &[
         Some("10000"),
         "How long a connection to one address of a broker may take, in ms; then its next address is tried.",
     ),
+    key(
+        "ssl.certificate.location",
+        Kind::Text,
+        None,
+        texts::CERTIFICATE_LOCATION,
+    ),
+    key(
+        "ssl.enabled.protocols",
+        Kind::ListOf(&["TLSv1.2", "TLSv1.3"]),
+        Some("TLSv1.2,TLSv1.3"),
+        texts::ENABLED_PROTOCOLS,
+    ),
+    key(
+        "ssl.endpoint.identification.algorithm",
+        Kind::OneOf(&["https", "none", ""]),
+        Some("https"),
+        texts::ENDPOINT_IDENTIFICATION,
+    ),
+    key("ssl.key.location", Kind::Text, None, texts::KEY_LOCATION),
+    key("ssl.key.password", Kind::Password, None, texts::KEY_PASSWORD),
+    key(
+        "ssl.keystore.certificate.chain",
+        Kind::Text,
+        None,
+        texts::CERTIFICATE_CHAIN,
+    ),
+    key("ssl.keystore.key", Kind::Password, None, texts::KEY),
+    key("ssl.keystore.location", Kind::Text, None, texts::KEYSTORE_LOCATION),
+    key("ssl.keystore.type", Kind::Text, Some("PEM"), texts::KEYSTORE_TYPE),
+    key(
+        "ssl.truststore.certificates",
+        Kind::Text,
+        None,
+        texts::TRUSTSTORE_CERTIFICATES,
+    ),
+    key("ssl.truststore.location", Kind::Text, None, texts::TRUSTSTORE_LOCATION),
+    key("ssl.truststore.type", Kind::Text, Some("PEM"), texts::TRUSTSTORE_TYPE),
     key(
         "fletchlog.consumer.version",
         Kind::Release,

@@ -121,7 +121,8 @@ impl ConsumerNetworkClient {
     /// metadata request is applied at once, all others go to `done`. Kafka: `NetworkClient#poll`.
     ///
     /// # Errors
-    /// `Interrupted` or `Wakeup` out of the wait; nothing was read or written in that turn.
+    /// `Interrupted` or `Wakeup` out of the wait; nothing was read or written in that turn. What no retry mends (authentication,
+    /// versions), once.
     pub fn net_poll(&mut self, metadata: &mut ConsumerMetadata, wait: Option<Wait<'_>>) -> Result<(), ClientError> {
         let now = self.now_ms();
         self.note_disconnects(metadata);
@@ -153,7 +154,7 @@ impl ConsumerNetworkClient {
             request.kind.just_written = self.in_poll;
         }
         self.client.write(now);
-        Ok(())
+        self.client.take_fatal().map_or(Ok(()), Err)
     }
 
     /// Answers that were read and whose callbacks have not run, oldest first.

@@ -10,6 +10,7 @@ use fletchlog_api::{Failure, InProcess, NodeId, Ready, Request, Response, Transp
 use super::RequestId;
 use super::cluster_connection_states::ClusterConnectionStates;
 use super::in_flight_requests::{InFlightRequest, InFlightRequests};
+use crate::ClientError;
 use crate::backoff::ExponentialBackoff;
 
 /// What became of a request. Kafka: `ClientResponse`.
@@ -33,6 +34,8 @@ pub(crate) struct NetworkClient<K> {
     connecting: BTreeSet<NodeId>,
     /// A connection was lost since [`NetworkClient::take_disconnects`].
     disconnects: bool,
+    /// What the next call has to end with. Kafka: `Metadata#fatalException`.
+    fatal: Option<ClientError>,
 }
 
 impl<K> NetworkClient<K> {
@@ -51,6 +54,7 @@ impl<K> NetworkClient<K> {
             next_correlation_id: 0,
             connecting: BTreeSet::new(),
             disconnects: false,
+            fatal: None,
         }
     }
 
@@ -105,8 +109,21 @@ impl<K> NetworkClient<K> {
     }
 
     fn disconnected(&mut self, node: NodeId, why: Failure, now: i64) {
+        self.note_fatal(&why);
         self.states.disconnected(node, why, now);
         self.disconnects = true;
+    }
+
+    fn note_fatal(&mut self, why: &Failure) {
+        if self.fatal.is_none() {
+            self.fatal = ClientError::of_fatal(why);
+        }
+    }
+
+    /// A failure that no retry mends, once: the call ends with it, and the next one tries again. Kafka:
+    /// `Metadata#maybeThrowAnyException`.
+    pub(crate) fn take_fatal(&mut self) -> Option<ClientError> {
+        self.fatal.take()
     }
 
     /// Whether a connection was lost since the last call: the leaders may have moved. Kafka:
@@ -207,7 +224,10 @@ impl<K> NetworkClient<K> {
                     self.states.answered(node);
                     None
                 }
-                Err(Failure::UnsupportedVersion(_)) => None,
+                Err(why @ Failure::UnsupportedVersion(_)) => {
+                    self.note_fatal(why);
+                    None
+                }
                 Err(why) => Some(why.clone()),
             };
             let mut responses = vec![ClientResponse {

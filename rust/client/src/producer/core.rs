@@ -73,6 +73,8 @@ pub(crate) struct Core {
     pub ending_since_ms: Option<i64>,
     /// Why the sender's thread ended without being asked to.
     pub dead: Option<ClientError>,
+    /// How often a failure came that no retry mends, and the last one.
+    pub unmendable: (u64, Option<ClientError>),
     /// First failure of a `send_columns` row since the last flush.
     pub run_failure: Option<ClientError>,
     partitioners: Vec<TopicPartitioner>,
@@ -94,6 +96,7 @@ impl Core {
             closed: false,
             ending_since_ms: None,
             dead: None,
+            unmendable: (0, None),
             run_failure: None,
             partitioners: Vec::new(),
             random: Random::new(seed),
@@ -419,6 +422,16 @@ impl Core {
         self.dead.get_or_insert_with(|| error.clone());
         self.abort_all(error);
         self.closed = true;
+    }
+
+    /// Nothing can be sent for now, and waiting does not help: calls that wait, and what was never sent, fail with this. A later send
+    /// tries again; a transactional producer does not. Kafka: `TransactionManager#authenticationFailed`, `Metadata#fatalError`.
+    pub(crate) fn authentication_failed(&mut self, error: &ClientError) {
+        self.unmendable = (self.unmendable.0 + 1, Some(error.clone()));
+        self.abort_undrained(error);
+        if let Some(transactions) = self.transactions() {
+            transactions.transition_to_fatal_error(error.clone());
+        }
     }
 
     /// Fails everything undecided, in the order of creation.

@@ -60,9 +60,10 @@ pub(crate) fn until<T>(
 /// The topic's number, asking for its metadata first if need be. Kafka: `waitOnMetadata`. Ours: a topic that a broker in this
 /// process reports as unknown is an error at once, not after max.block.ms.
 pub(crate) fn topic(shared: &Shared, pause: &mut dyn Pause, name: &str) -> Result<TopicId, ClientError> {
-    let (start, max_ms) = {
+    let (start, max_ms, failures) = {
         let guard = shared.lock();
-        (guard.core.now(), guard.core.config.max_block_ms)
+        let core = &guard.core;
+        (core.now(), core.config.max_block_ms, core.unmendable.0)
     };
     let mut asked = false;
     until(
@@ -74,6 +75,11 @@ pub(crate) fn topic(shared: &Shared, pause: &mut dyn Pause, name: &str) -> Resul
             let core = &mut guard.core;
             if let Some(error) = closed(core) {
                 return Err(error);
+            }
+            if let (count, Some(error)) = &core.unmendable
+                && *count > failures
+            {
+                return Err(error.clone());
             }
             let known = core.metadata.topic_id(name);
             if let Some(id) = known {

@@ -119,6 +119,10 @@ impl Sender {
             peer.end_drain();
         }
         let mut guard = shared.lock();
+        if let Some(error) = self.client.take_fatal() {
+            guard.core.authentication_failed(&error);
+            shared.made_progress(&mut guard);
+        }
         if self.config.acks == 0 && self.complete_without_ack(&mut guard.core) {
             guard.core.signal.notify();
             shared.made_progress(&mut guard);

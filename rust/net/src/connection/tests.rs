@@ -18,7 +18,7 @@ struct Node {
 impl Node {
     fn new() -> Self {
         Self {
-            connection: Connection::new("me".into()).unwrap(),
+            connection: Connection::new("me".into(), None).unwrap(),
             book: AddressBook::new(Vec::new()),
         }
     }

@@ -26,6 +26,7 @@ fn transport(bootstrap: &[u16], request_timeout_ms: i64) -> TcpTransport {
         request_timeout_ms,
         setup_timeout_ms: 5_000,
         setup_timeout_max_ms: 10_000,
+        security: Arc::default(),
     };
     TcpTransport::new(settings, Arc::new(SystemClock::default())).unwrap()
 }

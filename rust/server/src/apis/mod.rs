@@ -107,6 +107,14 @@ impl Peer {
         }
     }
 
+    /// Its certificate has this name. With SASL the user counts.
+    pub(crate) fn identify(&self, name: String) {
+        if self.authenticator.is_none() {
+            // Once a connection.
+            let _ = self.user.set(name);
+        }
+    }
+
     /// Its address and, when it said so, its software: for lines of the log.
     pub(crate) fn name(&self) -> String {
         let software = self.software.read().unwrap_or_else(PoisonError::into_inner);

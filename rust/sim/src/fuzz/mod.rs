@@ -17,6 +17,7 @@ mod log_files;
 mod produce;
 mod sasl;
 mod scan;
+mod tls;
 mod wire;
 
 use std::path::PathBuf;
@@ -41,7 +42,7 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 16] = [
+pub const TARGETS: [Target; 17] = [
     target("batch", batches::batch, 4096),
     target("produce", produce::produce, 4096),
     target("gzip", codecs::gzip, 4096),
@@ -58,6 +59,7 @@ pub const TARGETS: [Target; 16] = [
     target("wire_response", wire::response, 1024),
     target("connection", connection::connection, 1024),
     target("sasl", sasl::sasl, 512),
+    target("tls", tls::tls, 2048),
 ];
 
 const fn target(name: &'static str, run: fn(&[u8]), max_len: usize) -> Target {

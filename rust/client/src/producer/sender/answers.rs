@@ -62,6 +62,7 @@ impl Sender {
                     fletchlog_api::Failure::TimedOut if self.config.release.timeout_is_code_7 => {
                         ErrorCode::REQUEST_TIMED_OUT
                     }
+                    fletchlog_api::Failure::UnsupportedVersion(_) => ErrorCode::UNSUPPORTED_VERSION,
                     _ => ErrorCode::NETWORK_EXCEPTION,
                 };
                 for id in in_map_order(core, batches) {

@@ -173,8 +173,8 @@ pub(in super::super) fn connect(
     clock: Arc<dyn Clock>,
 ) -> Box<dyn Transport> {
     let servers = format!("{HOST}:{}", port_of(FIRST_NODE));
-    let settings = bootstrap_servers(&servers).map(|servers| ConnectionSettings::new(config, servers));
-    let settings = settings.unwrap_or_else(|e| panic!("{servers}: {e}"));
+    let addresses = bootstrap_servers(&servers).unwrap_or_else(|e| panic!("{servers}: {e}"));
+    let settings = ConnectionSettings::new(config, addresses, None).unwrap_or_else(|e| panic!("{servers}: {e}"));
     let (watcher, scheduler) = {
         let mut net = lock(net);
         (net.pipes.watcher(actor), net.scheduler())

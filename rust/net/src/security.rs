@@ -1,0 +1,36 @@
+//! What a connection begins with before the first request: TLS, then SASL. Kafka: `ChannelBuilders`.
+
+use std::sync::Arc;
+
+use fletchlog_api::{Config, ConfigError};
+use fletchlog_tls::ClientTls;
+
+use crate::sasl::{Sasl, TokenSource};
+
+/// As the properties of one client say.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Security {
+    /// `None`: bytes are sent as they are.
+    pub(crate) tls: Option<ClientTls>,
+    /// `None`: the node does not ask who the client is.
+    pub(crate) sasl: Option<Arc<Sasl>>,
+}
+
+impl Security {
+    /// Reads the files that the properties name. `tokens`: for OAUTHBEARER.
+    ///
+    /// # Errors
+    /// One cannot be read, or the properties do not fit together.
+    pub(crate) fn new(config: &Config, tokens: Option<Arc<dyn TokenSource>>) -> Result<Self, ConfigError> {
+        let protocol = config.text("security.protocol");
+        let tls = protocol.ends_with("SSL").then(|| ClientTls::new(config)).transpose()?;
+        let sasl = protocol
+            .starts_with("SASL_")
+            .then(|| Sasl::new(config, tokens))
+            .transpose()?;
+        Ok(Self {
+            tls,
+            sasl: sasl.map(Arc::new),
+        })
+    }
+}

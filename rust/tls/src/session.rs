@@ -1,0 +1,170 @@
+//! One connection under TLS: what the socket has in, what Kafka's protocol reads out, and the other way round. It never waits. Kafka:
+//! `SslTransportLayer`.
+
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
+
+use rustls::Connection;
+
+use crate::failure::{Side, TlsFailure};
+use crate::principal;
+
+/// Bytes that are read from the socket at once: several records of 16 KiB.
+const CHUNK: usize = 64 * 1024;
+
+/// See the module. The socket is an argument of each call.
+#[derive(Debug)]
+pub struct Session {
+    tls: Connection,
+    side: Side,
+    /// Bytes of the socket that `tls` has not had yet: from `taken` on. Without room while there are none.
+    incoming: Vec<u8>,
+    taken: usize,
+    /// It failed: it says so from then on.
+    failure: Option<TlsFailure>,
+}
+
+impl Session {
+    pub(crate) fn new(mut tls: Connection, side: Side) -> Self {
+        tls.set_buffer_limit(Some(CHUNK));
+        Self {
+            tls,
+            side,
+            incoming: Vec::new(),
+            taken: 0,
+            failure: None,
+        }
+    }
+
+    /// Certificates and keys are still being exchanged; nothing can be written.
+    pub fn is_handshaking(&self) -> bool {
+        self.tls.is_handshaking()
+    }
+
+    /// Encrypted bytes wait for the socket to take them: [`Self::flush`].
+    pub fn wants_write(&self) -> bool {
+        self.tls.wants_write()
+    }
+
+    /// Who showed a certificate: its subject, as Kafka writes it. `None`: nobody. Kafka: `SslTransportLayer#peerPrincipal`.
+    pub fn peer_name(&self) -> Option<String> {
+        principal::subject(self.tls.peer_certificates()?.first()?)
+    }
+
+    /// Fills the room with what was sent, as far as the socket has it. 0: the other side ended the connection.
+    ///
+    /// # Errors
+    /// `WouldBlock`: the socket has no more. A [`TlsFailure`] inside of `InvalidData`: the connection is to be closed; the other side
+    /// was told, if the socket took it. Everything else is the socket's.
+    pub fn read(&mut self, socket: &mut (impl Read + Write), room: &mut [u8]) -> io::Result<usize> {
+        let mut filled = 0;
+        loop {
+            filled += self.take_plaintext(&mut room[filled..]);
+            if filled == room.len() {
+                return Ok(filled);
+            }
+            match self.feed(socket) {
+                Ok(true) => {}
+                Ok(false) => return Ok(filled),
+                Err(_) if filled > 0 => return Ok(filled),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// What is decrypted already.
+    fn take_plaintext(&mut self, room: &mut [u8]) -> usize {
+        let mut filled = 0;
+        while filled < room.len() {
+            // 0, and an error, say that there is nothing; the socket says why.
+            match self.tls.reader().read(&mut room[filled..]) {
+                Ok(0) | Err(_) => break,
+                Ok(count) => filled += count,
+            }
+        }
+        filled
+    }
+
+    /// Decrypts more; false: the other side ended the connection.
+    fn feed(&mut self, socket: &mut (impl Read + Write)) -> io::Result<bool> {
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone().into());
+        }
+        if self.taken == self.incoming.len() && !self.fill(socket)? {
+            return Ok(false);
+        }
+        let mut unread = &self.incoming[self.taken..];
+        let before = unread.len();
+        let count = self.tls.read_tls(&mut unread)?;
+        self.taken += before - unread.len();
+        let outcome = self.tls.process_new_packets();
+        // The answers of the handshake, or the alert.
+        let flushed = self.flush(socket);
+        if let Err(error) = outcome {
+            let failure = TlsFailure::new(&self.side, &error);
+            self.failure = Some(failure.clone());
+            return Err(failure.into());
+        }
+        match flushed {
+            Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(error),
+            _ => {}
+        }
+        // 0: the other side said that nothing follows.
+        Ok(count > 0)
+    }
+
+    /// Reads from the socket; false: its end.
+    fn fill(&mut self, socket: &mut impl Read) -> io::Result<bool> {
+        self.taken = 0;
+        self.incoming.resize(CHUNK, 0);
+        let read = loop {
+            match socket.read(&mut self.incoming) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                other => break other,
+            }
+        };
+        self.incoming.truncate(*read.as_ref().unwrap_or(&0));
+        if self.incoming.is_empty() {
+            // A connection on which nothing moves holds no room.
+            self.incoming = Vec::new();
+        }
+        read.map(|count| count > 0)
+    }
+
+    /// Encrypts and writes; how many bytes were taken. All that was taken before is written first.
+    ///
+    /// # Errors
+    /// `WouldBlock`: the socket takes no more, or the handshake is not over. Everything else is the socket's.
+    pub fn write(&mut self, socket: &mut impl Write, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.flush(socket)?;
+        if self.is_handshaking() {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        let count = self.tls.writer().write_vectored(slices)?;
+        match self.flush(socket) {
+            Err(error) if error.kind() != ErrorKind::WouldBlock => Err(error),
+            _ => Ok(count),
+        }
+    }
+
+    /// Writes what is encrypted.
+    ///
+    /// # Errors
+    /// `WouldBlock`: the socket takes no more. Everything else is the socket's.
+    pub fn flush(&mut self, socket: &mut impl Write) -> io::Result<()> {
+        while self.tls.wants_write() {
+            match self.tls.write_tls(socket) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Says that nothing follows, if the socket takes it.
+    pub fn close(&mut self, socket: &mut impl Write) {
+        self.tls.send_close_notify();
+        // It is closed either way.
+        let _ = self.flush(socket);
+    }
+}
