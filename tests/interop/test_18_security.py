@@ -157,8 +157,18 @@ def run(step: Step, address: str, scratch: Path) -> str:
 
 
 def normal(printed: str) -> str:
-    """Lines without places in Java's code, warnings, times and names of clients; sorted, since sets have no order."""
-    lines = [line for line in printed.splitlines() if not re.match(r"\s+at |SLF4J|\s*\.\.\. \d+ more|.*(WARN|INFO) |WARNING|Option --", line)]
+    """Lines without places in Java's code, warnings, times and names of clients; sorted, since sets have no order.
+
+    A Java producer that is closed soon after a refusal complains, or not, about a transaction that it does not have.
+    """
+    lines = [
+        line
+        for line in printed.splitlines()
+        if not re.match(
+            r"\s+at |SLF4J|\s*\.\.\. \d+ more|.*(WARN|INFO) |WARNING|Option --|.*aborting transaction when during closing|.*Transactional method invoked on a non-tr",
+            line,
+        )
+    ]
     text = "\n".join(sorted(line.strip() for line in lines if line.strip()))
     text = re.sub(
         r"\[\d{4}-[^\]]*\]|\(clientId[^)]*\)|\[(Admin|Consumer|Producer)[^\]]*\]|127\.0\.0\.1:\d+|TopicId: \S+|java\.util\.concurrent\.ExecutionException: ",
