@@ -279,3 +279,21 @@ def test_a_store_of_java_is_refused_with_the_way_to_convert_it(authority, tmp_pa
         fl.Producer({"bootstrap.servers": "h:1", "security.protocol": "SSL"} | given)
     with pytest.raises(ConfigException, match=r"ssl.truststore.location.*cannot be read"):
         fl.Consumer({"bootstrap.servers": "h:1", "security.protocol": "SSL", "ssl.truststore.location": "no/such/file"})
+
+
+def test_the_subject_of_a_certificate_is_who_the_client_is(authority):
+    config = ssl_listener(authority.issue("broker", HOSTS)[0], ssl_client_auth="required", ssl_truststore_location=authority.file)
+    config |= {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:CN=alice,O=fletchlog tests",
+    }
+    with fl.Broker.in_memory(config=config) as broker, broker.listen() as listener:
+        broker.create_topic("t")
+        alice = client(listener.bootstrap, authority, ssl_keystore_location=authority.issue("alice")[0])
+        with fl.Producer(alice) as producer:
+            assert producer.send("t", value=b"v").result().offset == 0
+        bob = client(listener.bootstrap, authority, ssl_keystore_location=authority.issue("bob")[0])
+        with fl.Cluster(alice) as cluster:
+            assert cluster.topics() == ["t"]
+        with fl.Cluster(bob) as cluster:
+            assert cluster.topics() == [], "what he may not see is left out"
