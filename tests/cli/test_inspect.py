@@ -1,6 +1,8 @@
 """`fletchlog dump`, `verify`, `explain` and `config`: looking without touching."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -169,3 +171,21 @@ def test_verify_tells_offsets_segments_producers_and_what_recovery_would_cut(cli
     assert 0 <= cut["from"] < cut["size"]
     assert "incomplete" in cut["reason"]
     assert "would cut it at byte" in cli("verify", orders, code=1).out
+
+
+@pytest.mark.parametrize(
+    "words", [["explain", "-t", "orders", "--html"], ["explain", "-t", "orders", "--svg"], ["audit", "--html"], ["consume", "orders", "-f", "json", "-o"]]
+)
+def test_a_file_that_does_not_fit_the_disk_is_not_there_and_is_named(orders, tmp_path, words):
+    # a file may have a kilobyte in this process; a full disk fails in the same way, but needs rights to make one
+    program = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000)); from fletchlog.cli import main; sys.exit(main())"
+    for before in (None, "old"):
+        out = tmp_path / "out"
+        if before is not None:
+            out.write_text(before)
+        words_ = [words[0], orders, *words[1:], out]
+        done = subprocess.run([sys.executable, "-c", program, *map(str, words_)], capture_output=True, text=True, timeout=120, check=False)
+        assert (done.returncode, done.stderr.splitlines()[-1]) == (1, f"fletchlog: {out}: File too large")
+        if words[0] != "consume":
+            assert (out.read_text() if out.exists() else None) == before
+        assert [path for path in tmp_path.iterdir() if path.name.startswith(".")] == []

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fletchlog.cli.common import CommandError, command
+from fletchlog.cli.delivery import write_file
 from fletchlog.cli.terminal import out
 from fletchlog.cli.text import counted, note
 
@@ -66,11 +67,11 @@ def assign(
         _print(stages)
     drawing = owners_picture.draw(stages)
     if svg is not None:
-        svg.write_text(to_svg(drawing), encoding="utf-8")
+        write_file(svg, to_svg(drawing))
         note(f"wrote {svg}")
     if png is not None:
         try:
-            png.write_bytes(to_png(drawing))
+            write_file(png, to_png(drawing))
         except ModuleNotFoundError as error:
             raise CommandError(f"--png needs {error.name}: pip install 'fletchlog[plot]'; --svg needs nothing") from None
         note(f"wrote {png}")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fletchlog.cli.common import CommandError, command
+from fletchlog.cli.delivery import write_file
 from fletchlog.cli.terminal import out
 from fletchlog.cli.text import counted, note
 
@@ -57,7 +58,7 @@ def audit(
     else:
         _print(report)
     if html is not None:
-        html.write_text(report.html(), encoding="utf-8")
+        write_file(html, report.html())
         note(f"wrote {html}")
     if breaches:
         raise CommandError("; ".join(breaches))

@@ -123,6 +123,20 @@ class Output:
         return int(waiting)
 
 
+def write_file(path: Path, content: str | bytes) -> None:
+    """Writes a whole file; where that fails, what was there before is left.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    output, complete = Output(path), False
+    try:
+        output.write([(content.encode() if isinstance(content, str) else content, {})])
+        complete = True
+    finally:
+        output.close(keep=complete)
+
+
 def _where(path: Path | None, *, follow: bool) -> tuple[Path | None, Path | None]:
     """The file that is written, and under which name until it is complete; None for what is no ordinary file."""
     if path is None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fletchlog.cli.common import CommandError, command, properties
+from fletchlog.cli.delivery import write_file
 from fletchlog.cli.options import Config  # noqa: TC001 - typer reads the annotations
 from fletchlog.cli.terminal import out
 from fletchlog.cli.text import note, say
@@ -180,13 +181,13 @@ def _write(
             raise CommandError("--save: there is no run to save")
         save_trace(told[0].trace, save)
     if as_json is not None:
-        as_json.write_text(json.dumps(story(told, producer), separators=(",", ":")), encoding="utf-8")
+        write_file(as_json, json.dumps(story(told, producer), separators=(",", ":")))
     if html is not None:
-        html.write_text(page(told, producer), encoding="utf-8")
+        write_file(html, page(told, producer))
     if svg is not None:
-        svg.write_text(picture.svg(told), encoding="utf-8")
+        write_file(svg, picture.svg(told))
     if png is not None:
         try:
-            png.write_bytes(picture.png(told))
+            write_file(png, picture.png(told))
         except ModuleNotFoundError as error:
             raise CommandError(f"--png needs {error.name}: pip install 'fletchlog[plot]'; --svg needs nothing") from None
