@@ -285,9 +285,7 @@ def judge(client: str, scenarios: list[Scenario], served: Served, count: Callabl
         if ours != runs[0]:
             different.append((number, lines_of("x", of), ours[0], runs[0][0]))
             continue
-        # Under subscribe() they are not equal yet: when the topics change, our consumer waits for their metadata before it gives its
-        # partitions up, and over a socket a poll in between returns what it has fetched of them. Java gives them up first.
-        if number % REMOTE_EVERY == 0 and not of["group"]:
+        if number % REMOTE_EVERY == 0:
             # the metadata's backoff is that of the Java client, which asks between two polls
             same = {**of, "client": {**of["client"], "retry.backoff.ms": BACKOFF}}
             remote = replay(f"kafka://{address}", same, client, SETTLE / 1_000)

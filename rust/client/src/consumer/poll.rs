@@ -11,7 +11,7 @@ use super::settings::FetchOrder;
 use super::trace::{TraceEvent, TraceKind};
 use super::{Interrupt, PolledRecords};
 use crate::ClientError;
-use crate::group::ConsumerCoordinator;
+use crate::group::{ConsumerCoordinator, GroupTopics};
 
 /// Limit of network turns between two polls (the replacement of the heartbeat thread). An exchange takes one turn per
 /// request and answer, far fewer; the limit ends the loop with a peer that never stops answering.
@@ -108,7 +108,7 @@ impl Consumer {
             self.trace
                 .assignment(self.subs.assignments(), || self.subs.assigned_partitions());
             self.resolve_positions(deadline, &mut *interrupt)?;
-            let mut got = self.collect()?;
+            let mut got = self.collect_unless_revoking()?;
             if !self.ends_poll(&got) {
                 self.send_fetches();
                 let wait_ms = self.wait_ms(deadline);
@@ -150,6 +150,19 @@ impl Consumer {
     /// Records, or (from 3.2 on) a position that moved without any.
     fn ends_poll(&self, got: &Collected) -> bool {
         !got.runs.is_empty() || (self.settings.row.early_return && got.position_moved)
+    }
+
+    /// Nothing is taken between the commit before a rebalance and the giving up of what it commits. Kafka:
+    /// `SubscriptionState#markPendingRevocation`; before 3.2 the commit blocks.
+    fn collect_unless_revoking(&mut self) -> Result<Collected, ClientError> {
+        match self.is_revoking() {
+            true => Ok(Collected::default()),
+            false => self.collect(),
+        }
+    }
+
+    fn is_revoking(&self) -> bool {
+        self.coordinator.as_ref().is_some_and(ConsumerCoordinator::is_revoking)
     }
 
     fn collect(&mut self) -> Result<Collected, ClientError> {
@@ -209,8 +222,9 @@ impl Consumer {
             return Ok(());
         }
         self.match_pattern();
-        if self.subs.has_auto_assigned_partitions() && self.metadata.awaits_new_topics() {
-            return Ok(()); // A leader assigns partitions; it has to know them first.
+        // Which topics a pattern matches has to be known before the member joins with them. Kafka: `ConsumerCoordinator#poll`.
+        if self.subs.pattern().is_some() && self.metadata.awaits_new_topics() {
+            return Ok(());
         }
         let Self {
             coordinator: Some(coordinator),
@@ -223,13 +237,11 @@ impl Consumer {
             return Ok(());
         };
         let now = net.now_ms();
-        coordinator.poll(
-            net,
-            subs,
-            &|topic| metadata.partition_count(topic),
-            metadata.topic_names(),
-            now,
-        )?;
+        let topics = GroupTopics {
+            partitions: &|topic| metadata.partition_count(topic),
+            are_fresh: !metadata.awaits_new_topics(),
+        };
+        coordinator.poll(net, subs, topics, now)?;
         self.want_metadata();
         Ok(())
     }
@@ -289,7 +301,7 @@ impl Consumer {
     /// As `read_net`, without waiting when a queued fetch can be handed out.
     fn read_net_unless_available(&mut self, wait: Option<Wait<'_>>) -> Result<(), ClientError> {
         self.run_callbacks()?;
-        let wait = wait.filter(|_| !self.buffer.has_available_fetches(&self.subs));
+        let wait = wait.filter(|_| self.is_revoking() || !self.buffer.has_available_fetches(&self.subs));
         self.turn_net(wait)
     }
 

@@ -54,6 +54,15 @@ pub(super) enum Purpose {
     Operation(OperationId),
 }
 
+/// What is known of the topics that a leader assigns.
+#[derive(Clone, Copy)]
+pub struct GroupTopics<'a> {
+    /// Number of partitions of a topic, if it is known.
+    pub partitions: &'a dyn Fn(&str) -> Option<i32>,
+    /// No topic was asked for without an answer since. Kafka: `ConsumerNetworkClient#ensureFreshMetadata`.
+    pub are_fresh: bool,
+}
+
 /// The group's coordinator, if known.
 #[derive(Debug, Default)]
 struct Lookup {
@@ -160,16 +169,14 @@ impl ConsumerCoordinator {
         &mut self,
         net: &mut ConsumerNetworkClient,
         subs: &mut SubscriptionState,
-        topics: &dyn Fn(&str) -> Option<i32>,
-        all_topics: &[Arc<str>],
+        topics: GroupTopics<'_>,
         now_ms: i64,
     ) -> Result<(), ClientError> {
-        let _ = all_topics; // The consumer keeps a pattern's topics current.
         self.check_fatal()?;
         self.membership.subscribed = subs.has_auto_assigned_partitions();
         if self.membership.subscribed {
             self.check_poll_interval(net, now_ms);
-            if self.rejoin_needed(subs, topics) {
+            if self.rejoin_needed(subs, topics.partitions) {
                 self.advance_rebalance(net, subs, topics, now_ms)?;
             }
         }
@@ -249,6 +256,11 @@ impl ConsumerCoordinator {
     /// Whether the member has to (re)join, or is doing so: then nothing may be returned by poll (spec 7.4).
     pub fn rejoin_needed_or_pending(&self) -> bool {
         self.membership.subscribed && (self.membership.rejoin_needed || self.membership.state != State::Stable)
+    }
+
+    /// Whether positions are being committed, after which every partition is given up.
+    pub fn is_revoking(&self) -> bool {
+        !self.settings.is_cooperative() && matches!(self.membership.state, State::Committing { .. })
     }
 
     /// Absolute time (monotonic ms) of the next turn that has something to do, after now; `i64::MAX` when only an answer can

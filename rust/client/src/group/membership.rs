@@ -32,7 +32,6 @@ pub(super) enum State {
     Leading {
         assignor: Assignor,
         subscriptions: Subscriptions,
-        give_up_at_ms: i64,
     },
     /// SyncGroup to be sent with these assignments (a follower has none).
     SyncDue { assignments: Vec<(Arc<str>, Bytes)> },
@@ -117,10 +116,10 @@ impl Membership {
         }
         let step = match &self.state {
             State::Unjoined => self.retry_at_ms.max(now_ms),
-            State::Committing { give_up_at_ms, .. } | State::Leading { give_up_at_ms, .. } => *give_up_at_ms,
+            State::Committing { give_up_at_ms, .. } => *give_up_at_ms,
             State::SyncDue { .. } => now_ms,
             State::Stable if self.rejoin_needed => now_ms,
-            State::Joining { .. } | State::Syncing { .. } | State::Stable => i64::MAX,
+            State::Joining { .. } | State::Leading { .. } | State::Syncing { .. } | State::Stable => i64::MAX,
         };
         self.heartbeat_due_at_ms().min(step)
     }

@@ -5,9 +5,9 @@
 //! - Requests: `net.send(coordinator_connection(node), request)` (FindCoordinator: `net.least_loaded_node()`) answers
 //!   the id; the completion with that `correlation_id` comes back through `on_completion`, a lost one as `Err`.
 //! - Assignment: `subs.assign_from_subscribed(&partitions)` (any order; `&[]` = revoke all, which drops positions and pauses).
-//! - Leader: `subs.group_subscribe(&all_topics)`; the consumer then asks for their metadata; `topics(name)` answers `None` until known.
+//! - Leader: `subs.group_subscribe(&all_topics)`; the consumer then asks for their metadata; the topics are not fresh until it is there.
 //! - Pattern subscriptions: the consumer matches the pattern against the cluster and keeps `subs.subscription()` current.
-//! - Turn of `poll`: `coordinator.poll(net, subs, topics, all_topics, now)`; then `net` is polled and every completion offered
+//! - Turn of `poll`: `coordinator.poll(net, subs, topics, now)`; then `net` is polled and every completion offered
 //!   to `on_completion` (true = it was the coordinator's). An answer that asks for another request (join -> sync, an error -> retry)
 //!   gets it in the next `poll`, so poll again after completions while `rejoin_needed_or_pending`.
 //! - Blocking calls: `start_commit` / `start_fetch_committed` answer an [`OperationId`]; then `drive` + net + `on_completion` until
@@ -28,8 +28,8 @@ mod offsets;
 pub mod protocol;
 mod rebalance;
 
-pub use coordinator::ConsumerCoordinator;
 pub(crate) use coordinator::session_timeout_ms;
+pub use coordinator::{ConsumerCoordinator, GroupTopics};
 pub use legacy::{LegacyConsumer, LegacyStream};
 pub use offsets::{CommittedOffsets, Generation, OperationId};
 

@@ -10,7 +10,7 @@ use fletchlog_api::{
 };
 use fletchlog_records::TopicPartition;
 
-use super::coordinator::{ConsumerCoordinator, Purpose};
+use super::coordinator::{ConsumerCoordinator, GroupTopics, Purpose};
 use super::leader;
 use super::membership::{NO_GENERATION, State};
 use super::protocol::{self, ProtocolError};
@@ -20,10 +20,6 @@ use crate::consumer::RebalanceEvent;
 use crate::consumer::consumer_network_client::ConsumerNetworkClient;
 use crate::consumer::subscription_state::SubscriptionState;
 use crate::net::RequestId;
-
-/// How long a leader waits for the metadata of topics that only other members subscribe to, in ms, before it assigns
-/// without them: two refreshes at the default retry.backoff.ms of 100. When they appear later, the group rebalances.
-const LEADER_METADATA_WAIT_MS: i64 = 200;
 
 /// Kafka: `ConsumerProtocol#PROTOCOL_TYPE`.
 const PROTOCOL_TYPE: &str = "consumer";
@@ -59,7 +55,7 @@ impl ConsumerCoordinator {
         &mut self,
         net: &mut ConsumerNetworkClient,
         subs: &mut SubscriptionState,
-        topics: &dyn Fn(&str) -> Option<i32>,
+        topics: GroupTopics<'_>,
         now_ms: i64,
     ) -> Result<(), ClientError> {
         if self.coordinator(net, now_ms).is_none() {
@@ -108,7 +104,8 @@ impl ConsumerCoordinator {
                 }
                 self.send_join(net, subs, now_ms)
             }
-            State::Leading { .. } => self.assign_as_leader(net, topics, now_ms),
+            State::Leading { .. } if !topics.are_fresh => Ok(()),
+            State::Leading { .. } => self.assign_as_leader(net, topics.partitions, now_ms),
             State::SyncDue { .. } => {
                 self.send_sync(net, now_ms);
                 Ok(())
@@ -307,10 +304,11 @@ impl ConsumerCoordinator {
         Ok(State::Leading {
             assignor,
             subscriptions,
-            give_up_at_ms: now_ms + LEADER_METADATA_WAIT_MS,
         })
     }
 
+    /// With the topics that are known once the metadata is fresh; one that appears later makes the group rebalance. Kafka:
+    /// `ConsumerCoordinator#onLeaderElected`.
     fn assign_as_leader(
         &mut self,
         net: &mut ConsumerNetworkClient,
@@ -320,7 +318,6 @@ impl ConsumerCoordinator {
         let State::Leading {
             assignor,
             subscriptions,
-            give_up_at_ms,
         } = &self.membership.state
         else {
             return Ok(());
@@ -329,9 +326,6 @@ impl ConsumerCoordinator {
             .into_iter()
             .map(|t| (Arc::clone(&t), topics(&t)))
             .collect();
-        if with.values().any(Option::is_none) && now_ms < *give_up_at_ms {
-            return Ok(());
-        }
         let counts: TopicCounts = with
             .iter()
             .filter_map(|(topic, count)| Some((Arc::clone(topic), (*count)?)))

@@ -41,6 +41,19 @@ fn a_member_joins_with_the_id_it_was_given_over_the_coordinators_own_connection(
 }
 
 #[test]
+fn a_member_gives_its_partitions_up_at_once_and_a_leader_waits_for_the_topics() {
+    let mut member = Member::stable(&[]);
+    member.subs.subscribe(&["t".into(), "new".into()]).unwrap();
+    member.topics_are_fresh = false;
+    member.answer(joined(2)).answer(synced());
+    assert_eq!(member.turn().unwrap(), ["JoinGroup \"m\""]);
+    assert_eq!(member.subs.assigned_partitions(), []);
+    member.topics_are_fresh = true;
+    assert_eq!(member.turn().unwrap(), ["SyncGroup"]);
+    assert_eq!(member.subs.assigned_partitions(), [tp()]);
+}
+
+#[test]
 fn errors_of_join_and_sync_are_repeated_as_their_kind_asks() {
     // (answers before the one that works, requests up to it, waits for the backoff)
     let cases = [

@@ -16,7 +16,7 @@ use crate::consumer::SubscribeOrder;
 use crate::consumer::consumer_network_client::ConsumerNetworkClient;
 use crate::consumer::metadata::ConsumerMetadata;
 use crate::consumer::subscription_state::SubscriptionState;
-use crate::group::{ConsumerCoordinator, protocol};
+use crate::group::{ConsumerCoordinator, GroupTopics, protocol};
 
 type Answers = Arc<Mutex<VecDeque<Option<Response>>>>;
 type Sent = Arc<Mutex<Vec<(NodeId, Request)>>>;
@@ -88,6 +88,7 @@ pub struct Member {
     time: Arc<Time>,
     answers: Answers,
     sent: Sent,
+    pub topics_are_fresh: bool,
 }
 
 pub fn tp() -> TopicPartition {
@@ -125,6 +126,7 @@ impl Member {
             time,
             answers,
             sent,
+            topics_are_fresh: true,
         }
     }
 
@@ -150,8 +152,11 @@ impl Member {
         self.sent.lock().unwrap().clear();
         for _ in 0..10 {
             let now = self.now();
-            self.coordinator
-                .poll(&mut self.net, &mut self.subs, &|t| (t == "t").then_some(1), &[], now)?;
+            let topics = GroupTopics {
+                partitions: &|t| (t == "t").then_some(1),
+                are_fresh: self.topics_are_fresh,
+            };
+            self.coordinator.poll(&mut self.net, &mut self.subs, topics, now)?;
             self.network()?;
         }
         Ok(self
