@@ -1,6 +1,7 @@
 """Consumers and producers of ours against a cluster behind sockets: here a broker of ours that listens, so no Kafka is needed."""
 
 import contextlib
+import re
 import signal
 import socket
 import subprocess
@@ -191,17 +192,43 @@ def test_a_server_of_the_list_that_refuses_is_passed_over(cluster):
         assert poll_until(consumer, 1) == [b"v"]
 
 
-def test_without_any_server_a_send_fails_in_its_time_and_a_poll_ends_without_records():
-    address = f"kafka://127.0.0.1:{unused_port()}"
-    with fl.Producer(address, {"max.block.ms": 300}) as producer, pytest.raises(KafkaTimeoutError):
+def test_without_any_server_calls_fail_in_their_time_and_name_the_server():
+    server = f"127.0.0.1:{unused_port()}"
+    address, partition = f"kafka://{server}", fl.TopicPartition("t", 0)
+    refused = re.escape(server) + ".*refused"
+    with fl.Producer(address, {"max.block.ms": 300}) as producer, pytest.raises(KafkaTimeoutError, match=refused):
         producer.send("t", value=b"v").result()
-    with fl.Consumer(address) as consumer:
-        consumer.assign([fl.TopicPartition("t", 0)])
+    with fl.Consumer(address, {"group.id": "g"}) as consumer:
+        consumer.assign([partition])
         began = time.monotonic()
         assert len(consumer.poll(timeout_ms=300)) == 0
         assert 0.25 < time.monotonic() - began < 5
-        with pytest.raises(KafkaTimeoutError):
-            consumer.position(fl.TopicPartition("t", 0), timeout_ms=200)
+        calls = [
+            lambda: consumer.position(partition, timeout_ms=200),
+            lambda: consumer.end_offsets([partition], timeout_ms=200),
+            lambda: consumer.offsets_for_times({partition: 0}, timeout_ms=200),
+            lambda: consumer.committed(partition, timeout_ms=200),
+        ]
+        for call in calls:
+            with pytest.raises(KafkaTimeoutError, match=refused):
+                call()
+
+
+def test_a_lookup_of_what_does_not_exist_asks_so_when_the_cluster_answers(cluster):
+    _, address = cluster
+    with fl.Consumer(address) as consumer, pytest.raises(KafkaTimeoutError, match="do these partitions exist"):
+        consumer.end_offsets([fl.TopicPartition("nope", 0)], timeout_ms=200)
+
+
+def test_a_subscribed_topic_that_is_made_later_is_found_long_before_the_metadata_is_old(cluster):
+    broker, address = cluster
+    with fl.Consumer(address, {"auto.offset.reset": "earliest", "group.id": "g", "allow.auto.create.topics": False}) as consumer:
+        consumer.subscribe(["later"])
+        assert len(consumer.poll(timeout_ms=500)) == 0
+        broker.create_topic("later")
+        with fl.Producer(broker) as producer:
+            producer.send("later", value=b"v").result()
+        assert poll_until(consumer, 1, limit=10) == [b"v"]
 
 
 def test_a_topic_that_is_made_later_is_found(cluster):

@@ -189,6 +189,11 @@ impl ConsumerNetworkClient {
         self.client.connection_failure(node, self.now_ms()).is_some()
     }
 
+    /// What a time-out says: which node does not answer and why, else the question that remains.
+    pub fn explain_silence(&self, otherwise: &str) -> String {
+        self.client.last_failure().unwrap_or_else(|| otherwise.to_owned())
+    }
+
     /// The node for a request that any node answers; `None` while all are unavailable. Kafka:
     /// `ConsumerNetworkClient#leastLoadedNode`.
     pub fn least_loaded_node(&self) -> Option<NodeId> {

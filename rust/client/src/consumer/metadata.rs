@@ -7,7 +7,7 @@ use fletchlog_api::{ErrorCode, MetadataRequest, MetadataResponse, NodeId};
 use fletchlog_records::TopicPartition;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::net::Metadata;
+use crate::net::{Metadata, is_metadata_error};
 
 /// Topics the next request asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -159,6 +159,9 @@ impl ConsumerMetadata {
         for topic in response.topics {
             // Other topics may be wanted than were asked for. Kafka: `ConsumerMetadata#retainTopic` (spec 7.4).
             let retained = wanted.as_ref().is_none_or(|wanted| wanted.contains(&topic.name));
+            if retained && is_metadata_error(topic.error) {
+                self.updates.request_update(); // Kafka: `Metadata#handleMetadataResponse`.
+            }
             if topic.error != ErrorCode::NONE || !retained {
                 continue;
             }

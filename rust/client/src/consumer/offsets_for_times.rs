@@ -181,8 +181,9 @@ impl Consumer {
                     .map(ToString::to_string)
                     .collect();
                 let missing = missing.into_iter().collect::<Vec<_>>().join(", ");
+                let why = self.net.explain_silence("do these partitions exist?");
                 return Err(ClientError::Timeout(format!(
-                    "no offsets for {missing} after {timeout_ms} ms; do these partitions exist?"
+                    "no offsets for {missing} after {timeout_ms} ms; {why}"
                 )));
             }
             self.wait_for_answers(deadline, &mut *interrupt)?;

@@ -159,8 +159,9 @@ impl Consumer {
                 return Err(error);
             }
             if self.net.now_ms() >= deadline && self.subs.position(tp).is_none() {
+                let why = self.net.explain_silence("does the topic exist?");
                 return Err(ClientError::Timeout(format!(
-                    "the position of {tp} was not known after {timeout_ms} ms; does the topic exist?"
+                    "the position of {tp} was not known after {timeout_ms} ms; {why}"
                 )));
             }
         }
@@ -261,7 +262,8 @@ impl Consumer {
                 return Ok(result);
             }
             if now >= deadline {
-                break ClientError::Timeout(format!("{late}; is the group's coordinator reachable?"));
+                let why = net.explain_silence("is the group's coordinator reachable?");
+                break ClientError::Timeout(format!("{late}; {why}"));
             }
             if let Err(error) = self.wait_for_answers(deadline, &mut *interrupt) {
                 break error;

@@ -47,6 +47,13 @@ impl ClusterConnectionStates {
         self.delay(node, now).and(self.nodes.get(&node)?.failure.as_ref())
     }
 
+    /// Why the node that was lost last was lost, if no answer has come from it since.
+    pub(super) fn last_failure(&self) -> Option<(NodeId, &Failure)> {
+        let lost = self.nodes.iter().filter(|(_, state)| state.failed_attempts > 0);
+        let (&node, state) = lost.max_by_key(|(_, state)| state.not_before_ms)?;
+        Some((node, state.failure.as_ref()?))
+    }
+
     /// ms until the first of the nodes that are left alone may be used again.
     pub(super) fn first_delay(&self, now: i64) -> Option<i64> {
         self.nodes.keys().filter_map(|&node| self.delay(node, now)).min()
@@ -128,5 +135,12 @@ mod tests {
         assert_eq!((states.failure(2, 10), states.failure(1, 50)), (None, None));
         assert_eq!(states.first_delay(30), Some(20));
         assert_eq!(states.first_delay(50), None);
+        assert_eq!(
+            states.last_failure(),
+            Some((1, &Failure::Disconnected)),
+            "as long as it has not answered"
+        );
+        states.answered(1);
+        assert_eq!(states.last_failure(), None);
     }
 }

@@ -1,6 +1,25 @@
 //! When to ask for the topics and leaders of a cluster (spec 9.3). Kafka: `Metadata`, which `ConsumerMetadata` and
 //! `ProducerMetadata` extend by what they ask for and keep.
 
+use fletchlog_api::ErrorCode;
+
+/// Codes that ask for new metadata (spec 9.3). Kafka: `InvalidMetadataException`.
+pub(crate) fn is_metadata_error(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
+            | ErrorCode::LEADER_NOT_AVAILABLE
+            | ErrorCode::NOT_LEADER_OR_FOLLOWER
+            | ErrorCode::REPLICA_NOT_AVAILABLE
+            | ErrorCode::NETWORK_EXCEPTION
+            | ErrorCode::KAFKA_STORAGE_ERROR
+            | ErrorCode::FENCED_LEADER_EPOCH
+            | ErrorCode::UNKNOWN_LEADER_EPOCH
+            | ErrorCode::UNKNOWN_TOPIC_ID
+            | ErrorCode::INCONSISTENT_TOPIC_ID
+    )
+}
+
 /// See the module. A request is due when one is wanted, none is in progress, and retry.backoff.ms have passed since the last
 /// answer. Without a wish, one is due when the last answer is metadata.max.age.ms old.
 #[derive(Debug)]

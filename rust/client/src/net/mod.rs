@@ -9,7 +9,7 @@ mod network_client;
 mod tests;
 
 pub(crate) use in_flight_requests::InFlightRequest;
-pub(crate) use metadata::Metadata;
+pub(crate) use metadata::{Metadata, is_metadata_error};
 pub(crate) use network_client::{ClientResponse, NetworkClient};
 
 /// Number of a request, unique per client; its answer carries the same `correlation_id`.

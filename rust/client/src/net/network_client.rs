@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use fletchlog_api::transport::Waker;
+use fletchlog_api::transport::{Waker, node_of_connection};
 use fletchlog_api::{Failure, InProcess, NodeId, Ready, Request, Response, Transport};
 
 use super::RequestId;
@@ -124,6 +124,14 @@ impl<K> NetworkClient<K> {
     /// `Metadata#maybeThrowAnyException`.
     pub(crate) fn take_fatal(&mut self) -> Option<ClientError> {
         self.fatal.take()
+    }
+
+    /// Which node was lost last and why, with its address, if no answer has come from it since: what a time-out says.
+    pub(crate) fn last_failure(&self) -> Option<String> {
+        self.states.last_failure().map(|(node, failure)| match node {
+            ..0 => failure.to_string(), // One of bootstrap.servers.
+            _ => format!("node {}: {failure}", node_of_connection(node)),
+        })
     }
 
     /// Whether a connection was lost since the last call: the leaders may have moved. Kafka:

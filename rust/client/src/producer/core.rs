@@ -75,6 +75,8 @@ pub(crate) struct Core {
     pub dead: Option<ClientError>,
     /// How often a failure came that no retry mends, and the last one.
     pub unmendable: (u64, Option<ClientError>),
+    /// Which node does not answer, and why.
+    pub unreachable: Option<String>,
     /// First failure of a `send_columns` row since the last flush.
     pub run_failure: Option<ClientError>,
     partitioners: Vec<TopicPartitioner>,
@@ -97,6 +99,7 @@ impl Core {
             ending_since_ms: None,
             dead: None,
             unmendable: (0, None),
+            unreachable: None,
             run_failure: None,
             partitioners: Vec::new(),
             random: Random::new(seed),

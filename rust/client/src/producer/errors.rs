@@ -23,23 +23,6 @@ pub(crate) fn is_fatal(understood: ErrorCode) -> bool {
     )
 }
 
-/// Codes that ask for new metadata (spec 9.3). Kafka: `InvalidMetadataException`.
-pub(crate) fn is_metadata_error(code: ErrorCode) -> bool {
-    matches!(
-        code,
-        ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
-            | ErrorCode::LEADER_NOT_AVAILABLE
-            | ErrorCode::NOT_LEADER_OR_FOLLOWER
-            | ErrorCode::REPLICA_NOT_AVAILABLE
-            | ErrorCode::NETWORK_EXCEPTION
-            | ErrorCode::KAFKA_STORAGE_ERROR
-            | ErrorCode::FENCED_LEADER_EPOCH
-            | ErrorCode::UNKNOWN_LEADER_EPOCH
-            | ErrorCode::UNKNOWN_TOPIC_ID
-            | ErrorCode::INCONSISTENT_TOPIC_ID
-    )
-}
-
 /// The user's error for a batch that the broker refused.
 pub(crate) fn refused(understood: ErrorCode, tp: &TopicPartition, detail: Option<&str>) -> ClientError {
     let mut message = format!("records for {tp} were not acknowledged: {}", understood.message());

@@ -65,6 +65,8 @@ pub(crate) struct Idempotence {
     /// Partition -> sequence after the highest batch that expired after a retry.
     unresolved: BTreeMap<PartitionId, i32>,
     fatal: Option<ClientError>,
+    /// The first batch of a partition travels alone: see [`Idempotence::stops_drain`].
+    pub(crate) first_goes_alone: bool,
     /// With a transactional.id.
     pub(crate) transactions: Option<TransactionManager>,
 }
@@ -79,6 +81,7 @@ impl Idempotence {
             to_rewrite: Vec::new(),
             unresolved: BTreeMap::new(),
             fatal: None,
+            first_goes_alone: false,
             transactions,
         }
     }
@@ -173,6 +176,10 @@ impl Idempotence {
     }
 
     /// Whether the head of a queue must stay (spec 9.4, stop rules). Kafka: `shouldStopDrainBatchesForPartition`.
+    ///
+    /// Ours, on a cluster: a node that begins to lead a partition may refuse its first batch and take the second one, for it
+    /// accepts any sequence of a producer that it does not know. The first one is out of order then for ever (Java repeats it
+    /// until delivery.timeout.ms and fails it). So nothing follows the first batch until it is acknowledged.
     pub(crate) fn stops_drain(&self, head: BatchId, batches: &BatchTable) -> bool {
         let Some(current) = self.id else { return true };
         let batch = &batches[head];
@@ -194,7 +201,9 @@ impl Idempotence {
             };
             carried != current
         });
-        stale || self.unresolved.contains_key(&batch.partition)
+        let first_is_open = entry.is_some_and(|e| e.last_acked_sequence == NO_LAST_ACKED_SEQUENCE);
+        let follows_the_first = self.first_goes_alone && first_is_open && first_in_flight.is_some();
+        stale || follows_the_first || self.unresolved.contains_key(&batch.partition)
     }
 
     /// Gives a drained batch its sequence if it has none.

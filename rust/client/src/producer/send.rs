@@ -104,8 +104,10 @@ pub(crate) fn topic(shared: &Shared, pause: &mut dyn Pause, name: &str) -> Resul
             Ok(None)
         },
         |waited| {
+            let unreachable = shared.lock().core.unreachable.clone();
+            let why = unreachable.unwrap_or_else(|| "does the topic exist, and does the broker answer?".to_owned());
             ClientError::Timeout(format!(
-                "no metadata for topic {name} after {waited} ms (max.block.ms): does the topic exist, and does the broker answer?"
+                "no metadata for topic {name} after {waited} ms (max.block.ms): {why}"
             ))
         },
     )

@@ -56,7 +56,11 @@ impl Sender {
         let reconnect_backoff = ExponentialBackoff::new(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms);
         let seed = {
             let core = &mut shared.lock().core;
-            core.metadata.is_remote = transport.in_process().is_none();
+            let is_remote = transport.in_process().is_none();
+            core.metadata.is_remote = is_remote;
+            if let Some(state) = &mut core.idempotence {
+                state.first_goes_alone = is_remote;
+            }
             core.seed
         };
         let client = NetworkClient::new(transport, config.max_in_flight, reconnect_backoff, seed);
@@ -123,6 +127,7 @@ impl Sender {
             guard.core.authentication_failed(&error);
             shared.made_progress(&mut guard);
         }
+        guard.core.unreachable = self.client.last_failure();
         if self.config.acks == 0 && self.complete_without_ack(&mut guard.core) {
             guard.core.signal.notify();
             shared.made_progress(&mut guard);
@@ -308,6 +313,7 @@ impl Sender {
             let batch = &core.accumulator.batches[id];
             let tp = core.metadata.partition(batch.partition).tp.clone();
             let cause = batch.last_failure.clone().or_else(|| self.not_sent_because(core));
+            let cause = cause.or_else(|| self.client.last_failure().map(Arc::from));
             let batch = &core.accumulator.batches[id];
             let waited = now.saturating_sub(batch.created_ms);
             let error = expired(&tp, batch.count(), waited, cause.as_deref());

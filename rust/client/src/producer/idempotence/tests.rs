@@ -68,6 +68,19 @@ fn without_an_id_nothing_is_drained() {
 }
 
 #[test]
+fn on_a_cluster_nothing_follows_the_first_batch_until_it_is_acknowledged() {
+    let mut f = Fixture::new((4, 3));
+    f.state.first_goes_alone = true;
+    let first = f.drained(2);
+    let waiting = batch(&mut f.batches, 1);
+    assert!(f.state.stops_drain(waiting, &f.batches));
+    assert!(!f.state.stops_drain(first, &f.batches), "it may be repeated");
+    f.state.completed(first, 0, &f.batches);
+    let (second, third) = (f.drained(1), f.drained(1));
+    assert_eq!([second, third].map(|id| f.numbers(id)), [(0, 2), (0, 3)]);
+}
+
+#[test]
 fn a_retried_batch_goes_only_as_the_first_in_flight() {
     let mut f = Fixture::new((2, 6));
     let (first, second) = (f.drained(1), f.drained(1));

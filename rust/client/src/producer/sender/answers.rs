@@ -6,9 +6,10 @@ use fletchlog_records::TopicPartition;
 
 use super::{RequestKind, Sender};
 use crate::ClientError;
+use crate::net::is_metadata_error;
 use crate::net::{ClientResponse, InFlightRequest};
 use crate::producer::core::Core;
-use crate::producer::errors::{is_fatal, is_metadata_error, reason, refused, understood, until_reopened};
+use crate::producer::errors::{is_fatal, reason, refused, understood, until_reopened};
 use crate::producer::idempotence::Failure;
 use crate::producer::producer_batch::BatchId;
 use crate::producer::record_accumulator::past_delivery;

@@ -52,10 +52,11 @@ fn wait(
         },
         |waited| {
             let mut guard = shared.lock();
+            let unreachable = guard.core.unreachable.clone();
             let refusal = guard.core.transactions().and_then(|t| t.last_refusal());
             ClientError::Timeout(with_cause(
                 format!("{operation} has no outcome after {waited} ms (max.block.ms); {hint}"),
-                refusal,
+                refusal.or(unreachable.as_deref()),
             ))
         },
     )?;
