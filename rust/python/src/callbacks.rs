@@ -14,15 +14,24 @@ use pyo3::types::PyDict;
 use crate::convert::record_metadata_to_py;
 use crate::errors::Failure;
 use crate::fork::Stop;
+use crate::producer::RecordFuture;
 
 /// How long a wait for callbacks sleeps before it asks for Ctrl-C.
 const SLICE: Duration = Duration::from_millis(50);
 
 type Outcome = Result<RecordMetadata, ClientError>;
 
+/// What a callback is called with.
+enum Given {
+    /// `callback(metadata, exception)` of `send`.
+    Outcome(Outcome),
+    /// `callback(future)` of `add_done_callback`.
+    Future(Py<RecordFuture>),
+}
+
 #[derive(Default)]
 struct State {
-    decided: VecDeque<(Outcome, Py<PyAny>)>,
+    decided: VecDeque<(Given, Py<PyAny>)>,
     /// The thread that makes the calls, while it runs.
     caller: Option<ThreadId>,
     calling: bool,
@@ -42,17 +51,17 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn push(&self, outcome: Outcome, callback: Py<PyAny>) {
+    fn push(&self, given: Given, callback: Py<PyAny>) {
         let mut state = self.lock();
         // Afterwards no thread is left to call it.
         if !state.closed {
-            state.decided.push_back((outcome, callback));
+            state.decided.push_back((given, callback));
             self.changed.notify_all();
         }
     }
 
     /// The next call to make; `None` when there will be none any more. Ends the call before.
-    fn next(&self) -> Option<(Outcome, Py<PyAny>)> {
+    fn next(&self) -> Option<(Given, Py<PyAny>)> {
         let mut state = self.lock();
         state.caller = Some(std::thread::current().id());
         state.calling = false;
@@ -129,17 +138,21 @@ impl Default for Callbacks {
 impl Callbacks {
     /// What the engine is to call for a record with this callback. Starts the thread with the first.
     pub fn on_decided(&self, py: Python<'_>, callback: &Bound<'_, PyAny>) -> PyResult<OnDecided> {
-        if !callback.is_callable() {
-            let given = callback.get_type().name()?;
-            return Err(Failure::argument(format!(
-                "callback must be callable as callback(metadata, exception), not {given}"
-            ))
-            .into_py(py));
-        }
+        ensure_callable(callback, "callback(metadata, exception)")?;
         self.start(py)?;
         let queue = Arc::clone(&self.queue);
         let callback = callback.clone().unbind();
-        Ok(Box::new(move |outcome| queue.push(outcome.clone(), callback)))
+        Ok(Box::new(move |outcome| {
+            queue.push(Given::Outcome(outcome.clone()), callback)
+        }))
+    }
+
+    /// What the engine is to call when this future is decided. Starts the thread with the first.
+    pub fn on_done(&self, future: &Bound<'_, RecordFuture>, callback: &Bound<'_, PyAny>) -> PyResult<OnDecided> {
+        self.start(future.py())?;
+        let queue = Arc::clone(&self.queue);
+        let (future, callback) = (future.clone().unbind(), callback.clone().unbind());
+        Ok(Box::new(move |_| queue.push(Given::Future(future), callback)))
     }
 
     /// Starts the thread unless another call has, or is about to: what is decided meanwhile waits in the queue.
@@ -220,8 +233,8 @@ struct CallbackThread {
 #[pymethods]
 impl CallbackThread {
     fn run(&self, py: Python<'_>) {
-        while let Some((outcome, callback)) = py.detach(|| self.queue.next()) {
-            if let Err(raised) = call(py, outcome, &callback) {
+        while let Some((given, callback)) = py.detach(|| self.queue.next()) {
+            if let Err(raised) = call(py, given, &callback) {
                 raised.write_unraisable(py, Some(callback.bind(py)));
             }
         }
@@ -241,7 +254,21 @@ impl CallbackThread {
     }
 }
 
-fn call(py: Python<'_>, outcome: Outcome, callback: &Py<PyAny>) -> PyResult<()> {
+/// Refuses what cannot be called so.
+pub fn ensure_callable(callback: &Bound<'_, PyAny>, so: &str) -> PyResult<()> {
+    if callback.is_callable() {
+        return Ok(());
+    }
+    let given = callback.get_type().name()?;
+    let failure = Failure::argument(format!("callback must be callable as {so}, not {given}"));
+    Err(failure.into_py(callback.py()))
+}
+
+fn call(py: Python<'_>, given: Given, callback: &Py<PyAny>) -> PyResult<()> {
+    let outcome = match given {
+        Given::Future(future) => return callback.call1(py, (future,)).map(drop),
+        Given::Outcome(outcome) => outcome,
+    };
     let (metadata, error) = match outcome {
         Ok(metadata) => (Some(record_metadata_to_py(py, &metadata)?), None),
         Err(error) => (None, Some(Failure::from(error).into_py(py))),

@@ -440,6 +440,19 @@ impl Consumer {
         crate::interop::call(slf.as_any(), "explain", None)
     }
 
+    /// Under asyncio: the polls that have records, one after another.
+    fn __aiter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("fletchlog.aio")?.call_method1("Polls", (slf,))
+    }
+
+    /// For `fletchlog.aio`: a poll was given up after a wake-up. The next one returns what it had read, and is not woken.
+    fn _hand_back(&self, records: Option<&Bound<'_, Records>>) {
+        self.wakeup.forget();
+        if let (Some(records), Ok(mut stashed)) = (records, self.stashed.lock()) {
+            *stashed = records.get().give_back();
+        }
+    }
+
     /// Ends the blocking call of another thread, or the next one, with `WakeupError`. Thread-safe.
     fn wakeup(&self) {
         self.wakeup.wake();

@@ -1,6 +1,6 @@
 //! `fletchlog.Producer` and its futures.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use arrow_array::RecordBatch;
 use fletchlog_api::transport::SystemClock;
@@ -11,7 +11,7 @@ use fletchlog_client::producer::{OnDecided, ProducerRecord, RecordColumns, Recor
 use fletchlog_client::{ClientError, Producer as Engine};
 use pyo3::prelude::*;
 
-use crate::callbacks::Callbacks;
+use crate::callbacks::{Callbacks, ensure_callable};
 use crate::capsule::arrow_from_py;
 use crate::convert::{
     config_from_py, group_metadata_from_py, headers_from_py, offsets_from_py, optional_bytes_from_py,
@@ -30,7 +30,7 @@ use crate::transaction::Transaction;
 #[pyclass(frozen, module = "fletchlog")]
 pub struct Producer {
     inner: Shared<Engine>,
-    callbacks: Callbacks,
+    callbacks: Arc<Callbacks>,
     /// `fletchlog.trace` is on.
     traced: bool,
     config: Config,
@@ -90,7 +90,7 @@ impl Producer {
         })?;
         Ok(Self {
             inner: Shared::new("producer", engine),
-            callbacks: Callbacks::default(),
+            callbacks: Arc::default(),
             traced,
             config,
         })
@@ -128,6 +128,7 @@ impl Producer {
         })?;
         Ok(RecordFuture {
             inner: Shared::new("future", future),
+            callbacks: Arc::downgrade(&self.callbacks),
         })
     }
 
@@ -272,6 +273,8 @@ impl RecordColumns for Columns {
 #[pyclass(frozen, module = "fletchlog")]
 pub struct RecordFuture {
     inner: Shared<Future>,
+    /// Of its producer, which decides everything before it goes.
+    callbacks: Weak<Callbacks>,
 }
 
 #[pymethods]
@@ -299,6 +302,30 @@ impl RecordFuture {
         })?;
         let failed = outcome.map_err(|error| Failure::from(error).into_py(py))?;
         Ok(failed.map(|error| Failure::from(error).into_py(py)))
+    }
+
+    /// Calls `callback(future)` once the outcome is decided, in the producer's thread of callbacks; at once, in this thread, if it is.
+    fn add_done_callback(slf: &Bound<'_, Self>, callback: &Bound<'_, PyAny>) -> PyResult<()> {
+        ensure_callable(callback, "callback(future)")?;
+        let (py, this) = (slf.py(), slf.get());
+        let registered = match this.callbacks.upgrade() {
+            Some(callbacks) if !this.done(py)? => {
+                let on_done = callbacks.on_done(slf, callback)?;
+                this.inner
+                    .call(py, |future, _| Ok::<_, Failure>(future.on_decided(on_done)))?
+            }
+            _ => false,
+        };
+        match registered {
+            true => Ok(()),
+            false => callback.call1((slf,)).map(drop),
+        }
+    }
+
+    /// Under asyncio: the outcome, as `result()` has it. The event loop is not blocked.
+    fn __await__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let outcome = slf.py().import("fletchlog.aio")?.call_method1("outcome", (slf,))?;
+        outcome.call_method0("__await__")
     }
 
     /// Whether it is decided.

@@ -48,6 +48,11 @@ impl Records {
         }
     }
 
+    /// What the poll returned, to be returned by another one; `None` without records.
+    pub fn give_back(&self) -> Option<PolledRecords> {
+        (self.polled.count() > 0).then(|| PolledRecords::clone(&self.polled))
+    }
+
     /// The rows as Arrow, decoded at the first call.
     fn batches(&self, py: Python<'_>) -> PyResult<Vec<RecordBatch>> {
         gate(py, |_| {

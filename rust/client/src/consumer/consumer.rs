@@ -392,6 +392,11 @@ impl Consumer {
         self.buffer.by_time.late()
     }
 
+    /// Which node was lost last and why, if no answer has come from it since.
+    pub fn last_connection_failure(&self) -> Option<String> {
+        self.net.last_failure()
+    }
+
     /// Every event so far, when `fletchlog.trace` is on.
     pub fn trace(&self) -> &[TraceEvent] {
         self.trace.events()

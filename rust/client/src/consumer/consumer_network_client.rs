@@ -189,9 +189,14 @@ impl ConsumerNetworkClient {
         self.client.connection_failure(node, self.now_ms()).is_some()
     }
 
+    /// See [`NetworkClient::last_failure`].
+    pub fn last_failure(&self) -> Option<String> {
+        self.client.last_failure()
+    }
+
     /// What a time-out says: which node does not answer and why, else the question that remains.
     pub fn explain_silence(&self, otherwise: &str) -> String {
-        self.client.last_failure().unwrap_or_else(|| otherwise.to_owned())
+        self.last_failure().unwrap_or_else(|| otherwise.to_owned())
     }
 
     /// The node for a request that any node answers; `None` while all are unavailable. Kafka:

@@ -20,4 +20,9 @@ impl WakeupHandle {
             waker();
         }
     }
+
+    /// No call answers `Wakeup` for what was asked before.
+    pub fn forget(&self) {
+        self.wanted.store(false, Ordering::Release);
+    }
 }

@@ -55,7 +55,7 @@ pub type OnDecided = Box<dyn FnOnce(&Result<RecordMetadata, ClientError>) + Send
 pub(crate) struct OutcomeCell {
     signal: Arc<Signal>,
     decided: Mutex<Option<Result<RecordMetadata, ClientError>>>,
-    on_decided: Mutex<Option<OnDecided>>,
+    on_decided: Mutex<Vec<OnDecided>>,
 }
 
 impl OutcomeCell {
@@ -63,7 +63,7 @@ impl OutcomeCell {
         Arc::new(Self {
             signal: signal.clone(),
             decided: Mutex::new(None),
-            on_decided: Mutex::new(on_decided),
+            on_decided: Mutex::new(on_decided.into_iter().collect()),
         })
     }
     /// The first decision is kept. The caller calls [`Signal::notify`] afterwards.
@@ -72,7 +72,7 @@ impl OutcomeCell {
         if decided.is_some() {
             return;
         }
-        if let Some(on_decided) = lock(&self.on_decided).take() {
+        for on_decided in std::mem::take(&mut *lock(&self.on_decided)) {
             on_decided(&outcome);
         }
         *decided = Some(outcome);
@@ -100,6 +100,15 @@ impl RecordFuture {
     /// The outcome if decided.
     pub fn try_result(&self) -> Option<Result<RecordMetadata, ClientError>> {
         lock(&self.cell.decided).clone()
+    }
+    /// Calls this with the outcome when it is decided, after what was given before it. False if it is decided already: then it is
+    /// not called.
+    pub fn on_decided(&self, call: OnDecided) -> bool {
+        let decided = lock(&self.cell.decided);
+        if decided.is_none() {
+            lock(&self.cell.on_decided).push(call);
+        }
+        decided.is_none()
     }
     /// Waits at most `timeout_ms` (`None` = for ever) for the outcome.
     ///

@@ -1,0 +1,81 @@
+"""Clients under asyncio: what `await future` and `async for records in consumer` do. The event loop sleeps until it is told."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from fletchlog.errors import WakeupError
+
+if TYPE_CHECKING:
+    from fletchlog import Consumer, RecordFuture, Records
+    from fletchlog.types import RecordMetadata
+
+_log = logging.getLogger("fletchlog")
+# how long one poll waits in its thread
+_POLL_MS = 1_000
+
+
+async def outcome(future: RecordFuture) -> RecordMetadata:
+    """What `await future` returns. Giving up the wait changes nothing for the record."""
+    loop = asyncio.get_running_loop()
+    decided = loop.create_future()
+
+    def set_decided() -> None:
+        if not decided.done():  # else nobody waits any more
+            decided.set_result(None)
+
+    def tell_loop(_: RecordFuture) -> None:
+        try:
+            loop.call_soon_threadsafe(set_decided)
+        except RuntimeError:  # the loop is closed, and with it whoever waited
+            if not loop.is_closed():
+                raise
+
+    future.add_done_callback(tell_loop)
+    await decided
+    return future.result(timeout_ms=0)
+
+
+class Polls:
+    """The polls of a consumer that have records, one after another, for ever. Each runs in a thread of the event loop's pool.
+
+    No thread uses the consumer while the body of the loop runs, nor after the loop was left or cancelled. What a cancelled poll had read is
+    returned by the next one.
+    """
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+
+    def __aiter__(self) -> Polls:
+        return self
+
+    async def __anext__(self) -> Records:
+        while True:
+            poll = asyncio.ensure_future(asyncio.to_thread(self._consumer.poll, _POLL_MS))
+            try:
+                records = await asyncio.shield(poll)
+            except asyncio.CancelledError:
+                await self._end(poll)
+                raise
+            if records:
+                return records
+
+    async def _end(self, poll: asyncio.Task[Records]) -> None:
+        """Waits for the thread, which the wake-up ends, and hands back what it has read."""
+        self._consumer.wakeup()
+        while not poll.done():
+            try:
+                await asyncio.wait([poll])
+            except asyncio.CancelledError:
+                continue  # the thread has to end before anybody else may use the consumer
+        records = None
+        try:
+            records = poll.result()
+        except WakeupError:
+            pass
+        except Exception:  # noqa: BLE001 - whatever it is, the task ends by its cancellation
+            _log.exception("a poll failed while its task was cancelled")
+        # It may have ended before it saw the wake-up, which the next poll must not see.
+        self._consumer._hand_back(records)  # noqa: SLF001 - of this package
