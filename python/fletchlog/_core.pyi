@@ -1,6 +1,6 @@
 """The compiled part of fletchlog. Use it through the package `fletchlog`."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeAlias, final, overload
@@ -370,6 +370,88 @@ class Cluster:
             fletchlog.errors.GroupIdNotFoundError: No such group.
         """
 
+    def create_partitions(self, topic: str, partitions: int, validate_only: bool = False) -> None:
+        """Gives a topic more partitions: `partitions` in all. Keys go to other partitions from then on, as in Kafka.
+
+        Durable when it returns; after an error nothing has changed. Clients see the new partitions with their next metadata.
+
+        Args:
+            topic: Name.
+            partitions: More than it has now.
+            validate_only: Only look whether it could be done.
+
+        Raises:
+            fletchlog.errors.UnknownTopicOrPartitionError: There is no such topic.
+            fletchlog.errors.InvalidPartitionsError: No more than now, or too many.
+        """
+    def alter_topic_config(self, topic: str, config: _Properties, validate_only: bool = False) -> None:
+        """Changes properties of a topic, all of them or none; those not named stay as they are, None takes the topic's own value away.
+
+        Raises:
+            fletchlog.errors.UnknownTopicOrPartitionError: There is no such topic.
+            fletchlog.errors.KafkaError: INVALID_CONFIG (40), an unknown or invalid property.
+        """
+    def describe_config(self, topic: str | None = None) -> list[ConfigEntry]:
+        """Every property of a topic, or of one of the brokers (None), by name. Kafka: DescribeConfigs.
+
+        Raises:
+            fletchlog.errors.UnknownTopicOrPartitionError: There is no such topic.
+        """
+    def delete_records(self, topic: str, partition: int, before_offset: int | None = None) -> int:
+        """Moves the log start to `before_offset` (None: the end); returns the new log start.
+
+        Raises:
+            fletchlog.errors.OffsetOutOfRangeError: `before_offset` is beyond the end.
+            fletchlog.errors.UnknownTopicOrPartitionError: There is no such partition.
+        """
+    def scan(
+        self,
+        topic: str,
+        partition: int | None = None,
+        start_offset: int | None = None,
+        end_offset: int | None = None,
+        batch_rows: int = 131072,
+        include_headers: bool = False,
+        isolation_level: str = "read_uncommitted",
+        order: str = "offset",
+    ) -> Scan:
+        """The records of a topic as a stream of Arrow batches, without a consumer. As `Broker.scan`; all leaders are read at once.
+
+        The offsets are resolved by this call, the records are read when the stream is. Memory is bounded: some fetches and 4 MiB per partition.
+        A read without any record for `default.api.timeout.ms` is a `KafkaTimeoutError`.
+
+        Raises:
+            fletchlog.errors.OffsetOutOfRangeError: `start_offset` is below the log start, or retention took records meanwhile.
+            fletchlog.errors.InvalidArgumentError: As for `Broker.scan`.
+            fletchlog.errors.UnknownTopicOrPartitionError: No such topic or partition.
+        """
+    def delete_group(self, group_id: str) -> None:
+        """Deletes a group without members and all of its offsets. Kafka: DeleteGroups.
+
+        Raises:
+            fletchlog.errors.GroupIdNotFoundError: There is no such group.
+            fletchlog.errors.NonEmptyGroupError: It has members.
+        """
+    def delete_offsets(self, group_id: str, partitions: Iterable[_Partition]) -> None:
+        """Deletes committed offsets of a group: it begins there by `auto.offset.reset`. Kafka: OffsetDelete.
+
+        An error names the first partition that was refused; the offsets of the others are deleted.
+
+        Raises:
+            fletchlog.errors.GroupIdNotFoundError: There is no such group.
+            fletchlog.errors.GroupSubscribedToTopicError: A member may read the topic.
+            fletchlog.errors.NonEmptyGroupError: It has members that are no consumers.
+            fletchlog.errors.UnknownTopicOrPartitionError: There is no such partition.
+        """
+    def alter_offsets(self, group_id: str, offsets: Mapping[_Partition, OffsetAndMetadata | int] | Mapping[TopicPartition, OffsetAndMetadata | int]) -> None:
+        """Commits offsets for a group without members, which is made if there is none. Kafka: `Admin.alterConsumerGroupOffsets`.
+
+        An error names the first partition that was refused; the offsets of others may be committed.
+
+        Raises:
+            fletchlog.errors.NonEmptyGroupError: It has members.
+            fletchlog.errors.UnknownTopicOrPartitionError: There is no such partition.
+        """
     def close(self) -> None:
         """Closes the connections. Closing twice does nothing."""
 
@@ -587,6 +669,14 @@ class RecordFuture:
         """Waits for the outcome; returns why the record was not written, or None if it was."""
     def done(self) -> bool:
         """Whether it is decided."""
+    def add_done_callback(self, callback: Callable[[RecordFuture], object]) -> None:
+        """Calls `callback(future)` once the outcome is decided.
+
+        Called in the producer's thread of callbacks, one at a time, after those that were given before it; at once, in the thread of this call,
+        if the outcome is decided. What it raises in the producer's thread goes to `sys.unraisablehook`.
+        """
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        """Under asyncio: the outcome, as `result()` has it. The event loop goes on meanwhile; a cancelled wait changes nothing for the record."""
 
 @final
 class Listener:
@@ -758,6 +848,18 @@ class Consumer:
         Raises:
             fletchlog.errors.IllegalStateError: It is off.
         """
+    def __aiter__(self) -> AsyncIterator[Records]:
+        """Under asyncio: `async for records in consumer` gives every poll that has records, for ever.
+
+        Each poll runs in a thread of the event loop's pool, with its rebalance callbacks; in the body of the loop, and after the loop was left or
+        cancelled, no thread uses the consumer. What a cancelled poll had read is returned by the next poll.
+
+        Raises:
+            fletchlog.errors.WakeupError: Another thread called `wakeup`.
+            fletchlog.errors.KafkaError: As for `poll`.
+        """
+    def _hand_back(self, records: Records | None) -> None:
+        """For `fletchlog.aio`: a poll was given up after a wake-up. The next one returns what it had read, and is not woken."""
     def wakeup(self) -> None:
         """Ends the blocking call of another thread, or the next one, with `WakeupError`. Thread-safe."""
     def close(self, timeout_ms: int = 30000) -> None:
@@ -860,7 +962,7 @@ class RecordIterator:
 class Scan:
     """Records of the log as a stream of Arrow batches: `pa.RecordBatchReader.from_stream(scan)`, or any of the methods.
 
-    The range is fixed when `Broker.scan` is called; every hand-over reads it from the first row again.
+    The range is fixed when `scan` is called; every hand-over reads it from the first row again.
     """
 
     @property

@@ -103,6 +103,10 @@ def test_the_commands_take_a_cluster_in_place_of_a_directory(cluster):
     assert [p["high_watermark"] for p in json.loads(shell("topics", "describe", address, "orders", "--json"))[0]["partitions"]] == [3, 3]
     lines = shell("consume", address, "orders", "--format", "jsonl").splitlines()
     assert sorted(json.loads(line)["value"] for line in lines) == [str(i) for i in range(6)]
+    told = shell("explain", address, "--topics", "orders", "--full")
+    assert "orders-0" in told
+    assert "orders-1" in told
+    assert "6 records" in shell("explain", address, "--topics", "orders", "--subscribe")
     shell("topics", "delete", address, "orders", "--yes")
     assert broker.topics() == []
 
@@ -119,13 +123,19 @@ def test_the_shell_writes_to_a_cluster_and_resets_its_groups(cluster, tmp_path):
     with fl.Consumer(address, {"group.id": "g"}) as consumer:
         consumer.commit({fl.TopicPartition("numbers", p): 0 for p in range(2)})
     assert [(row["group"], row["lag"]) for row in json.loads(shell("groups", "list", address, "--json"))] == [("g", 10)]
-    shell("groups", "reset", address, "g", "--topic", "numbers", "--to", "latest")
+    shell("groups", "reset", address, "g", "--topic", "numbers", "--to-latest", "--execute")
     assert [row["lag"] for row in json.loads(shell("groups", "describe", address, "g", "--json"))] == [0, 0]
+    shell("groups", "delete", address, "g", "--yes")
+    assert broker.groups() == []
+    shell("topics", "alter", address, "numbers", "--partitions", "3", "-c", "retention.ms=-1")
+    assert (len(broker.describe_topic("numbers").partitions), broker.describe_topic("numbers").config) == (3, {"retention.ms": "-1"})
+    shell("delete-records", address, "numbers", "--before-offset", "-1", "--yes")
+    assert broker.scan("numbers").to_pyarrow().num_rows == 0
 
 
 def test_a_command_on_files_refuses_a_cluster(cluster, tmp_path):
     _, address, _ = cluster
-    for words in (["verify", address], ["audit", address], ["groups", "delete", address, "g", "--yes"], ["serve", address]):
+    for words in (["verify", address], ["audit", address], ["serve", address]):
         done = subprocess.run([sys.executable, "-m", "fletchlog", *words], cwd=tmp_path, capture_output=True, text=True, check=False)
         assert (done.returncode, done.stdout) == (1, "")
         assert done.stderr == f"fletchlog: {address} is a cluster; this command works on a directory\n"

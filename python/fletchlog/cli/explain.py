@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fletchlog.cli.common import CommandError, command, properties
+from fletchlog.cli.common import CommandError, cluster_of, command, properties
 from fletchlog.cli.delivery import write_file
 from fletchlog.cli.options import Config  # noqa: TC001 - typer reads the annotations
 from fletchlog.cli.terminal import out
@@ -29,7 +30,9 @@ EVERY = "all"
 def explain(
     sources: Annotated[
         list[str] | None,
-        typer.Argument(help="A broker's directory (ours or a real Kafka's), or a saved trace; further names are compared with it.", metavar="DIR|TRACE"),
+        typer.Argument(
+            help="A broker's directory (ours or a real Kafka's), kafka://HOST:PORT, or a saved trace; further names are compared with it.", metavar="DIR|TRACE"
+        ),
     ] = None,
     topics: Annotated[str, typer.Option("--topics", "-t", help="Topics, separated by commas, as a program would give them.")] = "",
     config: Config = None,
@@ -54,7 +57,7 @@ def explain(
 ) -> None:
     """Tell which partition each poll() reads and why, in words, pictures or a page.
 
-    A directory is opened for reading only and nothing is committed.
+    A directory is opened for reading only and nothing is committed, in a cluster neither.
 
       fletchlog explain data/ --topics orders,payments
 
@@ -64,7 +67,7 @@ def explain(
     """
     given = [*(compare or []), *(sources or [])] if all(Path(item).is_file() for item in sources or []) else [*(sources or []), *(compare or [])]
     if not given and producer is None:
-        raise CommandError("name a broker's directory or a saved trace")
+        raise CommandError("name a broker's directory, a cluster or a saved trace")
     # `--compare a b` has one trace as the option's value and the other as the source
     source, against = next(iter(given), None), given[1:]
     orders = [item for item in against if not Path(item).exists()]
@@ -97,10 +100,13 @@ def _first(source: Path, topics: str, given: dict[str, str], orders: Sequence[st
     for order in orders:
         if order != EVERY:
             compare.order_config(order)
-    with fl.Broker(source, read_only=True) as broker:
-        first = fl.explain.explain(broker, names, given, polls=polls, subscribe=subscribe, source=readable_path(source))
+    with contextlib.ExitStack() as stack:
+        address = cluster_of(source)
+        broker = address or stack.enter_context(fl.Broker(source, read_only=True))
+        shown = address or readable_path(source)
+        first = fl.explain.explain(broker, names, given, polls=polls, subscribe=subscribe, source=shown)
         rest = list(dict.fromkeys([*(compare.every_order(first) if every else []), *(order for order in orders if order != EVERY)]))
-        return [first, *compare.against(broker, names, given, rest, polls=polls, subscribe=subscribe, source=readable_path(source))]
+        return [first, *compare.against(broker, names, given, rest, polls=polls, subscribe=subscribe, source=shown)]
 
 
 def _from_trace(path: Path) -> Explanation:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 groups = typer.Typer(no_args_is_help=True, help="List, describe, reset and delete the consumer groups of a directory.")
 
-Directory = Annotated[Path, typer.Argument(help="The broker's directory; but for delete also kafka://HOST:PORT.", metavar="DIR")]
+Directory = Annotated[Path, typer.Argument(help="The broker's directory, or kafka://HOST:PORT.", metavar="DIR")]
 Group = Annotated[str, typer.Argument(help="group.id.", metavar="GROUP", autocompletion=names_of_groups)]
 Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 
@@ -99,8 +99,6 @@ def reset(
 
       fletchlog groups reset data/ g --topic orders -p 0 --shift-by -10 --execute
     """
-    import fletchlog as fl
-
     chosen = {"--to-earliest": to_earliest, "--to-latest": to_latest, "--to-offset": to_offset is not None,
               "--to-time": to_time is not None, "--shift-by": shift_by is not None}  # fmt: skip
     if sum(chosen.values()) != 1:
@@ -118,10 +116,8 @@ def reset(
         else:
             targets = begin if to_earliest else ends
         offsets: dict[tuple[str, int], fl.OffsetAndMetadata | int] = {tp: min(max(targets[tp], begin[tp]), ends[tp]) for tp in found}
-        if execute and isinstance(broker, fl.Broker):
+        if execute:
             broker.alter_offsets(group, offsets)
-        elif execute:
-            consumer.commit(offsets)
     rows = [{"topic": tp.topic, "partition": tp.partition, "before": before[tp], "after": offsets[tp]} for tp in found]
     show(rows, as_json=as_json, empty="no partition")
     if not execute:
@@ -130,6 +126,7 @@ def reset(
 
 @groups.command()
 @command
+@takes_clusters
 def delete(
     directory: Directory,
     group: Group,
@@ -139,11 +136,9 @@ def delete(
 
     fletchlog groups delete data/ g --yes
     """
-    import fletchlog as fl
-
-    if not yes and not typer.confirm(visible(f"delete {group} with all its offsets from {directory}?"), err=True):
+    if not yes and not typer.confirm(visible(f"delete {group} with all its offsets from {shown(directory)}?"), err=True):
         raise CommandError("nothing was deleted")
-    with fl.Broker(directory) as broker:
+    with opened(directory) as broker:
         described(broker, group)
         broker.delete_group(group)
     say(f"deleted {group}")

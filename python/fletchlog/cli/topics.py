@@ -15,7 +15,7 @@ from fletchlog.cli.text import counted, say, visible
 
 topics = typer.Typer(no_args_is_help=True, help="List, create, describe, alter and delete topics of a directory.")
 
-Directory = Annotated[Path, typer.Argument(help="The broker's directory; to list, create, describe and delete also kafka://HOST:PORT.", metavar="DIR")]
+Directory = Annotated[Path, typer.Argument(help="The broker's directory, or kafka://HOST:PORT.", metavar="DIR")]
 Name = Annotated[str, typer.Argument(help="Name of the topic.", autocompletion=names_of_topics)]
 Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 
@@ -95,6 +95,7 @@ def describe(
 
 @topics.command()
 @command
+@takes_clusters
 def alter(
     directory: Directory,
     name: Name,
@@ -108,14 +109,12 @@ def alter(
 
     fletchlog topics alter data/ clicks -c retention.ms=3600000 -d segment.bytes
     """
-    import fletchlog as fl
-
     changes: dict[str, str | None] = {**properties(config), **dict.fromkeys(delete_config or [])}
     if partitions is None and not changes:
         raise CommandError("nothing to alter: give --partitions, --config or --delete-config")
     if both := sorted(set(properties(config)) & set(delete_config or [])):
         raise CommandError(f"--config sets {both[0]}, and --delete-config resets it")
-    with fl.Broker(directory) as broker:
+    with opened(directory) as broker:
         topic(broker, name)
         if changes:
             broker.alter_topic_config(name, changes, validate_only=True)
@@ -128,6 +127,7 @@ def alter(
 
 @topics.command("add-partitions")
 @command
+@takes_clusters
 def add_partitions(
     directory: Directory,
     name: Name,
@@ -137,11 +137,9 @@ def add_partitions(
 
     fletchlog topics add-partitions data/ orders 2
     """
-    import fletchlog as fl
-
     if number < 1:
         raise CommandError(f"NUMBER is at least 1, not {number}")
-    with fl.Broker(directory) as broker:
+    with opened(directory) as broker:
         count = len(topic(broker, name).partitions) + number
         broker.create_partitions(name, count)
     say(f"{name} has {counted(count, 'partition')} now")

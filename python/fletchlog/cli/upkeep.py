@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fletchlog.cli import places, times
-from fletchlog.cli.common import CommandError, command, topic
+from fletchlog.cli.common import CommandError, cluster_of, command, opened, shown, takes_clusters, topic
 from fletchlog.cli.options import names_of_topics
 from fletchlog.cli.tables import show
 from fletchlog.cli.text import counted, say, visible
@@ -19,8 +19,9 @@ Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 
 
 @command
+@takes_clusters
 def delete_records(
-    directory: Directory,
+    directory: Annotated[Path, typer.Argument(help="The broker's directory, or kafka://HOST:PORT.", metavar="DIR")],
     name: Topic,
     partition: Annotated[list[int] | None, typer.Option("--partition", "-p", help="A partition; may be repeated. Default: all.")] = None,
     before_offset: Annotated[int | None, typer.Option(help="Delete the records before this offset; -1: all. Needs --partition, but for -1.")] = None,
@@ -43,7 +44,7 @@ def delete_records(
     if before_offset is not None and before_offset >= 0 and not partition:
         raise CommandError("--before-offset is of one partition: give --partition, too")
     time = None if before is None else times.when("--before", before)
-    with fl.Broker(directory) as broker, fl.Consumer(broker) as consumer:
+    with opened(directory) as broker, fl.Consumer(broker if isinstance(broker, fl.Broker) else cluster_of(directory)) as consumer:
         found = places.partitions([topic(broker, name)], partition)
         begin, ends = consumer.beginning_offsets(found), {(name, p.partition): p.high_watermark for p in broker.describe_topic(name).partitions}
         if time is not None:
@@ -55,7 +56,7 @@ def delete_records(
                 raise CommandError(f"{tp} ends at {ends[tp]}, before {limit}; nothing was deleted")
         limits = {tp: max(limit, begin[tp]) for tp, limit in limits.items()}
         count = sum(limits[tp] - begin[tp] for tp in found)
-        if count and not yes and not typer.confirm(visible(f"delete {counted(count, 'offset')} of {name} in {directory}?"), err=True):
+        if count and not yes and not typer.confirm(visible(f"delete {counted(count, 'offset')} of {name} in {shown(directory)}?"), err=True):
             raise CommandError("nothing was deleted")
         rows = [{"topic": name, "partition": tp.partition, "before": begin[tp], "after": broker.delete_records(name, tp.partition, limits[tp])} for tp in found]
     show(rows, as_json=as_json, empty="no partition")

@@ -85,7 +85,14 @@ def parting(one: Story, other: Story) -> Parting | None:
 
 
 def against(
-    broker: Broker, topics: Sequence[str], config: Mapping[str, Any] | None, orders: Sequence[str], *, polls: int, subscribe: bool = False, source: str = ""
+    broker: Broker | str,
+    topics: Sequence[str],
+    config: Mapping[str, Any] | None,
+    orders: Sequence[str],
+    *,
+    polls: int,
+    subscribe: bool = False,
+    source: str = "",
 ) -> list[Explanation]:
     """The same topics under each of `orders`: a release (`3.9`), `kip-387` or `timestamp`, the rest of the properties unchanged.
 

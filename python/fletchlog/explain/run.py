@@ -6,7 +6,7 @@ import html
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from fletchlog._core import Broker, Consumer, config_table
+from fletchlog._core import Broker, Cluster, Consumer, config_table
 from fletchlog.errors import InvalidArgumentError
 from fletchlog.explain import words
 from fletchlog.explain.gaps import Gap, gaps
@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from fletchlog.types import TopicDescription
+
 VERSION = "fletchlog.consumer.version"
 ORDER = "fletchlog.fetch.order"
+_CONNECTING_POLLS = 10
 
 
 @dataclass(frozen=True)
@@ -121,7 +124,7 @@ class Explanation:
 
 
 def explain(
-    broker: Broker,
+    broker: Broker | str,
     topics: Sequence[str],
     config: Mapping[str, Any] | None = None,
     *,
@@ -135,7 +138,8 @@ def explain(
     Nothing is committed, so the broker may be open for reading only.
 
     Args:
-        broker: Where the topics are.
+        broker: Where the topics are: `Broker` or `"kafka://HOST:PORT,..."`. Of a cluster the gaps between offsets are not told: it does not say
+            what was there.
         topics: Topics in the order in which a program would give them.
         config: Consumer properties, e.g. `{"fletchlog.consumer.version": "3.9"}`.
         polls: At most so many polls; fewer if nothing is left to read.
@@ -149,7 +153,7 @@ def explain(
     """
     if polls < 1:
         raise InvalidArgumentError(f"polls is {polls}; give 1 or more")
-    described = {topic: broker.describe_topic(topic) for topic in dict.fromkeys(topics)}
+    described = _described(broker, topics, config)
     ends = {(t, p.partition): (p.log_start_offset, p.high_watermark) for t, d in described.items() for p in d.partitions}
     defaults: dict[str, Any] = {"auto.offset.reset": "earliest"}
     given = defaults | dict(config or {}) | {"enable.auto.commit": "false", "fletchlog.trace": "true"}
@@ -162,15 +166,30 @@ def explain(
             consumer.subscribe(list(described))
         else:
             consumer.assign([TopicPartition(*tp) for tp in ends])
+        # the first polls of a cluster connect and join
+        empty = _CONNECTING_POLLS if isinstance(broker, str) else 0
         for _ in range(polls):
             records = consumer.poll(timeout_ms=timeout_ms)
+            while not len(records) and empty > 0 and left > 0:
+                records, empty = consumer.poll(timeout_ms=timeout_ms), empty - 1
             left -= len(records)
             if not len(records) or left <= 0:
                 break
+            empty = 0
         told = explanation(consumer.trace(), ends=ends, source=source)
+    if isinstance(broker, str):
+        return told
     committed = told.config.get("isolation.level") == "read_committed"
     stable = {(t, p.partition): p.last_stable_offset for t, d in described.items() for p in d.partitions} if committed else None
     return replace(told, gaps=gaps(broker, told.story, ends, stable))
+
+
+def _described(broker: Broker | str, topics: Sequence[str], config: Mapping[str, Any] | None) -> dict[str, TopicDescription]:
+    names = dict.fromkeys(topics)
+    if not isinstance(broker, str):
+        return {topic: broker.describe_topic(topic) for topic in names}
+    with Cluster(broker, {name: value for name, value in (config or {}).items() if not name.startswith(("fletchlog.", "group."))}) as cluster:
+        return {topic: cluster.describe_topic(topic) for topic in names}
 
 
 def explanation(

@@ -48,17 +48,7 @@ impl RowsBuilder {
     /// If the span does not hold its records: nothing of it is appended then.
     pub fn append_span(&mut self, tp: &TopicPartition, span: &RecordSpan) -> Result<(), RecordError> {
         let before = self.rows();
-        // The cursor that cut the span has counted its records and checked for bytes behind the last one of the batch.
-        let returned = span
-            .slice
-            .count
-            .saturating_sub(i32::try_from(span.count).unwrap_or(i32::MAX));
-        let returned = if span.end == span.slice.payload.len() {
-            returned
-        } else {
-            returned - 1
-        };
-        let mut cursor = RecordCursor::resume_at(span.start, returned);
+        let mut cursor = span.cursor();
         let window = Window {
             from_offset: i64::MIN,
             to_offset: i64::MAX,

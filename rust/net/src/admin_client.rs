@@ -24,6 +24,8 @@ use fletchlog_wire::{ApiKey, Message, Reader};
 
 use crate::tcp_transport::{ConnectionSettings, TcpTransport};
 
+mod verbs;
+
 /// How long a wait may go on before the caller is asked whether to stop, ms.
 const INTERRUPT_CHECK_MS: i64 = 50;
 /// First version of DeleteTopics whose topics are structs.

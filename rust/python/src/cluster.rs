@@ -3,16 +3,19 @@
 use std::sync::Arc;
 
 use fletchlog_api::transport::SystemClock;
-use fletchlog_api::{Clock, NodeId, Scope};
+use fletchlog_api::{Clock, Config, NodeId, Scope};
 use fletchlog_broker::{GroupDescription, GroupListing, GroupMember};
 use fletchlog_net::{AdminClient, AdminError, ConnectionSettings, TopicOffsets};
+use fletchlog_records::TopicPartition;
+use fletchlog_wire::messages::describe_configs_response::DescribeConfigsResourceResult;
 use fletchlog_wire::messages::describe_groups_response::DescribedGroup;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::broker::uuid_text;
 use crate::convert::{
-    config_from_py, partition_description_class, properties_from_py, topic_description_class, unpicklable,
+    changes_from_py, config_entry_class, config_from_py, number_from_py, offsets_from_py, partition_description_class,
+    partitions_from_py, properties_from_py, topic_description_class, unpicklable,
 };
 use crate::errors::Failure;
 use crate::fork::Exclusive;
@@ -20,6 +23,7 @@ use crate::gate::gate;
 use crate::groups::{description_to_py, listing_to_py};
 use crate::oauth::split_callback;
 use crate::peer::{Peer, arguments};
+use crate::scan::{Scan, Wanted};
 
 /// Stands for a number that a cluster does not tell.
 const UNKNOWN: i64 = -1;
@@ -28,6 +32,8 @@ const UNKNOWN: i64 = -1;
 #[pyclass(frozen, module = "fletchlog")]
 pub struct Cluster {
     inner: Exclusive<AdminClient>,
+    peer: Arc<Peer>,
+    config: Config,
 }
 
 #[pymethods]
@@ -38,17 +44,20 @@ impl Cluster {
         let (servers, config) = arguments(Some(servers), config);
         let (config, callback) = split_callback(config)?;
         let config = config_from_py(Scope::Consumer, config.as_ref())?;
-        let Peer::Cluster(addresses, tokens) = Peer::of(py, servers, &config, callback)? else {
+        let peer = Peer::of(py, servers, &config, callback)?;
+        let Peer::Cluster(addresses, tokens) = &peer else {
             return Err(Failure::argument("a Broker is no cluster: it has these methods itself").into());
         };
         let client = gate(py, |_| {
             let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
-            let settings = ConnectionSettings::new(&config, addresses, tokens)?;
+            let settings = ConnectionSettings::new(&config, addresses.clone(), tokens.clone())?;
             let client = AdminClient::new(settings, &config, clock);
             client.map_err(|error| Failure::state(format!("no sockets can be watched: {error}")))
         })?;
         Ok(Self {
             inner: Exclusive::new("cluster", client),
+            peer: Arc::new(peer),
+            config,
         })
     }
 
@@ -87,6 +96,115 @@ impl Cluster {
     /// Deletes a topic.
     fn delete_topic(&self, py: Python<'_>, topic: &str) -> PyResult<()> {
         self.inner.call(py, |client, stop| client.delete_topic(topic, stop))
+    }
+
+    /// Gives a topic more partitions: `partitions` in all.
+    #[pyo3(signature = (topic, partitions, validate_only=false))]
+    fn create_partitions(&self, py: Python<'_>, topic: &str, partitions: i32, validate_only: bool) -> PyResult<()> {
+        self.inner.call(py, |client, stop| {
+            client.create_partitions(topic, partitions, validate_only, stop)
+        })
+    }
+
+    /// Changes properties of a topic; None takes the topic's own value away.
+    #[pyo3(signature = (topic, config, validate_only=false))]
+    fn alter_topic_config(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        config: &Bound<'_, PyAny>,
+        validate_only: bool,
+    ) -> PyResult<()> {
+        let changes = changes_from_py(config)?;
+        self.inner.call(py, |client, stop| {
+            client.alter_topic_config(topic, &changes, validate_only, stop)
+        })
+    }
+
+    /// Every property of a topic, or of one of the brokers, with where it comes from.
+    #[pyo3(signature = (topic=None))]
+    fn describe_config(&self, py: Python<'_>, topic: Option<&str>) -> PyResult<Vec<Py<PyAny>>> {
+        let entries = self
+            .inner
+            .call(py, |client, stop| client.describe_config(topic, stop))?;
+        let class = config_entry_class(py)?;
+        let entry = |entry: &DescribeConfigsResourceResult| {
+            let synonyms = entry.synonyms.iter();
+            let synonyms: Vec<_> = synonyms
+                .map(|s| (&*s.name, s.value.as_deref().unwrap_or(""), config_source(s.source)))
+                .collect();
+            let row = (
+                &*entry.name,
+                entry.value.as_deref(),
+                config_source(entry.config_source),
+                entry.read_only,
+                config_type(entry.config_type),
+                synonyms,
+                entry.documentation.as_deref().unwrap_or(""),
+            );
+            Ok(class.call1(row)?.unbind())
+        };
+        entries.iter().map(entry).collect()
+    }
+
+    /// Moves the log start to `before_offset` (None: the end); returns the new log start.
+    #[pyo3(signature = (topic, partition, before_offset=None))]
+    fn delete_records(&self, py: Python<'_>, topic: &str, partition: i32, before_offset: Option<i64>) -> PyResult<i64> {
+        if let Some(offset) = before_offset.filter(|offset| *offset < 0) {
+            return Err(Failure::argument(format!("before_offset is {offset}; offsets start at 0")).into());
+        }
+        let tp = TopicPartition::new(topic, partition);
+        self.inner
+            .call(py, |client, stop| client.delete_records(&tp, before_offset, stop))
+    }
+
+    /// The records of a topic as a stream of Arrow batches, read from all leaders at once.
+    #[pyo3(signature = (topic, partition=None, start_offset=None, end_offset=None, batch_rows=131_072, include_headers=false, isolation_level="read_uncommitted", order="offset"))]
+    #[allow(clippy::too_many_arguments)] // the contract's keywords
+    fn scan(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        partition: Option<i32>,
+        start_offset: Option<i64>,
+        end_offset: Option<i64>,
+        batch_rows: i64,
+        include_headers: bool,
+        isolation_level: &str,
+        order: &str,
+    ) -> PyResult<Scan> {
+        let wanted = Wanted {
+            partition,
+            start_offset,
+            end_offset,
+            batch_rows: number_from_py("batch_rows", batch_rows, 1)?,
+            include_headers,
+            isolation_level,
+            order,
+        };
+        self.inner.call(py, |client, stop| {
+            let described = client.describe_topic(topic, stop)?;
+            Scan::of_cluster(&self.peer, &self.config, &described, &wanted)
+        })
+    }
+
+    /// Deletes a group without members, and its offsets.
+    fn delete_group(&self, py: Python<'_>, group_id: &str) -> PyResult<()> {
+        self.inner.call(py, |client, stop| client.delete_group(group_id, stop))
+    }
+
+    /// Deletes committed offsets of a group.
+    fn delete_offsets(&self, py: Python<'_>, group_id: &str, partitions: &Bound<'_, PyAny>) -> PyResult<()> {
+        let partitions = partitions_from_py(partitions)?;
+        self.inner
+            .call(py, |client, stop| client.delete_offsets(group_id, &partitions, stop))
+    }
+
+    /// Commits offsets for a group without members.
+    fn alter_offsets(&self, py: Python<'_>, group_id: &str, offsets: &Bound<'_, PyAny>) -> PyResult<()> {
+        let offsets = offsets_from_py(offsets)?;
+        self.inner
+            .call(py, |client, stop| client.alter_offsets(group_id, &offsets, stop))
     }
 
     /// Every group, by id.
@@ -153,6 +271,37 @@ fn topic_to_py(py: Python<'_>, described: &TopicOffsets) -> PyResult<Py<PyAny>> 
         partitions,
     );
     Ok(topic_description_class(py)?.call1(row)?.unbind())
+}
+
+/// Kafka: `DescribeConfigsResponse.ConfigSource`.
+fn config_source(id: i8) -> &'static str {
+    match id {
+        1 => "DYNAMIC_TOPIC_CONFIG",
+        2 => "DYNAMIC_BROKER_CONFIG",
+        3 => "DYNAMIC_DEFAULT_BROKER_CONFIG",
+        4 => "STATIC_BROKER_CONFIG",
+        5 => "DEFAULT_CONFIG",
+        6 => "DYNAMIC_BROKER_LOGGER_CONFIG",
+        7 => "CLIENT_METRICS_CONFIG",
+        8 => "GROUP_CONFIG",
+        _ => "UNKNOWN",
+    }
+}
+
+/// Kafka: `DescribeConfigsResponse.ConfigType`.
+fn config_type(id: i8) -> &'static str {
+    match id {
+        1 => "BOOLEAN",
+        2 => "STRING",
+        3 => "INT",
+        4 => "SHORT",
+        5 => "LONG",
+        6 => "DOUBLE",
+        7 => "LIST",
+        8 => "CLASS",
+        9 => "PASSWORD",
+        _ => "UNKNOWN",
+    }
 }
 
 /// Kafka: `ConsumerGroupState`. Before version 4 of ListGroups there is none.

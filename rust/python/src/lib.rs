@@ -16,6 +16,7 @@ pub mod broker;
 pub mod callbacks;
 pub mod capsule;
 pub mod cluster;
+mod cluster_scan;
 pub mod config;
 pub mod consumer;
 pub mod convert;

@@ -1,24 +1,27 @@
-//! `Broker.scan`: the log as a stream of Arrow batches, without a consumer and with bounded memory.
+//! `Broker.scan` and `Cluster.scan`: the log as a stream of Arrow batches, without a consumer and with bounded memory.
 
 use std::sync::{Arc, Mutex};
 
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
-use fletchlog_api::ErrorCode;
+use fletchlog_api::{Config, ErrorCode};
 use fletchlog_arrow::{RowsBuilder, kafka_schema};
 use fletchlog_broker::Broker as Engine;
 use fletchlog_log::FetchBound;
-use fletchlog_log::scan::{Scan as LogScan, ScanOrder, ScanRange};
-use fletchlog_records::RecordsSlice;
+use fletchlog_log::scan::{Scan as LogScan, ScanError, ScanOrder, ScanRange};
+use fletchlog_net::TopicOffsets;
+use fletchlog_records::{RecordCursor, RecordSpan, RecordsSlice, TopicPartition};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 
 use crate::broker::log_of;
 use crate::capsule::{schema_to_py, stream_to_py};
+use crate::cluster_scan;
 use crate::convert::unpicklable;
 use crate::errors::Failure;
 use crate::interop;
 use crate::logging;
+use crate::peer::Peer;
 
 /// Bytes of keys, values and headers per Arrow batch: above some 16 MiB new memory pages dominate the cost, below 2 MiB
 /// the hand-over.
@@ -41,12 +44,66 @@ pub struct Wanted<'a> {
     pub order: &'a str,
 }
 
+impl Wanted<'_> {
+    /// What they mean, if they mean something.
+    fn checked(&self) -> Result<(FetchBound, ScanOrder), Failure> {
+        let bound = match self.isolation_level {
+            "read_uncommitted" => FetchBound::HighWatermark,
+            "read_committed" => FetchBound::LastStableOffset,
+            other => {
+                return Err(Failure::argument(format!(
+                    "isolation_level is `{other}`; expected read_uncommitted or read_committed"
+                )));
+            }
+        };
+        let order = match self.order {
+            "offset" => ScanOrder::Offset,
+            "timestamp" => ScanOrder::Timestamp,
+            other => {
+                return Err(Failure::argument(format!(
+                    "order is `{other}`; expected offset or timestamp"
+                )));
+            }
+        };
+        for (name, offset) in [("start_offset", self.start_offset), ("end_offset", self.end_offset)] {
+            if let Some(offset) = offset.filter(|offset| *offset < 0) {
+                return Err(Failure::argument(format!("{name} is {offset}; offsets start at 0")));
+            }
+        }
+        if let (Some(start), Some(end)) = (self.start_offset, self.end_offset)
+            && start > end
+        {
+            return Err(ScanError::Backwards { start, end }.into());
+        }
+        Ok((bound, order))
+    }
+}
+
+/// Where the records are.
+#[derive(Clone)]
+enum Source {
+    Logs {
+        ranges: Arc<[ScanRange]>,
+        bound: FetchBound,
+        order: ScanOrder,
+    },
+    Cluster(Arc<cluster_scan::Plan>),
+}
+
+impl Source {
+    /// Partitions and their offsets, to show them.
+    fn ranges(&self) -> Vec<(&TopicPartition, i64, i64)> {
+        match self {
+            Self::Logs { ranges, .. } => ranges.iter().map(|r| (r.tp(), r.start, r.end)).collect(),
+            Self::Cluster(plan) => plan.ranges.iter().map(|r| (&r.tp, r.start, r.end)).collect(),
+        }
+    }
+}
+
 /// What to read, fixed when `scan` was called: reading it twice gives the same rows.
 #[derive(Clone)]
 struct Plan {
-    ranges: Arc<[ScanRange]>,
-    bound: FetchBound,
-    order: ScanOrder,
+    source: Source,
     batch_rows: usize,
     include_headers: bool,
 }
@@ -62,29 +119,7 @@ pub struct Scan {
 impl Scan {
     /// Resolves the arguments against the log as it is now.
     pub fn open(broker: &Engine, topic: &str, wanted: &Wanted<'_>) -> Result<Self, Failure> {
-        let bound = match wanted.isolation_level {
-            "read_uncommitted" => FetchBound::HighWatermark,
-            "read_committed" => FetchBound::LastStableOffset,
-            other => {
-                return Err(Failure::argument(format!(
-                    "isolation_level is `{other}`; expected read_uncommitted or read_committed"
-                )));
-            }
-        };
-        let order = match wanted.order {
-            "offset" => ScanOrder::Offset,
-            "timestamp" => ScanOrder::Timestamp,
-            other => {
-                return Err(Failure::argument(format!(
-                    "order is `{other}`; expected offset or timestamp"
-                )));
-            }
-        };
-        for (name, offset) in [("start_offset", wanted.start_offset), ("end_offset", wanted.end_offset)] {
-            if let Some(offset) = offset.filter(|offset| *offset < 0) {
-                return Err(Failure::argument(format!("{name} is {offset}; offsets start at 0")));
-            }
-        }
+        let (bound, order) = wanted.checked()?;
         let partitions: Vec<i32> = match wanted.partition {
             Some(partition) => vec![partition],
             None => broker
@@ -108,17 +143,30 @@ impl Scan {
                 Ok(_) => true,
             })
             .collect::<Result<_, Failure>>()?;
-        let plan = Plan {
-            ranges,
-            bound,
-            order,
-            batch_rows: wanted.batch_rows,
-            include_headers: wanted.include_headers,
-        };
-        Ok(Self {
-            plan,
+        Ok(Self::of(Source::Logs { ranges, bound, order }, wanted))
+    }
+
+    /// The same of a topic of a cluster.
+    pub fn of_cluster(
+        peer: &Arc<Peer>,
+        config: &Config,
+        topic: &TopicOffsets,
+        wanted: &Wanted<'_>,
+    ) -> Result<Self, Failure> {
+        wanted.checked()?;
+        let plan = cluster_scan::Plan::new(Arc::clone(peer), config, topic, wanted)?;
+        Ok(Self::of(Source::Cluster(Arc::new(plan)), wanted))
+    }
+
+    fn of(source: Source, wanted: &Wanted<'_>) -> Self {
+        Self {
+            plan: Plan {
+                source,
+                batch_rows: wanted.batch_rows,
+                include_headers: wanted.include_headers,
+            },
             failure: Arc::default(),
-        })
+        }
     }
 }
 
@@ -131,12 +179,8 @@ impl Scan {
     }
 
     fn __repr__(&self) -> String {
-        let ranges: Vec<_> = self
-            .plan
-            .ranges
-            .iter()
-            .map(|r| format!("{}[{}..{}]", r.tp(), r.start, r.end))
-            .collect();
+        let ranges = self.plan.source.ranges().into_iter();
+        let ranges: Vec<_> = ranges.map(|(tp, start, end)| format!("{tp}[{start}..{end}]")).collect();
         format!("<fletchlog.Scan: {}>", ranges.join(", "))
     }
 
@@ -192,10 +236,73 @@ impl Scan {
     }
 }
 
+/// What is left to read.
+enum Rows {
+    Logs(LogScan),
+    Unconnected(Arc<cluster_scan::Plan>),
+    Cluster(Box<ClusterRows>),
+}
+
+impl Rows {
+    fn new(source: &Source) -> Self {
+        match source {
+            Source::Logs { ranges, bound, order } => Self::Logs(LogScan::new(ranges, *bound, *order)),
+            Source::Cluster(plan) => Self::Unconnected(Arc::clone(plan)),
+        }
+    }
+}
+
+fn fill_from_logs(scan: &mut LogScan, builder: &mut RowsBuilder, batch_rows: usize) -> Result<(), Failure> {
+    while let Some(batch) = scan.next_batch()? {
+        let room = room(builder, batch_rows, batch.slice);
+        if room == 0 {
+            break;
+        }
+        let rows = batch.in_turn(room);
+        rows.and_then(|rows| builder.append_records(batch.tp, batch.slice, batch.cursor, rows, batch.start, batch.end))
+            .map_err(|error| Failure::from(error).at(batch.tp, batch.slice.base_offset))?;
+    }
+    Ok(())
+}
+
+/// The records of a cluster.
+struct ClusterRows {
+    rows: cluster_scan::Rows,
+    /// A span of which rows are left, where they begin, and the end of its range.
+    current: Option<(TopicPartition, RecordSpan, RecordCursor, i64)>,
+}
+
+impl ClusterRows {
+    fn fill(&mut self, builder: &mut RowsBuilder, batch_rows: usize) -> Result<(), Failure> {
+        loop {
+            if self.current.is_none() {
+                self.current = self.rows.next()?.map(|(tp, span, end)| {
+                    let cursor = span.cursor();
+                    (tp, span, cursor, end)
+                });
+            }
+            let Some((tp, span, cursor, end)) = &mut self.current else {
+                return Ok(());
+            };
+            let room = room(builder, batch_rows, &span.slice);
+            if room == 0 {
+                return Ok(());
+            }
+            let end = (*end).min(span.last_offset.saturating_add(1));
+            let rows = builder
+                .append_records(tp, &span.slice, cursor, room, i64::MIN, end)
+                .map_err(|error| Failure::from(error).at(tp, span.slice.base_offset))?;
+            if rows < room || cursor.position() >= span.end {
+                self.current = None;
+            }
+        }
+    }
+}
+
 /// Reads a plan: touches Python only to log, between two batches, so the consumer of the stream may call it with or without
 /// the GIL.
 struct Reader {
-    scan: LogScan,
+    rows: Rows,
     batch_rows: usize,
     schema: SchemaRef,
     builder: RowsBuilder,
@@ -208,7 +315,7 @@ struct Reader {
 impl Reader {
     fn new(plan: &Plan, failure: Arc<Mutex<Option<Failure>>>) -> Self {
         Self {
-            scan: LogScan::new(&plan.ranges, plan.bound, plan.order),
+            rows: Rows::new(&plan.source),
             batch_rows: plan.batch_rows,
             schema: kafka_schema(plan.include_headers),
             builder: RowsBuilder::new(plan.include_headers),
@@ -220,19 +327,17 @@ impl Reader {
 
     /// Reads until a batch is full or the plan is finished.
     fn fill(&mut self) -> Result<(), Failure> {
-        while let Some(batch) = self.scan.next_batch()? {
-            let room = room(&self.builder, self.batch_rows, batch.slice);
-            if room == 0 {
-                break;
+        match &mut self.rows {
+            Rows::Logs(scan) => fill_from_logs(scan, &mut self.builder, self.batch_rows),
+            Rows::Unconnected(plan) => {
+                self.rows = Rows::Cluster(Box::new(ClusterRows {
+                    rows: cluster_scan::Rows::open(plan)?,
+                    current: None,
+                }));
+                self.fill()
             }
-            let rows = batch.in_turn(room);
-            rows.and_then(|rows| {
-                self.builder
-                    .append_records(batch.tp, batch.slice, batch.cursor, rows, batch.start, batch.end)
-            })
-            .map_err(|error| Failure::from(error).at(batch.tp, batch.slice.base_offset))?;
+            Rows::Cluster(rows) => rows.fill(&mut self.builder, self.batch_rows),
         }
-        Ok(())
     }
 
     /// The next batch, `None` at the end.

@@ -319,5 +319,18 @@ pub struct RecordSpan {
     pub last_offset: i64,
 }
 
+impl RecordSpan {
+    /// Where its records begin. The cursor that cut the span has counted them and checked for bytes behind the last one of the
+    /// batch.
+    pub fn cursor(&self) -> RecordCursor {
+        let returned = self
+            .slice
+            .count
+            .saturating_sub(i32::try_from(self.count).unwrap_or(i32::MAX));
+        let is_last = self.end == self.slice.payload.len();
+        RecordCursor::resume_at(self.start, if is_last { returned } else { returned - 1 })
+    }
+}
+
 #[cfg(test)]
 mod tests;

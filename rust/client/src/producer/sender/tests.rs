@@ -360,7 +360,11 @@ fn a_lost_connection_fails_its_requests_in_order_and_waits_before_it_is_opened_a
     f.answer_init(ErrorCode::NONE);
     f.send(1);
     f.turns();
-    assert_eq!(f.values(), [0], "nothing follows the first one until it is acknowledged");
+    assert_eq!(
+        f.values(),
+        [0],
+        "nothing follows the first one until it is acknowledged"
+    );
     f.answer_produce(ErrorCode::NONE, 0);
     f.send(2);
     f.turns();
