@@ -10,6 +10,7 @@ from fletchlog.cli.assign import assign
 from fletchlog.cli.audit import audit
 from fletchlog.cli.config import config
 from fletchlog.cli.consume import consume
+from fletchlog.cli.copy import copy
 from fletchlog.cli.demo import demo
 from fletchlog.cli.dump import dump
 from fletchlog.cli.explain import explain
@@ -48,7 +49,7 @@ app.add_typer(topics, name="topics")
 app.add_typer(groups, name="groups")
 app.add_typer(transactions, name="transactions")
 app.add_typer(users, name="users")
-for command in (demo, typer_command(serve, OPTIONS), produce, consume, explain, delete_records, clean, retention, assign, audit, dump, verify, config):
+for command in (demo, typer_command(serve, OPTIONS), produce, consume, copy, explain, delete_records, clean, retention, assign, audit, dump, verify, config):
     app.command()(command)
 
 

@@ -1,0 +1,59 @@
+"""`fletchlog copy`: topics from and to directories and clusters."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import Annotated, Any
+
+import typer
+
+from fletchlog.cli.common import CommandError, cluster_of, command, properties, shown, takes_clusters
+from fletchlog.cli.terminal import progress
+from fletchlog.cli.text import counted, note, say
+
+_Properties = Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A property of this side's clients, if it is a cluster; may be repeated.")]
+
+
+@command
+@takes_clusters
+def copy(
+    source: Annotated[Path, typer.Argument(help="The broker's directory, or kafka://HOST:PORT.", metavar="FROM")],
+    destination: Annotated[Path, typer.Argument(help="The same; a directory is made if it is missing.", metavar="TO")],
+    topics: Annotated[str, typer.Option("--topics", "-t", help="Topics, separated by commas; default: all.")] = "",
+    source_config: _Properties = None,
+    destination_config: _Properties = None,
+) -> None:
+    """Copy topics up to their ends as of now; the same command again goes on.
+
+    Keys, values, headers, timestamps, partitions and their order are kept; each record arrives exactly once, also if the copy is killed.
+
+    fletchlog copy kafka://h1:9092 data/ --topics orders
+
+    fletchlog copy data/ kafka://h1:9092
+    """
+    import fletchlog as fl
+    from fletchlog.copying import copy as copy_topics
+
+    names = [name.strip() for name in topics.split(",") if name.strip()]
+    if shown(source) == shown(destination):
+        raise CommandError("source and destination are the same")
+    with ExitStack() as stack:
+
+        def opened(place: Path, *, read_only: bool) -> Any:
+            return cluster_of(place) or stack.enter_context(fl.Broker(place, read_only=read_only))
+
+        bar = stack.enter_context(progress(unit="records"))
+        task = bar.add_task("copying", total=None)
+        copied = copy_topics(
+            opened(source, read_only=True),
+            opened(destination, read_only=False),
+            names,
+            source_config=properties(source_config),
+            destination_config=properties(destination_config),
+            on_progress=lambda topic, records: bar.update(task, advance=records, description=topic),
+        )
+    for topic in copied:
+        say(f"{topic.topic}: {counted(topic.records, 'record')} copied")
+        for partition, (first, end) in topic.skipped.items():
+            note(f"{topic.topic}-{partition}: the source no longer had offsets {first} to {end - 1}")
