@@ -51,6 +51,12 @@ def test_a_signal_ends_it_cleanly_and_the_directory_holds_the_records(tmp_path, 
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
 
+def test_a_signal_that_comes_as_soon_as_it_listens_ends_it():
+    for number in [signal.SIGTERM, signal.SIGINT] * 5:
+        process, _ = serve("--memory")
+        assert end(process, number) == 0
+
+
 def test_what_was_acknowledged_survives_a_kill_and_is_served_again(tmp_path):
     process, bootstrap = serve(tmp_path, "--auto-create", 1)
     acknowledged = produce(bootstrap, 500, **{"enable.idempotence": True})

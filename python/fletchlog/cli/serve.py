@@ -64,7 +64,7 @@ def serve(
             if print_address:
                 print(_address(listener.bootstrap), flush=True)
             note(f"serving {'memory' if directory is None else directory} at {listener.bootstrap}; Ctrl-C ends it")
-            os.read(stopped, 1)
+            _wait(stopped)
 
 
 def _broker(directory: str | None, memory: bool, nodes: int | None, read_only: bool, config: dict[str, str]) -> fl.Broker:
@@ -110,20 +110,28 @@ def _address(bootstrap: str) -> str:
 
 
 def _stop_on_signals() -> tuple[int, int]:
-    """A pipe that has something to read from SIGTERM or Ctrl-C on; a second Ctrl-C ends the process at once.
+    """A pipe: from SIGTERM or Ctrl-C on there is the signal's number to read. A second Ctrl-C ends the process at once.
 
-    Not an event: `Event.set` in a signal handler waits for ever if `Event.wait` holds the event's lock in the same thread.
+    The interpreter itself writes it (`set_wakeup_fd`). A handler may come too late: it does not run once the main thread waits, and an
+    event or a queue would not be set for a signal that comes just before.
     """
     stopped, stop = os.pipe()
+    os.set_blocking(stop, False)
 
     def on_signal(number: int, _frame: FrameType | None) -> None:
-        os.write(stop, b".")
         if number == signal.SIGINT:
             signal.signal(number, signal.SIG_DFL)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, on_signal)
+    signal.set_wakeup_fd(stop, warn_on_full_buffer=False)
     return stopped, stop
+
+
+def _wait(stopped: int) -> None:
+    """Until one of these signals came; others write into the pipe, too."""
+    while os.read(stopped, 1)[0] not in (signal.SIGTERM, signal.SIGINT):
+        pass
 
 
 def _end_with_parent(stop: int) -> None:
@@ -140,6 +148,6 @@ def _end_with_parent(stop: int) -> None:
     def watch() -> None:
         while sys.stdin.buffer.read(4096):
             pass
-        os.write(stop, b".")
+        os.write(stop, bytes([signal.SIGTERM]))
 
     threading.Thread(target=watch, name="fletchlog-parent", daemon=True).start()
