@@ -58,6 +58,7 @@ __all__ = [
     "inspect_segment",
     "java_hash",
     "json_lines",
+    "log_to",
     "partition_directories",
     "segment_records",
     "served_apis",

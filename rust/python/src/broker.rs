@@ -12,7 +12,7 @@ use fletchlog_broker::{
 };
 use fletchlog_log::{FetchBound, PartitionLog};
 use fletchlog_records::{BatchIter, ErrorCode, TopicPartition};
-use fletchlog_sasl::{MIN_ITERATIONS, Mechanism, ScramMechanism, Secret};
+use fletchlog_sasl::{Mechanism, ScramMechanism, Secret};
 use fletchlog_server::SocketServer;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -294,7 +294,7 @@ impl Broker {
     }
 
     /// Gives a user of SCRAM a password.
-    #[pyo3(signature = (user, password, mechanism="SCRAM-SHA-256", iterations=MIN_ITERATIONS))]
+    #[pyo3(signature = (user, password, mechanism="SCRAM-SHA-256", iterations=4096))]
     fn upsert_user_scram_credential(
         &self,
         py: Python<'_>,

@@ -52,10 +52,11 @@ fn token_of(answer: &Bound<'_, PyAny>) -> PyResult<Token> {
     Ok(Token::new(&token, ends_ms, extensions))
 }
 
+/// A configuration, and the function that was in it.
+type Split<'py> = (Option<Bound<'py, PyAny>>, Option<Py<PyAny>>);
+
 /// Takes `oauth_cb` out of a configuration: what is left, and the function.
-pub fn split_callback<'py>(
-    config: Option<&Bound<'py, PyAny>>,
-) -> PyResult<(Option<Bound<'py, PyAny>>, Option<Py<PyAny>>)> {
+pub fn split_callback<'py>(config: Option<&Bound<'py, PyAny>>) -> PyResult<Split<'py>> {
     let Some(config) = config else {
         return Ok((None, None));
     };
