@@ -79,9 +79,10 @@ The engine chooses the class (one table, `rust/python/src/errors.rs`); a test co
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from fletchlog._core import error_classes
+
+# importing typing takes longer than the classes do
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from fletchlog.types import TopicPartition

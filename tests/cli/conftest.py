@@ -80,7 +80,9 @@ class Shell:
         """What a terminal gets, standard error included, and the exit code."""
         main, side = pty.openpty()
         fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
-        process = self.start(*words, stdin=side, stdout=side, stderr=side, env=os.environ | {"TERM": "xterm"})
+        # they would count more than the terminal
+        without_size = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+        process = self.start(*words, stdin=side, stdout=side, stderr=side, env=without_size | {"TERM": "xterm"})
         os.close(side)
         said = b""
         with os.fdopen(main, "rb", buffering=0) as file, contextlib.suppress(OSError):  # EIO: all ends of the terminal are closed

@@ -23,7 +23,7 @@ use crate::convert::{
     offsets_from_py, partition_description_class, partitions_from_py, properties_from_py, topic_description_class,
     transaction_to_py, unpicklable,
 };
-use crate::errors::Failure;
+use crate::errors::{Failure, errors_module};
 use crate::fork::Shared;
 use crate::gate::{beside, gate};
 use crate::groups::{description_to_py, listing_to_py};
@@ -69,6 +69,7 @@ fn options(nodes: Option<i64>, read_only: bool, config: Option<&Bound<'_, PyAny>
 
 impl Broker {
     fn open_with(py: Python<'_>, open: impl FnOnce() -> Result<Arc<Engine>, BrokerError> + Send) -> PyResult<Self> {
+        errors_module(py)?;
         let engine = gate(py, |_| open().map_err(Into::into))?;
         Ok(Self {
             inner: Shared::new("broker", engine),

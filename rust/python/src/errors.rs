@@ -333,8 +333,8 @@ impl Failure {
     }
 }
 
-/// The module with the classes.
-fn errors_module(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
+/// The module with the classes. Who opens files imports it before: an error may be that there is no descriptor left.
+pub fn errors_module(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
     static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
     let module = MODULE.get_or_try_init(py, || py.import("fletchlog.errors").map(Bound::unbind))?;
     Ok(module.bind(py).clone())

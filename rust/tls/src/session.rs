@@ -21,6 +21,8 @@ pub struct Session {
     taken: usize,
     /// It failed: it says so from then on.
     failure: Option<TlsFailure>,
+    /// The other side said that nothing follows; it may wait for the socket to be closed.
+    ended: bool,
 }
 
 impl Session {
@@ -32,7 +34,14 @@ impl Session {
             incoming: Vec::new(),
             taken: 0,
             failure: None,
+            ended: false,
         }
+    }
+
+    /// Says that nothing follows.
+    #[cfg(test)]
+    pub(crate) fn end(&mut self) {
+        self.tls.send_close_notify();
     }
 
     /// Certificates and keys are still being exchanged; nothing can be written.
@@ -89,7 +98,7 @@ impl Session {
         if let Some(failure) = &self.failure {
             return Err(failure.clone().into());
         }
-        if self.taken == self.incoming.len() && !self.fill(socket)? {
+        if self.ended || self.taken == self.incoming.len() && !self.fill(socket)? {
             return Ok(false);
         }
         let mut unread = &self.incoming[self.taken..];
@@ -99,17 +108,19 @@ impl Session {
         let outcome = self.tls.process_new_packets();
         // The answers of the handshake, or the alert.
         let flushed = self.flush(socket);
-        if let Err(error) = outcome {
-            let failure = TlsFailure::new(&self.side, &error);
-            self.failure = Some(failure.clone());
-            return Err(failure.into());
+        match outcome {
+            Ok(state) => self.ended = state.peer_has_closed(),
+            Err(error) => {
+                let failure = TlsFailure::new(&self.side, &error);
+                self.failure = Some(failure.clone());
+                return Err(failure.into());
+            }
         }
         match flushed {
             Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(error),
             _ => {}
         }
-        // 0: the other side said that nothing follows.
-        Ok(count > 0)
+        Ok(count > 0 || self.ended)
     }
 
     /// Reads from the socket; false: its end.

@@ -327,3 +327,43 @@ fn pem_may_be_one_line_and_a_key_encrypted_and_what_is_wrong_is_named_without_th
             .contains("BEGIN CERTIFICATE")
     );
 }
+
+/// A client that closes says so and waits for the socket's end, as Python's asyncio does for 30 seconds.
+#[test]
+fn who_says_that_nothing_follows_is_heard_to_the_end_and_then_has_ended() {
+    for (step, room) in [(1_000_000, 1_000_000), (1, 1_000_000), (700, 900)] {
+        let (mut client, mut server) = ends(client(&[]), server(&[]), [b"first", b""], 4);
+        let failures = talk(&mut client, &mut server, step, room);
+        assert!(matches!(failures, (None, None)), "{failures:?}");
+        client.unsent = b"and last".to_vec();
+        let mut up = Pipe {
+            bytes: VecDeque::new(),
+            room,
+            step,
+            passed: 0,
+        };
+        let mut down = Pipe {
+            bytes: VecDeque::new(),
+            room,
+            step,
+            passed: 0,
+        };
+        while !client.unsent.is_empty() {
+            let (input, output) = (&mut down, &mut up);
+            client.turn(&mut Socket { input, output }).unwrap();
+        }
+        client.session.end();
+        let mut ended = None;
+        for _ in 0..2_000 {
+            let (input, output) = (&mut down, &mut up);
+            let _ = client.session.flush(&mut Socket { input, output });
+            let (input, output) = (&mut up, &mut down);
+            ended = server.turn(&mut Socket { input, output }).err();
+            if ended.is_some() {
+                break;
+            }
+        }
+        assert_eq!(ended.map(|e| e.kind()), Some(ErrorKind::UnexpectedEof), "{step} {room}");
+        assert_eq!(server.heard, b"firstand last");
+    }
+}
