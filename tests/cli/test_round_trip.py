@@ -108,9 +108,47 @@ def test_through_a_file_and_through_a_pipe(cli, shell, one):
         assert [row["value"] for row in values(shell.folder / "copy", form)] == [row["value"] for row in values(one, f"file-{form}")] == [b"x", b"\xff"]
 
 
-def values(path, topic):
+@pytest.mark.parametrize("form", ["jsonl", "json", "csv", "parquet", "arrow"])
+def test_a_pipe_of_records_is_known_without_a_format(cli, shell, data, form):
+    with fl.Broker(data) as broker:
+        broker.create_topic("t", config={"retention.ms": "-1"})
+        with fl.Producer(broker) as producer:
+            # the first line is longer than any buffer
+            sent = [producer.send("t", value, b"k", timestamp_ms=5, headers=[("h", b"1")]) for value in (b"x" * 200_000, b"y")]
+        assert all(future.result() for future in sent)
+    said = shell.bash(f"fletchlog consume data t -f {form} | fletchlog produce copy t --partitions 1 && echo done")
+    assert said.stdout == b"done\n", said.stderr
+    assert b"produced 2 records as `fletchlog consume` wrote them to t" in said.stderr
+    assert scan_one(shell.folder / "copy") == [(b"k", b"x" * 200_000, [{"key": "h", "value": b"1"}]), (b"k", b"y", [{"key": "h", "value": b"1"}])]
+
+
+def scan_one(path):
+    return [(row["key"], row["value"], row["headers"]) for row in values(path, "t", include_headers=True)]
+
+
+LINES = [b'{"id": 1, "value": "v"}', b"[", b"[1, 2", b"", b"{", b"[[", b"topic,partition", b"[" * 100_000]
+
+
+@pytest.mark.parametrize("first", LINES, ids=range(len(LINES)))
+def test_other_lines_stay_lines(cli, data, first):
+    done = cli("produce", data, "t", "--partitions", 1, stdin=first + b"\nnext\n")
+    assert "wrote them" not in done.err
+    assert [row["value"] for row in values(data, "t")] == [first, b"next"]
+
+
+def test_lines_of_records_are_lines_on_request(cli, data):
+    line = json.dumps(ALMOST)
+    for words in (["--as-rows"], ["-f", "lines"]):
+        assert "wrote them" not in cli("produce", data, "t", "--partitions", 1, *words, stdin=line + "\n").err
+    assert [row["value"].decode() for row in values(data, "t")] == [line, line]
+    refused = cli("produce", data, "t", "--key", ":", stdin=line + "\n", code=1).err
+    assert "standard input begins as `fletchlog consume -f jsonl` writes records; give -f jsonl" in refused
+    assert "--as-records is for what `consume` wrote" in cli("produce", data, "t", "--as-records", stdin="a\n", code=1).err
+
+
+def values(path, topic, **options):
     with fl.Broker(path, read_only=True) as broker:
-        return broker.scan(topic).to_pyarrow().to_pylist()
+        return broker.scan(topic, **options).to_pyarrow().to_pylist()
 
 
 ALMOST = {"topic": "t", "partition": 0, "offset": 1, "timestamp": 5, "key": "k", "value": "v"}

@@ -46,7 +46,7 @@ class Input:
 
     Attributes:
         where: Its name, for errors.
-        form: One of `FORMATS`.
+        form: One of `FORMATS`; None: records if it begins as `consume` writes them, else lines. Tells afterwards what it was.
         compression: `gzip`, `zstd` or None.
         key: Field that gives the key (lines: what separates it from the value).
         value: Field that gives the value; None: the whole row.
@@ -58,7 +58,7 @@ class Input:
     """
 
     where: str
-    form: str
+    form: str | None
     compression: str | None
     key: str | None
     value: str | None
@@ -74,15 +74,16 @@ class Input:
         Raises:
             CommandError: They do not.
         """
-        if self.form not in FORMATS:
-            raise CommandError(f"--format is one of {', '.join(FORMATS)}, not {self.form}")
-        if self.delimiter is not None and (self.form not in SEPARATED or len(self.delimiter) != 1 or self.delimiter in '\r\n"'):
-            raise CommandError(f"--delimiter is one character between the fields of csv or tsv, not {self.delimiter!r} in {self.form}")
-        if self.encoding is not None and self.form not in TEXT:
-            raise CommandError(f"--encoding is for text ({', '.join(TEXT)}), not for {self.form}")
-        if self.form == "lines" and (self.value or self.timestamp):
+        form = self.form or "lines"
+        if form not in FORMATS:
+            raise CommandError(f"--format is one of {', '.join(FORMATS)}, not {form}")
+        if self.delimiter is not None and (form not in SEPARATED or len(self.delimiter) != 1 or self.delimiter in '\r\n"'):
+            raise CommandError(f"--delimiter is one character between the fields of csv or tsv, not {self.delimiter!r} in {form}")
+        if self.encoding is not None and form not in TEXT:
+            raise CommandError(f"--encoding is for text ({', '.join(TEXT)}), not for {form}")
+        if form == "lines" and (self.value or self.timestamp):
             raise CommandError("--value and --timestamp need rows with fields: --format jsonl, json, csv, tsv, parquet, arrow or avro")
-        if self.as_records and (self.form not in RECORDS or self.key or self.value or self.timestamp):
+        if self.as_records and (self.form not in {None, *RECORDS} or self.key or self.value or self.timestamp):
             raise CommandError(f"--as-records is for what `consume` wrote as {', '.join(RECORDS)}, without --key, --value and --timestamp")
 
     def tables(self, file: BinaryIO) -> Iterator[pa.Table]:
@@ -93,7 +94,22 @@ class Input:
         """
         if self.compression is not None:
             file = io.BufferedReader(_Decompressed(file, self.compression, self.where))
-        yield from _READERS[self.form](file, self)
+        if self.form is None:
+            file = self._recognise(file)
+        yield from _READERS[self.form or "lines"](file, self)
+
+    def _recognise(self, file: BinaryIO) -> BinaryIO:
+        """Decides on the format by how the input begins; returns the whole input."""
+        head = file.readline()
+        if head.strip() == b"[":
+            head += file.readline()
+        found = None if self.as_records is False else _written_as(head)
+        if found is not None and self.key is not None:
+            advice = f"give -f {found} if --key names a field, -f lines if it is what separates the key"
+            raise CommandError(f"{self.where} begins as `fletchlog consume -f {found}` writes records; {advice}")
+        self.form = found or "lines"
+        self.check()
+        return io.BufferedReader(_Rejoined(head, file))
 
     def takes_records(self, found: bool) -> bool:
         """Decides whether the rows are records, by what was found out about the first one."""
@@ -116,6 +132,39 @@ def by_name(path: Path) -> tuple[str | None, str | None]:
     if compression is not None:
         suffixes.pop()
     return BY_SUFFIX.get(suffixes[-1]) if suffixes else None, compression
+
+
+def _written_as(head: bytes) -> str | None:
+    """The format in which `consume` writes records that begin so: with a whole line, or two for `[`."""
+    if head.startswith(b"\xff\xff\xff\xff"):
+        return "arrow"
+    if head.startswith(b"PAR1"):
+        return "parquet"
+    text = head.decode("utf-8", "replace").strip()
+    form = "json" if text.startswith("[") else "jsonl"
+    try:
+        row = json.loads(text.removeprefix("[").rstrip().removesuffix(",") if form == "json" else text)
+    except (ValueError, RecursionError):
+        return "csv" if text == ",".join(records.CSV) else None
+    return form if isinstance(row, dict) and records.is_record(row) else None
+
+
+class _Rejoined(io.RawIOBase):
+    """The first bytes of a file, which were read, and the rest of it."""
+
+    def __init__(self, head: bytes, rest: BinaryIO) -> None:
+        self._head = io.BytesIO(head)
+        self._rest: Any = rest
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Buffer) -> int:
+        view = memoryview(buffer)
+        # what has come, not more: the writer of a pipe may take its time
+        data = self._head.read(len(view)) or self._rest.read1(len(view))
+        view[: len(data)] = data
+        return len(data)
 
 
 class _Decompressed(io.RawIOBase):
@@ -261,7 +310,7 @@ _DECODER = json.JSONDecoder(parse_constant=_no_number)
 
 def _csv(file: BinaryIO, source: Input) -> Iterator[pa.Table]:
     csv.field_size_limit(sys.maxsize)
-    delimiter = source.delimiter or SEPARATED[source.form]
+    delimiter = source.delimiter or SEPARATED[source.form or "csv"]
     lines = _text(file, source, "")
     first = next(lines, "")
     names = next(csv.reader([first], delimiter=delimiter), [])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fletchlog.cli.common import CommandError
 from fletchlog.cli.delivery import Offsets, Output, advance
+from fletchlog.cli.records import CSV
 from fletchlog.cli.rows import cell, csv_line, header_text, json_line, plain
 from fletchlog.cli.tables import NARROW, vertical
 from fletchlog.cli.template import Template
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pyarrow as pa
-
-CSV = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 
 
 class Writer:

@@ -32,7 +32,9 @@ def produce(
     directory: Annotated[Path, typer.Argument(help="The broker's directory, or kafka://HOST:PORT of a cluster.", metavar="DIR")],
     topic: Annotated[str, typer.Argument(help="Topic to write to.", autocompletion=names_of_topics)],
     source: Annotated[Path | None, typer.Argument(help="File to read; default or -: standard input.", metavar="FILE")] = None,
-    form: Annotated[str | None, typer.Option("--format", "-f", help=f"{', '.join(FORMATS)}; default: by the file's name, lines for standard input.")] = None,
+    form: Annotated[
+        str | None, typer.Option("--format", "-f", help=f"{', '.join(FORMATS)}; default: by the file's name, or the first line of standard input.")
+    ] = None,
     key: Annotated[str | None, typer.Option(help="Field (lines: separator before the value) that gives the key.")] = None,
     value: Annotated[str | None, typer.Option(help="Field that gives the value; default: the whole row as JSON.")] = None,
     timestamp: Annotated[str | None, typer.Option(help="Field with the timestamp: ms since 1970, or ISO 8601.")] = None,
@@ -57,16 +59,17 @@ def produce(
 
       fletchlog produce kafka://h1:9092 orders orders.jsonl           to a cluster
 
-      fletchlog consume data/ a -f arrow | fletchlog produce copy/ a -f arrow
+      fletchlog consume data/ a -f jsonl | fletchlog produce copy/ a
 
       printf 'a:1\nb:2\n' | fletchlog produce data/ pairs --key :
 
     A .json file holds an array of objects, or objects one after the other; their values keep their text. Rows of csv and tsv have text
     fields. Files that end in .gz or .zst are decompressed. What was read before a row that cannot be read is written.
 
-    What `fletchlog consume` wrote as jsonl, json, csv, parquet or arrow becomes the same records, with keys, timestamps and headers. It is known by its
-    fields: exactly topic, partition, offset, timestamp, key, value (or keyBase64, valueBase64) and perhaps headers; in parquet and arrow value and
-    no others than these. The last line says that it was read so; --as-rows makes each row a value as it stands. --key, --value and --timestamp do so, too.
+    What `fletchlog consume` wrote as jsonl, json, csv, parquet or arrow becomes the same records, with keys, timestamps and headers, on standard input
+    also without -f. Other standard input is lines. Records are known by their fields: exactly topic, partition, offset, timestamp, key, value (or
+    keyBase64, valueBase64) and perhaps headers; in parquet and arrow value and no others than these. The last line says that they were read
+    so; --as-rows makes each row a value as it stands. --key, --value and --timestamp do so, too.
     """
     import fletchlog as fl
 
@@ -107,18 +110,17 @@ def produce(
     note(f"produced {counted(count, 'record')}{how} to {topic} in {shown(directory)}")
 
 
-def _format(path: Path | None, form: str | None) -> tuple[str, str | None]:
-    """Format and compression."""
-    # the name of a pipe or a device gives no format
+def _format(path: Path | None, form: str | None) -> tuple[str | None, str | None]:
+    """Format and compression; the format of a pipe or a device, whose name gives none, is None."""
     if path is None or (path.exists() and not path.is_file()):
-        return form or "lines", None
+        return form, None
     named, compression = by_name(path)
     if form is None and named is None:
         raise CommandError(
             f"{path}: its name does not tell its format; give -f FORMAT, one of {', '.join(FORMATS)} "
             f"(told by {', '.join(BY_SUFFIX)}, each also with .gz or .zst)"
         )
-    return form or named or "", compression
+    return form or named, compression
 
 
 def _standard_input() -> BinaryIO:

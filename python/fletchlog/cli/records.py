@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 # rows per hand-over: large enough that Python's share of the time is small, small enough for a moving progress bar
 CHUNK = 20_000
+# the columns of csv
+CSV = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 _PLACE = frozenset({"topic", "partition", "offset", "timestamp"})
 _DATA = (frozenset({"key", "keyBase64"}), frozenset({"value", "valueBase64"}))
 _TEXT = _PLACE.union(*_DATA, {"headers"})
