@@ -28,11 +28,15 @@ def blocks(page: str) -> list[tuple[str, str]]:
 
 
 def run(page: str, namespace: dict[str, Any]) -> None:
-    for language, text in blocks(page):
+    run_blocks(blocks(page), page, namespace)
+
+
+def run_blocks(found: list[tuple[str, str]], page: str, namespace: dict[str, Any]) -> None:
+    for language, text in found:
         if language == "python":
             exec(compile(text, page, "exec"), namespace)
             continue
-        if page.startswith("kafka/") and language == "text":  # Kafka's algorithms
+        if language == "text":  # a picture, Kafka's algorithms
             continue
         if language == "java":  # for the reader's own project
             continue
