@@ -198,7 +198,7 @@ ATTACKS: list[tuple[Attack, float, int, int]] = [
     (announced, 1 / 19, 0, 2048),
     (begun, 1 / 190, BUDGET + 100 * MIB, 2048),
     (arrays, 0, 0, 0),
-    (partitions, 0, 128 * MIB, 0),
+    (partitions, 0, BUDGET, 0),
     (deaf, 1 / 380, BUDGET, 0),
     (joins, 0, 48 * MIB, 0),
 ]

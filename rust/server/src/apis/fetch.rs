@@ -39,7 +39,10 @@ pub(super) fn fetch(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
         .topics
         .iter()
         .any(|t| !t.topic.starts_with(UNKNOWN) && !call.may_topic(AclOperation::Read, &t.topic));
-    let partitions = request.topics.iter().flat_map(partitions_of).collect();
+    // The message is large, and freed before the answer is made.
+    let topics = std::mem::take(&mut request.topics);
+    let partitions = topics.iter().flat_map(partitions_of).collect();
+    drop(topics);
     let forgotten = request
         .forgotten_topics_data
         .iter()
@@ -226,19 +229,19 @@ fn refused(request: &FetchRequest, by_id: bool) -> FetchResponse {
 
 /// Neighbours of one topic share an entry.
 fn message(answer: api::FetchResponse) -> FetchResponse {
-    let mut responses: Vec<fetch_response::FetchableTopicResponse> = Vec::new();
-    for partition in answer.partitions {
-        let topic = Arc::clone(&partition.tp.topic);
-        let data = partition_data(partition);
-        match responses.last_mut().filter(|last| last.topic == topic) {
-            Some(last) => last.partitions.push(data),
-            None => responses.push(fetch_response::FetchableTopicResponse {
-                topic,
-                partitions: vec![data],
-                ..Default::default()
-            }),
-        }
-    }
+    let same_topic = |a: &api::FetchPartitionResponse, b: &api::FetchPartitionResponse| a.tp.topic == b.tp.topic;
+    let runs: Vec<(Arc<str>, usize)> = answer
+        .partitions
+        .chunk_by(same_topic)
+        .map(|run| (Arc::clone(&run[0].tp.topic), run.len()))
+        .collect();
+    let mut partitions = answer.partitions.into_iter();
+    let entry = |(topic, len)| fetch_response::FetchableTopicResponse {
+        topic,
+        partitions: partitions.by_ref().take(len).map(partition_data).collect(),
+        ..Default::default()
+    };
+    let responses = runs.into_iter().map(entry).collect();
     FetchResponse {
         error_code: answer.error.code(),
         session_id: answer.session_id,

@@ -59,6 +59,8 @@ impl ReplicaManager {
             Ok(new) => new,
             Err(error) => return Fetched::Now(top_level(error)),
         };
+        // Large, and all of it is in the context.
+        drop(request);
         let delayed = DelayedFetch::new(self, params, new, now_ms);
         if delayed.is_satisfied_at_once() {
             return Fetched::Now(delayed.into_response(self));

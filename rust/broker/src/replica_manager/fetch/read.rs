@@ -48,7 +48,7 @@ pub(crate) fn read_partitions(
         diverges: false,
         positions: Vec::new(),
     };
-    let mut unknown = Vec::new();
+    let mut unknown: Vec<&TopicPartition> = Vec::new();
     let mut limit = params.max_bytes;
     let mut min_one = true;
     for request in partitions {
@@ -65,20 +65,22 @@ pub(crate) fn read_partitions(
             }
             Err(refusal) => {
                 result.has_error = true;
-                let code = refusal.code;
-                let mut response = failed(&request.tp, refusal);
-                if code == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION {
-                    // Kafka: `FetchResponse#partitionResponse`
-                    response.aborted_transactions = Some(Vec::new());
-                    unknown.push(response)
+                if refusal.code == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION {
+                    unknown.push(&request.tp)
                 } else {
                     limit = limit.max(0);
-                    result.responses.push(response)
+                    result.responses.push(failed(&request.tp, refusal))
                 }
             }
         }
     }
-    result.responses.append(&mut unknown);
+    // Kafka: `FetchResponse#partitionResponse`
+    result
+        .responses
+        .extend(unknown.into_iter().map(|tp| FetchPartitionResponse {
+            aborted_transactions: Some(Vec::new()),
+            ..failed(tp, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION.into())
+        }));
     result
 }
 

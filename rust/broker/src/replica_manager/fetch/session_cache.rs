@@ -287,13 +287,13 @@ pub(crate) fn full_context(request: &FetchRequest) -> Option<NewContext> {
 
 /// A partition named twice is read once, at its first place with its last values (spec 6.1).
 fn without_repeats(partitions: &[FetchPartition]) -> Vec<FetchPartition> {
-    let mut index: FxHashMap<TopicPartition, usize> = FxHashMap::default();
+    let mut index: FxHashMap<&TopicPartition, usize> = FxHashMap::default();
     let mut once: Vec<FetchPartition> = Vec::with_capacity(partitions.len());
     for partition in partitions {
         match index.get(&partition.tp) {
             Some(&i) => once[i] = partition.clone(),
             None => {
-                index.insert(partition.tp.clone(), once.len());
+                index.insert(&partition.tp, once.len());
                 once.push(partition.clone());
             }
         }
