@@ -12,6 +12,8 @@ import pytest
 import fletchlog as fl
 from certificates import Authority
 from fletchlog.errors import ConfigException, InvalidArgumentError, SaslAuthenticationError, SslAuthenticationError
+from fletchlog.spark.options import SourceOptions
+from fletchlog.spark.sink_options import SinkOptions
 
 TOPIC = fl.TopicPartition("t", 0)
 PASSWORD = "s3cret of alice"
@@ -291,5 +293,7 @@ def test_no_secret_is_seen_anywhere(listening, caplog, capfd):
             fl.Consumer(user(address, sasl_jaas_config="PlainLoginModule required password=s3cret"))
         with pytest.raises(ConfigException) as unknown:
             fl.Consumer(user(address, sasl_passwort="s3cret"))
+    options = {f"kafka.{name}": value for name, value in user(address).items()}
+    seen += [repr(SourceOptions.parse(options | {"subscribe": "t"})), repr(SinkOptions.parse(options | {"stagingPath": "/tmp"}))]
     seen += [str(caught.value), repr(caught.value), str(bad.value), str(unknown.value), caplog.text, *capfd.readouterr()]
     assert not [text for text in seen if "s3cret" in text]

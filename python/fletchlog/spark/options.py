@@ -6,7 +6,7 @@ import difflib
 import logging
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fletchlog.spark.errors import OptionError
@@ -97,10 +97,10 @@ class SourceOptions:
 
     path: str | None
     source: str
-    client: Mapping[str, str]
+    client: Mapping[str, str] = field(repr=False)  # may have passwords, and `given` too
     poll_timeout_ms: int
     strategy: Strategy
-    given: Mapping[str, str]
+    given: Mapping[str, str] = field(repr=False)
     fail_on_data_loss: bool
     include_headers: bool
     isolation_level: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fletchlog.spark.errors import OptionError
@@ -58,7 +58,7 @@ class SinkOptions:
     max_inline_bytes: int
     lock_timeout_ms: float
     app: tuple[str, int] | None
-    producer: Mapping[str, str]
+    producer: Mapping[str, str] = field(repr=False)  # may have passwords
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SinkOptions:
