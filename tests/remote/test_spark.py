@@ -4,6 +4,11 @@ import pytest
 from pyspark.errors import PySparkException
 
 import fletchlog as fl
+from fletchlog.spark.errors import DataLossError
+from fletchlog.spark.options import SourceOptions
+from fletchlog.spark.range_calculator import OffsetRange
+from fletchlog.spark.scan import read_ranges
+from fletchlog.spark.schema import kafka_schema
 from fletchlog.spark.writer import GROUP_PREFIX, LEDGER_TOPIC
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
@@ -129,3 +134,27 @@ def test_records_that_are_gone_are_lost_data(cluster, read, spark):
     with pytest.raises(PySparkException, match="the log of in-1 starts at 30; offsets from 0 were to be read"):
         frame.count()
     assert read(startingOffsets='{"in":{"0":0,"1":0,"2":0}}', failOnDataLoss="false").count() < 300
+
+
+def test_records_that_are_deleted_while_they_are_read_are_lost_data(cluster):
+    broker, servers = cluster
+    broker.create_topic("big", config={"retention.ms": "-1"})
+    with fl.Producer(broker, {"batch.size": 0}) as producer:
+        for i in range(1000):
+            producer.send("big", value=b"%d" % i + bytes(1000), timestamp_ms=START_MS + i)
+    fetches = {"kafka.max.poll.records": "10", "kafka.max.partition.fetch.bytes": "20000", "kafka.fetch.max.bytes": "20000"}
+    schema = kafka_schema(include_headers=False)
+    for fail in ("false", "true"):
+        options = SourceOptions.parse({"kafka.bootstrap.servers": servers, "subscribe": "big", "failOnDataLoss": fail, **fetches})
+        begin, gone = {"false": (0, 600), "true": (600, 900)}[fail]
+        batches = read_ranges((OffsetRange("big", 0, begin, 1000),), options, schema)
+        offsets = next(batches)["offset"].to_pylist()
+        broker.delete_records("big", 0, gone)
+        if fail == "true":
+            with pytest.raises(DataLossError, match=r"of big-0 .* were deleted while they were read; what is left of the range begins at 900"):
+                list(batches)
+            continue
+        offsets += [offset for batch in batches for offset in batch["offset"].to_pylist()]
+        first_lost = next(i for i, offset in enumerate(offsets) if offset != i)
+        assert 10 <= first_lost < 100
+        assert offsets == [*range(first_lost), *range(600, 1000)]

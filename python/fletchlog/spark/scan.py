@@ -6,6 +6,7 @@ import gc
 import os
 from typing import TYPE_CHECKING
 
+from fletchlog.errors import OffsetOutOfRangeError
 from fletchlog.spark.cluster import open_log
 from fletchlog.spark.offset_reader import loss_reporter
 from fletchlog.spark.schema import HEADERS, arrow_schema, check_projection
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from fletchlog.spark.cluster import ClusterLog
     from fletchlog.spark.directory import Directory, Span
+    from fletchlog.spark.offsets import Partition
     from fletchlog.spark.options import SourceOptions
     from fletchlog.spark.range_calculator import OffsetRange
 
@@ -30,7 +32,8 @@ def read_ranges(wanted: tuple[OffsetRange, ...], options: SourceOptions, schema:
     """Yields the records of the ranges, one range after the other, only the columns of `schema`.
 
     Offsets without a record (compaction, transaction markers, aborted data) are skipped. Offsets below the log start or at
-    and above its end are lost data: an error, or skipped with a warning when failOnDataLoss is false.
+    and above its end, and those that are deleted while the range is read, are lost data: an error, or skipped with a warning when
+    failOnDataLoss is false.
     """
     if not wanted:
         return
@@ -66,11 +69,26 @@ def _read_range(
     if span.end < wanted.end:
         report_loss(f"the log of {name} ends at {span.end}; offsets up to {wanted.end - 1} were to be read")
     start, end = max(wanted.start, span.start), min(wanted.end, span.end)
-    if start >= end:
-        return
-    batches = source.scan(tp, start, end, include_headers=HEADERS in columns)
-    for batch in batches:
-        if batch.schema.equals(target):
-            yield batch
+    while start < end:
+        try:
+            for batch in source.scan(tp, start, end, include_headers=HEADERS in columns):
+                if batch.num_rows:
+                    start = batch.column("offset")[-1].as_py() + 1
+                if batch.schema.equals(target):
+                    yield batch
+                else:
+                    yield pa.RecordBatch.from_arrays([batch.column(column) for column in columns], schema=target)
+        except OffsetOutOfRangeError:
+            gone, start = start, _first_left(source, tp, start, end)
+            report_loss(f"records of {name} from offset {gone} on were deleted while they were read; what is left of the range begins at {start}")
         else:
-            yield pa.RecordBatch.from_arrays([batch.column(column) for column in columns], schema=target)
+            return
+
+
+def _first_left(source: Directory | ClusterLog, tp: Partition, start: int, end: int) -> int:
+    """Where a range goes on whose records are gone from `start` on; its end if nothing is left.
+
+    Kafka: `KafkaDataConsumer#getEarliestAvailableOffsetBetween`.
+    """
+    span = source.spans([tp]).get(tp)
+    return end if span is None or start >= span.end or span.start >= end else max(start, span.start)
