@@ -20,6 +20,7 @@ from pathlib import Path
 import pyarrow as pa
 
 import fletchlog as fl
+import fresh_kafka
 import idle_partitions
 import other_client
 import serve_start
@@ -138,9 +139,22 @@ def main() -> None:
     figures = f"{start['serve_ms']:.1f} ms, {start['bare_ms']:.1f} ms; {start['serve_mib']:.1f} MiB, {start['bare_mib']:.1f} MiB"
     limits = f"limits +{serve_start.SLOWER_MS:g} ms, +{serve_start.LARGER_MIB:g} MiB"
     print(f"  {'serve / bare Python, start':28} {start['ms_ratio']:7.2f}  {figures}  ({limits}: {'met' if met else 'MISSED'})")
+    fresh = fresh_kafka.measure()
+    met = fresh["more_ms"] <= fresh_kafka.LIMIT_MS
+    print(
+        f"  {'fixture kafka / none':28} {fresh['ratio']:7.2f}  {fresh['more_ms']:.1f} ms a test  (limit {fresh_kafka.LIMIT_MS:g} ms: {'met' if met else 'MISSED'})"
+    )
     arguments.json.parent.mkdir(parents=True, exist_ok=True)
     arguments.json.write_text(
-        json.dumps({"rates": rates, "ratios": {name: value for name, value, _ in ratios} | {"flat": flat}, "idle_partitions": idle, "serve_start": start})
+        json.dumps(
+            {
+                "rates": rates,
+                "ratios": {name: value for name, value, _ in ratios} | {"flat": flat},
+                "idle_partitions": idle,
+                "serve_start": start,
+                "fresh_kafka": fresh,
+            }
+        )
         + "\n"
     )
     print(json.dumps({name: round(value, 3) for name, value, _ in ratios}))

@@ -71,5 +71,13 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> 
     if call.when == "call" and report.failed:
         for node in item.listchain():
             for opened in node.stash.get(_KAFKAS, []):
-                report.sections.append((f"Kafka at {opened.bootstrap}", opened.describe()))
+                report.sections.append((f"Kafka at {opened.bootstrap}", _described(opened)))
     return report
+
+
+def _described(opened: Kafka) -> str:
+    """What it holds. A test may have closed it or taken it apart: that must not hide why the test failed."""
+    try:
+        return opened.describe()
+    except Exception as error:  # noqa: BLE001 - whatever it is, the test's own failure is what is reported
+        return f"its state cannot be shown: {error!r}"

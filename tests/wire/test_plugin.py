@@ -4,6 +4,8 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 TESTS = """
 from confluent_kafka import Consumer, Producer
 
@@ -33,16 +35,47 @@ def test_fails(kafka):
     reader.close()
     kafka.wait_for_group("readers", members=0, state="Empty")
     kafka.wait_for_group("nobody", timeout_s=0.01)
+
+def test_closes_its_broker(kafka):
+    kafka.broker.close()
+    raise AssertionError("after the end")
+"""
+
+FRESH = """
+import pytest
+
+@pytest.mark.parametrize("number", range(200))
+def test_one_of_many(kafka, number):
+    assert kafka.broker.topics() == []
+    kafka.produce(kafka.topic(), [str(number)])
+    assert [row["value"] for row in kafka.records("topic-1").to_pylist()] == [str(number).encode()]
 """
 
 
+def run(folder, tests, *options):
+    """What a run of these tests prints."""
+    (folder / "test_it.py").write_text(tests)
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options, folder]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr
+
+
 def test_fixtures_are_fresh_and_a_failed_test_shows_topics_and_requests(tmp_path):
-    (tmp_path / "test_it.py").write_text(TESTS)
-    (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    done = subprocess.run([sys.executable, "-m", "pytest", "-p", "no:cacheprovider", tmp_path], capture_output=True, text=True, timeout=25, check=False)
-    assert "1 failed, 3 passed" in done.stdout, done.stdout + done.stderr
-    assert "topic orders, offsets by partition 0: 0..1" in done.stdout
-    assert "TimeoutError: group nobody does not exist after 0.01 s; wanted Stable" in done.stdout
-    assert "group readers is Empty with 0 members, lag orders-0: 0" in done.stdout
-    assert "1 x Produce version 10 by confluent-kafka-python" in done.stdout
-    assert re.search(r"\d\.\d{3} s ago: LeaveGroup by client id rdkafka at 127.0.0.1:\d+", done.stdout)
+    printed = run(tmp_path, TESTS)
+    assert "2 failed, 3 passed" in printed, printed
+    assert "topic orders, offsets by partition 0: 0..1" in printed
+    assert "TimeoutError: group nobody does not exist after 0.01 s; wanted Stable" in printed
+    assert "group readers is Empty with 0 members, lag orders-0: 0" in printed
+    assert "1 x Produce version 10 by confluent-kafka-python" in printed
+    assert re.search(r"\d\.\d{3} s ago: LeaveGroup by client id rdkafka at 127.0.0.1:\d+", printed)
+    # A test that has closed its broker fails for its own reason.
+    assert "AssertionError: after the end" in printed
+    assert re.search(r"its state cannot be shown: .*Closed", printed)
+
+
+@pytest.mark.timeout(100)
+@pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["in one process", "under xdist"])
+def test_two_hundred_tests_have_a_fresh_broker_each(tmp_path, options):
+    printed = run(tmp_path, FRESH, *options)
+    assert re.search(r"\b200 passed\b", printed), printed
