@@ -77,6 +77,19 @@ def test_it_says_where_it_listens_and_what_connects():
     assert "(confluent-kafka-python" in said.split("connected: ")[1]
 
 
+def test_properties_that_only_kafka_has_are_a_warning_if_asked_for():
+    config = ["--config", "share.coordinator.threads=1", "--config", "num.partitions=3", "--config", "listener.name.plain.max.connections=7"]
+    process, bootstrap = serve("--memory", "--auto-create", 1, *config, "--lenient")
+    metadata = Producer({"bootstrap.servers": bootstrap}).list_topics("orders", timeout=10)
+    assert len(metadata.topics["orders"].partitions) == 3
+    process.terminate()
+    _, said = process.communicate(timeout=20)
+    assert [line for line in said.splitlines() if "warning" in line] == ["warning: share.coordinator.threads is no property of this broker; it changes nothing"]
+    strict = subprocess.run([*FLETCHLOG, "serve", "--memory", *config], capture_output=True, text=True, timeout=30, check=False)
+    assert strict.returncode == 1
+    assert "share.coordinator.threads" in strict.stderr
+
+
 def test_a_directory_can_be_served_read_only_beside_its_writer(tmp_path):
     with fl.Broker(tmp_path) as broker, fl.Producer(broker) as producer:
         broker.create_topic("orders")

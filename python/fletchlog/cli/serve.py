@@ -29,6 +29,7 @@ OPTIONS = (
     Option("auto_create", int, "Create topics that clients ask for.", metavar="PARTITIONS"),
     CONFIG,
     Option("config_file", str, "Properties as in server.properties: for passwords.", metavar="FILE"),
+    Option("lenient", bool, "Only warn of properties that a Kafka broker may have and this one has not.", default=False),
     Option("print_address", bool, "Print one line of JSON: the bootstrap servers, the process id.", default=False),
     Option("with_parent", bool, "End when the process that started it ends.", default=False),
 )
@@ -45,6 +46,7 @@ def serve(
     auto_create: int | None,
     config: list[str] | None,
     config_file: str | None,
+    lenient: bool,
     print_address: bool,
     with_parent: bool,
 ) -> None:
@@ -58,7 +60,10 @@ def serve(
     if with_parent:
         _end_with_parent(stop)
     log_to(lambda line: note(f"fletchlog: {line}"))
-    with _broker(directory, memory, nodes, read_only, _properties(config, config_file, auto_create)) as broker:
+    given = _properties(config, config_file, auto_create)
+    if lenient:
+        given = _known(given)
+    with _broker(directory, memory, nodes, read_only, given) as broker:
         host, port = _host_and_port(listen)
         with broker.listen(host, port, advertised) as listener:
             if print_address:
@@ -90,6 +95,17 @@ def _properties(config: list[str] | None, config_file: str | None, auto_create: 
             raise CommandError(f"--auto-create wants a number of partitions, got {auto_create}")
         given = {"auto.create.topics.enable": "true", "num.partitions": str(auto_create), **given}
     return given
+
+
+def _known(given: dict[str, str]) -> dict[str, str]:
+    """The properties that a broker has. It says which others there are."""
+    import fletchlog as fl
+
+    known = {key.name for key in fl.config_table() if key.scope == "broker"}
+    unknown = [name for name in given if (name.split(".", 3)[-1] if name.startswith("listener.name.") else name) not in known]
+    for name in unknown:
+        note(f"warning: {name} is no property of this broker; it changes nothing")
+    return {name: value for name, value in given.items() if name not in unknown}
 
 
 def _host_and_port(text: str) -> tuple[str, int]:
