@@ -42,17 +42,23 @@ def test_confluent_kafka_administers_produces_consumes_in_groups_and_in_transact
 
 
 @pytest.mark.timeout(120)
-def test_kafka_python_administers_produces_and_consumes_in_a_group(kafka):
+def test_kafka_python_administers_produces_consumes_in_groups_and_in_transactions(kafka):
     saw = run("kafka_python.py", kafka.bootstrap)
     check_order(kafka, saw, 100)
     assert saw["committed"] == saw["ends"] == {partition: len(values) for partition, values in saw["before"].items()}
     for partition, offset in saw["times"].items():
         values = saw["before"][partition]
         assert values[offset] >= 50 > max(values[:offset], default=0)
+    assert sorted(saw["shared"][0] + saw["shared"][1]) == [0, 1, 2]
+    assert [value for values in saw["seen"].values() for value in values] == [1]
 
 
 @pytest.mark.timeout(120)
-def test_aiokafka_produces_in_transactions_and_consumes_in_a_group(kafka):
+def test_aiokafka_administers_produces_in_transactions_and_consumes_in_a_group(kafka):
     saw = run("aiokafka_client.py", kafka.bootstrap)
     check_order(kafka, saw, 50)
     assert sorted(saw["shared"][0] + saw["shared"][1]) == [0, 1, 2]
+    # The aborted record and the markers of both transactions are in the log, too.
+    assert sum(saw["committed"].values()) >= 50
+    assert (saw["partitions"], saw["policies"], saw["brokers"]) == (2, ["compact"], 1)
+    assert (saw["groups"], saw["topics"]) == (["readers"], ["orders"])

@@ -6,6 +6,9 @@ import sys
 
 import pytest
 
+import fletchlog as fl
+from pytest_fletchlog.kafka import DEFAULTS
+
 SETTINGS = {
     "num.partitions": "4",
     "offsets.topic.num.partitions": "4",
@@ -24,41 +27,52 @@ VECTORS = {
     r"incremental-configs-v1 \(group config, invalid\)": "KIP-848 is not served",
     r"describe-configs-v4 \(topic, three, synonyms and documentation\)": "documentation of our own",
     r"alter-configs-v2 \(the same topic twice\)": "Kafka never answers",
-    r"log-dirs-v5 .*": "memory has no size of a device",
 }
+OF_MEMORY = {r"log-dirs-v5 .*": "memory has no size of a device"}
 SCRIPTS = {
     "admin-028": "Kafka never answers a batch that is null",
 }
 
 
-def replay(golden, folder, script, kafka, recording=None):
+def replay(golden, folder, script, bootstrap, recording=None):
     """The lines of a replay."""
     recording = recording or golden / "wire" / f"{folder}.jsonl"
-    command = [sys.executable, script, kafka.bootstrap, recording, "--show", "5000"]
+    command = [sys.executable, script, bootstrap, recording, "--show", "5000"]
     done = subprocess.run(command, cwd=golden / "wire" / folder, capture_output=True, text=True, timeout=200, check=False)
     assert done.stdout, done.stderr
     return done.stdout.splitlines()
 
 
+def check_vectors(golden, bootstrap, exceptions):
+    """Every answer is Kafka's but these, and these are not."""
+    first, *lines = replay(golden, "vectors", "replay.py", bootstrap)
+    steps = [re.match(r"step \d+ (.*?\)): (.*)", line.strip()) for line in lines if line.strip().startswith("step ")]
+    unexpected = [step[0] for step in steps if not any(re.fullmatch(known, step[1]) for known in exceptions)]
+    stale = [known for known in exceptions if not any(re.fullmatch(known, step[1]) for step in steps)]
+    assert (unexpected, stale) == ([], []), first
+
+
 @pytest.mark.timeout(240)
 def test_every_recorded_request_is_answered_as_kafka_answered_it(golden, kafka_cluster):
-    first, *lines = replay(golden, "vectors", "replay.py", kafka_cluster(nodes=1, config=SETTINGS))
-    steps = [re.match(r"step \d+ (.*?\)): (.*)", line.strip()) for line in lines if line.strip().startswith("step ")]
-    unexpected = [step[0] for step in steps if not any(re.fullmatch(known, step[1]) for known in VECTORS)]
-    stale = [known for known in VECTORS if not any(re.fullmatch(known, step[1]) for step in steps)]
-    assert (unexpected, stale) == ([], []), first
+    check_vectors(golden, kafka_cluster(nodes=1, config=SETTINGS).bootstrap, VECTORS | OF_MEMORY)
+
+
+@pytest.mark.timeout(240)
+def test_a_broker_of_a_directory_answers_them_too(golden, tmp_path):
+    with fl.Broker(tmp_path / "data", config=DEFAULTS | SETTINGS) as broker, broker.listen() as listener:
+        check_vectors(golden, listener.bootstrap, VECTORS)
 
 
 @pytest.mark.timeout(120)
 def test_what_no_ordinary_client_sends_is_answered_as_kafka_answered_it(golden, kafka_cluster):
     recording = golden / "wire" / "odd-vectors.jsonl"
-    lines = replay(golden, "vectors", "replay.py", kafka_cluster(nodes=1, config=SETTINGS), recording)
+    lines = replay(golden, "vectors", "replay.py", kafka_cluster(nodes=1, config=SETTINGS).bootstrap, recording)
     different = [line for line in lines if line.strip().startswith("step ")]
     assert [line.split(":")[0].strip() for line in different] == ["step 0 setup (first words)"], "\n".join(lines)
 
 
 @pytest.mark.timeout(240)
 def test_every_recorded_script_of_several_connections_runs_as_with_kafka(golden, kafka_cluster):
-    first, *lines = replay(golden, "scripts", "run_scripts.py", kafka_cluster(nodes=1, config=SETTINGS | {"group.max.size": "5"}))
+    first, *lines = replay(golden, "scripts", "run_scripts.py", kafka_cluster(nodes=1, config=SETTINGS | {"group.max.size": "5"}).bootstrap)
     found = [line.split()[0] for line in lines if re.match(r"  \w+-\d+ ", line)]
     assert sorted(found) == sorted(SCRIPTS), "\n".join([first, *lines])

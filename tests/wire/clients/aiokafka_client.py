@@ -1,11 +1,12 @@
-"""aiokafka: a producer in transactions, a group of two. Prints what it saw as JSON."""
+"""aiokafka: admin, a producer in transactions, a group of two. Prints what it saw as JSON."""
 
 import asyncio
 import json
 import sys
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 server = sys.argv[1]
 
@@ -23,8 +24,14 @@ async def main():
     """All of it."""
     admin = AIOKafkaAdminClient(bootstrap_servers=server)
     await admin.start()
-    await admin.create_topics([NewTopic(name="orders", num_partitions=3, replication_factor=1)])
-    await admin.close()
+    policy = {"cleanup.policy": "compact"}
+    payments = NewTopic(name="payments", num_partitions=1, replication_factor=1, topic_configs=policy)
+    await admin.create_topics([NewTopic(name="orders", num_partitions=3, replication_factor=1), payments])
+    await admin.create_partitions({"payments": NewPartitions(2)})
+    (described,) = await admin.describe_topics(["payments"])
+    (configs,) = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, "payments")])
+    policies = [entry[1] for *_, entries in configs.resources for entry in entries if entry[0] == "cleanup.policy"]
+    cluster = await admin.describe_cluster()
     async with AIOKafkaProducer(bootstrap_servers=server, transactional_id="copier") as producer:
         async with producer.transaction():
             sent = [await producer.send_and_wait("orders", key=str(n % 5).encode(), value=str(n).encode()) for n in range(50)]
@@ -43,7 +50,22 @@ async def main():
                 shared = [sorted(p.partition for p in member.assignment()) for member in (first, second)]
                 if all(shared):
                     break
-    print(json.dumps({"reports": [(report.partition, report.offset) for report in sent], "before": before, "shared": shared}))
+    groups = sorted(group for group, _ in await admin.list_consumer_groups())
+    committed = {tp.partition: found.offset for tp, found in (await admin.list_consumer_group_offsets("readers")).items()}
+    await admin.delete_topics(["payments"])
+    saw = {
+        "reports": [(report.partition, report.offset) for report in sent],
+        "before": before,
+        "shared": shared,
+        "partitions": len(described["partitions"]),
+        "policies": policies,
+        "brokers": len(cluster["brokers"]),
+        "groups": groups,
+        "committed": committed,
+        "topics": sorted(name for name in await admin.list_topics() if not name.startswith("__")),
+    }
+    await admin.close()
+    print(json.dumps(saw))
 
 
 asyncio.run(main())

@@ -1,4 +1,4 @@
-"""kafka-python: admin, an idempotent producer, a group, offsets by time. Prints what it saw as JSON."""
+"""kafka-python: admin, an idempotent producer, a group of two that rebalances, offsets by time, transactions. Prints what it saw as JSON."""
 
 import json
 import sys
@@ -23,13 +23,31 @@ admin.create_topics([NewTopic(name="orders", num_partitions=3, replication_facto
 producer = KafkaProducer(bootstrap_servers=server, acks="all")
 sent = [producer.send("orders", key=str(n % 5).encode(), value=str(n).encode(), timestamp_ms=1_700_000_000_000 + n).get(20) for n in range(100)]
 producer.close()
-reader = KafkaConsumer("orders", bootstrap_servers=server, group_id="readers", auto_offset_reset="earliest", enable_auto_commit=False)
+config = {"bootstrap_servers": server, "group_id": "readers", "auto_offset_reset": "earliest", "enable_auto_commit": False}
+reader = KafkaConsumer("orders", **config)
 before = consumed(reader, 100)
 reader.commit()
 partitions = [TopicPartition("orders", p) for p in range(3)]
 committed = {p.partition: reader.committed(p) for p in partitions}
 times = {p.partition: found.offset for p, found in reader.offsets_for_times(dict.fromkeys(partitions, 1_700_000_000_050)).items() if found}
 ends = {p.partition: offset for p, offset in reader.end_offsets(partitions).items()}
-reader.close()
+other = KafkaConsumer("orders", **config)
+shared = []
+for _ in range(200):
+    reader.poll(timeout_ms=50), other.poll(timeout_ms=50)
+    shared = [sorted(p.partition for p in member.assignment()) for member in (reader, other)]
+    if all(shared):
+        break
+other.close(), reader.close()
+copier = KafkaProducer(bootstrap_servers=server, transactional_id="copier")
+copier.init_transactions()
+for end, value in ((copier.abort_transaction, b"0"), (copier.commit_transaction, b"1")):
+    copier.begin_transaction()
+    copier.send("payments", value=value, partition=0)
+    end()
+copier.close()
+committed_only = KafkaConsumer("payments", bootstrap_servers=server, auto_offset_reset="earliest", isolation_level="read_committed")
+seen = consumed(committed_only, 1)
+committed_only.close()
 reports = [(report.partition, report.offset) for report in sent]
-print(json.dumps({"reports": reports, "before": before, "committed": committed, "times": times, "ends": ends}))
+print(json.dumps({"reports": reports, "before": before, "committed": committed, "times": times, "ends": ends, "shared": shared, "seen": seen}))
