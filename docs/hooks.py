@@ -86,7 +86,7 @@ def _parameter(one: Any) -> list[str]:
 
 
 def _escaped(text: str) -> str:
-    """Text in which Markdown sees nothing but text; what stands between backquotes stays code."""
+    """Text in which Markdown sees nothing but text; text between backquotes stays code."""
     parts = text.split("`")
     return "`".join(part if number % 2 else re.sub(r"([\\*_<>|\[\]])", r"\\\1", part) for number, part in enumerate(parts))
 

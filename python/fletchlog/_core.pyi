@@ -185,12 +185,12 @@ class Broker:
     def describe_user_scram_credentials(self) -> dict[str, dict[str, int]]:
         """Users of SCRAM: by name, each mechanism with its iterations. Kafka: DescribeUserScramCredentials.
 
-        Nothing tells a password: only keys that are made from it are kept, in the directory.
+        No call returns a password: the directory keeps only keys that are made from it.
         """
     def upsert_user_scram_credential(self, user: str, password: str, mechanism: str = "SCRAM-SHA-256", iterations: int = 4096) -> None:
-        """Gives a user of SCRAM a password, in place of one there may be. Kafka: AlterUserScramCredentials.
+        """Sets or replaces the password of a user of SCRAM. Kafka: AlterUserScramCredentials.
 
-        On disk when it returns, and in effect for whoever authenticates after; sessions that there are go on.
+        On disk when it returns, and in effect for clients that authenticate later; open sessions go on.
 
         Args:
             user: Name; the principal is `User:NAME`.
@@ -307,7 +307,7 @@ class Broker:
                 confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap})
 
         Args:
-            host: Name or address of the interface. Other interfaces than loopback let everybody in who can reach them.
+            host: Name or address of the interface. On any other interface than loopback, everybody who can reach it can connect.
             port: Port of the first node; further nodes have the next ones. 0: free ones.
             advertised: `HOST` or `HOST:PORT` under which clients reach the listener, where it is another one (a container).
             config: Properties of this listener (`security.protocol`, `sasl.enabled.mechanisms`, limits of connections); the others are
@@ -467,7 +467,7 @@ class Producer:
     under the conditions Kafka has for it (`enable.idempotence`, or one request in flight).
 
     Args:
-        broker: Broker to produce to, or a cluster: `"kafka://HOST:PORT,..."`. A configuration with `bootstrap.servers` may stand in its place.
+        broker: Broker to produce to, or a cluster: `"kafka://HOST:PORT,..."`. A configuration with `bootstrap.servers` may be given instead.
         config: Kafka's dotted names, see `config_table()`; `fletchlog.producer.version` selects the release reproduced.
         faults: What is to go wrong between this producer and the broker.
 
@@ -576,7 +576,7 @@ class Producer:
     def transaction(self) -> Transaction:
         """A context that begins a transaction, commits it at its end and aborts it when an exception leaves it.
 
-        `with producer.transaction(): producer.send(...)`. A commit that fails for a record's sake is aborted, too, and its
+        `with producer.transaction(): producer.send(...)`. If the commit fails because of a record, the transaction is aborted and its
         error raised. A transaction that the block has ended itself is left alone.
         """
     def partitions_for(self, topic: str) -> int:
@@ -717,7 +717,7 @@ class Consumer:
     Where `timeout_ms` may be None it then is `default.api.timeout.ms` (60,000 unless set); `KafkaTimeoutError` when it is over.
 
     Args:
-        broker: Broker to read from, or a cluster: `"kafka://HOST:PORT,..."`. A configuration with `bootstrap.servers` may stand in its place.
+        broker: Broker to read from, or a cluster: `"kafka://HOST:PORT,..."`. A configuration with `bootstrap.servers` may be given instead.
         config: Kafka's dotted names, see `config_table()`; `fletchlog.consumer.version` selects the release reproduced.
 
     Raises:
@@ -891,7 +891,7 @@ class LegacyConsumer:
     def create_message_streams(self, topic_count: dict[str, int]) -> dict[str, list[LegacyStream]]:
         """Joins the group with so many streams per topic, once: `{topic: [streams]}`, thread 0 first."""
     def owners(self) -> dict[str, dict[int, str]]:
-        """Who owns which partition of the group now: `{topic: {partition: thread id}}`."""
+        """The owner of each partition of the group now: `{topic: {partition: thread id}}`."""
     def commit_offsets(self) -> None:
         """Commits the positions of all streams: everything that polls have returned."""
     def shutdown(self) -> None:

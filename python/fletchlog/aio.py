@@ -1,4 +1,4 @@
-"""Clients under asyncio: what `await future` and `async for records in consumer` do. The event loop sleeps until it is told."""
+"""Clients under asyncio: what `await future` and `async for records in consumer` do. The event loop sleeps until a thread of the engine wakes it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def outcome(future: RecordFuture) -> RecordMetadata:
     def tell_loop(_: RecordFuture) -> None:
         try:
             loop.call_soon_threadsafe(set_decided)
-        except RuntimeError:  # the loop is closed, and with it whoever waited
+        except RuntimeError:  # the loop is closed, and its tasks with it
             if not loop.is_closed():
                 raise
 
@@ -75,7 +75,7 @@ class Polls:
             records = poll.result()
         except WakeupError:
             pass
-        except Exception:  # noqa: BLE001 - whatever it is, the task ends by its cancellation
+        except Exception:  # noqa: BLE001 - any failure: the task ends by its cancellation
             _log.exception("a poll failed while its task was cancelled")
         # It may have ended before it saw the wake-up, which the next poll must not see.
         self._consumer._hand_back(records)  # noqa: SLF001 - of this package

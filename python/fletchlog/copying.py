@@ -1,4 +1,4 @@
-"""Copying topics between directories and clusters, once and in order, whatever is killed.
+"""Copying topics between directories and clusters, once and in order, even if processes are killed.
 
 ```text
 read       records that are committed, partition by partition; control records and aborted ones are left out, so offsets may become smaller

@@ -8,7 +8,7 @@ import logging
 
 try:
     from fletchlog.spark.source import LogSource as DefaultSource
-except Exception as error:  # noqa: BLE001 - whatever it is, other data sources must keep working
+except Exception as error:  # noqa: BLE001 - after any failure other data sources must keep working
     logging.getLogger("fletchlog.spark").warning("the data source `fletchlog` is not available: %s", error)
 else:
     __all__ = ["DefaultSource"]

@@ -149,7 +149,7 @@ WRONG = [
     ("latin.csv", b"a,b\n1,2\n1,\xfc\n", [], "latin.csv, line 3, column 3: byte 0xfc is no utf-8; name the encoding with --encoding, for example latin-1"),
     ("wide.csv", "a,b\n1,2\n".encode("utf-16"), [], "line 1, column 1: byte 0xff is no utf-8; name the encoding with --encoding, for example utf-16"),
     ("true.csv", b"\x7fELF\x02\x01\x00\xb0\xc0", [], "line 1, column 8: byte 0xb0"),
-    ("s.csv", b"id;name\n1;x\n", [], "its only field is 'id;name'; if ; stands between fields, give --delimiter ';'"),
+    ("s.csv", b"id;name\n1;x\n", [], "its only field is 'id;name'; if ; separates the fields, give --delimiter ';'"),
     ("s.csv", b"id\tname\n1\tx\n", [], r"give --delimiter '\t'"),
     ("s.tsv", b"id,name\n1,x\n", [], "give --delimiter ','"),
     ("s.csv", b"id,id\n1,2\n", [], "two fields are called 'id'"),

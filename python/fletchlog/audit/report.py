@@ -26,7 +26,7 @@ class PartitionAudit:
         gaps_compaction: Of these, offsets that the cleaner has compacted.
         gaps_unexplained: The rest: lost, or never written.
         duplicate_records: Records with the key and value of an earlier one.
-        duplicate_values: Records with the value of an earlier one, whatever the key.
+        duplicate_values: Records with the value of an earlier one, with any key.
         duplicate_keys: Records with the key of an earlier one; no key is no duplicate.
         duplicate_sequences: Batches whose producer id, epoch and first sequence occurred before.
         timestamp_inversions: Records with a lower timestamp than the one before.

@@ -25,7 +25,7 @@ MODERN = "range,roundrobin,sticky,cooperative-sticky"
 @command
 def assign(
     topics: Annotated[str, typer.Option("--topics", "-t", help="Topics with their partitions, orders=6,payments=3; with --dir names are enough.")],
-    members: Annotated[str, typer.Option("--members", "-m", help="Members, separated by commas; a number stands for so many: 3 is c1,c2,c3.")],
+    members: Annotated[str, typer.Option("--members", "-m", help="Members, separated by commas; a number means that many members: 3 is c1,c2,c3.")],
     subscriptions: Annotated[
         list[str] | None, typer.Option("--subscribe", help="c1=orders,payments: what a member subscribes to; default: all topics.", metavar="MEMBER=TOPICS")
     ] = None,
@@ -108,7 +108,7 @@ def _members(text: str, subscriptions: Sequence[str], topics: Mapping[str, int])
     given = _subscriptions(subscriptions, topics)
     unknown = sorted(set(given) - set(names))
     if unknown:
-        raise CommandError(f"--subscribe names {', '.join(unknown)}, who is no member")
+        raise CommandError(f"--subscribe names {', '.join(unknown)}, which is no member")
     return {name: given.get(name, list(topics)) for name in names}
 
 

@@ -167,7 +167,7 @@ def properties_of_file(path: str) -> dict[str, str]:
 
 
 def cluster_of(source: os.PathLike[str] | str) -> str | None:
-    """The address, if a cluster stands where a directory may stand. A `Path` has made one slash of the two of `kafka://`."""
+    """The address, if a cluster is given in place of a directory. `Path` turns the two slashes of `kafka://` into one."""
     text = os.fspath(source)
     return f"kafka://{text.removeprefix('kafka:/').lstrip('/')}" if text.startswith("kafka:/") else None
 

@@ -125,7 +125,7 @@ def _check(
 
 
 class _Committed:
-    """What a group has been told to have read."""
+    """The offsets that a group has committed."""
 
     def __init__(self, consumer: Any) -> None:
         self._consumer = consumer

@@ -353,7 +353,7 @@ def _check_header(names: Sequence[str], delimiter: str, source: Input) -> None:
     others = [mark for mark in ";\t|," if mark != delimiter and len(names) == 1 and mark in names[0]]
     if others and source.delimiter is None:
         wanted = "\\t" if others[0] == "\t" else others[0]
-        advice = f"if {wanted} stands between fields, give --delimiter '{wanted}', else --delimiter ','"
+        advice = f"if {wanted} separates the fields, give --delimiter '{wanted}', else --delimiter ','"
         raise CommandError(f"{source.where}: its only field is {names[0]!r}; {advice}")
     source.has(names, source.where)
 

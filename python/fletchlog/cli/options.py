@@ -24,7 +24,7 @@ Config = Annotated[list[str] | None, _info(CONFIG)]
 
 
 def names_of_topics(context: typer.Context) -> list[str]:
-    """Completes the name of a topic of the directory that stands before it."""
+    """Completes the name of a topic of the directory that is given before it."""
     from fletchlog.cli.common import opened
 
     try:
@@ -35,7 +35,7 @@ def names_of_topics(context: typer.Context) -> list[str]:
 
 
 def names_of_groups(context: typer.Context) -> list[str]:
-    """Completes the name of a group of the directory that stands before it."""
+    """Completes the name of a group of the directory that is given before it."""
     from fletchlog.cli.common import opened
 
     try:

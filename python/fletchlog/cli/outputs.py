@@ -50,7 +50,7 @@ class Writer:
         """Completes what was written, also after Ctrl-C or an error: those records count as shown."""
         complete = False
         try:
-            # a file is completed whatever comes; a reader may keep a pipe waiting
+            # a file is always completed; a reader may keep a pipe waiting
             with held() if self._out.path is not None else contextlib.nullcontext():
                 self._end()
             complete = self._finished
@@ -58,7 +58,7 @@ class Writer:
             self._out.close(keep=complete or bool(self._out.shown()))
 
     def _end(self) -> None:
-        """Writes what stands behind the last record."""
+        """Writes the end of the output, behind the last record."""
 
 
 class _Text(Writer):

@@ -35,7 +35,7 @@ CONFIG = Option("config", list, "A property by Kafka's name; may be repeated.", 
 
 
 def read(options: Sequence[Option], arguments: Sequence[str]) -> dict[str, Any] | None:
-    """Values by name; None for whatever typer has to look at."""
+    """Values by name; None if typer has to read the arguments."""
     given: dict[str, Any] = {option.name: option.default for option in options}
     by_flag = {flag: option for option in options for flag in option.flags}
     places = [option for option in options if not option.flags]

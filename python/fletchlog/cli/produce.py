@@ -69,7 +69,7 @@ def produce(
     What `fletchlog consume` wrote as jsonl, json, csv, parquet or arrow becomes the same records, with keys, timestamps and headers, on standard input
     also without -f. Other standard input is lines. Records are known by their fields: exactly topic, partition, offset, timestamp, key, value (or
     keyBase64, valueBase64) and perhaps headers; in parquet and arrow value and no others than these. The last line says that they were read
-    so; --as-rows makes each row a value as it stands. --key, --value and --timestamp do so, too.
+    so. With --as-rows, --key, --value or --timestamp each row becomes a value instead.
     """
     import fletchlog as fl
 
@@ -118,7 +118,7 @@ def _format(path: Path | None, form: str | None) -> tuple[str | None, str | None
     if form is None and named is None:
         raise CommandError(
             f"{path}: its name does not tell its format; give -f FORMAT, one of {', '.join(FORMATS)} "
-            f"(told by {', '.join(BY_SUFFIX)}, each also with .gz or .zst)"
+            f"(known by {', '.join(BY_SUFFIX)}, each also with .gz or .zst)"
         )
     return form or named, compression
 

@@ -145,7 +145,7 @@ def _stop_on_signals() -> tuple[int, int]:
 
 
 def _wait(stopped: int) -> None:
-    """Until one of these signals came; others write into the pipe, too."""
+    """Waits for one of these signals. Other signals also write into the pipe."""
     while os.read(stopped, 1)[0] not in (signal.SIGTERM, signal.SIGINT):
         pass
 

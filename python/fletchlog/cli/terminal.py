@@ -46,7 +46,7 @@ def progress(*, unit: str = "records", console: Console | None = None) -> Progre
 
     Args:
         unit: What is counted.
-        console: Another console; other output to the same terminal must go through it, too.
+        console: Another console; other output to the same terminal must also go through it.
     """
     console = console or err()
     return Progress(
@@ -58,7 +58,7 @@ def progress(*, unit: str = "records", console: Console | None = None) -> Progre
         TimeElapsedColumn(),
         console=console,
         transient=True,
-        # results go to standard output whatever standard error is
+        # results always go to standard output
         redirect_stdout=False,
         redirect_stderr=False,
         disable=not console.is_terminal,

@@ -42,7 +42,7 @@ def delete_records(
     if before_offset is not None and before_offset < -1:
         raise CommandError(f"--before-offset is at least 0, or -1 for all, not {before_offset}")
     if before_offset is not None and before_offset >= 0 and not partition:
-        raise CommandError("--before-offset is of one partition: give --partition, too")
+        raise CommandError("--before-offset is for one partition: give --partition as well")
     time = None if before is None else times.when("--before", before)
     with opened(directory) as broker, fl.Consumer(broker if isinstance(broker, fl.Broker) else cluster_of(directory)) as consumer:
         found = places.partitions([topic(broker, name)], partition)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fletchlog.explain.story import Step, Story
     from fletchlog.types import TopicPartition
 
-# a poll of the recorded run that found nothing finds nothing here, too
+# a poll that found nothing in the recorded run finds nothing here
 TIMEOUT_MS = 5000
 QUIET_MS = 50
 

@@ -138,7 +138,7 @@ def explain(
     Nothing is committed, so the broker may be open for reading only.
 
     Args:
-        broker: Where the topics are: `Broker` or `"kafka://HOST:PORT,..."`. Of a cluster the gaps between offsets are not told: it does not say
+        broker: Where the topics are: `Broker` or `"kafka://HOST:PORT,..."`. The gaps between offsets of a cluster are not explained: it does not say
             what was there.
         topics: Topics in the order in which a program would give them.
         config: Consumer properties, e.g. `{"fletchlog.consumer.version": "3.9"}`.

@@ -1,4 +1,4 @@
-"""The story in short, for someone who meets Kafka's order for the first time: what was asked, what came, why this partition next."""
+"""The story in short, for readers who are new to Kafka's order: what was asked, what came, why this partition next."""
 
 from __future__ import annotations
 

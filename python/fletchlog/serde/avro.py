@@ -91,7 +91,7 @@ class Avro:
             file = io.BytesIO(data)
             try:
                 value = read(file, writer, reader)
-            except Exception as error:  # noqa: BLE001 - malformed bytes make fastavro raise whatever its parts raise
+            except Exception as error:  # noqa: BLE001 - malformed bytes make fastavro raise errors of any class
                 reasons[row] = f"not Avro of this schema: {type(error).__name__} {error}".rstrip()
                 continue
             if file.tell() != len(data):
@@ -118,7 +118,7 @@ def records(file: BinaryIO) -> Iterator[Any]:
     except (InvalidArgumentError, OSError):
         raise
     except Exception as error:  # noqa: BLE001
-        # malformed bytes make fastavro raise whatever its parts raise
+        # malformed bytes make fastavro raise errors of any class
         raise InvalidArgumentError(f"not an Avro file that can be read: {type(error).__name__} {error}".rstrip()) from None
     if not bounded:
         raise InvalidArgumentError("a type of this Avro file contains itself, or takes no bytes where it is repeated: it may have any size")
@@ -138,7 +138,7 @@ def _parse(schema: Any) -> tuple[Any, dict[str, Any]]:
     except (ValueError, TypeError, AttributeError, KeyError, avro.SchemaParseException, avro.UnknownType) as error:
         raise InvalidArgumentError(f"not an Avro schema: {type(error).__name__}: {error}") from error
     if types > MAX_TYPES:
-        raise InvalidArgumentError(f"the Avro schema stands for {types:,} types, once its names are replaced; at most {MAX_TYPES:,} are read")
+        raise InvalidArgumentError(f"the Avro schema has {types:,} types once its names are replaced; at most {MAX_TYPES:,} are read")
     return parsed, names
 
 

@@ -2,7 +2,7 @@
 
 fastavro follows what a value says. An array gives its number of items, and items of no bytes (null, a record without fields) cost the sender
 nothing; a type that contains itself can be nested as deep as a value is long, which overflows the stack. Values of schemas in which either can happen
-are checked before they are read. A schema may also name a type many times: the number of types after replacement is limited, too.
+are checked before they are read. A schema may also name a type many times: the number of types after replacement is limited as well.
 """
 
 from __future__ import annotations

@@ -43,11 +43,11 @@ def split(ranges: Iterable[OffsetRange], min_partitions: int | None, max_records
 
 
 def pack(ranges: Iterable[OffsetRange], max_partitions: int | None) -> list[tuple[OffsetRange, ...]]:
-    """Ranges for at most `max_partitions` tasks of about the same size; neighbours share a task. None: a task a range."""
+    """Ranges for at most `max_partitions` tasks of about the same size; neighbours share a task. None: one task for each range."""
     ranges = list(ranges)
     if max_partitions is None or len(ranges) <= max_partitions:
         return [(item,) for item in ranges]
-    # a range costs something beside its records
+    # each range counts one more than its records, because opening it also takes time
     total = sum(item.size + 1 for item in ranges)
     tasks: dict[int, list[OffsetRange]] = {}
     before = 0

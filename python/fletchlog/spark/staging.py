@@ -93,7 +93,7 @@ def _created(file: Path) -> pa.OSFile:
 
 
 def clear(options: SinkOptions, run: str, up_to_batch: int | None) -> None:
-    """Removes the files of a run: what killed and repeated attempts left, too. Of a stream, those of batches up to this one."""
+    """Removes the files of a run, with those of killed and repeated attempts; for a stream, those of batches up to this one."""
     if options.staging_path is None:
         return
     directory = Path(options.staging_path)

@@ -79,7 +79,7 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
 
 
 class StreamWriter(_Writer, DataSourceStreamArrowWriter):
-    """`df.writeStream`: each micro-batch once, whatever is killed and repeated."""
+    """`df.writeStream`: each micro-batch once, even if tasks are killed and repeated."""
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's signature
         """Appends one micro-batch in one transaction, with its number; skips one that is there."""

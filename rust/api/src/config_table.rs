@@ -12,7 +12,7 @@ mod legacy_consumer;
 mod producer;
 mod topic;
 
-/// Who understands a property.
+/// The part of the product that a property belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Scope {
     /// `Consumer`.
@@ -40,7 +40,7 @@ pub enum Kind {
     Double(f64, f64),
     /// Any text.
     Text,
-    /// Any text, which is shown nowhere. Kafka: `ConfigDef.Type.PASSWORD`.
+    /// Any text; a secret that is never shown. Kafka: `ConfigDef.Type.PASSWORD`.
     Password,
     /// One of these.
     OneOf(&'static [&'static str]),
@@ -48,7 +48,7 @@ pub enum Kind {
     ListOf(&'static [&'static str]),
     /// A client release such as 2.6 or 2.6.3, within 2.4 .. 4.3.
     Release,
-    /// Nothing but its default: a property of Kafka's that asks for what is not done here. The type is what Kafka says of it.
+    /// Only its default is accepted: a property of Kafka for something that is not done here. The type is Kafka's.
     Only(&'static Kind),
 }
 
@@ -57,7 +57,7 @@ pub enum Kind {
 pub struct ConfigKey {
     /// Kafka's dotted name.
     pub name: &'static str,
-    /// Whose it is.
+    /// The part that it belongs to.
     pub scope: Scope,
     /// Type and range.
     pub kind: Kind,
@@ -93,7 +93,7 @@ pub enum ConfigError {
     Unknown {
         /// The name given.
         name: String,
-        /// Whose configuration it was.
+        /// The part whose configuration it was.
         scope: Scope,
         /// The nearest known name.
         suggestion: Option<String>,
@@ -114,7 +114,7 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
-    /// What a Kafka broker answers for a property of a topic. Kafka: `ConfigDef`, `LogConfig#validateNames`.
+    /// The text of a Kafka broker's refusal of a property of a topic. Kafka: `ConfigDef`, `LogConfig#validateNames`.
     pub fn kafka_message(&self) -> String {
         match self {
             Self::Unknown { name, .. } => format!("Unknown topic config name: {name}"),
@@ -131,7 +131,7 @@ impl ConfigError {
     }
 }
 
-/// The value that Kafka complains about, and its words. Kafka: `ConfigDef#parseType`, `ConfigDef.Range`, `ConfigDef.ValidString`.
+/// The value that Kafka refuses, and the text of its error. Kafka: `ConfigDef#parseType`, `ConfigDef.Range`, `ConfigDef.ValidString`.
 fn kafka_reason<'a>(kind: &Kind, default: Option<&str>, value: &'a str) -> (Cow<'a, str>, String) {
     fn range<T: std::str::FromStr + PartialOrd + std::fmt::Display>(
         value: &str,
@@ -210,7 +210,7 @@ impl Config {
         config.with(given)
     }
 
-    /// These properties, and of the others what holds so far.
+    /// The same properties with these ones changed.
     ///
     /// # Errors
     /// As for [`Config::parse`].
@@ -248,12 +248,12 @@ impl Config {
         Ok(self)
     }
 
-    /// Properties of other clients that were given and change nothing, each with what holds instead.
+    /// Properties of other clients that were given and have no effect, each with the reason.
     pub fn ignored(&self) -> &[(&'static str, &'static str)] {
         &self.ignored
     }
 
-    /// Whose configuration this is.
+    /// The part that this configuration belongs to.
     pub fn scope(&self) -> Scope {
         self.scope
     }
@@ -321,7 +321,7 @@ impl Config {
     }
 }
 
-/// What Kafka sets for one listener by a prefix: here every listener has it that is not told otherwise when it is opened.
+/// Properties that Kafka sets for one listener by a prefix. Here they are the defaults of every listener; `listen(config=...)` overrides them.
 fn without_listener_name(scope: Scope, name: &str) -> &str {
     let of_listener = (scope == Scope::Broker)
         .then(|| name.strip_prefix("listener.name."))
@@ -394,7 +394,7 @@ fn check(kind: &Kind, default: Option<&str>, value: &str) -> Result<(), String> 
     }
 }
 
-/// The known name that only has more words before it, or the one with the smallest edit distance, if it is small enough
+/// The known name that ends with this one, or the one with the smallest edit distance, if it is small enough
 /// for a typing error.
 fn nearest(scope: Scope, name: &str) -> Option<String> {
     let given = name.to_ascii_lowercase().replace('_', ".");

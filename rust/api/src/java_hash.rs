@@ -36,7 +36,7 @@ pub fn hash_set_capacity(size: usize) -> usize {
 /// `new HashMap()`: 16 buckets.
 pub const DEFAULT_CAPACITY: usize = 16;
 
-/// From so many buckets on a crowded bin does not double the table. Java: `HashMap.MIN_TREEIFY_CAPACITY`.
+/// In a table with this many buckets or more, a crowded bin does not double the table. Java: `HashMap.MIN_TREEIFY_CAPACITY`.
 pub const MIN_TREEIFY_CAPACITY: usize = 64;
 
 fn spread(hash: i32) -> usize {

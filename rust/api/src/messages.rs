@@ -124,7 +124,7 @@ pub struct FetchPartition {
     pub fetch_offset: i64,
     /// Leader epoch known to the client, -1 none.
     pub current_leader_epoch: i32,
-    /// Leader epoch of the record before it; -1: not to be compared with the log's. No Kafka consumer gives it.
+    /// Leader epoch of the record before it; -1: not to be compared with the log's. Kafka's consumers do not send it.
     pub last_fetched_epoch: i32,
     /// max.partition.fetch.bytes.
     pub partition_max_bytes: i32,
@@ -178,7 +178,7 @@ pub struct FetchPartitionResponse {
     pub last_stable_offset: i64,
     /// Log start offset.
     pub log_start_offset: i64,
-    /// The log parts from what was fetched before: leader epoch, and its end in the log. Without records.
+    /// The log differs from what was fetched before: leader epoch, and its end in the log. There are no records then.
     pub diverging_epoch: Option<(i32, i64)>,
     /// Only for read_committed.
     pub aborted_transactions: Option<Vec<AbortedTransaction>>,

@@ -1,4 +1,4 @@
-//! Properties of Java's clients and of librdkafka that a configuration may carry along, and that change nothing here. A property
+//! Properties of Java's clients and of librdkafka that a configuration may contain, and that have no effect here. A property
 //! that would change what is promised (security, rack, offsets) is not among them: it stays unknown.
 
 use crate::Scope;
@@ -13,7 +13,7 @@ const TOKENS: &str = "tokens come from oauth_cb or from sasl.oauthbearer.token.e
 const STORES: &str = "a PEM file has no password; ssl.key.password is that of an encrypted key";
 const LOGGING: &str = "Python's logging, logger fletchlog, decides what is logged";
 
-/// Name and what holds instead.
+/// Name, and why it has no effect.
 type Row = (&'static str, &'static str);
 
 const BOTH: &[Row] = &[
@@ -66,7 +66,7 @@ const CONSUMER: &[Row] = &[
 
 const PRODUCER: &[Row] = &[("key.serializer", SERIALIZERS), ("value.serializer", SERIALIZERS)];
 
-/// What holds instead of a property of another client that has no meaning here.
+/// Why a property of another client has no effect here.
 pub(crate) fn instead_of(scope: Scope, name: &str) -> Option<Row> {
     let own = match scope {
         Scope::Consumer => CONSUMER,

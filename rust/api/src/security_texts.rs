@@ -4,7 +4,7 @@ pub(crate) const SECURITY_PROTOCOL: &str =
     "How brokers are spoken to: PLAINTEXT, SSL (TLS), SASL_PLAINTEXT (a user and no encryption) or SASL_SSL.";
 pub(crate) const ENABLED_PROTOCOLS: &str =
     "Versions of TLS that are spoken; the newest one that both sides know is taken.";
-pub(crate) const ENDPOINT_IDENTIFICATION: &str = "https: the broker's certificate has to be for the host name that is connected to. Empty or none: for any name, so whoever has a certificate of a trusted authority can pose as the broker.";
+pub(crate) const ENDPOINT_IDENTIFICATION: &str = "https: the broker's certificate has to be for the host name that is connected to. Empty or none: for any name, so everybody with a certificate of a trusted authority can pose as the broker.";
 pub(crate) const KEY_PASSWORD: &str = "Password of an encrypted private key (PKCS#8).";
 pub(crate) const CERTIFICATE_CHAIN: &str =
     "The own certificate as PEM text, and those of the authorities between it and the trusted one behind it.";
@@ -23,7 +23,7 @@ pub(crate) const TRUSTSTORE_TYPE: &str =
     "What the trust store is: PEM. A Java trust store (JKS, PKCS12) has to be converted; the error says how.";
 pub(crate) const SASL_JAAS: &str = "User and password, or what tokens say, in Kafka's form: PlainLoginModule or ScramLoginModule required username=\"..\" password=\"..\"; OAuthBearerLoginModule required clientId=\"..\" clientSecret=\"..\" scope=\"..\"; or with unsecuredLoginStringClaim_sub=\"..\", for tests.";
 pub(crate) const SASL_MECHANISM: &str =
-    "How the client says who it is, when security.protocol is SASL_PLAINTEXT or SASL_SSL.";
+    "How the client authenticates, when security.protocol is SASL_PLAINTEXT or SASL_SSL.";
 pub(crate) const SASL_USERNAME: &str = "User of PLAIN and SCRAM. librdkafka's name.";
 pub(crate) const SASL_PASSWORD: &str = "Password of PLAIN and SCRAM. librdkafka's name.";
 pub(crate) const OAUTH_URL: &str = "Where tokens of OAUTHBEARER come from: an OAuth 2 token endpoint, which is asked with the client's id and secret (grant client_credentials). oauth_cb, a function that returns (token, end in seconds since 1970), is given in its place.";

@@ -1,4 +1,4 @@
-//! The seam between clients and broker: a request value goes in, a completion comes out.
+//! The interface between clients and broker: a request value goes in, a completion comes out.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,14 +38,14 @@ pub enum Failure {
     /// socket.connection.setup.timeout.ms.
     #[error("no connection to the node: {0}")]
     NotConnected(Arc<str>),
-    /// TLS could not be set up: one side does not accept the other's certificate, or does not speak TLS. Not for a retry. Kafka:
+    /// TLS could not be set up: one side does not accept the other's certificate, or does not speak TLS. A retry is useless. Kafka:
     /// `SslAuthenticationException`.
     #[error("{0}")]
     SslAuthentication(Arc<str>),
-    /// The node refused the credentials. It will again: not for a retry. Kafka: `SaslAuthenticationException`.
+    /// The node refused the credentials. A retry is useless. Kafka: `SaslAuthenticationException`.
     #[error("{0}")]
     SaslAuthentication(Arc<str>),
-    /// The node serves no version of this request that can carry what it says. Not for a retry.
+    /// The node serves no version of this request that can carry it. A retry is useless.
     #[error("not supported by the node: {0}")]
     UnsupportedVersion(Arc<str>),
     /// The answer cannot be decoded.
@@ -62,8 +62,8 @@ pub enum Ready {
     Connecting,
     /// It is open, but its node asked for a pause that lasts so many ms more (KIP-219).
     Throttled(i64),
-    /// It could not be opened, or was lost while no request was outstanding. Said once; who asks again starts another
-    /// attempt, so the client waits for its back-off (reconnect.backoff.ms) before it does.
+    /// It could not be opened, or was lost while no request was outstanding. Reported once: the next call starts another
+    /// attempt, so the client waits for its back-off (reconnect.backoff.ms) before it calls again.
     Failed(Failure),
 }
 
@@ -111,12 +111,12 @@ pub trait Transport: Send {
     fn disconnect(&mut self, node: NodeId) {
         let _ = node;
     }
-    /// A poll ends, and the client is a member of a group: from now on the transport keeps it in there. In the same process
+    /// A poll ends, and the client is a member of a group: from now on the transport sends its heartbeats. In the same process
     /// [`InProcess::keep_alive`] does.
     fn begin_heartbeats(&mut self, plan: HeartbeatPlan) {
         let _ = plan;
     }
-    /// A poll begins: the client keeps itself in its group. The last heartbeat that was answered meanwhile, if any.
+    /// A poll begins: the client sends its own heartbeats. Returns the last heartbeat that was answered meanwhile, if any.
     fn end_heartbeats(&mut self) -> Option<Heartbeat> {
         None
     }
@@ -137,7 +137,7 @@ pub struct HeartbeatPlan {
     pub interval_ms: i64,
     /// retry.backoff.ms: the next attempt after one without an answer.
     pub retry_backoff_ms: i64,
-    /// When max.poll.interval.ms has passed since the last poll: the member leaves the group, a static one only goes silent.
+    /// When max.poll.interval.ms has passed since the last poll: the member leaves the group, a static one only stops its heartbeats.
     pub leave_at_ms: i64,
 }
 
@@ -150,7 +150,7 @@ pub struct Heartbeat {
     pub error: ErrorCode,
 }
 
-/// What only a peer in the same process can do for its client; a transport over sockets does without. An answer that such
+/// What only a peer in the same process can do for its client; a transport over sockets does not have it. An answer that such
 /// a peer can give at once is there when `send` returns.
 pub trait InProcess {
     /// Reports to the cluster that this client is alive, in place of a heartbeat thread; cheap.

@@ -17,7 +17,7 @@ use fletchlog_records::{RecordCursor, RecordError, RecordsSlice};
 
 use crate::columns::{BytesColumn, Columns, Pools};
 
-/// Short keys and values are copied in pieces of this size, whatever their length: the surplus is overwritten by the
+/// Short keys and values are copied in pieces of this size, even if they are shorter: the surplus is overwritten by the
 /// next one.
 const PIECE: usize = 16;
 /// Room behind the last byte of a column for the surplus: less than a piece, or a whole one of an empty value.

@@ -1,4 +1,4 @@
-//! The columns that a user wants to produce, whatever Arrow types they come in.
+//! The columns that a user wants to produce, of any suitable Arrow types.
 
 mod bytes_column;
 mod headers_column;

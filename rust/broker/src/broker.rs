@@ -34,7 +34,7 @@ pub struct OpenOptions {
     pub config: Config,
 }
 
-/// What `describe_topic` tells.
+/// The answer of `describe_topic`.
 #[derive(Debug, Clone)]
 pub struct TopicDescription {
     /// Name.
@@ -71,7 +71,7 @@ pub struct Broker {
     transactions: Arc<TransactionCoordinator>,
     apis: KafkaApis,
     cleaner: OnceLock<CleanerThread>,
-    /// Every call holds it for reading, `close` for writing: nothing runs while the logs are closed.
+    /// Every call holds it for reading, `close` for writing: no call runs while the logs are being closed.
     gate: RwLock<()>,
     closed: AtomicBool,
 }
@@ -163,7 +163,7 @@ impl Broker {
     pub fn create_topic(&self, name: &str, partitions: i32, config: &[(String, String)]) -> Result<(), BrokerError> {
         let _open = self.enter()?;
         let new = NewTopic {
-            // Here -1 is no number of partitions.
+            // Here -1 does not stand for the default number of partitions.
             partitions: partitions.max(0),
             config: config.iter().map(|(k, v)| (k.clone(), Some(v.clone()))).collect(),
             ..NewTopic::default()
@@ -216,7 +216,7 @@ impl Broker {
         Ok(self.replicas.log_of(&partition)?.clone())
     }
 
-    /// The low-level produce door: exactly what a Produce request with acks=-1 would do for one partition.
+    /// Appends batches to one partition, exactly as a Produce request with acks=-1 does.
     /// Returns (base_offset, log_append_time_ms, log_start_offset).
     ///
     /// # Errors
@@ -346,7 +346,7 @@ impl Broker {
         }
     }
 
-    /// What the transports read and wait for.
+    /// The topics and partitions, for the transports.
     pub(crate) fn replicas(&self) -> &ReplicaManager {
         &self.replicas
     }
@@ -371,7 +371,7 @@ impl Broker {
         Some(self.apis.legacy_group(client, request))
     }
 
-    /// Does what every call of the broker does first if it is due: no thread does it.
+    /// Does the timed work that is due. Every call does this first: there is no thread for it.
     fn do_scheduled_work(&self) {
         let now_ms = self.replicas.clock().monotonic_ms();
         self.transactions.tick(now_ms);

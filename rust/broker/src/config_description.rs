@@ -13,11 +13,11 @@ use crate::topic_config;
 pub enum ConfigSource {
     /// Set for the topic.
     DynamicTopicConfig = 1,
-    /// What the cluster gives every broker: min.insync.replicas, which Kafka keeps there since eligible.leader.replicas.
+    /// A default of the whole cluster: min.insync.replicas, which Kafka keeps there since eligible.leader.replicas.
     DynamicDefaultBrokerConfig = 3,
     /// Given when the broker was opened.
     StaticBrokerConfig = 4,
-    /// Nobody has set it.
+    /// Not set: the default.
     DefaultConfig = 5,
 }
 
@@ -97,13 +97,13 @@ pub struct ConfigSynonym {
 pub struct ConfigEntry {
     /// Name.
     pub name: &'static str,
-    /// The value that holds; `None`: unset, and there is no default.
+    /// The value in effect; `None`: unset, and there is no default.
     pub value: Option<String>,
     /// Where it comes from.
     pub source: ConfigSource,
     /// Kafka cannot change it while the broker runs.
     pub read_only: bool,
-    /// All places that have a value, the one that holds first.
+    /// All places that have a value, the one in effect first.
     pub synonyms: Vec<ConfigSynonym>,
     /// Type.
     pub config_type: ConfigType,
@@ -112,7 +112,7 @@ pub struct ConfigEntry {
 }
 
 impl ConfigEntry {
-    /// Whether a Kafka broker would list it: not what only fletchlog has, nor what Kafka keeps to itself, unless it is set.
+    /// Whether a Kafka broker would list it. Properties of fletchlog's own, and internal ones of Kafka, are listed only if they are set.
     pub fn is_listed(&self) -> bool {
         let own = self.name.starts_with("fletchlog.") || self.name.starts_with("internal.");
         let hidden = own || self.name == "message.timestamp.difference.max.ms";
@@ -158,8 +158,8 @@ pub(crate) const TOPIC_CONFIG_SYNONYMS: &[(&str, &str)] = &[
     ("unclean.leader.election.enable", "unclean.leader.election.enable"),
 ];
 
-/// Properties of a topic that Kafka's broker has no value for until it is told one, so that they are no synonym: a finer or coarser unit
-/// is what has the default.
+/// Properties of a topic whose broker property has no default in Kafka, so that it is no synonym until it is set: the default belongs to
+/// the same property in another unit.
 const WITHOUT_BROKER_DEFAULT: &[&str] = &["flush.ms", "retention.ms", "segment.jitter.ms", "segment.ms"];
 
 /// Properties of a broker that Kafka changes while it runs, beside those that topics inherit. Kafka:
@@ -175,7 +175,7 @@ const DYNAMIC: &[&str] = &[
     "transaction.partition.verification.enable",
 ];
 
-/// Every property of a topic with these ones set.
+/// Every property of a topic that has these set.
 ///
 /// # Errors
 /// A property that a topic cannot have.
@@ -215,7 +215,7 @@ fn topic_entry(broker: &Config, topic: &Config, key: &'static ConfigKey) -> Conf
     }
 }
 
-/// Where a property of the broker has a value; `default`: of one that this broker's table does not have.
+/// The places where a property of the broker has a value; `default` is for properties that this broker's table does not have.
 fn broker_synonyms(broker: &Config, name: &'static str, default: Option<&str>) -> Vec<ConfigSynonym> {
     let key = keys(Scope::Broker).iter().find(|key| key.name == name);
     let mut synonyms = Vec::new();
@@ -262,7 +262,7 @@ fn is_dynamic(name: &str) -> bool {
     DYNAMIC.contains(&name) || TOPIC_CONFIG_SYNONYMS.iter().any(|(_, synonym)| *synonym == name)
 }
 
-/// A value as Kafka prints it, whatever was typed. Kafka: `ConfigDef#convertToString`.
+/// A value as Kafka prints it, in whatever form it was set. Kafka: `ConfigDef#convertToString`.
 fn as_text(kind: Kind, value: &str) -> String {
     let number = match kind {
         Kind::Int(..) | Kind::Long(..) => value.parse::<i64>().ok().map(|number| number.to_string()),

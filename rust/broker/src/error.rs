@@ -65,8 +65,8 @@ impl From<ErrorCode> for ReadRefusal {
 impl From<BrokerError> for ReadRefusal {
     fn from(error: BrokerError) -> Self {
         let code = error.code_for_reader();
-        let told = matches!(code, ErrorCode::KAFKA_STORAGE_ERROR | ErrorCode::CORRUPT_MESSAGE);
-        let message = told.then(|| error.to_string());
+        let has_message = matches!(code, ErrorCode::KAFKA_STORAGE_ERROR | ErrorCode::CORRUPT_MESSAGE);
+        let message = has_message.then(|| error.to_string());
         Self { code, message }
     }
 }
@@ -110,7 +110,7 @@ impl BrokerError {
         )
     }
 
-    /// What a client is answered beside the code when the broker's own files are to blame.
+    /// The message beside the error code when the broker's own files have failed.
     pub(crate) fn storage_failure(&self) -> Option<StorageFailure> {
         let until_reopened = match self {
             Self::Log(LogError::Fenced { .. }) => true,
@@ -124,7 +124,7 @@ impl BrokerError {
         })
     }
 
-    /// As [`BrokerError::code`], for who reads: a damaged file is CORRUPT_MESSAGE, which a consumer does not try again.
+    /// As [`BrokerError::code`], for a reader: a damaged file is CORRUPT_MESSAGE, which a consumer does not try again.
     pub(crate) fn code_for_reader(&self) -> ErrorCode {
         match self {
             Self::Log(LogError::Damaged { .. }) => ErrorCode::CORRUPT_MESSAGE,
@@ -132,7 +132,7 @@ impl BrokerError {
         }
     }
 
-    /// What a remote client is told beside the code: Kafka's text where Kafka has one.
+    /// The message for a remote client beside the error code: Kafka's text where Kafka has one.
     pub fn kafka_message(&self) -> String {
         match self {
             Self::Config(error) => error.kafka_message(),
@@ -140,7 +140,7 @@ impl BrokerError {
         }
     }
 
-    /// The code of Kafka's table that a client is answered.
+    /// The error code that a client gets, of Kafka's table.
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::Kafka { code, .. } => *code,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-/// Reads fields from the front; `None` once there are too few bytes or they make no sense.
+/// Reads fields from the front; `None` if bytes are missing or not valid.
 pub(crate) struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {

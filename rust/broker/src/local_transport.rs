@@ -189,7 +189,7 @@ impl Transport for LocalTransport {
                 slice = slice.min(LOOK_AGAIN);
             }
             if !self.broker.replicas().changes().wait(seen, slice) {
-                // Counted by what was slept, so that a clock that stands still (a simulation's) does not hold us.
+                // The time slept is subtracted, so that this ends even if the clock (a simulation's) does not move.
                 remaining = remaining.saturating_sub(slice);
             }
             let passed = millis(self.broker.replicas().clock().monotonic_ms().saturating_sub(start_ms));

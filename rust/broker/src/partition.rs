@@ -24,7 +24,7 @@ use crate::topic_config::TopicConfig;
 pub(crate) struct Partition {
     tp: TopicPartition,
     topic_id: [u8; 16],
-    /// The leader first. It has the only copy; the others are what clients are told.
+    /// The leader first. It has the only copy; the others only appear in answers to clients.
     replicas: Vec<NodeId>,
     dir: PathBuf,
     config: RwLock<Arc<TopicConfig>>,
@@ -94,7 +94,7 @@ impl Partition {
         *current = config;
     }
 
-    /// Whether the background cleaner leaves it alone because it could not clean it. Kafka: `uncleanablePartitions`.
+    /// Whether the background cleaner skips it because it could not clean it. Kafka: `uncleanablePartitions`.
     pub(crate) fn is_uncleanable(&self) -> bool {
         self.uncleanable.load(Ordering::Relaxed)
     }
@@ -143,7 +143,7 @@ impl Partition {
         }
         if directory.read_only() {
             if !fs.exists(&self.dir) {
-                // Its writer has announced the topic and not made the directory yet, or this is one broker's part of
+                // The writer has stored the topic but not made the directory yet, or this is one broker's part of
                 // a cluster.
                 return Err(BrokerError::unknown_partition(&self.tp));
             }
@@ -178,7 +178,7 @@ impl Partition {
         self.stamp(*deleted, directory)
     }
 
-    /// The topic is deleted: who still holds this makes no directory any more, which a new topic of the name would find.
+    /// The topic is deleted. From now on this partition does not make its directory again: a new topic of the name would find it.
     pub(crate) fn set_deleted(&self) {
         *self.deleted.lock() = true;
     }
@@ -233,8 +233,8 @@ impl Partition {
         })
     }
 
-    /// Whether its directory holds anything of a log. One that cannot be listed is an error: taken for empty, what stands in it
-    /// would be forgotten.
+    /// Whether its directory holds files of a log. A directory that cannot be listed is an error: if it counted as empty, its
+    /// records would be ignored.
     pub(crate) fn has_log(&self, directory: &Directory) -> Result<bool, BrokerError> {
         match directory.fs().read_dir(&self.dir) {
             Ok(entries) => Ok(entries.iter().any(|e| e.name.ends_with(file_name::LOG))),
@@ -249,8 +249,8 @@ impl Partition {
 
     /// The leader epoch: stamped into appended batches, sent to clients and checked when they send it back. It is what
     /// the log was left with (0 for a new one) and stays so, as there is never another leader; it is read without opening the
-    /// log. Where its file is damaged, the log tells when it is open, and 0 is answered until then. A file that cannot be read
-    /// is an error: taken for 0, an epoch would go back.
+    /// log. Where its file is damaged it is 0 until the log is open, which knows it. A file that cannot be read
+    /// is an error: as 0, the epoch would go back.
     pub(crate) fn leader_epoch(&self, directory: &Directory) -> Result<i32, LogError> {
         if let Some(epoch) = self.leader_epoch.get() {
             return Ok(*epoch);

@@ -1,4 +1,4 @@
-//! The door of the broker for connections from outside: request values in, answers out, without a thread that waits.
+//! The broker's interface for connections from outside: request values in, answers out, without a thread that waits.
 
 use std::sync::Arc;
 
@@ -61,7 +61,7 @@ impl Port {
     pub fn handle(&self, request: Request) -> Outcome {
         match self.broker.handle(self.node, &self.client, request) {
             Handled::Now(response) => Outcome::Now(response),
-            // Most fetches need not wait: who asked makes bytes of them, not the thread of all sockets.
+            // Most fetches need not wait: then this thread encodes the answer, not the thread of the sockets.
             Handled::Later(answer) => match answer.take() {
                 Some(response) => Outcome::Now(response),
                 None => Outcome::Later(Ticket {

@@ -235,7 +235,7 @@ pub(crate) struct Answer {
 
 /// What an [`Answer`] holds.
 enum Cell {
-    /// Neither an answer nor a receiver.
+    /// There is neither an answer nor a receiver yet.
     Empty,
     /// Answered, not taken yet.
     Ready(Response),

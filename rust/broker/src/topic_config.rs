@@ -1,4 +1,4 @@
-//! From properties to the settings of a log: what the topic sets wins, then the broker's `log.*` property.
+//! From properties to the settings of a log: the topic's property if it is set, else the broker's `log.*` property.
 //! Kafka: `LogConfig#fromProps`, `KafkaConfig#extractLogConfigMap`.
 
 use fletchlog_api::{Config, ConfigError, Scope};
@@ -131,7 +131,7 @@ impl TopicConfig {
     }
 }
 
-/// The value of a topic's property that holds, as text; `inherited` is the broker's property behind it, "" if there is none.
+/// The value of a topic's property that is in effect, as text; `inherited` is the broker's property behind it, "" if there is none.
 pub(crate) fn effective(broker: &Config, topic: &Config, name: &str, inherited: &'static str) -> Option<String> {
     let has_key = |scope, name: &str| {
         fletchlog_api::config_table::keys(scope)

@@ -18,7 +18,7 @@ pub(crate) const CONSUMER_OFFSETS: &str = "__consumer_offsets";
 pub(crate) const TRANSACTION_STATE: &str = "__transaction_state";
 const MAX_NAME_LENGTH: usize = 249;
 
-/// Kafka: `Topic#validate`, with its words. The error says which part of the rule the name breaks.
+/// Kafka: `Topic#validate`, with the texts of its errors. The error says which part of the rule the name breaks.
 pub(crate) fn validate_name(name: &str) -> Result<(), String> {
     let reason = if name.is_empty() {
         "the empty string is not allowed".to_owned()
@@ -112,7 +112,7 @@ impl Topic {
         })
     }
 
-    /// Whether a record is this topic's after a change, and not that of another topic with its name.
+    /// Whether a record describes this topic after a change, and not another topic with its name.
     fn may_become(&self, record: &TopicRecord) -> bool {
         self.record.id == record.id && record.id != [0; 16] && self.record.partitions <= record.partitions
     }
@@ -173,7 +173,7 @@ impl TopicTable {
         self.topics.get(&tp.topic).and_then(|t| t.partition(tp.partition))
     }
 
-    /// Whether this very partition is there, and not one of a topic that was made under its name later.
+    /// Whether this partition itself is there, and not one of a later topic with the same name.
     pub(crate) fn holds(&self, partition: &Partition) -> bool {
         self.partition(partition.tp())
             .is_some_and(|now| std::ptr::eq(&**now, partition))
@@ -184,7 +184,7 @@ impl TopicTable {
         self.topics.values()
     }
 
-    /// Adds a topic, or what has become of it.
+    /// Adds a topic, or replaces it.
     pub(crate) fn insert(&mut self, topic: Arc<Topic>) {
         if topic.record.id != [0; 16] {
             self.names.insert(topic.record.id, topic.name.clone());

@@ -34,7 +34,7 @@ impl PartitionLog {
         let info = self.append_locked(&mut writer, &mut valid, leader_epoch, origin, &config, now_ms)?;
         drop(writer);
         if config.durability == Durability::Fsync {
-            // A repeat, too: the original may still be waiting for its fsync.
+            // Also for a repeat: the original may still be waiting for its fsync.
             self.await_durable(info.last_offset + 1)?;
         }
         Ok(info)

@@ -253,7 +253,7 @@ impl Restore<'_> {
 }
 
 /// Applies the batches of [from, to) to the state. `visit` is called before the first batch of each segment whose base
-/// lies in that range.
+/// is in that range.
 pub(crate) fn replay(
     segments: &[Arc<LogSegment>],
     producers: &mut ProducerStateManager,

@@ -220,7 +220,7 @@ fn loaded(
 impl PartitionLog {
     /// Read-only logs: takes over what a live writer has added or deleted. Cheap if nothing changed.
     /// `log_start_offset`: the value of log-start-offset-checkpoint, 0 if it has none; the log start never goes back. The
-    /// caller reads it before this call, so that all records below the new start are seen here, too.
+    /// caller reads it before this call, so that all records below the new start are also seen here.
     pub fn refresh(&self, log_start_offset: i64) -> Result<(), LogError> {
         self.catch_up()?;
         if matches!(self.mode, OpenMode::ReadOnly { .. }) && log_start_offset > self.log_start_offset() {

@@ -10,7 +10,7 @@ use fletchlog_api::transport::node_of_connection;
 /// The port of an address without one. Kafka has no default; its own examples and tools use this one.
 const DEFAULT_PORT: u16 = 9092;
 
-/// The largest node id that is taken from an answer: above it lie the numbers of coordinator connections.
+/// The largest node id that is taken from an answer: larger numbers are those of coordinator connections.
 const MAX_NODE: NodeId = i32::MAX / 2;
 
 /// A host and a port.
@@ -45,7 +45,7 @@ pub struct BadAddress {
 /// The servers of `bootstrap.servers`, with or without `kafka://` in front. A port that is left out is 9092.
 ///
 /// # Errors
-/// No server at all, an empty host, a port that is none.
+/// No server at all, an empty host, an invalid port.
 pub fn bootstrap_servers(text: &str) -> Result<Vec<Address>, BadAddress> {
     let bad = |reason| BadAddress {
         text: text.to_owned(),
@@ -103,7 +103,7 @@ pub struct AddressBook {
 }
 
 impl AddressBook {
-    /// Knows the servers that the client was given.
+    /// Holds the servers that the client was given.
     pub fn new(bootstrap: Vec<Address>) -> Self {
         Self {
             bootstrap,
@@ -120,7 +120,7 @@ impl AddressBook {
             .collect()
     }
 
-    /// Where a connection leads.
+    /// The address of a connection's node.
     pub fn address_of(&self, connection: NodeId) -> Option<&Address> {
         if connection < 0 {
             let index = usize::try_from(-1_i64 - i64::from(connection)).ok()?;
@@ -136,7 +136,7 @@ impl AddressBook {
     }
 
     /// Takes over the nodes of a Metadata answer: those that it does not name are gone. An answer without nodes, of a node that
-    /// has just started, changes nothing. Returns their ids, ascending; what no node can have is left out.
+    /// has just started, changes nothing. Returns their ids, ascending, without ids or addresses that no node can have.
     pub fn set_brokers(&mut self, brokers: impl Iterator<Item = (NodeId, Arc<str>, i32)>) -> Vec<NodeId> {
         let named: BTreeMap<NodeId, Address> = brokers
             .filter_map(|(node, host, port)| entry(node, host, port))

@@ -47,7 +47,7 @@ pub enum AdminError {
     /// default.api.timeout.ms is over. With the last failure.
     #[error("no answer within {0} ms (default.api.timeout.ms): {1}")]
     TimedOut(i64, String),
-    /// The brokers cannot do it, or what they say cannot be understood.
+    /// The brokers cannot do it, or their answer cannot be understood.
     #[error("{0}")]
     Failed(Failure),
     /// The caller wants to stop.
@@ -83,9 +83,9 @@ pub struct TopicOffsets {
 
 /// Why an attempt failed.
 enum Stop {
-    /// Another one may succeed.
+    /// Another attempt may succeed.
     Again(String),
-    /// None will.
+    /// No attempt will.
     Final(AdminError),
 }
 
@@ -124,7 +124,7 @@ impl AdminClient {
         })
     }
 
-    /// Repeats attempts until one succeeds, cannot succeed, or is too late.
+    /// Repeats attempts until one succeeds, fails for good, or the time is over.
     fn call<T>(
         &mut self,
         stop: Interrupt<'_>,
@@ -314,7 +314,7 @@ impl AdminClient {
             };
             let what = format!("group {id} was not described");
             checked(&what, [(group.error_code, group.error_message.as_deref())].into_iter())?;
-            // Before version 6 a group that is not there is a dead one.
+            // Before version 6 a group that does not exist is described as Dead.
             if &*group.group_state == "Dead" {
                 checked(&what, [(ErrorCode::GROUP_ID_NOT_FOUND.code(), None)].into_iter())?;
             }
@@ -368,7 +368,7 @@ impl Call<'_, '_> {
         }
     }
 
-    /// A request that consumers send, too.
+    /// A request that consumers also send.
     fn ask(&mut self, node: NodeId, request: Request) -> Result<Response, Stop> {
         let id = self.new_id();
         self.client.transport.send(node, id, request);
@@ -406,7 +406,7 @@ impl Call<'_, '_> {
                 ErrorCode::LEADER_NOT_AVAILABLE => {
                     return Err(Stop::Again(format!("topic {}: {}", topic.name, topic.error.message())));
                 }
-                // Final, although the error is retriable: Kafka's client says so at once, too.
+                // Final, although the error is retriable: Kafka's client does not retry it either.
                 code => {
                     let why = format!("topic {}: {}", topic.name, code.message());
                     return Err(Stop::Final(AdminError::Refused(code, why)));

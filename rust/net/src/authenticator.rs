@@ -1,5 +1,5 @@
-//! The client's half of SASL on one connection, without I/O: SaslHandshake names the mechanism, SaslAuthenticate carries what client
-//! and node say until both are content. Kafka: `SaslClientAuthenticator`.
+//! The client's half of SASL on one connection, without I/O: SaslHandshake names the mechanism, SaslAuthenticate carries the tokens of
+//! client and node until the exchange is complete. Kafka: `SaslClientAuthenticator`.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use fletchlog_wire::messages::{SaslAuthenticateResponse, SaslHandshakeRequest, S
 
 use crate::sasl::{Sasl, Token};
 
-/// What comes next.
+/// The next step.
 pub(crate) enum Next {
     /// These bytes, in SaslAuthenticate.
     Send(Vec<u8>),
@@ -97,7 +97,7 @@ impl Authenticator {
         }
     }
 
-    /// Goes on with a token, or fails with the reason why there is none.
+    /// Takes the token, or the reason why there is none.
     ///
     /// # Errors
     /// As given, or the token cannot be sent.

@@ -38,18 +38,18 @@ pub(crate) struct Channel<S: Sockets> {
     token: usize,
     is_connected: bool,
     set_up: SetUp,
-    /// When the set-up has to be past its present part; `None` when it is over.
+    /// When the present part of the set-up has to be finished; `None` when all of it is.
     deadline_ms: Option<i64>,
     pub(crate) connection: Connection,
-    /// The client has to say anew who it is then (KIP-368).
+    /// When the client has to authenticate again (KIP-368).
     authenticate_at_ms: Option<i64>,
     /// The node asked for a pause until then.
     muted_until_ms: Option<i64>,
 }
 
 impl<S: Sockets> Channel<S> {
-    /// Begins to connect to the first address of a name that takes the attempt. Asks the system's resolver, which may take its
-    /// time for a name.
+    /// Begins to connect to the first address of a name for which the system accepts the attempt. Calls the system's resolver, which
+    /// may block for a name.
     ///
     /// # Errors
     /// `NotConnected`: the name is unknown, or no address can be tried.
@@ -83,7 +83,7 @@ impl<S: Sockets> Channel<S> {
         })
     }
 
-    /// Where it leads.
+    /// The node's address.
     pub(crate) fn address(&self) -> &Address {
         &self.address
     }
@@ -114,7 +114,7 @@ impl<S: Sockets> Channel<S> {
             .map_or(0, |until_ms| until_ms.saturating_sub(now_ms).max(0))
     }
 
-    /// The socket has something to say: goes on with the set-up, reads and writes what can be.
+    /// Handles an event of the socket: goes on with the set-up, reads and writes as much as possible.
     ///
     /// # Errors
     /// The channel is to be closed.
@@ -136,18 +136,18 @@ impl<S: Sockets> Channel<S> {
         if let Some(lifetime_ms) = self.connection.take_session_lifetime() {
             self.authenticate_at_ms = Some(now_ms.saturating_add(self.share_of(lifetime_ms)));
         }
-        // What waited for the connection to be ready.
+        // Sends what waited for the connection to be ready.
         self.write()
     }
 
-    /// 85 to 95 hundredths of a session, so that not all connections begin anew at once. Kafka:
+    /// 85 to 95 hundredths of a session, so that not all connections re-authenticate at once. Kafka:
     /// `SaslClientAuthenticator.ReauthInfo#setAuthenticationEndAndSessionReauthenticationTimes`.
     fn share_of(&self, lifetime_ms: i64) -> i64 {
         let percent = 85 + i64::try_from(self.token % 11).unwrap_or(0);
         lifetime_ms / 100 * percent
     }
 
-    /// What an authentication waits for.
+    /// Hands over the token that an authentication waits for.
     ///
     /// # Errors
     /// There is no token: the channel is to be closed.
@@ -279,12 +279,12 @@ impl<S: Sockets> Channel<S> {
         }
     }
 
-    /// TLS is being set up. One that does not speak TLS closes the connection then.
+    /// True while TLS is being set up. A node that does not speak TLS closes the connection then.
     pub(crate) fn is_in_tls(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
     }
 
-    /// Says where a failure happened that somebody has to mend.
+    /// Adds the address to a failure that the user has to fix.
     fn with_address(&self, failure: Failure) -> Failure {
         match failure {
             Failure::SslAuthentication(why) => Failure::SslAuthentication(format!("{}: {why}", self.address).into()),

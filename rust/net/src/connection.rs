@@ -31,7 +31,7 @@ use crate::versions::{Versions, asked_again_with};
 /// What one fetch asks for comes on top.
 const MAX_ANSWER: usize = 100 * 1024 * 1024;
 
-/// How the software names itself to nodes (KIP-511).
+/// The name of the client's software (KIP-511).
 const SOFTWARE: (&str, &str) = ("fletchlog", env!("CARGO_PKG_VERSION"));
 
 /// A request without an answer yet.
@@ -43,7 +43,7 @@ struct InFlight {
     id: Option<i32>,
     api: ApiKey,
     version: i16,
-    /// The body of the answer is wanted as it is.
+    /// The caller wants the body of the answer undecoded.
     is_message: bool,
     /// Largest answer.
     limit: usize,
@@ -52,7 +52,7 @@ struct InFlight {
 /// Writes the body of a message at a version.
 pub(crate) type EncodeBody = Box<dyn FnOnce(&mut Writer, i16) -> Result<(), WireError> + Send>;
 
-/// What is sent: a request of a consumer or producer, or any message.
+/// What to send: a request of a consumer or producer, or any message.
 pub(crate) enum Outgoing {
     Request(Request),
     Message(ApiKey, EncodeBody),
@@ -94,7 +94,7 @@ pub(crate) struct Connection {
     versions: Option<Versions>,
     /// With SASL.
     authenticator: Option<Authenticator>,
-    /// What the node said of the session that has just begun.
+    /// How long the session that has just begun may last, by the node's answer.
     session_lifetime_ms: Option<i64>,
     unsent: VecDeque<(i32, Outgoing)>,
     /// The node asked for a pause: nothing is sent meanwhile.
@@ -136,7 +136,7 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Versions are known, and the node accepts the client: what is sent goes out.
+    /// True once the versions are known and the node has accepted the client: requests are sent at once.
     pub(crate) fn is_ready(&self) -> bool {
         self.versions.is_some() && self.authenticator.as_ref().is_none_or(Authenticator::is_complete)
     }
@@ -200,7 +200,7 @@ impl Connection {
     /// So many bytes of the room were filled: turns them into answers.
     ///
     /// # Errors
-    /// What came is no answer to what was asked: the connection is to be closed.
+    /// The bytes are not the answer to the oldest request: the connection is to be closed.
     pub(crate) fn received(&mut self, count: usize, book: &mut AddressBook) -> Result<(), Failure> {
         self.framer.received(count);
         loop {
@@ -278,7 +278,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Says who the client is, before the first request and before the session ends. What is sent meanwhile waits.
+    /// Begins an authentication, before the first request and before the session ends. Requests that are sent meanwhile wait.
     ///
     /// # Errors
     /// The node does not serve SaslHandshake.
@@ -327,7 +327,7 @@ impl Connection {
         self.authenticator.as_ref().is_some_and(Authenticator::wants_token)
     }
 
-    /// What the authentication waits for, or why there is none.
+    /// Takes the token that the authentication waits for, or why there is none.
     ///
     /// # Errors
     /// As given: the connection is to be closed.
@@ -341,7 +341,7 @@ impl Connection {
         }
     }
 
-    /// How long the session may last that has just begun, ms; `None` when that was said already, or it may last for ever.
+    /// How long the session that has just begun may last, ms; `None` if that was already returned, or if it never ends.
     pub(crate) fn take_session_lifetime(&mut self) -> Option<i64> {
         self.session_lifetime_ms.take()
     }
@@ -405,7 +405,7 @@ impl Connection {
         usable.map_err(|why| Failure::UnsupportedVersion(why.into()))
     }
 
-    /// Encodes a request at the version that the node serves; one that no version can carry is answered at once.
+    /// Encodes a request at the version that the node serves; if no version can carry it, it fails at once.
     fn write_request(&mut self, id: i32, request: Request) -> Result<(), Failure> {
         let api = codec::api_of(&request);
         let version = self.version_of(api)?;
@@ -508,7 +508,7 @@ fn malformed(what: impl ToString) -> Failure {
 
 fn bad_size(size: i32, limit: usize) -> Failure {
     let hint = match size.to_be_bytes() {
-        // An alert: it did not understand what it read.
+        // A TLS alert: the node did not understand what it read.
         [0x15, 3, ..] => {
             let what = "the broker speaks TLS on this port: set security.protocol to SSL or SASL_SSL";
             return Failure::SslAuthentication(what.into());

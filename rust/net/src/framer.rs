@@ -9,11 +9,11 @@ use bytes::{Bytes, BytesMut};
 
 /// Bytes that are read at once while the size of the answer is not known.
 const CHUNK: usize = 16 * 1024;
-/// Room that an announced size gives by itself; beyond it an answer's buffer only doubles as bytes arrive.
+/// Most room that is reserved for an announced size; beyond it an answer's buffer only doubles as bytes arrive.
 const TRUSTED: usize = 1024 * 1024;
 const SIZE: usize = 4;
 
-/// The size of an answer is not that of one.
+/// The size of an answer is not valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BadSize(pub(crate) i32);
 

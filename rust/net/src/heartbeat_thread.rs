@@ -1,7 +1,7 @@
 //! Keeps a member in its group between two polls. Kafka: `AbstractCoordinator.HeartbeatThread`.
 //!
-//! The thread has connections of its own, so the order in which a poll reads its answers does not depend on it. It beats only
-//! between two polls: a poll beats itself.
+//! The thread has connections of its own, so the order in which a poll reads its answers does not depend on it. It sends heartbeats
+//! only between two polls: during a poll the client sends them itself.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -19,7 +19,7 @@ use crate::tcp_transport::TcpTransport;
 #[derive(Debug, Default)]
 struct State {
     plan: Option<HeartbeatPlan>,
-    /// Grows with every plan: what was found out for an older one is of no use.
+    /// Grows with every plan; results for an older plan are dropped.
     version: u64,
     last: Option<Heartbeat>,
     is_closed: bool,
@@ -67,7 +67,7 @@ impl HeartbeatThread {
         })
     }
 
-    /// From now on the thread beats.
+    /// From now on the thread sends the heartbeats.
     pub(crate) fn begin(&self, plan: HeartbeatPlan) {
         let mut state = self.shared.lock();
         state.version += 1;
@@ -75,7 +75,7 @@ impl HeartbeatThread {
         state.last = None;
     }
 
-    /// From now on the client beats. What the coordinator said to the thread's last one.
+    /// From now on the client sends the heartbeats. Returns the answer to the thread's last one.
     pub(crate) fn end(&self) -> Option<Heartbeat> {
         let mut state = self.shared.lock();
         state.version += 1;
@@ -94,7 +94,7 @@ impl Drop for HeartbeatThread {
     }
 }
 
-/// What the thread is to do now.
+/// The thread's next step.
 enum Turn {
     Beat(u64, HeartbeatPlan),
     Leave(HeartbeatPlan),
@@ -136,7 +136,7 @@ impl<S: Sockets> Member<S> {
             let mut wait_ms = LOOK_AGAIN_MS;
             if let Some(plan) = &state.plan {
                 if now_ms >= plan.leave_at_ms {
-                    // The next poll finds the member's generation gone.
+                    // The next poll learns that the member's generation has ended.
                     return state.plan.take().map_or(Turn::End, Turn::Leave);
                 }
                 if now_ms >= plan.next_ms {
@@ -183,7 +183,7 @@ impl<S: Sockets> Member<S> {
         state.last = Some(Heartbeat { sent_ms, error });
     }
 
-    /// max.poll.interval.ms is over. Kafka: `HeartbeatThread#run`, `maybeLeaveGroup`; a static member only stops to beat.
+    /// max.poll.interval.ms is over. Kafka: `HeartbeatThread#run`, `maybeLeaveGroup`; a static member only stops its heartbeats.
     fn leave(&mut self, plan: &HeartbeatPlan) {
         let request = &plan.request;
         log::warn!(
@@ -205,7 +205,7 @@ impl<S: Sockets> Member<S> {
         }
     }
 
-    /// One request to the coordinator and its answer; the coordinator is looked for when it is not known.
+    /// One request to the coordinator and its answer; the coordinator is looked up first if it is not known.
     fn ask(&mut self, plan: &HeartbeatPlan, request: Request) -> Option<Response> {
         let node = match self.coordinator {
             Some(node) => node,

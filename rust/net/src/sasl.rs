@@ -1,4 +1,4 @@
-//! Who a client says it is: a user and a password, or a token that somebody gives it. Kafka: `SaslConfigs`, `JaasContext`,
+//! The credentials of a client: a user and a password, or a token from a function or a token endpoint. Kafka: `SaslConfigs`, `JaasContext`,
 //! `ExpiringCredentialRefreshingLogin`.
 
 use std::collections::BTreeMap;
@@ -9,9 +9,9 @@ use fletchlog_api::{Clock, Config, ConfigError};
 use fletchlog_sasl::jaas::{self, JaasEntry};
 use fletchlog_sasl::{Credentials, Mechanism, Secret, UnsecuredLogin};
 
-/// A token is replaced when so many hundredths of its life are over. Kafka: sasl.login.refresh.window.factor.
+/// A token is replaced when this percentage of its life is over. Kafka: sasl.login.refresh.window.factor.
 const REFRESH_PERCENT: i64 = 80;
-/// So long nobody asks for a token after there was none, ms.
+/// How long no token is asked for after a failure, ms.
 const AGAIN_MS: i64 = 1000;
 
 /// A token of OAUTHBEARER. `Debug` does not show it.
@@ -34,7 +34,7 @@ impl Token {
 
 /// Gives out tokens. It is asked in a thread of its own, so it may wait.
 pub trait TokenSource: Send + Sync {
-    /// A new token, or why there is none; the reason is shown. `now_ms`: since 1970.
+    /// A new token, or why there is none; the reason is shown to the user. `now_ms`: since 1970.
     ///
     /// # Errors
     /// There is none.
@@ -73,7 +73,7 @@ impl Sasl {
     /// As the properties `sasl.*` say. `tokens`: what was given for OAUTHBEARER.
     ///
     /// # Errors
-    /// There is no mechanism, or not what it needs.
+    /// There is no mechanism, or a property that it needs is missing.
     pub(crate) fn new(config: &Config, tokens: Option<Arc<dyn TokenSource>>) -> Result<Self, ConfigError> {
         let wanted = config.get("sasl.mechanism").and_then(Mechanism::from_name);
         let mechanism = wanted.ok_or_else(|| {
@@ -181,7 +181,7 @@ impl TokenSource for UnsecuredLogin {
 struct State {
     /// The token, and until when it is used.
     current: Option<(Token, i64)>,
-    /// Why there was none, and until when nobody asks again.
+    /// Why there was none, and until when no token is asked for.
     failure: Option<(String, i64)>,
     is_asking: bool,
     waiting: Vec<Box<dyn FnOnce() + Send>>,

@@ -1,4 +1,4 @@
-//! What a connection begins with before the first request: TLS, then SASL. Kafka: `ChannelBuilders`.
+//! TLS and SASL, which come before the first request of a connection. Kafka: `ChannelBuilders`.
 
 use std::sync::Arc;
 
@@ -10,9 +10,9 @@ use crate::sasl::{Sasl, TokenSource};
 /// As the properties of one client say.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Security {
-    /// `None`: bytes are sent as they are.
+    /// `None`: not encrypted.
     pub(crate) tls: Option<ClientTls>,
-    /// `None`: the node does not ask who the client is.
+    /// `None`: no authentication.
     pub(crate) sasl: Option<Arc<Sasl>>,
 }
 
@@ -20,7 +20,7 @@ impl Security {
     /// Reads the files that the properties name. `tokens`: for OAUTHBEARER.
     ///
     /// # Errors
-    /// One cannot be read, or the properties do not fit together.
+    /// A file cannot be read, or the properties do not fit together.
     pub(crate) fn new(config: &Config, tokens: Option<Arc<dyn TokenSource>>) -> Result<Self, ConfigError> {
         let protocol = config.text("security.protocol");
         let tls = protocol.ends_with("SSL").then(|| ClientTls::new(config)).transpose()?;

@@ -10,7 +10,7 @@ use fletchlog_api::transport::Waker;
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 
-/// A socket has something to say: it is connected or refused, has bytes or room for some, has ended.
+/// An event of a socket: it is connected or refused, has bytes or room for some, or has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SocketEvent {
     /// The number given to [`Sockets::connect`].
@@ -19,15 +19,15 @@ pub struct SocketEvent {
     pub may_have_ended: bool,
 }
 
-/// Sockets of one thread that are watched together. Nothing waits but [`Sockets::wait`]. Kafka: `java.nio.channels.Selector`.
+/// Sockets of one thread that are watched together. Only [`Sockets::wait`] waits. Kafka: `java.nio.channels.Selector`.
 pub trait Sockets: Send + Sized + 'static {
-    /// A stream of bytes. Whoever reads less than was asked for has read all there is.
+    /// A stream of bytes. A read that returns less than asked for has read all there is.
     type Socket: Read + Write + Send + Debug;
 
     /// Begins to connect; how that ends comes as an event with this number.
     ///
     /// # Errors
-    /// It cannot begin.
+    /// The attempt cannot begin.
     fn connect(&mut self, address: SocketAddr, token: usize) -> std::io::Result<Self::Socket>;
 
     /// Whether the socket is connected.
@@ -36,11 +36,11 @@ pub trait Sockets: Send + Sized + 'static {
     /// `NotConnected`: it is not decided yet. Any other: it was refused.
     fn connected(socket: &Self::Socket) -> std::io::Result<()>;
 
-    /// Says nothing more of a socket.
+    /// Ends the watching of a socket.
     fn forget(&mut self, socket: &mut Self::Socket);
 
-    /// Waits for the first event, at most `timeout`, and until the waker is called. An event tells of a change: it does not come
-    /// again for what was there before.
+    /// Waits for the first event, at most `timeout`, and until the waker is called. An event reports a change: it does
+    /// not come again for bytes that were there before.
     ///
     /// # Errors
     /// The sockets cannot be watched.

@@ -18,10 +18,10 @@ use crate::sasl::TokenSource;
 use crate::security::Security;
 use crate::sockets::{SocketEvent, Sockets, SystemSockets};
 
-/// So many connections of a client ended before it had one answer: that is no restart of a node, and not for a retry.
+/// After this many connections that ended before the first answer, the failure is final: it is no restart of a node.
 const REFUSALS: u32 = 3;
 
-/// How a client without a client.id calls itself.
+/// The client.id of a client that sets none.
 const NAMELESS: &str = "fletchlog";
 
 /// How a client connects. Times in ms.
@@ -86,11 +86,11 @@ pub struct TcpTransport<S: Sockets = SystemSockets> {
     woken: Arc<AtomicBool>,
     book: AddressBook,
     channels: BTreeMap<NodeId, Channel<S>>,
-    /// Whose events have this token.
+    /// The node whose events have this token.
     tokens: BTreeMap<usize, NodeId>,
     next_token: usize,
     arrived: Arrived,
-    /// What `ready` has still to say.
+    /// Failures that `ready` still has to report.
     failed: BTreeMap<NodeId, Failure>,
     /// Failures in a row, per connection.
     failures: BTreeMap<NodeId, u32>,
@@ -155,7 +155,7 @@ impl<S: Sockets> TcpTransport<S> {
         Ok(())
     }
 
-    /// A connection is lost: what is outstanding on it is answered with the reason, else `ready` says it.
+    /// A connection is lost: its outstanding requests fail with the reason; if there are none, `ready` reports it.
     fn close(&mut self, node: NodeId, failure: Failure) {
         let Some(mut channel) = self.channels.remove(&node) else {
             return;
@@ -185,8 +185,8 @@ impl<S: Sockets> TcpTransport<S> {
         self.changed = true;
     }
 
-    /// One that ends its connections before the first answer, again and again, refuses the client, though it does not say so. Kafka's
-    /// clients go on for ever.
+    /// A node that ends connection after connection before the first answer refuses the client without saying so. Kafka's clients
+    /// retry for ever.
     fn refused(&mut self, channel: &Channel<S>, failure: Failure) -> Failure {
         let means_tls = matches!(failure, Failure::NotConnected(_)) && channel.is_in_tls();
         let means_sasl = failure == Failure::Disconnected && self.settings.security.sasl.is_none();
@@ -321,7 +321,7 @@ impl<S: Sockets> TcpTransport<S> {
 /// The body of an answer and its version, or why there is none.
 type Body = Result<(i16, Bytes), Failure>;
 
-/// Answers that the client has not taken.
+/// Answers that the client has not taken yet.
 #[derive(Default)]
 struct Arrived {
     completions: BTreeMap<NodeId, VecDeque<Completion>>,

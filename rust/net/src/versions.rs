@@ -8,8 +8,8 @@ use fletchlog_wire::messages::ApiVersionsResponse;
 /// Versions that the client can send, where they are fewer than `wire` can encode.
 ///
 /// Fetch 13 and Produce 13 name topics by id alone. Produce 12, EndTxn 5 and TxnOffsetCommit 5 are those of transactions of
-/// version 2 (KIP-890), AddPartitionsToTxn 4 is for brokers. JoinGroup 9 may tell a leader not to assign (KIP-814). OffsetCommit 10 and OffsetFetch 10 name topics by id. A Metadata
-/// request below 4 could not say that a topic must not be created.
+/// version 2 (KIP-890), AddPartitionsToTxn 4 is for brokers. JoinGroup 9 may ask a leader not to assign (KIP-814).
+/// OffsetCommit 10 and OffsetFetch 10 name topics by id. A Metadata request below 4 could not say that a topic must not be created.
 fn sent_versions(api: ApiKey) -> (i16, i16) {
     match api {
         ApiKey::Produce => (3, 11),
@@ -34,7 +34,7 @@ pub(crate) struct Versions {
 }
 
 impl Versions {
-    /// The ranges that a node has named. A range that is none is as good as no range.
+    /// The ranges that a node has named. An invalid range counts as none.
     pub(crate) fn of(response: &ApiVersionsResponse) -> Self {
         let ranges = response.api_keys.iter();
         let known = ranges.filter_map(|v| Some((ApiKey::from_code(v.api_key)?, (v.min_version, v.max_version))));

@@ -86,7 +86,7 @@ impl Broker {
         Ok(Arc::clone(engine))
     }
 
-    /// Makes the connections of new clients of this broker; `Closed` once it is closed.
+    /// Connects new clients of this broker; `Closed` once it is closed.
     pub fn transports(&self) -> Result<impl Fn() -> Box<dyn Transport> + Send + Sync + 'static, Failure> {
         let engine = self.engine()?;
         Ok(move || Box::new(LocalTransport::new(Arc::clone(&engine))) as Box<dyn Transport>)
@@ -199,7 +199,7 @@ impl Broker {
         })
     }
 
-    /// Changes properties of a topic; None takes the topic's own value away.
+    /// Changes properties of a topic; None removes the topic's own value.
     #[pyo3(signature = (topic, config, validate_only=false))]
     fn alter_topic_config(
         &self,
@@ -294,7 +294,7 @@ impl Broker {
         Ok(all)
     }
 
-    /// Gives a user of SCRAM a password.
+    /// Sets the password of a user of SCRAM.
     #[pyo3(signature = (user, password, mechanism="SCRAM-SHA-256", iterations=4096))]
     fn upsert_user_scram_credential(
         &self,
@@ -316,7 +316,7 @@ impl Broker {
         })
     }
 
-    /// Takes a user's password away.
+    /// Removes the password of a user of SCRAM.
     #[pyo3(signature = (user, mechanism="SCRAM-SHA-256"))]
     fn delete_user_scram_credential(&self, py: Python<'_>, user: &str, mechanism: &str) -> PyResult<()> {
         let deletion = ScramDeletion {

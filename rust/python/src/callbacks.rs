@@ -21,7 +21,7 @@ const SLICE: Duration = Duration::from_millis(50);
 
 type Outcome = Result<RecordMetadata, ClientError>;
 
-/// What a callback is called with.
+/// The arguments of a call.
 enum Given {
     /// `callback(metadata, exception)` of `send`.
     Outcome(Outcome),
@@ -53,7 +53,7 @@ impl Queue {
 
     fn push(&self, given: Given, callback: Py<PyAny>) {
         let mut state = self.lock();
-        // Afterwards no thread is left to call it.
+        // Later there is no thread to call it.
         if !state.closed {
             state.decided.push_back((given, callback));
             self.changed.notify_all();
@@ -136,7 +136,7 @@ impl Default for Callbacks {
 }
 
 impl Callbacks {
-    /// What the engine is to call for a record with this callback. Starts the thread with the first.
+    /// The function that the engine calls for a record with this callback. Starts the thread with the first.
     pub fn on_decided(&self, py: Python<'_>, callback: &Bound<'_, PyAny>) -> PyResult<OnDecided> {
         ensure_callable(callback, "callback(metadata, exception)")?;
         self.start(py)?;
@@ -147,7 +147,7 @@ impl Callbacks {
         }))
     }
 
-    /// What the engine is to call when this future is decided. Starts the thread with the first.
+    /// The function that the engine calls when this future is decided. Starts the thread with the first.
     pub fn on_done(&self, future: &Bound<'_, RecordFuture>, callback: &Bound<'_, PyAny>) -> PyResult<OnDecided> {
         self.start(future.py())?;
         let queue = Arc::clone(&self.queue);
@@ -224,7 +224,7 @@ impl Drop for Callbacks {
     }
 }
 
-/// What the thread runs, and what ends it.
+/// The functions that the thread runs, and that ends it.
 #[pyclass(frozen, module = "fletchlog._core")]
 struct CallbackThread {
     queue: Arc<Queue>,
@@ -254,7 +254,7 @@ impl CallbackThread {
     }
 }
 
-/// Refuses what cannot be called so.
+/// Refuses an object that cannot be called with these arguments.
 pub fn ensure_callable(callback: &Bound<'_, PyAny>, so: &str) -> PyResult<()> {
     if callback.is_callable() {
         return Ok(());

@@ -25,7 +25,7 @@ use crate::oauth::split_callback;
 use crate::peer::{Peer, arguments};
 use crate::scan::{Scan, Wanted};
 
-/// Stands for a number that a cluster does not tell.
+/// In place of a number that a cluster does not report.
 const UNKNOWN: i64 = -1;
 
 /// A Kafka cluster: its topics and groups.
@@ -106,7 +106,7 @@ impl Cluster {
         })
     }
 
-    /// Changes properties of a topic; None takes the topic's own value away.
+    /// Changes properties of a topic; None removes the topic's own value.
     #[pyo3(signature = (topic, config, validate_only=false))]
     fn alter_topic_config(
         &self,

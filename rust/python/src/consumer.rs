@@ -24,7 +24,7 @@ use crate::peer::{Peer, arguments};
 use crate::records::{Builder, Records};
 use crate::table::Table;
 
-/// What `subscribe` was given to be told.
+/// The rebalance callbacks of `subscribe`.
 #[derive(Default)]
 struct Listener {
     assigned: Option<Py<PyAny>>,
@@ -61,7 +61,7 @@ pub struct Consumer {
     /// `fletchlog.trace` is on.
     traced: bool,
     config: Config,
-    /// The broker is open for reading only: what it refuses then has a class of its own.
+    /// The broker is open for reading only: then its refusals have an error class of their own.
     read_only: bool,
 }
 
@@ -174,7 +174,7 @@ impl Consumer {
             revoked: on_revoked,
             lost: on_lost,
         };
-        // the former callbacks may run code of Python's when they go: after the lock
+        // dropping the former callbacks may run Python code: only after the lock is released
         let former = self
             .listener
             .lock()

@@ -107,7 +107,7 @@ pub fn is_partition(value: &Bound<'_, PyAny>) -> bool {
         .is_ok_and(|t| t.len() == 2 && t.get_item(0).is_ok_and(|first| first.is_instance_of::<PyString>()))
 }
 
-/// Takes topic names; a bare string is a mistake that would otherwise be read letter by letter.
+/// Takes topic names; a bare string is refused, since it would be read letter by letter.
 pub fn topics_from_py(value: &Bound<'_, PyAny>) -> PyResult<Vec<Arc<str>>> {
     if value.is_instance_of::<PyString>() {
         return Err(PyTypeError::new_err(format!(
@@ -146,7 +146,7 @@ pub fn properties_from_py(config: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<(St
     pairs_from_py(config, property_value)
 }
 
-/// Changes of properties: a value of `None` takes one away.
+/// Changes of properties: a value of `None` removes one.
 pub fn changes_from_py(config: &Bound<'_, PyAny>) -> PyResult<Vec<(String, Option<String>)>> {
     pairs_from_py(config, |name, value| match value.is_none() {
         true => Ok(None),

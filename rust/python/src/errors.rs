@@ -333,7 +333,7 @@ impl Failure {
     }
 }
 
-/// The module with the classes. Who opens files imports it before: an error may be that there is no descriptor left.
+/// The module with the classes. It is imported before files are opened: the error may be that no descriptor is left.
 pub fn errors_module(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
     static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
     let module = MODULE.get_or_try_init(py, || py.import("fletchlog.errors").map(Bound::unbind))?;
@@ -458,7 +458,7 @@ impl From<ClientError> for Failure {
             ClientError::CommitFailed(_) => Self::of("commit-failed", message),
             ClientError::InvalidGroupId(_) => Self::of("group-id", message),
             ClientError::Wakeup => Self::of("wakeup", message),
-            // only when a callback stopped the call without an exception of its own, which `gate` would have raised
+            // only if a callback stopped the call without raising an exception, which `gate` would have raised
             ClientError::Interrupted => Self::interrupted(),
             ClientError::Timeout(_) => Self::of("timeout", message),
             ClientError::RecordTooLarge(_) => Self::of("too-large", message),

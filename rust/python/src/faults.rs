@@ -13,7 +13,7 @@ use crate::gate::gate;
 use crate::table::Table;
 use crate::trace::{columns, table};
 
-/// What is to go wrong between producers and their broker: by a script, or at random from a seed.
+/// Faults between producers and their broker: by a script, or at random from a seed.
 #[pyclass(frozen, module = "fletchlog")]
 pub struct Faults {
     inner: Arc<Engine>,

@@ -1,4 +1,4 @@
-//! Groups as `Broker` tells of them.
+//! Groups as `Broker` describes them.
 
 use fletchlog_broker::{GroupDescription, GroupListing, GroupMember};
 use fletchlog_client::group::protocol::Assignment;

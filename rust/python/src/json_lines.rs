@@ -1,4 +1,4 @@
-//! `json_lines`: what `fletchlog.serde.Json` gives to pyarrow's JSON reader.
+//! `json_lines`: the input of pyarrow's JSON reader, for `fletchlog.serde.Json`.
 
 use arrow_array::BinaryArray;
 use arrow_array::cast::AsArray;

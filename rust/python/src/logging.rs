@@ -46,7 +46,7 @@ impl Line {
 
     fn emit(self) {
         let _gil = Gil::hold();
-        // A process that ends wants no more of them.
+        // A process that is ending does not log any more.
         Python::try_attach(|py| {
             // Handles may be dropped while an exception is set: handlers must not see it, and it must stay set.
             let pending = PyErr::take(py);
@@ -94,7 +94,7 @@ thread_local! {
     static CALLS: Cell<usize> = const { Cell::new(0) };
     /// What they have logged.
     static LINES: RefCell<VecDeque<Line>> = const { RefCell::new(VecDeque::new()) };
-    /// This thread is handing lines over: lines logged by the handlers' own calls come after.
+    /// This thread is handing lines over; lines that the handlers' own calls log are handed over after them.
     static EMITTING: Cell<bool> = const { Cell::new(false) };
 }
 

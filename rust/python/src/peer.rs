@@ -14,7 +14,7 @@ use crate::convert::describe;
 use crate::errors::Failure;
 use crate::oauth::token_source;
 
-/// In front of a list of servers that stands where a broker may stand.
+/// The prefix of a list of servers that is given in place of a broker.
 const SCHEME: &str = "kafka://";
 
 /// See the module.
@@ -25,10 +25,10 @@ pub enum Peer {
     Cluster(Vec<Address>, Option<Arc<dyn TokenSource>>),
 }
 
-/// The arguments of a client, where a configuration with bootstrap.servers may stand in place of a broker.
+/// The arguments of a client: a configuration with bootstrap.servers may be given in place of a broker.
 pub type Arguments<'a, 'py> = (Option<&'a Bound<'py, PyAny>>, Option<&'a Bound<'py, PyAny>>);
 
-/// Tells `(broker, config)` and `(config,)` apart.
+/// Distinguishes `(broker, config)` from `(config,)`.
 pub fn arguments<'a, 'py>(
     broker: Option<&'a Bound<'py, PyAny>>,
     config: Option<&'a Bound<'py, PyAny>>,

@@ -42,7 +42,7 @@ impl Producer {
         &self.inner
     }
 
-    /// What the engine is to call for a record with this callback; a handle that cannot be used starts no thread for it.
+    /// The function that the engine calls for a record with this callback; a handle that cannot be used starts no thread for it.
     fn on_decided(&self, py: Python<'_>, callback: &Bound<'_, PyAny>) -> PyResult<OnDecided> {
         self.inner.get().map_err(|failure| failure.into_py(py))?;
         self.callbacks.on_decided(py, callback)
@@ -136,7 +136,7 @@ impl Producer {
     fn send_arrow(&self, py: Python<'_>, topic: &str, data: &Bound<'_, PyAny>) -> PyResult<usize> {
         let batches = arrow_from_py(data)?;
         self.inner.call(py, |producer, stop| {
-            // an empty stream has a schema too, and a wrong one must not pass until the first row comes
+            // the schema is checked even if the stream is empty, so that a wrong one is not found only with the first row
             ProducerBatch::try_new(&RecordBatch::new_empty(batches.schema()))?;
             let mut rows = 0;
             for batch in batches {
@@ -273,7 +273,7 @@ impl RecordColumns for Columns {
 #[pyclass(frozen, module = "fletchlog")]
 pub struct RecordFuture {
     inner: Shared<Future>,
-    /// Of its producer, which decides everything before it goes.
+    /// The producer's callbacks. A producer decides every record before it is dropped.
     callbacks: Weak<Callbacks>,
 }
 

@@ -45,7 +45,7 @@ pub struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// What they mean, if they mean something.
+    /// The range and order that they mean, or an error.
     fn checked(&self) -> Result<(FetchBound, ScanOrder), Failure> {
         let bound = match self.isolation_level {
             "read_uncommitted" => FetchBound::HighWatermark,
@@ -137,7 +137,7 @@ impl Scan {
         let ranges = partitions
             .into_iter()
             .map(resolve)
-            // Announced, but its directory is not made yet: it is empty.
+            // It exists, but its directory is not made yet: it is empty.
             .filter(|range| match range {
                 Err(failure) => wanted.partition.is_some() || !failure.is(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
                 Ok(_) => true,
@@ -307,7 +307,7 @@ struct Reader {
     schema: SchemaRef,
     builder: RowsBuilder,
     failure: Arc<Mutex<Option<Failure>>>,
-    /// Found while rows were waiting to be handed over: returned by the next call.
+    /// A failure that was met while rows were waiting to be handed over; the next call returns it.
     pending: Option<Failure>,
     done: bool,
 }

@@ -27,7 +27,7 @@ pub fn ensure_on(traced: bool, what: &str) -> Result<(), Failure> {
     )))
 }
 
-/// The properties that were set, as schema metadata `fletchlog.config.<name>`, and `fletchlog.trace` = whose trace it is.
+/// The properties that were set, as schema metadata `fletchlog.config.<name>`, and `fletchlog.trace` = consumer or producer.
 pub fn with_config(table: Table, whose: &str, config: &Config) -> Table {
     let mut metadata = HashMap::from([("fletchlog.trace".to_owned(), whose.to_owned())]);
     metadata.extend(

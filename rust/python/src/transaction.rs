@@ -14,7 +14,7 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    /// Nothing is begun yet.
+    /// Nothing has begun yet.
     pub fn new(producer: Py<Producer>) -> Self {
         Self { producer }
     }

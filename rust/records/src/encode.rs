@@ -61,7 +61,7 @@ unsafe fn put(at: *mut u8, raw: u32) -> *mut u8 {
 #[inline(always)]
 unsafe fn copy(at: *mut u8, bytes: &[u8]) -> *mut u8 {
     let (from, len) = (bytes.as_ptr(), bytes.len());
-    // SAFETY: the caller's promise; both pieces lie within the length.
+    // SAFETY: the caller's promise; both pieces are within the length.
     unsafe {
         if (8..=16).contains(&len) {
             at.cast::<[u8; 8]>().write(from.cast::<[u8; 8]>().read());

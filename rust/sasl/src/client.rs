@@ -6,7 +6,7 @@ use crate::oauthbearer::CONTROL_A;
 use crate::scram::{ClientExchange, ServerSignature};
 use crate::{Mechanism, SaslError, Secret, oauthbearer, plain};
 
-/// Who a client is, and how it proves it.
+/// The credentials of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Credentials {
     /// For PLAIN and SCRAM.
@@ -28,7 +28,7 @@ pub enum Credentials {
 }
 
 enum State {
-    /// What the server says next must be empty.
+    /// The server's next message must be empty.
     ExpectEmpty,
     /// OAUTHBEARER: empty, or the reason of a failure.
     ExpectVerdict,
@@ -78,15 +78,15 @@ impl SaslClient {
         Ok(Self { first, state })
     }
 
-    /// What the client sends first.
+    /// The client's first message.
     pub fn first(&self) -> &[u8] {
         &self.first
     }
 
-    /// What the client answers to the server, if anything.
+    /// The client's answer to a message of the server, if there is one.
     ///
     /// # Errors
-    /// The server says what it must not, or does not know the password.
+    /// The server's message is not valid, or the server does not know the password.
     pub fn challenge(&mut self, bytes: &[u8]) -> Result<Option<Vec<u8>>, SaslError> {
         let (answer, next) = match std::mem::replace(&mut self.state, State::Failed) {
             State::ExpectEmpty | State::ExpectVerdict if bytes.is_empty() => (None, State::Complete),
@@ -107,7 +107,7 @@ impl SaslClient {
         Ok(answer)
     }
 
-    /// The server accepted the client, and proved what its mechanism lets it prove.
+    /// True once the server has accepted the client and, if the mechanism has that, has proved that it knows the password.
     pub fn is_complete(&self) -> bool {
         matches!(self.state, State::Complete)
     }

@@ -15,7 +15,7 @@ pub struct JaasEntry {
     pub options: BTreeMap<String, Secret>,
 }
 
-/// What is wrong with a text. It shows nothing of a value.
+/// What is wrong with a text. It never shows a value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JaasError {
     /// Nothing is there.
@@ -108,7 +108,7 @@ fn words(config: &str) -> Vec<Word> {
     words
 }
 
-/// `/* ... */`, or whatever else begins with `/` up to the end of the line.
+/// A comment: `/* ... */`, or any other text that begins with `/` up to the end of the line.
 fn skip_comment(chars: &mut Peekable<Chars<'_>>) {
     chars.next();
     if chars.next_if_eq(&'*').is_none() {

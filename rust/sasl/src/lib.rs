@@ -1,4 +1,4 @@
-//! SASL's mechanisms as Kafka speaks them: what either side says to the other, without I/O, clock or storage.
+//! SASL's mechanisms as Kafka uses them: the messages of both sides, without I/O, clock or storage.
 //!
 //! ```text
 //! client                                                      server
@@ -7,8 +7,8 @@
 //! ... until SaslClient::is_complete       SaslServer::authorized
 //! ```
 //!
-//! PLAIN (RFC 4616), SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677; without channel binding), OAUTHBEARER (RFC 7628). How the
-//! messages travel (SaslHandshake, SaslAuthenticate) is the caller's. Kafka: `org.apache.kafka.common.security`.
+//! PLAIN (RFC 4616), SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677; without channel binding), OAUTHBEARER (RFC 7628). Sending
+//! the messages (SaslHandshake, SaslAuthenticate) is up to the caller. Kafka: `org.apache.kafka.common.security`.
 
 mod client;
 pub mod jaas;
@@ -26,14 +26,14 @@ pub use scram::{MAX_ITERATIONS, MIN_ITERATIONS, ScramCredential, ScramMechanism}
 pub use server::{Authorized, CredentialLookup, SaslServer};
 pub use unsecured_login::UnsecuredLogin;
 
-/// A way to prove who one is.
+/// A way to authenticate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mechanism {
     /// The password as it is.
     Plain,
     /// Proofs that the password is known.
     Scram(ScramMechanism),
-    /// A token that somebody else gave out.
+    /// A token that an authority has issued.
     OAuthBearer,
 }
 
@@ -86,10 +86,10 @@ impl fmt::Debug for Secret {
 /// Why an exchange failed. No text has a secret in it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SaslError {
-    /// The client may be told so. Kafka: `SaslAuthenticationException`.
+    /// The reason may be sent to the client. Kafka: `SaslAuthenticationException`.
     #[error("{0}")]
     Refused(String),
-    /// For our log only: the client is told that its credentials are invalid. Kafka: `SaslException`.
+    /// For our log only: the client only learns that its credentials are invalid. Kafka: `SaslException`.
     #[error("{0}")]
     Invalid(String),
 }
@@ -112,7 +112,7 @@ pub fn secure_random_string() -> std::io::Result<String> {
     Ok(random.into_iter().map(digit).collect())
 }
 
-/// Whether two secrets are the same, in a time that does not tell where they differ.
+/// Whether two secrets are the same. The time that it takes does not show where they differ.
 fn is_same(one: &[u8], other: &[u8]) -> bool {
     bool::from(subtle::ConstantTimeEq::ct_eq(one, other))
 }

@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 use crate::jaas::JaasEntry;
 use crate::{SaslError, Secret, text};
 
-/// What a client says after its token was refused, and between the parts of its message.
+/// The client's message after its token was refused; also the separator between the parts of its message.
 pub(crate) const CONTROL_A: u8 = 1;
 const SEPARATOR: char = '\u{1}';
 
@@ -26,7 +26,7 @@ const BASE64_URL: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// What a client begins with.
+/// The beginning of a client's message.
 pub(crate) struct InitialResponse<'a> {
     pub(crate) authorization_id: &'a str,
     pub(crate) token: &'a str,
@@ -101,13 +101,13 @@ pub(crate) fn decode(message: &[u8]) -> Result<InitialResponse<'_>, SaslError> {
 /// A token that is accepted. Kafka: `OAuthBearerToken`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
-    /// Whose it is.
+    /// The name of its user.
     pub principal_name: String,
     /// When it ends, in ms since the epoch.
     pub lifetime_ms: i64,
 }
 
-/// Accepts tokens that nobody signed, by their claims: for tests, since anybody can make one.
+/// Accepts tokens without a signature, by their claims. Only for tests: everybody can make such a token.
 /// Kafka: `OAuthBearerUnsecuredValidatorCallbackHandler`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnsecuredValidator {

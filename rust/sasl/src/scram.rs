@@ -73,7 +73,7 @@ impl ScramMechanism {
 
     fn hmac(self, key: &[u8], bytes: &[u8]) -> Vec<u8> {
         fn mac<M: Mac + KeyInit>(key: &[u8], bytes: &[u8]) -> Vec<u8> {
-            // A key of any length is one: there is no error.
+            // No error: a key may have any length.
             M::new_from_slice(key).map_or_else(
                 |_| Vec::new(),
                 |mac| mac.chain_update(bytes).finalize().into_bytes().to_vec(),
@@ -133,7 +133,7 @@ fn sasl_name(username: &str) -> String {
     username.replace('=', "=3D").replace(',', "=2C")
 }
 
-/// The name that was meant. Kafka: `ScramFormatter#username`.
+/// The name behind the escapes of a message. Kafka: `ScramFormatter#username`.
 fn username(sasl_name: &str) -> Option<String> {
     let name = sasl_name.replace("=2C", ",");
     (!name.replace("=3D", "").contains('=')).then(|| name.replace("=3D", "="))
@@ -143,7 +143,7 @@ fn xor(one: &[u8], other: &[u8]) -> Vec<u8> {
     one.iter().zip(other).map(|(a, b)| a ^ b).collect()
 }
 
-/// The parts of a message, each with its letter: `r=...`. Parts that one does not know come after those one does.
+/// The parts of a message, each with its letter: `r=...`. Unknown parts come after the known ones.
 struct Parts<'a> {
     parts: std::str::Split<'a, char>,
     what: &'static str,
@@ -177,9 +177,9 @@ fn is_printable(nonce: &str) -> bool {
     nonce.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// What a client begins with.
+/// The client's first message.
 pub(crate) struct ClientFirst {
-    /// What is signed of it.
+    /// The part of it that is signed.
     bare: String,
     pub(crate) username: String,
     pub(crate) authorization_id: String,
@@ -201,7 +201,7 @@ impl ClientFirst {
             "" => "",
             given => given.strip_prefix("a=").filter(|id| !id.is_empty()).ok_or_else(wrong)?,
         };
-        // An extension that would have to be understood (m=) is passed over, as in Kafka.
+        // A mandatory extension (m=) is skipped, as in Kafka.
         let known = match bare.strip_prefix("m=") {
             Some(reserved) => reserved.split_once(',').ok_or_else(wrong)?.1,
             None => bare,
@@ -303,7 +303,7 @@ pub(crate) struct ClientExchange {
     first_bare: String,
 }
 
-/// What a client expects the server to end with.
+/// The signature that the client expects from the server.
 pub(crate) struct ServerSignature(Vec<u8>);
 
 impl ClientExchange {
@@ -368,7 +368,7 @@ impl ClientExchange {
 }
 
 impl ServerSignature {
-    /// Checks the server's final message: it knows the password, or its keys.
+    /// Checks the server's final message, which proves that it knows the password or its keys.
     pub(crate) fn check(&self, server_final: &[u8]) -> Result<(), SaslError> {
         let server_final = text(server_final, "SCRAM message")?;
         let mut parts = Parts::of(server_final, "server final");

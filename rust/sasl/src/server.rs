@@ -13,11 +13,11 @@ pub trait CredentialLookup {
     /// The token, if it is valid.
     ///
     /// # Errors
-    /// What the client is told: JSON with a status.
+    /// The answer for the client: JSON with a status.
     fn token(&self, token: &str) -> Result<Token, String>;
 }
 
-/// Who a client is.
+/// A client that has authenticated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Authorized {
     /// Name of the user.
@@ -93,7 +93,7 @@ impl SaslServer {
         Ok((exchange.first(), State::ClientFinal(exchange, first.username)))
     }
 
-    /// Who the client is, once the exchange is complete.
+    /// The client, once the exchange is complete.
     pub fn authorized(&self) -> Option<&Authorized> {
         match &self.state {
             State::Complete(authorized) => Some(authorized),

@@ -1,4 +1,4 @@
-//! How far a client has come with saying who it is, without I/O and without a clock. Kafka: `SaslServerAuthenticator`.
+//! The states of a client's authentication, without I/O and without a clock. Kafka: `SaslServerAuthenticator`.
 //!
 //! ```text
 //! Initial --ApiVersions--> Handshake ----SaslHandshake--> Authenticate --tokens--> Complete
@@ -20,7 +20,7 @@ pub(crate) struct Authenticator {
     state: State,
     /// Tokens are bare frames.
     bare_tokens: bool,
-    /// Who authenticated before, and how.
+    /// The mechanism and the name of an earlier authentication on this connection.
     before: Option<(Mechanism, String)>,
     /// When the session ends, on the monotonic clock.
     session_ends_ms: Option<i64>,
@@ -32,7 +32,7 @@ enum State {
     /// ApiVersions was answered.
     Handshake,
     Authenticate(Mechanism, SaslServer),
-    /// A session goes on with another mechanism, which its first token is told.
+    /// The client wants to re-authenticate with another mechanism. Its first token is answered with this error.
     BadMechanism(String),
     Complete,
 }
@@ -62,9 +62,9 @@ pub(crate) struct Step {
 /// An authentication failed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Refused {
-    /// What the client is told.
-    pub(crate) told: String,
-    /// What the log is told.
+    /// For the client.
+    pub(crate) message: String,
+    /// For the log.
     pub(crate) reason: String,
 }
 
@@ -122,7 +122,7 @@ impl Authenticator {
     }
 
     /// ApiVersions was answered with what is served.
-    pub(crate) fn versions_told(&mut self) {
+    pub(crate) fn versions_answered(&mut self) {
         if matches!(self.state, State::Initial) {
             self.state = State::Handshake;
         }
@@ -174,7 +174,7 @@ impl Authenticator {
         let answer = exchange.evaluate(token, users).map_err(|error| match error {
             SaslError::Refused(reason) => refused(reason),
             SaslError::Invalid(reason) => Refused {
-                told: format!(
+                message: format!(
                     "Authentication failed during {again} due to invalid credentials with SASL mechanism {}",
                     mechanism.name()
                 ),
@@ -215,7 +215,7 @@ impl Authenticator {
 /// For both the client and the log.
 fn refused(reason: String) -> Refused {
     Refused {
-        told: reason.clone(),
+        message: reason.clone(),
         reason,
     }
 }
@@ -278,7 +278,7 @@ mod tests {
         assert!(matches!(client.gate(ApiKey::Metadata, 0), Gate::Close(_)));
         assert!(matches!(client.gate(ApiKey::SaslAuthenticate, 0), Gate::Close(_)));
         assert_eq!(client.gate(ApiKey::ApiVersions, 0), Gate::Serve);
-        client.versions_told();
+        client.versions_answered();
         assert!(
             matches!(client.gate(ApiKey::ApiVersions, 0), Gate::Close(_)),
             "only once"
@@ -306,7 +306,7 @@ mod tests {
         let told = |mechanism: &str, token: &[u8]| {
             authenticate(&mut Authenticator::new(), &security, 0, mechanism, token)
                 .unwrap_err()
-                .told
+                .message
         };
         assert_eq!(
             told("PLAIN", b"\0alice\0wrong"),
@@ -334,7 +334,7 @@ mod tests {
         );
         let other = authenticate(&mut client, &security, 2500, "PLAIN", b"\0bob\0secret").unwrap_err();
         assert_eq!(
-            other.told,
+            other.message,
             "Cannot change principals during re-authentication from User.alice: User.bob"
         );
     }
@@ -355,10 +355,10 @@ mod tests {
         let other = authenticate(&mut client, &security, 1200, "PLAIN", b"\0alice\0secret").unwrap_err();
         assert!(
             other
-                .told
+                .message
                 .contains("is not supported for re-authentication of mechanism 'OAUTHBEARER'"),
             "{}",
-            other.told
+            other.message
         );
     }
 

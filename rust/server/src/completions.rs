@@ -10,28 +10,28 @@ use fletchlog_broker::Ticket;
 use crate::apis::{Handled, Respond};
 use crate::unsent::Reserved;
 
-/// A connection: its slot, and the number that no other connection of that slot has.
+/// A connection: its slot, and a number that no other connection in that slot ever has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ConnectionId {
     pub(crate) slot: usize,
     pub(crate) serial: u64,
 }
 
-/// What became of a connection's request.
+/// The outcome of a connection's request.
 pub(crate) enum Completion {
-    /// These bytes are its answer, and their place among what clients have not taken.
+    /// Its answer, and the reservation for bytes that clients have not taken.
     Answer(Vec<Bytes>, Option<Reserved>),
     /// It has none.
     NoAnswer,
     /// The connection is to be closed, for this reason.
     Close(String),
-    /// It is to be closed once its client has these bytes, which it gets after a while.
+    /// The client gets these bytes after a delay; then the connection is to be closed.
     Refuse(Vec<Bytes>, String),
     /// Its answer comes later, as a [`Completion::Response`] after this.
     Waiting(Ticket, Respond),
     /// The answer it waited for.
     Response(Response),
-    /// Not an outcome: there may be more to read or to write, and the others have had their turn.
+    /// Not an outcome: the connection gave way to the others and may have more to read or to write.
     GoOn,
 }
 
@@ -50,7 +50,7 @@ impl Completions {
         }
     }
 
-    /// Reports what became of a request. Never waits: it is called under locks of the broker.
+    /// Reports the outcome of a request. Never waits: it is called under locks of the broker.
     pub(crate) fn push(&self, connection: ConnectionId, completion: Completion) {
         let was_empty = {
             let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
@@ -67,7 +67,7 @@ impl Completions {
         (self.waker)();
     }
 
-    /// Takes what is there.
+    /// Takes all reports.
     pub(crate) fn take(&self) -> Vec<(ConnectionId, Completion)> {
         std::mem::take(&mut *self.queue.lock().unwrap_or_else(PoisonError::into_inner))
     }

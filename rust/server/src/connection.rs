@@ -18,9 +18,9 @@ use bytes::{Bytes, BytesMut};
 const CHUNK: usize = 16 * 1024;
 /// A frame's buffer grows by its own length, but at most by this.
 const LARGEST_STEP: usize = 1024 * 1024;
-/// What is written at once, at most.
+/// Most bytes that are written at once.
 const LARGEST_WRITE: usize = 256 * 1024;
-/// A frame of which so much was received is a large one.
+/// A frame counts as large once so many bytes of it were received.
 const LARGE: usize = 64 * 1024;
 /// Bytes of a frame's size.
 const SIZE: usize = 4;
@@ -38,7 +38,7 @@ pub enum BadFrame {
     },
 }
 
-/// What the four bytes of a size say when another protocol is spoken.
+/// A hint if the four bytes of a size look like another protocol.
 fn hint(size: i32) -> &'static str {
     match size.to_be_bytes() {
         [0x16, 3, _, _] => "; this looks like a TLS ClientHello on a plaintext listener",
@@ -93,7 +93,7 @@ impl Connection {
         usize::try_from(i32::from_be_bytes(*size)).ok()
     }
 
-    /// The size of the frame that has begun, once it is a large one: enough of it was sent for its client to mean it.
+    /// The size of the frame that has begun, once enough of it was received to count as a large one.
     pub fn large_frame(&self) -> Option<usize> {
         let size = self
             .announced()

@@ -1,4 +1,4 @@
-//! What one client may cost the others. Kafka: `ConnectionQuotas`, `SocketServerConfigs`.
+//! Limits, so that one client cannot use up what the others need. Kafka: `ConnectionQuotas`, `SocketServerConfigs`.
 
 use fletchlog_api::Config;
 
@@ -9,7 +9,7 @@ pub struct Limits {
     pub socket_request_max_bytes: i32,
     /// `sasl.server.max.receive.size`: largest request of a client that has not authenticated yet.
     pub sasl_server_max_receive_size: i32,
-    /// `connection.failed.authentication.delay.ms`: how long a client waits for the news that its authentication failed.
+    /// `connection.failed.authentication.delay.ms`: how long the answer to a failed authentication is held back.
     pub failed_authentication_delay_ms: i64,
     /// `max.connections`: most connections at a time.
     pub max_connections: usize,
@@ -19,7 +19,7 @@ pub struct Limits {
     pub max_connection_creation_rate: usize,
     /// `queued.max.request.bytes`: what large requests may take together, while they are read and handled.
     pub queued_max_request_bytes: usize,
-    /// `connections.max.idle.ms`: a connection on which nothing moves for so long is closed.
+    /// `connections.max.idle.ms`: a connection without a byte in either direction for this long is closed.
     pub connections_max_idle_ms: i64,
     /// `fletchlog.request.read.timeout.ms`: a request that was begun must be complete by then, and a client must take its answer.
     pub request_read_timeout_ms: i64,
@@ -36,7 +36,7 @@ pub struct Times {
     pub last_active_ms: i64,
     /// An incomplete request was begun.
     pub frame_begun_ms: Option<i64>,
-    /// The client takes no more bytes since then.
+    /// Since when the client takes no bytes.
     pub blocked_since_ms: Option<i64>,
     /// A request is in work.
     pub is_busy: bool,
@@ -75,7 +75,7 @@ impl Limits {
         }
     }
 
-    /// Why a connection is closed now, if it is. An idle connection is closed without being reported: Kafka's clients know that.
+    /// Why a connection is to be closed now, if it is. An idle connection is closed without a line in the log: Kafka's clients expect it.
     pub fn time_out(&self, times: &Times, now_ms: i64) -> Option<TimeOut> {
         let over = |since_ms: i64, limit_ms: i64| now_ms.saturating_sub(since_ms) >= limit_ms;
         let limit = self.request_read_timeout_ms;
@@ -97,10 +97,10 @@ pub enum TimeOut {
     /// A request was begun and not finished.
     #[error("it began a request and did not finish it within {0} ms (fletchlog.request.read.timeout.ms)")]
     Request(i64),
-    /// Nobody reads.
+    /// The client does not read its answer.
     #[error("it took nothing of its answer for {0} ms (fletchlog.request.read.timeout.ms)")]
     Answer(i64),
-    /// Nothing moved.
+    /// The connection was idle.
     #[error("it was idle for connections.max.idle.ms")]
     Idle,
 }

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 pub(crate) struct MemoryPool {
     limit: usize,
     used: AtomicUsize,
-    /// Somebody was refused since [`MemoryPool::free`] was last heard of.
+    /// A request was refused since `on_free` was last called.
     is_short: AtomicBool,
-    /// Told that there is room again, from the thread that gives it back.
+    /// Called when there is room again, by the thread that gives it back.
     on_free: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -28,7 +28,7 @@ impl MemoryPool {
     pub(crate) fn take(self: &Arc<Self>, bytes: usize) -> Option<Memory> {
         self.try_take(bytes).or_else(|| {
             self.is_short.store(true, Ordering::SeqCst);
-            // What was given back before that told nobody.
+            // Room that was given back before the flag was set did not call `on_free`.
             self.try_take(bytes)
         })
     }

@@ -28,10 +28,10 @@ const SWEEP_MS: i64 = 1000;
 /// Connections are counted anew so often for max.connection.creation.rate.
 const RATE_MS: i64 = 1000;
 
-/// A read-only broker does not hear of the writer's appends: it looks this often while a fetch waits.
+/// A read-only broker gets no report of the writer's appends: it looks this often while a fetch waits.
 const LOOK_AGAIN_MS: i64 = 10;
 
-/// What one turn may read from one connection, or write to it, before the others get theirs.
+/// Most bytes that are read from one connection, or written to it, before the others have their turn.
 const BYTES_A_TURN: usize = 1024 * 1024;
 
 /// What the thread of the sockets and the handle of the listener share.
@@ -63,7 +63,7 @@ struct Channel<S: Sockets> {
     socket: S::Socket,
     /// `None`: the listener speaks without TLS.
     tls: Option<Box<Session>>,
-    /// Who showed a certificate was noted.
+    /// The name in the client's certificate was noted.
     is_identified: bool,
     address: SocketAddr,
     connection: Connection,
@@ -104,7 +104,7 @@ impl<S: Sockets> Channel<S> {
         }
     }
 
-    /// Who showed a certificate has its subject as name. Kafka: `SslTransportLayer#peerPrincipal`.
+    /// Notes the subject of the client's certificate as its name. Kafka: `SslTransportLayer#peerPrincipal`.
     fn identify(&mut self) {
         if !std::mem::replace(&mut self.is_identified, true)
             && let Some(name) = self.tls.as_ref().and_then(|tls| tls.peer_name())
@@ -123,7 +123,7 @@ impl<S: Sockets> Channel<S> {
         }
     }
 
-    /// What is encrypted already.
+    /// Writes what is already encrypted.
     fn flush(&mut self) -> std::io::Result<()> {
         self.tls.as_mut().map_or(Ok(()), |tls| tls.flush(&mut self.socket))
     }
@@ -237,11 +237,11 @@ impl<S: Sockets> Processor<S> {
             self.write(slot);
             self.next_request(slot);
         }
-        // Also what came while the answer was being written, of which no event tells any more.
+        // Bytes may have come while the answer was being written; there is no other event for them.
         self.read(slot);
     }
 
-    /// As many connections as max.connection.creation.rate allows were accepted in this second.
+    /// True if max.connection.creation.rate is reached in this second.
     fn is_rate_reached(&self) -> bool {
         self.accepted >= self.shared.limits.max_connection_creation_rate
     }
@@ -295,7 +295,7 @@ impl<S: Sockets> Processor<S> {
         let port = self.shared.apis.broker().connect(node, &host);
         entry.insert(Channel {
             socket,
-            // The handshake takes no longer than a request may.
+            // The handshake has the time limit of a request.
             frame_begun_ms: tls.is_some().then_some(now_ms),
             tls,
             is_identified: false,
@@ -390,7 +390,7 @@ impl<S: Sockets> Processor<S> {
         };
         channel.memory = self.memory.take(size);
         channel.is_muted = channel.memory.is_none();
-        // The client is not to blame for the time that it waits.
+        // The time that it waits does not count against the client.
         channel.frame_begun_ms = (!channel.is_muted).then(|| self.clock.monotonic_ms());
         if channel.is_muted {
             self.muted.push(ConnectionId {
@@ -401,7 +401,7 @@ impl<S: Sockets> Processor<S> {
         !channel.is_muted
     }
 
-    /// Those that wait for memory try again.
+    /// Lets connections that wait for memory try again.
     fn read_muted(&mut self) {
         for id in std::mem::take(&mut self.muted) {
             let current = self.channels.get_mut(id.slot).filter(|c| c.serial == id.serial);
@@ -562,7 +562,7 @@ impl<S: Sockets> Processor<S> {
         }
     }
 
-    /// What the time asks for: waiting requests of the broker, idle connections, the end.
+    /// Does the timed work: waiting requests of the broker, idle connections, the end.
     fn do_what_is_due(&mut self) {
         let now_ms = self.clock.monotonic_ms();
         let broker = self.shared.apis.broker();
@@ -610,7 +610,7 @@ impl<S: Sockets> Processor<S> {
         }
     }
 
-    /// Too many answers are not taken: the connections that took nothing for longest are closed, until the others fit the budget.
+    /// If too many answers wait to be taken, closes the connections that have taken nothing for longest until the rest fit the budget.
     fn close_deaf(&mut self, now_ms: i64) {
         let since = |(slot, channel): (usize, &Channel<S>)| Some((channel.blocked_since_ms?, slot));
         let mut deaf: Vec<(i64, usize)> = self.channels.iter().filter_map(since).collect();

@@ -1,4 +1,4 @@
-//! Threads for what may wait for a disk. Kafka: `KafkaRequestHandlerPool`.
+//! Threads for work that may wait for a disk. Kafka: `KafkaRequestHandlerPool`.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -8,7 +8,7 @@ use std::time::Duration;
 /// A thread that had nothing to do for so long ends.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// What a thread does.
+/// The work of a thread.
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
 /// Up to `num.io.threads` threads, started when they are needed. Jobs begin in the order in which they are given.
@@ -35,7 +35,7 @@ struct State {
 }
 
 impl RequestHandlerPool {
-    /// A pool of at most `largest` threads; without any, who gives a job does it.
+    /// A pool of at most `largest` threads. With 0, the caller that gives a job runs it.
     pub(crate) fn new(largest: usize) -> Self {
         let shared = Shared {
             largest,
@@ -99,7 +99,7 @@ impl Shared {
 
     fn run(&self) {
         while let Some(job) = self.next() {
-            // A panic ends the request it belongs to, not the thread; the hook has reported it.
+            // A panic ends its request, not the thread; the panic hook has reported it.
             let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
         }
     }

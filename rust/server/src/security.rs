@@ -1,4 +1,4 @@
-//! What a listener asks of its clients before it serves them. Kafka: `BrokerSecurityConfigs`, `ChannelBuilders`.
+//! TLS and SASL of a listener. Kafka: `BrokerSecurityConfigs`, `ChannelBuilders`.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use fletchlog_sasl::jaas::{self, JaasEntry};
 use fletchlog_sasl::{CredentialLookup, Mechanism, ScramCredential, ScramMechanism, Secret, Token, UnsecuredValidator};
 use fletchlog_tls::ServerTls;
 
-/// By the properties of a listener.
+/// From the properties of a listener.
 pub(crate) struct Security {
     protocol: String,
     tls: Option<ServerTls>,
@@ -27,25 +27,25 @@ impl Security {
         Ok(Self { protocol, tls, sasl })
     }
 
-    /// Name of what is spoken. Kafka: `SecurityProtocol`.
+    /// Name of the protocol. Kafka: `SecurityProtocol`.
     pub(crate) fn protocol(&self) -> &str {
         &self.protocol
     }
 
-    /// What encrypts its connections, if anything.
+    /// TLS of its connections, if they are encrypted.
     pub(crate) fn tls(&self) -> Option<&ServerTls> {
         self.tls.as_ref()
     }
 
-    /// How clients say who they are, if they must.
+    /// How clients authenticate, if they must.
     pub(crate) fn sasl(&self) -> Option<&Sasl> {
         self.sasl.as_ref()
     }
 }
 
-/// The mechanisms of a listener, and whom they accept.
+/// The mechanisms of a listener, and their users.
 pub(crate) struct Sasl {
-    /// In the order in which clients are told.
+    /// In the order of the answer to SaslHandshake.
     pub(crate) mechanisms: Vec<Mechanism>,
     /// Passwords of PLAIN by user.
     plain: HashMap<String, Secret>,
@@ -83,7 +83,7 @@ impl Sasl {
         Ok(sasl)
     }
 
-    /// What is known of the users, at this time.
+    /// The users' credentials, at this time.
     pub(crate) fn users<'a>(&'a self, broker: &'a Broker, now_ms: i64) -> impl CredentialLookup + 'a {
         Users {
             sasl: self,
@@ -107,7 +107,7 @@ fn login_module(config: Option<&str>, name: &str) -> Result<JaasEntry, ConfigErr
     }
 }
 
-/// Kafka tells its mechanisms in the order of a HashSet. Kafka: `SaslServerAuthenticator`'s constructor.
+/// Kafka lists its mechanisms in the order of a HashSet. Kafka: `SaslServerAuthenticator`'s constructor.
 fn in_java_order(mut mechanisms: Vec<Mechanism>) -> Vec<Mechanism> {
     let mut seen = Vec::new();
     mechanisms.retain(|mechanism| {

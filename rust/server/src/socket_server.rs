@@ -62,7 +62,7 @@ pub enum ListenError {
         /// What the system says.
         source: std::io::Error,
     },
-    /// Clients could not be told where to connect.
+    /// There is no address that clients could connect to.
     #[error(
         "{0} means every interface of this machine, which no client can connect to: say with `advertised` under which host name clients reach it"
     )]
@@ -75,7 +75,7 @@ pub enum ListenError {
         /// The first port.
         port: u16,
     },
-    /// A property is unknown, not a listener's, or says nothing that can be done.
+    /// A property is unknown, not one of a listener, or has a value that cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// No thread or no descriptors.
@@ -149,7 +149,7 @@ impl SocketServer {
     }
 
     /// The sockets that are listened on, until the listener is closed. A forked child inherits them, and as long as it has them
-    /// the ports stay taken: it is to close them.
+    /// the ports stay in use: the child has to close them.
     pub fn descriptors(&self) -> &[RawFd] {
         match self.shared.closing.load(Ordering::Acquire) {
             true => &[],
@@ -157,7 +157,7 @@ impl SocketServer {
         }
     }
 
-    /// What was counted.
+    /// The listener's counters.
     pub fn stats(&self) -> &Stats {
         &self.shared.stats
     }
@@ -181,7 +181,7 @@ impl Drop for SocketServer {
     }
 }
 
-/// What a listener may have otherwise than its broker.
+/// The properties that a listener may set differently from its broker.
 const OF_LISTENER: &[&str] = &[
     "connection.failed.authentication.delay.ms",
     "connections.max.idle.ms",

@@ -7,21 +7,21 @@ use std::time::Duration;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 
-/// A socket has something to say.
+/// An event of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SocketEvent {
     /// Connections wait at a listener, by its place.
     Accept(usize),
-    /// A connection, by its number, has bytes or its end to be read, or, if so, room for bytes.
+    /// A connection, by its number: bytes or its end can be read, or (`is_writable`) bytes can be written.
     Connection {
         /// The number given to [`Sockets::watch`].
         token: usize,
-        /// There is room.
+        /// Bytes can be written.
         is_writable: bool,
     },
 }
 
-/// Listeners and connections that are watched together. Nothing waits but [`Sockets::wait`]. Kafka: `java.nio.channels.Selector`.
+/// Listeners and connections that are watched together. Only [`Sockets::wait`] waits. Kafka: `java.nio.channels.Selector`.
 pub trait Sockets: Send + 'static {
     /// A connection.
     type Socket: Read + Write + Send;
@@ -32,20 +32,20 @@ pub trait Sockets: Send + 'static {
     /// `WouldBlock`: none waits.
     fn accept(&mut self, listener: usize) -> std::io::Result<(Self::Socket, SocketAddr)>;
 
-    /// Watches a connection from now on; what was there before gives an event, too.
+    /// Watches a connection from now on. Bytes that came before also give an event.
     ///
     /// # Errors
     /// The system refuses.
     fn watch(&mut self, socket: &mut Self::Socket, token: usize) -> std::io::Result<()>;
 
-    /// Says nothing more of a connection.
+    /// Ends the watching of a connection.
     fn forget(&mut self, socket: &mut Self::Socket);
 
     /// Accepts nothing more.
     fn close_listeners(&mut self);
 
-    /// Waits for the first event, at most `timeout`, and until [`crate::Completions`] are reported. An event tells of a change: it
-    /// does not come again for what was there before.
+    /// Waits for the first event, at most `timeout`, and until [`crate::Completions`] are reported. An event
+    /// reports a change: it does not come again for bytes that were there before.
     ///
     /// # Errors
     /// The sockets cannot be watched any more.

@@ -31,7 +31,7 @@ pub struct RequestCount {
 pub struct LastRequest {
     /// When it was taken up, ms since the epoch.
     pub time_ms: i64,
-    /// What it asks, and who.
+    /// Its API, its version, and the client's software.
     pub kind: RequestKind,
     /// The beginning of its client id.
     pub client_id: String,
@@ -39,14 +39,14 @@ pub struct LastRequest {
     pub address: SocketAddr,
 }
 
-/// So many kinds of client software are told apart: their names are the clients' own choice. Kafka: `Selector.SelectorMetrics`,
+/// How many kinds of client software are counted separately. Clients choose these names themselves, so there has to be a limit. Kafka: `Selector.SelectorMetrics`,
 /// whose `connectionsByClient` has 100 entries.
 const CLIENTS: usize = 100;
 /// The client of the requests of all others. No software can have this name: Kafka's pattern has no brackets.
 pub const OTHER_CLIENTS: &str = "(other)";
-/// So many of the last requests are kept.
+/// How many of the last requests are kept.
 const LAST_REQUESTS: usize = 50;
-/// So many characters of a client id are kept.
+/// How many characters of a client id are kept.
 const CLIENT_ID_CHARS: usize = 100;
 
 /// The connections of a listener, now and since its start.

@@ -1,11 +1,11 @@
-//! Memory of answers that clients have not taken. Kafka sends records out of the file and holds none; here they are copied.
+//! Memory of answers that clients have not taken. Kafka sends records straight from the file; here they are copied into memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 
-/// Shares of the budget: beyond each, a fetch is answered with so many bytes at most, and one batch at least (spec 6.3).
+/// Shares of the budget. Beyond each, a fetch gets at most this many bytes, and at least one batch (spec 6.3).
 const SHARES: [(usize, i32); 2] = [(2, 64 * 1024), (4, 1024 * 1024)];
 
 /// Bytes of answers that are being read or wait for their client, in all.
@@ -24,7 +24,7 @@ impl Unsent {
         }
     }
 
-    /// Most bytes for a fetch that asks for so many, and their place in the sum: what is read at the same time counts already.
+    /// Grants a fetch at most the bytes that it asks for, and counts them at once, so that fetches read at the same time see each other.
     pub(crate) fn reserve(&self, asked: i32) -> (i32, Reserved) {
         let asked_bytes = usize::try_from(asked).unwrap_or(0);
         let before = self.bytes.fetch_add(asked_bytes, Ordering::SeqCst);
@@ -41,30 +41,30 @@ impl Unsent {
         (granted, reserved)
     }
 
-    /// So many bytes of an answer wait for their client.
+    /// Counts bytes of an answer that wait for their client.
     pub(crate) fn add(&self, bytes: usize) {
         self.bytes.fetch_add(bytes, Ordering::SeqCst);
     }
 
-    /// So many bytes of an answer were taken, or nobody takes them any more.
+    /// Bytes of an answer were taken, or their client is gone.
     pub(crate) fn remove(&self, bytes: usize) {
         self.bytes.fetch_sub(bytes, Ordering::SeqCst);
     }
 
-    /// More than the budget is taken.
+    /// True if more than the budget is taken.
     pub(crate) fn is_over(&self) -> bool {
         self.bytes.load(Ordering::SeqCst) > self.budget
     }
 }
 
-/// A place in the sum. Dropped, it is given back.
+/// Bytes counted in the sum; dropping it takes them out.
 pub(crate) struct Reserved {
     all: Arc<AtomicUsize>,
     bytes: usize,
 }
 
 impl Reserved {
-    /// The place of an answer that was read.
+    /// The reservation of an answer that was read.
     pub(crate) fn of(mut self, answer: &[Bytes]) -> Self {
         self.resize(answer.iter().map(Bytes::len).sum());
         self

@@ -1,4 +1,4 @@
-//! The client's side: whom it trusts, and what it shows when it is asked who it is.
+//! The client's side: which authorities it trusts, and its own certificate.
 
 use std::sync::Arc;
 
@@ -94,7 +94,7 @@ impl ServerCertVerifier for BrokerVerifier {
             .webpki
             .verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
         match verified {
-            // The names are looked at last: chain and dates are right.
+            // The names are checked last, so the chain and the dates are valid.
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) if !self.checks_name => Ok(ServerCertVerified::assertion()),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, PeerIncompatible};
 
-/// Whose session it is.
+/// The side that this process is on.
 #[derive(Debug)]
 pub(crate) enum Side {
     Client {
@@ -17,7 +17,7 @@ pub(crate) enum Side {
     Server,
 }
 
-/// TLS failed on a connection. It will again, until somebody changes something.
+/// TLS failed on a connection. A retry fails in the same way until a setting is changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct TlsFailure(Arc<str>);
@@ -86,7 +86,7 @@ fn of_name(host: &str, names: &[String]) -> String {
     )
 }
 
-/// The broker ended it.
+/// The broker ended the connection.
 fn of_alert(alert: AlertDescription, shows_certificate: bool) -> String {
     match alert {
         AlertDescription::CertificateRequired

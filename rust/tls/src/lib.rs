@@ -1,4 +1,4 @@
-//! TLS for clients and listeners: what the properties `ssl.*` say, and the encryption of one connection. Kafka:
+//! TLS for clients and listeners: its settings from the properties `ssl.*`, and the encryption of one connection. Kafka:
 //! `DefaultSslEngineFactory`, `SslTransportLayer`. The protocol itself is rustls.
 //!
 //! ```text

@@ -32,7 +32,7 @@ impl Pem {
         }
     }
 
-    /// The certificates, in their order; other blocks are passed over.
+    /// The certificates, in their order; other blocks are skipped.
     ///
     /// # Errors
     /// There is none, or one is cut off or not base64.

@@ -1,4 +1,4 @@
-//! One connection under TLS: what the socket has in, what Kafka's protocol reads out, and the other way round. It never waits. Kafka:
+//! One connection under TLS: encrypted bytes of the socket on one side, bytes of Kafka's protocol on the other. It never waits. Kafka:
 //! `SslTransportLayer`.
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
@@ -16,12 +16,12 @@ const CHUNK: usize = 64 * 1024;
 pub struct Session {
     tls: Connection,
     side: Side,
-    /// Bytes of the socket that `tls` has not had yet: from `taken` on. Without room while there are none.
+    /// Bytes of the socket; those from `taken` on are still to be given to `tls`. Holds no memory while there are none.
     incoming: Vec<u8>,
     taken: usize,
-    /// It failed: it says so from then on.
+    /// It has failed; every later call returns this failure.
     failure: Option<TlsFailure>,
-    /// The other side said that nothing follows; it may wait for the socket to be closed.
+    /// The other side has announced the end of its data; it may wait for the socket to be closed.
     ended: bool,
 }
 
@@ -38,7 +38,7 @@ impl Session {
         }
     }
 
-    /// Says that nothing follows.
+    /// Announces the end of our data.
     #[cfg(test)]
     pub(crate) fn end(&mut self) {
         self.tls.send_close_notify();
@@ -54,16 +54,16 @@ impl Session {
         self.tls.wants_write()
     }
 
-    /// Who showed a certificate: its subject, as Kafka writes it. `None`: nobody. Kafka: `SslTransportLayer#peerPrincipal`.
+    /// The subject of the other side's certificate, as Kafka writes it. `None`: it has none. Kafka: `SslTransportLayer#peerPrincipal`.
     pub fn peer_name(&self) -> Option<String> {
         principal::subject(self.tls.peer_certificates()?.first()?)
     }
 
-    /// Fills the room with what was sent, as far as the socket has it. 0: the other side ended the connection.
+    /// Fills the room with decrypted bytes, as far as they have arrived. 0: the other side ended the connection.
     ///
     /// # Errors
-    /// `WouldBlock`: the socket has no more. A [`TlsFailure`] inside of `InvalidData`: the connection is to be closed; the other side
-    /// was told, if the socket took it. Everything else is the socket's.
+    /// `WouldBlock`: the socket has no more. A [`TlsFailure`] inside of `InvalidData`: the connection is to be closed; the alert
+    /// for the other side was sent if the socket took it. Every other error is the socket's.
     pub fn read(&mut self, socket: &mut (impl Read + Write), room: &mut [u8]) -> io::Result<usize> {
         let mut filled = 0;
         loop {
@@ -80,7 +80,7 @@ impl Session {
         }
     }
 
-    /// What is decrypted already.
+    /// Reads bytes that are already decrypted.
     fn take_plaintext(&mut self, room: &mut [u8]) -> usize {
         let mut filled = 0;
         while filled < room.len() {
@@ -135,7 +135,7 @@ impl Session {
         };
         self.incoming.truncate(*read.as_ref().unwrap_or(&0));
         if self.incoming.is_empty() {
-            // A connection on which nothing moves holds no room.
+            // An idle connection holds no buffer.
             self.incoming = Vec::new();
         }
         read.map(|count| count > 0)
@@ -172,10 +172,10 @@ impl Session {
         Ok(())
     }
 
-    /// Says that nothing follows, if the socket takes it.
+    /// Announces the end of our data, if the socket takes it.
     pub fn close(&mut self, socket: &mut impl Write) {
         self.tls.send_close_notify();
-        // It is closed either way.
+        // The connection is closed in any case.
         let _ = self.flush(socket);
     }
 }

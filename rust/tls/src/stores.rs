@@ -20,7 +20,7 @@ pub(crate) struct KeyStore {
 }
 
 impl KeyStore {
-    /// What ssl.keystore.* say; `None`: nothing.
+    /// The key store of ssl.keystore.*; `None`: none is set.
     ///
     /// # Errors
     /// A file cannot be read, is no PEM, or its key cannot be read.
@@ -59,7 +59,7 @@ impl KeyStore {
         Ok(Some(Self { chain, key, source }))
     }
 
-    /// What rustls says of certificate and key.
+    /// The error of rustls for a certificate and its key.
     pub(crate) fn error(source: &Pem, error: &rustls::Error) -> ConfigError {
         source.error(match error {
             rustls::Error::InconsistentKeys(_) => "the private key is not that of the certificate".to_owned(),
@@ -73,7 +73,7 @@ impl KeyStore {
     }
 }
 
-/// The authorities of ssl.truststore.*; `None`: no property says any.
+/// The authorities of ssl.truststore.*; `None`: none is set.
 ///
 /// # Errors
 /// A file cannot be read or has no certificates.
@@ -162,7 +162,7 @@ fn file(property: &'static str, path: Option<&str>, kind: &str) -> Result<Option
     Ok(Some(pem))
 }
 
-/// How a store of Java's becomes PEM.
+/// The command that converts a Java key store to PEM.
 fn conversion(property: &str) -> &'static str {
     if property.contains("truststore") {
         "only PEM is read. Convert a JKS or PKCS12 store: `keytool -list -rfc -keystore STORE > ca.pem`, then ssl.truststore.type=PEM and ssl.truststore.location=ca.pem"

@@ -32,7 +32,7 @@ pub struct RequestHeader {
     pub api_version: i16,
     /// The client's number of the request, which the response repeats.
     pub correlation_id: i32,
-    /// The client's name of itself. What is not UTF-8 in it has become U+FFFD.
+    /// client.id. What is not UTF-8 in it has become U+FFFD.
     pub client_id: Option<Arc<str>>,
 }
 
@@ -44,7 +44,7 @@ pub struct ResponseHeader {
 }
 
 /// 2 in flexible versions of an API, otherwise 1; also beyond the versions that are known, and for unknown APIs.
-/// (Version 0 was only ControlledShutdown's, which Kafka 4 has not.)
+/// (Only ControlledShutdown had version 0; Kafka 4 does not have it.)
 pub fn request_header_version(api_key: i16, api_version: i16) -> i16 {
     1 + i16::from(is_flexible(api_key, api_version))
 }

@@ -1,4 +1,4 @@
-//! Primitive types out of bytes that nobody has checked. Kafka: `ByteBufferAccessor`.
+//! Primitive types out of unchecked bytes. Kafka: `ByteBufferAccessor`.
 
 use std::sync::Arc;
 
@@ -6,11 +6,11 @@ use bytes::Bytes;
 
 use crate::error::Fault;
 
-/// What decoded values may take of memory: this many times the frame.
+/// Most memory that decoded values may take, as a multiple of the frame's size.
 const MEMORY_FACTOR: usize = 8;
-/// But small frames may always take this much, bytes.
+/// Memory that small frames may always take, bytes.
 const MEMORY_FLOOR: usize = 64 * 1024;
-/// What an `Arc<str>` takes beside its characters, bytes.
+/// Memory of an `Arc<str>` beside its characters, bytes.
 const ARC_OVERHEAD: usize = 2 * size_of::<usize>();
 
 /// Reads a frame from its start to its end.
@@ -79,7 +79,7 @@ impl Reader {
         self.array()
     }
 
-    /// Kafka: `ByteUtils#readUnsignedVarint`, which lets what does not fit into 32 bits fall off.
+    /// Kafka: `ByteUtils#readUnsignedVarint`, which drops the bits beyond the 32nd.
     pub(crate) fn unsigned_varint(&mut self) -> Result<u32, Fault> {
         let mut value = 0;
         for shift in [0, 7, 14, 21, 28] {

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::api_key::ApiKey;
 use crate::error::Fault;
 
-/// The end of versions that go on.
+/// The end of an open range of versions.
 const OPEN: i16 = i16::MAX;
 
 /// Versions of a message that have something; `min > max`: none.
@@ -45,7 +45,7 @@ pub struct FieldSpec {
     pub field_type: FieldType,
     /// The default as it is written in the table; empty: the zero of the type.
     pub default: &'static str,
-    /// In which versions it is what.
+    /// In which versions it is present, nullable or tagged.
     pub presence: Presence,
 }
 
@@ -58,7 +58,7 @@ pub struct Presence {
     pub nullable: Versions,
     /// Its tag, if it is a tagged field (in all its versions).
     pub tag: Option<u32>,
-    /// Whether a value may be left out silently in a version that has not the field.
+    /// Whether a value may be left out silently in a version without the field.
     pub ignorable: bool,
 }
 
@@ -131,7 +131,7 @@ impl Presence {
         self
     }
 
-    /// May be left out where the version has it not.
+    /// May be left out in versions without the field.
     pub(crate) const fn ignorable(mut self) -> Self {
         self.ignorable = true;
         self
@@ -146,7 +146,7 @@ impl Presence {
         }
     }
 
-    /// That a value may be missing from a place; tagged ones are written later.
+    /// Checks that a value may be left out in this version; tagged fields are written later.
     pub(crate) const fn check_absent(self, place: Place) -> Result<(), Fault> {
         match place {
             Place::Absent if !self.ignorable => Err(Fault::NotInVersion),

@@ -1,4 +1,4 @@
-//! `message!`: one table, from which the struct, the decoder, the encoder and the printed schema come.
+//! `message!`: makes the struct, the decoder, the encoder and the printed schema of a message from one table.
 
 use crate::error::{Fault, WireError};
 use crate::reader::Reader;
@@ -45,7 +45,7 @@ fn check_version<M: Message>(version: i16) -> Result<(), WireError> {
     }
 }
 
-/// Whether a field has a value that its default cannot stand for.
+/// Whether a field's value differs from its default.
 pub(crate) fn differs<T: PartialEq>(value: &T, default: &T) -> bool {
     value != default
 }
@@ -53,7 +53,7 @@ pub(crate) fn differs<T: PartialEq>(value: &T, default: &T) -> bool {
 /// `message! { NAME, module: key K, versions A to B, flexible from F; Struct { field: type = default, presence; .. } .. }`
 ///
 /// The first struct is the message. Types: see `types.rs`; an `Option` is a field that has null in some version. Without
-/// `= default` a field's default is the zero of its type (in an `Option`, too, as in Kafka).
+/// `= default` a field's default is the zero of its type (also in an `Option`, as in Kafka).
 macro_rules! message {
     (
         $message:ident, $module:ident: key $key:literal, versions $min:literal to $max:literal, flexible from $flexible:expr;

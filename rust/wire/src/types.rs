@@ -13,7 +13,7 @@ use crate::writer::Writer;
 pub(crate) trait Wire: Sized + PartialEq {
     /// For the printed table.
     const TYPE: FieldType;
-    /// What a field has when its table names no default.
+    /// The value of a field whose table names no default.
     fn initial() -> Self;
     /// Bytes that a value takes at least.
     fn min_size(version: i16, flexible: bool) -> usize;
@@ -23,7 +23,7 @@ pub(crate) trait Wire: Sized + PartialEq {
     fn write(&self, w: &mut Writer, version: i16, nullable: bool) -> Result<(), WireError>;
 }
 
-/// A type that a null is possible of.
+/// A type that can be null.
 pub(crate) trait Nullable: Wire {
     const NULLABLE_TYPE: FieldType = Self::TYPE;
     fn nullable_initial() -> Option<Self> {

@@ -32,7 +32,7 @@ impl Writer {
         self.len() == 0
     }
 
-    /// What was written, in order. Records of 1 KiB and more are the very `Bytes` of the message.
+    /// What was written, in order. Records of 1 KiB and more are the `Bytes` of the message, not a copy.
     pub fn into_chunks(self) -> Vec<Bytes> {
         let buffer = Bytes::from(self.buffer);
         let mut chunks = Vec::with_capacity(2 * self.spliced.len() + 1);

@@ -176,7 +176,7 @@ class _Workers:
         """Waits for a state of the counters."""
         with self._changed:
             if not self._changed.wait_for(lambda: reached() or self._failure is not None, timeout=120):
-                raise TimeoutError(f"the group stands still after {self.consumed:,} records")
+                raise TimeoutError(f"the group makes no progress after {self.consumed:,} records")
         if self._failure is not None:
             raise self._failure
 

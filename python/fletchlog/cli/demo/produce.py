@@ -40,7 +40,7 @@ TOPIC = {
     "retention.ms": "-1",
     "segment.ms": str(400 * 86_400_000),
     # Kafka accepts any first sequence number of a producer that is new to a partition. If the very first request is refused
-    # and the second one arrives, the first can never be delivered. This closes the hole, whatever the seed.
+    # and the second one arrives, the first can never be delivered. This closes the gap for every seed.
     "fletchlog.strict.first.sequence": "true",
 }
 # Both back-offs only cost time here: nothing recovers meanwhile.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Report:
-    """Collects sections in order. Whatever is printed is in `data` too."""
+    """Collects sections in order. Everything that is printed is also in `data`."""
 
     console: Console
     data: dict[str, Any] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-// The page: what is shown, the poll it stands at, keys and clicks.
+// The page: what is shown, the selected poll, keys and clicks.
 
 const story = JSON.parse(document.getElementById("story").textContent);
 const $ = (id) => document.getElementById(id);

@@ -140,7 +140,7 @@ class Model {
     return state;
   }
 
-  // Who is left out of requests in this poll: [[reason, [lanes]]], those that are no longer at its end included.
+  // The partitions left out of requests in this poll: [[reason, [lanes]]], with those that are asked for again before its end.
   leftOut(poll) {
     const state = this.stateAfter(poll - 1);
     const found = new Map();

@@ -1,4 +1,4 @@
-// What is told about one poll: what happened, the queue, what is under way, who was left out and why.
+// The text about one poll: what happened, the queue, requests under way, partitions left out and why.
 
 const CHIPS = 24;
 const number = (n) => n.toLocaleString("en");
@@ -78,7 +78,7 @@ function sentence(story, step) {
   }
 }
 
-function told(story, steps) {
+function happenings(story, steps) {
   const sentences = steps.map((step) => [step[0], sentence(story, step)]).filter(([, text]) => text);
   // positions of many partitions are looked up at once
   const places = sentences.filter(([kind]) => kind === "place");
@@ -93,7 +93,7 @@ function pollPanel(model, poll) {
   const after = model.stateAfter(poll);
   const taken = steps.filter((step) => step[0] === "take").reduce((sum, step) => sum + step[4], 0);
   const list = make("ol", { class: "say" });
-  for (const [kind, text] of told(story, steps)) list.append(make("li", kind === "take" ? { class: "big" } : {}, text));
+  for (const [kind, text] of happenings(story, steps)) list.append(make("li", kind === "take" ? { class: "big" } : {}, text));
   if (!list.children.length) list.append(make("li", {}, "Nothing happens."));
   return make("section", { class: "poll" },
     make("h2", {}, `Poll ${number(poll)} returns ${plural(taken, "record")}`, ...(model.run.title ? [" ", small(model.run.title)] : [])),
@@ -102,7 +102,7 @@ function pollPanel(model, poll) {
       make("div", {}, make("h3", {}, "The queue afterwards"), queue(story, after), make("h3", {}, "Under way"), flight(story, after))));
 }
 
-// The same in one line, for who listens to the page.
+// The same in one line, for screen readers.
 function spoken(model, poll) {
   const taken = (model.run.polls[poll] || []).filter((step) => step[0] === "take");
   const parts = taken.slice(0, 3).map((step) => `${plural(step[4], "record")} of ${laneName(model.story, step[1])}`);

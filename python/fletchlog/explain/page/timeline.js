@@ -30,7 +30,7 @@ function laneBar(pen, { fill, ink, stripes }, x, y, width, height) {
 }
 
 class Timeline {
-  // view: {from, to, poll}, shared by the pictures that stand above each other
+  // view: {from, to, poll}, shared by the pictures, which are above each other
   constructor(model, view, onPick) {
     this.model = model;
     this.view = view;
@@ -81,7 +81,7 @@ class Timeline {
 
   draw() {
     const { model, view } = this;
-    // without the scroll bar, so that the strip above stands over its lanes
+    // without the scroll bar, so that the strip above is aligned with its lanes
     const width = this.scroller.clientWidth;
     if (!width) return;
     const style = getComputedStyle(document.documentElement);

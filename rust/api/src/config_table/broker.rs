@@ -75,7 +75,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "fetch.max.bytes",
         Kind::Int(1024, i32::MAX),
         Some("57671680"),
-        "Upper limit of a fetch answer, whatever the client asks for.",
+        "Upper limit of a fetch answer, even if the client asks for more.",
     ),
     row(
         "fletchlog.durability",
@@ -327,7 +327,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "oauthbearer.sasl.jaas.config",
         Kind::Password,
         None,
-        "Which tokens OAUTHBEARER accepts, in Kafka's form: OAuthBearerLoginModule with unsecuredValidatorPrincipalClaimName, unsecuredValidatorScopeClaimName, unsecuredValidatorRequiredScope, unsecuredValidatorAllowableClockSkewMs. Tokens are not signed: this is for tests. Kafka's listener.name.NAME. may stand before it.",
+        "Which tokens OAUTHBEARER accepts, in Kafka's form: OAuthBearerLoginModule with unsecuredValidatorPrincipalClaimName, unsecuredValidatorScopeClaimName, unsecuredValidatorRequiredScope, unsecuredValidatorAllowableClockSkewMs. Tokens are not signed: this is for tests. The prefix listener.name.NAME. of Kafka is accepted.",
     ),
     row(
         "offset.metadata.max.bytes",
@@ -363,7 +363,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "plain.sasl.jaas.config",
         Kind::Password,
         None,
-        "The users of PLAIN, in Kafka's form: org.apache.kafka.common.security.plain.PlainLoginModule required user_NAME=\"password\" ...; Kafka's listener.name.NAME. may stand before it.",
+        "The users of PLAIN, in Kafka's form: org.apache.kafka.common.security.plain.PlainLoginModule required user_NAME=\"password\" ...; the prefix listener.name.NAME. of Kafka is accepted.",
     ),
     row(
         "producer.id.expiration.check.interval.ms",
@@ -387,7 +387,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "sasl.enabled.mechanisms",
         Kind::ListOf(&["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]),
         Some(""),
-        "Mechanisms by which clients of a listener with SASL say who they are. Users of SCRAM are kept in the directory (alter_user_scram_credentials, fletchlog users, kafka-configs).",
+        "Mechanisms by which clients of a listener with SASL authenticate. Users of SCRAM are kept in the directory (alter_user_scram_credentials, fletchlog users, kafka-configs).",
     ),
     row(
         "sasl.server.max.receive.size",
@@ -399,7 +399,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "security.protocol",
         Kind::OneOf(&["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]),
         Some("PLAINTEXT"),
-        "What a listener speaks; Kafka says it for each listener in listener.security.protocol.map. SSL is TLS, with the certificate of ssl.keystore.*. With SASL, clients say who they are before they may ask for anything.",
+        "Protocol of a listener; Kafka sets it for each listener in listener.security.protocol.map. SSL is TLS, with the certificate of ssl.keystore.*. With SASL, clients must authenticate first.",
     ),
     row(
         "socket.request.max.bytes",

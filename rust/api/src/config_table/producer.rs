@@ -128,7 +128,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
             "org.apache.kafka.clients.producer.RoundRobinPartitioner",
         ]),
         Some(""),
-        "Empty: by key (murmur2), sticky for null keys. RoundRobinPartitioner: available partitions in turn, whatever the key.",
+        "Empty: by key (murmur2), sticky for null keys. RoundRobinPartitioner: available partitions in turn; the key does not matter.",
     ),
     key(
         "partitioner.ignore.keys",

@@ -22,8 +22,8 @@ pub(super) const TIMESTAMP_TYPES: &[&str] = &["CreateTime", "LogAppendTime"];
 /// `fletchlog.durability`.
 pub(super) const DURABILITIES: &[&str] = &["page-cache", "fsync"];
 
-/// Rows by name. What an embedded log with one copy does not do (tiered storage, preallocated files) takes its default alone: other
-/// values are refused rather than ignored.
+/// Rows by name. Properties of features that an embedded log with one copy does not have (tiered storage, preallocated
+/// files) accept only their default: other values are refused rather than ignored.
 pub(super) const KEYS: &[ConfigKey] = &[
     row(
         "cleanup.policy",

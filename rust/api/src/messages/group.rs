@@ -36,7 +36,7 @@ pub struct JoinGroupRequest {
     pub reason: Option<Arc<str>>,
 }
 
-/// One member as told to the leader.
+/// One member, as the leader sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JoinGroupMember {
     /// Member id.
@@ -118,14 +118,14 @@ pub struct HeartbeatRequest {
 pub struct LeaveGroupRequest {
     /// group.id.
     pub group_id: Arc<str>,
-    /// Who leaves.
+    /// The members that leave.
     pub members: Vec<LeavingMember>,
 }
 
-/// Who leaves a group. Kafka: `MemberIdentity`.
+/// A member that leaves a group. Kafka: `MemberIdentity`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeavingMember {
-    /// Member id; "" for whoever has the group.instance.id.
+    /// Member id; "": the member with the group.instance.id.
     pub member_id: Arc<str>,
     /// group.instance.id.
     pub group_instance_id: Option<Arc<str>>,

@@ -41,14 +41,13 @@ struct Checkpoints {
 #[derive(Debug, Default)]
 struct LogStarts {
     offsets: Offsets,
-    /// The file that was there when it was read again, `None` if there was none: open, so that no other file can be taken
-    /// for it.
+    /// The file as it was last read, `None` if there was none. It is kept open, so that no other file gets its inode.
     file: Option<Arc<dyn File>>,
 }
 
 impl LogStarts {
     fn load(fs: &dyn Fs, path: &Path) -> Result<Self, BrokerError> {
-        // Opened first: a file that comes in between is read again at the next look.
+        // Opened first: if the file is replaced in between, the next look reads it again.
         let file = match fs.open(path, false, false) {
             Err(e) if e.kind() == ErrorKind::NotFound => None,
             opened => Some(opened.map_err(|e| BrokerError::directory(fs, path, format!("cannot be opened: {e}")))?),
@@ -196,7 +195,7 @@ impl LogDir {
         })
     }
 
-    /// Writes the three checkpoints: what `logs` tells, and for logs not opened what was read, of partitions that exist.
+    /// Writes the three checkpoints for the partitions that exist: from `logs`, and for logs that are not open the offsets read before.
     pub(crate) fn write_checkpoints(
         &self,
         fs: &dyn Fs,
@@ -212,7 +211,7 @@ impl LogDir {
         for log in logs {
             recovery.insert(log.tp.clone(), log.recovery_point);
             marks.insert(log.tp.clone(), log.high_watermark);
-            // Only starts that the name of the first segment does not tell (spec 1.9).
+            // Only starts that differ from the name of the first segment (spec 1.9).
             if log.log_start_offset > log.first_segment {
                 starts.insert(log.tp.clone(), log.log_start_offset);
             } else {

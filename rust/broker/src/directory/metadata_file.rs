@@ -35,7 +35,7 @@ pub(crate) struct TopicRecord {
     pub(crate) partitions: i32,
     /// Partition p leads on node 1 + (first_leader + p) mod nodes, unless it is in `assigned`.
     pub(crate) first_leader: u32,
-    /// Replicas of each partition as clients are told; the leader keeps the only copy.
+    /// Replicas of each partition as clients see them; the leader keeps the only copy.
     pub(crate) replication_factor: u32,
     /// Replicas of the partitions that were placed by hand, the leader first.
     pub(crate) assigned: BTreeMap<i32, Vec<NodeId>>,

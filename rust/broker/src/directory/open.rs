@@ -1,4 +1,4 @@
-//! Opening a directory: what is it, may we write it, which topics does it hold.
+//! Opening a directory: what kind it is, whether it may be written, which topics it holds.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -186,7 +186,7 @@ impl Directory {
         Ok((directory, metadata))
     }
 
-    /// Drops what the checkpoints say of partitions that no topic has any more.
+    /// Drops the checkpoints' offsets of partitions that no topic has any more.
     pub(crate) fn forget_deleted(&self, metadata: &ClusterMetadata) {
         for dir in &self.log_dirs {
             dir.retain(|tp| has_partition(metadata, tp));
@@ -364,7 +364,7 @@ fn create_durably(fs: &dyn Fs, root: &Path) -> std::io::Result<()> {
             parent
         };
         match fs.sync_dir(parent) {
-            // Somebody else's, who answers for it.
+            // Another user's directory: its owner has to keep it safe.
             Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {}
             other => other?,
         }
@@ -372,7 +372,7 @@ fn create_durably(fs: &dyn Fs, root: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A writer that was killed may have renamed a file and not lived to sync that: what is read from here on stays.
+/// A writer that was killed may have renamed a file without syncing the directory. After this, what is read is durable.
 pub(super) fn sync_names(fs: &dyn Fs, dir: &Path) -> Result<(), BrokerError> {
     fs.sync_dir(dir)
         .map_err(|e| BrokerError::directory(fs, dir, format!("cannot be synced: {e}")))
@@ -388,7 +388,7 @@ fn take_lock(fs: &dyn Fs, dir: &Path) -> Result<Box<dyn DirLock>, BrokerError> {
     })
 }
 
-/// What a Kafka broker's own log.dir tells: topics from the partition directories, ids from `partition.metadata`.
+/// What is known of a Kafka broker's own log.dir: topics from the partition directories, ids from `partition.metadata`.
 /// Topic configurations are in the cluster's metadata log and not known here, so retention is off; logs that Kafka
 /// compacts (they are in the cleaner's checkpoint) stay marked as compacted.
 fn derive_metadata(fs: &dyn Fs, root: &Path, read_only: bool) -> Result<ClusterMetadata, BrokerError> {

@@ -208,6 +208,6 @@ fn check_empty(group: &Group) -> Result<(), BrokerError> {
 fn not_loaded(code: ErrorCode, what: &str) -> BrokerError {
     BrokerError::kafka(
         code,
-        format!("`__consumer_offsets` cannot be read, so {what} cannot be told"),
+        format!("`__consumer_offsets` cannot be read, so {what} cannot be reported"),
     )
 }

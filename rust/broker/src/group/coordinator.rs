@@ -1,8 +1,8 @@
-//! Who coordinates a group, who is alive in it, who leaves (spec 8.7). Kafka 2.6: `GroupCoordinator`.
+//! Which node coordinates a group, which members are alive, how they leave (spec 8.7). Kafka 2.6: `GroupCoordinator`.
 //!
-//! Each group has a lock of its own, which is held while its offsets or its record are appended; the table of groups is never
-//! locked meanwhile. Time-outs are noticed by the next caller of the broker; a client that waits wakes up for them. Who only looks
-//! for time-outs passes by a group that another thread works on, and looks again.
+//! Each group has a lock of its own, which is held while its offsets or its record are appended; the table of groups is not
+//! locked then. Time-outs are noticed by the next call to the broker; a client that waits wakes up for them. A check for time-outs
+//! skips a group that another thread has locked, and comes back to it later.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Offsets that nobody needs any more: expired, or of a deleted topic. Kafka: `OffsetMetadataManager#cleanupExpiredOffsets`,
+//! Removing offsets: expired ones, or those or of a deleted topic. Kafka: `OffsetMetadataManager#cleanupExpiredOffsets`,
 //! `#onPartitionsDeleted`.
 
 use fletchlog_records::{BatchParams, TopicPartition};
@@ -42,7 +42,7 @@ impl GroupCoordinator {
         });
     }
 
-    /// A deleted topic's offsets mean nothing to a later topic of its name.
+    /// The offsets of a deleted topic must not be used for a later topic of its name.
     pub(crate) fn forget_offsets_of(&self, topic: &str) {
         if self.load_all_groups().is_err() {
             log::warn!("commits for the deleted topic {topic} may remain: not all groups could be loaded");

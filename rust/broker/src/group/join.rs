@@ -180,8 +180,8 @@ impl GroupCoordinator {
         self.rebalance(group, join.now_ms);
     }
 
-    /// A static member comes back under a new id; the old id is fenced from now on. In a stable group whose choice of
-    /// protocol stays the same nobody else notices, whatever its metadata says. If the new id cannot be stored, the old one stays.
+    /// A static member comes back under a new id; the old id is fenced from now on. In a stable group whose
+    /// protocol stays the same no other member notices, even if the metadata has changed. If the new id cannot be stored, the old one stays.
     /// Kafka: `updateStaticMemberThenRebalanceOrCompleteJoin`.
     fn replace_static(
         &self,
@@ -244,8 +244,8 @@ impl GroupCoordinator {
     }
 }
 
-/// What a static member is told that is back in a stable group. A leader does not compute an assignment again: its answer is
-/// that of a follower, unless it knows that it may leave the assignment as it is.
+/// The answer to a static member that is back in a stable group. A leader must not compute an assignment again: it is answered as a
+/// follower, unless it knows `skip_assignment`.
 fn returned(group: &Group, id: &Arc<str>, led_as: Option<Arc<str>>, request: &JoinGroupRequest) -> JoinGroupResponse {
     let mut response = join_response(group, id);
     if let Some(old_id) = led_as {

@@ -52,7 +52,7 @@ impl GroupCoordinator {
         Ok(())
     }
 
-    /// A member is removed because nobody has heard of it. Kafka: `removeMemberAndUpdateClassicGroup`.
+    /// A member is removed because its session has timed out. Kafka: `removeMemberAndUpdateClassicGroup`.
     pub(super) fn remove_member(&self, group: &mut Group, id: &str, now_ms: i64) {
         self.take_out(group, id);
         self.members_left(group, now_ms);

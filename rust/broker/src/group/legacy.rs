@@ -9,7 +9,7 @@
 //! | watches                      | `Group::generation`, read with a View  | -                                    |
 //!
 //! A session lives as long as the consumer's connection, and zookeeper.session.timeout.ms longer; whether one has expired is
-//! looked at with every request of the group. Nothing here is written to disk: ephemeral nodes are nobody's after a restart.
+//! looked at with every request of the group. Nothing here is written to disk: ephemeral nodes do not outlive a restart.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -122,7 +122,7 @@ impl Group {
         }
     }
 
-    /// A consumer that comes back over another connection is another session: what the old one owned is nobody's.
+    /// A consumer that comes back over another connection has another session: it does not own what the old one owned.
     fn register(&mut self, consumer_id: &Arc<str>, member: Member) {
         let unchanged = |known: &Member| known.streams == member.streams && Arc::ptr_eq(&known.client, &member.client);
         if self.members.get(consumer_id).is_some_and(unchanged) {

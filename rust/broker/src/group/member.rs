@@ -9,12 +9,12 @@ use fletchlog_api::{JoinGroupRequest, JoinGroupResponse, Response, SyncGroupResp
 use super::records::MemberValue;
 use crate::sync::{Answer, Changes};
 
-/// Where a member lives, by which it is missed when it has gone.
+/// Where the client of a member is, which decides how its end is noticed.
 #[derive(Debug, Clone)]
 enum Presence {
-    /// In a client of this process: as long as its transport is there.
+    /// In this process: the member lives as long as the client's transport exists.
     Transport(Arc<Transport>),
-    /// Behind a socket: since it was last heard of (monotonic ms). Kafka: `ClassicGroupMember#hasSatisfiedHeartbeat`.
+    /// Behind a socket, with the time of its last request (monotonic ms). Kafka: `ClassicGroupMember#hasSatisfiedHeartbeat`.
     Heartbeats(i64),
 }
 
@@ -30,8 +30,8 @@ pub(crate) struct ClientLiveness {
 /// The connections of a client in this process, and when it last did something (monotonic ms).
 ///
 /// They replace the heartbeat thread of Kafka's clients: as long as the transport exists and the client does something
-/// at least every max.poll.interval.ms, its members live; a client that has gone without leaving is missed after
-/// session.timeout.ms.
+/// at least every max.poll.interval.ms, its members live; a client that has gone without leaving loses its members
+/// after session.timeout.ms.
 #[derive(Debug)]
 pub(crate) struct Transport {
     last_seen_ms: AtomicI64,
@@ -89,14 +89,14 @@ impl ClientLiveness {
     }
 }
 
-/// The host of a member in this process. In a group's record it tells which members ended with the process that wrote it.
+/// The host of a member in this process. In a group's record it marks the members that ended with the process that wrote it.
 const IN_PROCESS: &str = "in-process";
 
-/// How long a new member waits in its first join (ms), as its client may have gone meanwhile and nobody knows.
+/// How long a new member is kept in its first join (ms): whether its client is still there cannot be seen then.
 /// Kafka: `GroupCoordinatorConfig#CLASSIC_GROUP_NEW_MEMBER_JOIN_TIMEOUT_MS`.
 const NEW_MEMBER_JOIN_TIMEOUT_MS: i64 = 5 * 60 * 1000;
 
-/// When a member is missed, unless it is heard of before.
+/// When a member is removed, unless its client does something before.
 #[derive(Debug)]
 pub(crate) enum Session {
     /// At this time (monotonic ms).
@@ -113,7 +113,7 @@ pub(crate) enum Session {
 }
 
 impl Session {
-    /// When the member is missed.
+    /// When the member is removed.
     pub(crate) fn deadline_ms(&self) -> i64 {
         match self {
             Session::Until(ms) => *ms,
@@ -192,7 +192,7 @@ impl Member {
         member
     }
 
-    /// Its client is another process.
+    /// True if its client is another process.
     pub(crate) fn is_behind_socket(&self) -> bool {
         *self.client_host != *IN_PROCESS
     }

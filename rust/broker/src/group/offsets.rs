@@ -21,7 +21,7 @@ pub(super) type OffsetResults = Vec<(TopicPartition, ErrorCode)>;
 pub(super) type Offsets = Vec<(TopicPartition, CommittedOffset)>;
 
 impl GroupCoordinator {
-    /// OffsetCommit. Partitions that are not there are told apart before the group is asked. Kafka:
+    /// OffsetCommit. Partitions that do not exist are refused before the group is asked. Kafka:
     /// `KafkaApis#handleOffsetCommitRequest`, `OffsetMetadataManager#commitOffset`.
     pub(crate) fn offset_commit(&self, node: NodeId, request: &OffsetCommitRequest) -> OffsetCommitResponse {
         if let Err(error) = self.replicas.for_writing("commit offsets") {

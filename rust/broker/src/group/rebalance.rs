@@ -11,7 +11,7 @@ use super::coordinator::GroupCoordinator;
 use super::state::{Group, GroupState, PendingJoin, PendingSync};
 
 impl GroupCoordinator {
-    /// Begins a rebalance if none is being prepared, and completes it if everybody is there.
+    /// Begins a rebalance if none is being prepared, and completes it if every member has joined.
     /// Kafka: `maybePrepareRebalance`, `prepareRebalance`.
     pub(super) fn rebalance(&self, group: &mut Group, now_ms: i64) {
         if group.state != GroupState::PreparingRebalance {
@@ -71,7 +71,7 @@ impl GroupCoordinator {
         }
     }
 
-    /// The next generation begins with those who are there. Kafka: `onCompleteJoin`.
+    /// The next generation begins with the members that have joined. Kafka: `onCompleteJoin`.
     fn complete_join(&self, group: &mut Group, now_ms: i64) {
         // Static members are kept until their session ends.
         group.members.retain(|m| m.joining.is_some() || m.instance_id.is_some());
@@ -97,7 +97,7 @@ impl GroupCoordinator {
             group.leader = None;
             group.subscribed_topics = group.compute_subscribed_topics();
             self.transition(group, GroupState::Empty);
-            // Reported where it is stored; the group goes on.
+            // The failure is logged where the record is written; the group goes on.
             drop(self.store_group(group));
             return;
         }

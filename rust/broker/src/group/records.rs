@@ -30,7 +30,7 @@ pub(crate) enum Key {
     Other(i16),
 }
 
-/// What a group record tells.
+/// The content of a group record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct GroupValue {
     pub(crate) protocol_type: Arc<str>,

@@ -76,7 +76,7 @@ pub(crate) struct PendingJoin {
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) id: Arc<str>,
-    /// Taken out of the table: who has looked it up before looks again. Kafka: `GroupState` Dead.
+    /// No longer in the table of groups: a thread that had looked it up before that looks it up again. Kafka: `GroupState` Dead.
     pub(crate) dead: bool,
     pub(crate) state: GroupState,
     pub(crate) generation: i32,
@@ -97,7 +97,7 @@ pub(crate) struct Group {
     pub(crate) pending_txn_offsets: BTreeMap<i64, PendingOffsets>,
     /// There are records of it in `__consumer_offsets`, so that it takes a tombstone to end it.
     pub(crate) is_stored: bool,
-    /// Since when it is in this state (wall clock).
+    /// When it entered this state (wall clock).
     pub(crate) state_timestamp_ms: Option<i64>,
 }
 
@@ -124,7 +124,7 @@ impl Group {
         }
     }
 
-    /// Becomes what its record tells; without members that may still live it is empty. Kafka: `GroupMetadataManager#replay`.
+    /// Takes over the state of its record; without members that may still live it is empty. Kafka: `GroupMetadataManager#replay`.
     pub(crate) fn load(&mut self, value: GroupValue, now_ms: i64) {
         let protocol = value.protocol.clone().unwrap_or_default();
         let members = value.members.into_iter();

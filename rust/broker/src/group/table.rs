@@ -1,4 +1,4 @@
-//! Which groups there are, and which has something to do next. Kafka: the groups of `GroupMetadataManager`, and its timer.
+//! The table of groups, and which has something to do next. Kafka: the groups of `GroupMetadataManager`, and its timer.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -101,7 +101,7 @@ impl Group {
     }
 }
 
-/// The groups by id and by time: thousands of them cost a request no more than a few.
+/// The groups by id and by time, so that the cost of a request does not grow with the number of groups.
 #[derive(Debug, Default)]
 pub(crate) struct GroupTable {
     by_id: FxHashMap<Arc<str>, Arc<LockedGroup>>,
@@ -133,7 +133,7 @@ impl GroupTable {
         self.by_id.iter()
     }
 
-    /// A group is to be looked at at another time.
+    /// Changes the time at which a group is to be looked at.
     pub(crate) fn reindex(&mut self, id: &Arc<str>, before: Due, after: Due) {
         match before {
             Due::Never => {}

@@ -76,7 +76,7 @@ impl GroupCoordinator {
     }
 }
 
-/// Who may commit: a member of the current generation, or a consumer that names none. Older producers named none either,
+/// A commit may come from a member of the current generation, or name no member. Older producers name none either,
 /// so the group may have members (unlike with OffsetCommit).
 fn check_committer(group: &Group, request: &TxnOffsetCommitRequest) -> Result<(), ErrorCode> {
     let simple = request.generation_id < 0;

@@ -79,7 +79,7 @@ impl KafkaApis {
                 partition: p.tp().partition,
                 leader: p.leader(),
                 leader_epoch: self.replicas.leader_epoch_of(p).unwrap_or_else(|error| {
-                    log::warn!("the leader epoch of {} cannot be told now: {error}", p.tp());
+                    log::warn!("the leader epoch of {} cannot be read now: {error}", p.tp());
                     -1
                 }),
                 replicas: p.replicas().to_vec(),

@@ -95,7 +95,7 @@ impl LogManager {
         loop {
             let cleanable = self.cleanable(partition, log)?;
             let dirty = cleanable.first_dirty_offset < cleanable.first_uncleanable_offset;
-            // Forced, a clean log gets one round, too: tombstones may have come of age.
+            // If forced, a clean log also gets one round: tombstones may have reached their age.
             let due = if force {
                 dirty || done.rounds == 0
             } else {
@@ -131,7 +131,7 @@ impl LogManager {
         };
         let stats = log.clean(cleanable, &options, self.clock.now_ms(), cancelled)?;
         let table = self.table();
-        // A new topic of a deleted one's name begins dirty.
+        // A new topic with the name of a deleted one begins as not cleaned.
         if table.holds(partition) {
             self.directory.log_dirs()[node_index(partition)].store_clean_offset(
                 &**self.directory.fs(),
@@ -166,7 +166,7 @@ impl LogManager {
             Ok(done) => Ok(done
                 .filter(|done| done.rounds > 0)
                 .map(|done| (partition.tp().clone(), done))),
-            // Retention was quicker, or the broker is closing: nothing is wrong with the log.
+            // The segments were deleted by retention, or the broker is closing: this is no failure of the log.
             Err(BrokerError::Log(LogError::Replaced { .. } | LogError::Cancelled { .. })) => Ok(None),
             Err(error) => {
                 partition.set_uncleanable(true);
@@ -234,8 +234,8 @@ impl Stop {
 }
 
 impl CleanerThread {
-    /// Starts it. `clean` cleans a log that is due; it holds the broker only while it works, so that a broker that is dropped is
-    /// gone.
+    /// Starts it. `clean` cleans a log that is due; it holds a reference to the broker only while it works, so that the thread does
+    /// not keep a dropped broker open.
     pub(crate) fn start(
         pause: Duration,
         clean: impl Fn() -> Result<Option<(TopicPartition, CleanedPartition)>, BrokerError> + Send + 'static,
@@ -268,7 +268,7 @@ impl Drop for CleanerThread {
     }
 }
 
-/// Cleans whatever is due. False: the broker is closed or gone.
+/// Cleans all logs that are due. False: the broker is closed or gone.
 fn work(clean: &impl Fn() -> Result<Option<(TopicPartition, CleanedPartition)>, BrokerError>) -> bool {
     loop {
         match clean() {

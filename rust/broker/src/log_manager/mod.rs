@@ -32,7 +32,7 @@ pub(crate) struct LogManager {
     next_retention_ms: AtomicI64,
     /// When expired producer ids are looked for next (monotonic).
     next_producer_expiry_ms: AtomicI64,
-    /// Who writes checkpoints writes what holds when it is written.
+    /// Serialises the writers of checkpoints, so that no file gets older values than it has.
     checkpointing: Mutex<()>,
     /// One log is cleaned at a time: their keys share the memory.
     cleaning: Mutex<()>,
@@ -147,8 +147,8 @@ impl LogManager {
         }
     }
 
-    /// Lets every open log forget expired producers, when it is time to. What is forgotten is seen by the next append alone, so
-    /// no waiting client has to wake up for it. Kafka: `UnifiedLog#removeExpiredProducers`, scheduled by each log.
+    /// Lets every open log forget expired producers, when it is time to. Only a later append can notice, so no waiting client
+    /// has to be woken. Kafka: `UnifiedLog#removeExpiredProducers`, scheduled by each log.
     pub(crate) fn maybe_remove_expired_producers(&self, now_ms: i64) {
         if is_due(
             &self.next_producer_expiry_ms,
@@ -189,7 +189,7 @@ impl LogManager {
                 Ok(self.log_of(partition)?.delete_old_segments(now_ms)?)
             };
             let segments = self.unless_deleted(partition, delete());
-            // An error, too, may come after some have gone.
+            // Segments may have been deleted before an error.
             if !matches!(segments, Ok(None | Some(0))) {
                 changed(partition);
             }
@@ -276,8 +276,8 @@ impl LogManager {
         self.store_checkpoints(&self.checkpoint_offsets())
     }
 
-    /// The checkpoints with a log start that does not hold yet; then `make_hold` makes it so, before others write
-    /// checkpoints without it.
+    /// Writes the checkpoints with a log start that is not in effect yet; then `make_hold` puts it into effect. No other thread
+    /// writes checkpoints in between.
     ///
     /// # Errors
     /// UNKNOWN_TOPIC_OR_PARTITION if the topic was deleted meanwhile, also where a new one has its name; storage errors.
@@ -330,7 +330,7 @@ impl LogManager {
         let mut failure = None;
         if !self.is_read_only() {
             for log in partitions.iter().filter_map(|p| p.opened_log()) {
-                // What fails here fails again, and is reported, when the log is closed.
+                // A failure is reported below: closing the log fails in the same way.
                 let _ = log.prepare_close();
             }
             self.sync_many(&partitions)?;
@@ -346,7 +346,7 @@ impl LogManager {
                     failure.get_or_insert(error);
                 }
             }
-            // Also of a log that failed: otherwise its checkpoints would be as old as the last start.
+            // Also for a log that failed: otherwise its checkpoints would be those of the last start.
             offsets_at_close.push((node_index(partition), at_close));
         }
         if self.is_read_only() {

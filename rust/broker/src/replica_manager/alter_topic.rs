@@ -1,5 +1,5 @@
 //! More partitions and other properties for a topic that exists. Kafka: `ReplicationControlManager#createPartitions`,
-//! `ConfigurationControlManager#incrementalAlterConfigs`, `#legacyAlterConfigs`, `ConfigAdminManager#preprocess`, with their words.
+//! `ConfigurationControlManager#incrementalAlterConfigs`, `#legacyAlterConfigs`, `ConfigAdminManager#preprocess`, with the texts of their errors.
 //!
 //! Both are one write of `fletchlog.metadata`, which is atomic: after a crash the change is there as a whole or not at all. The
 //! change takes effect once it is written.
@@ -155,7 +155,7 @@ impl ReplicaManager {
         self.store_altered(&mut metadata, name, record)
     }
 
-    /// Writes a changed record; then it holds. The directories of new partitions are made when they are first used.
+    /// Writes a changed record and puts it into effect. The directories of new partitions are made when they are first used.
     fn store_altered(
         &self,
         metadata: &mut ClusterMetadata,
@@ -231,7 +231,7 @@ fn check_name(topic: &str) -> Result<(), BrokerError> {
 }
 
 /// Kafka: `ConfigurationControlManager#incrementalAlterConfigResource`. A list that is not set begins as the default of the table,
-/// whatever the broker gives.
+/// not as the broker's value.
 fn alter_one(config: &mut BTreeMap<String, String>, change: &AlterConfig) -> Result<(), BrokerError> {
     let name = &change.name;
     let value = change.value.as_deref().unwrap_or("").trim();

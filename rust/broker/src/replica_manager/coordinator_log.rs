@@ -49,7 +49,7 @@ impl ReplicaManager {
     }
 
     /// Hands every batch from an offset on to `apply`; returns the offset to go on at. A batch that cannot be read is
-    /// logged and passed over: it must not hide the records behind it.
+    /// logged and skipped: the records behind it are still needed.
     pub(crate) fn read_records(
         &self,
         partition: &Partition,

@@ -43,7 +43,7 @@ pub(crate) struct ReplicaManager {
     fetches: FetchManager,
     purgatory: FetchPurgatory,
     failures: Failures,
-    /// Waiting clients sleep on it.
+    /// Waiting clients wait for its next change.
     changes: Changes,
 }
 
@@ -80,7 +80,7 @@ impl ReplicaManager {
         &self.cluster_id
     }
 
-    /// What fails at the moment.
+    /// The operations that fail at the moment.
     pub(crate) fn failures(&self) -> &Failures {
         &self.failures
     }
@@ -106,7 +106,7 @@ impl ReplicaManager {
         partition.opened_log().is_some() || self.logs.directory().fs().exists(partition.dir())
     }
 
-    /// What waiting clients sleep on.
+    /// The counter that waiting clients wait for.
     pub(crate) fn changes(&self) -> &Changes {
         &self.changes
     }

@@ -1,5 +1,5 @@
 //! What a new topic or partition is made of: how many partitions, on which nodes. Kafka: `ReplicationControlManager#createTopic`,
-//! `#validateManualPartitionAssignment`, with their words.
+//! `#validateManualPartitionAssignment`, with the texts of their errors.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub struct NewTopic {
     pub replication_factor: i16,
     /// (partition, nodes of its replicas, the leader first): then the two numbers are -1.
     pub assignments: Vec<(i32, Vec<NodeId>)>,
-    /// Names and values; of a name that comes twice the last one counts. A value of `None` is refused.
+    /// Names and values; if a name comes twice, the last value counts. A value of `None` is refused.
     pub config: Vec<(String, Option<String>)>,
     /// Only look whether it could be made.
     pub validate_only: bool,
@@ -42,7 +42,7 @@ impl Default for NewTopic {
 /// What was created, or would be.
 #[derive(Debug, Clone)]
 pub struct CreatedTopic {
-    /// 16-byte id; of a topic that was only validated one that nobody has.
+    /// 16-byte id; for a topic that was only validated, an id that no topic has.
     pub topic_id: [u8; 16],
     /// Number of partitions.
     pub partitions: i32,

@@ -81,7 +81,7 @@ impl ReplicaManager {
         self.for_writing("produce")?;
         let partition = self.partition(tp)?;
         if !crate::topics::is_internal(&tp.topic) {
-            // A log that cannot be opened is no refusal of the batch, but an error with its own place.
+            // A log that cannot be opened is an error of its own, with the file, not a refusal of the batch.
             self.log_of(&partition)?;
         }
         let outcome = if is_transactional(&records) {

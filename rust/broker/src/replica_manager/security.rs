@@ -10,12 +10,12 @@ impl ReplicaManager {
         &self.security
     }
 
-    /// How ACLs are judged, if they are.
+    /// The authorizer's configuration, if there is one.
     pub(crate) fn authorizer_rules(&self) -> Option<&Rules> {
         self.authorizer.as_ref()
     }
 
-    /// Changes users or ACLs: on disk first, then for everybody.
+    /// Changes users or ACLs: first on disk, then in memory.
     pub(crate) fn alter_security<T>(
         &self,
         action: &'static str,

@@ -99,7 +99,7 @@ impl ReplicaManager {
         self.for_writing("commit offsets or write transactions")?;
         let mut metadata = self.metadata.lock();
         if let Some(topic) = self.topic_table().get(name) {
-            // Another thread was quicker.
+            // Another thread has made it meanwhile.
             return Ok(topic.clone());
         }
         check_name_is_free(&metadata, name)?;
@@ -180,7 +180,7 @@ impl ReplicaManager {
                 format!("`{name}` is the broker's own topic and cannot be deleted"),
             ));
         }
-        // A caller to whom the topic is unknown relies on its being gone.
+        // A caller that gets UNKNOWN_TOPIC_OR_PARTITION relies on the topic being gone.
         self.finish_deletions(&mut metadata)?;
         let mut changed = metadata.clone();
         let Some(record) = changed.topics.remove(name) else {
@@ -192,8 +192,8 @@ impl ReplicaManager {
         if stored.is_err() && ClusterMetadata::load(fs, root).is_ok_and(|(found, _)| found.topics == metadata.topics) {
             return stored;
         }
-        // Stored, or perhaps: the new file has its name, which may not be durable. No record is taken any more that the next
-        // start might not know.
+        // It may be stored: the new file has its name, but that may not be durable. From now on no record is accepted, because
+        // the topic may be gone at the next start.
         *metadata = changed;
         let topic = self.logs.remove(name);
         self.logs.directory().forget_deleted(&metadata);
@@ -209,8 +209,8 @@ impl ReplicaManager {
         removed
     }
 
-    /// The directories are gone. No checkpoint may know them when the note goes; writing the checkpoints makes the end of the
-    /// directories durable as well.
+    /// Removes the note of a deletion once the directories are gone. The checkpoints are written first: then no checkpoint names
+    /// them, and their removal is durable.
     fn forget_deletion(&self, metadata: &mut ClusterMetadata, topic_id: &[u8; 16]) -> Result<(), BrokerError> {
         self.logs.write_checkpoints()?;
         let mut changed = metadata.clone();
@@ -220,8 +220,8 @@ impl ReplicaManager {
         Ok(())
     }
 
-    /// What interrupted deletions have left, directories or offsets in checkpoints, would be taken for a new topic's. The
-    /// metadata first, as it may not have been durable.
+    /// Removes what interrupted deletions have left, directories or offsets in checkpoints: a new topic would take it for its own.
+    /// The metadata is written first, as it may not have been durable.
     fn finish_deletions(&self, metadata: &mut ClusterMetadata) -> Result<(), BrokerError> {
         if !metadata.deleting.is_empty() {
             metadata.store(&**self.logs.directory().fs(), self.logs.directory().root())?;
@@ -234,7 +234,7 @@ impl ReplicaManager {
 
     fn remove_log(&self, partition: &Partition) -> Result<(), BrokerError> {
         if let Some(log) = partition.opened_log() {
-            // The data goes anyway; only the log's later calls matter, which answer Closed.
+            // A failure does not matter: the data is removed anyway, and later calls of the log answer Closed.
             let _ = log.close();
         }
         let (fs, dir) = (&**self.logs.directory().fs(), partition.dir());
@@ -265,7 +265,7 @@ impl ReplicaManager {
                 size_bytes: 0,
                 segments: 0,
             };
-            // Telling of a partition that nobody has used does not make its log.
+            // Describing a partition that was never used does not make its log.
             if partition.opened_log().is_some() || partition.has_log(self.logs.directory())? {
                 let log = self.log_of(partition)?;
                 description.log_start_offset = log.log_start_offset();
@@ -295,7 +295,7 @@ impl ReplicaManager {
             let code = ErrorCode::NOT_LEADER_OR_FOLLOWER;
             return Err(BrokerError::kafka(code, format!("node {node} does not lead {tp}")));
         }
-        // Telling of a partition that nobody has used does not make its log.
+        // Describing a partition that was never used does not make its log.
         if partition.opened_log().is_none() && !self.has_log(&partition)? {
             return Ok(Vec::new());
         }
@@ -325,7 +325,7 @@ impl ReplicaManager {
         }
         let log = self.log_of(&partition)?;
         let start = log.log_start_after_deleting(before_offset)?;
-        // Kafka does this once a minute; a start that clients have seen and a crash takes back would show deleted records again.
+        // Kafka does this once a minute; but if a crash took back a log start that clients have seen, deleted records would be there again.
         let logs = &self.logs;
         let start = logs.write_checkpoints_for(&partition, start, || log.delete_records(Some(start)))?;
         self.partition_changed(&partition);
@@ -392,7 +392,7 @@ mod tests {
     #[test]
     fn who_still_holds_a_partition_of_a_deleted_topic_makes_nothing_that_a_new_one_would_find() {
         let broker = broker();
-        // As an append or a creation that is under way.
+        // Like an append or a creation that runs at the same time.
         let held = broker.replicas().partition(&TopicPartition::new("t", 0)).unwrap();
         broker.delete_topic("t").unwrap();
         for refused in [

@@ -42,7 +42,7 @@ macro_rules! codes {
 }
 
 codes! {
-    /// What is protected. Kafka: `ResourceType`.
+    /// The kind of resource. Kafka: `ResourceType`.
     ResourceType {
         Any = 1 "ANY",
         Topic = 2 "TOPIC",
@@ -155,7 +155,7 @@ impl Acl {
     }
 }
 
-/// Which ACLs are meant; what is `None` or ANY may be anything. Kafka: `AclBindingFilter`.
+/// Selects ACLs; a field that is `None` or ANY matches everything. Kafka: `AclBindingFilter`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct AclFilter {
@@ -198,7 +198,7 @@ impl AclFilter {
 }
 
 impl Broker {
-    /// The ACLs that a filter means. Kafka: DescribeAcls.
+    /// The ACLs that a filter matches. Kafka: DescribeAcls.
     ///
     /// # Errors
     /// `Closed`.
@@ -226,7 +226,7 @@ impl Broker {
             .alter_security("create ACLs", |security| security.acls.extend(acls.iter().cloned()))
     }
 
-    /// Deletes the ACLs that filters mean, and says for each filter which. Durable when it returns. Kafka: DeleteAcls.
+    /// Deletes the ACLs that the filters match, and returns them for each filter. Durable when it returns. Kafka: DeleteAcls.
     ///
     /// # Errors
     /// `ReadOnly`, `Closed`, storage errors: then none was deleted.

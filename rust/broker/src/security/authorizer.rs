@@ -38,7 +38,7 @@ pub struct Authorizer<'a> {
 #[derive(Debug)]
 pub(crate) struct Rules {
     super_users: HashSet<String>,
-    /// Without any ACL for a resource.
+    /// The decision for a resource without an ACL.
     otherwise: bool,
 }
 
@@ -58,7 +58,7 @@ impl Rules {
 }
 
 impl Broker {
-    /// The authorizer with the ACLs that hold now; `None`: everybody may do everything.
+    /// The authorizer with the present ACLs; `None`: everybody may do everything.
     pub fn authorizer(&self) -> Option<Authorizer<'_>> {
         let rules = self.replicas().authorizer_rules()?;
         let security = self.replicas().security().get();
@@ -108,7 +108,7 @@ impl Authorizer<'_> {
     }
 }
 
-/// Whether every name that one pattern means is meant by the other.
+/// Whether every name that one pattern matches is matched by the other.
 fn covers(wide: &Acl, narrow: &Acl) -> bool {
     let all = |acl: &Acl| acl.pattern_type == PatternType::Literal && acl.resource_name == WILDCARD;
     match wide.pattern_type {
@@ -144,7 +144,7 @@ impl Rules {
     }
 }
 
-/// Who may read, write, delete or alter may describe; this is only so for what is allowed. Kafka:
+/// An ACL that allows to read, write, delete or alter also allows to describe; one that denies these does not deny it. Kafka:
 /// `StandardAuthorizerData#findResult`.
 fn is_of_operation(acl: &Acl, operation: AclOperation) -> bool {
     use AclOperation::{All, Alter, AlterConfigs, Delete, Describe, DescribeConfigs, Read, Write};

@@ -27,7 +27,7 @@ pub(crate) struct SecurityRecord {
     pub(crate) acls: BTreeSet<Acl>,
 }
 
-/// The record as requests read it: nobody waits for a write.
+/// The record as requests read it, without waiting for a write.
 #[derive(Debug)]
 pub(crate) struct CurrentSecurity(Mutex<Arc<SecurityRecord>>);
 
@@ -37,12 +37,12 @@ impl CurrentSecurity {
         Self(Mutex::new(Rank::Security, Arc::new(record.clone())))
     }
 
-    /// What holds now.
+    /// The record that is in effect.
     pub(crate) fn get(&self) -> Arc<SecurityRecord> {
         Arc::clone(&self.0.lock())
     }
 
-    /// This holds from now on.
+    /// Puts a record into effect.
     pub(crate) fn set(&self, record: &SecurityRecord) {
         *self.0.lock() = Arc::new(record.clone());
     }

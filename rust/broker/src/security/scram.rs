@@ -8,7 +8,7 @@ use fletchlog_sasl::{MAX_ITERATIONS, MIN_ITERATIONS, ScramCredential, ScramMecha
 use super::SecurityRecord;
 use crate::{Broker, BrokerError};
 
-/// Takes a user's credential away.
+/// Removes a user's credential.
 #[derive(Debug, Clone)]
 pub struct ScramDeletion {
     /// User.
@@ -17,7 +17,7 @@ pub struct ScramDeletion {
     pub mechanism: i8,
 }
 
-/// Gives a user a credential, in place of one there may be.
+/// Sets a user's credential, or replaces it.
 #[derive(Clone)]
 pub struct ScramUpsertion {
     /// User.
@@ -75,10 +75,10 @@ fn check_user(name: &str, mechanism: i8) -> Result<ScramMechanism, BrokerError> 
     ScramMechanism::from_code(mechanism).ok_or_else(unknown)
 }
 
-/// Users by name, and what became of each.
+/// Users by name, with the outcome of each.
 pub type AlteredUsers = Vec<(String, Result<(), BrokerError>)>;
 
-/// What is to become of one user's credential.
+/// A change of one user's credential.
 enum Change {
     Delete(ScramMechanism),
     Upsert(ScramMechanism, ScramCredential),
@@ -95,7 +95,7 @@ fn check_deletion(deletion: &ScramDeletion, security: &SecurityRecord) -> Result
     }
 }
 
-/// What becomes of each user, once per name. Kafka: `ScramControlManager#alterCredentials`.
+/// The outcome for each user, once per name. Kafka: `ScramControlManager#alterCredentials`.
 type Outcomes<T> = BTreeMap<String, Result<T, BrokerError>>;
 
 fn check_all(
@@ -144,7 +144,7 @@ impl Broker {
     }
 
     /// Changes users of SCRAM, by name: those that can be changed are, and the others have an error. Durable when it returns, and in
-    /// effect for those who authenticate after. Kafka: AlterUserScramCredentials.
+    /// effect for clients that authenticate later. Kafka: AlterUserScramCredentials.
     ///
     /// # Errors
     /// `ReadOnly`, `Closed`, storage errors: then nothing has changed. Of a user: RESOURCE_NOT_FOUND, UNACCEPTABLE_CREDENTIAL (no

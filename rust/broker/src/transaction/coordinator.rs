@@ -1,4 +1,4 @@
-//! Who coordinates a transactional id, and its requests' common ground. Kafka: `TransactionCoordinator`.
+//! Which node coordinates a transactional id, and what its requests have in common. Kafka: `TransactionCoordinator`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::replica_manager::ReplicaManager;
 use crate::sync::{Mutex, MutexGuard, Rank};
 use crate::topics::TRANSACTION_STATE;
 
-/// What `Broker::transactions` tells of a transactional id. Kafka: `TransactionDescription`, `TransactionListing`.
+/// A transactional id as `Broker::transactions` reports it. Kafka: `TransactionDescription`, `TransactionListing`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TransactionDescription {
     /// transactional.id.
@@ -83,12 +83,12 @@ impl TransactionalId {
 }
 
 impl Locked<'_> {
-    /// What is known; `None`: the id is new, or forgotten.
+    /// The id's metadata; `None`: the id is new, or forgotten.
     pub(super) fn get(&self) -> Option<&TransactionMetadata> {
         self.metadata.as_ref()
     }
 
-    /// Changes what is known.
+    /// Replaces the metadata.
     pub(super) fn set(&mut self, metadata: Option<TransactionMetadata>) {
         *self.metadata = metadata;
         let unfinished = self.get().is_some_and(TransactionMetadata::is_unfinished);
@@ -142,12 +142,12 @@ impl TransactionCoordinator {
     pub(super) fn in_known<T>(&self, transactional_id: &str, work: impl FnOnce(&mut Locked<'_>) -> T) -> Option<T> {
         let id = self.find(transactional_id)?;
         let mut locked = id.lock();
-        // An id that was forgotten meanwhile, or whose first request has failed, is not known either.
+        // The id may have been forgotten meanwhile, or its first request may have failed.
         locked.get()?;
         Some(work(&mut locked))
     }
 
-    /// Works on an id that becomes known by it if it is not yet.
+    /// Works on an id under its lock; an unknown id becomes known by this.
     pub(super) fn in_new<T>(&self, transactional_id: &Arc<str>, work: impl FnOnce(&mut Locked<'_>) -> T) -> T {
         loop {
             let id = {
@@ -172,7 +172,7 @@ impl TransactionCoordinator {
         by_id.get(transactional_id).is_some_and(|now| Arc::ptr_eq(now, id))
     }
 
-    /// Works on those of the ids that nobody works on now, by id: all, or those with an open or unfinished transaction.
+    /// Works on the ids that no other thread has locked, by id: all, or those with an open or unfinished transaction.
     pub(super) fn in_idle(&self, only_unfinished: bool, mut work: impl FnMut(&Arc<str>, &mut Locked<'_>)) {
         let found: Vec<_> = {
             let by_id = self.by_id.lock();
@@ -222,7 +222,7 @@ impl TransactionCoordinator {
         }
     }
 
-    /// What every request to the coordinator has to pass: an id, the right node, a broker that writes.
+    /// The checks of every request to the coordinator: it has an id, this is the right node, the broker may write.
     pub(super) fn check_transactional(&self, node: NodeId, transactional_id: &str) -> Result<(), ErrorCode> {
         self.replicas.for_writing("produce").map_err(|error| error.code())?;
         if transactional_id.is_empty() || transactional_id.len() > super::store::MAX_ID {

@@ -1,6 +1,6 @@
-//! What time does to transactions: time-outs, forgotten ids. Kafka: `TransactionCoordinator#abortTimedOutTransactions`,
-//! `TransactionStateManager#removeExpiredTransactionalIds`. There is no thread: every caller of the broker looks, and a client
-//! that waits wakes up for it.
+//! Time-outs of transactions, and ids that expire. Kafka: `TransactionCoordinator#abortTimedOutTransactions`,
+//! `TransactionStateManager#removeExpiredTransactionalIds`. There is no thread for it: every call of the broker checks, and a
+//! waiting client wakes up for it.
 
 use std::sync::atomic::Ordering;
 

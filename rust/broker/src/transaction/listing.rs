@@ -1,4 +1,4 @@
-//! Which transactions there are. Kafka: `TransactionStateManager#listTransactionStates`,
+//! Listing and describing transactions. Kafka: `TransactionStateManager#listTransactionStates`,
 //! `TransactionCoordinator#handleDescribeTransactions`.
 
 use fletchlog_api::{ErrorCode, NodeId};
@@ -8,7 +8,7 @@ use super::coordinator::{TransactionCoordinator, TransactionDescription};
 use super::state::TransactionState;
 use crate::BrokerError;
 
-/// Which transactional ids to list; what is empty or `None` asks for nothing.
+/// Which transactional ids to list; a field that is empty or `None` filters nothing.
 #[derive(Debug, Clone, Default)]
 pub struct TransactionFilter {
     /// Kafka's names of states, as they are written.

@@ -11,8 +11,8 @@ use crate::BrokerError;
 use crate::topics::CONSUMER_OFFSETS;
 
 impl TransactionCoordinator {
-    /// Writes the markers that a prepared transaction lacks, then that it is complete. What cannot be written stays to
-    /// be done; what stood in its way is returned.
+    /// Writes the markers that a prepared transaction lacks, then that it is complete. If a write fails,
+    /// the rest stays to be done, and the failure is returned.
     pub(super) fn complete_transaction(&self, transaction: &mut Locked<'_>) -> Option<StorageFailure> {
         let prepared = transaction.get().filter(|t| t.state.is_prepared())?.clone();
         let id = &prepared.transactional_id;

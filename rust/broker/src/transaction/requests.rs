@@ -107,7 +107,7 @@ impl TransactionCoordinator {
     /// AddOffsetsToTxn: adds the group's partition of `__consumer_offsets`.
     pub(crate) fn add_offsets_to_txn(&self, node: NodeId, request: &AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse {
         let add = || {
-            // Its directory must be there for the marker, whatever becomes of the offsets.
+            // The marker needs its directory, even if no offsets follow.
             self.replicas
                 .offsets_topic()
                 .map_err(|error| Refused::by(ErrorCode::COORDINATOR_NOT_AVAILABLE, &error))?;

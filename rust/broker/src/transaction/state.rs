@@ -64,7 +64,7 @@ impl TransactionState {
     pub(crate) fn is_name(name: &str) -> bool {
         Self::ALL.iter().any(|state| state.name() == name)
     }
-    /// The outcome is decided and markers are missing.
+    /// True if the outcome is decided and markers are missing.
     pub(crate) fn is_prepared(self) -> bool {
         matches!(self, Self::PrepareCommit | Self::PrepareAbort)
     }
@@ -229,7 +229,7 @@ impl TransactionMetadata {
         Ok(Some(next))
     }
 
-    /// EndTxn; `None`: it has ended so already (a repeated request). Kafka: `TransactionCoordinator#endTransaction`.
+    /// EndTxn; `None`: it has already ended in this way (a repeated request). Kafka: `TransactionCoordinator#endTransaction`.
     pub(crate) fn end(
         &self,
         (producer_id, producer_epoch): (i64, i16),
@@ -298,17 +298,17 @@ impl TransactionMetadata {
         }
     }
 
-    /// Open, or decided while markers are missing.
+    /// True if it is open, or decided while markers are missing.
     pub(crate) fn is_unfinished(&self) -> bool {
         self.state == TransactionState::Ongoing || self.state.is_prepared()
     }
 
-    /// Open for longer than its time-out.
+    /// True if it is open for longer than its time-out.
     pub(crate) fn is_timed_out(&self, now_ms: i64) -> bool {
         self.state == TransactionState::Ongoing && now_ms > self.start_ms.saturating_add(i64::from(self.timeout_ms))
     }
 
-    /// Idle for so long that the id is forgotten. Kafka: `TransactionStateManager#shouldExpire`.
+    /// True if it has been idle for so long that the id is to be forgotten. Kafka: `TransactionStateManager#shouldExpire`.
     pub(crate) fn is_expired(&self, now_ms: i64, expiration_ms: i64) -> bool {
         !self.is_unfinished() && self.last_update_ms.saturating_add(expiration_ms) <= now_ms
     }

@@ -23,7 +23,7 @@ pub(super) type Transactions = BTreeMap<Arc<str>, TransactionMetadata>;
 pub(super) const MAX_ID: usize = i16::MAX as usize;
 
 impl TransactionCoordinator {
-    /// Writes the new metadata; only then is it what counts.
+    /// Writes the new metadata, which takes effect once it is written.
     ///
     /// # Errors
     /// COORDINATOR_NOT_AVAILABLE: it could not be written, nothing has changed.
@@ -83,7 +83,7 @@ impl TransactionCoordinator {
         Ok(transactions)
     }
 
-    /// Takes over what an earlier run has left, and writes the markers that it could not write any more. Open
+    /// Takes over the transactions of an earlier run, and writes the markers that it did not write. Open
     /// transactions wait for their producer or their time-out.
     pub(super) fn load(&self) -> Result<(), BrokerError> {
         if self.replicas.is_read_only() {

@@ -6,7 +6,7 @@
 //! net_poll :  metadata -> sent if due; take the first answer of each socket; write what was sent
 //! ```
 //! An answer takes longer than the rest of a poll that does not wait: a poll reads the answer to its own request only
-//! after a wait. A callback is run by the owner of the request, who takes the completions out of `done` with
+//! after a wait. A callback is run by the owner of the request, which takes the completions out of `done` with
 //! [`ConsumerNetworkClient::take_done`]. Which poll does that decides the order of records, so this client never reads
 //! on its own.
 

@@ -37,7 +37,7 @@ pub struct FetchRequests {
     /// For the trace: which partitions are left out, and the state as of the last report. Reading from a buffered
     /// partition does not change them.
     left_out: LeftOut,
-    told: Option<Fingerprint>,
+    reported: Option<Fingerprint>,
 }
 
 impl FetchRequests {
@@ -57,7 +57,7 @@ impl FetchRequests {
         }
         let all_led = self.is_every_partition_led(subs, metadata);
         let all_busy = all_led && self.is_every_node_busy(metadata);
-        if all_busy && (!trace.is_on() || self.told == Some(fingerprint)) {
+        if all_busy && (!trace.is_on() || self.reported == Some(fingerprint)) {
             return 0;
         }
         let changed = self.note_changes(subs, buffer, metadata);
@@ -82,8 +82,8 @@ impl FetchRequests {
                 blocked: &blocked,
                 net,
             };
-            self.left_out.tell(&changed, &view, &requests, trace);
-            self.told = Some(fingerprint);
+            self.left_out.report(&changed, &view, &requests, trace);
+            self.reported = Some(fingerprint);
         }
         if all_busy {
             return 0;

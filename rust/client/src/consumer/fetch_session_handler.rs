@@ -82,7 +82,7 @@ impl FetchSessionHandler {
     }
 
     /// Notes whether the request that was just built can go by topic ids. One that does not go by what its session goes by is
-    /// refused with FETCH_SESSION_TOPIC_ID_ERROR. Requests of ours carry names alone, so the client stands in for that broker.
+    /// refused with FETCH_SESSION_TOPIC_ID_ERROR. Requests of ours carry names alone, so the client does that broker's part.
     /// Kafka: `FetchSessionHandler.Builder#build` (`canUseTopicIds`), `FetchManager#newContext` (spec 7.3).
     pub fn note_topic_ids(&mut self, request: &SessionRequest, without_id: FxHashSet<TopicPartition>) {
         let incremental = request.session_epoch > 0;

@@ -53,7 +53,7 @@ impl Requests<'_> {
 /// The reasons reported last.
 #[derive(Debug, Default)]
 pub struct LeftOut {
-    told: FxHashMap<TopicPartition, &'static str>,
+    reported: FxHashMap<TopicPartition, &'static str>,
     /// Of them, those whose reason a request or an answer may change.
     waiting: FxHashSet<TopicPartition>,
     /// Reasons per node, nodes ascending.
@@ -65,17 +65,17 @@ pub struct LeftOut {
 impl LeftOut {
     /// Reports the partitions whose reason is another one than was reported last. `changed`: partitions that may have
     /// changed themselves.
-    pub fn tell(&mut self, changed: &Changed, view: &View<'_>, requests: &Requests<'_>, trace: &mut Trace) {
+    pub fn report(&mut self, changed: &Changed, view: &View<'_>, requests: &Requests<'_>, trace: &mut Trace) {
         let hindrances: Vec<_> = requests.nodes.keys().map(|&node| requests.hindrance(node)).collect();
         let looked_at: Vec<TopicPartition> = match changed {
             Changed::Partitions(partitions) if hindrances == self.hindrances => {
-                let news = requests.version != self.version;
-                let waiting = self.waiting.iter().filter(|tp| news && !partitions.contains(tp));
+                let has_changed = requests.version != self.version;
+                let waiting = self.waiting.iter().filter(|tp| has_changed && !partitions.contains(tp));
                 let both = partitions.iter().chain(waiting).collect();
                 view.sorted(both).into_iter().cloned().collect()
             }
             _ => {
-                let gone = self.told.keys().filter(|tp| !view.subs.is_assigned(tp)).collect();
+                let gone = self.reported.keys().filter(|tp| !view.subs.is_assigned(tp)).collect();
                 let assigned = view.subs.iter().map(|(tp, _)| tp);
                 view.sorted(gone).into_iter().chain(assigned).cloned().collect()
             }
@@ -98,7 +98,7 @@ impl LeftOut {
 
     /// Keeps the reason and returns the one before.
     fn note(&mut self, tp: &TopicPartition, why: Option<&'static str>) -> Option<&'static str> {
-        if self.told.get(tp).copied() == why {
+        if self.reported.get(tp).copied() == why {
             return why;
         }
         if why == Some(UNDER_WAY) {
@@ -107,8 +107,8 @@ impl LeftOut {
             self.waiting.remove(tp);
         }
         match why {
-            Some(why) => self.told.insert(tp.clone(), why),
-            None => self.told.remove(tp),
+            Some(why) => self.reported.insert(tp.clone(), why),
+            None => self.reported.remove(tp),
         }
     }
 }

@@ -298,7 +298,7 @@ impl Idempotence {
             return;
         }
         match failure {
-            // To Java an unknown producer is a kind of sequence out of order, whatever attempts were left.
+            // To Java an unknown producer is a kind of sequence out of order, even if attempts are left.
             Failure::OutOfOrder | Failure::UnknownProducerId if !transactional => self.request_bump(partition),
             Failure::UnknownProducerId => {
                 if let (Some(entry), Some(current)) = (self.partitions.get_mut(&partition), self.id) {

@@ -164,7 +164,7 @@ impl Producer {
     }
 
     /// Flushes, ends an open transaction (at most `timeout_ms` in all) and stops the sender. Idempotent. What is undecided then
-    /// fails with `Closed`. With `None` it ends, too: records fail after delivery.timeout.ms, and a transaction that cannot be
+    /// fails with `Closed`. With `None` it also ends: records fail after delivery.timeout.ms, and a transaction that cannot be
     /// ended within max.block.ms after that is left to transaction.timeout.ms (Java waits for ever).
     ///
     /// # Errors

@@ -11,7 +11,7 @@ use fletchlog_wire::{Message, Reader, WireError, Writer};
 
 use super::{Throttle, by_topic, error, flat, tp};
 
-/// What a client that is no broker says. Kafka: `ListOffsetsRequest#CONSUMER_REPLICA_ID`.
+/// The replica id of a client that is no broker. Kafka: `ListOffsetsRequest#CONSUMER_REPLICA_ID`.
 const CONSUMER: i32 = -1;
 
 type Decoded = Result<(Response, Throttle), WireError>;

@@ -1,7 +1,7 @@
 //! Requests and answers of the clients as messages of the wire, at the version that was negotiated.
 //!
-//! A value that a version has no place for is left out where that loses nothing, and refused where it would change what the
-//! request means (`wire` knows which: its tables say `ignorable`).
+//! A value for which a version has no field is left out if `wire`'s table says `ignorable`; otherwise the request is refused, since
+//! leaving it out would change what the request means.
 
 mod cluster;
 mod group;
@@ -16,7 +16,7 @@ use fletchlog_wire::{ApiKey, Reader, WireError, Writer};
 
 use crate::address_book::AddressBook;
 
-/// ms that the node asks for a pause.
+/// The pause that the node asks for, ms.
 type Throttle = i32;
 
 /// Which API a request is of.
@@ -42,7 +42,7 @@ pub(crate) fn api_of(request: &Request) -> ApiKey {
     }
 }
 
-/// Refuses what a version would take for something else. Kafka: `ListOffsetsRequest.Builder#forConsumer`.
+/// Refuses a request that would mean something else in this version. Kafka: `ListOffsetsRequest.Builder#forConsumer`.
 pub(crate) fn check(request: &Request, version: i16) -> Result<(), &'static str> {
     let Request::ListOffsets(request) = request else {
         return Ok(());
@@ -68,7 +68,7 @@ pub(crate) fn bytes_asked_for(request: &Request) -> usize {
     }
 }
 
-/// Stands for the answer to a request that has none (acks=0).
+/// In place of an answer, for a request that has none (acks=0).
 pub(crate) fn no_answer() -> Response {
     Response::Produce(ProduceResponse { partitions: Vec::new() })
 }
@@ -96,7 +96,7 @@ pub(crate) fn encode(request: Request, version: i16, w: &mut Writer) -> Result<(
     }
 }
 
-/// Reads the body of an answer; addresses in it go into the book.
+/// Reads the body of an answer; addresses in it go into the address book.
 pub(crate) fn decode(
     api: ApiKey,
     version: i16,
@@ -125,7 +125,7 @@ pub(crate) fn decode(
     }
 }
 
-/// The error with this code; one that is newer than our table is an unknown one, as in Java (`Errors#forCode`).
+/// The error with this code; a code that is not in our table is UNKNOWN_SERVER_ERROR, as in Java (`Errors#forCode`).
 pub(crate) fn error(code: i16) -> ErrorCode {
     ErrorCode::from_code(code).unwrap_or_else(|| {
         ::log::warn!("a node answered with the error code {code}, which this client does not know");

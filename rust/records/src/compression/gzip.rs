@@ -31,7 +31,7 @@ fn read_member(decoder: &mut GzDecoder<&[u8]>, limit: usize, out: &mut Vec<u8>) 
     loop {
         let room = limit - out.len();
         if room == 0 {
-            // Full to the limit: whatever else comes out is too much.
+            // Full to the limit: any further byte is too much.
             let more = decoder.read(&mut [0]).map_err(malformed)?;
             return if more == 0 { Ok(()) } else { Err(DecodeError::Limit) };
         }

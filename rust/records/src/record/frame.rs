@@ -1,5 +1,5 @@
 //! The layout of a record. Records of one producer often have the same layout: their keys and values have the same lengths, and
-//! their deltas take the same number of bytes. Three comparisons show whether the next record has it, too; then its end is known
+//! their deltas take the same number of bytes. Three comparisons show whether the next record has it as well; then its end is known
 //! without parsing it, and a loop need not wait for one length to find the next.
 
 use crate::varint::read_varint;

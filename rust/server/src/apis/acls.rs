@@ -22,7 +22,7 @@ const UNKNOWN: Unreadable =
 /// Why a request is refused as a whole.
 type Refusal = (ErrorCode, Option<Arc<str>>);
 
-/// The client may do this with ACLs, and there is an authorizer that asks them.
+/// Refuses unless there is an authorizer and the client may do this with ACLs.
 fn check(call: &Call<'_>, operation: AclOperation, no_authorizer: &str) -> Result<(), Refusal> {
     call.check_cluster(operation)
         .map_err(|error| (error, cluster_refused()))?;
@@ -174,7 +174,7 @@ pub(super) fn create_acls(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     })
 }
 
-/// Those that are rules, and the outcome of each.
+/// The valid rules, and the outcome of each entry.
 fn validated(acls: Vec<Acl>) -> (Vec<Acl>, Vec<Result<(), Refusal>>) {
     let outcomes: Vec<_> = acls
         .iter()

@@ -120,14 +120,14 @@ pub fn served_apis() -> impl Iterator<Item = (&'static str, i16, i16, i16)> {
     SERVED.iter().map(|s| (s.api.name(), s.api.code(), s.min, s.max))
 }
 
-/// Who handles a request, if it is served. ApiVersions is handled in any version: its answer says which exist.
+/// The handler of a request, if it is served. ApiVersions is handled in any version: its answer lists those that are served.
 pub(super) fn handler(key: i16, version: i16) -> Option<(ApiKey, Handler)> {
     let served = SERVED.iter().find(|s| s.api.code() == key)?;
     let is_known = (served.min..=served.max).contains(&version) || served.api == ApiKey::ApiVersions;
     is_known.then_some((served.api, served.handler))
 }
 
-/// The lowest version that clients are told. Old clients of librdkafka refuse a broker that does not list Produce from 0 on, and
+/// The lowest version in the answer. Old clients of librdkafka refuse a broker that does not list Produce from 0 on, and
 /// Kafka lists it (KAFKA-18659).
 fn advertised_min(served: &Served) -> i16 {
     if served.api == ApiKey::Produce { 0 } else { served.min }
@@ -145,7 +145,7 @@ fn api_versions(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
             .collect()
     };
     if !(0..=4).contains(&call.version()) {
-        // A client that is newer than we are reads version 0 and asks again.
+        // A newer client reads the answer of version 0 and asks again.
         return unsupported(call, keys(Some(ApiKey::ApiVersions)));
     }
     let request: ApiVersionsRequest = call.message()?;
@@ -166,7 +166,7 @@ fn api_versions(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
             log::info!("connected: {}", call.peer.name());
         }
     }
-    call.versions_told();
+    call.versions_answered();
     call.answer(&ApiVersionsResponse {
         api_keys: keys(None),
         supported_features: supported_features(call.version()),
@@ -180,7 +180,7 @@ fn api_versions(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     })
 }
 
-/// A feature whose lowest level is 0 is told from version 4 on: Java clients below 3.8 end when they read it.
+/// A feature whose lowest level is 0 is in the answer from version 4 on: Java clients below 3.8 fail when they read it.
 /// Kafka: `ApiVersionsResponse#maybeFilterSupportedFeatureKeys` (KAFKA-17011).
 fn supported_features(version: i16) -> Vec<api_versions_response::SupportedFeatureKey> {
     let all = [api_versions_response::SupportedFeatureKey {
@@ -208,7 +208,7 @@ fn unsupported(call: &Call<'_>, api_keys: Vec<api_versions_response::ApiVersion>
     Ok(Handled::Answer(frame::finish(writer)?))
 }
 
-/// So many letters of the name of a client's software, and of its version, are kept.
+/// How many letters of the name of a client's software, and of its version, are kept.
 const SOFTWARE_LETTERS: usize = 100;
 
 /// Letters and digits, with `-` and `.` between. Kafka: `ApiVersionsRequest#SOFTWARE_NAME_VERSION_PATTERN`.

@@ -8,10 +8,10 @@ use fletchlog_records::ErrorCode;
 
 use super::{Call, Peer};
 
-/// The name of a client that did not have to say who it is. Kafka: `KafkaPrincipal#ANONYMOUS`.
+/// The name of a client that did not have to authenticate. Kafka: `KafkaPrincipal#ANONYMOUS`.
 const ANONYMOUS: &str = "ANONYMOUS";
 
-/// Who asks, beyond the request.
+/// The client that sent a request, as the authorizer knows it.
 #[derive(Debug, Clone)]
 pub(super) struct Client {
     principal: String,
@@ -33,7 +33,7 @@ impl Client {
         }
     }
 
-    /// Whether it may, by what the authorizer says now.
+    /// Whether it may do something, as the ACLs are now.
     pub(super) fn may(&self, broker: &Broker, operation: AclOperation, kind: ResourceType, name: &str) -> bool {
         broker
             .authorizer()
@@ -62,7 +62,7 @@ impl Client {
 }
 
 impl Peer {
-    /// Who it is.
+    /// The client, for the authorizer.
     pub(super) fn client(&self) -> Client {
         Client::of(self.user.get(), &self.address)
     }
@@ -110,7 +110,7 @@ impl Call<'_> {
         self.apis.broker.authorizer().is_none_or(may)
     }
 
-    /// Those of the operations (bits by Kafka's numbers) that the client may do. Kafka: `AuthHelper#authorizedOperations`.
+    /// The operations that the client may do, as bits by Kafka's numbers. Kafka: `AuthHelper#authorizedOperations`.
     pub(super) fn authorized_operations(&self, all: i32, kind: ResourceType, name: &str) -> i32 {
         let Some(authorizer) = self.apis.broker.authorizer() else {
             return all;
@@ -124,7 +124,7 @@ impl Call<'_> {
     }
 }
 
-/// What a client is told with CLUSTER_AUTHORIZATION_FAILED. Kafka: `Errors#message`.
+/// The message beside CLUSTER_AUTHORIZATION_FAILED. Kafka: `Errors#message`.
 pub(super) fn cluster_refused() -> Option<Arc<str>> {
     Some("Cluster authorization failed.".into())
 }

@@ -101,7 +101,7 @@ fn describe(
             Ok(entries)
         }
         resource::BROKER_LOGGER if name.is_empty() => Err(Refusal::request("Broker id must not be empty")),
-        // There are no loggers whose levels could be told apart.
+        // There are no loggers with levels of their own.
         resource::BROKER_LOGGER => check_broker(call, "Broker", name, "expected {} but").map(|()| Vec::new()),
         resource::CLIENT_METRICS if name.is_empty() => {
             Err(Refusal::request("Client metrics subscription name must not be empty"))
@@ -140,7 +140,7 @@ fn check_allowed(call: &Call<'_>, kind: i8, name: &str, operation: AclOperation)
     }
 }
 
-/// What Kafka says of its INVALID_REQUEST. Kafka: `Errors`.
+/// Kafka's text for INVALID_REQUEST. Kafka: `Errors`.
 const MALFORMED: &str = "This most likely occurs because of a request being malformed by the client library or the message was sent to an incompatible broker. See the broker logs for more details.";
 
 /// A property as all brokers have it, which few are given. Kafka: `DynamicBrokerConfig`, the default entity.
@@ -181,7 +181,7 @@ fn of_node(call: &Call<'_>) -> Vec<ConfigEntry> {
     entries
 }
 
-/// The node that is asked can only speak for itself.
+/// A node answers only for itself.
 fn check_broker(call: &Call<'_>, what: &str, name: &str, expected: &str) -> Result<(), Refusal> {
     let id: i32 = name
         .parse()
@@ -318,7 +318,7 @@ fn change(config: &incremental_alter_configs_request::AlterableConfig) -> Result
     })
 }
 
-/// Whether the resource can be altered: a topic, named once, with each property once. False: nothing is to be altered.
+/// Whether the resource can be altered: a topic, named once, with each property once. False: there is nothing to alter.
 fn check_resource(
     call: &Call<'_>,
     of: &(i8, Arc<str>),
@@ -362,7 +362,7 @@ fn check_gone<'a>(
     }
 }
 
-/// Whether a topic can have the name: what is wrong with it comes before what is wrong with its properties.
+/// Whether a topic can have the name. An invalid name is reported before an invalid property.
 fn is_name(call: &Call<'_>, topic: &str) -> bool {
     let described = call.broker().describe_config(Some(topic));
     described.map_or_else(|error| error.code() == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, |_| true)

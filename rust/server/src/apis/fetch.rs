@@ -32,7 +32,7 @@ pub(super) fn fetch(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let isolation_level = match isolation_level(request.isolation_level) {
         Some(level) => level,
         None if any_known(call, &request)? => return call.answer(&refused(&request, by_id)),
-        // Nothing is read, so nobody looks at the level.
+        // Nothing is read, so the level does not matter.
         None => IsolationLevel::ReadUncommitted,
     };
     let is_denied = request
@@ -55,7 +55,7 @@ pub(super) fn fetch(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let (granted, reserved) = call.apis.unsent.reserve(request.max_bytes);
     *call.reserved = Some(reserved);
     let request = api::FetchRequest {
-        // A refusal is told at once.
+        // A refusal is answered at once.
         max_wait_ms: if is_denied { 0 } else { request.max_wait_ms },
         min_bytes: request.min_bytes,
         max_bytes: granted,
@@ -85,7 +85,7 @@ pub(super) fn fetch(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     })
 }
 
-/// In place of what a client may not read, TOPIC_AUTHORIZATION_FAILED: also of partitions that its session had before.
+/// Answers TOPIC_AUTHORIZATION_FAILED for what a client may not read, also for partitions that its session had before.
 fn hide_denied(broker: &Broker, client: &Client, partitions: &mut [api::FetchPartitionResponse]) {
     for partition in partitions {
         let topic = &partition.tp.topic;
@@ -169,7 +169,7 @@ impl TopicNames {
     }
 }
 
-/// In front of the hexadecimal digits of an id that no topic has.
+/// The prefix of a name that is made for an id that no topic has; its hexadecimal digits follow.
 const UNKNOWN: char = '\0';
 
 fn unknown_id(partition_index: i32) -> fetch_response::PartitionData {

@@ -1,9 +1,9 @@
-//! The properties of groups and of client metrics, which no group and no client of a fletchlog broker has of its own: they
-//! belong to protocols that are not served. Tools are shown Kafka's defaults. Kafka: `GroupConfig`, `ClientMetricsConfigs`.
+//! The properties of groups and of client metrics. They belong to protocols that are not served, so they always have Kafka's
+//! defaults. Kafka: `GroupConfig`, `ClientMetricsConfigs`.
 
 use fletchlog_broker::{ConfigEntry, ConfigSource, ConfigSynonym, ConfigType};
 
-/// Name, broker's property that it stands for, default. Kafka: `GroupConfig#ALL_GROUP_CONFIG_SYNONYMS`.
+/// Name, the broker's property with the same meaning, default. Kafka: `GroupConfig#ALL_GROUP_CONFIG_SYNONYMS`.
 const GROUP: &[(&str, &str, &str)] = &[
     (
         "consumer.assignment.interval.ms",

@@ -34,8 +34,8 @@ pub(super) fn offset_commit(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
         });
     let is_known = |topic: &offset_commit_response::OffsetCommitResponseTopic| {
         let unknown = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION.code();
-        let is_told = topic.partitions.iter().any(|p| p.error_code != unknown);
-        is_told || call.broker().describe_topic(&topic.name).is_ok()
+        let has_known = topic.partitions.iter().any(|p| p.error_code != unknown);
+        has_known || call.broker().describe_topic(&topic.name).is_ok()
     };
     call.answer(&OffsetCommitResponse {
         topics: merged(topics.collect(), is_known),
@@ -118,7 +118,7 @@ fn commit(
     name: impl Fn(&offset_commit_request::OffsetCommitRequestTopic) -> Result<Arc<str>, Unreadable>,
 ) -> Result<Vec<(Arc<str>, offset_commit_response::OffsetCommitResponsePartition)>, Unreadable> {
     let mut offsets = Vec::new();
-    // In the order of the request, with what a partition is refused for.
+    // In the order of the request, with the error of each partition that is refused.
     let mut asked = Vec::new();
     let of_group = !call.may_group(AclOperation::Read, &request.group_id);
     for topic in &request.topics {
@@ -156,7 +156,7 @@ fn commit(
     Ok(in_order(asked, answer.partitions))
 }
 
-/// What became of each partition: refused before, or as the broker answered, in the order asked.
+/// The outcome of each partition, in the order asked: refused before, or the broker's answer.
 fn in_order(
     asked: Vec<(Arc<str>, i32, Option<ErrorCode>)>,
     answered: Vec<(TopicPartition, ErrorCode)>,
@@ -256,7 +256,7 @@ pub(super) fn txn_offset_commit(call: &mut Call<'_>) -> Result<Handled, Unreadab
     })
 }
 
-/// Partitions of a topic that are asked for, by whatever names it.
+/// Partitions of a topic that are asked for; the topic is named by its name or its id.
 struct AskedTopic {
     name: Arc<str>,
     topic_id: [u8; 16],
@@ -355,7 +355,7 @@ fn fetch(
             .retain(|(tp, _)| call.may_topic(AclOperation::Describe, &tp.topic));
     }
     let topics = match asked.topics {
-        // Before version 2 the error of a group is told with each partition.
+        // Before version 2 each partition carries the error of the group.
         Some(topics) if answer.error == ErrorCode::NONE || call.version() < 2 => in_asked_order(call, topics, &answer),
         Some(_) => Vec::new(),
         None => all_topics(call, answer.partitions)?,

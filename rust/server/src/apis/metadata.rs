@@ -108,7 +108,8 @@ pub(super) fn metadata_of(
     response!(Metadata, call.ask_now(api::Request::Metadata(request))?)
 }
 
-/// The names of the topics, each once. Where any topic has an id, names do not count. An id that is unknown, and a topic that the client may not know, is answered as such.
+/// The names of the topics, each once. If any topic has an id, names do not count. An unknown id, and a topic that the client may not
+/// see, are answered with an error.
 /// Kafka: `KafkaApis#handleTopicMetadataRequest`, `useTopicId`.
 fn names(
     call: &Call<'_>,
@@ -160,7 +161,7 @@ fn refused_topic(
     }
 }
 
-/// What a request is answered that Kafka's handler refuses as a whole: versions 10 and 11 have a place for ids and cannot use it.
+/// The answer to a request that Kafka's handler refuses as a whole: versions 10 and 11 have a place for ids and cannot use it.
 /// Kafka: `MetadataRequest#getErrorResponse`.
 fn refused(topics: Vec<metadata_request::MetadataRequestTopic>, error: ErrorCode) -> MetadataResponse {
     let refused =
@@ -261,7 +262,7 @@ fn coordinator(
     let key_type = match key_type {
         0 => api::CoordinatorType::Group,
         1 => api::CoordinatorType::Transaction,
-        // Share groups, which there are not: a batched answer has no text then. Version 6 may ask for them.
+        // Share groups are not served: a batched answer has no text then. Version 6 may ask for them.
         2 if call.version() >= 4 => {
             let is_key = call.version() >= 6 && key.split(':').count() == 3;
             let error = if is_key {

@@ -1,7 +1,7 @@
-//! Requests of the wire: which are served, and by what of the broker. Kafka: `KafkaApis#handle`, `ApiVersionManager`.
+//! Requests of the wire: which are served, and what of the broker answers them. Kafka: `KafkaApis#handle`, `ApiVersionManager`.
 //!
-//! A module a part of the protocol; each turns wire messages into request values or verbs of the broker, and back. What they
-//! mean is decided in the broker.
+//! One module for each part of the protocol. It turns wire messages into request values or verbs of the broker, and back; their
+//! meaning is the broker's.
 
 mod acls;
 mod api_versions;
@@ -67,7 +67,7 @@ pub(crate) enum Unreadable {
     /// Its bytes, or the values of its answer.
     #[error("{0}")]
     Wire(#[from] WireError),
-    /// What Kafka closes the connection for, or a defect of the broker.
+    /// Why: something for which Kafka closes the connection, or a defect of the broker.
     #[error("{0}")]
     Refused(&'static str),
 }
@@ -107,7 +107,7 @@ impl Peer {
         }
     }
 
-    /// Its certificate has this name. With SASL the user counts.
+    /// Takes the name of the client's certificate. With SASL, its user is its name instead.
     pub(crate) fn identify(&self, name: String) {
         if self.authenticator.is_none() {
             // Once a connection.
@@ -130,13 +130,13 @@ pub(crate) struct Apis {
     broker: Arc<Broker>,
     clock: Arc<dyn api::Clock>,
     endpoints: Vec<Endpoint>,
-    /// What it asks of its clients.
+    /// TLS and SASL of the listener.
     pub(crate) security: Security,
     unsent: Unsent,
 }
 
 impl Apis {
-    /// In front of a broker whose nodes are reached at these endpoints.
+    /// For a broker whose nodes are reached at these endpoints.
     pub(crate) fn new(broker: Arc<Broker>, endpoints: Vec<Endpoint>, limits: &Limits, security: Security) -> Self {
         Self {
             security,
@@ -147,7 +147,7 @@ impl Apis {
         }
     }
 
-    /// What clients have not taken of their answers.
+    /// Answers that clients have not taken yet.
     pub(crate) fn unsent(&self) -> &Unsent {
         &self.unsent
     }
@@ -314,7 +314,7 @@ fn by_topic<V>(values: impl IntoIterator<Item = (Arc<str>, V)>) -> impl Iterator
     topics.into_iter()
 }
 
-/// What occurs more than once.
+/// The items that occur more than once.
 fn repeated<T: Eq + Hash + Clone>(all: impl IntoIterator<Item = T>) -> HashSet<T> {
     let mut seen = HashSet::new();
     all.into_iter().filter(|one| !seen.insert(one.clone())).collect()

@@ -20,21 +20,21 @@ const ZSTD: i16 = 7;
 /// The first version whose clients know TRANSACTION_ABORTABLE. Kafka: `TransactionSupportedOperation#GENERIC_ERROR_SUPPORTED`.
 const ABORTABLE: i16 = 11;
 
-/// A request, as the broker is asked, and what is refused before.
+/// What of a request goes to the broker, and what is refused before.
 #[derive(Default)]
 struct Asked {
     partitions: Vec<(TopicPartition, Bytes)>,
-    /// Where a partition is in them.
+    /// The place of each partition in `partitions`.
     places: HashMap<TopicPartition, usize>,
     /// With a batch of a transaction.
     transactional: HashSet<TopicPartition>,
     refused: Vec<(TopicPartition, ErrorCode)>,
     known_refused: HashSet<TopicPartition>,
-    /// Why the first batch of a partition cannot be told from other bytes.
+    /// Why the first batch of a partition is not a batch.
     unreadable: HashMap<TopicPartition, Arc<str>>,
-    /// The first batch of a partition has a codec that is none.
+    /// The first batch of a partition has an unknown codec.
     unknown_codec: bool,
-    /// Ids of topics, where the request has them. An unknown id stands for its topic's name.
+    /// Ids of topics, if the request names them by id. An unknown id is used as the topic's name.
     ids: HashMap<Arc<str>, [u8; 16]>,
 }
 
@@ -73,7 +73,7 @@ impl Asked {
         Ok(())
     }
 
-    /// Once, however often it is named.
+    /// Adds a refused partition, once even if it is named twice.
     fn refuse(&mut self, tp: TopicPartition, error: ErrorCode) {
         if self.known_refused.insert(tp.clone()) {
             self.refused.push((tp, error));
@@ -99,7 +99,7 @@ impl Asked {
     }
 }
 
-/// Whether there is such a partition: what is unknown is told as unknown, whatever is sent to it.
+/// Whether there is such a partition. An unknown partition is answered as unknown even if its records are invalid.
 fn is_there(call: &Call<'_>, tp: &TopicPartition) -> bool {
     let topic = call.broker().describe_topic(&tp.topic);
     topic.is_ok_and(|topic| topic.partitions.iter().any(|p| p.partition == tp.partition))

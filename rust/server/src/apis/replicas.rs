@@ -53,7 +53,7 @@ pub(super) fn elect_leaders(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
         });
     }
     if request.topic_partitions.as_ref().is_some_and(Vec::is_empty) {
-        // Kafka asks nobody then.
+        // Kafka does not ask the authorizer then.
         return call.answer(&ElectLeadersResponse::default());
     }
     let is_type_known = (0..=1).contains(&request.election_type);

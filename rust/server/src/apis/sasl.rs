@@ -38,7 +38,7 @@ impl Peer {
         Some(authenticator.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// It has said who it is.
+    /// The client has authenticated.
     fn authenticated(&self, name: String) {
         log::info!("authenticated: {} as User:{}", self.name(), name.escape_debug());
         // It keeps its name when it authenticates again.
@@ -60,7 +60,7 @@ impl Apis {
                 let size = u32::try_from(token.len()).unwrap_or(0).to_be_bytes();
                 Handled::Answer(vec![Bytes::copy_from_slice(&size), token.into()])
             }
-            // There is no message that could say it.
+            // No message of the protocol can report it.
             Err(refused) => Handled::Refuse(Vec::new(), failed(&refused)),
         })
     }
@@ -76,7 +76,7 @@ fn failed(refused: &Refused) -> String {
 }
 
 impl Call<'_> {
-    /// Handles the request as far as its client has authenticated.
+    /// Handles a request by the state of its client's authentication.
     pub(super) fn pass(&mut self, api: ApiKey, handler: Handler) -> Result<Handled, Unreadable> {
         let (Some(mut authenticator), Some(sasl)) = (self.peer.authenticator(), self.apis.security.sasl()) else {
             return handler(self);
@@ -94,9 +94,9 @@ impl Call<'_> {
     }
 
     /// ApiVersions was answered.
-    pub(super) fn versions_told(&self) {
+    pub(super) fn versions_answered(&self) {
         if let Some(mut authenticator) = self.peer.authenticator() {
-            authenticator.versions_told();
+            authenticator.versions_answered();
         }
     }
 
@@ -136,7 +136,7 @@ impl Call<'_> {
             Err(refused) => {
                 let answer = SaslAuthenticateResponse {
                     error_code: ErrorCode::SASL_AUTHENTICATION_FAILED.code(),
-                    error_message: Some(refused.told.as_str().into()),
+                    error_message: Some(refused.message.as_str().into()),
                     ..Default::default()
                 };
                 self.refuse(&answer, failed(&refused))
@@ -144,7 +144,7 @@ impl Call<'_> {
         }
     }
 
-    /// A request in the place of a token: told to those that may come here by mistake. Kafka tells every other API, too.
+    /// A request where a token is expected. Requests that clients may send here by mistake are answered; Kafka answers every other API as well.
     fn illegal(&self, api: ApiKey, reason: String) -> Result<Handled, Unreadable> {
         let error_code = ErrorCode::ILLEGAL_SASL_STATE.code();
         match api {

@@ -94,8 +94,8 @@ fn partitions_of<'a>(call: &Call<'_>, topics: impl Iterator<Item = &'a create_to
     topics.map(of_topic).sum()
 }
 
-/// What Kafka 4 says of properties that it has no more, or only with a limit: the engine has them for older directories. `None`:
-/// nothing. Kafka: `TopicConfig`, KIP-1030.
+/// Kafka 4's refusal of properties that it has no more, or only with a limit; the engine keeps them for older directories. `None`: it
+/// accepts the property. Kafka: `TopicConfig`, KIP-1030.
 pub(super) fn gone_in_4<'a>(mut config: impl Iterator<Item = (&'a str, Option<&'a str>)>) -> Option<String> {
     config.find_map(|(name, value)| match (name, value?.trim().parse::<i64>()) {
         ("segment.bytes", Ok(bytes)) if bytes < MIN_SEGMENT_BYTES => Some(format!(
@@ -237,7 +237,7 @@ fn delete_topic(
         error_message: Some("Topic authorization failed.".into()),
     };
     let (name, deleted) = match found {
-        // Who may not know the name of an id is not told it.
+        // A client that may not describe the topic does not learn the name behind an id.
         Ok(Some(name)) if !call.may_topic(AclOperation::Describe, &name) => return denied((!has_id).then_some(name)),
         Ok(Some(name)) if !call.may_topic(AclOperation::Delete, &name) => return denied(Some(name)),
         Ok(Some(name)) => {
@@ -320,7 +320,7 @@ pub(super) fn create_partitions(call: &mut Call<'_>) -> Result<Handled, Unreadab
     })
 }
 
-/// The offset that stands for the high watermark. Kafka: `DeleteRecordsRequest#HIGH_WATERMARK`.
+/// The offset that means the high watermark. Kafka: `DeleteRecordsRequest#HIGH_WATERMARK`.
 const HIGH_WATERMARK: i64 = -1;
 
 pub(super) fn delete_records(call: &mut Call<'_>) -> Result<Handled, Unreadable> {

@@ -14,7 +14,7 @@ use fletchlog_wire::messages::{
 
 use super::{Call, Handled, Unreadable, by_topic, response};
 
-/// Before version 2 (InitProducerId: 4) a client does not know PRODUCER_FENCED, and is told INVALID_PRODUCER_EPOCH.
+/// Before version 2 (InitProducerId: 4) a client does not know PRODUCER_FENCED, and gets INVALID_PRODUCER_EPOCH.
 /// Kafka: KIP-588.
 fn fenced_code(error: ErrorCode, version: i16, since: i16) -> i16 {
     match error {
@@ -88,7 +88,7 @@ pub(super) fn add_partitions_to_txn(call: &mut Call<'_>) -> Result<Handled, Unre
     call.answer(&added_partitions(call.version(), shape, answer.partitions))
 }
 
-/// What partitions are refused for, if any is: all for the transactional id, or some for their topics and the others because of them.
+/// The error of each partition, if any is refused: all for the transactional id, or some for their topics and the others with them.
 fn refused_partitions(
     call: &Call<'_>,
     transactional_id: &str,

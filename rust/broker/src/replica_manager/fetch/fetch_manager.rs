@@ -8,7 +8,7 @@ use super::session_cache::{Context, FetchSessionCache, Made, NewContext, Reading
 use crate::partition::Partition;
 use crate::sync::{Mutex, MutexGuard, Rank};
 
-/// So many partitions of a new session are noted while the cache is locked.
+/// How many partitions of a new session are noted under one lock of the cache.
 const HELD_AT_ONCE: usize = 1000;
 
 /// The fetch sessions. Each node has a cache of its own.
@@ -19,9 +19,9 @@ pub(crate) struct FetchManager {
 }
 
 impl FetchManager {
-    /// Empty caches. `told`: [`Self::changed`] will be called after every change of a partition.
-    pub(crate) fn new(nodes: NodeId, slots: usize, told: bool) -> Self {
-        let cache = |_| Mutex::new(Rank::FetchSessions, FetchSessionCache::new(slots, told));
+    /// Empty caches. `reports_changes`: the caller calls [`Self::changed`] after every change of a partition.
+    pub(crate) fn new(nodes: NodeId, slots: usize, reports_changes: bool) -> Self {
+        let cache = |_| Mutex::new(Rank::FetchSessions, FetchSessionCache::new(slots, reports_changes));
         Self {
             caches: (0..nodes).map(cache).collect(),
         }
@@ -42,7 +42,7 @@ impl FetchManager {
         request: &FetchRequest,
         now_ms: i64,
     ) -> Result<NewContext, ErrorCode> {
-        // An append takes the lock as well: what depends on the number of partitions is done without it.
+        // Appends need the lock: work that grows with the number of partitions is done before it is taken.
         let full = full_context(request);
         let mut cache = self.cache(node).ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?;
         match full {
@@ -54,7 +54,7 @@ impl FetchManager {
         }
     }
 
-    /// Something about a partition has changed, or it is gone: its sessions look at it with their next fetch. Answers them.
+    /// See [`FetchSessionCache::changed`].
     pub(super) fn changed(&self, partition: &Partition) -> Vec<i32> {
         let cache = self.cache(partition.leader());
         cache.map(|mut cache| cache.changed(partition.tp())).unwrap_or_default()
@@ -65,10 +65,10 @@ impl FetchManager {
         self.cache(node).map(|cache| cache.reading(session)).unwrap_or_default()
     }
 
-    /// Remembers where the partitions stood that were read.
-    pub(super) fn stood(&self, (node, session): (NodeId, i32), positions: &[Position]) {
+    /// Remembers where the partitions were read.
+    pub(super) fn read_at(&self, (node, session): (NodeId, i32), positions: &[Position]) {
         if let Some(mut cache) = self.cache(node) {
-            cache.stood(session, positions);
+            cache.read_at(session, positions);
         }
     }
 
@@ -93,7 +93,7 @@ impl FetchManager {
         let made = self
             .cache(node)?
             .response(context, reading, result, Some(session), now_ms);
-        // Its first fetch reads all of them anyway: what changes before that need not be told.
+        // Changes before this need no report: the session's first fetch reads every partition.
         for some in requested.partitions.chunks(HELD_AT_ONCE) {
             if !self.cache(node)?.hold(made.response.session_id, some) {
                 break;

@@ -96,7 +96,7 @@ impl ReplicaManager {
         self.partitions_changed([partition]);
     }
 
-    /// As `partition_changed`, for several at one moment: the first fetch that is answered tells of all of them.
+    /// As `partition_changed`, for several partitions at once: a fetch that this answers has the changes of all of them.
     pub(crate) fn partitions_changed<'a>(&self, partitions: impl IntoIterator<Item = &'a Partition>) {
         let note = |partition: &'a Partition| (partition, self.fetches.changed(partition));
         let noted: Vec<(&Partition, Vec<i32>)> = partitions.into_iter().map(note).collect();

@@ -65,7 +65,7 @@ impl DelayedFetch {
         replicas.fetch_response(self.params.node, &self.context, &self.reading, self.first)
     }
 
-    /// Where the partitions stood at the first reading, except those that are settled (`cached.rs`): nothing can be read there.
+    /// Where the first reading read the partitions, without those that are settled (`session.rs`): nothing can be read there.
     /// `None`: the session is gone.
     fn positions(&self, replicas: &ReplicaManager) -> Option<Cow<'_, [Position]>> {
         match self.session() {
@@ -104,7 +104,7 @@ impl DelayedFetch {
         let latest = self.session().map(|session| replicas.fetches.reading(session));
         let reading = latest.as_ref().unwrap_or(&self.reading);
         let mut again = read_partitions(replicas, &self.params, &reading.partitions);
-        // All of them were known when it began to wait. Kafka: their reading fails.
+        // All of them existed when it began to wait; in Kafka the read of one that is gone fails, without aborted transactions.
         let gone = |p: &&mut FetchPartitionResponse| p.error == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
         again
             .responses
@@ -114,7 +114,7 @@ impl DelayedFetch {
         replicas.fetch_response(self.params.node, &self.context, reading, again)
     }
 
-    /// What is reported to it: changes of its session's partitions, or of the partitions that it lists.
+    /// Whose changes can complete it: its session's partitions, or the partitions that it lists.
     fn keys(&self) -> Vec<Key> {
         match self.context {
             Context::Incremental(id) => vec![Key::Session(self.params.node, id)],
@@ -187,7 +187,7 @@ impl FetchPurgatory {
     /// Kafka: `tryCompleteElseWatch`: watched first, then tried, so that no append falls between.
     pub(crate) fn watch(&self, replicas: &ReplicaManager, fetch: DelayedFetch) -> Arc<Answer> {
         if let Some(session) = fetch.session() {
-            replicas.fetches.stood(session, &fetch.first.positions);
+            replicas.fetches.read_at(session, &fetch.first.positions);
         }
         // A full fetch whose answer opens a session may push out another one, and answers its fetch.
         let rank = match fetch.session() {
@@ -250,7 +250,7 @@ impl FetchPurgatory {
     }
 
     /// Answers the fetches whose time is over; with `look` also those that can be completed (read-only: the writer is
-    /// another process and tells nobody).
+    /// another process and reports nothing).
     pub(crate) fn expire(&self, replicas: &ReplicaManager, now_ms: i64, look: bool) {
         if self.count.load(Ordering::SeqCst) == 0 {
             return;

@@ -19,9 +19,9 @@ pub(crate) struct ReadResult {
     pub(crate) bytes: i64,
     /// Whether any partition has an error.
     pub(crate) has_error: bool,
-    /// Whether any parts from what its client has.
+    /// Whether the client of any has records that the log does not have.
     pub(crate) diverges: bool,
-    /// Where each readable partition stood, to tell later how much has been added.
+    /// Where each readable partition was read, from which it is seen later how much has been added.
     pub(crate) positions: Vec<Position>,
 }
 
@@ -98,7 +98,7 @@ fn read_one(
     let log = replicas.log_of(&partition)?;
     let current = partition.leader_epoch(replicas.logs.directory())?;
     check_leader_epoch(request.current_leader_epoch.max(-1), current)?;
-    // The bounds as they were before the read: what comes in between is for the next fetch.
+    // The bounds from before the read: what is added after this belongs to the next fetch.
     let bounds = log.bounds()?;
     let bound = fetch_bound(params.isolation);
     let diverging_epoch = diverging_epoch(log, request, &bounds)?;
@@ -106,7 +106,7 @@ fn read_one(
     let data = if at_end || diverging_epoch.is_some() {
         None
     } else {
-        // Kafka's reading fails on a negative limit, that of the request for the first partition alone: whose offset is in range.
+        // Kafka's read fails on a negative limit, but checks the offset first. Only the first partition can meet the request's limit.
         let max_bytes = i64::from(request.partition_max_bytes).min(limit);
         let read = log.read(
             request.fetch_offset,
@@ -123,7 +123,7 @@ fn read_one(
         Some(data) if !data.records.is_empty() || request.fetch_offset < bounds.high_watermark => {
             (data.segment_base_offset, data.position)
         }
-        // In front of what nobody may read yet: a transaction that is open, or a batch that is not on disk.
+        // The next record may not be read yet: its transaction is open, or it is not on disk.
         _ if request.fetch_offset < bounds.log_end_offset => {
             let at = log.read(request.fetch_offset, 0, false, FetchBound::LogEnd)?;
             (at.segment_base_offset, at.position)
@@ -169,9 +169,9 @@ fn read_one(
 /// What a waiting fetch learns about one partition (spec 6.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// Answer now: the partition is gone, fenced, truncated, made again, or its position lies in an older segment.
+    /// Answer now: the partition is gone, fenced, truncated or made again, or its position is in an older segment.
     Answer,
-    /// So many bytes could be sent.
+    /// The number of bytes that could be sent.
     Bytes(i64),
 }
 
@@ -209,7 +209,7 @@ pub(crate) fn progress(replicas: &ReplicaManager, params: &FetchParams, at: &Pos
             _ => return Progress::Answer,
         }
     } else {
-        // The bound lies inside the segment: reading tells how far it is.
+        // The bound is inside the segment: how many bytes are before it is seen by reading.
         let max = usize::try_from(partition_max).unwrap_or(usize::MAX);
         match log.read(request.fetch_offset, max, true, fetch_bound(params.isolation)) {
             Ok(data) => i64::try_from(data.records.len()).unwrap_or(i64::MAX),
@@ -219,7 +219,7 @@ pub(crate) fn progress(replicas: &ReplicaManager, params: &FetchParams, at: &Pos
     Progress::Bytes(readable.min(partition_max))
 }
 
-/// Where the log parts from what a client has that fetched records of `last_fetched_epoch` last (spec 6.4.6). Kafka:
+/// Where the log and the client's copy of it begin to differ; the client fetched records of `last_fetched_epoch` last (spec 6.4.6). Kafka:
 /// `Partition#readRecords`.
 fn diverging_epoch(
     log: &PartitionLog,

@@ -1,14 +1,15 @@
 //! One fetch session, and which of its partitions have to be looked at (spec 6.6). Kafka: `FetchSession`, `CachedPartition`,
 //! `IncrementalFetchContext`.
 //!
-//! Of a large session few partitions change at a time, and a fetch looks at those alone:
+//! In a large session few partitions change between two fetches. A fetch reads only those:
 //!
 //! ```text
-//! to look at  asked for or changed since it was last read, or when last read: in error, with records, or short of its end
-//! settled     all others. When last read it stood at its end without error, its bounds were sent, and nothing of it has
-//!             changed since: read now it would be no part of the answer and add no bytes to it
+//! to look at  the client named it, it has changed since it was last read, or the last read gave an error or records, or ended
+//!             before the end of the log
+//! settled     all others: the last read was at the end of the log, without an error, the client has its bounds, and nothing has
+//!             changed since. Reading it now would add nothing to the answer
 //! ```
-//! So the answer is the one that reading every partition would give.
+//! So the answer is the same as if every partition were read.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +20,7 @@ use rustc_hash::FxHashMap;
 use super::read::{Position, ReadResult};
 use super::session_cache::{Reading, Requested};
 
-/// A partition in a session, with what was last sent and where it stood when it was last read.
+/// A partition in a session, with what was last sent and the position at which it was last read.
 #[derive(Debug)]
 pub(super) struct CachedPartition {
     request: FetchPartition,
@@ -41,7 +42,7 @@ impl CachedPartition {
         }
     }
 
-    /// Where it stood.
+    /// Where it was last read.
     pub(super) fn position(&self) -> Position {
         Position {
             request: self.request.clone(),
@@ -64,7 +65,7 @@ pub(super) struct FetchSession {
     /// Places of the partitions to look at, with the number of their latest change.
     to_look_at: BTreeMap<u64, u64>,
     /// Number of the latest change.
-    news: u64,
+    last_change: u64,
     isolation: Option<IsolationLevel>,
 }
 
@@ -82,7 +83,7 @@ impl FetchSession {
             created_ms: now_ms,
             last_used_ms: now_ms,
             to_look_at: BTreeMap::new(),
-            news: 0,
+            last_change: 0,
             isolation: None,
         };
         let sent: FxHashMap<&TopicPartition, &FetchPartitionResponse> =
@@ -99,8 +100,8 @@ impl FetchSession {
     }
 
     fn look_at(&mut self, place: u64) {
-        self.news += 1;
-        self.to_look_at.insert(place, self.news);
+        self.last_change += 1;
+        self.to_look_at.insert(place, self.last_change);
     }
 
     /// A listed partition is updated in place or appended; true: appended. Kafka: `FetchSession#update`.
@@ -134,7 +135,7 @@ impl FetchSession {
         }
     }
 
-    /// How far is read from now on: another isolation level has other ends.
+    /// Sets the isolation level of the next reads: with another one, every partition may end elsewhere.
     pub(super) fn read_with(&mut self, isolation: IsolationLevel) {
         if self.isolation.replace(isolation) != Some(isolation) {
             let places: Vec<u64> = self
@@ -148,25 +149,28 @@ impl FetchSession {
         }
     }
 
-    /// Partitions to look at, in session order; all of them if changes are not `told`.
-    pub(super) fn to_look_at(&self, told: bool) -> impl Iterator<Item = &CachedPartition> {
-        let all = (!told).then(|| self.partitions.iter().map(|(_, cached)| cached));
-        let some = told.then(|| self.to_look_at.keys().filter_map(|place| self.partitions.at(*place)));
+    /// Partitions to look at, in session order; all of them without `reports_changes`.
+    pub(super) fn to_look_at(&self, reports_changes: bool) -> impl Iterator<Item = &CachedPartition> {
+        let all = (!reports_changes).then(|| self.partitions.iter().map(|(_, cached)| cached));
+        let some = reports_changes.then(|| self.to_look_at.keys().filter_map(|place| self.partitions.at(*place)));
         all.into_iter()
             .flatten()
             .chain(some.into_iter().flatten().map(|(_, cached)| cached))
     }
 
     /// What has to be read.
-    pub(super) fn reading(&self, told: bool) -> Reading {
+    pub(super) fn reading(&self, reports_changes: bool) -> Reading {
         Reading {
-            partitions: self.to_look_at(told).map(|cached| cached.request.clone()).collect(),
-            as_of: self.news,
+            partitions: self
+                .to_look_at(reports_changes)
+                .map(|cached| cached.request.clone())
+                .collect(),
+            as_of: self.last_change,
         }
     }
 
-    /// Remembers where a partition stood when it was read.
-    pub(super) fn stood(&mut self, at: &Position) {
+    /// Remembers where a partition was read.
+    pub(super) fn read_at(&mut self, at: &Position) {
         if let Some(cached) = self.partitions.get_mut(&at.request.tp) {
             (cached.segment_base_offset, cached.position) = (at.segment_base_offset, at.position);
         }
@@ -176,7 +180,7 @@ impl FetchSession {
     /// settled. Kafka: `IncrementalFetchContext#updateAndGenerateResponseData`, `CachedPartition#maybeUpdateResponseData`.
     pub(super) fn select(&mut self, read: ReadResult, as_of: u64) -> Vec<FetchPartitionResponse> {
         for position in &read.positions {
-            self.stood(position);
+            self.read_at(position);
             if position.at_end {
                 self.settle(&position.request.tp, as_of);
             }
@@ -200,9 +204,9 @@ impl FetchSession {
             cached.log_start_offset = result.log_start_offset;
             if !result.records.is_empty()
                 && let Some((old, new)) = self.partitions.move_to_end(&result.tp)
-                && let Some(news) = self.to_look_at.remove(&old)
+                && let Some(change) = self.to_look_at.remove(&old)
             {
-                self.to_look_at.insert(new, news);
+                self.to_look_at.insert(new, change);
             }
             if changed {
                 sent.push(result);
@@ -213,7 +217,7 @@ impl FetchSession {
 
     fn settle(&mut self, tp: &TopicPartition, as_of: u64) {
         if let Some(place) = self.partitions.place(tp)
-            && self.to_look_at.get(&place).is_some_and(|&news| news <= as_of)
+            && self.to_look_at.get(&place).is_some_and(|&change| change <= as_of)
         {
             self.to_look_at.remove(&place);
         }

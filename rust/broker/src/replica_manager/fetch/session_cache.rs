@@ -50,7 +50,7 @@ pub(crate) struct NewContext {
     pub(crate) reading: Reading,
 }
 
-/// A response, and the session that had to go for the one it opens.
+/// A response, and the session that was evicted for the one it opens.
 #[derive(Debug)]
 pub(crate) struct Made {
     pub(crate) response: FetchResponse,
@@ -62,18 +62,18 @@ pub(crate) struct Made {
 pub(crate) struct FetchSessionCache {
     slots: usize,
     /// True if [`Self::changed`] is called after every change; otherwise each fetch looks at all partitions.
-    told: bool,
+    reports_changes: bool,
     sessions: FxHashMap<i32, FetchSession>,
     /// Sessions that a partition is in.
     holders: FxHashMap<TopicPartition, Vec<i32>>,
 }
 
 impl FetchSessionCache {
-    /// An empty cache. `told`: [`Self::changed`] will be called after every change of a partition.
-    pub(crate) fn new(slots: usize, told: bool) -> Self {
+    /// An empty cache. `reports_changes`: the caller calls [`Self::changed`] after every change of a partition.
+    pub(crate) fn new(slots: usize, reports_changes: bool) -> Self {
         Self {
             slots,
-            told,
+            reports_changes,
             sessions: FxHashMap::default(),
             holders: FxHashMap::default(),
         }
@@ -114,11 +114,11 @@ impl FetchSessionCache {
         session.last_used_ms = now_ms;
         Ok(NewContext {
             context: Context::Incremental(id),
-            reading: session.reading(self.told),
+            reading: session.reading(self.reports_changes),
         })
     }
 
-    /// Something about a partition has changed, or it is gone: its sessions look at it with their next fetch. Answers them.
+    /// Notes that a partition has changed or is gone: its sessions look at it with their next fetch. Returns the ids of these sessions.
     pub(crate) fn changed(&mut self, tp: &TopicPartition) -> Vec<i32> {
         let holders = self.holders.get(tp).cloned().unwrap_or_default();
         for id in &holders {
@@ -132,23 +132,28 @@ impl FetchSessionCache {
     /// What a session's fetch has to read now; nothing if the session is gone.
     pub(crate) fn reading(&self, id: i32) -> Reading {
         let session = self.sessions.get(&id);
-        session.map(|s| s.reading(self.told)).unwrap_or_default()
+        session.map(|s| s.reading(self.reports_changes)).unwrap_or_default()
     }
 
-    /// Remembers where the partitions stood that were read.
-    pub(crate) fn stood(&mut self, id: i32, positions: &[Position]) {
+    /// Remembers where the partitions were read.
+    pub(crate) fn read_at(&mut self, id: i32, positions: &[Position]) {
         if let Some(session) = self.sessions.get_mut(&id) {
             for position in positions {
-                session.stood(position);
+                session.read_at(position);
             }
         }
     }
 
-    /// Where the partitions stood, when last read, at which a waiting fetch of the session can find something; `None` if the
-    /// session is gone.
+    /// Where the partitions were last read in which a waiting fetch of the session may find something; `None` if the session
+    /// is gone.
     pub(crate) fn positions(&self, id: i32) -> Option<Vec<Position>> {
         let session = self.sessions.get(&id)?;
-        Some(session.to_look_at(self.told).map(CachedPartition::position).collect())
+        Some(
+            session
+                .to_look_at(self.reports_changes)
+                .map(CachedPartition::position)
+                .collect(),
+        )
     }
 
     /// Makes the response out of the result of a reading. `session`: the one that a full fetch opens; its partitions are then
@@ -198,7 +203,7 @@ impl FetchSessionCache {
         id
     }
 
-    /// From now on the session is told of changes of these partitions; false: it has gone.
+    /// From now on [`Self::changed`] reaches the session for these partitions; false: the session is gone.
     pub(crate) fn hold(&mut self, id: i32, partitions: &[FetchPartition]) -> bool {
         let is_there = self.sessions.contains_key(&id);
         if is_there {

@@ -149,7 +149,7 @@ struct Side {
 }
 
 impl Side {
-    fn new(told: bool) -> Self {
+    fn new(reports_changes: bool) -> Self {
         let clock = Arc::new(TestClock(AtomicI64::new(0)));
         let options = OpenOptions {
             nodes: Some(1),
@@ -157,7 +157,10 @@ impl Side {
             config: Config::parse(Scope::Broker, []).unwrap(),
         };
         let broker = Broker::in_memory(options, clock.clone()).unwrap();
-        broker.replicas().fetches.set_cache(1, FetchSessionCache::new(3, told));
+        broker
+            .replicas()
+            .fetches
+            .set_cache(1, FetchSessionCache::new(3, reports_changes));
         let side = Self {
             broker,
             clock,
@@ -340,12 +343,12 @@ proptest! {
 
     #[test]
     fn answers_are_those_of_looking_at_every_partition(steps in prop::collection::vec(step(), 1..60)) {
-        let (mut told, mut untold) = (Side::new(true), Side::new(false));
+        let (mut reported, mut unreported) = (Side::new(true), Side::new(false));
         for (number, step) in steps.iter().enumerate() {
-            told.take(step);
-            untold.take(step);
-            prop_assert_eq!(&told.answers, &untold.answers, "after step {} {:?}", number, step);
-            prop_assert_eq!(told.waiting.is_some(), untold.waiting.is_some(), "waiting after step {} {:?}", number, step);
+            reported.take(step);
+            unreported.take(step);
+            prop_assert_eq!(&reported.answers, &unreported.answers, "after step {} {:?}", number, step);
+            prop_assert_eq!(reported.waiting.is_some(), unreported.waiting.is_some(), "waiting after step {} {:?}", number, step);
         }
     }
 }

@@ -180,7 +180,7 @@ impl TransactionManager {
         }
     }
 
-    /// Whatever the outcome, they are pending no more: records of partitions that were added before can be sent.
+    /// They are not pending any more, whether they were added or not: records of partitions that were added before can be sent.
     fn forget_pending(&mut self, request: &TxnRequest) {
         if let Kind::AddPartitionsToTxn { partitions } = &request.kind {
             self.pending_partitions
