@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -85,8 +86,11 @@ def run(scenario: dict[str, Any], client: str) -> tuple[list[Any], list[Any]]:
         return replay(broker, scenario, client)
 
 
-def replay(peer: fl.Broker | str, scenario: dict[str, Any], client: str, settle: float = 0) -> tuple[list[Any], list[Any]]:
-    """The calls of a scenario on a broker that has its topics. `settle`: seconds after each poll in which a remote one answers."""
+def replay(peer: fl.Broker | str, scenario: dict[str, Any], client: str, settle: float = 0, begins: Callable[[], object] = bool) -> tuple[list[Any], list[Any]]:
+    """The calls of a scenario on a broker that has its topics.
+
+    `settle`: seconds after each poll in which a remote one answers. `begins` is called when a poll begins and when the last one is over.
+    """
     polls: list[Any] = []
     total = 0
     consumer = fl.Consumer(peer, config_of(scenario, client))
@@ -113,6 +117,7 @@ def replay(peer: fl.Broker | str, scenario: dict[str, Any], client: str, settle:
             case {"poll": times, **rest}:
                 for _ in range(times):
                     got, error = [], None
+                    begins()
                     try:
                         # the first poll of a Java client has to connect: it gets time, whatever the others have
                         timeout = scenario.get("pollTimeout", 1000)
@@ -126,6 +131,7 @@ def replay(peer: fl.Broker | str, scenario: dict[str, Any], client: str, settle:
                     time.sleep(settle)
                     if "total" in rest and total >= rest["total"]:
                         break
+    begins()
     positions = sorted([tp.topic, tp.partition, position_of(consumer, tp)] for tp in consumer.assignment())
     consumer.close()
     return polls, positions

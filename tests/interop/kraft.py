@@ -40,10 +40,18 @@ def random_id() -> str:
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
 
 
-def format_directory(directory: Path) -> Path:
-    """A new log directory for a broker."""
+def format_directory(directory: Path, node: int = NODE, cluster: str | None = None) -> Path:
+    """A new log directory for a broker, of a cluster of its own unless one is named."""
     directory.mkdir()
-    (directory / "meta.properties").write_text(f"version=1\nnode.id={NODE}\ncluster.id={random_id()}\ndirectory.id={random_id()}\n")
+    (directory / "meta.properties").write_text(f"version=1\nnode.id={node}\ncluster.id={cluster or random_id()}\ndirectory.id={random_id()}\n")
+    return directory
+
+
+def format_metadata(release: str, scratch: Path, cluster: str, node: int = NODE, topics: str = "") -> Path:
+    """A new metadata directory for a node of a cluster that has these topics (`cluster_of`)."""
+    directory = scratch / f"metadata-{time.monotonic_ns()}"
+    directory.mkdir()
+    kafka.run("server", kafka.server(release), "Bootstrap", str(directory), cluster, str(node), stdin=topics)
     return directory
 
 
@@ -63,60 +71,18 @@ def cluster_of(directory: Path) -> str:
     return "".join(line + "\n" for line in lines)
 
 
-class Kraft:
-    """A running broker; leaving the `with` block stops it cleanly."""
+class Node:
+    """A broker's process on a file of properties."""
 
-    def __init__(
-        self,
-        release: str,
-        directory: Path,
-        scratch: Path,
-        cluster: str = "",
-        config: dict[str, str] | None = None,
-        protocol: str = "PLAINTEXT",
-        secure: tuple[str, ...] = (),
-    ) -> None:
-        """`secure`: security protocols beside `protocol`, each with a port of its own (`address_of`)."""
-        self.directory = directory
+    def __init__(self, release: str, properties: dict[str, str], address: str, scratch: Path, heap: str = "512m") -> None:
+        """`address`: the listener that accepts once it runs."""
         self.release = release
+        self.address = address
         self.log = scratch / f"broker-{release}-{time.monotonic_ns()}.log"
-        self._port, self._controller = free_port(), free_port()
-        self._secure = {protocol: free_port() for protocol in secure}
-        secured = "".join(f",{protocol}://127.0.0.1:{port}" for protocol, port in self._secure.items())
-        metadata = scratch / f"metadata-{time.monotonic_ns()}"
-        metadata.mkdir()
-        kafka.run("server", kafka.server(release), "Bootstrap", str(metadata), meta_properties(directory)["cluster.id"], str(NODE), stdin=cluster)
-        properties = {
-            "process.roles": "broker,controller",
-            "node.id": str(NODE),
-            "controller.quorum.voters": f"{NODE}@127.0.0.1:{self._controller}",
-            "listeners": f"{protocol}://127.0.0.1:{self._port},CONTROLLER://127.0.0.1:{self._controller}{secured}",
-            "controller.listener.names": "CONTROLLER",
-            "log.dirs": str(directory),
-            "metadata.log.dir": str(metadata),
-            "offsets.topic.replication.factor": "1",
-            "transaction.state.log.replication.factor": "1",
-            "transaction.state.log.min.isr": "1",
-            "transaction.state.log.num.partitions": "5",
-            "group.initial.rebalance.delay.ms": "0",
-            # what the test wrote stays as it is
-            "log.cleaner.enable": "false",
-            "log.retention.ms": "-1",
-            "auto.create.topics.enable": "false",
-            **(config or {}),
-        }
+        self._heap = heap
         self._properties = scratch / f"server-{time.monotonic_ns()}.properties"
         self._properties.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
         self._process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def address(self) -> str:
-        """`bootstrap.servers`."""
-        return f"127.0.0.1:{self._port}"
-
-    def address_of(self, protocol: str) -> str:
-        """`bootstrap.servers` of a security protocol."""
-        return f"127.0.0.1:{self._secure[protocol]}"
 
     @property
     def pid(self) -> int:
@@ -124,21 +90,27 @@ class Kraft:
         assert self._process is not None
         return self._process.pid
 
-    def __enter__(self) -> Self:
-        command = [*kafka.JVM, "-Xmx512m", "-Dorg.slf4j.simpleLogger.showDateTime=true"]
+    def launch(self) -> None:
+        """Starts the process, and waits for nothing."""
+        command = [*kafka.JVM, f"-Xmx{self._heap}", "-Dorg.slf4j.simpleLogger.showDateTime=true"]
         command += ["-cp", kafka.classpath("server", kafka.server(self.release)), "kafka.Kafka", str(self._properties)]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def await_start(self) -> None:
+        """Returns once clients can connect."""
+        assert self._process is not None
+        host, port = self.address.rsplit(":", 1)
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
                 break
             try:
-                socket.create_connection(("127.0.0.1", self._port), 1).close()
+                socket.create_connection((host, int(port)), 1).close()
             except OSError:
                 time.sleep(0.1)
                 continue
-            return self
+            return
         self.kill()
         message = f"the {self.release} broker did not start:\n{self.log.read_text()[-6000:]}"
         raise RuntimeError(message)
@@ -156,6 +128,55 @@ class Kraft:
             self._process.kill()
             self._process.wait(30)
             self._process = None
+
+
+class Kraft(Node):
+    """A running broker; leaving the `with` block stops it cleanly."""
+
+    def __init__(
+        self,
+        release: str,
+        directory: Path,
+        scratch: Path,
+        cluster: str = "",
+        config: dict[str, str] | None = None,
+        protocol: str = "PLAINTEXT",
+        secure: tuple[str, ...] = (),
+    ) -> None:
+        """`secure`: security protocols beside `protocol`, each with a port of its own (`address_of`)."""
+        self.directory = directory
+        port, controller = free_port(), free_port()
+        self._secure = {protocol: free_port() for protocol in secure}
+        secured = "".join(f",{protocol}://127.0.0.1:{port}" for protocol, port in self._secure.items())
+        properties = {
+            "process.roles": "broker,controller",
+            "node.id": str(NODE),
+            "controller.quorum.voters": f"{NODE}@127.0.0.1:{controller}",
+            "listeners": f"{protocol}://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}{secured}",
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": str(directory),
+            "metadata.log.dir": str(format_metadata(release, scratch, meta_properties(directory)["cluster.id"], topics=cluster)),
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "transaction.state.log.num.partitions": "5",
+            "group.initial.rebalance.delay.ms": "0",
+            # what the test wrote stays as it is
+            "log.cleaner.enable": "false",
+            "log.retention.ms": "-1",
+            "auto.create.topics.enable": "false",
+            **(config or {}),
+        }
+        super().__init__(release, properties, f"127.0.0.1:{port}", scratch)
+
+    def address_of(self, protocol: str) -> str:
+        """`bootstrap.servers` of a security protocol."""
+        return f"127.0.0.1:{self._secure[protocol]}"
+
+    def __enter__(self) -> Self:
+        self.launch()
+        self.await_start()
+        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if kind is None:

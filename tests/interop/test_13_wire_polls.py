@@ -15,7 +15,7 @@ import fletchlog as fl
 from acceptance.batches import batch_of
 
 from . import kafka
-from .fetches import Proxies
+from .fetches import Event, Proxies
 from .kraft import free_port
 
 PART = "13 recorded scenarios over the wire"
@@ -112,12 +112,17 @@ def outcome(name: str, printed: str, proxies: Proxies) -> Outcome:
     polls = [words for kind, *words in lines if kind == "poll"]
     failed = [any(word.startswith("!") for word in words) for words in polls]
     starts = [int(words[0]) for kind, *words in lines if kind == "at"]
-    # the last one is the end of the last poll; what closes the client's session comes after it
-    net: list[list[Any]] = [[] for _ in starts]
-    for at, event in proxies.events[name]:
-        net[max(0, bisect.bisect(starts, at) - 1)].append(event)
     (end,) = (words for kind, *words in lines if kind == "end")
+    net = events_of(proxies.events[name], starts)
     return Outcome([[] if bad else fields(words) for words, bad in zip(polls, failed, strict=True)], failed, net, sorted(fields(end)))
+
+
+def events_of(events: list[tuple[int, Event]], starts: list[int]) -> list[list[Event]]:
+    """Per poll, what went over the wire from its start on. The last start is the end of the last poll; what closes the client's session comes after it."""
+    net: list[list[Event]] = [[] for _ in starts]
+    for at, event in events:
+        net[max(0, bisect.bisect(starts, at) - 1)].append(event)
+    return net
 
 
 def difference(client: str, number: str, outcome: Outcome) -> str | None:

@@ -17,6 +17,7 @@ from fletchlog.errors import SaslAuthenticationError, SslAuthenticationError
 
 from . import kafka
 from .kraft import Kraft, format_directory
+from .rows import text
 
 PART = "19 TLS and SASL of real brokers"
 PASSWORD = "s3cret of alice"
@@ -25,6 +26,10 @@ SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
 PROTOCOLS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
+# a listener whose certificate has expired
+EXPIRED = "EXPIRED"
+# how soon an error has to be there, in one of so many tries: another may meet a busy machine
+SECONDS, TRIES = 1.0, 5
 
 
 class Secured:
@@ -60,11 +65,12 @@ class Secured:
 def broker_config(authority: Authority) -> dict[str, str]:
     """Of a broker with every protocol and every mechanism."""
     config = {
-        "listener.security.protocol.map": ",".join(["CONTROLLER:PLAINTEXT", "PLAINTEXT:PLAINTEXT", *(f"{p}:{p}" for p in PROTOCOLS)]),
+        "listener.security.protocol.map": ",".join(["CONTROLLER:PLAINTEXT", "PLAINTEXT:PLAINTEXT", *(f"{p}:{p}" for p in PROTOCOLS), f"{EXPIRED}:SSL"]),
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": authority.issue("broker", ("127.0.0.1", "localhost"))[0],
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": authority.file,
+        "listener.name.expired.ssl.keystore.location": authority.issue("old-broker", ("127.0.0.1", "localhost"), not_before=-9, not_after=-1)[0],
         "listener.name.ssl.ssl.client.auth": "required",
         "sasl.enabled.mechanisms": ",".join(MECHANISMS),
     }
@@ -82,7 +88,7 @@ def secured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     """One broker of each release."""
     scratch: Path = tmp_path_factory.mktemp("secured")
     authority = Authority(scratch)
-    with Kraft(request.param, format_directory(scratch / "data"), scratch, config=broker_config(authority), secure=PROTOCOLS) as broker:
+    with Kraft(request.param, format_directory(scratch / "data"), scratch, config=broker_config(authority), secure=(*PROTOCOLS, EXPIRED)) as broker:
         yield Secured(broker, authority)
 
 
@@ -105,16 +111,20 @@ def round_trip(config: dict[str, Any], group: str) -> None:
         assert "t" in cluster.topics()
 
 
-def fails(config: dict[str, Any], wanted: type[Exception]) -> str:
+def fails(config: dict[str, Any], wanted: type[Exception], seconds: float = SECONDS) -> str:
     """What a poll fails with, and that it does so at once."""
-    with fl.Consumer(config) as consumer:
-        consumer.assign([fl.TopicPartition("t", 0)])
-        begun = time.monotonic()
-        with pytest.raises(wanted) as caught:
-            consumer.poll(timeout_ms=30_000)
-        assert time.monotonic() - begun < 2.5
-    assert "s3cret" not in str(caught.value)
-    return str(caught.value)
+    took = []
+    while True:
+        with fl.Consumer(config) as consumer:
+            consumer.assign([fl.TopicPartition("t", 0)])
+            begun = time.monotonic()
+            with pytest.raises(wanted) as caught:
+                consumer.poll(timeout_ms=30_000)
+            took.append(time.monotonic() - begun)
+        assert "s3cret" not in str(caught.value)
+        if took[-1] < seconds:
+            return str(caught.value)
+        assert len(took) < TRIES, f"{caught.value} after {took} s"
 
 
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
@@ -159,10 +169,52 @@ def test_what_does_not_fit_is_named_at_once(secured: Secured, tmp_path: Path, co
     assert "not trusted" in fails(tls | {"ssl.truststore.location": foreign.file}, SslAuthenticationError)
     assert "the broker speaks TLS" in fails({"bootstrap.servers": tls["bootstrap.servers"]}, SslAuthenticationError)
     assert "may not speak TLS" in fails(tls | {"bootstrap.servers": secured.broker.address}, SslAuthenticationError)
-    assert "may expect SASL" in fails({"bootstrap.servers": secured.broker.address_of("SASL_PLAINTEXT")}, SaslAuthenticationError)
+    # a broker that closes a connection may only be starting: it is asked again, with the back-off, before it is named
+    assert "may expect SASL" in fails({"bootstrap.servers": secured.broker.address_of("SASL_PLAINTEXT")}, SaslAuthenticationError, 2 * SECONDS)
     sasl = secured.sasl("SASL_PLAINTEXT", "PLAIN")
     assert "does not use SASL on this port" in fails(sasl | {"bootstrap.servers": secured.broker.address}, SaslAuthenticationError)
     count(PART, named_errors=7)
+
+
+def test_a_certificate_that_has_expired_is_named_at_once(secured: Secured, count: Callable[..., None]) -> None:
+    tls = secured.tls()
+    assert "has expired" in fails(tls | {"bootstrap.servers": secured.broker.address_of(EXPIRED)}, SslAuthenticationError)
+    old = secured.authority.issue("old-alice", not_before=-9, not_after=-1)[0]
+    assert "does not accept the certificate" in fails(tls | {"ssl.keystore.location": old}, SslAuthenticationError)
+    count(PART, named_errors=2)
+
+
+@pytest.mark.parametrize("client", kafka.SERVERS)
+@pytest.mark.parametrize(("protocol", "mechanism"), [("SSL", ""), *(("SASL_SSL", mechanism) for mechanism in MECHANISMS)])
+def test_a_java_client_writes_and_reads_over_our_listener(client: str, protocol: str, mechanism: str, tmp_path: Path, count: Callable[..., None]) -> None:
+    authority = Authority(tmp_path)
+    java = {"security.protocol": protocol, "ssl.truststore.type": "PEM", "ssl.truststore.location": authority.file}
+    config = {"ssl.keystore.location": authority.issue("broker", ("127.0.0.1", "localhost"))[0], "ssl.truststore.location": authority.file}
+    if mechanism:
+        module = {"PLAIN": PLAIN, "OAUTHBEARER": OAUTH}.get(mechanism, SCRAM)
+        login = f'username="alice" password="{PASSWORD}"' if module != OAUTH else 'unsecuredLoginStringClaim_sub="alice"'
+        java |= {"sasl.mechanism": mechanism, "sasl.jaas.config": f"{module} required {login};"}
+        config |= {"sasl.enabled.mechanisms": mechanism, "plain.sasl.jaas.config": f'{PLAIN} required user_alice="{PASSWORD}";'}
+        config["oauthbearer.sasl.jaas.config"] = f"{OAUTH} required;"
+    else:
+        config["ssl.client.auth"] = "required"
+        java |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": authority.issue("alice")[0]}
+    values = [b"%d" % number * 500 for number in range(200)]
+    lines = ["topic t 3", "producer p acks=all", *(f"send p t {i % 3} -1 - x{value.hex()}" for i, value in enumerate(values)), "close p"]
+    properties = [f"{name}={value}" for name, value in java.items()]
+    artifacts = kafka.server(client)  # the clients alone have no JSON, which OAUTHBEARER needs
+    with fl.Broker.in_memory(config=config) as broker:
+        if mechanism.startswith("SCRAM"):
+            broker.upsert_user_scram_credential("alice", PASSWORD, mechanism)
+        with broker.listen(config={"security.protocol": protocol}) as listener:
+            written = kafka.run("clients", artifacts, "Write", listener.bootstrap, *properties, stdin="\n".join(lines) + "\n")
+            assert written.splitlines() == [f"t {i % 3} {i // 3}" for i in range(200)]
+            read = kafka.run("clients", artifacts, "ReadAll", f"bootstrap.servers={listener.bootstrap}", *properties)
+            rows = [line.split(" ") for line in read.splitlines() if line.startswith("record ")]
+            assert sorted((int(p), int(offset), value) for _, _, p, offset, _, _, _, value, _ in rows) == sorted(
+                (i % 3, i // 3, text(value)) for i, value in enumerate(values)
+            )
+    count(PART, java_clients_on_our_listener=1)
 
 
 def test_librdkafka_and_our_clients_read_the_same(secured: Secured, count: Callable[..., None]) -> None:

@@ -5,6 +5,7 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -29,7 +30,7 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
- * Carries out the lines of standard input on the broker of the argument, in order:
+ * Carries out the lines of standard input on the broker of the first argument, by clients with the properties of the others, in order:
  * "topic NAME PARTITIONS k=v..", "producer ID k=v..", "send ID TOPIC PARTITION TIMESTAMP KEY VALUE NAME=VALUE..",
  * "flush ID", "close ID", "begin|commit|abort ID", "offset GROUP TOPIC PARTITION OFFSET METADATA",
  * "txnoffset ID GROUP TOPIC PARTITION OFFSET", "sleep MS", "signal NAME PID" (after STOP, waits until the process stands still),
@@ -42,11 +43,13 @@ public final class Write {
     private final List<Future<RecordMetadata>> sent = new ArrayList<>();
 
     public static void main(String[] args) throws Exception {
-        new Write().run(args[0]);
+        Write write = new Write();
+        write.broker.put("bootstrap.servers", args[0]);
+        write.broker.putAll(Text.properties(Arrays.copyOfRange(args, 1, args.length)));
+        write.run();
     }
 
-    private void run(String address) throws Exception {
-        broker.put("bootstrap.servers", address);
+    private void run() throws Exception {
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         try (AdminClient admin = AdminClient.create(broker)) {
             for (String line = in.readLine(); line != null; line = in.readLine()) {
