@@ -176,6 +176,15 @@ impl RecordAccumulator {
             .is_none_or(|&id| self.batches[id].is_full())
     }
 
+    /// Drains nothing more of a partition. Kafka: `RecordAccumulator#mutePartition`.
+    pub(crate) fn mute(&mut self, partition: PartitionId) {
+        self.queue(partition).muted = true;
+    }
+    /// Ends [`Self::mute`]; true if the partition was muted. Kafka: `RecordAccumulator#unmutePartition`.
+    pub(crate) fn unmute(&mut self, partition: PartitionId) -> bool {
+        std::mem::take(&mut self.queue(partition).muted)
+    }
+
     pub(crate) fn has_incomplete(&self) -> bool {
         !self.incomplete.is_empty()
     }

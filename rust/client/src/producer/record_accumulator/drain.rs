@@ -195,12 +195,4 @@ impl RecordAccumulator {
             };
         }
     }
-
-    pub(crate) fn mute(&mut self, partition: PartitionId) {
-        self.queue(partition).muted = true;
-    }
-    /// True if it was muted.
-    pub(crate) fn unmute(&mut self, partition: PartitionId) -> bool {
-        std::mem::take(&mut self.queue(partition).muted)
-    }
 }
