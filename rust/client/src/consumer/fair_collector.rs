@@ -10,8 +10,8 @@ use crate::ClientError;
 
 impl Collector<'_> {
     /// KIP-387's `drain()`.
-    pub(super) fn collect_fairly(&mut self, collected: &mut Collected) -> Result<(), ClientError> {
-        let mut remaining = self.settings.max_poll_records;
+    pub(super) fn collect_fairly(&mut self, max_records: usize, collected: &mut Collected) -> Result<(), ClientError> {
+        let mut remaining = max_records;
         while remaining > 0 {
             let turn = self
                 .buffer

@@ -50,17 +50,17 @@ pub struct Collector<'a> {
 }
 
 impl Collector<'_> {
-    /// At most max.poll.records records.
+    /// At most `max_records` records.
     ///
     /// # Errors
     /// The first problem, when nothing was collected before it; else it comes with the next call.
-    pub fn collect(mut self) -> Result<Collected, ClientError> {
+    pub fn collect(mut self, max_records: usize) -> Result<Collected, ClientError> {
         let mut collected = Collected::default();
         let mut paused = Vec::new();
         let outcome = match self.settings.fetch_order {
-            FetchOrder::Partition => self.collect_by_partition(&mut collected, &mut paused),
-            FetchOrder::Kip387 => self.collect_fairly(&mut collected),
-            FetchOrder::Timestamp => self.collect_by_timestamp(&mut collected),
+            FetchOrder::Partition => self.collect_by_partition(max_records, &mut collected, &mut paused),
+            FetchOrder::Kip387 => self.collect_fairly(max_records, &mut collected),
+            FetchOrder::Timestamp => self.collect_by_timestamp(max_records, &mut collected),
         };
         if !paused.is_empty() {
             self.buffer.queue.extend(paused);
@@ -80,10 +80,11 @@ impl Collector<'_> {
 
     fn collect_by_partition(
         &mut self,
+        max_records: usize,
         collected: &mut Collected,
         paused: &mut Vec<CompletedFetch>,
     ) -> Result<(), ClientError> {
-        let mut remaining = self.settings.max_poll_records;
+        let mut remaining = max_records;
         while remaining > 0 {
             match self.buffer.next_in_line.take().filter(|f| !f.consumed) {
                 None => {

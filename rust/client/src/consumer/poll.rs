@@ -57,35 +57,42 @@ impl Consumer {
             return Err(deferred);
         }
         self.trace.start_poll();
-        let configured = self.settings.max_poll_records;
-        self.settings.max_poll_records = most.unwrap_or(configured);
         self.net.keep_alive();
         self.net.begin_poll();
         self.subs.forget_log_failures();
-        let records = self.poll_as_member(timeout_ms, interrupt);
+        let records = self.poll_as_member(most.unwrap_or(self.settings.max_poll_records), timeout_ms, interrupt);
         self.net.end_poll();
         self.metadata.let_backoff_pass();
-        self.settings.max_poll_records = configured;
         let records = records?;
         self.trace
             .push(|| TraceEvent::new(TraceKind::Return).records(records.count()));
         Ok(records)
     }
 
-    /// Between two polls somebody else keeps the member in its group.
-    fn poll_as_member(&mut self, timeout_ms: i64, interrupt: Interrupt<'_>) -> Result<PolledRecords, ClientError> {
+    /// Takes the heartbeats over for the poll: between two polls the transport sends them.
+    fn poll_as_member(
+        &mut self,
+        max_records: usize,
+        timeout_ms: i64,
+        interrupt: Interrupt<'_>,
+    ) -> Result<PolledRecords, ClientError> {
         if let Some(coordinator) = &mut self.coordinator {
             let now_ms = self.net.now_ms();
             coordinator.take_heartbeats_over(&mut self.net, now_ms)?;
         }
-        let records = self.poll_for_records(timeout_ms, interrupt);
+        let records = self.poll_for_records(max_records, timeout_ms, interrupt);
         if let Some(coordinator) = &self.coordinator {
             coordinator.hand_heartbeats_over(&mut self.net);
         }
         records
     }
 
-    fn poll_for_records(&mut self, timeout_ms: i64, interrupt: Interrupt<'_>) -> Result<PolledRecords, ClientError> {
+    fn poll_for_records(
+        &mut self,
+        max_records: usize,
+        timeout_ms: i64,
+        interrupt: Interrupt<'_>,
+    ) -> Result<PolledRecords, ClientError> {
         let deadline = self.net.now_ms().saturating_add(timeout_ms);
         let read = self.settings.read_mode.network_read(
             self.settings.row,
@@ -108,7 +115,7 @@ impl Consumer {
             self.trace
                 .assignment(self.subs.assignments(), || self.subs.assigned_partitions());
             self.resolve_positions(deadline, &mut *interrupt)?;
-            let mut got = self.collect_unless_revoking()?;
+            let mut got = self.collect_unless_revoking(max_records)?;
             if !self.ends_poll(&got) {
                 self.send_fetches();
                 let wait_ms = self.wait_ms(deadline);
@@ -119,7 +126,7 @@ impl Consumer {
                 });
                 self.read_net_unless_available(wait)?;
                 if !self.rejoin_needed() {
-                    got = self.collect()?;
+                    got = self.collect(max_records)?;
                 }
             }
             if self.ends_poll(&got) {
@@ -154,10 +161,10 @@ impl Consumer {
 
     /// Nothing is taken between the commit before a rebalance and the giving up of what it commits. Kafka:
     /// `SubscriptionState#markPendingRevocation`; before 3.2 the commit blocks.
-    fn collect_unless_revoking(&mut self) -> Result<Collected, ClientError> {
+    fn collect_unless_revoking(&mut self, max_records: usize) -> Result<Collected, ClientError> {
         match self.is_revoking() {
             true => Ok(Collected::default()),
-            false => self.collect(),
+            false => self.collect(max_records),
         }
     }
 
@@ -165,7 +172,7 @@ impl Consumer {
         self.coordinator.as_ref().is_some_and(ConsumerCoordinator::is_revoking)
     }
 
-    fn collect(&mut self) -> Result<Collected, ClientError> {
+    fn collect(&mut self, max_records: usize) -> Result<Collected, ClientError> {
         let now_ms = self.net.now_ms();
         let Self {
             buffer,
@@ -183,7 +190,7 @@ impl Consumer {
             trace,
             now_ms,
         }
-        .collect()
+        .collect(max_records)
     }
 
     fn send_fetches(&mut self) -> usize {

@@ -103,14 +103,18 @@ enum Hold {
 }
 
 impl Collector<'_> {
-    /// At most max.poll.records records by timestamp.
-    pub(super) fn collect_by_timestamp(&mut self, collected: &mut Collected) -> Result<(), ClientError> {
+    /// At most `max_records` records by timestamp.
+    pub(super) fn collect_by_timestamp(
+        &mut self,
+        max_records: usize,
+        collected: &mut Collected,
+    ) -> Result<(), ClientError> {
         self.buffer.by_time.follow(self.subs.jumps());
         self.take_in_answers()?;
         let mut holds = Holds::default();
         let merged = self
             .heads(collected, &mut holds)
-            .and_then(|heads| self.merge(heads, &mut holds, collected));
+            .and_then(|heads| self.merge(heads, max_records, &mut holds, collected));
         for finished in self
             .buffer
             .parsed
@@ -198,14 +202,14 @@ impl Collector<'_> {
         Ok(None)
     }
 
-    /// Takes turns until nothing is ready. Answers until when records wait for partitions at their end, if any does.
+    /// Takes turns until nothing is ready or `remaining` records are taken. Answers until when records wait for partitions at their end, if any does.
     fn merge(
         &mut self,
         mut heads: TimestampMerge,
+        mut remaining: usize,
         holds: &mut Holds,
         collected: &mut Collected,
     ) -> Result<Option<i64>, ClientError> {
-        let mut remaining = self.settings.max_poll_records;
         while remaining > 0 && !holds.for_data {
             let Some(MergeTurn {
                 timestamp,
