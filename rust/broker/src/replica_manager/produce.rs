@@ -49,24 +49,20 @@ impl ReplicaManager {
             .maybe_cleanup_logs(self.clock().now_ms(), &|p| self.partition_changed(p));
         // Kafka refuses the whole request when any batch is transactional and the request names no transactional id.
         let transactional = request.partitions.iter().any(|(_, records)| is_transactional(records));
-        let partitions: Vec<ProducePartitionResponse> = request
-            .partitions
-            .into_iter()
-            .map(|(tp, records)| {
-                let id = request.transactional_id.as_deref();
-                let outcome = if transactional && id.is_none() {
-                    Err(refused(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
-                } else {
-                    self.append(Some(node), acks, &tp, records, |partition, log, records| match id {
-                        Some(id) if is_transactional(&records) => {
-                            self.append_transactional(id, transactions, partition, log, records)
-                        }
-                        _ => Ok(self.append_to(partition, log, records, AppendOrigin::Client)),
-                    })
-                };
-                outcome.unwrap_or_else(|response| *response).of(tp)
-            })
-            .collect();
+        let id = request.transactional_id.as_deref();
+        let one = |(tp, records): (TopicPartition, Bytes)| {
+            if transactional && id.is_none() {
+                return refused(&tp, (ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None));
+            }
+            let answer = self.append(node, acks, &tp, |partition, log| match id {
+                Some(id) if is_transactional(&records) => {
+                    self.append_transactional(id, transactions, partition, log, records)
+                }
+                _ => Ok(self.append_to(partition, log, records, AppendOrigin::Client)),
+            });
+            answer.unwrap_or_else(|refusal| refused(&tp, refusal))
+        };
+        let partitions: Vec<ProducePartitionResponse> = request.partitions.into_iter().map(one).collect();
         if acks == 0 {
             if partitions.iter().any(|p| p.error != ErrorCode::NONE) {
                 return Produced::CloseConnection;
@@ -80,98 +76,81 @@ impl ReplicaManager {
     pub(crate) fn append_one(&self, tp: &TopicPartition, records: Bytes) -> Result<(i64, i64, i64), BrokerError> {
         self.for_writing("produce")?;
         let partition = self.partition(tp)?;
-        if !crate::topics::is_internal(&tp.topic) {
-            // A log that cannot be opened is an error of its own, with the file, not a refusal of the batch.
-            self.log_of(&partition)?;
-        }
-        let outcome = if is_transactional(&records) {
-            Err(refused(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+        let answer = if is_transactional(&records) {
+            refused(tp, (ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None))
+        } else if let Err(refusal) = check_topic(tp) {
+            refused(tp, refusal)
         } else {
-            self.append(None, -1, tp, records, |partition, log, records| {
-                Ok(self.append_to(partition, log, records, AppendOrigin::Client))
-            })
+            // A log that cannot be opened is an error of its own, with the file, not a refusal of the batch.
+            let log = self.log_of(&partition)?;
+            self.answer(
+                &partition,
+                self.append_to(&partition, log, records, AppendOrigin::Client),
+            )
         };
-        match outcome {
-            Ok(done) => Ok((done.base_offset, done.log_append_time_ms, done.log_start_offset)),
-            Err(failed) => {
-                let text = failed
-                    .error_message
-                    .clone()
-                    .unwrap_or_else(|| failed.error.message().to_owned());
-                let records: String = failed
-                    .record_errors
-                    .iter()
-                    .map(|(index, reason)| format!("; record {index}: {reason}"))
-                    .collect();
-                Err(BrokerError::kafka(
-                    failed.error,
-                    format!("{tp} refused the batch: {text}{records}"),
-                ))
-            }
+        if answer.error == ErrorCode::NONE {
+            return Ok((answer.base_offset, answer.log_append_time_ms, answer.log_start_offset));
         }
+        let text = answer.error_message.as_deref().unwrap_or(answer.error.message());
+        let of_record = |(index, reason): &(i32, String)| format!("; record {index}: {reason}");
+        let records: String = answer.record_errors.iter().map(of_record).collect();
+        let message = format!("{tp} refused the batch: {text}{records}");
+        Err(BrokerError::kafka(answer.error, message))
     }
 
+    /// Appends with `write` what a Produce request with these `acks` to `node` has for a partition.
     fn append(
         &self,
-        node: Option<NodeId>,
+        node: NodeId,
         acks: i16,
         tp: &TopicPartition,
-        records: Bytes,
-        write: impl FnOnce(&Partition, &PartitionLog, Bytes) -> Written,
-    ) -> Result<Outcome, Box<Outcome>> {
-        if let Err(error) = self.for_writing("produce") {
-            return Err(refused_with(error.code(), error.to_string()));
-        }
-        let partition = self.partition(tp).map_err(|e| refused(e.code()))?;
-        if node.is_some_and(|node| node != partition.leader()) {
-            return Err(refused(ErrorCode::NOT_LEADER_OR_FOLLOWER));
+        write: impl FnOnce(&Partition, &PartitionLog) -> Result<Result<AppendInfo, AppendError>, Refusal>,
+    ) -> Result<ProducePartitionResponse, Refusal> {
+        let with_text = |error: BrokerError| (error.code(), Some(error.to_string()));
+        self.for_writing("produce").map_err(with_text)?;
+        let partition = self.partition(tp).map_err(|error| (error.code(), None))?;
+        if node != partition.leader() {
+            return Err((ErrorCode::NOT_LEADER_OR_FOLLOWER, None));
         }
         if !(-1..=1).contains(&acks) {
-            return Err(refused(ErrorCode::INVALID_REQUIRED_ACKS));
+            return Err((ErrorCode::INVALID_REQUIRED_ACKS, None));
         }
-        if crate::topics::is_internal(&tp.topic) {
-            return Err(refused_with(
-                ErrorCode::INVALID_TOPIC_EXCEPTION,
-                format!("`{}` is the broker's own topic; clients do not produce to it", tp.topic),
-            ));
-        }
-        let log = self
-            .log_of(&partition)
-            .map_err(|e| refused_with(e.code(), e.to_string()))?;
-        let appended = write(&partition, log, records)?;
+        check_topic(tp)?;
+        let log = self.log_of(&partition).map_err(with_text)?;
+        Ok(self.answer(&partition, write(&partition, log)?))
+    }
+
+    /// The answer to an append. Waiting fetches see what was appended.
+    fn answer(&self, partition: &Partition, appended: Result<AppendInfo, AppendError>) -> ProducePartitionResponse {
+        let tp = partition.tp();
         let what = || format!("append to {tp}");
         match appended {
             Ok(info) => {
                 self.failures.succeeded(what);
                 if !info.duplicate {
-                    self.partition_changed(&partition);
+                    self.partition_changed(partition);
                 }
-                Ok(Outcome {
-                    error: ErrorCode::NONE,
+                ProducePartitionResponse {
                     base_offset: info.first_offset,
                     log_append_time_ms: info.log_append_time_ms,
                     log_start_offset: info.log_start_offset,
-                    record_errors: Vec::new(),
-                    error_message: None,
-                })
+                    ..refused(tp, (ErrorCode::NONE, None))
+                }
             }
             Err(AppendError::Refused {
                 code,
                 message,
                 record_errors,
                 log_start_offset,
-            }) => Err(Box::new(Outcome {
-                error: code,
-                base_offset: -1,
-                log_append_time_ms: -1,
+            }) => ProducePartitionResponse {
                 log_start_offset,
                 record_errors,
-                error_message: Some(message),
-            })),
+                ..refused(tp, (code, Some(message)))
+            },
             Err(AppendError::Log(error)) => {
                 let error = BrokerError::Log(error);
                 self.failures.failed(what(), &error);
-                Err(refused_with(error.code(), error.to_string()))
+                refused(tp, (error.code(), Some(error.to_string())))
             }
         }
     }
@@ -195,7 +174,7 @@ impl ReplicaManager {
         partition: &Partition,
         log: &PartitionLog,
         records: Bytes,
-    ) -> Written {
+    ) -> Result<Result<AppendInfo, AppendError>, Refusal> {
         let unverified = self.append_to(partition, log, records.clone(), AppendOrigin::UnverifiedClient);
         let (Err(AppendError::Refused { code, .. }), Ok(header)) = (&unverified, BatchHeader::parse(&records)) else {
             return Ok(unverified);
@@ -209,58 +188,35 @@ impl ReplicaManager {
         });
         // An older client does not retry CONCURRENT_TRANSACTIONS of a produce request. Kafka: ReplicaManager.
         appended.map_err(|code| match code {
-            ErrorCode::CONCURRENT_TRANSACTIONS => refused(ErrorCode::NOT_ENOUGH_REPLICAS),
-            ErrorCode::INVALID_TXN_STATE => {
-                refused_with(code, "the partition was not added to the transaction".to_owned())
-            }
-            code => refused(code),
+            ErrorCode::CONCURRENT_TRANSACTIONS => (ErrorCode::NOT_ENOUGH_REPLICAS, None),
+            ErrorCode::INVALID_TXN_STATE => (code, Some("the partition was not added to the transaction".to_owned())),
+            code => (code, None),
         })
     }
 }
 
-/// What came of writing a batch, or an answer without writing it.
-type Written = Result<Result<AppendInfo, AppendError>, Box<Outcome>>;
+/// Why a batch is refused before it reaches the log.
+type Refusal = (ErrorCode, Option<String>);
 
-/// One partition's answer without its name.
-#[derive(Debug)]
-struct Outcome {
-    error: ErrorCode,
-    base_offset: i64,
-    log_append_time_ms: i64,
-    log_start_offset: i64,
-    record_errors: Vec<(i32, String)>,
-    error_message: Option<String>,
-}
-
-impl Outcome {
-    fn of(self, tp: TopicPartition) -> ProducePartitionResponse {
-        ProducePartitionResponse {
-            tp,
-            error: self.error,
-            base_offset: self.base_offset,
-            log_append_time_ms: self.log_append_time_ms,
-            log_start_offset: self.log_start_offset,
-            record_errors: self.record_errors,
-            error_message: self.error_message,
-        }
+fn check_topic(tp: &TopicPartition) -> Result<(), Refusal> {
+    if crate::topics::is_internal(&tp.topic) {
+        let text = format!("`{}` is the broker's own topic; clients do not produce to it", tp.topic);
+        return Err((ErrorCode::INVALID_TOPIC_EXCEPTION, Some(text)));
     }
+    Ok(())
 }
 
-fn refused(error: ErrorCode) -> Box<Outcome> {
-    Box::new(Outcome {
+/// The answer for a partition to which nothing was appended.
+fn refused(tp: &TopicPartition, (error, error_message): Refusal) -> ProducePartitionResponse {
+    ProducePartitionResponse {
+        tp: tp.clone(),
         error,
         base_offset: -1,
         log_append_time_ms: -1,
         log_start_offset: -1,
         record_errors: Vec::new(),
-        error_message: None,
-    })
-}
-
-fn refused_with(error: ErrorCode, message: String) -> Box<Outcome> {
-    let mut outcome = refused(error);
-    outcome.error_message = Some(message);
-    outcome
+        error_message,
+    }
 }
 
 /// Kafka: `RequestUtils#hasTransactionalRecords`, which looks at the first batch of a partition.
