@@ -5,6 +5,7 @@ mod append;
 mod batch_walk;
 pub mod checkpoint;
 mod cleaner;
+mod close;
 pub mod config;
 pub mod dump;
 pub mod error;

@@ -1,7 +1,7 @@
 //! One partition's log: its state and bounds. Kafka: `UnifiedLog`.
 //!
 //! Its operations are in the files that are named after them: `loader` (open), `append`, `read`, `timestamps`, `roll`,
-//! `flush`, `retention` (delete and close), `refresh`, `cleaner`.
+//! `flush`, `retention` (delete), `refresh`, `cleaner`, `close`.
 //!
 //! Thread promise: all methods take `&self`; appends are serialised, reads run beside them and see only offsets below
 //! the published bounds.

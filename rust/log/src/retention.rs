@@ -1,14 +1,12 @@
-//! Deleting from the start (spec 4.1, 4.2) and closing. Kafka: `UnifiedLog#deleteOldSegments`,
-//! `#maybeIncrementLogStartOffset`, `#close`.
+//! Deleting from the start (spec 4.1, 4.2). Kafka: `UnifiedLog#deleteOldSegments`, `#maybeIncrementLogStartOffset`.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use crate::config::Durability;
 use crate::file_name::{DELETED, SNAPSHOT, segment_file, with_suffix};
 use crate::partition_log::{PartitionLog, Writer};
 use crate::segment::{KEPT_OPEN, LogSegment};
-use crate::sync::{lock, write};
+use crate::sync::write;
 use crate::view::{Segments, View};
 use crate::{LogConfig, LogError};
 
@@ -144,7 +142,7 @@ impl PartitionLog {
     }
 
     /// Removes files whose delay is over; what cannot be removed is removed when the log is opened next.
-    fn remove_deleted_files(&self, writer: &mut Writer, now_ms: i64) {
+    pub(crate) fn remove_deleted_files(&self, writer: &mut Writer, now_ms: i64) {
         writer.deleted.retain(|(path, due_ms)| {
             let due = *due_ms <= now_ms;
             if due && let Err(e) = self.fs.remove_file(path) {
@@ -188,47 +186,5 @@ impl PartitionLog {
             write(&self.view).log_start_offset = offset;
         }
         Ok(self.log_start_offset())
-    }
-
-    /// The part of [`PartitionLog::close`] that writes without waiting for the disk: final index entries, the producer
-    /// snapshot at the log end. With many logs: this for each, then one `Fs::sync_all`, then `close`, whose fsyncs find
-    /// little left to do. Nothing may be appended in between.
-    pub fn prepare_close(&self) -> Result<(), LogError> {
-        self.check_writable("close")?;
-        let mut writer = self.lock_writer();
-        let view = self.view()?;
-        for segment in view.segments.as_slice() {
-            // The active one, and any whose side files could not be written before.
-            if segment.base_offset == view.segments.active().base_offset {
-                segment.seal()?;
-            } else {
-                segment.write_pending_side_files()?;
-            }
-        }
-        self.take_snapshot(&mut writer, view.log_end_offset)?;
-        self.remove_deleted_files(&mut writer, i64::MAX);
-        Ok(())
-    }
-
-    /// Flush, final index entries, trim, producer snapshot at the log end (spec 1.8, 3.7). Later calls answer `Closed`.
-    /// Dropping without `close` leaves the directory as a killed process would.
-    pub fn close(&self) -> Result<(), LogError> {
-        if self.check_writable("close").is_ok() {
-            self.prepare_close()?;
-            self.sync_snapshot()?;
-            self.sync_everything()?;
-            self.closed.store(true, Ordering::Release);
-            return Ok(());
-        }
-        // A fenced log is left as it is: the next open recovers it. The error keeps the clean marker from being written.
-        let fenced = lock(&self.fenced).clone();
-        let was_closed = self.closed.swap(true, Ordering::AcqRel);
-        match fenced {
-            Some(cause) if !was_closed => Err(LogError::Fenced {
-                path: self.dir.clone(),
-                cause,
-            }),
-            _ => Ok(()),
-        }
     }
 }

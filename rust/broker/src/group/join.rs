@@ -1,4 +1,5 @@
-//! JoinGroup. Kafka: `GroupMetadataManager#classicGroupJoin`, `#classicGroupJoinNewMember`, `#classicGroupJoinExistingMember`.
+//! JoinGroup. Kafka: `GroupMetadataManager#classicGroupJoin`, `#classicGroupJoinNewMember`, `#classicGroupJoinExistingMember`;
+//! before 4.0 `GroupCoordinator#handleJoinGroup`.
 
 use std::sync::Arc;
 
@@ -25,7 +26,7 @@ struct Join<'a> {
 type Refusal = (ErrorCode, Arc<str>);
 
 impl GroupCoordinator {
-    /// JoinGroup.
+    /// JoinGroup. Kafka: `GroupCoordinator#handleJoinGroup`.
     pub(crate) fn join_group(
         &self,
         node: NodeId,
