@@ -32,7 +32,7 @@ test-slow: tools-java build ## The tests marked slow: full slices of kills and f
 
 build: $(STAMPS)/core ## Leave .venv with a release build of the package and every extra
 
-lint: lint-rust lint-python ## Formats, clippy, the checks of crate edges, citations and properties, ruff, mypy --strict, stubtest
+lint: lint-rust lint-python ## Formats, clippy, the checks of crate edges, citations, properties, callers and lengths, ruff, mypy --strict, stubtest
 
 lint-rust: tools-rust $(STAMPS)/venv
 	cargo fmt --all --check
@@ -41,6 +41,7 @@ lint-rust: tools-rust $(STAMPS)/venv
 	$(BIN)/python tools/check_spec.py
 	$(BIN)/python tools/check_config.py
 	$(BIN)/python tools/check_callers.py
+	$(BIN)/python tools/check_length.py
 
 lint-python: build
 	$(BIN)/ruff check $(PYTHON_SOURCES)

@@ -39,18 +39,10 @@ pub(super) fn elect_leaders(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
             partition_result: topic
                 .partitions
                 .into_iter()
-                .map(|partition_id| elect_leaders_response::PartitionResult {
-                    partition_id,
-                    error_code: error.code(),
-                    error_message: cluster_refused(),
-                })
+                .map(|partition| elected(partition, error, cluster_refused()))
                 .collect(),
         };
-        return call.answer(&ElectLeadersResponse {
-            error_code: if call.version() >= 1 { error.code() } else { 0 },
-            replica_election_results: topics.map(of_topic).collect(),
-            ..Default::default()
-        });
+        return elections(call, error, topics.map(of_topic).collect());
     }
     if request.topic_partitions.as_ref().is_some_and(Vec::is_empty) {
         // Kafka does not ask the authorizer then.
@@ -70,32 +62,13 @@ pub(super) fn elect_leaders(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
     for (topic, partitions) in topics {
         let mut of_topic = Vec::with_capacity(partitions.len());
         for partition in partitions {
-            let (error, text) = if !is_type_known {
-                (
-                    ErrorCode::INVALID_REQUEST,
-                    format!("Unknown election type {}", request.election_type),
-                )
-            } else if replicas(call, &topic, partition)?.is_some() {
-                (
-                    ErrorCode::ELECTION_NOT_NEEDED,
-                    "Leader election not needed for topic partition.".to_owned(),
-                )
-            } else if is_known(call, &topic)? {
-                (
-                    ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
-                    format!("No such partition as {topic}-{partition}"),
-                )
+            let (error, text) = if is_type_known {
+                no_election(call, &topic, partition)?
             } else {
-                (
-                    ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
-                    format!("No such topic as {topic}"),
-                )
+                let text = format!("Unknown election type {}", request.election_type);
+                (ErrorCode::INVALID_REQUEST, text)
             };
-            of_topic.push(elect_leaders_response::PartitionResult {
-                partition_id: partition,
-                error_code: error.code(),
-                error_message: Some(text.into()),
-            });
+            of_topic.push(elected(partition, error, Some(text.into())));
         }
         results.push(elect_leaders_response::ReplicaElectionResult {
             topic,
@@ -107,10 +80,40 @@ pub(super) fn elect_leaders(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
     } else {
         ErrorCode::INVALID_REQUEST
     };
+    elections(call, error, results)
+}
+
+/// Why a partition elects no leader. Kafka: `ReplicationControlManager#electLeader`.
+fn no_election(call: &Call<'_>, topic: &Arc<str>, partition: i32) -> Result<(ErrorCode, String), Unreadable> {
+    if replicas(call, topic, partition)?.is_some() {
+        let text = "Leader election not needed for topic partition.".to_owned();
+        return Ok((ErrorCode::ELECTION_NOT_NEEDED, text));
+    }
+    let text = if is_known(call, topic)? {
+        format!("No such partition as {topic}-{partition}")
+    } else {
+        format!("No such topic as {topic}")
+    };
+    Ok((ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, text))
+}
+
+fn elected(partition_id: i32, error: ErrorCode, text: Option<Arc<str>>) -> elect_leaders_response::PartitionResult {
+    elect_leaders_response::PartitionResult {
+        partition_id,
+        error_code: error.code(),
+        error_message: text,
+    }
+}
+
+/// The answer to ElectLeaders. Version 0 has no field for the error of the whole request.
+fn elections(
+    call: &mut Call<'_>,
+    error: ErrorCode,
+    replica_election_results: Vec<elect_leaders_response::ReplicaElectionResult>,
+) -> Result<Handled, Unreadable> {
     call.answer(&ElectLeadersResponse {
-        // Version 0 has no place for it.
         error_code: if call.version() >= 1 { error.code() } else { 0 },
-        replica_election_results: results,
+        replica_election_results,
         ..Default::default()
     })
 }

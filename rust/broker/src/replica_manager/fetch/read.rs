@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use fletchlog_api::{AbortedTransaction, ErrorCode, FetchPartition, FetchPartitionResponse, IsolationLevel};
-use fletchlog_log::{FetchBound, LogBounds, PartitionLog};
+use fletchlog_log::{FetchBound, FetchDataInfo, LogBounds, PartitionLog};
 use fletchlog_records::TopicPartition;
 
 use super::FetchParams;
@@ -119,29 +119,10 @@ fn read_one(
         }
         Some(read)
     };
-    let (segment_base_offset, position) = match &data {
-        Some(data) if !data.records.is_empty() || request.fetch_offset < bounds.high_watermark => {
-            (data.segment_base_offset, data.position)
-        }
-        // The next record may not be read yet: its transaction is open, or it is not on disk.
-        _ if request.fetch_offset < bounds.log_end_offset => {
-            let at = log.read(request.fetch_offset, 0, false, FetchBound::LogEnd)?;
-            (at.segment_base_offset, at.position)
-        }
-        _ => (bounds.active_base_offset, bounds.active_size),
-    };
+    let (segment_base_offset, position) = place_of(log, request, &bounds, data.as_ref())?;
     let (records, aborted) = data.map_or_else(Default::default, |d| (d.records, d.aborted_transactions));
     let aborted_transactions = match params.isolation {
-        IsolationLevel::ReadCommitted if diverging_epoch.is_none() => Some(
-            aborted
-                .unwrap_or_default()
-                .into_iter()
-                .map(|(producer_id, first_offset)| AbortedTransaction {
-                    producer_id,
-                    first_offset,
-                })
-                .collect(),
-        ),
+        IsolationLevel::ReadCommitted if diverging_epoch.is_none() => Some(aborted_transactions(aborted)),
         _ => None,
     };
     let response = FetchPartitionResponse {
@@ -164,6 +145,34 @@ fn read_one(
             at_end,
         },
     ))
+}
+
+/// Segment and position of the fetch offset.
+fn place_of(
+    log: &PartitionLog,
+    request: &FetchPartition,
+    bounds: &LogBounds,
+    data: Option<&FetchDataInfo>,
+) -> Result<(i64, u64), ReadRefusal> {
+    Ok(match data {
+        Some(data) if !data.records.is_empty() || request.fetch_offset < bounds.high_watermark => {
+            (data.segment_base_offset, data.position)
+        }
+        // The next record may not be read yet: its transaction is open, or it is not on disk.
+        _ if request.fetch_offset < bounds.log_end_offset => {
+            let at = log.read(request.fetch_offset, 0, false, FetchBound::LogEnd)?;
+            (at.segment_base_offset, at.position)
+        }
+        _ => (bounds.active_base_offset, bounds.active_size),
+    })
+}
+
+fn aborted_transactions(read: Option<Vec<(i64, i64)>>) -> Vec<AbortedTransaction> {
+    let of = |(producer_id, first_offset)| AbortedTransaction {
+        producer_id,
+        first_offset,
+    };
+    read.unwrap_or_default().into_iter().map(of).collect()
 }
 
 /// What a waiting fetch learns about one partition (spec 6.5).
