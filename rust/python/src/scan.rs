@@ -7,10 +7,11 @@ use arrow_schema::{ArrowError, SchemaRef};
 use fletchlog_api::{Config, ErrorCode};
 use fletchlog_arrow::{RowsBuilder, kafka_schema};
 use fletchlog_broker::Broker as Engine;
+use fletchlog_client::consumer::{RangeScan, ScannedSpan};
 use fletchlog_log::FetchBound;
 use fletchlog_log::scan::{Scan as LogScan, ScanError, ScanOrder, ScanRange};
 use fletchlog_net::TopicOffsets;
-use fletchlog_records::{RecordCursor, RecordSpan, RecordsSlice, TopicPartition};
+use fletchlog_records::{RecordCursor, RecordsSlice, TopicPartition};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 
@@ -267,21 +268,22 @@ fn fill_from_logs(scan: &mut LogScan, builder: &mut RowsBuilder, batch_rows: usi
 
 /// The records of a cluster.
 struct ClusterRows {
-    rows: cluster_scan::Rows,
-    /// A span of which rows are left, where they begin, and the end of its range.
-    current: Option<(TopicPartition, RecordSpan, RecordCursor, i64)>,
+    rows: RangeScan,
+    /// A span of which rows are left, and where they begin.
+    current: Option<(ScannedSpan, RecordCursor)>,
 }
 
 impl ClusterRows {
     fn fill(&mut self, builder: &mut RowsBuilder, batch_rows: usize) -> Result<(), Failure> {
         loop {
             if self.current.is_none() {
-                self.current = self.rows.next()?.map(|(tp, span, end)| {
-                    let cursor = span.cursor();
-                    (tp, span, cursor, end)
+                let next = self.rows.next(&mut cluster_scan::wants_to_stop)?;
+                self.current = next.map(|next| {
+                    let cursor = next.span.cursor();
+                    (next, cursor)
                 });
             }
-            let Some((tp, span, cursor, end)) = &mut self.current else {
+            let Some((ScannedSpan { tp, span, end }, cursor)) = &mut self.current else {
                 return Ok(());
             };
             let room = room(builder, batch_rows, &span.slice);
@@ -331,7 +333,7 @@ impl Reader {
             Rows::Logs(scan) => fill_from_logs(scan, &mut self.builder, self.batch_rows),
             Rows::Unconnected(plan) => {
                 self.rows = Rows::Cluster(Box::new(ClusterRows {
-                    rows: cluster_scan::Rows::open(plan)?,
+                    rows: plan.open()?,
                     current: None,
                 }));
                 self.fill()

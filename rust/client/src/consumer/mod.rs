@@ -22,6 +22,7 @@ mod offset_validation;
 mod offsets_for_times;
 mod poll;
 mod positions;
+mod range_scan;
 mod settings;
 pub mod subscription_state;
 mod timestamp_collector;
@@ -30,6 +31,7 @@ mod wakeup;
 
 pub use consumer::Consumer;
 pub use decision_table::{NetworkRead, ROWS, RequestOrder, Row, SubscribeOrder, row_of};
+pub use range_scan::{OffsetRange, RangeScan, ScannedSpan};
 pub use trace::{TraceEvent, TraceKind, TracePartition};
 pub use wakeup::WakeupHandle;
 

@@ -1,0 +1,211 @@
+//! Ranges of partitions, read from all their leaders at once by a consumer without a group, as spans in the order of the scan.
+//!
+//! ```text
+//! partition   range after range; records of later ones that arrive meanwhile are kept, up to AHEAD bytes each, then it is paused
+//! timestamp   as the consumer merges them (fletchlog.fetch.order=timestamp)
+//! ```
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use fletchlog_api::{Clock, Config, Transport};
+use fletchlog_records::{RecordSpan, TopicPartition};
+
+use super::{Consumer, Interrupt};
+use crate::ClientError;
+
+/// Bytes of a partition that are kept before its turn comes.
+const AHEAD: usize = 4 << 20;
+/// How long one poll waits.
+const POLL_MS: i64 = 1_000;
+/// Records of one poll: more than a fetch can bring.
+const POLL_RECORDS: &str = "1000000";
+
+/// Offsets of a partition, at least one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OffsetRange {
+    /// Partition.
+    pub tp: TopicPartition,
+    /// First offset.
+    pub start: i64,
+    /// End, exclusive.
+    pub end: i64,
+}
+
+/// Records of a range. The last ones may be behind its end: they do not belong to it.
+#[derive(Debug)]
+pub struct ScannedSpan {
+    /// Partition.
+    pub tp: TopicPartition,
+    /// The records, in offset order.
+    pub span: RecordSpan,
+    /// End of the range, exclusive.
+    pub end: i64,
+}
+
+/// Reads ranges, one thread at a time.
+pub struct RangeScan {
+    consumer: Consumer,
+    clock: Arc<dyn Clock>,
+    by_timestamp: bool,
+    limit_ms: i64,
+    /// See [`AHEAD`].
+    pub(super) keep_ahead: usize,
+    /// Not read to their ends, in the order of the scan.
+    open: VecDeque<OffsetRange>,
+    /// Records that were read before the turn of their range.
+    pub(super) ahead: BTreeMap<TopicPartition, VecDeque<RecordSpan>>,
+    /// Returned next.
+    ready: VecDeque<ScannedSpan>,
+}
+
+impl RangeScan {
+    /// These properties of a consumer, changed for a scan.
+    ///
+    /// # Errors
+    /// `Config`.
+    pub fn config(given: &Config, isolation_level: &str, by_timestamp: bool) -> Result<Config, ClientError> {
+        let own = [
+            ("auto.offset.reset", "none"),
+            ("enable.auto.commit", "false"),
+            ("isolation.level", isolation_level),
+            ("max.poll.records", POLL_RECORDS),
+            (
+                "fletchlog.fetch.order",
+                if by_timestamp { "timestamp" } else { "partition" },
+            ),
+        ];
+        Ok(given.clone().with(own)?)
+    }
+
+    /// Over the ranges in this order. `config` is one of [`Self::config`]. Connects with the first records.
+    ///
+    /// # Errors
+    /// `Config`.
+    pub fn new(
+        config: Config,
+        ranges: &[OffsetRange],
+        transport: Box<dyn Transport>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, ClientError> {
+        let limit_ms = i64::from(config.int("default.api.timeout.ms"));
+        let by_timestamp = config.text("fletchlog.fetch.order") == "timestamp";
+        let mut consumer = Consumer::new(config, transport, Arc::clone(&clock))?;
+        let partitions: Vec<_> = ranges.iter().map(|range| range.tp.clone()).collect();
+        consumer.assign(&partitions)?;
+        for range in ranges {
+            consumer.seek(&range.tp, range.start)?;
+        }
+        Ok(Self {
+            consumer,
+            clock,
+            by_timestamp,
+            limit_ms,
+            keep_ahead: AHEAD,
+            open: ranges.iter().cloned().collect(),
+            ahead: BTreeMap::new(),
+            ready: VecDeque::new(),
+        })
+    }
+
+    /// The next records; `None` at the end.
+    ///
+    /// # Errors
+    /// As [`Consumer::poll`]; `Timeout`: nothing came for default.api.timeout.ms.
+    pub fn next(&mut self, interrupt: Interrupt<'_>) -> Result<Option<ScannedSpan>, ClientError> {
+        let began_ms = self.clock.monotonic_ms();
+        loop {
+            if let Some(next) = self.ready.pop_front() {
+                return Ok(Some(next));
+            }
+            let Some(head) = self.open.front().map(|range| range.tp.clone()) else {
+                return Ok(None);
+            };
+            self.poll(&head, &mut *interrupt)?;
+            self.close_read_ones(&head)?;
+            let is_stuck = self.ready.is_empty() && self.open.front().is_some_and(|range| range.tp == head);
+            if is_stuck && self.clock.monotonic_ms().saturating_sub(began_ms) > self.limit_ms {
+                return Err(self.timeout(&head));
+            }
+        }
+    }
+
+    fn timeout(&self, tp: &TopicPartition) -> ClientError {
+        let why = self.consumer.last_connection_failure();
+        let why = why.map_or_else(String::new, |why| format!(": {why}"));
+        let limit_ms = self.limit_ms;
+        ClientError::Timeout(format!(
+            "no records of {tp} within {limit_ms} ms (default.api.timeout.ms){why}"
+        ))
+    }
+
+    /// Polls once, while it is the turn of `head`.
+    fn poll(&mut self, head: &TopicPartition, interrupt: Interrupt<'_>) -> Result<(), ClientError> {
+        let polled = self.consumer.poll(POLL_MS, interrupt)?;
+        let order = polled.row_order();
+        for run in order.into_iter().filter_map(|index| polled.runs.get(index)) {
+            let Some(range) = self.open.iter().find(|range| range.tp == run.tp) else {
+                continue;
+            };
+            let spans = run.spans.iter().filter(|span| span.first_offset < range.end).cloned();
+            if self.by_timestamp || *head == run.tp {
+                self.ready.extend(spans.map(|span| scanned(range, span)));
+            } else {
+                self.ahead.entry(run.tp.clone()).or_default().extend(spans);
+            }
+        }
+        self.pause_full_ones()
+    }
+
+    /// Pauses later partitions of which enough is kept.
+    fn pause_full_ones(&mut self) -> Result<(), ClientError> {
+        let assigned = self.consumer.assignment();
+        for (tp, spans) in &self.ahead {
+            let kept: usize = spans.iter().map(|span| span.end - span.start).sum();
+            if kept >= self.keep_ahead && assigned.contains(tp) {
+                self.consumer.pause(std::slice::from_ref(tp))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Unassigns the partitions whose ranges were read to their ends, and goes on with the next range in the order.
+    fn close_read_ones(&mut self, head: &TopicPartition) -> Result<(), ClientError> {
+        let consumer = &mut self.consumer;
+        let assigned = consumer.assignment();
+        let mut unread = Vec::new();
+        // A partition that was read to its end before its turn is not assigned any more, but its range is still open.
+        for range in self.open.iter().filter(|range| assigned.contains(&range.tp)) {
+            let position = consumer.position(&range.tp, 0, &mut || false);
+            if !position.is_ok_and(|position| position >= range.end) {
+                unread.push(range.tp.clone());
+            }
+        }
+        if unread.len() < assigned.len() {
+            consumer.assign(&unread)?;
+        }
+        let is_unread = |range: &OffsetRange| unread.contains(&range.tp);
+        if self.by_timestamp {
+            self.open.retain(is_unread);
+            return Ok(());
+        }
+        while self.open.front().is_some_and(|range| !is_unread(range)) {
+            self.open.pop_front();
+            let Some(next) = self.open.front() else { break };
+            let kept = self.ahead.remove(&next.tp).unwrap_or_default();
+            self.ready.extend(kept.into_iter().map(|span| scanned(next, span)));
+        }
+        if let Some(next) = self.open.front().filter(|next| next.tp != *head) {
+            consumer.resume(std::slice::from_ref(&next.tp))?;
+        }
+        Ok(())
+    }
+}
+
+fn scanned(range: &OffsetRange, span: RecordSpan) -> ScannedSpan {
+    ScannedSpan {
+        tp: range.tp.clone(),
+        span,
+        end: range.end,
+    }
+}
