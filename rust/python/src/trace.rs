@@ -81,7 +81,7 @@ pub fn consumer_table(events: &[ConsumerEvent]) -> Result<Table, Failure> {
     )?;
     let mut columns = columns!(events.iter(), e => {
         "poll": UInt64Array = Some(e.poll),
-        "kind": StringArray = Some(format!("{:?}", e.kind).to_lowercase()),
+        "kind": StringArray = Some(e.kind.name()),
         "node": Int32Array = (e.node >= 0).then_some(e.node),
         "full": BooleanArray = e.full,
         "topic": StringArray = e.tp.as_ref().map(|tp| &*tp.topic),

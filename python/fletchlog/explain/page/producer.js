@@ -78,7 +78,7 @@ function applyEvent(lanes, event) {
   else if (kind in ENDS) {
     lane.flight.delete(batch);
     lane.queued.delete(batch);
-    if (kind.startsWith("acknowledged")) lane.done++;
+    if (kind === "acknowledged" || kind === "acknowledged-as-duplicate") lane.done++;
     else lane.failed++;
   }
 }

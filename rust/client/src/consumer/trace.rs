@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use fletchlog_api::{FetchRequest, FetchResponse, NodeId};
 use fletchlog_records::{BatchIter, ErrorCode, TopicPartition};
 
-/// What happened. Its name in small letters is the value of the `kind` column.
+/// What happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TraceKind {
     /// The program called a method that changes what is read: `text` = its name; `partitions` (subscribe: topics) as given, with the offset
@@ -40,6 +40,29 @@ pub enum TraceKind {
     Error,
     /// poll() returned so many `records`.
     Return,
+}
+
+impl TraceKind {
+    /// The name shown in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Call => "call",
+            Self::Order => "order",
+            Self::Poll => "poll",
+            Self::Ask => "ask",
+            Self::Answer => "answer",
+            Self::Skip => "skip",
+            Self::Take => "take",
+            Self::Late => "late",
+            Self::Drained => "drained",
+            Self::Rotate => "rotate",
+            Self::Park => "park",
+            Self::Drop => "drop",
+            Self::Place => "place",
+            Self::Error => "error",
+            Self::Return => "return",
+        }
+    }
 }
 
 /// One event. Fields that do not apply are `None`, -1 or empty.
