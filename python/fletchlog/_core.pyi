@@ -59,7 +59,9 @@ __all__ = [
     "java_hash",
     "json_lines",
     "log_to",
+    "parse_release",
     "partition_directories",
+    "segment_files",
     "segment_records",
     "served_apis",
     "verify",
@@ -1049,6 +1051,13 @@ def partition_directories(directory: str | PathLike[str]) -> list[tuple[Path, in
         fletchlog.errors.StorageError: The directory cannot be read, or there is no partition.
     """
 
+def segment_files(directory: str | PathLike[str]) -> list[Path]:
+    """The `.log` files of a partition's directory, by base offset.
+
+    Raises:
+        fletchlog.errors.StorageError: The directory cannot be read.
+    """
+
 def clean_offsets(log_dir: str | PathLike[str]) -> dict[tuple[str, int], int]:
     """Up to which offset the cleaner has been over each partition of a log directory: its `cleaner-offset-checkpoint`.
 
@@ -1059,6 +1068,13 @@ def clean_offsets(log_dir: str | PathLike[str]) -> dict[tuple[str, int], int]:
 
 def decision_rows() -> list[tuple[tuple[int, int], tuple[int, int], bool]]:
     """First and last release of every row of the decision table, and whether the partitions of a subscription are sorted there."""
+
+def parse_release(text: str) -> tuple[int, int]:
+    """Major and minor number of a release of Kafka's clients, such as 2.6 or 2.6.3.
+
+    Raises:
+        fletchlog.errors.InvalidArgumentError: It is no release from 2.4 to 4.3.
+    """
 
 def java_hash(topic: str, partition: int) -> int:
     """Java's `TopicPartition.hashCode()` as a signed 32-bit number."""

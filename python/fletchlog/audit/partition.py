@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fletchlog._core import inspect_segment
+from fletchlog._core import inspect_segment, segment_files
 from fletchlog.audit.keys import NO_KEY
 from fletchlog.audit.order import NO_TIME, Order
 from fletchlog.audit.report import PartitionAudit
@@ -129,7 +129,7 @@ class _Batches:
         self.markers_cleaned = 0
         self.repeated_sequences = 0
         with Spool() as seen:
-            for path in sorted(folder.glob("*.log")):
+            for path in segment_files(folder):
                 table: Any = inspect_segment(path).batches.to_pyarrow()
                 control = table["control"]
                 offsets = table.filter(control)["base_offset"].to_numpy()

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from fletchlog._core import decision_rows
+from fletchlog._core import decision_rows, parse_release
 from fletchlog.errors import InvalidArgumentError
-from fletchlog.explain.order import version
 from fletchlog.explain.run import ORDER, VERSION, default, explain
 from fletchlog.explain.story import tell
 from fletchlog.explain.words import sentence_of
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def _rows() -> dict[str, str]:
-    usual = version(default(VERSION))
+    usual = parse_release(default(VERSION))
     rows = {}
     for first, last, _ in decision_rows():
         release = usual if first <= usual <= last else last
@@ -120,7 +119,7 @@ def every_order(told: Explanation) -> list[str]:
     """One release of every other row of the decision table, and KIP-387: everything this run can be compared with."""
     if told.order in NAMED:
         return [*ROWS, *(name for name in (KIP_387,) if name != told.order)]
-    mine = version(told.release)
+    mine = parse_release(told.release)
     rows = [release for release, row in ROWS.items() if not _in_row(mine, row)]
     return [*rows, KIP_387]
 
@@ -129,7 +128,7 @@ def title(told: Explanation) -> str:
     """Whose order it is, with the releases that share its row."""
     if told.order in NAMED:
         return NAMED[told.order]
-    row = next((row for row in ROWS.values() if _in_row(version(told.release), row)), "")
+    row = next((row for row in ROWS.values() if _in_row(parse_release(told.release), row)), "")
     return f"Java client {told.release}" + (f" (as {row})" if " - " in row else "")
 
 
@@ -142,7 +141,7 @@ def align(explanations: Sequence[Explanation]) -> list[Explanation]:
 
 def _in_row(release: tuple[int, int], row: str) -> bool:
     first, _, last = row.partition(" - ")
-    return version(first) <= release <= version(last or first)
+    return parse_release(first) <= release <= parse_release(last or first)
 
 
 def _renamed(step: Step | None, names: list[int]) -> Any:

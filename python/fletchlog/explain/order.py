@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fletchlog._core import hash_buckets, java_hash
+from fletchlog._core import hash_buckets, java_hash, parse_release
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,13 +28,7 @@ class Place:
 
 def places(order: Sequence[tuple[str, int, int]], release: str, *, subscribe: bool) -> tuple[list[Place], int | None]:
     """The partitions of `order` (topic, partition, leader) with their buckets, and the size of the table."""
-    table = hash_buckets([(topic, partition) for topic, partition, _ in order], version(release), subscribe)
+    table = hash_buckets([(topic, partition) for topic, partition, _ in order], parse_release(release), subscribe)
     size, buckets = table if table is not None else (None, [None] * len(order))
     found = [Place(topic, partition, node, java_hash(topic, partition), bucket) for (topic, partition, node), bucket in zip(order, buckets, strict=True)]
     return found, size
-
-
-def version(release: str) -> tuple[int, int]:
-    """A release's major and minor number."""
-    major, _, rest = release.partition(".")
-    return int(major), int(rest.partition(".")[0] or 0)

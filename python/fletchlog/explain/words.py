@@ -5,8 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
-from fletchlog._core import decision_rows
-from fletchlog.explain.order import version
+from fletchlog._core import decision_rows, parse_release
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +38,7 @@ def request_order(places: Sequence[Place], buckets: int | None, release: str, *,
             "bucket is (h ^ h>>>16) & "
             f"{buckets - 1} with h = 31 * (31 + partition) + hash of the topic's name, so it is stable, but not the order given."
         )
-    elif subscribed and any(first <= version(release) <= last and is_sorted for first, last, is_sorted in decision_rows()):
+    elif subscribed and any(first <= parse_release(release) <= last and is_sorted for first, last, is_sorted in decision_rows()):
         lines += _wrap(f"Since release 4.2 the partitions of a subscription are sorted by topic and partition; {release} does so.")
     else:
         lines += _wrap("This is the order that the consumer computed for its partitions.")

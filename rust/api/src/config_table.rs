@@ -331,7 +331,8 @@ fn without_listener_name(scope: Scope, name: &str) -> &str {
         .map_or(name, |(_, property)| property)
 }
 
-fn parse_release(text: &str) -> Option<(u32, u32)> {
+/// Major and minor number of a client release that can be selected, from 2.4 to 4.3; a patch number is ignored.
+pub fn parse_release(text: &str) -> Option<(u32, u32)> {
     let mut parts = text.split('.');
     let release = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
     if let Some(patch) = parts.next() {

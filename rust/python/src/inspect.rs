@@ -7,8 +7,8 @@ use arrow_array::{BooleanArray, Int8Array, Int16Array, Int32Array, Int64Array, S
 use fletchlog_api::Clock;
 use fletchlog_api::transport::SystemClock;
 use fletchlog_log::checkpoint::read_offset_checkpoint;
-use fletchlog_log::file_name::CLEANER_CHECKPOINT;
-use fletchlog_log::fs::{Fs, RealFs};
+use fletchlog_log::file_name::{CLEANER_CHECKPOINT, LOG, PARTITION_METADATA};
+use fletchlog_log::fs::{DirEntry, Fs, RealFs};
 use fletchlog_log::verify::Problem;
 use fletchlog_log::{BatchDescription, LogError, PartitionReport, inspect_segment as inspect, verify_partition};
 use fletchlog_records::TopicPartition;
@@ -109,19 +109,41 @@ pub fn partition_directories(py: Python<'_>, directory: PathBuf) -> PyResult<Vec
         let fs = RealFs::new();
         let mut found = Vec::new();
         for path in find_partitions(&fs, &directory)? {
-            let entries = fs.read_dir(&path).map_err(|source| LogError::Io {
-                action: "list",
-                path: path.clone(),
-                source,
-            })?;
-            let logs = entries.iter().filter(|entry| entry.name.ends_with(".log"));
-            let bytes = logs.map(|entry| entry.len).sum();
+            let bytes = segments(&fs, &path)?.iter().map(|entry| entry.len).sum();
             found.push((path, bytes));
         }
         if found.is_empty() {
             return Err(no_partition(&directory));
         }
         Ok(found)
+    })
+}
+
+/// The `.log` files of a partition's directory, by base offset.
+#[pyfunction]
+pub fn segment_files(py: Python<'_>, directory: PathBuf) -> PyResult<Vec<PathBuf>> {
+    gate(py, |_| {
+        let mut files: Vec<_> = segments(&RealFs::new(), &directory)?
+            .into_iter()
+            .map(|entry| directory.join(entry.name))
+            .collect();
+        files.sort();
+        Ok::<_, Failure>(files)
+    })
+}
+
+/// The `.log` files of a directory.
+fn segments(fs: &dyn Fs, directory: &Path) -> Result<Vec<DirEntry>, LogError> {
+    let mut entries = list(fs, directory)?;
+    entries.retain(|entry| entry.name.ends_with(LOG));
+    Ok(entries)
+}
+
+fn list(fs: &dyn Fs, directory: &Path) -> Result<Vec<DirEntry>, LogError> {
+    fs.read_dir(directory).map_err(|source| LogError::Io {
+        action: "list",
+        path: directory.to_path_buf(),
+        source,
     })
 }
 
@@ -149,14 +171,10 @@ fn find_partitions(fs: &dyn Fs, directory: &Path) -> Result<Vec<PathBuf>, LogErr
     let mut found = Vec::new();
     let mut open = vec![directory.to_path_buf()];
     while let Some(path) = open.pop() {
-        let entries = fs.read_dir(&path).map_err(|source| LogError::Io {
-            action: "list",
-            path: path.clone(),
-            source,
-        })?;
+        let entries = list(fs, &path)?;
         if entries
             .iter()
-            .any(|entry| entry.name == "partition.metadata" || entry.name.ends_with(".log"))
+            .any(|entry| entry.name == PARTITION_METADATA || entry.name.ends_with(LOG))
         {
             found.push(path);
             continue;

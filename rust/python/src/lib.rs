@@ -79,11 +79,13 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(inspect::clean_offsets, module)?)?;
     module.add_function(wrap_pyfunction!(inspect::inspect_segment, module)?)?;
     module.add_function(wrap_pyfunction!(inspect::partition_directories, module)?)?;
+    module.add_function(wrap_pyfunction!(inspect::segment_files, module)?)?;
     module.add_function(wrap_pyfunction!(inspect::verify, module)?)?;
     module.add_function(wrap_pyfunction!(json_lines::json_lines, module)?)?;
     module.add_function(wrap_pyfunction!(logging::log_to, module)?)?;
     module.add_function(wrap_pyfunction!(request_order::decision_rows, module)?)?;
     module.add_function(wrap_pyfunction!(request_order::hash_buckets, module)?)?;
+    module.add_function(wrap_pyfunction!(request_order::parse_release, module)?)?;
     module.add_function(wrap_pyfunction!(request_order::java_hash, module)?)?;
     module.add_function(wrap_pyfunction!(listener::served_apis, module)?)?;
     module.add_function(wrap_pyfunction!(segment_records::segment_records, module)?)

@@ -1,10 +1,13 @@
 //! Rules of the client that `fletchlog.explain` shows: the rows of the decision table, and the hash table behind an order.
 
+use fletchlog_api::config_table;
 use fletchlog_api::java_hash::topic_partition_hash;
 use fletchlog_client::consumer::subscription_state::table_behind;
 use fletchlog_client::consumer::{ROWS, SubscribeOrder, row_of};
 use fletchlog_records::TopicPartition;
 use pyo3::prelude::*;
+
+use crate::errors::Failure;
 
 /// A release: major, minor.
 type Release = (u32, u32);
@@ -21,6 +24,13 @@ pub fn decision_rows() -> Vec<(Release, Release, bool)> {
             )
         })
         .collect()
+}
+
+/// Major and minor number of a release such as 2.6 or 2.6.3.
+#[pyfunction]
+pub fn parse_release(text: &str) -> PyResult<Release> {
+    let unknown = || Failure::argument(format!("`{text}` is no release of Kafka's clients from 2.4 to 4.3")).into();
+    config_table::parse_release(text).ok_or_else(unknown)
 }
 
 /// Java's `TopicPartition.hashCode()`.
