@@ -1,6 +1,6 @@
 //! What a producer promises under any seeded faults (spec 9.6), and that columns and single sends are the same thing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::producer_harness::cluster::{broker, log_bytes};
 use crate::producer_harness::{Bench, VirtualClock, VirtualWait, records_of};
@@ -17,7 +17,8 @@ struct Run {
     log: Vec<Vec<usize>>,
     futures: Vec<RecordFuture>,
     epoch: Option<i16>,
-    faults: usize,
+    /// The actions that were not "ok".
+    faults: BTreeSet<String>,
     /// See [`resent_beyond_the_window`].
     forgotten: bool,
 }
@@ -99,7 +100,11 @@ fn run(chaos: Chaos, partitions: i32, nodes: u32, records: usize, group: usize, 
         log,
         futures,
         epoch: bench.producer.producer_id().map(|(_, epoch)| epoch),
-        faults: done.iter().filter(|e| e.action != "ok").count(),
+        faults: done
+            .iter()
+            .map(|e| e.action.clone())
+            .filter(|action| action != "ok")
+            .collect(),
         forgotten: resent_beyond_the_window(&done),
     }
 }
@@ -230,10 +235,10 @@ fn an_appended_batch_refused_while_five_later_ones_pass_it_is_told_a_timeout() {
     assert_eq!(failed, [1, 2, 3]);
 }
 
-/// (runs with duplicates, runs with inversions, faults) over many seeds: a lost acknowledgement or a refusal every tenth
-/// request or so.
-fn defects(config: &[(&str, &str)]) -> (usize, usize, usize) {
-    let (mut duplicates, mut inversions, mut faults) = (0, 0, 0);
+/// (runs with duplicates, runs with inversions) over many seeds: a lost acknowledgement or a refusal every tenth request or so.
+/// Both faults are met.
+fn defects(config: &[(&str, &str)]) -> (usize, usize) {
+    let (mut duplicates, mut inversions, mut faults) = (0, 0, BTreeSet::new());
     for seed in 0..40u64 {
         let draw = |n: u64| ((seed << 32 | n).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) % 20;
         let script = (0..150u64).map(|n| match draw(n) {
@@ -245,35 +250,34 @@ fn defects(config: &[(&str, &str)]) -> (usize, usize, usize) {
         let first = first_copies(&run.log[0]);
         duplicates += usize::from(run.log[0].len() > first.len());
         inversions += usize::from(!first.is_sorted());
-        faults += run.faults;
+        faults.extend(run.faults);
     }
-    (duplicates, inversions, faults)
+    assert_eq!(faults.iter().collect::<Vec<_>>(), ["lost-ack", "refused:19"]);
+    (duplicates, inversions)
 }
 
 #[test]
 fn a_regular_producer_with_five_in_flight_reorders_and_duplicates() {
-    let (duplicates, inversions, _) = defects(&[("enable.idempotence", "false")]);
+    let (duplicates, inversions) = defects(&[("enable.idempotence", "false")]);
     assert!(
-        duplicates > 20 && inversions > 20,
+        duplicates > 0 && inversions > 0,
         "{duplicates} runs with duplicates, {inversions} with inversions"
     );
 }
 
 #[test]
 fn in_flight_one_keeps_order_and_can_duplicate() {
-    let (duplicates, inversions, _) = defects(&[
+    let (duplicates, inversions) = defects(&[
         ("enable.idempotence", "false"),
         ("max.in.flight.requests.per.connection", "1"),
     ]);
-    assert!(duplicates > 20, "{duplicates} runs with duplicates");
+    assert!(duplicates > 0, "no run with a duplicate");
     assert_eq!(inversions, 0);
 }
 
 #[test]
 fn an_idempotent_producer_does_neither_under_the_same_faults() {
-    let (duplicates, inversions, faults) = defects(&[("enable.idempotence", "true")]);
-    assert!(faults > 200, "{faults} faults");
-    assert_eq!((duplicates, inversions), (0, 0));
+    assert_eq!(defects(&[("enable.idempotence", "true")]), (0, 0));
 }
 
 #[test]
