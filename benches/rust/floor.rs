@@ -13,6 +13,9 @@ mod ours;
 use std::hint::black_box;
 use std::time::Instant;
 
+use fletchlog_arrow::{Column, RowsBuilder};
+use fletchlog_records::TimeRange;
+
 fn main() {
     let records = std::env::args()
         .nth(1)
@@ -22,7 +25,8 @@ fn main() {
     let spans = ours::spans(&segment);
     let rows = floor_pass::rows(records);
     let mut flat = floor_pass::Flat::default();
-    let mut builder = fletchlog_arrow::RowsBuilder::new(false);
+    let mut builder = RowsBuilder::new(false);
+    let mut some = [Column::Offset, Column::Value].map(|column| RowsBuilder::of(&[column], TimeRange::ALL));
     let names = [
         "decode_floor",
         "scan",
@@ -31,8 +35,10 @@ fn main() {
         "encode_floor",
         "encode_floor_warm",
         "build",
+        "scan_offset",
+        "scan_value",
     ];
-    let mut best = [0.0f64; 7];
+    let mut best = [0.0f64; 9];
     for _ in 0..5 {
         for (i, best) in best.iter_mut().enumerate() {
             let start = Instant::now();
@@ -45,7 +51,8 @@ fn main() {
                     black_box(floor_pass::encode_floor(&rows, i == 5));
                     records
                 }
-                _ => ours::build(&rows),
+                6 => ours::build(&rows),
+                _ => ours::scan(&segment, &mut some[i - 7]),
             };
             assert_eq!(done, records);
             #[allow(clippy::cast_precision_loss)]

@@ -7,6 +7,7 @@ use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, Buffer, NullBuffer, Scal
 
 use crate::headers::HeadersColumn;
 use crate::pool::{Pool, into_buffer};
+use crate::schema::Column;
 
 /// Free vectors of each element type.
 #[derive(Debug, Clone)]
@@ -98,9 +99,20 @@ pub(crate) fn null_buffer(nulls: &[u32], len: usize) -> Option<NullBuffer> {
     Some(NullBuffer::new(bits))
 }
 
-/// The columns that differ from row to row. While no key was seen, `key` stays empty and all keys are null.
+/// Which of the columns that differ from row to row are asked for, as bits. Headers are if [`Columns::headers`] is there.
+pub(crate) mod asked {
+    pub(crate) const KEY: u8 = 1;
+    pub(crate) const VALUE: u8 = 2;
+    pub(crate) const OFFSET: u8 = 4;
+    pub(crate) const TIMESTAMP: u8 = 8;
+}
+
+/// The columns that differ from row to row. Those that are not asked for stay empty. While no key was seen, `key` stays empty and
+/// all keys are null.
 #[derive(Debug, Default)]
 pub(crate) struct Columns {
+    pub(crate) asked: u8,
+    pub(crate) rows: usize,
     pub(crate) key: BytesColumn,
     pub(crate) value: BytesColumn,
     pub(crate) offsets: Vec<i64>,
@@ -120,16 +132,28 @@ fn reserve<T>(pool: &Pool<T>, vec: &mut Vec<T>, more: usize, hint: usize) {
     }
 }
 
+fn bit(column: Column) -> u8 {
+    match column {
+        Column::Key => asked::KEY,
+        Column::Value => asked::VALUE,
+        Column::Offset => asked::OFFSET,
+        Column::Timestamp => asked::TIMESTAMP,
+        Column::Topic | Column::Partition | Column::TimestampType | Column::Headers => 0,
+    }
+}
+
 impl Columns {
-    pub(crate) fn new(include_headers: bool) -> Self {
+    pub(crate) fn new(columns: &[Column]) -> Self {
         Self {
-            headers: include_headers.then(HeadersColumn::default),
+            asked: columns.iter().fold(0, |asked, column| asked | bit(*column)),
+            headers: columns.contains(&Column::Headers).then(HeadersColumn::default),
             ..Self::default()
         }
     }
 
-    pub(crate) fn rows(&self) -> usize {
-        self.offsets.len()
+    /// Whether one of these columns is asked for.
+    pub(crate) fn asks(&self, columns: u8) -> bool {
+        self.asked & columns != 0
     }
 
     pub(crate) fn has_keys(&self) -> bool {
@@ -143,21 +167,27 @@ impl Columns {
     /// The largest of the numbers that must stay below 2^31: rows, bytes of a column, headers.
     pub(crate) fn largest(&self) -> usize {
         let headers = self.headers.as_ref().map_or(0, |headers| headers.largest());
-        self.rows()
+        self.rows
             .max(self.key.data.len())
             .max(self.value.data.len())
             .max(headers)
     }
 
-    /// Makes room for `rows` rows whose keys and values have `bytes` bytes at most, and `slack` beyond them.
+    /// Makes room in the columns asked for for `rows` rows whose keys and values have `bytes` bytes at most, and `slack` beyond them.
     pub(crate) fn reserve(&mut self, pools: &Pools, rows: usize, bytes: usize, slack: usize) {
         let (row_hint, value_hint, _) = self.hint;
-        reserve(&pools.long, &mut self.offsets, rows, row_hint);
-        reserve(&pools.long, &mut self.timestamps, rows, row_hint);
-        reserve(&pools.int, &mut self.value.offsets, rows + 1, row_hint + 1);
-        reserve(&pools.byte, &mut self.value.data, bytes + slack, value_hint + slack);
-        if self.value.offsets.is_empty() {
-            self.value.offsets.push(0);
+        if self.asks(asked::OFFSET) {
+            reserve(&pools.long, &mut self.offsets, rows, row_hint);
+        }
+        if self.asks(asked::TIMESTAMP) {
+            reserve(&pools.long, &mut self.timestamps, rows, row_hint);
+        }
+        if self.asks(asked::VALUE) {
+            reserve(&pools.int, &mut self.value.offsets, rows + 1, row_hint + 1);
+            reserve(&pools.byte, &mut self.value.data, bytes + slack, value_hint + slack);
+            if self.value.offsets.is_empty() {
+                self.value.offsets.push(0);
+            }
         }
         if self.has_keys() {
             self.reserve_keys(pools, rows, bytes, slack);
@@ -178,6 +208,7 @@ impl Columns {
     }
 
     pub(crate) fn truncate(&mut self, rows: usize) {
+        self.rows = self.rows.min(rows);
         self.offsets.truncate(rows);
         self.timestamps.truncate(rows);
         truncate_rows(&mut self.timestamp_nulls, rows);
@@ -188,15 +219,15 @@ impl Columns {
         }
     }
 
-    /// Offset and timestamp arrays, key array (`None`: all null) and value array, leaving the columns empty.
+    /// Offset and timestamp arrays, key array (`None`: all null) and value array, leaving the columns empty. Of columns that
+    /// are not asked for the arrays are empty.
     pub(crate) fn take(&mut self, pools: &Pools) -> Taken {
-        let rows = self.rows();
+        let rows = std::mem::take(&mut self.rows);
         self.hint = (rows, self.value.data.len(), self.key.data.len());
         let timestamp_nulls = null_buffer(&self.timestamp_nulls, rows);
         self.timestamp_nulls.clear();
         let timestamps = ScalarBuffer::from(into_buffer(&pools.long, &mut self.timestamps));
         Taken {
-            rows,
             key: self
                 .has_keys()
                 .then(|| crate::decode::binary_array(self.key.take(pools))),
@@ -209,7 +240,6 @@ impl Columns {
 
 /// What [`Columns::take`] gives.
 pub(crate) struct Taken {
-    pub(crate) rows: usize,
     pub(crate) key: Option<BinaryArray>,
     pub(crate) value: BinaryArray,
     pub(crate) offsets: ScalarBuffer<i64>,

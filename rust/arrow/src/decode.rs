@@ -6,6 +6,9 @@
 //! - keys and values are disjoint parts of `payload[position..end]`, so all values (all keys) together are no longer
 //!   than that region, and each byte column has room for it plus [`SLACK`], which covers one over-store.
 //!
+//! Columns that are not asked for are neither reserved nor written; the loop is compiled for every choice of columns. Without
+//! keys, values and headers the records need not be parsed one by one ([`decode_numbers`]).
+//!
 //! A build with debug assertions checks both bounds at every row; the tests of [`crate::export`] run that way and
 //! compare every column with a plain decoder.
 #![allow(unsafe_code)]
@@ -13,8 +16,9 @@
 use arrow_array::BinaryArray;
 use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use fletchlog_records::record::{MIN_RECORD_SIZE, RawRecord, parse_record, parse_small};
-use fletchlog_records::{RecordCursor, RecordError, RecordsSlice};
+use fletchlog_records::{RecordCursor, RecordError, RecordsSlice, TimeRange};
 
+use crate::columns::asked::{KEY, OFFSET, TIMESTAMP, VALUE};
 use crate::columns::{BytesColumn, Columns, Pools};
 
 /// Short keys and values are copied in pieces of this size, even if they are shorter: the surplus is overwritten by the
@@ -30,8 +34,10 @@ pub(crate) struct Window {
     pub(crate) from_offset: i64,
     /// The first record at or above ends the decoding.
     pub(crate) to_offset: i64,
-    /// Rows at most.
-    pub(crate) max_rows: usize,
+    /// Records at or above `from_offset` at most.
+    pub(crate) max_records: usize,
+    /// Of those the records with such timestamps become rows.
+    pub(crate) times: TimeRange,
     /// The records end before this position of the payload.
     pub(crate) end: usize,
 }
@@ -140,10 +146,13 @@ impl Heads {
         }
     }
 
+    /// Writes the columns asked for.
+    ///
     /// # Safety
-    /// The columns were reserved for the row before `new`, and not reallocated since; if the row has a key, `key` is there.
+    /// The columns were reserved for the row before `new`, and not reallocated since; if the row has a key that is asked for,
+    /// `key` is there.
     #[inline(always)]
-    unsafe fn write(
+    unsafe fn write<const ASKED: u8>(
         &mut self,
         columns: &mut Columns,
         payload: &[u8],
@@ -152,19 +161,28 @@ impl Heads {
         row: usize,
         raw: &RawRecord<'_>,
     ) {
-        debug_assert!(row < columns.offsets.capacity() && row < columns.timestamps.capacity());
-        let microseconds = milliseconds.checked_mul(1000);
-        if microseconds.is_none() {
-            columns.timestamp_nulls.push(row_number(row));
-        }
         // SAFETY: the caller's promise.
         unsafe {
-            self.offset.write(offset);
-            self.offset = self.offset.add(1);
-            self.timestamp.write(microseconds.unwrap_or(0));
-            self.timestamp = self.timestamp.add(1);
-            self.value.write(&mut columns.value, payload, row, raw.value);
-            if let Some(key) = &mut self.key {
+            if ASKED & OFFSET != 0 {
+                debug_assert!(row < columns.offsets.capacity());
+                self.offset.write(offset);
+                self.offset = self.offset.add(1);
+            }
+            if ASKED & TIMESTAMP != 0 {
+                debug_assert!(row < columns.timestamps.capacity());
+                let microseconds = milliseconds.checked_mul(1000);
+                if microseconds.is_none() {
+                    columns.timestamp_nulls.push(row_number(row));
+                }
+                self.timestamp.write(microseconds.unwrap_or(0));
+                self.timestamp = self.timestamp.add(1);
+            }
+            if ASKED & VALUE != 0 {
+                self.value.write(&mut columns.value, payload, row, raw.value);
+            }
+            if ASKED & KEY != 0
+                && let Some(key) = &mut self.key
+            {
                 key.write(&mut columns.key, payload, row, raw.key);
             }
         }
@@ -177,13 +195,20 @@ impl Heads {
     unsafe fn close(&self, columns: &mut Columns, rows: usize) {
         // SAFETY: the caller's promise.
         unsafe {
-            columns.offsets.set_len(rows);
-            columns.timestamps.set_len(rows);
-            self.value.close(&mut columns.value, rows);
+            if columns.asks(OFFSET) {
+                columns.offsets.set_len(rows);
+            }
+            if columns.asks(TIMESTAMP) {
+                columns.timestamps.set_len(rows);
+            }
+            if columns.asks(VALUE) {
+                self.value.close(&mut columns.value, rows);
+            }
             if let Some(key) = &self.key {
                 key.close(&mut columns.key, rows);
             }
         }
+        columns.rows = rows;
     }
 }
 
@@ -211,8 +236,36 @@ fn parse<'a>(
 
 /// Decodes from the cursor on, moving it; returns the rows appended. A malformed record ends it before that record; it
 /// is an error only when no row was appended, so that the next call repeats it.
-#[inline(never)]
 pub(crate) fn decode(
+    columns: &mut Columns,
+    pools: &Pools,
+    slice: &RecordsSlice,
+    cursor: &mut RecordCursor,
+    window: Window,
+) -> Result<usize, RecordError> {
+    if !columns.asks(KEY | VALUE) && columns.headers.is_none() {
+        return decode_numbers(columns, pools, slice, cursor, window);
+    }
+    let timed = if window.times == TimeRange::ALL { 0 } else { TIMED };
+    LOOPS[usize::from(columns.asked | timed)](columns, pools, slice, cursor, window)
+}
+
+/// Beside the columns asked for: only some timestamps are.
+const TIMED: u8 = 16;
+
+type Loop = fn(&mut Columns, &Pools, &RecordsSlice, &mut RecordCursor, Window) -> Result<usize, RecordError>;
+
+/// A loop for every choice of columns, with and without [`TIMED`], so that none looks at what is asked for in every row.
+#[rustfmt::skip]
+static LOOPS: [Loop; 32] = [
+    decode_as::<0>, decode_as::<1>, decode_as::<2>, decode_as::<3>, decode_as::<4>, decode_as::<5>, decode_as::<6>, decode_as::<7>,
+    decode_as::<8>, decode_as::<9>, decode_as::<10>, decode_as::<11>, decode_as::<12>, decode_as::<13>, decode_as::<14>, decode_as::<15>,
+    decode_as::<16>, decode_as::<17>, decode_as::<18>, decode_as::<19>, decode_as::<20>, decode_as::<21>, decode_as::<22>, decode_as::<23>,
+    decode_as::<24>, decode_as::<25>, decode_as::<26>, decode_as::<27>, decode_as::<28>, decode_as::<29>, decode_as::<30>, decode_as::<31>,
+];
+
+#[inline(never)]
+fn decode_as<const ASKED: u8>(
     columns: &mut Columns,
     pools: &Pools,
     slice: &RecordsSlice,
@@ -225,7 +278,7 @@ pub(crate) fn decode(
     let left = usize::try_from(slice.count.saturating_sub(returned)).unwrap_or(0);
     let bytes = region.len().saturating_sub(position);
     // A record is at least 7 bytes: a wrong count reserves nothing beyond them.
-    let budget = left.min(window.max_rows).min(bytes / MIN_RECORD_SIZE + 1);
+    let budget = left.min(window.max_records).min(bytes / MIN_RECORD_SIZE + 1);
     if budget == 0 {
         return Ok(0);
     }
@@ -235,12 +288,14 @@ pub(crate) fn decode(
     }
     columns.reserve(pools, budget, bytes, SLACK);
 
-    let before = columns.rows();
+    let before = columns.rows;
     let mut rows = before;
+    // Records of the window whose timestamps are outside of the range.
+    let mut left_out = 0;
     let mut failure = None;
     let last = slice.count - 1;
     let mut heads = Heads::new(columns);
-    while rows - before < budget && returned <= last {
+    while rows - before + left_out < budget && returned <= last {
         let (raw, end, offset) = match parse(slice, region, position, (returned == last).then_some(payload.len())) {
             Ok(parsed) => parsed,
             Err(reason) => {
@@ -252,23 +307,21 @@ pub(crate) fn decode(
             if offset >= window.to_offset {
                 break;
             }
-            if raw.key.is_some() && heads.key.is_none() {
+            let milliseconds = slice.timestamp(raw.timestamp_delta);
+            if ASKED & TIMED != 0 && !window.times.contains(milliseconds) {
+                left_out += 1;
+                position = end;
+                returned += 1;
+                continue;
+            }
+            if ASKED & KEY != 0 && raw.key.is_some() && heads.key.is_none() {
                 columns.begin_keys(rows);
                 columns.reserve_keys(pools, budget - (rows - before), bytes, SLACK);
                 heads.key = Some(BytesHead::new(&mut columns.key));
             }
             // SAFETY: fewer than `budget` rows were written, and the values and keys so far are parts of the region; see
             // the module's text. Rows past their lengths become part of the vectors in `close`.
-            unsafe {
-                heads.write(
-                    columns,
-                    payload,
-                    offset,
-                    slice.timestamp(raw.timestamp_delta),
-                    rows,
-                    &raw,
-                )
-            };
+            unsafe { heads.write::<ASKED>(columns, payload, offset, milliseconds, rows, &raw) };
             if raw.header_count > 0 {
                 push_headers(columns, rows, &raw);
             }
@@ -283,6 +336,74 @@ pub(crate) fn decode(
     match failure {
         Some(reason) if rows == before => Err(slice.invalid(reason)),
         _ => Ok(rows - before),
+    }
+}
+
+/// The same for offsets and timestamps alone, or neither.
+#[inline(never)]
+fn decode_numbers(
+    columns: &mut Columns,
+    pools: &Pools,
+    slice: &RecordsSlice,
+    cursor: &mut RecordCursor,
+    window: Window,
+) -> Result<usize, RecordError> {
+    let left = usize::try_from(slice.count.saturating_sub(cursor.returned())).unwrap_or(0);
+    let bytes = slice.payload.len().saturating_sub(cursor.position());
+    let budget = left.min(window.max_records).min(bytes / MIN_RECORD_SIZE + 1);
+    if columns.rows.saturating_add(budget) > i32::MAX as usize {
+        return Err(slice.invalid("one Arrow batch would have more than 2^31 rows; finish it first"));
+    }
+    columns.reserve(pools, budget, 0, 0);
+    let (before, asked) = (columns.rows, columns.asked);
+    let (offsets, timestamps) = (head(&mut columns.offsets), head(&mut columns.timestamps));
+    let nulls = &mut columns.timestamp_nulls;
+    let (mut appended, mut seen, mut ended) = (0, 0, false);
+    let mut failure = None;
+    while seen < budget && !ended && failure.is_none() && cursor.returned() < slice.count {
+        let visited = cursor.visit(slice, budget - seen, |offset, milliseconds, _| {
+            if offset < window.from_offset {
+                return true;
+            }
+            if offset >= window.to_offset {
+                ended = true;
+                return false;
+            }
+            seen += 1;
+            if !window.times.contains(milliseconds) {
+                return true;
+            }
+            debug_assert!(appended < budget);
+            if asked & OFFSET != 0 {
+                // SAFETY: there is room for `budget` rows, and this is at most the one with the number `seen`.
+                unsafe { offsets.add(appended).write(offset) };
+            }
+            if asked & TIMESTAMP != 0 {
+                let microseconds = milliseconds.checked_mul(1000);
+                if microseconds.is_none() {
+                    nulls.push(row_number(before + appended));
+                }
+                // SAFETY: as above.
+                unsafe { timestamps.add(appended).write(microseconds.unwrap_or(0)) };
+            }
+            appended += 1;
+            true
+        });
+        failure = visited.err();
+    }
+    columns.rows = before + appended;
+    // SAFETY: the columns asked for were written up to this row.
+    unsafe {
+        if columns.asks(OFFSET) {
+            columns.offsets.set_len(columns.rows);
+        }
+        if columns.asks(TIMESTAMP) {
+            columns.timestamps.set_len(columns.rows);
+        }
+    }
+    match failure {
+        Some(error) if appended == 0 => Err(error),
+        _ => Ok(appended),
     }
 }
 

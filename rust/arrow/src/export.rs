@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Int64Array, RecordBatch};
-use arrow_schema::{DataType, Schema, SchemaRef, TimeUnit};
-use fletchlog_records::{RecordCursor, RecordError, RecordSpan, RecordsSlice, TopicPartition};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions};
+use arrow_schema::{Schema, SchemaRef};
+use fletchlog_records::{RecordCursor, RecordError, RecordSpan, RecordsSlice, TimeRange, TopicPartition};
 
 use crate::columns::{Columns, Pools};
 use crate::constants::{Constants, Run};
 use crate::decode::{Window, decode};
-use crate::schema::kafka_schema;
+use crate::schema::{Column, schema_of};
 
 /// Collects decoded records into one Arrow batch after the other.
 ///
@@ -18,8 +18,10 @@ use crate::schema::kafka_schema;
 /// 8 MiB are quickest; the caller watches [`RowsBuilder::rows`] and [`RowsBuilder::payload_bytes`].
 #[derive(Debug)]
 pub struct RowsBuilder {
+    asked: Arc<[Column]>,
     schema: SchemaRef,
-    timestamp_type: DataType,
+    timestamp_type: arrow_schema::DataType,
+    times: TimeRange,
     pools: Pools,
     columns: Columns,
     constants: Constants,
@@ -29,34 +31,45 @@ pub struct RowsBuilder {
 }
 
 impl RowsBuilder {
-    /// An empty builder for [`kafka_schema`] with or without headers.
+    /// An empty builder for [`crate::kafka_schema`] with or without headers.
     pub fn new(include_headers: bool) -> Self {
+        Self::of(Column::of_kafka(include_headers), TimeRange::ALL)
+    }
+
+    /// An empty builder for these columns, in this order, of the records whose timestamps are in `times`. Every record is checked
+    /// completely whatever is asked for.
+    pub fn of(columns: &[Column], times: TimeRange) -> Self {
         Self {
-            schema: kafka_schema(include_headers),
-            timestamp_type: DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+            asked: columns.into(),
+            schema: schema_of(columns),
+            timestamp_type: Column::Timestamp.data_type(),
+            times,
             pools: Pools::new(),
-            columns: Columns::new(include_headers),
+            columns: Columns::new(columns),
             constants: Constants::default(),
             runs: Vec::new(),
             topic_bytes: 0,
         }
     }
 
-    /// Appends a whole span that a consumer has cut.
+    /// Appends the rows of a whole span that a consumer has cut.
     ///
     /// # Errors
     /// If the span does not hold its records: nothing of it is appended then.
     pub fn append_span(&mut self, tp: &TopicPartition, span: &RecordSpan) -> Result<(), RecordError> {
         let before = self.rows();
         let mut cursor = span.cursor();
+        let first = cursor.returned();
         let window = Window {
             from_offset: i64::MIN,
             to_offset: i64::MAX,
-            max_rows: span.count,
+            max_records: span.count,
+            times: self.times,
             end: span.end,
         };
-        let appended = self.append(tp, &span.slice, &mut cursor, window)?;
-        if appended == span.count && cursor.position() == span.end {
+        self.append(tp, &span.slice, &mut cursor, window)?;
+        let walked = usize::try_from(cursor.returned() - first);
+        if walked == Ok(span.count) && cursor.position() == span.end {
             return Ok(());
         }
         self.forget(before);
@@ -64,8 +77,8 @@ impl RowsBuilder {
     }
 
     /// Decodes and checks records from the cursor on, in one pass: skips those below `from_offset`, stops before
-    /// `to_offset`, after `max_rows`, and before a malformed record. Returns the rows appended; the cursor is where it
-    /// stopped.
+    /// `to_offset`, after `max_records` others, and before a malformed record. Returns the rows appended: as many, but for
+    /// those outside of the builder's times. The cursor is where it stopped.
     ///
     /// # Errors
     /// A malformed record before which nothing was appended. The same call gives the same error again.
@@ -74,14 +87,15 @@ impl RowsBuilder {
         tp: &TopicPartition,
         slice: &RecordsSlice,
         cursor: &mut RecordCursor,
-        max_rows: usize,
+        max_records: usize,
         from_offset: i64,
         to_offset: i64,
     ) -> Result<usize, RecordError> {
         let window = Window {
             from_offset,
             to_offset,
-            max_rows,
+            max_records,
+            times: self.times,
             end: slice.payload.len(),
         };
         self.append(tp, slice, cursor, window)
@@ -95,8 +109,8 @@ impl RowsBuilder {
         window: Window,
     ) -> Result<usize, RecordError> {
         let left = usize::try_from(slice.count.saturating_sub(cursor.returned())).unwrap_or(0);
-        let topic_bytes = left.min(window.max_rows).saturating_mul(tp.topic.len());
-        if self.topic_bytes.saturating_add(topic_bytes) > i32::MAX as usize {
+        let topic_bytes = left.min(window.max_records).saturating_mul(tp.topic.len());
+        if self.topic_bytes.saturating_add(topic_bytes) > i32::MAX as usize && self.asked.contains(&Column::Topic) {
             return Err(slice.invalid("the topic column of one Arrow batch would exceed 2 GiB; finish it first"));
         }
         let rows = decode(&mut self.columns, &self.pools, slice, cursor, window)?;
@@ -135,10 +149,10 @@ impl RowsBuilder {
 
     /// Rows so far.
     pub fn rows(&self) -> usize {
-        self.columns.rows()
+        self.columns.rows
     }
 
-    /// Bytes of keys, values and headers so far.
+    /// Bytes of the keys, values and headers asked for so far.
     pub fn payload_bytes(&self) -> usize {
         self.columns.payload_bytes()
     }
@@ -153,31 +167,33 @@ impl RowsBuilder {
     )]
     pub fn finish(&mut self) -> RecordBatch {
         let rows = self.rows();
-        let headers = self
-            .columns
-            .headers
-            .as_mut()
-            .map(|headers| headers.take(rows, &self.pools));
+        let headers = self.columns.headers.as_mut().map(|headers| {
+            let built = headers.take(rows, &self.pools);
+            built.expect("the headers column is built to its type")
+        });
         let taken = self.columns.take(&self.pools);
         let runs = std::mem::take(&mut self.runs);
         self.topic_bytes = 0;
-        let key: ArrayRef = match taken.key {
-            Some(key) => Arc::new(key),
-            None => self.constants.null_keys(taken.rows),
+        let timestamps = taken.timestamps.with_data_type(self.timestamp_type.clone());
+        let array = |column: &Column| -> Option<ArrayRef> {
+            Some(match column {
+                Column::Key => match &taken.key {
+                    Some(key) => Arc::new(key.clone()),
+                    None => self.constants.null_keys(rows),
+                },
+                Column::Value => Arc::new(taken.value.clone()),
+                Column::Topic => self.constants.topics(&runs),
+                Column::Partition => self.constants.ints(&runs, |run| run.tp.partition),
+                Column::Offset => Arc::new(Int64Array::new(taken.offsets.clone(), None)),
+                Column::Timestamp => Arc::new(timestamps.clone()),
+                Column::TimestampType => self.constants.ints(&runs, |run| run.timestamp_type),
+                Column::Headers => Arc::clone(headers.as_ref()?),
+            })
         };
-        let mut arrays: Vec<ArrayRef> = vec![
-            key,
-            Arc::new(taken.value),
-            self.constants.topics(&runs),
-            self.constants.ints(&runs, |run| run.tp.partition),
-            Arc::new(Int64Array::new(taken.offsets, None)),
-            Arc::new(taken.timestamps.with_data_type(self.timestamp_type.clone())),
-            self.constants.ints(&runs, |run| run.timestamp_type),
-        ];
-        if let Some(headers) = headers {
-            arrays.push(headers.expect("the headers column is built to its type"));
-        }
-        RecordBatch::try_new(Arc::<Schema>::clone(&self.schema), arrays).expect("the columns fit their schema")
+        let arrays = self.asked.iter().filter_map(array).collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        RecordBatch::try_new_with_options(Arc::<Schema>::clone(&self.schema), arrays, &options)
+            .expect("the columns fit their schema")
     }
 }
 

@@ -4,7 +4,75 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 
-/// The schema of everything this crate exports, exactly that of Spark's kafka source.
+/// A column of what this crate exports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "see `kafka_schema`")]
+pub enum Column {
+    Key,
+    Value,
+    Topic,
+    Partition,
+    Offset,
+    Timestamp,
+    TimestampType,
+    Headers,
+}
+
+impl Column {
+    /// All columns, in the order of the schema.
+    pub const ALL: [Self; 8] = [
+        Self::Key,
+        Self::Value,
+        Self::Topic,
+        Self::Partition,
+        Self::Offset,
+        Self::Timestamp,
+        Self::TimestampType,
+        Self::Headers,
+    ];
+
+    /// Those of [`kafka_schema`].
+    pub fn of_kafka(include_headers: bool) -> &'static [Self] {
+        const WITHOUT: [Column; 7] = {
+            let [columns @ .., _] = Column::ALL;
+            columns
+        };
+        if include_headers { &Self::ALL } else { &WITHOUT }
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Key => "key",
+            Self::Value => "value",
+            Self::Topic => "topic",
+            Self::Partition => "partition",
+            Self::Offset => "offset",
+            Self::Timestamp => "timestamp",
+            Self::TimestampType => "timestampType",
+            Self::Headers => "headers",
+        }
+    }
+
+    pub(crate) fn data_type(self) -> DataType {
+        match self {
+            Self::Key | Self::Value => DataType::Binary,
+            Self::Topic => DataType::Utf8,
+            Self::Partition | Self::TimestampType => DataType::Int32,
+            Self::Offset => DataType::Int64,
+            Self::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+            Self::Headers => DataType::List(header_element()),
+        }
+    }
+}
+
+/// The schema of a batch with these columns, in their order.
+pub fn schema_of(columns: &[Column]) -> SchemaRef {
+    let field = |column: &Column| Field::new(column.name(), column.data_type(), true);
+    Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>()))
+}
+
+/// All columns, exactly those of Spark's kafka source.
 ///
 /// | column        | type                                     | null when                                     |
 /// |---------------|------------------------------------------|-----------------------------------------------|
@@ -19,23 +87,7 @@ use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 ///
 /// All fields are declared nullable, as Spark declares them.
 pub fn kafka_schema(include_headers: bool) -> SchemaRef {
-    let mut fields = vec![
-        Field::new("key", DataType::Binary, true),
-        Field::new("value", DataType::Binary, true),
-        Field::new("topic", DataType::Utf8, true),
-        Field::new("partition", DataType::Int32, true),
-        Field::new("offset", DataType::Int64, true),
-        Field::new(
-            "timestamp",
-            DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
-            true,
-        ),
-        Field::new("timestampType", DataType::Int32, true),
-    ];
-    if include_headers {
-        fields.push(Field::new("headers", DataType::List(header_element()), true));
-    }
-    Arc::new(Schema::new(fields))
+    schema_of(Column::of_kafka(include_headers))
 }
 
 /// Key and value of a header.

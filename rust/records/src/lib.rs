@@ -17,6 +17,7 @@ pub mod ids;
 pub mod legacy;
 pub mod record;
 mod retained;
+mod time_range;
 pub mod timestamp_merge;
 pub mod varint;
 
@@ -29,3 +30,4 @@ pub use error_code::ErrorCode;
 pub use ids::{TimestampType, TopicPartition};
 pub use record::{Header, Record, RecordCursor};
 pub use retained::{empty_batch, retained_batch};
+pub use time_range::TimeRange;

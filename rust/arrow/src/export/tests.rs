@@ -7,6 +7,7 @@ use fletchlog_records::{BatchBuilder, BatchParams, Compression, Header, RecordBa
 use proptest::prelude::*;
 
 use super::*;
+use crate::schema::kafka_schema;
 
 #[derive(Debug, Clone, PartialEq)]
 struct Row {
@@ -310,6 +311,58 @@ fn a_scan_takes_the_offsets_asked_for_and_continues_where_it_stopped() {
 }
 
 #[test]
+fn what_is_not_asked_for_is_neither_counted_nor_reserved() {
+    let slice = sample(0, 50_000);
+    let mut builder = RowsBuilder::of(&[Column::Offset, Column::Topic], TimeRange::ALL);
+    append_all(&mut builder, &tp("t", 0), &slice);
+    assert_eq!((builder.rows(), builder.payload_bytes()), (50_000, 0));
+    let columns = &builder.columns;
+    let reserved = [
+        columns.value.data.capacity(),
+        columns.value.offsets.capacity(),
+        columns.key.data.capacity(),
+        columns.timestamps.capacity(),
+    ];
+    assert_eq!(reserved, [0; 4]);
+    let batch = builder.finish();
+    assert_eq!(batch.schema(), schema_of(&[Column::Offset, Column::Topic]));
+    assert_eq!(batch.column(0).as_primitive::<Int64Type>().value(49_999), 49_999);
+    assert_eq!((builder.rows(), builder.finish().num_rows()), (0, 0));
+}
+
+#[test]
+fn a_batch_of_no_columns_has_its_rows() {
+    let mut builder = RowsBuilder::of(&[], TimeRange::ALL);
+    append_all(&mut builder, &tp("t", 0), &sample(0, 3));
+    assert_eq!(builder.finish().num_rows(), 3);
+}
+
+#[test]
+fn records_outside_of_the_times_are_walked_but_are_no_rows() {
+    let slice = sample(0, 50); // one record a millisecond, from 0 on
+    let times = TimeRange::new(Some(10), Some(30));
+    let mut builder = RowsBuilder::of(Column::of_kafka(false), times);
+    let mut cursor = RecordCursor::new();
+    let mut take = |max| {
+        let rows = builder.append_records(&tp("t", 0), &slice, &mut cursor, max, 0, i64::MAX);
+        (rows.unwrap(), cursor.returned())
+    };
+    assert_eq!(
+        [take(5), take(7), take(20), take(99)],
+        [(0, 5), (2, 12), (18, 32), (0, 50)]
+    );
+    let offsets: Vec<i64> = rows_of(&builder.finish()).iter().map(|r| r.offset).collect();
+    assert_eq!(offsets, (10..30).collect::<Vec<_>>());
+    // A malformed record behind records that are no rows is an error, again and again.
+    let mut slice = sample(0, 20);
+    slice.count = 21;
+    let mut cursor = RecordCursor::new();
+    let mut take = || builder.append_records(&tp("t", 0), &slice, &mut cursor, 99, 15, i64::MAX);
+    assert_eq!(take(), Ok(5));
+    assert_eq!(take().unwrap_err(), take().unwrap_err());
+}
+
+#[test]
 fn a_malformed_record_ends_a_scan_before_it_and_is_then_the_error() {
     let mut slice = sample(0, 20);
     let mut at_ten = RecordCursor::new();
@@ -524,6 +577,45 @@ proptest! {
         }
         prop_assert_eq!(builder.rows(), expected.len());
         prop_assert_eq!(rows_of(&builder.finish()), expected);
+    }
+
+    #[test]
+    fn some_columns_of_a_range_of_times_are_those_columns_of_its_rows(
+        batches in proptest::collection::vec((proptest::collection::vec(fields(), 1..40), 0..2i32, 0u8..5), 1..6),
+        columns in Just(Column::ALL.to_vec()).prop_shuffle(),
+        number in 1..8usize,
+        (start, end) in (proptest::option::of(-2i64..120), proptest::option::of(-2i64..120)),
+        cut in 1usize..50,
+    ) {
+        let times = TimeRange::new(start, end);
+        let columns = &columns[..number];
+        let mut all = RowsBuilder::of(&Column::ALL, times);
+        let mut some = RowsBuilder::of(columns, times);
+        let (mut expected, mut offset) = (Vec::new(), 0);
+        for (rows, partition, codec) in batches {
+            let slice = slice_of(&encode(&rows, offset, Compression::from_id(codec).unwrap()));
+            let tp = tp("topic", partition);
+            offset += i64::try_from(rows.len()).unwrap();
+            for builder in [&mut all, &mut some] {
+                let mut cursor = RecordCursor::new();
+                while cursor.returned() < slice.count {
+                    if partition == 0 {
+                        builder.append_records(&tp, &slice, &mut cursor, cut, 0, i64::MAX).unwrap();
+                    } else {
+                        builder.append_span(&tp, &span(&slice, &mut cursor, cut)).unwrap();
+                    }
+                }
+            }
+            let mut cursor = RecordCursor::new();
+            let milliseconds = std::iter::from_fn(|| Some(cursor.next(&slice).unwrap()?.timestamp));
+            let rows = plainly(&tp, &slice, true).into_iter().zip(milliseconds);
+            expected.extend(rows.filter(|(_, time)| times.contains(*time)).map(|(row, _)| row));
+        }
+        prop_assert_eq!((all.rows(), some.rows()), (expected.len(), expected.len()));
+        let all = all.finish();
+        let places: Vec<usize> = columns.iter().map(|column| *column as usize).collect();
+        prop_assert_eq!(some.finish(), all.project(&places).unwrap());
+        prop_assert_eq!(rows_of(&all), expected);
     }
 
     #[test]

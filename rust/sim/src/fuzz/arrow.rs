@@ -12,8 +12,8 @@ use arrow_array::{
 use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_schema::{DataType, Field, Fields};
 use bytes::Bytes;
-use fletchlog_arrow::{ProducerBatch, RowsBuilder};
-use fletchlog_records::{RecordCursor, RecordsSlice, TimestampType, TopicPartition};
+use fletchlog_arrow::{Column, ProducerBatch, RowsBuilder};
+use fletchlog_records::{RecordCursor, RecordsSlice, TimeRange, TimestampType, TopicPartition};
 
 use super::{Input, Owned, records_of};
 
@@ -21,7 +21,7 @@ use super::{Input, Owned, records_of};
 type Headers = Vec<(String, Option<Vec<u8>>)>;
 
 /// `[choices u8] [count u16] [base offset i64] [base timestamp i64] [records]`: bit 0 asks for headers, the others choose
-/// the rows of a batch. A base offset is rarely anything but 0, a count rarely right: the records decide.
+/// the rows of a batch; all of them choose some columns and times, for which the same records are read again. A base offset is rarely anything but 0, a count rarely right: the records decide.
 pub(super) fn export(data: &[u8]) {
     let mut input = Input(data);
     let choices = input.byte();
@@ -43,6 +43,7 @@ pub(super) fn export(data: &[u8]) {
     let (expected, error) = records_of(&slice);
     let with_headers = choices & 1 == 1;
     let most = usize::from(choices >> 2) + 1;
+    some_columns(&slice, choices, most);
     let mut builder = RowsBuilder::new(with_headers);
     let mut cursor = RecordCursor::new();
     let tp = TopicPartition::new("t", 3);
@@ -68,6 +69,39 @@ pub(super) fn export(data: &[u8]) {
             }
         }
     }
+}
+
+/// Reads the records with all columns and with some, and compares what both give.
+fn some_columns(slice: &RecordsSlice, choices: u8, most: usize) {
+    let chosen = |place: &usize| choices >> place & 1 == 1;
+    let places: Vec<usize> = (0..8).rev().filter(chosen).collect();
+    let columns: Vec<Column> = places.iter().map(|place| Column::ALL[*place]).collect();
+    let middle = slice.base_timestamp;
+    let times = match choices % 3 {
+        0 => TimeRange::ALL,
+        1 => TimeRange::new(Some(middle), None),
+        _ => TimeRange::new(None, Some(middle)),
+    };
+    let tp = TopicPartition::new("t", 3);
+    let read = |columns: &[Column]| {
+        let mut builder = RowsBuilder::of(columns, times);
+        let mut cursor = RecordCursor::new();
+        let mut batches = Vec::new();
+        let failure = loop {
+            let before = cursor.position();
+            match builder.append_records(&tp, slice, &mut cursor, most, 0, i64::MAX) {
+                Ok(_) if cursor.position() == before => break None,
+                Ok(_) => batches.push(builder.finish()),
+                Err(failure) => break Some(failure),
+            }
+        };
+        (batches, failure)
+    };
+    let (all, failure) = read(&Column::ALL);
+    let (some, same_failure) = read(&columns);
+    assert_eq!(failure, same_failure);
+    let projected: Vec<_> = all.iter().map(|batch| batch.project(&places).unwrap()).collect();
+    assert_eq!(some, projected);
 }
 
 fn same_rows(batch: &RecordBatch, expected: &[Owned], with_headers: bool) {
