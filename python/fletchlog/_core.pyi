@@ -1,6 +1,7 @@
 """The compiled part of fletchlog. Use it through the package `fletchlog`."""
 
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from os import PathLike
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeAlias, final, overload
@@ -242,6 +243,9 @@ class Broker:
         include_headers: bool = False,
         isolation_level: str = "read_uncommitted",
         order: str = "offset",
+        columns: Iterable[str] | None = None,
+        start_time: datetime | int | None = None,
+        end_time: datetime | int | None = None,
     ) -> Scan:
         """The records of the log as a stream of Arrow batches, without a consumer.
 
@@ -258,10 +262,19 @@ class Broker:
             isolation_level: read_uncommitted, or read_committed: up to the last stable offset, without aborted records.
             order: offset: partition after partition. timestamp: all partitions merged by (timestamp, partition); offset order within a
                 partition always holds, so a record is never before an earlier one of its partition. Reads some 64 KiB of every partition ahead.
+            columns: Names of the columns, in the order of the result: of `key`, `value`, `topic`, `partition`, `offset`, `timestamp`,
+                `timestampType`, `headers`. None: all, `headers` by `include_headers`. What is not asked for is not copied; records are
+                checked all the same, and values that are not asked for do not count for the size of a batch.
+            start_time: Only records with a timestamp at or after it: a datetime (without a zone it is UTC) or ms since 1970. Reading begins
+                at the first one, which the time index gives. Timestamps need not grow with offsets: every record behind it is looked at.
+            end_time: Only records with a timestamp before it. Nothing says where they end: the log is read to `end_offset`, and what can be
+                is skipped by the headers of the batches.
 
         Raises:
             fletchlog.errors.OffsetOutOfRangeError: `start_offset` is below the log start.
-            fletchlog.errors.InvalidArgumentError: A negative offset, an end below the start, no rows per batch, another isolation level or order.
+            fletchlog.errors.InvalidArgumentError: A negative offset, an end below the start, no rows per batch, another isolation level or order,
+                no column, an unknown one or one twice.
+            TypeError: A time that is neither datetime nor int, `columns` that are no names.
             fletchlog.errors.UnknownTopicOrPartitionError: No such topic or partition.
             fletchlog.errors.DamagedFileError: A log that cannot be opened. While it is read, a damaged batch, or one whose offset does
                 not follow those before it, is a `CorruptRecordError` with its place.
@@ -417,6 +430,9 @@ class Cluster:
         include_headers: bool = False,
         isolation_level: str = "read_uncommitted",
         order: str = "offset",
+        columns: Iterable[str] | None = None,
+        start_time: datetime | int | None = None,
+        end_time: datetime | int | None = None,
     ) -> Scan:
         """The records of a topic as a stream of Arrow batches, without a consumer. As `Broker.scan`; all leaders are read at once.
 

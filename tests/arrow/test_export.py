@@ -220,3 +220,43 @@ with fl.Broker.in_memory() as broker:
 def test_nothing_needs_pyarrow_until_it_is_asked_for() -> None:
     done = subprocess.run([sys.executable, "-c", NO_PYARROW], capture_output=True, text=True, check=True)
     assert "pip install 'fletchlog[arrow]'" in done.stdout
+
+
+ALL = [*SPARK.names, "headers"]
+
+
+def test_the_columns_asked_for_come_in_that_order(filled: fl.Broker) -> None:
+    full = filled.scan("t", include_headers=True).to_pyarrow()
+    with filled.listen() as listener, fl.Cluster(f"kafka://{listener.bootstrap}") as cluster:
+        for names in (*([name] for name in ALL), ["offset", "key"], ["headers", "timestamp", "topic"], ALL[::-1], tuple(ALL)):
+            for place in (filled, cluster):
+                scan = place.scan("t", columns=names)
+                assert scan.schema == full.select(names).schema
+                assert scan.to_pyarrow().equals(full.select(names)), names
+        assert filled.scan("t", columns=iter(["value"]), batch_rows=1).to_pyarrow()["value"].to_pylist() == [b"v0", None, b""]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({"columns": []}, fl.errors.InvalidArgumentError, "columns is empty; name one or more of key, value"),
+        ({"columns": ["timestamp_type"]}, fl.errors.InvalidArgumentError, "no column `timestamp_type`; the columns are key, .*, timestampType, headers"),
+        ({"columns": ["key", "offset", "key"]}, fl.errors.InvalidArgumentError, "names `key` twice"),
+        ({"columns": ["key"], "include_headers": True}, fl.errors.InvalidArgumentError, "does not name `headers`"),
+        ({"columns": "value"}, TypeError, r"expected a list of column names, got str; write \['value'\]"),
+        ({"columns": [b"value"]}, TypeError, "expected a column name, got bytes"),
+    ],
+)
+def test_columns_that_make_no_schema_are_refused(filled: fl.Broker, arguments: dict[str, Any], error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        filled.scan("t", **arguments)
+
+
+def test_more_rows_of_narrow_columns_fit_into_a_batch(broker: fl.Broker) -> None:
+    """A batch is cut at 8 MiB of what is asked for: values that are not asked for do not count."""
+    broker.create_topic("wide")
+    with fl.Producer(broker) as producer:
+        for _ in range(20):
+            producer.send("wide", value=bytes(900_000))
+    assert len(list(broker.scan("wide"))) > 1
+    assert [batch.num_rows for batch in broker.scan("wide", columns=["offset"])] == [20]

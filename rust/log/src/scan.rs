@@ -8,7 +8,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use fletchlog_records::committed::AbortedTransactions;
 use fletchlog_records::timestamp_merge::{MergeTurn, TimestampMerge};
-use fletchlog_records::{BatchIter, DECOMPRESSION_LIMIT, RecordCursor, RecordError, RecordsSlice, TopicPartition};
+use fletchlog_records::{
+    BatchIter, DECOMPRESSION_LIMIT, RecordCursor, RecordError, RecordsSlice, TimeRange, TopicPartition,
+};
 
 use crate::{FetchBound, LogError, PartitionLog};
 
@@ -93,6 +95,22 @@ impl ScanRange {
         }
         let end = end.map_or(log_end, |end| end.min(log_end));
         Ok(Self { log, start, end })
+    }
+
+    /// Without the records that the time index shows to be before all that have a timestamp at or above `timestamp` (ms). Some
+    /// that are left may have a smaller one.
+    ///
+    /// # Errors
+    /// `Unreadable`.
+    pub fn from_time(mut self, timestamp: i64) -> Result<Self, ScanError> {
+        let first = self.log.first_offset_of_times(timestamp);
+        let first = first.map_err(|source| ScanError::Unreadable {
+            tp: self.tp().clone(),
+            offset: self.start,
+            source,
+        })?;
+        self.start = self.start.max(first);
+        Ok(self)
     }
 
     /// Its partition.
@@ -188,6 +206,21 @@ impl Scan {
         }
     }
 
+    /// Skips batches whose headers show that no record of theirs is in `times`. The reader looks at the timestamps of the
+    /// records of all others; their order is the same as without.
+    pub fn of_times(mut self, times: TimeRange) -> Self {
+        let skipped = match self.progress {
+            Progress::Offset(_) => times,
+            // A record that is too late for the range holds back those behind it; one that is too early does not.
+            Progress::Timestamp { .. } => TimeRange {
+                last: i64::MAX,
+                ..times
+            },
+        };
+        self.walks.iter_mut().for_each(|walk| walk.times = skipped);
+        self
+    }
+
     /// The records that come next; `None` at the end. Of a batch whose records were read in part, the rest.
     ///
     /// # Errors
@@ -228,6 +261,8 @@ struct Walk {
     read_bytes: usize,
     /// First offset not read yet.
     next_offset: i64,
+    /// Batches without a record in it are skipped.
+    times: TimeRange,
     batches: BatchIter,
     aborted: AbortedTransactions,
     records: Option<(RecordsSlice, RecordCursor)>,
@@ -239,6 +274,7 @@ impl Walk {
             next_offset: range.start,
             range,
             read_bytes,
+            times: TimeRange::ALL,
             batches: BatchIter::new(Bytes::new()),
             aborted: AbortedTransactions::default(),
             records: None,
@@ -299,7 +335,8 @@ impl Walk {
                     .aborted
                     .is_aborted(&batch, DECOMPRESSION_LIMIT)
                     .map_err(|error| self.unreadable(base_offset, error))?;
-            let skipped = is_aborted || header.is_control() || next_offset <= self.range.start;
+            let skipped =
+                is_aborted || header.is_control() || next_offset <= self.range.start || self.times.excludes(header);
             if !skipped {
                 let slice = batch
                     .records(DECOMPRESSION_LIMIT)

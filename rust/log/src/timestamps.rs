@@ -72,8 +72,38 @@ impl PartitionLog {
         )
     }
 
+    /// An offset below which no record of the log has a timestamp at or above `target` (ms): mostly the first that has one. For a
+    /// reader that looks at the timestamps itself. The end of the log if none has one.
+    ///
+    /// Where a lookup of Kafka's ends without a result although later segments may have one (a segment whose greatest timestamp is
+    /// below the log start, one without timestamps, a damaged one), it is the begin of that segment.
+    ///
+    /// # Errors
+    /// The log or an index cannot be read.
+    pub fn first_offset_of_times(&self, target: i64) -> Result<i64, LogError> {
+        let view = self.view()?;
+        // Records without a timestamp have -1, and are in no index.
+        if target < 0 {
+            return Ok(view.log_start_offset);
+        }
+        let Some(segment) = self.segment_reaching(&view, target)? else {
+            return Ok(view.log_end_offset);
+        };
+        // What is wrong with a segment the reader finds when it is there.
+        let found = self.find_in_segment(&view, segment, target).ok().flatten();
+        Ok(found.map_or(segment.base_offset.max(view.log_start_offset), |found| found.offset))
+    }
+
     /// The lowest offset at or above the log start whose timestamp is at or above the target.
     fn find_timestamp(&self, view: &View, target: i64) -> Result<Option<TimestampAndOffset>, LogError> {
+        match self.segment_reaching(view, target)? {
+            Some(segment) => self.find_in_segment(view, segment, target),
+            None => Ok(None),
+        }
+    }
+
+    /// The first segment at or above the log start whose largest timestamp is at or above the target.
+    fn segment_reaching<'a>(&self, view: &'a View, target: i64) -> Result<Option<&'a Arc<LogSegment>>, LogError> {
         let segments = view.segments.as_slice();
         for (i, segment) in with_something(view).iter().enumerate() {
             // A segment wholly below the log start has nothing to find (it hides what follows from a Kafka broker).
@@ -85,24 +115,33 @@ impl PartitionLog {
             }
             self.index_cache.touch(segment);
             // Without timestamps the file's time decides, although such records are never found (Kafka's rule).
-            if segment.largest_timestamp()? < target {
-                continue;
+            if segment.largest_timestamp()? >= target {
+                return Ok(Some(segment));
             }
-            let start = view.log_start_offset;
-            let position = segment.with_indexes(|indexes| {
-                let entry = indexes.time.lookup(target);
-                indexes.offset.lookup(entry.offset.max(start)).position
-            })?;
-            return self.first_record(
-                view,
-                segment,
-                position,
-                start,
-                |batch| batch.header.max_timestamp >= target,
-                |t| t >= target,
-            );
         }
         Ok(None)
+    }
+
+    /// The first such record of a segment.
+    fn find_in_segment(
+        &self,
+        view: &View,
+        segment: &LogSegment,
+        target: i64,
+    ) -> Result<Option<TimestampAndOffset>, LogError> {
+        let start = view.log_start_offset;
+        let position = segment.with_indexes(|indexes| {
+            let entry = indexes.time.lookup(target);
+            indexes.offset.lookup(entry.offset.max(start)).position
+        })?;
+        self.first_record(
+            view,
+            segment,
+            position,
+            start,
+            |batch| batch.header.max_timestamp >= target,
+            |t| t >= target,
+        )
     }
 
     /// The first matching record at or above `start` in the matching batches from `position` on. Kafka:

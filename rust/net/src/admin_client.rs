@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fletchlog_api::list_offsets::{EARLIEST_TIMESTAMP, LATEST_TIMESTAMP};
+use fletchlog_api::list_offsets::{EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP};
 use fletchlog_api::{
     Clock, Config, CoordinatorType, ErrorCode, Failure, FindCoordinatorRequest, IsolationLevel, ListOffsetsRequest,
     MetadataRequest, MetadataResponse, NodeId, Request, Response, TopicMetadata, Transport,
@@ -171,12 +171,8 @@ impl AdminClient {
     /// # Errors
     /// See [`AdminError`]; UNKNOWN_TOPIC_OR_PARTITION.
     pub fn describe_topic(&mut self, name: &str, stop: Interrupt<'_>) -> Result<TopicOffsets, AdminError> {
-        let names = [Arc::from(name)];
         self.call(stop, |call| {
-            let topics = call.metadata(Some(&names))?.topics;
-            let Some(topic) = topics.into_iter().next() else {
-                return Err(Stop::Again(format!("the metadata has no topic {name}")));
-            };
+            let topic = call.topic(name)?;
             let partitions = call.offsets(&topic)?;
             let config = call.topic_config(&topic.name)?;
             Ok(TopicOffsets {
@@ -184,6 +180,46 @@ impl AdminClient {
                 config,
                 partitions,
             })
+        })
+    }
+
+    /// Where records from a time (ms) on can be, by partition: below this offset none has a timestamp at or above it; `i64::MAX` if
+    /// none has at all. Partitions of which the cluster does not say are left out.
+    ///
+    /// # Errors
+    /// See [`AdminError`]; UNKNOWN_TOPIC_OR_PARTITION.
+    pub fn first_offsets_of_times(
+        &mut self,
+        name: &str,
+        timestamp: i64,
+        stop: Interrupt<'_>,
+    ) -> Result<BTreeMap<i32, i64>, AdminError> {
+        self.call(stop, |call| {
+            let topic = call.topic(name)?;
+            let mut firsts = BTreeMap::new();
+            for (leader, partitions) in by_leader(&topic)? {
+                let mut look_up =
+                    |timestamp| call.list_offsets(leader, &partitions, timestamp, IsolationLevel::ReadUncommitted);
+                let mut found = look_up(timestamp)?;
+                // Kafka looks into one segment, which may have none although a later one has: the greatest timestamp
+                // of the log decides. A broker before 3.0 does not have it.
+                let greatest = match found.values().any(|first| first.offset < 0) {
+                    true => match look_up(MAX_TIMESTAMP) {
+                        Err(Stop::Final(AdminError::Failed(Failure::UnsupportedVersion(_)))) => BTreeMap::new(),
+                        other => other?,
+                    },
+                    false => BTreeMap::new(),
+                };
+                for (partition, first) in &mut found {
+                    let has_none = |greatest: &Listed| (0..timestamp).contains(&greatest.timestamp);
+                    if first.offset < 0 && greatest.get(partition).is_some_and(has_none) {
+                        first.offset = i64::MAX;
+                    }
+                }
+                firsts.extend(found.into_iter().map(|(partition, first)| (partition, first.offset)));
+            }
+            firsts.retain(|_, offset| *offset >= 0);
+            Ok(firsts)
         })
     }
 
@@ -436,24 +472,23 @@ impl Call<'_, '_> {
         Ok(found.node)
     }
 
+    /// The metadata of a topic.
+    fn topic(&mut self, name: &str) -> Result<TopicMetadata, Stop> {
+        let topics = self.metadata(Some(&[Arc::from(name)]))?.topics;
+        let topic = topics.into_iter().next();
+        topic.ok_or_else(|| Stop::Again(format!("the metadata has no topic {name}")))
+    }
+
     /// Starts and ends of a topic's partitions, from their leaders.
     fn offsets(&mut self, topic: &TopicMetadata) -> Result<Vec<PartitionOffsets>, Stop> {
-        let mut by_leader: BTreeMap<NodeId, Vec<TopicPartition>> = BTreeMap::new();
-        for p in &topic.partitions {
-            if p.leader < 0 {
-                return Err(Stop::Again(format!("{}-{} has no leader", topic.name, p.partition)));
-            }
-            let tp = TopicPartition::new(Arc::clone(&topic.name), p.partition);
-            by_leader.entry(p.leader).or_default().push(tp);
-        }
         let mut all = Vec::new();
-        for (leader, partitions) in by_leader {
+        for (leader, partitions) in by_leader(topic)? {
             let mut look_up = |timestamp, isolation| self.list_offsets(leader, &partitions, timestamp, isolation);
             let starts = look_up(EARLIEST_TIMESTAMP, IsolationLevel::ReadUncommitted)?;
             let ends = look_up(LATEST_TIMESTAMP, IsolationLevel::ReadUncommitted)?;
             let stable = look_up(LATEST_TIMESTAMP, IsolationLevel::ReadCommitted)?;
             for tp in &partitions {
-                let of = |offsets: &BTreeMap<i32, i64>| offsets.get(&tp.partition).copied().unwrap_or(-1);
+                let of = |listed: &BTreeMap<i32, Listed>| listed.get(&tp.partition).map_or(-1, |listed| listed.offset);
                 all.push(PartitionOffsets {
                     partition: tp.partition,
                     leader,
@@ -473,7 +508,7 @@ impl Call<'_, '_> {
         partitions: &[TopicPartition],
         timestamp: i64,
         isolation_level: IsolationLevel,
-    ) -> Result<BTreeMap<i32, i64>, Stop> {
+    ) -> Result<BTreeMap<i32, Listed>, Stop> {
         let request = Request::ListOffsets(ListOffsetsRequest {
             isolation_level,
             partitions: partitions.iter().map(|tp| (tp.clone(), -1, timestamp)).collect(),
@@ -487,7 +522,8 @@ impl Call<'_, '_> {
                 &format!("the offsets of {} were not listed", p.tp),
                 [(p.error.code(), None)].into_iter(),
             )?;
-            offsets.insert(p.tp.partition, p.offset);
+            let (timestamp, offset) = (p.timestamp, p.offset);
+            offsets.insert(p.tp.partition, Listed { timestamp, offset });
         }
         Ok(offsets)
     }
@@ -530,6 +566,25 @@ fn failed(node: NodeId, failure: Failure) -> Stop {
         | Failure::UnsupportedVersion(_)
         | Failure::Malformed(_) => Stop::Final(AdminError::Failed(failure)),
     }
+}
+
+/// What a partition's leader answers to ListOffsets; -1 where there is none.
+struct Listed {
+    timestamp: i64,
+    offset: i64,
+}
+
+/// The partitions of a topic by their leaders.
+fn by_leader(topic: &TopicMetadata) -> Result<BTreeMap<NodeId, Vec<TopicPartition>>, Stop> {
+    let mut by_leader: BTreeMap<NodeId, Vec<TopicPartition>> = BTreeMap::new();
+    for p in &topic.partitions {
+        if p.leader < 0 {
+            return Err(Stop::Again(format!("{}-{} has no leader", topic.name, p.partition)));
+        }
+        let tp = TopicPartition::new(Arc::clone(&topic.name), p.partition);
+        by_leader.entry(p.leader).or_default().push(tp);
+    }
+    Ok(by_leader)
 }
 
 /// The first error of an answer.

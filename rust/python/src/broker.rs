@@ -29,6 +29,7 @@ use crate::gate::{beside, gate};
 use crate::groups::{description_to_py, listing_to_py};
 use crate::listener::{Listener, close_in_forked_children};
 use crate::scan::Scan;
+use crate::scan_arguments::{Wanted, columns_from_py, times_from_py};
 
 /// An embedded broker over a directory or memory: Kafka's log and its rules, without a cluster.
 ///
@@ -355,7 +356,7 @@ impl Broker {
     }
 
     /// The records of the log as a stream of Arrow batches, without a consumer.
-    #[pyo3(signature = (topic, partition=None, start_offset=None, end_offset=None, batch_rows=131_072, include_headers=false, isolation_level="read_uncommitted", order="offset"))]
+    #[pyo3(signature = (topic, partition=None, start_offset=None, end_offset=None, batch_rows=131_072, include_headers=false, isolation_level="read_uncommitted", order="offset", columns=None, start_time=None, end_time=None))]
     #[allow(clippy::too_many_arguments)] // the contract's keywords
     fn scan(
         &self,
@@ -368,16 +369,20 @@ impl Broker {
         include_headers: bool,
         isolation_level: &str,
         order: &str,
+        columns: Option<&Bound<'_, PyAny>>,
+        start_time: Option<&Bound<'_, PyAny>>,
+        end_time: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Scan> {
         let batch_rows = number_from_py("batch_rows", batch_rows, 1)?;
-        let wanted = crate::scan::Wanted {
+        let wanted = Wanted {
             partition,
             start_offset,
             end_offset,
             batch_rows,
-            include_headers,
+            columns: columns_from_py(columns, include_headers)?,
             isolation_level,
             order,
+            times: times_from_py(start_time, end_time)?,
         };
         self.inner.call(py, |broker, _| Scan::open(broker, topic, &wanted))
     }

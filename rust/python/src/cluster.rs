@@ -1,5 +1,6 @@
 //! `fletchlog.Cluster`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fletchlog_api::transport::SystemClock;
@@ -23,7 +24,8 @@ use crate::gate::gate;
 use crate::groups::{description_to_py, listing_to_py};
 use crate::oauth::split_callback;
 use crate::peer::{Peer, arguments};
-use crate::scan::{Scan, Wanted};
+use crate::scan::Scan;
+use crate::scan_arguments::{Wanted, columns_from_py, times_from_py};
 
 /// In place of a number that a cluster does not report.
 const UNKNOWN: i64 = -1;
@@ -159,7 +161,7 @@ impl Cluster {
     }
 
     /// The records of a topic as a stream of Arrow batches, read from all leaders at once.
-    #[pyo3(signature = (topic, partition=None, start_offset=None, end_offset=None, batch_rows=131_072, include_headers=false, isolation_level="read_uncommitted", order="offset"))]
+    #[pyo3(signature = (topic, partition=None, start_offset=None, end_offset=None, batch_rows=131_072, include_headers=false, isolation_level="read_uncommitted", order="offset", columns=None, start_time=None, end_time=None))]
     #[allow(clippy::too_many_arguments)] // the contract's keywords
     fn scan(
         &self,
@@ -172,19 +174,27 @@ impl Cluster {
         include_headers: bool,
         isolation_level: &str,
         order: &str,
+        columns: Option<&Bound<'_, PyAny>>,
+        start_time: Option<&Bound<'_, PyAny>>,
+        end_time: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Scan> {
         let wanted = Wanted {
             partition,
             start_offset,
             end_offset,
             batch_rows: number_from_py("batch_rows", batch_rows, 1)?,
-            include_headers,
+            columns: columns_from_py(columns, include_headers)?,
             isolation_level,
             order,
+            times: times_from_py(start_time, end_time)?,
         };
         self.inner.call(py, |client, stop| {
             let described = client.describe_topic(topic, stop)?;
-            Scan::of_cluster(&self.peer, &self.config, &described, &wanted)
+            let firsts = match wanted.start_time() {
+                Some(time) => client.first_offsets_of_times(topic, time, stop)?,
+                None => BTreeMap::new(),
+            };
+            Scan::of_cluster(&self.peer, &self.config, &described, &firsts, &wanted)
         })
     }
 

@@ -1,5 +1,6 @@
 //! `Cluster.scan`: its arguments as ranges of partitions, which [`RangeScan`] reads.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fletchlog_api::transport::SystemClock;
@@ -12,7 +13,7 @@ use pyo3::prelude::*;
 use crate::capsule::Gil;
 use crate::errors::Failure;
 use crate::peer::Peer;
-use crate::scan::Wanted;
+use crate::scan_arguments::Wanted;
 
 /// What to read, fixed when `scan` was called.
 pub struct Plan {
@@ -27,7 +28,13 @@ impl Plan {
     ///
     /// # Errors
     /// As `Broker.scan`.
-    pub fn new(peer: Arc<Peer>, given: &Config, topic: &TopicOffsets, wanted: &Wanted<'_>) -> Result<Self, Failure> {
+    pub fn new(
+        peer: Arc<Peer>,
+        given: &Config,
+        topic: &TopicOffsets,
+        firsts: &BTreeMap<i32, i64>,
+        wanted: &Wanted<'_>,
+    ) -> Result<Self, Failure> {
         let committed = wanted.isolation_level == "read_committed";
         if let Some(number) = wanted.partition
             && !topic.partitions.iter().any(|p| p.partition == number)
@@ -56,6 +63,7 @@ impl Plan {
                 );
                 return Err(Failure::kafka(ErrorCode::OFFSET_OUT_OF_RANGE, text));
             }
+            let start = firsts.get(&p.partition).map_or(start, |first| start.max(*first));
             let end = wanted.end_offset.map_or(log_end, |end| end.min(log_end));
             if start < end {
                 ranges.push(OffsetRange { tp, start, end });

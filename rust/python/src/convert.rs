@@ -107,11 +107,16 @@ pub fn is_partition(value: &Bound<'_, PyAny>) -> bool {
         .is_ok_and(|t| t.len() == 2 && t.get_item(0).is_ok_and(|first| first.is_instance_of::<PyString>()))
 }
 
-/// Takes topic names; a bare string is refused, since it would be read letter by letter.
+/// Takes topic names.
 pub fn topics_from_py(value: &Bound<'_, PyAny>) -> PyResult<Vec<Arc<str>>> {
+    names_from_py("topic", value)
+}
+
+/// Takes names of a kind; a bare string is refused, since it would be read letter by letter.
+pub fn names_from_py(kind: &str, value: &Bound<'_, PyAny>) -> PyResult<Vec<Arc<str>>> {
     if value.is_instance_of::<PyString>() {
         return Err(PyTypeError::new_err(format!(
-            "expected a list of topic names, got str; write [{value:?}]"
+            "expected a list of {kind} names, got str; write [{value:?}]"
         )));
     }
     value
@@ -120,7 +125,7 @@ pub fn topics_from_py(value: &Bound<'_, PyAny>) -> PyResult<Vec<Arc<str>>> {
             let item = item?;
             let name = item
                 .cast::<PyString>()
-                .map_err(|_| PyTypeError::new_err(format!("expected a topic name, got {}", describe(&item))))?;
+                .map_err(|_| PyTypeError::new_err(format!("expected a {kind} name, got {}", describe(&item))))?;
             Ok(Arc::from(name.to_cow()?.as_ref()))
         })
         .collect()

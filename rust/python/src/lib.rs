@@ -37,6 +37,7 @@ pub mod producer;
 pub mod records;
 pub mod request_order;
 pub mod scan;
+mod scan_arguments;
 pub mod segment_records;
 pub mod table;
 pub mod trace;

@@ -1,17 +1,18 @@
 //! `Broker.scan` and `Cluster.scan`: the log as a stream of Arrow batches, without a consumer and with bounded memory.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
 use fletchlog_api::{Config, ErrorCode};
-use fletchlog_arrow::{RowsBuilder, kafka_schema};
+use fletchlog_arrow::{Column, RowsBuilder, schema_of};
 use fletchlog_broker::Broker as Engine;
 use fletchlog_client::consumer::{RangeScan, ScannedSpan};
 use fletchlog_log::FetchBound;
-use fletchlog_log::scan::{Scan as LogScan, ScanError, ScanOrder, ScanRange};
+use fletchlog_log::scan::{Scan as LogScan, ScanOrder, ScanRange};
 use fletchlog_net::TopicOffsets;
-use fletchlog_records::{RecordCursor, RecordsSlice, TopicPartition};
+use fletchlog_records::{RecordCursor, RecordsSlice, TimeRange, TopicPartition};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 
@@ -23,62 +24,11 @@ use crate::errors::Failure;
 use crate::interop;
 use crate::logging;
 use crate::peer::Peer;
+use crate::scan_arguments::Wanted;
 
 /// Bytes of keys, values and headers per Arrow batch: above some 16 MiB new memory pages dominate the cost, below 2 MiB
 /// the hand-over.
 const BATCH_PAYLOAD: usize = 8 << 20;
-/// The arguments of `scan`.
-pub struct Wanted<'a> {
-    /// One partition, or all of the topic.
-    pub partition: Option<i32>,
-    /// First offset, else the log start.
-    pub start_offset: Option<i64>,
-    /// End (exclusive), else the end of the log now.
-    pub end_offset: Option<i64>,
-    /// Rows per batch.
-    pub batch_rows: usize,
-    /// Adds the headers column.
-    pub include_headers: bool,
-    /// read_uncommitted or read_committed.
-    pub isolation_level: &'a str,
-    /// offset or timestamp.
-    pub order: &'a str,
-}
-
-impl Wanted<'_> {
-    /// The range and order that they mean, or an error.
-    fn checked(&self) -> Result<(FetchBound, ScanOrder), Failure> {
-        let bound = match self.isolation_level {
-            "read_uncommitted" => FetchBound::HighWatermark,
-            "read_committed" => FetchBound::LastStableOffset,
-            other => {
-                return Err(Failure::argument(format!(
-                    "isolation_level is `{other}`; expected read_uncommitted or read_committed"
-                )));
-            }
-        };
-        let order = match self.order {
-            "offset" => ScanOrder::Offset,
-            "timestamp" => ScanOrder::Timestamp,
-            other => {
-                return Err(Failure::argument(format!(
-                    "order is `{other}`; expected offset or timestamp"
-                )));
-            }
-        };
-        for (name, offset) in [("start_offset", self.start_offset), ("end_offset", self.end_offset)] {
-            if let Some(offset) = offset.filter(|offset| *offset < 0) {
-                return Err(Failure::argument(format!("{name} is {offset}; offsets start at 0")));
-            }
-        }
-        if let (Some(start), Some(end)) = (self.start_offset, self.end_offset)
-            && start > end
-        {
-            return Err(ScanError::Backwards { start, end }.into());
-        }
-        Ok((bound, order))
-    }
-}
 
 /// Where the records are.
 #[derive(Clone)]
@@ -106,7 +56,8 @@ impl Source {
 struct Plan {
     source: Source,
     batch_rows: usize,
-    include_headers: bool,
+    columns: Arc<[Column]>,
+    times: TimeRange,
 }
 
 /// Records of the log, as a stream of Arrow batches. Every hand-over starts from the first row again.
@@ -133,6 +84,10 @@ impl Scan {
         let resolve = |partition| {
             let log = log_of(broker, topic, partition)?;
             let range = ScanRange::resolve(log, wanted.start_offset, wanted.end_offset, bound);
+            let range = match wanted.start_time() {
+                Some(time) => range.and_then(|range| range.from_time(time)),
+                None => range,
+            };
             range.map_err(Failure::from)
         };
         let ranges = partitions
@@ -147,15 +102,16 @@ impl Scan {
         Ok(Self::of(Source::Logs { ranges, bound, order }, wanted))
     }
 
-    /// The same of a topic of a cluster.
+    /// The same of a topic of a cluster. `firsts`: offsets by partition below which no record is in the range of times.
     pub fn of_cluster(
         peer: &Arc<Peer>,
         config: &Config,
         topic: &TopicOffsets,
+        firsts: &BTreeMap<i32, i64>,
         wanted: &Wanted<'_>,
     ) -> Result<Self, Failure> {
         wanted.checked()?;
-        let plan = cluster_scan::Plan::new(Arc::clone(peer), config, topic, wanted)?;
+        let plan = cluster_scan::Plan::new(Arc::clone(peer), config, topic, firsts, wanted)?;
         Ok(Self::of(Source::Cluster(Arc::new(plan)), wanted))
     }
 
@@ -164,7 +120,8 @@ impl Scan {
             plan: Plan {
                 source,
                 batch_rows: wanted.batch_rows,
-                include_headers: wanted.include_headers,
+                columns: wanted.columns.as_slice().into(),
+                times: wanted.times,
             },
             failure: Arc::default(),
         }
@@ -196,7 +153,7 @@ impl Scan {
     }
 
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
-        schema_to_py(py, &kafka_schema(self.plan.include_headers))
+        schema_to_py(py, &schema_of(&self.plan.columns))
     }
 
     fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
@@ -245,9 +202,9 @@ enum Rows {
 }
 
 impl Rows {
-    fn new(source: &Source) -> Self {
+    fn new(source: &Source, times: TimeRange) -> Self {
         match source {
-            Source::Logs { ranges, bound, order } => Self::Logs(LogScan::new(ranges, *bound, *order)),
+            Source::Logs { ranges, bound, order } => Self::Logs(LogScan::new(ranges, *bound, *order).of_times(times)),
             Source::Cluster(plan) => Self::Unconnected(Arc::clone(plan)),
         }
     }
@@ -291,10 +248,12 @@ impl ClusterRows {
                 return Ok(());
             }
             let end = (*end).min(span.last_offset.saturating_add(1));
-            let rows = builder
+            let before = cursor.returned();
+            builder
                 .append_records(tp, &span.slice, cursor, room, i64::MIN, end)
                 .map_err(|error| Failure::from(error).at(tp, span.slice.base_offset))?;
-            if rows < room || cursor.position() >= span.end {
+            let walked = usize::try_from(cursor.returned() - before).unwrap_or(0);
+            if walked < room || cursor.position() >= span.end {
                 self.current = None;
             }
         }
@@ -317,10 +276,10 @@ struct Reader {
 impl Reader {
     fn new(plan: &Plan, failure: Arc<Mutex<Option<Failure>>>) -> Self {
         Self {
-            rows: Rows::new(&plan.source),
+            rows: Rows::new(&plan.source, plan.times),
             batch_rows: plan.batch_rows,
-            schema: kafka_schema(plan.include_headers),
-            builder: RowsBuilder::new(plan.include_headers),
+            schema: schema_of(&plan.columns),
+            builder: RowsBuilder::of(&plan.columns, plan.times),
             failure,
             pending: None,
             done: false,

@@ -1,0 +1,128 @@
+//! The arguments of `Broker.scan` and `Cluster.scan`.
+
+use fletchlog_arrow::Column;
+use fletchlog_log::FetchBound;
+use fletchlog_log::scan::{ScanError, ScanOrder};
+use fletchlog_records::TimeRange;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+
+use crate::convert::{describe, names_from_py};
+use crate::errors::Failure;
+use crate::interop;
+
+/// What to read.
+pub struct Wanted<'a> {
+    /// One partition, or all of the topic.
+    pub partition: Option<i32>,
+    /// First offset, else the log start.
+    pub start_offset: Option<i64>,
+    /// End (exclusive), else the end of the log now.
+    pub end_offset: Option<i64>,
+    /// Rows per batch.
+    pub batch_rows: usize,
+    /// Columns of the batches, in this order.
+    pub columns: Vec<Column>,
+    /// read_uncommitted or read_committed.
+    pub isolation_level: &'a str,
+    /// offset or timestamp.
+    pub order: &'a str,
+    /// Timestamps of the records.
+    pub times: TimeRange,
+}
+
+impl Wanted<'_> {
+    /// The range and order that they mean, or an error.
+    pub fn checked(&self) -> Result<(FetchBound, ScanOrder), Failure> {
+        let bound = match self.isolation_level {
+            "read_uncommitted" => FetchBound::HighWatermark,
+            "read_committed" => FetchBound::LastStableOffset,
+            other => {
+                return Err(Failure::argument(format!(
+                    "isolation_level is `{other}`; expected read_uncommitted or read_committed"
+                )));
+            }
+        };
+        let order = match self.order {
+            "offset" => ScanOrder::Offset,
+            "timestamp" => ScanOrder::Timestamp,
+            other => {
+                return Err(Failure::argument(format!(
+                    "order is `{other}`; expected offset or timestamp"
+                )));
+            }
+        };
+        for (name, offset) in [("start_offset", self.start_offset), ("end_offset", self.end_offset)] {
+            if let Some(offset) = offset.filter(|offset| *offset < 0) {
+                return Err(Failure::argument(format!("{name} is {offset}; offsets start at 0")));
+            }
+        }
+        if let (Some(start), Some(end)) = (self.start_offset, self.end_offset)
+            && start > end
+        {
+            return Err(ScanError::Backwards { start, end }.into());
+        }
+        Ok((bound, order))
+    }
+
+    /// The time (ms) to look up where reading begins. Records without a timestamp have -1, and no lookup finds them.
+    pub fn start_time(&self) -> Option<i64> {
+        Some(self.times.first).filter(|time| *time >= 0)
+    }
+}
+
+/// The columns asked for, in their order; all, if none are given.
+pub fn columns_from_py(columns: Option<&Bound<'_, PyAny>>, include_headers: bool) -> PyResult<Vec<Column>> {
+    let Some(columns) = columns else {
+        return Ok(Column::of_kafka(include_headers).to_vec());
+    };
+    let all = || Column::ALL.map(Column::name).join(", ");
+    let mut found = Vec::new();
+    for name in names_from_py("column", columns)? {
+        let Some(column) = Column::ALL.into_iter().find(|column| column.name() == &*name) else {
+            let text = format!("columns: there is no column `{name}`; the columns are {}", all());
+            return Err(Failure::argument(text).into());
+        };
+        if found.contains(&column) {
+            return Err(Failure::argument(format!("columns names `{name}` twice; name each column once")).into());
+        }
+        found.push(column);
+    }
+    if found.is_empty() {
+        return Err(Failure::argument(format!("columns is empty; name one or more of {}", all())).into());
+    }
+    if include_headers && !found.contains(&Column::Headers) {
+        let text = "include_headers is True, but columns does not name `headers`; add it to columns, or leave include_headers out";
+        return Err(Failure::argument(text).into());
+    }
+    Ok(found)
+}
+
+/// The times from `start_time` on and before `end_time`.
+pub fn times_from_py(start: Option<&Bound<'_, PyAny>>, end: Option<&Bound<'_, PyAny>>) -> PyResult<TimeRange> {
+    let start = start.map(|time| time_from_py("start_time", time)).transpose()?;
+    let end = end.map(|time| time_from_py("end_time", time)).transpose()?;
+    if let (Some(start), Some(end)) = (start, end)
+        && start > end
+    {
+        let text = format!("start_time is {start} and end_time {end} (ms); a range does not end before it starts");
+        return Err(Failure::argument(text).into());
+    }
+    Ok(TimeRange::new(start, end))
+}
+
+/// Milliseconds since 1970: an int, or a datetime.
+fn time_from_py(name: &str, time: &Bound<'_, PyAny>) -> PyResult<i64> {
+    if let Ok(milliseconds) = time.extract::<i64>() {
+        return Ok(milliseconds);
+    }
+    let datetime = time.py().import("datetime")?.getattr("datetime")?;
+    if !time.is_instance(&datetime)? {
+        let text = format!(
+            "{name}: expected datetime or int (ms since 1970), got {}",
+            describe(time)
+        );
+        return Err(PyTypeError::new_err(text));
+    }
+    interop::call(time, "milliseconds", None)?.extract()
+}
