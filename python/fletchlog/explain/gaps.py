@@ -95,7 +95,7 @@ def _told(first: int, last: int, hidden: Sequence[int], control: Sequence[Range]
 
 def _offsets(broker: Broker, lane: Lane, start: int, end: int, isolation_level: str) -> list[int]:
     found: list[int] = []
-    for batch in broker.scan(*lane, start, end, isolation_level=isolation_level):
+    for batch in broker.scan(*lane, start, end, isolation_level=isolation_level, columns=["offset"]):
         found += batch["offset"].to_pylist()
     return found
 

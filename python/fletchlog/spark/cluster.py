@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from fletchlog.spark.directory import BATCH_ROWS, Directory, Span, open_directory
+from fletchlog.spark.schema import HEADERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -52,8 +53,8 @@ class ClusterLog:
         answers = self._consumer.offsets_for_times({fl.TopicPartition(*tp): timestamp for tp, timestamp in timestamps.items()})
         return {(tp.topic, tp.partition): None if found is None else found.offset for tp, found in answers.items()}
 
-    def scan(self, tp: Partition, start: int, end: int, *, include_headers: bool) -> Iterator[pa.RecordBatch]:
-        """Records of a range as batches.
+    def scan(self, tp: Partition, start: int, end: int, *, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        """Records of a range as batches of these columns.
 
         Raises:
             fletchlog.errors.OffsetOutOfRangeError: Retention took records of the range meanwhile.
@@ -69,10 +70,10 @@ class ClusterLog:
             records: Any = consumer.poll(_STEP_MS)
             before, position = position, consumer.position(tp)
             if len(records):
-                table = (records.with_headers() if include_headers else records).to_pyarrow()
+                table = (records.with_headers() if HEADERS in columns else records).to_pyarrow()
                 if position > end:
                     table = table.filter(_below(table["offset"], end))
-                yield from table.to_batches(max_chunksize=BATCH_ROWS)
+                yield from table.select(columns).to_batches(max_chunksize=BATCH_ROWS)
             if position > before:
                 deadline = time.monotonic() + self._poll_timeout_ms / 1000
             elif time.monotonic() > deadline:

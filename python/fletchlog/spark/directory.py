@@ -60,15 +60,15 @@ class Directory:
             answers = consumer.offsets_for_times(asked)
         return {(tp.topic, tp.partition): None if found is None else found.offset for tp, found in answers.items()}
 
-    def scan(self, tp: Partition, start: int, end: int, *, include_headers: bool) -> Iterator[pa.RecordBatch]:
-        """Records of a range as batches."""
+    def scan(self, tp: Partition, start: int, end: int, *, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        """Records of a range as batches of these columns."""
         scan = self._broker.scan(
             tp[0],
             partition=tp[1],
             start_offset=start,
             end_offset=end,
             batch_rows=BATCH_ROWS,
-            include_headers=include_headers,
+            columns=columns,
             isolation_level=self._isolation_level,
         )
         return iter(scan)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from fletchlog.errors import OffsetOutOfRangeError
 from fletchlog.spark.cluster import open_log
 from fletchlog.spark.offset_reader import loss_reporter
-from fletchlog.spark.schema import HEADERS, arrow_schema, check_projection
+from fletchlog.spark.schema import arrow_schema, check_projection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,9 +69,11 @@ def _read_range(
     if span.end < wanted.end:
         report_loss(f"the log of {name} ends at {span.end}; offsets up to {wanted.end - 1} were to be read")
     start, end = max(wanted.start, span.start), min(wanted.end, span.end)
+    # A schema may name a column twice, in other letters. The offset shows how far the range was read.
+    asked = list(dict.fromkeys((*columns, "offset")))
     while start < end:
         try:
-            for batch in source.scan(tp, start, end, include_headers=HEADERS in columns):
+            for batch in source.scan(tp, start, end, columns=asked):
                 if batch.num_rows:
                     start = batch.column("offset")[-1].as_py() + 1
                 if batch.schema.equals(target):
