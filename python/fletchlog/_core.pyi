@@ -348,7 +348,7 @@ class Cluster:
 
     Args:
         servers: `"kafka://HOST:PORT,..."`, or a configuration with `bootstrap.servers`.
-        config: Properties of a consumer; of connections and times only.
+        config: Properties of a consumer or a producer; those of connections and times are used.
 
     Raises:
         fletchlog.errors.InvalidArgumentError: No address.
@@ -360,7 +360,9 @@ class Cluster:
         """Topic names, sorted; Kafka's internal ones only when asked for."""
 
     def describe_topic(self, topic: str) -> TopicDescription:
-        """Id, explicit configuration, and per partition leader and offsets. `size_bytes` and `segments` are -1: a cluster does not tell.
+        """Id, explicit configuration, and per partition leader and offsets. `size_bytes` and `segments` are -1: a cluster does not say.
+
+        `config` is None if the client may not read it (DESCRIBE_CONFIGS on the topic).
 
         Raises:
             fletchlog.errors.UnknownTopicOrPartitionError: No such topic.

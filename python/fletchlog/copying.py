@@ -11,6 +11,7 @@ Of two copies of one topic at the same time the later one fences the earlier one
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fletchlog._core import Broker, Cluster, Consumer, Producer
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from fletchlog.types import TopicDescription
+
+log = logging.getLogger("fletchlog.copying")
 
 PREFIX = "fletchlog-copy-"
 # columns of a scan that a record is made of; its offset is new
@@ -152,7 +155,9 @@ def _ensure_topic(write: _Place, described: TopicDescription) -> None:
     name, count = described.name, len(described.partitions)
     if name not in write.admin.topics():
         ours = isinstance(write.admin, Broker)
-        config = {key: value for key, value in described.config.items() if key not in _OF_THE_PLACE and (ours or not key.startswith("fletchlog."))}
+        if described.config is None:
+            log.warning("the source does not let this client read the properties of topic %s: it is made with those of the destination", name)
+        config = {key: value for key, value in (described.config or {}).items() if key not in _OF_THE_PLACE and (ours or not key.startswith("fletchlog."))}
         write.admin.create_topic(name, partitions=count, config={**config, **_OWN})
         return
     there = len(write.admin.describe_topic(name).partitions)

@@ -275,13 +275,13 @@ class TopicDescription(NamedTuple):
     Attributes:
         name: Name.
         topic_id: Kafka's topic id, as Kafka prints it (base64 without padding).
-        config: The properties that were set, as text.
+        config: The properties that were set, as text. None: a cluster does not let this client read them (DESCRIBE_CONFIGS on the topic).
         partitions: By number.
     """
 
     name: str
     topic_id: str
-    config: dict[str, str]
+    config: dict[str, str] | None
     partitions: list[PartitionDescription]
 
     def _repr_html_(self) -> str:

@@ -1,6 +1,7 @@
 """Consumers and producers of ours against a cluster behind sockets: here a broker of ours that listens, so no Kafka is needed."""
 
 import contextlib
+import logging
 import re
 import signal
 import socket
@@ -324,3 +325,48 @@ def test_a_configuration_of_another_client_is_taken_with_one_warning(cluster, ca
     assert "send.buffer.bytes" in told[0]
     with pytest.raises(ConfigException, match=r"enable\.ssl\.certificate\.verification"):
         fl.Consumer(address, {"enable.ssl.certificate.verification": False})
+
+
+def test_the_configuration_of_a_program_with_librdkafka_is_taken_as_it_is(cluster, caplog):
+    broker, address = cluster
+    broker.create_topic("t")
+    shared = {
+        "metadata.broker.list": address.removeprefix("kafka://"),
+        "security.protocol": "plaintext",
+        "socket.timeout.ms": 20_000,
+        "error_cb": print,
+        "stats_cb": lambda _: None,
+        "logger": logging.getLogger("mine"),
+        "statistics.interval.ms": 0,
+        "enable.partition.eof": False,
+        "group.protocol": "classic",
+    }
+    with fl.Producer({**shared, "message.timeout.ms": 20_000, "request.required.acks": -1, "compression.codec": "lz4"}) as producer:
+        producer.send("t", value=b"v").result()
+    with fl.Consumer({**shared, "auto.offset.reset": "smallest", "fetch.wait.max.ms": 100, "linger.ms": 5}) as consumer:
+        consumer.assign([("t", 0)])
+        assert poll_until(consumer, 1) == [b"v"]
+    with fl.Cluster({**shared, "acks": "all"}) as of_both:
+        assert of_both.topics() == ["t"]
+    told = [record.getMessage() for record in caplog.records if "another client" in record.getMessage()]
+    assert len(told) == 3, "one warning each"
+    assert all("error_cb (calls raise their errors" in text for text in told)
+    assert ["linger.ms (a producer has it)" in text for text in told] == [False, True, False]
+    assert not [text for text in told if "acks" in text or "enable.partition.eof" in text]
+
+
+@pytest.mark.parametrize(
+    ("given", "advice"),
+    [
+        ({"on_delivery": print}, r"`on_delivery` of another client cannot be followed: give the function to send\(callback=...\)"),
+        ({"default.topic.config": {"acks": "all"}}, "put its properties beside the others"),
+        ({"group.protocol": "consumer"}, "only `classic` is spoken"),
+        ({"interceptor.classes": "x.Y"}, "do it before send"),
+        ({"ssl.cipher.suites": "TLS_AES_128_GCM_SHA256"}, "leave it out"),
+        ({"erorr_cb": print}, "expected str, bool, int"),
+    ],
+)
+def test_a_property_that_cannot_be_followed_says_what_to_do(given, advice):
+    for client in (fl.Consumer, fl.Producer, fl.Cluster):
+        with pytest.raises((ConfigException, TypeError), match=advice):
+            client({"bootstrap.servers": "127.0.0.1:1", **given})

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use crate::other_clients;
+use crate::other_clients::{self, Foreign};
 
 mod broker;
 mod consumer;
@@ -98,6 +98,14 @@ pub enum ConfigError {
         /// The nearest known name.
         suggestion: Option<String>,
     },
+    /// A property of another client that asks for what is not done here.
+    #[error("configuration `{name}` of another client cannot be followed: {instead}")]
+    Refused {
+        /// The name given.
+        name: String,
+        /// What to do.
+        instead: &'static str,
+    },
     /// The value does not fit.
     #[error("invalid value `{value}` for configuration `{name}`: {reason}")]
     Invalid {
@@ -126,6 +134,7 @@ impl ConfigError {
                 );
                 format!("Invalid value {value} for configuration {name}: {reason}")
             }
+            Self::Refused { .. } => self.to_string(),
             Self::Conflict(text) => text.clone(),
         }
     }
@@ -219,17 +228,26 @@ impl Config {
         for (name, value) in given {
             let name = other_clients::own_name(scope, without_listener_name(scope, name));
             let Some(key) = keys(scope).iter().find(|k| k.name == name) else {
-                if let Some(row) = other_clients::instead_of(scope, name) {
-                    self.ignored.push(row);
-                    continue;
+                match other_clients::outcome(scope, name, value) {
+                    Foreign::Ignored(row) => self.ignored.push(row),
+                    Foreign::Holds => {}
+                    Foreign::Refused(instead) => {
+                        return Err(ConfigError::Refused {
+                            name: name.to_owned(),
+                            instead,
+                        });
+                    }
+                    Foreign::Unknown => {
+                        return Err(ConfigError::Unknown {
+                            name: name.to_owned(),
+                            scope,
+                            suggestion: nearest(scope, name),
+                        });
+                    }
                 }
-                return Err(ConfigError::Unknown {
-                    name: name.to_owned(),
-                    scope,
-                    suggestion: nearest(scope, name),
-                });
+                continue;
             };
-            let value = value.trim();
+            let value = other_clients::own_value(scope, name, value.trim());
             check(&key.kind, key.default, value).map_err(|reason| ConfigError::Invalid {
                 name: name.to_owned(),
                 value: key.shown(value).to_owned(),

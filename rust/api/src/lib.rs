@@ -12,5 +12,6 @@ pub mod transport;
 pub use config_table::{Config, ConfigError, Scope};
 pub use fletchlog_records::ErrorCode;
 pub use messages::*;
+pub use other_clients::takes_objects;
 pub use partition_states::PartitionStates;
 pub use transport::{Clock, Completion, Failure, InProcess, NodeId, Ready, Transport};

@@ -182,6 +182,8 @@ pub struct FetchPartitionResponse {
     pub diverging_epoch: Option<(i32, i64)>,
     /// Only for read_committed.
     pub aborted_transactions: Option<Vec<AbortedTransaction>>,
+    /// A follower near to the client, which it is to read from; then there are no records (KIP-392).
+    pub preferred_read_replica: Option<NodeId>,
     /// File bytes, cut at the limit: the last batch may be partial, the first may begin below the fetch offset.
     pub records: Bytes,
 }

@@ -1,7 +1,8 @@
 //! Reading and administration of a cluster. Kafka: `KafkaAdminClient`.
 //!
-//! Each call waits for its answers. A request that is lost, or that a broker refuses for the moment, is repeated after
-//! retry.backoff.ms, until default.api.timeout.ms is over.
+//! Each call waits for its answers. A request that is lost, that has no answer within request.timeout.ms, or that a broker refuses for
+//! the moment, is repeated after retry.backoff.ms, at the next node if any node will do, until default.api.timeout.ms is over. When
+//! none of the known nodes gave metadata, those of bootstrap.servers are asked again (metadata.recovery.strategy).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -75,8 +76,6 @@ pub struct PartitionOffsets {
 pub struct TopicOffsets {
     /// As the metadata has it.
     pub topic: TopicMetadata,
-    /// Properties that the topic has of its own.
-    pub config: BTreeMap<String, String>,
     /// Ascending.
     pub partitions: Vec<PartitionOffsets>,
 }
@@ -94,10 +93,15 @@ pub struct AdminClient {
     transport: TcpTransport,
     clock: Arc<dyn Clock>,
     limit_ms: i64,
+    request_timeout_ms: i64,
     retry_backoff_ms: i64,
     next_id: i32,
     /// Nodes that may be asked for anything, the next one first.
     nodes: Vec<NodeId>,
+    /// Attempts in a row without an answer to a metadata request.
+    without_metadata: usize,
+    /// metadata.recovery.strategy=rebootstrap.
+    rebootstraps: bool,
 }
 
 /// One call with its limit.
@@ -119,8 +123,11 @@ impl AdminClient {
             transport,
             clock,
             limit_ms: i64::from(config.int("default.api.timeout.ms")),
+            request_timeout_ms: i64::from(config.int("request.timeout.ms")),
             retry_backoff_ms: config.long("retry.backoff.ms"),
             next_id: 0,
+            without_metadata: 0,
+            rebootstraps: config.text("metadata.recovery.strategy") == "rebootstrap",
         })
     }
 
@@ -143,7 +150,7 @@ impl AdminClient {
                 Err(Stop::Final(error)) => return Err(error),
                 Err(Stop::Again(why)) => why,
             };
-            call.client.nodes.rotate_left(1);
+            call.client.turn_to_next_node();
             let again_ms = call.now_ms().saturating_add(backoff_ms);
             if again_ms >= until_ms {
                 return Err(AdminError::TimedOut(limit_ms, why));
@@ -152,6 +159,17 @@ impl AdminClient {
                 call.wait(again_ms).map_err(|_| AdminError::Interrupted)?;
             }
         }
+    }
+
+    /// Kafka: `KafkaAdminClient.MetadataUpdateNodeIdProvider#provide` (KIP-899).
+    fn turn_to_next_node(&mut self) {
+        self.without_metadata += 1;
+        if self.without_metadata < self.nodes.len() || !self.rebootstraps {
+            self.nodes.rotate_left(1);
+            return;
+        }
+        self.without_metadata = 0;
+        self.nodes = self.transport.bootstrap();
     }
 
     /// Topics by name; `None`: all.
@@ -166,20 +184,35 @@ impl AdminClient {
         self.call(stop, |call| Ok(call.metadata(names)?.topics))
     }
 
-    /// A topic, the ends of its partitions, and its properties.
+    /// A topic, the ends of its partitions, and the properties that it has of its own: `None` if the client may not read them
+    /// (DESCRIBE_CONFIGS on the topic).
     ///
     /// # Errors
     /// See [`AdminError`]; UNKNOWN_TOPIC_OR_PARTITION.
-    pub fn describe_topic(&mut self, name: &str, stop: Interrupt<'_>) -> Result<TopicOffsets, AdminError> {
+    pub fn describe_topic(
+        &mut self,
+        name: &str,
+        stop: Interrupt<'_>,
+    ) -> Result<(TopicOffsets, Option<BTreeMap<String, String>>), AdminError> {
+        let described = self.topic_offsets(name, stop)?;
+        match self.call(stop, |call| call.topic_config(&described.topic.name)) {
+            Err(AdminError::Refused(ErrorCode::TOPIC_AUTHORIZATION_FAILED, why)) => {
+                log::debug!("{why}");
+                Ok((described, None))
+            }
+            config => Ok((described, Some(config?))),
+        }
+    }
+
+    /// A topic and the ends of its partitions.
+    ///
+    /// # Errors
+    /// See [`AdminError`]; UNKNOWN_TOPIC_OR_PARTITION.
+    pub fn topic_offsets(&mut self, name: &str, stop: Interrupt<'_>) -> Result<TopicOffsets, AdminError> {
         self.call(stop, |call| {
             let topic = call.topic(name)?;
             let partitions = call.offsets(&topic)?;
-            let config = call.topic_config(&topic.name)?;
-            Ok(TopicOffsets {
-                topic,
-                config,
-                partitions,
-            })
+            Ok(TopicOffsets { topic, partitions })
         })
     }
 
@@ -394,13 +427,15 @@ impl Call<'_, '_> {
         let id = self.new_id();
         let encode = Box::new(move |w: &mut fletchlog_wire::Writer, version| message(version).encode(w, version));
         self.client.transport.send_message(node, id, api, encode);
+        let late_ms = self.late_ms();
         loop {
             if let Some(answer) = self.client.transport.take_body(id) {
                 let (version, body) = answer.map_err(|failure| failed(node, failure))?;
                 let decoded = A::decode(&mut Reader::new(body), version);
                 return decoded.map_err(|error| failed(node, Failure::Malformed(error.to_string().into())));
             }
-            self.wait_for_answer(node)?;
+            self.wait_for_answer(node, late_ms)
+                .inspect_err(|_| self.client.transport.forget_body(id))?;
         }
     }
 
@@ -408,23 +443,30 @@ impl Call<'_, '_> {
     fn ask(&mut self, node: NodeId, request: Request) -> Result<Response, Stop> {
         let id = self.new_id();
         self.client.transport.send(node, id, request);
+        let late_ms = self.late_ms();
         loop {
             while let Some(completion) = self.client.transport.receive(node) {
                 if completion.correlation_id == id {
                     return completion.result.map_err(|failure| failed(node, failure));
                 }
             }
-            self.wait_for_answer(node)?;
+            self.wait_for_answer(node, late_ms)?;
         }
     }
 
-    fn wait_for_answer(&mut self, node: NodeId) -> Result<(), Stop> {
-        if self.now_ms() >= self.until_ms {
+    /// When a request that is sent now has waited too long.
+    fn late_ms(&self) -> i64 {
+        let late_ms = self.now_ms().saturating_add(self.client.request_timeout_ms);
+        late_ms.min(self.until_ms)
+    }
+
+    /// Kafka: `NetworkClient#handleTimedOutRequests`: the connection of a request that has waited too long is closed.
+    fn wait_for_answer(&mut self, node: NodeId, late_ms: i64) -> Result<(), Stop> {
+        if self.now_ms() >= late_ms {
             self.client.transport.disconnect(node);
-            return Err(Stop::Again(format!("node {node} did not answer")));
+            return Err(failed(node, Failure::TimedOut));
         }
-        let until_ms = self.until_ms;
-        self.wait(until_ms)
+        self.wait(late_ms)
     }
 
     fn metadata(&mut self, names: Option<&[Arc<str>]>) -> Result<MetadataResponse, Stop> {
@@ -436,6 +478,7 @@ impl Call<'_, '_> {
         let Response::Metadata(metadata) = self.ask(node, request)? else {
             return Err(failed(node, Failure::Malformed("another answer than metadata".into())));
         };
+        self.client.without_metadata = 0;
         for topic in metadata.topics.iter().filter(|_| names.is_some()) {
             match topic.error {
                 ErrorCode::NONE => {}
@@ -544,7 +587,7 @@ impl Call<'_, '_> {
         let mut config = BTreeMap::new();
         for result in response.results {
             let refused = [(result.error_code, result.error_message.as_deref())].into_iter();
-            checked(&format!("topic {name} was not described"), refused)?;
+            checked(&format!("the properties of topic {name} were not described"), refused)?;
             let own = result
                 .configs
                 .into_iter()

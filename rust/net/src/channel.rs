@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, IoSlice, Read, Write};
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use fletchlog_api::Failure;
@@ -62,10 +62,11 @@ impl<S: Sockets> Channel<S> {
         now_ms: i64,
     ) -> Result<Self, Failure> {
         let not_connected = |why: &dyn std::fmt::Display| Failure::NotConnected(format!("{address}: {why}").into());
-        let resolved = (&*address.host, address.port).to_socket_addrs();
-        let mut untried: VecDeque<SocketAddr> = resolved.map_err(|error| not_connected(&error))?.collect();
+        let resolved = sockets.resolve(&address.host, address.port);
+        let mut untried = VecDeque::from(resolved.map_err(|error| not_connected(&error))?);
         let connection = Connection::new(Arc::clone(&settings.client_id), settings.security.sasl.clone())
-            .map_err(|error| not_connected(&error))?;
+            .map_err(|error| not_connected(&error))?
+            .in_rack(Arc::clone(&settings.rack));
         let socket = connect(&mut untried, sockets, token).map_err(|error| not_connected(&error))?;
         Ok(Self {
             address: address.clone(),

@@ -89,6 +89,8 @@ pub(crate) struct Answer {
 #[derive(Debug)]
 pub(crate) struct Connection {
     client_id: Arc<str>,
+    /// client.rack: where the client is, in every fetch (KIP-392).
+    rack: Arc<str>,
     framer: Framer,
     /// `None` until the connection is ready.
     versions: Option<Versions>,
@@ -118,6 +120,7 @@ impl Connection {
     pub(crate) fn new(client_id: Arc<str>, sasl: Option<Arc<Sasl>>) -> Result<Self, WireError> {
         let mut connection = Self {
             client_id,
+            rack: "".into(),
             framer: Framer::default(),
             versions: None,
             authenticator: sasl.map(Authenticator::new),
@@ -134,6 +137,12 @@ impl Connection {
         };
         connection.ask_for_versions(ApiKey::ApiVersions.max_version())?;
         Ok(connection)
+    }
+
+    /// The same, of a client in this rack.
+    pub(crate) fn in_rack(mut self, rack: Arc<str>) -> Self {
+        self.rack = rack;
+        self
     }
 
     /// True once the versions are known and the node has accepted the client: requests are sent at once.
@@ -238,7 +247,8 @@ impl Connection {
         };
         let (answered, throttle_ms) = if asked.is_message {
             let body = frame.slice(frame.len() - reader.remaining()..);
-            (Answered::Body(asked.version, body), 0)
+            let throttle_ms = codec::throttle_of(asked.api, asked.version, &body);
+            (Answered::Body(asked.version, body), throttle_ms)
         } else {
             let decoded = codec::decode(asked.api, asked.version, &mut reader, book).map_err(malformed)?;
             (Answered::Response(decoded.0), decoded.1)
@@ -417,7 +427,8 @@ impl Connection {
         if let Request::JoinGroup(join) = &request {
             header.client_id = Some(Arc::clone(&join.client_id));
         }
-        self.write_frame(&header, |w| codec::encode(request, version, w))?;
+        let rack = Arc::clone(&self.rack);
+        self.write_frame(&header, |w| codec::encode(request, &rack, version, w))?;
         if is_silent {
             self.silent.push_back((self.queued, id));
         } else {

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 use std::io::{ErrorKind, Read, Write};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +23,14 @@ pub struct SocketEvent {
 pub trait Sockets: Send + Sized + 'static {
     /// A stream of bytes. A read that returns less than asked for has read all there is.
     type Socket: Read + Write + Send + Debug;
+
+    /// The addresses of a name, in the order in which they are tried. May take its time.
+    ///
+    /// # Errors
+    /// The system knows no such name.
+    fn resolve(&mut self, host: &str, port: u16) -> std::io::Result<Vec<SocketAddr>> {
+        Ok((host, port).to_socket_addrs()?.collect())
+    }
 
     /// Begins to connect; how that ends comes as an event with this number.
     ///

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fletchlog_api::transport::{Heartbeat, HeartbeatPlan, Waker};
-use fletchlog_api::{Clock, Completion, Config, ConfigError, Failure, NodeId, Ready, Request, Transport};
+use fletchlog_api::{Clock, Completion, Config, ConfigError, Failure, NodeId, Ready, Request, Scope, Transport};
 use fletchlog_wire::ApiKey;
 
 use crate::address_book::{Address, AddressBook};
@@ -31,6 +31,8 @@ pub struct ConnectionSettings {
     pub bootstrap: Vec<Address>,
     /// client.id, in the header of every request.
     pub client_id: Arc<str>,
+    /// client.rack, in every fetch; a producer has none.
+    pub rack: Arc<str>,
     /// request.timeout.ms: how long a node may take to say which versions it serves.
     pub request_timeout_ms: i64,
     /// socket.connection.setup.timeout.ms: how long one address may take; doubles with every failure of the node.
@@ -52,9 +54,14 @@ impl ConnectionSettings {
         tokens: Option<Arc<dyn TokenSource>>,
     ) -> Result<Self, ConfigError> {
         let client_id = config.text("client.id");
+        let rack = match config.scope() {
+            Scope::Consumer => config.text("client.rack"),
+            _ => "",
+        };
         Ok(Self {
             bootstrap,
             client_id: if client_id.is_empty() { NAMELESS } else { client_id }.into(),
+            rack: rack.into(),
             request_timeout_ms: i64::from(config.int("request.timeout.ms")),
             setup_timeout_ms: config.long("socket.connection.setup.timeout.ms"),
             setup_timeout_max_ms: config.long("socket.connection.setup.timeout.max.ms"),
@@ -149,7 +156,7 @@ impl<S: Sockets> TcpTransport<S> {
         let set_up = self.settings.set_up(self.failures.get(&node).copied().unwrap_or(0));
         let now_ms = self.clock.monotonic_ms();
         let opened = Channel::open(address, &self.settings, &mut self.sockets, token, set_up, now_ms);
-        let channel = opened.inspect_err(|_| count_failure(&mut self.failures, node))?;
+        let channel = opened.inspect_err(|failure| report_failure(&mut self.failures, node, failure))?;
         self.tokens.insert(token, node);
         self.channels.insert(node, channel);
         Ok(())
@@ -169,10 +176,7 @@ impl<S: Sockets> TcpTransport<S> {
                 channel.address()
             );
         } else {
-            count_failure(&mut self.failures, node);
-            let again = self.failures.get(&node).is_some_and(|&count| count > 1);
-            let level = if again { log::Level::Debug } else { log::Level::Warn };
-            log::log!(level, "node {node}: {failure}");
+            report_failure(&mut self.failures, node, &failure);
         }
         take_answers(&mut channel, node, &mut self.arrived, 0);
         let lost = channel.connection.close();
@@ -298,6 +302,11 @@ impl<S: Sockets> TcpTransport<S> {
         is_there.then(|| self.arrived.messages.remove(&id).flatten()).flatten()
     }
 
+    /// Nobody waits for the answer to this message any more.
+    pub(crate) fn forget_body(&mut self, id: i32) {
+        self.arrived.messages.remove(&id);
+    }
+
     /// Opens the connection if need be.
     fn put(&mut self, node: NodeId, id: i32, outgoing: Outgoing) {
         if !self.channels.contains_key(&node)
@@ -336,7 +345,9 @@ impl Arrived {
         self.was_answered |= result.is_ok();
         let result = match result {
             Ok(Answered::Body(version, body)) => {
-                self.messages.insert(id, Some(Ok((version, body))));
+                if let Some(message) = self.messages.get_mut(&id) {
+                    *message = Some(Ok((version, body)));
+                }
                 return;
             }
             Ok(Answered::Response(response)) => Ok(response),
@@ -362,9 +373,16 @@ impl Arrived {
     }
 }
 
-fn count_failure(failures: &mut BTreeMap<NodeId, u32>, node: NodeId) {
+/// Counts it, and warns of the first one of a node: until it answers again, the others are repetitions.
+fn report_failure(failures: &mut BTreeMap<NodeId, u32>, node: NodeId, failure: &Failure) {
     let count = failures.entry(node).or_default();
+    let level = if *count > 0 {
+        log::Level::Debug
+    } else {
+        log::Level::Warn
+    };
     *count = count.saturating_add(1);
+    log::log!(level, "node {node}: {failure}");
 }
 
 /// Moves answers to where the client takes them, and begins the pause that one asks for.

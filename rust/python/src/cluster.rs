@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fletchlog_api::transport::SystemClock;
-use fletchlog_api::{Clock, Config, NodeId, Scope};
+use fletchlog_api::{Clock, Config, NodeId};
 use fletchlog_broker::{GroupDescription, GroupListing, GroupMember};
 use fletchlog_net::{AdminClient, AdminError, ConnectionSettings, TopicOffsets};
 use fletchlog_records::TopicPartition;
@@ -15,8 +15,8 @@ use pyo3::types::PyTuple;
 
 use crate::broker::uuid_text;
 use crate::convert::{
-    changes_from_py, config_entry_class, config_from_py, number_from_py, offsets_from_py, partition_description_class,
-    partitions_from_py, properties_from_py, topic_description_class, unpicklable,
+    changes_from_py, cluster_config_from_py, config_entry_class, number_from_py, offsets_from_py,
+    partition_description_class, partitions_from_py, properties_from_py, topic_description_class, unpicklable,
 };
 use crate::errors::Failure;
 use crate::fork::Exclusive;
@@ -45,7 +45,7 @@ impl Cluster {
     fn new(py: Python<'_>, servers: &Bound<'_, PyAny>, config: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         let (servers, config) = arguments(Some(servers), config);
         let (config, callback) = split_callback(config)?;
-        let config = config_from_py(Scope::Consumer, config.as_ref())?;
+        let config = cluster_config_from_py(config.as_ref())?;
         let peer = Peer::of(py, servers, &config, callback)?;
         let Peer::Cluster(addresses, tokens) = &peer else {
             return Err(Failure::argument("a Broker is no cluster: it has these methods itself").into());
@@ -73,10 +73,10 @@ impl Cluster {
         Ok(names)
     }
 
-    /// Id, explicit configuration, and per partition leader and offsets.
+    /// Id, explicit configuration (None if the client may not read it), and per partition leader and offsets.
     fn describe_topic(&self, py: Python<'_>, topic: &str) -> PyResult<Py<PyAny>> {
-        let described = self.inner.call(py, |client, stop| client.describe_topic(topic, stop))?;
-        topic_to_py(py, &described)
+        let (described, config) = self.inner.call(py, |client, stop| client.describe_topic(topic, stop))?;
+        topic_to_py(py, &described, config)
     }
 
     /// Creates a topic.
@@ -189,7 +189,7 @@ impl Cluster {
             times: times_from_py(start_time, end_time)?,
         };
         self.inner.call(py, |client, stop| {
-            let described = client.describe_topic(topic, stop)?;
+            let described = client.topic_offsets(topic, stop)?;
             let firsts = match wanted.start_time() {
                 Some(time) => client.first_offsets_of_times(topic, time, stop)?,
                 None => BTreeMap::new(),
@@ -262,7 +262,11 @@ impl Cluster {
     }
 }
 
-fn topic_to_py(py: Python<'_>, described: &TopicOffsets) -> PyResult<Py<PyAny>> {
+fn topic_to_py(
+    py: Python<'_>,
+    described: &TopicOffsets,
+    config: Option<BTreeMap<String, String>>,
+) -> PyResult<Py<PyAny>> {
     let class = partition_description_class(py)?;
     let partition = |p: &fletchlog_net::PartitionOffsets| {
         let ends = (p.log_start_offset, p.high_watermark, p.last_stable_offset);
@@ -274,12 +278,7 @@ fn topic_to_py(py: Python<'_>, described: &TopicOffsets) -> PyResult<Py<PyAny>> 
         .map(partition)
         .collect::<PyResult<Vec<_>>>()?;
     let topic = &described.topic;
-    let row = (
-        &*topic.name,
-        uuid_text(topic.topic_id),
-        described.config.clone(),
-        partitions,
-    );
+    let row = (&*topic.name, uuid_text(topic.topic_id), config, partitions);
     Ok(topic_description_class(py)?.call1(row)?.unbind())
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use fletchlog_api::config_table::keys;
 use fletchlog_api::{Config, OffsetAndMetadata, Scope};
 use fletchlog_broker::TransactionDescription;
 use fletchlog_client::consumer::OffsetAndTimestamp;
@@ -200,6 +201,10 @@ fn property_value(name: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
             .map_err(|_| PyTypeError::new_err(format!("configuration `{name}`: a list holds str only")))?;
         return Ok(items.join(","));
     }
+    // A function of another client's configuration: its name alone decides.
+    if fletchlog_api::takes_objects(name) {
+        return Ok(String::new());
+    }
     Err(PyTypeError::new_err(format!(
         "configuration `{name}`: expected str, bool, int, float or a list of str, got {}; leave a property out to get its default",
         describe(value)
@@ -208,7 +213,18 @@ fn property_value(name: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
 
 /// Properties validated against the table of one scope.
 pub fn config_from_py(scope: Scope, config: Option<&Bound<'_, PyAny>>) -> PyResult<Config> {
-    let properties = properties_from_py(config)?;
+    parsed(scope, &properties_from_py(config)?)
+}
+
+/// Properties of a `Cluster`: any client's of a cluster. Those that only a producer has are left out without a word.
+pub fn cluster_config_from_py(config: Option<&Bound<'_, PyAny>>) -> PyResult<Config> {
+    let has = |scope, name: &str| keys(scope).iter().any(|key| key.name == name);
+    let mut properties = properties_from_py(config)?;
+    properties.retain(|(name, _)| has(Scope::Consumer, name) || !has(Scope::Producer, name));
+    parsed(Scope::Consumer, &properties)
+}
+
+fn parsed(scope: Scope, properties: &[(String, String)]) -> PyResult<Config> {
     let parsed = Config::parse(scope, properties.iter().map(|(n, v)| (n.as_str(), v.as_str())));
     let config = parsed.map_err(Failure::from)?;
     if !config.ignored().is_empty() {

@@ -54,6 +54,12 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "A name for this client; the beginning of the member id that the group gives it.",
     ),
     key(
+        "client.rack",
+        Kind::Text,
+        Some(""),
+        "Where this client is: a broker whose replica.selector.class looks at racks names a near follower to read from, for metadata.max.age.ms at a time. For a cluster.",
+    ),
+    key(
         "default.api.timeout.ms",
         Kind::Int(0, MAX_INT),
         Some("60000"),
@@ -138,6 +144,18 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "How often topics and leaders are asked for again although nothing changed, in ms.",
     ),
     key(
+        "metadata.recovery.rebootstrap.trigger.ms",
+        Kind::Long(0, MAX_LONG),
+        Some("300000"),
+        texts::REBOOTSTRAP_TRIGGER,
+    ),
+    key(
+        "metadata.recovery.strategy",
+        Kind::OneOf(&["rebootstrap", "none"]),
+        Some("rebootstrap"),
+        texts::RECOVERY_STRATEGY,
+    ),
+    key(
         "partition.assignment.strategy",
         Kind::ListOf(&[
             "range",
@@ -175,6 +193,12 @@ pub(super) const KEYS: &[ConfigKey] = &[
         Kind::Long(0, MAX_LONG),
         Some("100"),
         "How long to wait before a failed request is repeated, in ms.",
+    ),
+    key(
+        "retry.backoff.max.ms",
+        Kind::Long(0, MAX_LONG),
+        Some("1000"),
+        "Upper bound of retry.backoff.ms for metadata requests that are lost, which doubles per attempt from release 3.7 on.",
     ),
     key("sasl.jaas.config", Kind::Password, None, texts::SASL_JAAS),
     key(

@@ -109,6 +109,18 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "Milliseconds after which metadata is asked for again.",
     ),
     key(
+        "metadata.recovery.rebootstrap.trigger.ms",
+        Kind::Long(0, MAX),
+        Some("300000"),
+        texts::REBOOTSTRAP_TRIGGER,
+    ),
+    key(
+        "metadata.recovery.strategy",
+        Kind::OneOf(&["rebootstrap", "none"]),
+        Some("rebootstrap"),
+        texts::RECOVERY_STRATEGY,
+    ),
+    key(
         "partitioner.adaptive.partitioning.enable",
         Kind::Boolean,
         Some("true"),

@@ -1,6 +1,6 @@
 //! One partition's part of a fetch answer, and the walk through its records (spec 7.7). Kafka: `CompletedFetch`.
 
-use fletchlog_api::{ErrorCode, FetchPartitionResponse, IsolationLevel};
+use fletchlog_api::{ErrorCode, FetchPartitionResponse, IsolationLevel, NodeId};
 use fletchlog_records::committed::AbortedTransactions;
 use fletchlog_records::{BatchIter, RecordCursor, RecordError, RecordSpan, RecordsSlice, TopicPartition};
 
@@ -33,6 +33,8 @@ pub struct CompletedFetch {
     pub high_watermark: i64,
     /// Last stable offset of the answer.
     pub last_stable_offset: i64,
+    /// A follower that the leader has named in place of records.
+    pub preferred_read_replica: Option<NodeId>,
     /// Bytes of the answer.
     pub size: usize,
     /// It was looked at in its turn and found good.
@@ -64,6 +66,7 @@ impl CompletedFetch {
             error_message: response.error_message,
             high_watermark: response.high_watermark,
             last_stable_offset: response.last_stable_offset,
+            preferred_read_replica: response.preferred_read_replica,
             size: response.records.len(),
             initialized: false,
             consumed: false,

@@ -58,18 +58,15 @@ impl Consumer {
     /// `Config` if two properties contradict each other.
     pub fn new(config: Config, transport: Box<dyn Transport>, clock: Arc<dyn Clock>) -> Result<Self, ClientError> {
         let settings = Settings::of(&config)?;
+        let mut metadata = ConsumerMetadata::new(
+            settings.retry_backoff_ms,
+            settings.metadata_max_age_ms,
+            settings.allow_auto_create_topics,
+        );
+        metadata.double_backoff_up_to(settings.retry_backoff_max_ms);
         Ok(Self {
-            net: ConsumerNetworkClient::new(
-                transport,
-                clock,
-                settings.request_timeout_ms,
-                settings.reconnect_backoff,
-            ),
-            metadata: ConsumerMetadata::new(
-                settings.retry_backoff_ms,
-                settings.metadata_max_age_ms,
-                settings.allow_auto_create_topics,
-            ),
+            net: ConsumerNetworkClient::new(transport, clock, settings.request_timeout_ms, settings.reconnect),
+            metadata,
             subs: SubscriptionState::new(&config, settings.row.subscribe_order),
             fetches: FetchRequests::default(),
             buffer: FetchBuffer::default(),

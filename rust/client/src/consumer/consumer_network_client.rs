@@ -20,8 +20,7 @@ use fletchlog_api::{Clock, Completion, NodeId, Request, Response, Transport};
 use super::Interrupt;
 use super::metadata::ConsumerMetadata;
 use crate::ClientError;
-use crate::backoff::ExponentialBackoff;
-use crate::net::{ClientResponse, NetworkClient, RequestId};
+use crate::net::{ClientResponse, NetworkClient, Reconnect, RequestId};
 use crate::random::seed_of;
 
 /// Kafka: `ConsumerUtils.CONSUMER_MAX_INFLIGHT_REQUESTS_PER_CONNECTION`.
@@ -80,10 +79,10 @@ impl ConsumerNetworkClient {
         transport: Box<dyn Transport>,
         clock: Arc<dyn Clock>,
         request_timeout_ms: i64,
-        reconnect_backoff: ExponentialBackoff,
+        reconnect: Reconnect,
     ) -> Self {
         Self {
-            client: NetworkClient::new(transport, MAX_IN_FLIGHT, reconnect_backoff, seed_of(&*clock)),
+            client: NetworkClient::new(transport, MAX_IN_FLIGHT, reconnect, seed_of(&*clock)),
             clock,
             unsent: BTreeMap::new(),
             done: VecDeque::new(),
@@ -178,7 +177,7 @@ impl ConsumerNetworkClient {
             return true;
         }
         if metadata.is_update_due(now) {
-            return self.client.least_loaded_ready_node(now).is_some();
+            return self.client.node_for_metadata(now).is_some();
         }
         let waiting = self.unsent.iter().filter(|(_, unsent)| !unsent.is_empty());
         waiting.into_iter().any(|(&node, _)| self.client.ready(node, now))
@@ -273,7 +272,7 @@ impl ConsumerNetworkClient {
         if !metadata.is_update_due(now) && !age_only {
             return;
         }
-        let Some(node) = self.client.least_loaded_ready_node(now) else {
+        let Some(node) = self.client.node_for_metadata(now) else {
             return;
         };
         let id = self.client.next_correlation_id();

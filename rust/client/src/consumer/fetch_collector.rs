@@ -177,6 +177,9 @@ fn judge(
                 return Err(fragment(fetch));
             }
             subs.update_ends(&tp, fetch.high_watermark, fetch.last_stable_offset);
+            if let Some(node) = fetch.preferred_read_replica {
+                subs.prefer_replica(&tp, node);
+            }
             fetch.initialized = true;
             return Ok(true);
         }
@@ -187,12 +190,17 @@ fn judge(
         | E::OFFSET_NOT_AVAILABLE => {
             discard(trace, fetch.error.name());
             metadata.request_update();
+            subs.clear_preferred_replica(&tp);
             subs.log_failed(&tp, fetch.error, fetch.error_message.as_deref());
         }
         E::UNKNOWN_TOPIC_OR_PARTITION | E::UNKNOWN_TOPIC_ID | E::INCONSISTENT_TOPIC_ID => {
             log::warn!("{tp}: {}; asking for the topic again", fetch.error);
             discard(trace, fetch.error.name());
             metadata.request_update();
+            subs.clear_preferred_replica(&tp);
+        }
+        E::OFFSET_OUT_OF_RANGE if subs.clear_preferred_replica(&tp).is_some() => {
+            discard(trace, "out of range at a follower: the leader is asked");
         }
         E::OFFSET_OUT_OF_RANGE if stale => discard(trace, "out of range, but the position has changed since"),
         E::OFFSET_OUT_OF_RANGE => reset_or_fail(tp, position, subs, trace)?,

@@ -14,7 +14,7 @@ use super::fetch_buffer::FetchBuffer;
 use super::fetch_session_handler::SessionRequest;
 use super::fetchable::View;
 use super::left_out::{LeftOut, Requests};
-use super::metadata::{ConsumerMetadata, Leader};
+use super::metadata::ConsumerMetadata;
 use super::node_fetches::NodeFetches;
 use super::settings::Settings;
 use super::subscription_state::{PartitionState, SubscriptionState};
@@ -51,6 +51,9 @@ impl FetchRequests {
         settings: &Settings,
         trace: &mut Trace,
     ) -> usize {
+        if subs.expire_preferred_replicas(net.now_ms(), settings.metadata_max_age_ms, metadata) {
+            metadata.request_update();
+        }
         let fingerprint = (subs.version(), buffer.version(), metadata.version(), self.version);
         if self.nothing_to_send == Some(fingerprint) {
             return 0;
@@ -168,9 +171,9 @@ impl FetchRequests {
         match &changed {
             Changed::Partitions(partitions) => {
                 for tp in partitions {
-                    // A new leader counts as a change of everything.
-                    if let Some(leader) = leader_of(subs, metadata, tp) {
-                        self.nodes.entry(leader.node).or_default().changed.insert(tp);
+                    // Another node to read from counts as a change of everything.
+                    if let Some(node) = node_of(subs, metadata, tp) {
+                        self.nodes.entry(node).or_default().changed.insert(tp);
                     } else {
                         // Its position had a leader perhaps, before a seek: that one's session may list it.
                         self.nodes.values_mut().for_each(|node| node.changed.insert(tp));
@@ -178,8 +181,8 @@ impl FetchRequests {
                 }
             }
             Changed::Everything => {
-                for leader in subs.iter().filter_map(|(tp, _)| leader_of(subs, metadata, tp)) {
-                    self.nodes.entry(leader.node).or_default();
+                for node in subs.iter().filter_map(|(tp, _)| node_of(subs, metadata, tp)) {
+                    self.nodes.entry(node).or_default();
                 }
                 for node in self.nodes.values_mut() {
                     node.changed = Changed::Everything;
@@ -200,6 +203,7 @@ impl FetchRequests {
     pub fn on_completion(
         &mut self,
         completion: Completion,
+        subs: &mut SubscriptionState,
         buffer: &mut FetchBuffer,
         metadata: &mut ConsumerMetadata,
         trace: &mut Trace,
@@ -212,6 +216,10 @@ impl FetchRequests {
             Ok(Response::Fetch(response)) => response,
             _ => {
                 session.handle_error();
+                // Kafka: `AbstractFetch#handleFetchFailure`.
+                for tp in session.partitions() {
+                    subs.clear_preferred_replica(tp);
+                }
                 trace.push(|| {
                     TraceEvent::new(TraceKind::Error)
                         .node(node)
@@ -253,10 +261,10 @@ fn fetch_request(settings: &Settings, session: SessionRequest) -> FetchRequest {
     }
 }
 
-/// The leader that a partition is fetched from, or will be.
-fn leader_of(subs: &SubscriptionState, metadata: &ConsumerMetadata, tp: &TopicPartition) -> Option<Leader> {
-    let of_position = subs.state(tp).and_then(PartitionState::leader);
-    of_position.or_else(|| metadata.leader(tp))
+/// The node that a partition is fetched from, or will be.
+fn node_of(subs: &SubscriptionState, metadata: &ConsumerMetadata, tp: &TopicPartition) -> Option<NodeId> {
+    let of_position = subs.state(tp).and_then(PartitionState::read_node);
+    of_position.or_else(|| metadata.leader(tp).map(|leader| leader.node))
 }
 
 /// How far the position of each partition is behind the end of the log, as of the last fetch.

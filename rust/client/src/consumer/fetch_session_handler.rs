@@ -208,6 +208,7 @@ mod tests {
                 log_start_offset: 0,
                 diverging_epoch: None,
                 aborted_transactions: None,
+                preferred_read_replica: None,
                 records: Bytes::new(),
             })
             .collect();

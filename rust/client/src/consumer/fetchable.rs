@@ -42,6 +42,11 @@ impl<'a> View<'a> {
         self.subs.state(tp)?.leader()
     }
 
+    /// The node that a partition is read from: its leader, or a follower that the leader has named.
+    pub fn read_node(&self, tp: &TopicPartition) -> Option<NodeId> {
+        self.subs.state(tp)?.read_node()
+    }
+
     /// Partitions that a fetch of `node` asks for while their topic's id is not known, because the metadata does not name it.
     pub fn without_topic_id(&self, node: NodeId) -> FxHashSet<TopicPartition> {
         if self.all_led || !self.settings.row.topic_ids {
@@ -61,7 +66,7 @@ impl<'a> View<'a> {
         if self.why_not(tp, state).is_some() {
             return None;
         }
-        let leader = state.leader().filter(|leader| leader.node == node)?;
+        let leader = state.leader().filter(|_| state.read_node() == Some(node))?;
         Some(FetchPartition {
             tp: tp.clone(),
             fetch_offset: state.position()?,
@@ -115,10 +120,10 @@ impl<'a> View<'a> {
     pub fn nodes_in_request_order(&self, mut nodes: FxHashSet<NodeId>) -> Vec<NodeId> {
         let mut order = Vec::with_capacity(nodes.len());
         let mut look = |tp: &TopicPartition| {
-            if let Some(leader) = self.leader(tp)
-                && nodes.remove(&leader.node)
+            if let Some(node) = self.read_node(tp)
+                && nodes.remove(&node)
             {
-                order.push(leader.node);
+                order.push(node);
             }
             nodes.is_empty()
         };
@@ -134,7 +139,7 @@ impl<'a> View<'a> {
         order
     }
 
-    /// Nodes that lead a buffered partition which is still fetchable (column "buffered-node rule" of spec 7.8).
+    /// Nodes from which a buffered partition was read which is still fetchable (column "buffered-node rule" of spec 7.8).
     pub fn blocked_nodes(&self) -> FxHashSet<NodeId> {
         if !self.settings.row.buffered_node || self.settings.fetch_order == FetchOrder::Timestamp {
             return FxHashSet::default(); // By timestamp, what is buffered may wait for what the same node has yet to send.
@@ -158,15 +163,12 @@ impl<'a> View<'a> {
         all.any(|(tp, state)| !is_at_end(state, self.settings) && self.wanted(tp, node).is_some())
     }
 
-    /// Leaders of buffered partitions that are still fetchable.
+    /// Nodes from which buffered partitions are read that are still fetchable.
     fn nodes_with_buffered(&self) -> FxHashSet<NodeId> {
         let fetchable = self
             .buffer
             .buffered_partitions()
             .filter(|tp| self.subs.is_fetchable(tp));
-        fetchable
-            .filter_map(|tp| self.leader(tp))
-            .map(|leader| leader.node)
-            .collect()
+        fetchable.filter_map(|tp| self.read_node(tp)).collect()
     }
 }

@@ -120,12 +120,12 @@ fn why_not_asked(
     tp: &TopicPartition,
     position: Option<i64>,
 ) -> Option<&'static str> {
-    let Some(leader) = view.leader(tp) else {
+    let Some(node) = view.read_node(tp) else {
         return Some("the leader is not known");
     };
-    if requests.is_under_way(leader.node) {
-        let asked = position.is_some_and(|offset| requests.asked(leader.node, tp, offset));
+    if requests.is_under_way(node) {
+        let asked = position.is_some_and(|offset| requests.asked(node, tp, offset));
         return (!asked).then_some(UNDER_WAY);
     }
-    requests.hindrance(leader.node)
+    requests.hindrance(node)
 }

@@ -344,8 +344,13 @@ impl Consumer {
         for completion in self.net.take_done() {
             let now = self.net.now_ms();
             if self.fetches.is_mine(&completion) {
-                self.fetches
-                    .on_completion(completion, &mut self.buffer, &mut self.metadata, &mut self.trace);
+                self.fetches.on_completion(
+                    completion,
+                    &mut self.subs,
+                    &mut self.buffer,
+                    &mut self.metadata,
+                    &mut self.trace,
+                );
             } else if self.resets.is_mine(&completion) {
                 self.resets.on_completion(
                     completion,

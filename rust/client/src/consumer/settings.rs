@@ -3,8 +3,11 @@
 use fletchlog_api::{Config, ConfigError, IsolationLevel};
 
 use super::decision_table::{ReadMode, Row, row_of};
-use crate::backoff::ExponentialBackoff;
 use crate::group::session_timeout_ms;
+use crate::net::Reconnect;
+
+/// First release whose wait between lost requests grows (KIP-580).
+const DOUBLED_BACKOFF: (u32, u32) = (3, 7);
 
 /// Order in which buffered fetches are handed out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,8 +40,9 @@ pub struct Settings {
     pub check_crcs: bool,
     pub decompression_limit: usize,
     pub retry_backoff_ms: i64,
+    pub retry_backoff_max_ms: i64,
     pub request_timeout_ms: i64,
-    pub reconnect_backoff: ExponentialBackoff,
+    pub reconnect: Reconnect,
     pub metadata_max_age_ms: i64,
     pub allow_auto_create_topics: bool,
     pub exclude_internal_topics: bool,
@@ -86,11 +90,12 @@ impl Settings {
             decompression_limit: usize::try_from(config.long("fletchlog.decompression.limit.bytes"))
                 .unwrap_or(usize::MAX),
             retry_backoff_ms: config.long("retry.backoff.ms"),
+            retry_backoff_max_ms: match config.release("fletchlog.consumer.version") {
+                release if release >= DOUBLED_BACKOFF => config.long("retry.backoff.max.ms"),
+                _ => config.long("retry.backoff.ms"),
+            },
             request_timeout_ms: i64::from(config.int("request.timeout.ms")),
-            reconnect_backoff: ExponentialBackoff::new(
-                config.long("reconnect.backoff.ms"),
-                config.long("reconnect.backoff.max.ms"),
-            ),
+            reconnect: Reconnect::of(config),
             metadata_max_age_ms: config.long("metadata.max.age.ms"),
             allow_auto_create_topics: config.boolean("allow.auto.create.topics"),
             exclude_internal_topics: config.boolean("exclude.internal.topics"),

@@ -11,6 +11,7 @@ use super::decision_table::SubscribeOrder;
 use super::metadata::{Leader, Wanted};
 use crate::ClientError;
 use order::distinct;
+use preferred_replica::PreferredReplica;
 
 /// `auto.offset.reset`, and what a seek to an end asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +55,8 @@ pub struct PartitionState {
     paused: bool,
     high_watermark: Option<i64>,
     last_stable_offset: Option<i64>,
+    /// Read in place of the leader.
+    preferred: Option<PreferredReplica>,
 }
 
 impl Default for PartitionState {
@@ -66,6 +69,7 @@ impl Default for PartitionState {
             paused: false,
             high_watermark: None,
             last_stable_offset: None,
+            preferred: None,
         }
     }
 }
@@ -123,6 +127,8 @@ pub struct SubscriptionState {
     changed: Changed,
     /// How many partitions have a position, and how many may be fetched, as of a version.
     counted: (u64, usize, usize),
+    /// Some partition may have a preferred replica.
+    prefers: bool,
     /// The topics to ask for have changed, and no request was sent since.
     needs_metadata: bool,
     /// Logs that the broker could not read lately, and why.
@@ -149,6 +155,7 @@ impl SubscriptionState {
             assignments: 0,
             changed: Changed::Everything,
             counted: (0, 0, 0),
+            prefers: false,
             needs_metadata: false,
             log_failures: BTreeMap::new(),
         }
@@ -447,6 +454,7 @@ fn exclusive() -> ClientError {
 mod log_failures;
 mod order;
 mod positions;
+mod preferred_replica;
 mod reset;
 mod validation;
 pub use order::table_behind;

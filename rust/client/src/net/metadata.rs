@@ -25,6 +25,10 @@ pub(crate) fn is_metadata_error(code: ErrorCode) -> bool {
 #[derive(Debug)]
 pub struct Metadata {
     refresh_backoff_ms: i64,
+    /// Where doubling it ends; not above it: it is constant.
+    refresh_backoff_max_ms: i64,
+    /// Requests lost in a row.
+    failed_attempts: u32,
     max_age_ms: i64,
     need_update: bool,
     /// Of the topics to ask for; grows with every new one.
@@ -42,6 +46,8 @@ impl Metadata {
     pub(crate) fn new(refresh_backoff_ms: i64, max_age_ms: i64) -> Self {
         Self {
             refresh_backoff_ms,
+            refresh_backoff_max_ms: refresh_backoff_ms,
+            failed_attempts: 0,
             max_age_ms,
             need_update: false,
             request_version: 0,
@@ -50,6 +56,18 @@ impl Metadata {
             last_refresh_ms: None,
             last_successful_refresh_ms: None,
         }
+    }
+
+    /// The back-off doubles with every lost request, up to retry.backoff.max.ms (KIP-580). Kafka's also varies by a fifth at random.
+    pub(crate) fn double_backoff_up_to(&mut self, max_ms: i64) {
+        self.refresh_backoff_max_ms = max_ms;
+    }
+
+    /// Kafka: `Metadata#timeToAllowUpdate`.
+    fn backoff_ms(&self) -> i64 {
+        let doublings = self.failed_attempts.saturating_sub(1).min(30);
+        let doubled = self.refresh_backoff_ms.saturating_mul(1 << doublings);
+        doubled.min(self.refresh_backoff_max_ms.max(self.refresh_backoff_ms))
     }
 
     /// Asks again, not before the back-off has passed; the answer to a request in progress is enough.
@@ -93,9 +111,7 @@ impl Metadata {
             None => return i64::MAX,
             Some(last) => left(last, self.max_age_ms),
         };
-        let to_allow = self
-            .last_refresh_ms
-            .map_or(0, |last| left(last, self.refresh_backoff_ms));
+        let to_allow = self.last_refresh_ms.map_or(0, |last| left(last, self.backoff_ms()));
         to_expire.max(to_allow)
     }
 
@@ -112,6 +128,7 @@ impl Metadata {
     pub(crate) fn updated(&mut self, now: i64) {
         self.answered_version = self.in_progress.take().unwrap_or(self.request_version);
         self.need_update = false;
+        self.failed_attempts = 0;
         self.last_refresh_ms = Some(now);
         self.last_successful_refresh_ms = Some(now);
     }
@@ -120,6 +137,37 @@ impl Metadata {
     pub(crate) fn failed_update(&mut self, now: i64) {
         self.in_progress = None;
         self.need_update = true;
+        self.failed_attempts = self.failed_attempts.saturating_add(1);
         self.last_refresh_ms = Some(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waits(metadata: &mut Metadata) -> Vec<i64> {
+        let lose = |metadata: &mut Metadata| {
+            metadata.start_request();
+            metadata.failed_update(0);
+            metadata.time_to_next_update(0)
+        };
+        (0..5).map(|_| lose(metadata)).collect()
+    }
+
+    #[test]
+    fn the_wait_after_a_lost_request_doubles_up_to_its_bound_until_an_answer_comes() {
+        let mut metadata = Metadata::new(100, 300_000);
+        assert_eq!(waits(&mut metadata), [100; 5], "releases before 3.7");
+        metadata.double_backoff_up_to(500);
+        metadata.start_request();
+        metadata.updated(0);
+        assert_eq!(waits(&mut metadata), [100, 200, 400, 500, 500]);
+        metadata.start_request();
+        metadata.updated(0);
+        metadata.request_update();
+        assert_eq!(metadata.time_to_next_update(0), 100);
+        metadata.double_backoff_up_to(50);
+        assert_eq!(waits(&mut metadata), [100; 5], "a bound below it bounds nothing");
     }
 }

@@ -5,12 +5,14 @@ mod cluster_connection_states;
 mod in_flight_requests;
 mod metadata;
 mod network_client;
+mod reconnect;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use in_flight_requests::InFlightRequest;
 pub(crate) use metadata::{Metadata, is_metadata_error};
 pub(crate) use network_client::{ClientResponse, NetworkClient};
+pub use reconnect::Reconnect;
 
 /// Number of a request, unique per client; its answer carries the same `correlation_id`.
 pub type RequestId = i32;

@@ -10,8 +10,8 @@ use fletchlog_api::{Failure, InProcess, NodeId, Ready, Request, Response, Transp
 use super::RequestId;
 use super::cluster_connection_states::ClusterConnectionStates;
 use super::in_flight_requests::{InFlightRequest, InFlightRequests};
+use super::reconnect::Reconnect;
 use crate::ClientError;
-use crate::backoff::ExponentialBackoff;
 
 /// What became of a request. Kafka: `ClientResponse`.
 #[derive(Debug)]
@@ -27,8 +27,12 @@ pub(crate) struct NetworkClient<K> {
     transport: Box<dyn Transport>,
     states: ClusterConnectionStates,
     in_flight: InFlightRequests<K>,
-    /// The nodes of the last Metadata answer; before it those to begin with.
+    /// The nodes of the last Metadata answer; before it, and after all of them were lost, those to begin with.
     nodes: Vec<NodeId>,
+    /// See [`Reconnect`].
+    rebootstrap_after_ms: Option<i64>,
+    /// Since when metadata is wanted. Kafka: `DefaultMetadataUpdater#metadataAttemptStartMs`.
+    metadata_wanted_since_ms: Option<i64>,
     next_correlation_id: RequestId,
     /// Connections that are being opened, as far as asked since one was.
     connecting: BTreeSet<NodeId>,
@@ -40,16 +44,16 @@ pub(crate) struct NetworkClient<K> {
 
 impl<K> NetworkClient<K> {
     /// `max_in_flight`: max.in.flight.requests.per.connection. `seed`: of the jitter of the back-off.
-    pub(crate) fn new(
-        transport: Box<dyn Transport>,
-        max_in_flight: usize,
-        reconnect_backoff: ExponentialBackoff,
-        seed: u64,
-    ) -> Self {
+    pub(crate) fn new(transport: Box<dyn Transport>, max_in_flight: usize, reconnect: Reconnect, seed: u64) -> Self {
+        let nodes = transport.bootstrap();
+        // In the same process the nodes to begin with are all there are.
+        let may_begin_anew = nodes.iter().all(|&node| node < 0);
         Self {
-            nodes: transport.bootstrap(),
+            nodes,
+            rebootstrap_after_ms: reconnect.rebootstrap_after_ms.filter(|_| may_begin_anew),
+            metadata_wanted_since_ms: None,
             transport,
-            states: ClusterConnectionStates::new(reconnect_backoff, seed),
+            states: ClusterConnectionStates::new(reconnect.backoff, seed),
             in_flight: InFlightRequests::new(max_in_flight),
             next_correlation_id: 0,
             connecting: BTreeSet::new(),
@@ -82,6 +86,44 @@ impl<K> NetworkClient<K> {
     pub(crate) fn set_nodes(&mut self, nodes: &[NodeId]) {
         self.nodes = nodes.to_vec();
         self.nodes.sort_unstable();
+        self.metadata_wanted_since_ms = None;
+    }
+
+    /// A node to ask for metadata that are due: the least loaded one. While no known node can be reached, it is one of
+    /// bootstrap.servers. Kafka: `NetworkClient.DefaultMetadataUpdater#maybeUpdate`.
+    pub(crate) fn node_for_metadata(&mut self, now: i64) -> Option<NodeId> {
+        self.metadata_wanted_since_ms.get_or_insert(now);
+        let node = self.least_loaded_ready_node(now);
+        let all_lost = node.is_none() && self.nodes.iter().all(|&node| self.states.failure(node, now).is_some());
+        if !all_lost || self.rebootstrap_after_ms.is_none() || self.nodes == self.transport.bootstrap() {
+            return node;
+        }
+        self.rebootstrap(now, "no known node can be reached");
+        self.least_loaded_ready_node(now)
+    }
+
+    /// Kafka: `NetworkClient.DefaultMetadataUpdater#rebootstrap`.
+    fn rebootstrap(&mut self, now: i64, why: &str) {
+        log::info!("{why}: asking bootstrap.servers for the nodes of the cluster");
+        self.nodes = self.transport.bootstrap();
+        self.metadata_wanted_since_ms = Some(now);
+    }
+
+    /// Begins anew when metadata is wanted for too long; the requests that are given up with the connections. Kafka:
+    /// `NetworkClient#handleRebootstrap` (KIP-1102).
+    fn handle_rebootstrap(&mut self, now: i64) -> Vec<ClientResponse<K>> {
+        let too_long = |since: i64| Some(now.saturating_sub(since)) > self.rebootstrap_after_ms;
+        if self.rebootstrap_after_ms.is_none() || !self.metadata_wanted_since_ms.is_some_and(too_long) {
+            return Vec::new();
+        }
+        let mut given_up = Vec::new();
+        for node in self.nodes.clone() {
+            if !self.is_left_alone(node, now) {
+                given_up.extend(self.give_up(node, &Failure::Disconnected, now));
+            }
+        }
+        self.rebootstrap(now, "no metadata for metadata.recovery.rebootstrap.trigger.ms");
+        given_up
     }
 
     /// The number of the next request.
@@ -100,10 +142,7 @@ impl<K> NetworkClient<K> {
             Ready::Yes => return true,
             Ready::Connecting => drop(self.connecting.insert(node)),
             Ready::Throttled(ms) => self.states.throttle(node, now.saturating_add(ms)),
-            Ready::Failed(why) => {
-                log::warn!("node {node}: {why}");
-                self.disconnected(node, why, now);
-            }
+            Ready::Failed(why) => self.disconnected(node, why, now),
         }
         false
     }
@@ -252,9 +291,10 @@ impl<K> NetworkClient<K> {
         Vec::new()
     }
 
-    /// Closes the connections with a request that was not answered in time. Kafka: `NetworkClient#handleTimedOutRequests`.
+    /// Closes the connections with a request that was not answered in time, and all of them when metadata is wanted for too long.
+    /// Kafka: `NetworkClient#handleTimedOutRequests`, `#handleRebootstrap`.
     pub(crate) fn handle_timed_out_requests(&mut self, now: i64) -> Vec<ClientResponse<K>> {
-        let mut responses = Vec::new();
+        let mut responses = self.handle_rebootstrap(now);
         for node in self.in_flight.nodes_with_timed_out_requests(now) {
             if self.transport.has_arrived(node) {
                 continue;

@@ -8,7 +8,7 @@ use fletchlog_api::{
     Completion, ErrorCode, Failure, MetadataRequest, NodeId, ProduceRequest, Ready, Request, Response, Transport,
 };
 
-use super::{ClientResponse, InFlightRequest, NetworkClient, RequestId};
+use super::{ClientResponse, InFlightRequest, NetworkClient, Reconnect, RequestId};
 use crate::backoff::ExponentialBackoff;
 
 #[derive(Default)]
@@ -71,8 +71,15 @@ impl Sockets {
 
 fn setup() -> (Sockets, NetworkClient<()>) {
     let sockets = Sockets::default();
-    let client = NetworkClient::new(Box::new(sockets.clone()), 2, ExponentialBackoff::new(50, 50), 1);
+    let client = NetworkClient::new(Box::new(sockets.clone()), 2, reconnect(None), 1);
     (sockets, client)
+}
+
+fn reconnect(rebootstrap_after_ms: Option<i64>) -> Reconnect {
+    Reconnect {
+        backoff: ExponentialBackoff::new(50, 50),
+        rebootstrap_after_ms,
+    }
 }
 
 fn any_request() -> Request {
@@ -218,4 +225,69 @@ fn the_first_nodes_are_those_of_the_transport_and_a_lost_one_makes_way_for_the_n
     assert_eq!(client.least_loaded_ready_node(2), Some(2));
     send(&mut client, 2, any_request(), 2);
     assert_eq!(client.least_loaded_ready_node(2), Some(1));
+}
+
+/// A client that begins anew after 1000 ms without metadata, and knows the nodes 1 and 2.
+fn knows_two_nodes(rebootstrap_after_ms: Option<i64>) -> (Sockets, NetworkClient<()>) {
+    let sockets = Sockets::default();
+    let mut client = NetworkClient::new(Box::new(sockets.clone()), 2, reconnect(rebootstrap_after_ms), 1);
+    client.set_nodes(&[1, 2]);
+    (sockets, client)
+}
+
+#[test]
+fn when_no_known_node_can_be_reached_those_of_the_beginning_are_asked() {
+    let (sockets, mut client) = knows_two_nodes(Some(1000));
+    sockets.set(1, Ready::Failed(Failure::Disconnected));
+    assert_eq!(client.node_for_metadata(0), Some(2), "one of them can");
+    sockets.set(2, Ready::Throttled(30));
+    assert_eq!(client.node_for_metadata(1), None, "it only asked for a pause");
+    sockets.set(2, Ready::Failed(Failure::NotConnected("refused".into())));
+    assert_eq!(client.node_for_metadata(31), Some(-1));
+    client.set_nodes(&[3]);
+    assert_eq!(client.node_for_metadata(32), Some(3), "the answer names another one");
+    for node in [3, -1, -2] {
+        sockets.set(node, Ready::Failed(Failure::Disconnected));
+    }
+    assert_eq!(client.node_for_metadata(33), None);
+    assert_eq!(
+        client.nodes_delay(34),
+        49,
+        "each of them is left alone as long as any other node"
+    );
+    sockets.set(-2, Ready::Yes);
+    assert_eq!(client.node_for_metadata(83), Some(-2));
+}
+
+#[test]
+fn metadata_recovery_strategy_none_goes_on_with_the_known_nodes() {
+    let (sockets, mut client) = knows_two_nodes(None);
+    for node in [1, 2] {
+        sockets.set(node, Ready::Failed(Failure::Disconnected));
+    }
+    for now in [0, 60, 1_000_000] {
+        assert_eq!(client.node_for_metadata(now), None);
+        assert!(client.handle_timed_out_requests(now).is_empty());
+    }
+    assert!(sockets.0.lock().unwrap().asked.iter().all(|&node| node > 0));
+}
+
+#[test]
+fn metadata_that_do_not_come_for_the_trigger_s_time_close_the_connections_and_begin_anew() {
+    let (sockets, mut client) = knows_two_nodes(Some(1000));
+    assert!(client.node_for_metadata(100).is_some());
+    let id = send(&mut client, 2, any_request(), 900);
+    assert!(client.handle_timed_out_requests(1100).is_empty(), "not over yet");
+    assert_eq!(
+        outcomes(client.handle_timed_out_requests(1101)),
+        [(id, Some(Failure::Disconnected))]
+    );
+    assert_eq!(sockets.0.lock().unwrap().disconnected, [1, 2]);
+    assert_eq!(client.node_for_metadata(1102), Some(-1));
+    assert!(
+        client.handle_timed_out_requests(2101).is_empty(),
+        "the time begins anew"
+    );
+    client.set_nodes(&[1]);
+    assert!(client.handle_timed_out_requests(9_000).is_empty(), "an answer came");
 }

@@ -7,6 +7,7 @@ use fletchlog_records::Compression;
 
 use super::release::Release;
 use crate::ClientError;
+use crate::net::Reconnect;
 
 /// Settings of one producer, checked against each other.
 #[derive(Debug, Clone)]
@@ -30,8 +31,7 @@ pub(crate) struct ProducerConfig {
     pub request_timeout_ms: i64,
     pub retry_backoff_ms: i64,
     pub retry_backoff_max_ms: i64,
-    pub reconnect_backoff_ms: i64,
-    pub reconnect_backoff_max_ms: i64,
+    pub reconnect: Reconnect,
     pub metadata_max_age_ms: i64,
     pub compression: Compression,
     pub compression_level: Option<i32>,
@@ -117,8 +117,7 @@ impl ProducerConfig {
             request_timeout_ms,
             retry_backoff_ms,
             retry_backoff_max_ms: config.long("retry.backoff.max.ms").max(retry_backoff_ms),
-            reconnect_backoff_ms: config.long("reconnect.backoff.ms"),
-            reconnect_backoff_max_ms: config.long("reconnect.backoff.max.ms"),
+            reconnect: Reconnect::of(config),
             metadata_max_age_ms: config.long("metadata.max.age.ms"),
             compression,
             compression_level,

@@ -17,7 +17,6 @@ use super::record_accumulator::past_delivery;
 use super::shared::Shared;
 use super::trace::TraceKind;
 use super::transaction::TxnRequest;
-use crate::backoff::ExponentialBackoff;
 use crate::error::broker_closed;
 use crate::net::{InFlightRequest, NetworkClient};
 
@@ -53,7 +52,6 @@ pub(crate) struct Sender {
 
 impl Sender {
     pub(crate) fn new(shared: Arc<Shared>, config: Arc<ProducerConfig>, mut transport: Box<dyn Transport>) -> Self {
-        let reconnect_backoff = ExponentialBackoff::new(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms);
         let seed = {
             let core = &mut shared.lock().core;
             let is_remote = transport.in_process().is_none();
@@ -63,7 +61,7 @@ impl Sender {
             }
             core.seed
         };
-        let client = NetworkClient::new(transport, config.max_in_flight, reconnect_backoff, seed);
+        let client = NetworkClient::new(transport, config.max_in_flight, config.reconnect, seed);
         Self {
             shared,
             config,
@@ -381,7 +379,7 @@ impl Sender {
         if left > 0 {
             return left;
         }
-        let Some(node) = self.client.least_loaded_ready_node(now) else {
+        let Some(node) = self.client.node_for_metadata(now) else {
             return self.client.nodes_delay(now);
         };
         let request = MetadataRequest {

@@ -1,5 +1,7 @@
 //! Produce, Fetch, ListOffsets, OffsetForLeaderEpoch.
 
+use std::sync::Arc;
+
 use fletchlog_api as api;
 use fletchlog_api::{IsolationLevel, Response};
 use fletchlog_wire::messages::{
@@ -70,7 +72,12 @@ pub(super) fn produced(version: i16, r: &mut Reader) -> Decoded {
     ))
 }
 
-pub(super) fn fetch(request: api::FetchRequest, version: i16, w: &mut Writer) -> Result<(), WireError> {
+pub(super) fn fetch(
+    request: api::FetchRequest,
+    rack: &Arc<str>,
+    version: i16,
+    w: &mut Writer,
+) -> Result<(), WireError> {
     // Partitions share a topic's entry only where they follow each other: their order is that of the answer. Kafka:
     // `FetchRequest.Builder#build`.
     let mut topics: Vec<fetch_request::FetchTopic> = Vec::new();
@@ -108,6 +115,7 @@ pub(super) fn fetch(request: api::FetchRequest, version: i16, w: &mut Writer) ->
         session_epoch: request.session_epoch,
         topics,
         forgotten_topics_data: forgotten.collect(),
+        rack_id: Arc::clone(rack),
         ..Default::default()
     }
     .encode(w, version)
@@ -131,6 +139,7 @@ pub(super) fn fetched(version: i16, r: &mut Reader) -> Decoded {
             };
             aborted.into_iter().map(one).collect()
         }),
+        preferred_read_replica: Some(p.preferred_read_replica).filter(|&node| node >= 0),
         records: p.records.unwrap_or_default(),
     });
     let response_value = api::FetchResponse {

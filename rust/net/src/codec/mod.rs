@@ -10,6 +10,7 @@ mod transaction;
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use fletchlog_api::{ErrorCode, ProduceResponse, Request, Response, list_offsets};
 use fletchlog_records::TopicPartition;
 use fletchlog_wire::{ApiKey, Reader, WireError, Writer};
@@ -68,16 +69,35 @@ pub(crate) fn bytes_asked_for(request: &Request) -> usize {
     }
 }
 
+/// The pause that an answer to a message asks for; 0 before the version from which on clients keep it: an older broker holds the
+/// answer back itself. Kafka: `AbstractResponse#shouldClientThrottle`.
+pub(crate) fn throttle_of(api: ApiKey, version: i16, body: &Bytes) -> Throttle {
+    // First version, and bytes in front of the field: an error code, or nothing.
+    let (since, at) = match api {
+        ApiKey::IncrementalAlterConfigs => (0, 0),
+        ApiKey::DeleteRecords | ApiKey::CreatePartitions | ApiKey::DeleteGroups => (1, 0),
+        ApiKey::DeleteTopics | ApiKey::DescribeConfigs | ApiKey::ListGroups | ApiKey::DescribeGroups => (2, 0),
+        ApiKey::CreateTopics => (3, 0),
+        ApiKey::OffsetDelete => (0, 2),
+        _ => return 0,
+    };
+    let field = body
+        .get(at..)
+        .and_then(|rest| rest.first_chunk())
+        .filter(|_| version >= since);
+    field.map_or(0, |bytes| i32::from_be_bytes(*bytes))
+}
+
 /// In place of an answer, for a request that has none (acks=0).
 pub(crate) fn no_answer() -> Response {
     Response::Produce(ProduceResponse { partitions: Vec::new() })
 }
 
-/// Writes the body of a request.
-pub(crate) fn encode(request: Request, version: i16, w: &mut Writer) -> Result<(), WireError> {
+/// Writes the body of a request. `rack`: client.rack.
+pub(crate) fn encode(request: Request, rack: &Arc<str>, version: i16, w: &mut Writer) -> Result<(), WireError> {
     match request {
         Request::Produce(request) => log::produce(request, version, w),
-        Request::Fetch(request) => log::fetch(request, version, w),
+        Request::Fetch(request) => log::fetch(request, rack, version, w),
         Request::ListOffsets(request) => log::list_offsets(request, version, w),
         Request::OffsetForLeaderEpoch(request) => log::offset_for_leader_epoch(request, version, w),
         Request::Metadata(request) => cluster::metadata(request, version, w),

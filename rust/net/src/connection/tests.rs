@@ -3,7 +3,10 @@ use fletchlog_api::{CoordinatorType, FindCoordinatorRequest, HeartbeatRequest, P
 use fletchlog_records::TopicPartition;
 use fletchlog_wire::header::ResponseHeader;
 use fletchlog_wire::messages::api_versions_response::ApiVersion;
-use fletchlog_wire::messages::{FindCoordinatorResponse, HeartbeatResponse, MetadataResponse};
+use fletchlog_wire::messages::{
+    DescribeConfigsResponse, FetchResponse, FindCoordinatorResponse, HeartbeatResponse, ListGroupsResponse,
+    MetadataResponse, OffsetDeleteResponse, fetch_response,
+};
 
 use super::*;
 
@@ -366,4 +369,109 @@ fn addresses_in_answers_go_into_the_book() {
         );
     }
     assert_eq!(node.book.address_of(i32::MAX - 8).unwrap().to_string(), "d:9");
+}
+
+#[test]
+fn a_fetch_says_where_the_client_is_and_the_answer_where_it_is_to_read() {
+    let rack: Arc<str> = "r1".into();
+    let fetch = || {
+        Request::Fetch(api::FetchRequest {
+            max_wait_ms: 1,
+            min_bytes: 1,
+            max_bytes: 1,
+            isolation_level: api::IsolationLevel::ReadUncommitted,
+            session_id: 0,
+            session_epoch: 0,
+            by_topic_ids: false,
+            partitions: Vec::new(),
+            forgotten: Vec::new(),
+        })
+    };
+    for (version, shown) in [(4, ""), (10, ""), (11, "r1"), (12, "r1")] {
+        let mut writer = frame::begin();
+        codec::encode(fetch(), &rack, version, &mut writer).unwrap();
+        let body = Bytes::from(frame::finish(writer).unwrap().concat()).slice(4..);
+        let read = fletchlog_wire::messages::FetchRequest::decode(&mut Reader::new(body), version).unwrap();
+        assert_eq!(&*read.rack_id, shown, "{version}");
+    }
+    let mut node = Node::ready(&[(ApiKey::Fetch, 4, 12)]);
+    node.send(1, fetch());
+    let id = node.requests()[0].correlation_id;
+    let partition = |partition_index, preferred_read_replica| fetch_response::PartitionData {
+        partition_index,
+        preferred_read_replica,
+        ..Default::default()
+    };
+    let response = FetchResponse {
+        responses: vec![fetch_response::FetchableTopicResponse {
+            topic: "t".into(),
+            partitions: vec![partition(0, -1), partition(1, 7)],
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    node.answer(id, 1, 12, &response).unwrap();
+    let (_, Ok(Response::Fetch(answer))) = node.answers().remove(0) else {
+        panic!("no fetch");
+    };
+    let named: Vec<_> = answer.partitions.iter().map(|p| p.preferred_read_replica).collect();
+    assert_eq!(named, [None, Some(7)]);
+}
+
+#[test]
+fn an_answer_of_administration_asks_for_a_pause_too() {
+    // (API, highest version, version from which on clients keep the pause)
+    let apis = [
+        (ApiKey::ListGroups, 4, 2),
+        (ApiKey::OffsetDelete, 0, 0),
+        (ApiKey::DescribeConfigs, 4, 2),
+    ];
+    for (api, version, since) in apis {
+        let encode = |version| {
+            let mut writer = frame::begin();
+            match api {
+                ApiKey::ListGroups => ListGroupsResponse {
+                    throttle_time_ms: 70,
+                    ..Default::default()
+                }
+                .encode(&mut writer, version),
+                ApiKey::OffsetDelete => OffsetDeleteResponse {
+                    throttle_time_ms: 70,
+                    ..Default::default()
+                }
+                .encode(&mut writer, version),
+                _ => DescribeConfigsResponse {
+                    throttle_time_ms: 70,
+                    ..Default::default()
+                }
+                .encode(&mut writer, version),
+            }
+            .unwrap();
+            Bytes::from(frame::finish(writer).unwrap().concat()).slice(4..)
+        };
+        assert_eq!(codec::throttle_of(api, version, &encode(version)), 70, "{api:?}");
+        if since > 1 {
+            assert_eq!(
+                codec::throttle_of(api, 1, &encode(1)),
+                0,
+                "{api:?}: the broker held it back"
+            );
+        }
+    }
+    assert_eq!(
+        codec::throttle_of(ApiKey::ListGroups, 4, &Bytes::from_static(&[1, 2])),
+        0
+    );
+    let mut node = Node::ready(&[(ApiKey::ListGroups, 0, 4)]);
+    let encode = |w: &mut Writer, version| fletchlog_wire::messages::ListGroupsRequest::default().encode(w, version);
+    node.connection
+        .send(5, Outgoing::Message(ApiKey::ListGroups, Box::new(encode)));
+    let id = node.requests()[0].correlation_id;
+    let response = ListGroupsResponse {
+        throttle_time_ms: 70,
+        ..Default::default()
+    };
+    node.answer(id, 1, 4, &response).unwrap();
+    let answer = node.connection.take_answer().unwrap();
+    assert_eq!((answer.id, answer.throttle_ms), (5, 70));
 }

@@ -1,7 +1,8 @@
 //! Real sockets of this machine; what is at the other end is in the hands of the test.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Mutex;
 
 use fletchlog_api::HeartbeatRequest;
 use fletchlog_api::transport::SystemClock;
@@ -15,20 +16,63 @@ use super::*;
 /// Longer than anything here may take.
 const LONG: Duration = Duration::from_secs(20);
 
-fn transport(bootstrap: &[u16], request_timeout_ms: i64) -> TcpTransport {
+fn settings(bootstrap: &[u16], request_timeout_ms: i64) -> ConnectionSettings {
     let address = |&port: &u16| Address {
         host: "127.0.0.1".into(),
         port,
     };
-    let settings = ConnectionSettings {
+    ConnectionSettings {
         bootstrap: bootstrap.iter().map(address).collect(),
         client_id: "test".into(),
+        rack: "".into(),
         request_timeout_ms,
         setup_timeout_ms: 5_000,
         setup_timeout_max_ms: 10_000,
         security: Arc::default(),
-    };
+    }
+}
+
+fn transport(bootstrap: &[u16], request_timeout_ms: i64) -> TcpTransport {
+    let settings = settings(bootstrap, request_timeout_ms);
     TcpTransport::new(settings, Arc::new(SystemClock::default())).unwrap()
+}
+
+/// The system's sockets, and a name with these addresses; one of them does not answer.
+struct Named {
+    system: SystemSockets,
+    addresses: Vec<SocketAddr>,
+    silent: Option<SocketAddr>,
+    tried: Arc<Mutex<Vec<SocketAddr>>>,
+}
+
+impl Sockets for Named {
+    type Socket = mio::net::TcpStream;
+    fn resolve(&mut self, _: &str, _: u16) -> std::io::Result<Vec<SocketAddr>> {
+        Ok(self.addresses.clone())
+    }
+    fn connect(&mut self, address: SocketAddr, token: usize) -> std::io::Result<Self::Socket> {
+        self.tried.lock().unwrap().push(address);
+        if self.silent != Some(address) {
+            return self.system.connect(address, token);
+        }
+        let never = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
+        Ok(mio::net::TcpStream::from_std(never.into()))
+    }
+    fn connected(socket: &Self::Socket) -> std::io::Result<()> {
+        SystemSockets::connected(socket)
+    }
+    fn forget(&mut self, socket: &mut Self::Socket) {
+        self.system.forget(socket);
+    }
+    fn wait(&mut self, timeout: Duration, events: &mut Vec<SocketEvent>) -> std::io::Result<()> {
+        self.system.wait(timeout, events)
+    }
+    fn waker(&self) -> Waker {
+        self.system.waker()
+    }
+    fn for_heartbeats(&self) -> std::io::Result<Option<Self>> {
+        Ok(None)
+    }
 }
 
 fn server() -> (TcpListener, u16) {
@@ -224,4 +268,38 @@ fn another_thread_ends_a_wait() {
     let waking = std::thread::spawn(move || waker());
     assert!(!transport.wait(LONG));
     waking.join().unwrap();
+}
+
+#[test]
+fn of_a_name_with_two_addresses_the_second_is_used_when_the_first_refuses_or_is_silent() {
+    for is_silent in [false, true] {
+        let (closed, _) = server();
+        let first = closed.local_addr().unwrap();
+        drop(closed);
+        let (server, port) = server();
+        let second = server.local_addr().unwrap();
+        let tried = Arc::new(Mutex::new(Vec::new()));
+        let sockets = Named {
+            system: SystemSockets::new().unwrap(),
+            addresses: vec![first, second],
+            silent: is_silent.then_some(first),
+            tried: Arc::clone(&tried),
+        };
+        let settings = ConnectionSettings {
+            setup_timeout_ms: if is_silent { 50 } else { 60_000 },
+            ..settings(&[port], 30_000)
+        };
+        let mut transport = TcpTransport::over(sockets, settings, Arc::new(SystemClock::default()));
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| accept(&server));
+            loop {
+                match transport.ready(-1) {
+                    Ready::Connecting => assert!(transport.wait(LONG), "nothing changed"),
+                    ready => break assert_eq!(ready, Ready::Yes),
+                }
+            }
+            other.join().unwrap();
+        });
+        assert_eq!(*tried.lock().unwrap(), [first, second]);
+    }
 }

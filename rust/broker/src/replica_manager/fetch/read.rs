@@ -134,6 +134,7 @@ fn read_one(
         log_start_offset: bounds.log_start_offset,
         diverging_epoch,
         aborted_transactions,
+        preferred_read_replica: None,
         records,
     };
     Ok((
@@ -257,6 +258,7 @@ fn failed(tp: &TopicPartition, refusal: ReadRefusal) -> FetchPartitionResponse {
         log_start_offset: -1,
         diverging_epoch: None,
         aborted_transactions: None,
+        preferred_read_replica: None,
         records: Bytes::new(),
     }
 }

@@ -87,6 +87,7 @@ impl SubscriptionState {
             let changed = has_position && leader.is_some();
             if changed {
                 state.validate_at(leader);
+                state.preferred = None;
             }
             changed
         });

@@ -44,6 +44,8 @@ pub struct FakeLog {
     pub lookup_errors: VecDeque<ErrorCode>,
     /// The leader's epoch in the metadata.
     pub leader_epoch: i32,
+    /// A follower that the leader names in place of records.
+    pub preferred: Option<NodeId>,
     /// What an OffsetForLeaderEpoch answers, one per question; without any: nothing was cut.
     pub epoch_ends: VecDeque<(ErrorCode, i32, i64)>,
 }
@@ -93,6 +95,7 @@ impl FakeLog {
 
 #[derive(Debug, Default)]
 struct Session {
+    node: NodeId,
     epoch: i32,
     /// In order; with what was last sent: (high watermark, log start), `None` = never.
     partitions: Vec<(FetchPartition, Option<(i64, i64)>)>,
@@ -128,6 +131,10 @@ pub struct State {
     pub leaders: BTreeMap<TopicPartition, NodeId>,
     pub committed: BTreeMap<TopicPartition, OffsetAndMetadata>,
     pub net: Vec<Net>,
+    /// Nodes that were asked for records, in the order of the requests.
+    pub fetched_from: Vec<NodeId>,
+    /// Nodes that lead nothing.
+    pub followers: Vec<NodeId>,
     /// The next fetches get these top-level errors.
     pub session_errors: VecDeque<ErrorCode>,
     /// The next fetches lose their connection.
@@ -221,7 +228,8 @@ impl State {
                 name,
             })
             .collect();
-        let mut nodes: Vec<NodeId> = self.leaders.values().copied().chain([1]).collect();
+        let leaders = self.leaders.values().copied().chain([1]);
+        let mut nodes: Vec<NodeId> = leaders.chain(self.followers.iter().copied()).collect();
         nodes.sort_unstable();
         nodes.dedup();
         MetadataResponse {
@@ -292,6 +300,7 @@ impl State {
 
     fn fetch(&mut self, node: NodeId, id: i32, request: FetchRequest, now: i64) {
         let full = request.session_epoch <= 0;
+        self.fetched_from.push(node);
         self.net.push(Net::Fetch {
             full,
             listed: request
@@ -326,8 +335,14 @@ impl State {
             self.sessions.remove(&request.session_id);
             self.next_session += 1;
             let partitions = request.partitions.iter().map(|p| (p.clone(), None)).collect();
-            self.sessions
-                .insert(self.next_session, Session { epoch: 0, partitions });
+            self.sessions.insert(
+                self.next_session,
+                Session {
+                    node,
+                    epoch: 0,
+                    partitions,
+                },
+            );
             self.next_session
         } else {
             let session = self.sessions.get_mut(&request.session_id).expect("a known session");
@@ -370,16 +385,24 @@ impl State {
                 error = ErrorCode::OFFSET_OUT_OF_RANGE;
             }
             let max = usize::try_from(p.partition_max_bytes).unwrap().min(limit);
-            let records = if error == ErrorCode::NONE {
+            let preferred_read_replica = log
+                .preferred
+                .filter(|&other| other != session.node && error == ErrorCode::NONE);
+            let records = if error == ErrorCode::NONE && preferred_read_replica.is_none() {
                 log.read(p.fetch_offset, max, min_one)
             } else {
                 Bytes::new()
             };
             limit = limit.saturating_sub(records.len());
             min_one &= records.is_empty();
-            errors |= error != ErrorCode::NONE;
+            errors |= error != ErrorCode::NONE || preferred_read_replica.is_some();
             let ends = (log.end(), log.start);
-            if full || !records.is_empty() || error != ErrorCode::NONE || *sent != Some(ends) {
+            if full
+                || !records.is_empty()
+                || error != ErrorCode::NONE
+                || preferred_read_replica.is_some()
+                || *sent != Some(ends)
+            {
                 *sent = Some(ends);
                 if !records.is_empty() {
                     with_data.push(p.tp.clone());
@@ -394,6 +417,7 @@ impl State {
                     log_start_offset: ends.1,
                     diverging_epoch: None,
                     aborted_transactions,
+                    preferred_read_replica,
                     records,
                 });
             }
@@ -428,6 +452,7 @@ impl State {
                 log_start_offset: 0,
                 diverging_epoch: None,
                 aborted_transactions: None,
+                preferred_read_replica: None,
                 records: Bytes::new(),
             });
         }

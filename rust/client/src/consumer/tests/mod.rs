@@ -4,6 +4,7 @@ mod fake_broker;
 mod fetching;
 mod lifecycle;
 mod network;
+mod preferred_replica;
 mod range_scan;
 mod requests;
 mod storage;

@@ -14,6 +14,7 @@ use super::super::metadata::{ConsumerMetadata, Wanted};
 use super::fake_broker::{FakeBroker, Net, TestClock};
 use super::*;
 use crate::backoff::ExponentialBackoff;
+use crate::net::Reconnect;
 
 /// Connection, request and what it was.
 type Sent = (NodeId, i32, &'static str);
@@ -77,7 +78,10 @@ fn setup() -> (Wire, ConsumerNetworkClient, ConsumerMetadata) {
         Box::new(wire.clone()),
         Arc::clone(&wire.clock) as _,
         30_000,
-        ExponentialBackoff::new(50, 50),
+        Reconnect {
+            backoff: ExponentialBackoff::new(50, 50),
+            rebootstrap_after_ms: None,
+        },
     );
     (wire, net, ConsumerMetadata::new(100, 300_000, true))
 }

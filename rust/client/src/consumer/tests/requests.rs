@@ -186,7 +186,10 @@ impl Client {
                 Box::new(transport),
                 clock.clone(),
                 i64::MAX / 4,
-                crate::backoff::ExponentialBackoff::new(BACKOFF_MS, BACKOFF_MS),
+                crate::net::Reconnect {
+                    backoff: crate::backoff::ExponentialBackoff::new(BACKOFF_MS, BACKOFF_MS),
+                    rebootstrap_after_ms: None,
+                },
             ),
             fetches: FetchRequests::default(),
             trace: Trace::new(trace),
@@ -439,6 +442,7 @@ impl Client {
             log_start_offset: 0,
             diverging_epoch: None,
             aborted_transactions: None,
+            preferred_read_replica: None,
             records: if which[i % which.len()] {
                 Bytes::from_static(b"some")
             } else {
@@ -494,8 +498,13 @@ impl Client {
             .push_back(completion);
         self.net.net_poll(&mut self.metadata, None).unwrap();
         for completion in self.net.take_done() {
-            self.fetches
-                .on_completion(completion, &mut self.buffer, &mut self.metadata, &mut self.trace);
+            self.fetches.on_completion(
+                completion,
+                &mut self.subs,
+                &mut self.buffer,
+                &mut self.metadata,
+                &mut self.trace,
+            );
         }
     }
 }

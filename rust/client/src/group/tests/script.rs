@@ -17,6 +17,7 @@ use crate::consumer::consumer_network_client::ConsumerNetworkClient;
 use crate::consumer::metadata::ConsumerMetadata;
 use crate::consumer::subscription_state::SubscriptionState;
 use crate::group::{ConsumerCoordinator, GroupTopics, protocol};
+use crate::net::Reconnect;
 
 type Answers = Arc<Mutex<VecDeque<Option<Response>>>>;
 type Sent = Arc<Mutex<Vec<(NodeId, Request)>>>;
@@ -119,7 +120,10 @@ impl Member {
                 Box::new(script),
                 Arc::clone(&time) as Arc<dyn Clock>,
                 30_000,
-                ExponentialBackoff::new(0, 0),
+                Reconnect {
+                    backoff: ExponentialBackoff::new(0, 0),
+                    rebootstrap_after_ms: None,
+                },
             ),
             subs,
             metadata: ConsumerMetadata::new(100, 300_000, true),
