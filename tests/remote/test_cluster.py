@@ -135,7 +135,7 @@ def test_the_shell_writes_to_a_cluster_and_resets_its_groups(cluster, tmp_path):
 
 def test_a_command_on_files_refuses_a_cluster(cluster, tmp_path):
     _, address, _ = cluster
-    for words in (["verify", address], ["audit", address], ["serve", address]):
+    for words in (["verify", address], ["dump", address], ["serve", address]):
         done = subprocess.run([sys.executable, "-m", "fletchlog", *words], cwd=tmp_path, capture_output=True, text=True, check=False)
         assert (done.returncode, done.stdout) == (1, "")
         assert done.stderr == f"fletchlog: {address} is a cluster; this command works on a directory\n"

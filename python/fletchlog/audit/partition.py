@@ -35,17 +35,29 @@ class Finding:
     order: Order
 
 
-def look(batches: Iterable[Any], folder: Path, place: tuple[str, int], cleaned: int, keys: Keys) -> Finding:
+@dataclass
+class Files:
+    """The files of a partition: what a directory has beside the records.
+
+    Attributes:
+        folder: Where they are.
+        cleaned: The offset up to which the cleaner has compacted the partition.
+    """
+
+    folder: Path
+    cleaned: int
+
+
+def look(batches: Iterable[Any], files: Files | None, place: tuple[str, int], keys: Keys) -> Finding:
     """Reads a partition to its end.
 
     Args:
         batches: Its records in offset order, as batches that pyarrow takes.
-        folder: Its files.
+        files: Its files; None: only the records are there.
         place: Topic and partition.
-        cleaned: The offset up to which the cleaner has compacted it.
         keys: The keys of the topic, which are added to.
     """
-    order, gaps = Order(), _Gaps(cleaned)
+    order, gaps = Order(), _Gaps(0 if files is None else files.cleaned)
     new_keys = keyed = 0
     same_records = same_values = 0
     with ExitStack() as stack:
@@ -67,13 +79,13 @@ def look(batches: Iterable[Any], folder: Path, place: tuple[str, int], cleaned: 
             keys.repeat(owners)
             same_records += len(owners)
         same_values += sum(len(owners) for owners in values.repeats())
-    written = _Batches(folder, order.first, gaps.cleaned_to, order.last)
+    written = None if files is None else _Batches(files.folder, order.first, gaps.cleaned_to, order.last)
     return Finding(_audit(place, order, gaps, written, (same_records, same_values, keyed - new_keys)), order)
 
 
-def _audit(place: tuple[str, int], order: Order, gaps: _Gaps, written: _Batches, same: tuple[int, int, int]) -> PartitionAudit:
+def _audit(place: tuple[str, int], order: Order, gaps: _Gaps, written: _Batches | None, same: tuple[int, int, int]) -> PartitionAudit:
     late = order.lateness
-    compaction = gaps.cleaned - written.markers_cleaned
+    compaction = None if written is None else gaps.cleaned - written.markers_cleaned
     return PartitionAudit(
         topic=place[0],
         partition=place[1],
@@ -81,13 +93,13 @@ def _audit(place: tuple[str, int], order: Order, gaps: _Gaps, written: _Batches,
         first_offset=order.first,
         last_offset=order.last,
         gaps=order.gaps,
-        gaps_markers=written.markers,
+        gaps_markers=None if written is None else written.markers,
         gaps_compaction=compaction,
-        gaps_unexplained=order.gaps - written.markers - compaction,
+        gaps_unexplained=None if written is None or compaction is None else order.gaps - written.markers - compaction,
         duplicate_records=same[0],
         duplicate_values=same[1],
         duplicate_keys=same[2],
-        duplicate_sequences=written.repeated_sequences,
+        duplicate_sequences=None if written is None else written.repeated_sequences,
         timestamp_inversions=order.inversions,
         inversion_max_ms=order.inversion_max_ms,
         lateness_p50_ms=late.at(0.5),

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PartitionAudit:
-    """One partition. Times are milliseconds; None where no record has a timestamp, or where rows alone (Spark) do not show it.
+    """One partition. Times are milliseconds; None where no record has a timestamp, or where rows alone (Spark, a cluster) do not show it.
 
     Attributes:
         topic: Topic.
@@ -100,7 +100,7 @@ def compared(partitions: list[PartitionAudit], newest: Mapping[int, int | None])
 
 
 THRESHOLDS = tuple(field.name for field in fields(PartitionAudit) if field.name not in {"topic", "partition"})
-# None in a report about a DataFrame
+# None in a report about a DataFrame; about a cluster all but those of values and keys
 FILES_ONLY = frozenset({"gaps_markers", "gaps_compaction", "gaps_unexplained", "duplicate_values", "duplicate_keys", "duplicate_sequences"})
 
 
@@ -129,7 +129,7 @@ class AuditReport:
             most: `{column: most}` for columns of `PartitionAudit`.
 
         Raises:
-            fletchlog.errors.InvalidArgumentError: There is no such column, or a report about a DataFrame does not have it.
+            fletchlog.errors.InvalidArgumentError: There is no such column, or a report about a DataFrame or a cluster does not have it.
         """
         unknown = sorted(set(most) - set(THRESHOLDS))
         if unknown:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fletchlog.cli.common import CommandError, command
+from fletchlog.cli.common import CommandError, cluster_of, command, configured, takes_clusters
 from fletchlog.cli.delivery import write_file
+from fletchlog.cli.options import CommandConfig, Config  # noqa: TC001 - typer reads the annotations
 from fletchlog.cli.terminal import out
 from fletchlog.cli.text import counted, note
 
@@ -26,8 +27,9 @@ SHOWN = (
 
 
 @command
+@takes_clusters
 def audit(
-    directory: Annotated[Path, typer.Argument(help="The broker's directory.", metavar="DIR")],
+    directory: Annotated[Path, typer.Argument(help="The broker's directory, or kafka://HOST:PORT of a cluster.", metavar="DIR")],
     topics: Annotated[str, typer.Option("--topics", "-t", help="Topics, separated by commas; default: all.")] = "",
     most: Annotated[
         list[str] | None, typer.Option("--max", help="Fail if a partition exceeds this, e.g. gaps_unexplained=0; may be repeated.", metavar="COLUMN=N")
@@ -35,22 +37,30 @@ def audit(
     keys: Annotated[int, typer.Option(help="How many keys to list.")] = 20,
     html: Annotated[Path | None, typer.Option(help="Write one page.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of tables.")] = False,
+    config: Config = None,
+    command_config: CommandConfig = None,
 ) -> None:
     """Look for gaps, repeats, steps back in time, late and idle partitions; exit code 1 if a threshold is exceeded.
 
     Gaps are counted by cause: transaction markers, compaction, unexplained. The watermark delay that keeps 99 %, 99.9 % and 99.99 % of
     the records is the lateness of that rank. Nothing is changed; a real broker's directory is read too.
+    A cluster shows only records: the causes of gaps and repeated sequences are left empty there, since only files show them.
 
     fletchlog audit data/
 
     fletchlog audit data/ --html audit.html --max gaps_unexplained=0
+
+    fletchlog audit kafka://h1:9092 --topics orders
     """
     from fletchlog import audit as auditing
 
     limits = _limits(most or [])
     if keys < 0:
         raise CommandError(f"--keys is {keys}; give 0 or more")
-    report = auditing.audit(directory, [name.strip() for name in topics.split(",") if name.strip()], keys=keys)
+    address, client = cluster_of(directory), configured(command_config, config)
+    if address is None and client:
+        raise CommandError(f"{directory} is a directory, and --config and --command-config are for clients of a cluster")
+    report = auditing.audit(address or directory, [name.strip() for name in topics.split(",") if name.strip()], keys=keys, config=client)
     # a mistake in a threshold is said before anything is written
     breaches = report.breaches(limits)
     if as_json:

@@ -1,4 +1,4 @@
-"""What the sub-commands share: errors in one sentence, `--config`, a directory or a cluster."""
+"""What the sub-commands share: errors in one sentence, `--config`, `--command-config`, a directory or a cluster."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fletchlog_shell.interrupts import INTERRUPTED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from typing import NoReturn, ParamSpec, TypeVar
 
     import fletchlog as fl
@@ -166,6 +166,16 @@ def properties_of_file(path: str) -> dict[str, str]:
     return result
 
 
+def configured(file: os.PathLike[str] | str | None, pairs: Iterable[str] | None = None) -> dict[str, str]:
+    """Properties of clients: those of the command line before those of a file. The address that the user has typed goes before that of the file.
+
+    Raises:
+        CommandError: As `properties` and `properties_of_file` raise it.
+    """
+    of_file = properties_of_file(os.fspath(file)) if file is not None else {}
+    return {name: value for name, value in of_file.items() if name != "bootstrap.servers"} | properties(pairs)
+
+
 def cluster_of(source: os.PathLike[str] | str) -> str | None:
     """The address, if a cluster is given in place of a directory. `Path` turns the two slashes of `kafka://` into one."""
     text = os.fspath(source)
@@ -177,13 +187,20 @@ def shown(source: os.PathLike[str]) -> str:
     return cluster_of(source) or str(source)
 
 
-def opened(source: os.PathLike[str], *, read_only: bool = False, nodes: int | None = None) -> fl.Broker | fl.Cluster:
-    """The broker of a directory, or a cluster."""
+def opened(source: os.PathLike[str], *, read_only: bool = False, nodes: int | None = None, client: Mapping[str, str] | None = None) -> fl.Broker | fl.Cluster:
+    """The broker of a directory, or a cluster; `client`: properties of the clients of a cluster."""
     import fletchlog as fl
 
     address = cluster_of(source)
     if address is not None:
-        return fl.Cluster(address)
+        return fl.Cluster(address, client)
     if read_only and not os.path.lexists(source):
         raise CommandError(f"{shown(source)}: does not exist; `fletchlog topics create {shown(source)} TOPIC` makes it")
     return fl.Broker(source, read_only=read_only, nodes=nodes)
+
+
+def peer(broker: fl.Broker | fl.Cluster, source: os.PathLike[str]) -> fl.Broker | str:
+    """What a client connects to, given what `opened` gave for this source."""
+    import fletchlog as fl
+
+    return broker if isinstance(broker, fl.Broker) else cluster_of(source) or ""

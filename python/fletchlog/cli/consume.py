@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fletchlog.cli import places, times
-from fletchlog.cli.common import CommandError, cluster_of, command, opened, properties, takes_clusters, topic
-from fletchlog.cli.options import Config, names_of_topics
+from fletchlog.cli.common import CommandError, command, configured, opened, peer, takes_clusters, topic
+from fletchlog.cli.options import CommandConfig, Config, names_of_topics
 from fletchlog.cli.outputs import FORMATS, writer
 from fletchlog.cli.terminal import progress
 from fletchlog.cli.text import counted, note
@@ -42,6 +42,7 @@ def consume(
     group: Annotated[str | None, typer.Option(help="Consumer group: commits what was shown, goes on behind it. Opens the directory for writing.")] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Wait for more records at the end; Ctrl-C ends it.")] = False,
     config: Config = None,
+    command_config: CommandConfig = None,
 ) -> None:
     r"""Print or save records, in the order in which poll() returns them.
 
@@ -67,18 +68,21 @@ def consume(
 
       fletchlog consume kafka://h1:9092 orders -n 20        from a cluster
 
+      fletchlog consume kafka://h1:9093 orders --command-config client.properties
+
       fletchlog consume data/ orders -c fletchlog.consumer.version=4.2
     """
     import fletchlog as fl
 
     _check(form, most, start, offset, tail, partition, until, group=group, follow=follow)
     limit = most if most is not None else TABLE_ROWS if form == "table" else None
-    given = {"auto.offset.reset": start if start in places.RESETS else "earliest", **properties(config)}
+    asked = configured(command_config, config)
+    given = {"auto.offset.reset": start if start in places.RESETS else "earliest", **asked}
     if group is not None:
         given |= {"group.id": group, "enable.auto.commit": "false"}
-    with opened(directory, read_only=group is None) as broker:
+    with opened(directory, read_only=group is None, client=asked) as broker:
         found = places.partitions([topic(broker, name) for name in topics], partition)
-        with fl.Consumer(broker if isinstance(broker, fl.Broker) else cluster_of(directory), given) as consumer:
+        with fl.Consumer(peer(broker, directory), given) as consumer:
             ends = consumer.end_offsets(found)
             stops = {} if until is None else places.at(consumer, found, times.when("--until", until), ends)
             if group is not None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from fletchlog.cli.common import CommandError, cluster_of, command, properties, shown, takes_clusters
+from fletchlog.cli.common import CommandError, cluster_of, command, configured, shown, takes_clusters
 from fletchlog.cli.terminal import progress
 from fletchlog.cli.text import counted, note, say
 
 _Properties = Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A property of this side's clients, if it is a cluster; may be repeated.")]
+
+_File = Annotated[Path | None, typer.Option(metavar="FILE", help="A file of such properties, a line NAME=VALUE each.")]
 
 
 @command
@@ -23,6 +25,8 @@ def copy(
     topics: Annotated[str, typer.Option("--topics", "-t", help="Topics, separated by commas; default: all.")] = "",
     source_config: _Properties = None,
     destination_config: _Properties = None,
+    source_command_config: _File = None,
+    destination_command_config: _File = None,
 ) -> None:
     """Copy topics up to their ends as of now; the same command again goes on.
 
@@ -49,8 +53,8 @@ def copy(
             opened(source, read_only=True),
             opened(destination, read_only=False),
             names,
-            source_config=properties(source_config),
-            destination_config=properties(destination_config),
+            source_config=configured(source_command_config, source_config),
+            destination_config=configured(destination_command_config, destination_config),
             on_progress=lambda topic, records: bar.update(task, advance=records, description=topic),
         )
     for topic in copied:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fletchlog.cli.common import CommandError, cluster_of, command, properties
+from fletchlog.cli.common import CommandError, cluster_of, command, configured
 from fletchlog.cli.delivery import write_file
-from fletchlog.cli.options import Config  # noqa: TC001 - typer reads the annotations
+from fletchlog.cli.options import CommandConfig, Config  # noqa: TC001 - typer reads the annotations
 from fletchlog.cli.terminal import out
 from fletchlog.cli.text import note, say
 from fletchlog.interop import readable_path
@@ -54,6 +54,7 @@ def explain(
     as_json: Annotated[Path | None, typer.Option("--json", help="Write every step as JSON.")] = None,
     save: Annotated[Path | None, typer.Option(help="Save the trace, to explain or replay it later.", metavar="TRACE")] = None,
     producer: Annotated[Path | None, typer.Option(help="Add the producer's view to the page, from its saved trace.", metavar="TRACE")] = None,
+    command_config: CommandConfig = None,
 ) -> None:
     """Tell which partition each poll() reads and why, in words, pictures or a page.
 
@@ -73,7 +74,8 @@ def explain(
     orders = [item for item in against if not Path(item).exists()]
     told: list[Explanation] = []
     if source is not None:
-        told = _first(Path(source), topics, properties(config), orders, polls, subscribe=subscribe, every=EVERY in orders or (html is not None and not against))
+        client = configured(command_config, config)
+        told = _first(Path(source), topics, client, orders, polls, subscribe=subscribe, every=EVERY in orders or (html is not None and not against))
         told += [_from_trace(Path(item)) for item in against if item not in orders]
     view = _producer_view(producer)
     if view is not None and html is None and as_json is None:

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fletchlog.cli import places, times
-from fletchlog.cli.common import CommandError, cluster_of, command, opened, shown, takes_clusters
+from fletchlog.cli.common import CommandError, command, configured, opened, peer, shown, takes_clusters
 from fletchlog.cli.common import group as described
 from fletchlog.cli.common import topic as topic_of
-from fletchlog.cli.options import names_of_groups, names_of_topics
+from fletchlog.cli.options import CommandConfig, names_of_groups, names_of_topics
 from fletchlog.cli.tables import show
 from fletchlog.cli.text import note, say, visible
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import fletchlog as fl
 
 groups = typer.Typer(no_args_is_help=True, help="List, describe, reset and delete the consumer groups of a directory.")
@@ -28,16 +30,17 @@ Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 @groups.command("list")
 @command
 @takes_clusters
-def list_groups(directory: Directory, as_json: Json = False) -> None:
+def list_groups(directory: Directory, as_json: Json = False, command_config: CommandConfig = None) -> None:
     """List the groups that have committed offsets, with how many records they have not read.
 
     fletchlog groups list data/
     """
-    with opened(directory, read_only=True) as broker:
+    asked = configured(command_config)
+    with opened(directory, read_only=True, client=asked) as broker:
         rows = [
             {"group": group.group_id, "partitions": len(lags), "lag": sum(max(row["lag"], 0) for row in lags)}
             for group in broker.groups()
-            for lags in [_lags(broker, directory, group.group_id)]
+            for lags in [_lags(broker, directory, group.group_id, asked)]
         ]
     show(rows, as_json=as_json, empty=f"{shown(directory)} holds no group")
 
@@ -45,28 +48,30 @@ def list_groups(directory: Directory, as_json: Json = False) -> None:
 @groups.command()
 @command
 @takes_clusters
-def describe(directory: Directory, group: Group, as_json: Json = False) -> None:
+def describe(directory: Directory, group: Group, as_json: Json = False, command_config: CommandConfig = None) -> None:
     """Show where a group goes on in each partition, its lag, and which member has the partition.
 
     fletchlog groups describe data/ g
     """
-    with opened(directory, read_only=True) as broker:
+    asked = configured(command_config)
+    with opened(directory, read_only=True, client=asked) as broker:
         members = {tuple(tp): member.member_id for member in described(broker, group).members for tp in member.partitions}
-        rows = [row | {"member": members.get((row["topic"], row["partition"]))} for row in _lags(broker, directory, group)]
+        rows = [row | {"member": members.get((row["topic"], row["partition"]))} for row in _lags(broker, directory, group, asked)]
     show(rows, as_json=as_json, empty=f"{group} has committed no offsets")
 
 
 @groups.command()
 @command
 @takes_clusters
-def lag(directory: Directory, group: Group, as_json: Json = False) -> None:
+def lag(directory: Directory, group: Group, as_json: Json = False, command_config: CommandConfig = None) -> None:
     """Show how many records of each topic a group has not read.
 
     fletchlog groups lag data/ g
     """
-    with opened(directory, read_only=True) as broker:
+    asked = configured(command_config)
+    with opened(directory, read_only=True, client=asked) as broker:
         described(broker, group)
-        rows = _lags(broker, directory, group)
+        rows = _lags(broker, directory, group, asked)
     topics: dict[str, int] = {}
     for row in rows:
         topics[row["topic"]] = topics.get(row["topic"], 0) + max(row["lag"], 0)
@@ -88,6 +93,7 @@ def reset(
     shift_by: Annotated[int | None, typer.Option(metavar="N", help="N records further, or back if N is negative.")] = None,
     execute: Annotated[bool, typer.Option("--execute", help="Do it; without it, only show what would be done.")] = False,
     as_json: Json = False,
+    command_config: CommandConfig = None,
 ) -> None:
     """Set where a group goes on. Nobody may be a member of it. Without --execute nothing is changed, as in Kafka's tool.
 
@@ -103,7 +109,8 @@ def reset(
               "--to-time": to_time is not None, "--shift-by": shift_by is not None}  # fmt: skip
     if sum(chosen.values()) != 1:
         raise CommandError(f"say where the group goes on: one of {', '.join(chosen)}")
-    with opened(directory, read_only=not execute) as broker, _consumer(broker, directory, group) as consumer:
+    asked = configured(command_config)
+    with opened(directory, read_only=not execute, client=asked) as broker, _consumer(broker, directory, group, asked) as consumer:
         found = places.partitions([topic_of(broker, name) for name in topic], partition)
         begin, ends, now = consumer.beginning_offsets(found), consumer.end_offsets(found), consumer.committed(found)
         before = {tp: None if (committed := now[tp]) is None else committed.offset for tp in found}
@@ -131,6 +138,7 @@ def delete(
     directory: Directory,
     group: Group,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    command_config: CommandConfig = None,
 ) -> None:
     """Delete a group and its offsets.
 
@@ -138,16 +146,16 @@ def delete(
     """
     if not yes and not typer.confirm(visible(f"delete {group} with all its offsets from {shown(directory)}?"), err=True):
         raise CommandError("nothing was deleted")
-    with opened(directory) as broker:
+    with opened(directory, client=configured(command_config)) as broker:
         described(broker, group)
         broker.delete_group(group)
     say(f"deleted {group}")
 
 
-def _lags(broker: fl.Broker | fl.Cluster, directory: Path, group: str) -> list[dict[str, Any]]:
+def _lags(broker: fl.Broker | fl.Cluster, directory: Path, group: str, asked: Mapping[str, str]) -> list[dict[str, Any]]:
     """A row for each partition with a committed offset."""
     ends = {(topic, p.partition): p.high_watermark for topic in broker.topics() for p in broker.describe_topic(topic).partitions}
-    with _consumer(broker, directory, group) as consumer:
+    with _consumer(broker, directory, group, asked) as consumer:
         committed = consumer.committed(list(ends))
     return [
         {"topic": tp.topic, "partition": tp.partition, "committed": offset.offset, "end": ends[tp], "lag": ends[tp] - offset.offset}
@@ -156,8 +164,8 @@ def _lags(broker: fl.Broker | fl.Cluster, directory: Path, group: str) -> list[d
     ]
 
 
-def _consumer(broker: fl.Broker | fl.Cluster, directory: Path, group: str) -> fl.Consumer:
+def _consumer(broker: fl.Broker | fl.Cluster, directory: Path, group: str, asked: Mapping[str, str]) -> fl.Consumer:
     """A consumer with this group.id that is no member of the group."""
     import fletchlog as fl
 
-    return fl.Consumer(broker if isinstance(broker, fl.Broker) else cluster_of(directory), {"group.id": group, "enable.auto.commit": "false"})
+    return fl.Consumer(peer(broker, directory), {**asked, "group.id": group, "enable.auto.commit": "false"})

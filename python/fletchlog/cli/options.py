@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,6 +14,8 @@ from fletchlog.cli.plain import CONFIG, Option
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    import fletchlog as fl
+
 
 def _info(option: Option) -> Any:
     if option.flags:
@@ -21,14 +24,14 @@ def _info(option: Option) -> Any:
 
 
 Config = Annotated[list[str] | None, _info(CONFIG)]
+# the name that Kafka's own tools have for it
+CommandConfig = Annotated[Path | None, typer.Option("--command-config", metavar="FILE", help="Properties of clients of a cluster, a line NAME=VALUE each.")]
 
 
 def names_of_topics(context: typer.Context) -> list[str]:
     """Completes the name of a topic of the directory that is given before it."""
-    from fletchlog.cli.common import opened
-
     try:
-        with opened(context.params["directory"], read_only=True) as broker:
+        with _opened(context) as broker:
             return broker.topics()
     except Exception:  # noqa: BLE001 - a half-typed line is no place for an error
         return []
@@ -36,13 +39,17 @@ def names_of_topics(context: typer.Context) -> list[str]:
 
 def names_of_groups(context: typer.Context) -> list[str]:
     """Completes the name of a group of the directory that is given before it."""
-    from fletchlog.cli.common import opened
-
     try:
-        with opened(context.params["directory"], read_only=True) as broker:
+        with _opened(context) as broker:
             return [listed.group_id for listed in broker.groups()]
     except Exception:  # noqa: BLE001 - a half-typed line is no place for an error
         return []
+
+
+def _opened(context: typer.Context) -> fl.Broker | fl.Cluster:
+    from fletchlog.cli.common import configured, opened
+
+    return opened(context.params["directory"], read_only=True, client=configured(context.params.get("command_config")))
 
 
 def typer_command(function: Callable[..., None], options: Sequence[Option]) -> Callable[..., None]:

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
-from fletchlog.cli.common import CommandError, cluster_of, command, opened, properties, shown, takes_clusters
+from fletchlog.cli.common import CommandError, command, configured, opened, peer, shown, takes_clusters
 from fletchlog.cli.common import topic as described
 from fletchlog.cli.inputs import BY_SUFFIX, FORMATS, Input, by_name
-from fletchlog.cli.options import Config, names_of_topics
+from fletchlog.cli.options import CommandConfig, Config, names_of_topics
 from fletchlog.cli.terminal import progress
 from fletchlog.cli.text import counted, note
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     import fletchlog as fl
 
@@ -46,6 +46,7 @@ def produce(
     keep_partitions: Annotated[bool, typer.Option("--keep-partitions", help="Such records go to the partitions that they name.")] = False,
     partitions: Annotated[int | None, typer.Option(help="Create the topic with so many partitions if it is missing.")] = None,
     config: Config = None,
+    command_config: CommandConfig = None,
 ) -> None:
     r"""Write records into a topic, from standard input or a file.
 
@@ -86,13 +87,14 @@ def produce(
         keep_partitions,
     )
     read.check()
+    asked = configured(command_config, config)
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(path.open("rb")) if path is not None else _standard_input()
-        broker = stack.enter_context(_opened(directory))
+        broker = stack.enter_context(_opened(directory, asked))
         if partitions is not None and topic not in broker.topics():
             broker.create_topic(topic, partitions=partitions)
         start = _end(broker, topic)
-        producer = stack.enter_context(_producer(broker, directory, properties(config)))
+        producer = stack.enter_context(_producer(broker, directory, asked))
         bar = stack.enter_context(progress(unit="records"))
         task = bar.add_task(f"producing to {topic}", total=None)
         count = 0
@@ -130,11 +132,11 @@ def _standard_input() -> BinaryIO:
 
 
 @contextlib.contextmanager
-def _opened(directory: Path) -> Iterator[fl.Broker | fl.Cluster]:
+def _opened(directory: Path, asked: Mapping[str, str]) -> Iterator[fl.Broker | fl.Cluster]:
     """A broker whose close and log lines do not hide why the command ends."""
     import fletchlog as fl
 
-    broker = opened(directory)
+    broker = opened(directory, client=asked)
     with _log_held():
         try:
             yield broker
@@ -145,12 +147,11 @@ def _opened(directory: Path) -> Iterator[fl.Broker | fl.Cluster]:
         broker.close()
 
 
-def _producer(broker: fl.Broker | fl.Cluster, directory: Path, config: dict[str, str]) -> fl.Producer:
+def _producer(broker: fl.Broker | fl.Cluster, directory: Path, asked: Mapping[str, str]) -> fl.Producer:
     import fletchlog as fl
 
-    if isinstance(broker, fl.Broker):
-        return fl.Producer(broker, {"retries": RETRIES} | config)
-    return fl.Producer(cluster_of(directory), config)
+    own = {"retries": str(RETRIES)} if isinstance(broker, fl.Broker) else {}
+    return fl.Producer(peer(broker, directory), {**own, **asked})
 
 
 def _end(broker: fl.Broker | fl.Cluster, topic: str) -> int:

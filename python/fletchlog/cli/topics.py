@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from fletchlog.cli.common import CommandError, cluster_of, command, opened, properties, shown, takes_clusters, topic
-from fletchlog.cli.options import Config, names_of_topics
+from fletchlog.cli.common import CommandError, cluster_of, command, configured, opened, properties, shown, takes_clusters, topic
+from fletchlog.cli.options import CommandConfig, Config, names_of_topics
 from fletchlog.cli.tables import show
 from fletchlog.cli.text import counted, say, visible
 
@@ -23,12 +23,12 @@ Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 @topics.command("list")
 @command
 @takes_clusters
-def list_topics(directory: Directory, as_json: Json = False) -> None:
+def list_topics(directory: Directory, as_json: Json = False, command_config: CommandConfig = None) -> None:
     """List the topics of a directory, also while another process writes to it.
 
     fletchlog topics list data/
     """
-    with opened(directory, read_only=True) as broker:
+    with opened(directory, read_only=True, client=configured(command_config)) as broker:
         described = [broker.describe_topic(name) for name in broker.topics()]
     rows = [
         {
@@ -51,6 +51,7 @@ def create(
     partitions: Annotated[int, typer.Option("--partitions", "-p", help="Number of partitions.")] = 1,
     config: Config = None,
     nodes: Annotated[int | None, typer.Option(help="Number of nodes when the directory is new.")] = None,
+    command_config: CommandConfig = None,
 ) -> None:
     """Create a topic; a new directory is created with it.
 
@@ -58,7 +59,7 @@ def create(
 
     fletchlog topics create data/ clicks -c message.timestamp.type=LogAppendTime
     """
-    with opened(directory, nodes=nodes) as broker:
+    with opened(directory, nodes=nodes, client=configured(command_config)) as broker:
         broker.create_topic(name, partitions=partitions, config=properties(config))
     say(f"created {name} with {counted(partitions, 'partition')} in {shown(directory)}")
 
@@ -70,19 +71,20 @@ def describe(
     directory: Directory,
     names: Annotated[list[str] | None, typer.Argument(help="Topics; default: all.", metavar="[TOPIC]...", autocompletion=names_of_topics)] = None,
     as_json: Json = False,
+    command_config: CommandConfig = None,
 ) -> None:
     """Show partitions, leaders, offsets, sizes and configuration of topics.
 
     fletchlog topics describe data/ orders
     """
-    with opened(directory, read_only=True) as broker:
+    with opened(directory, read_only=True, client=configured(command_config)) as broker:
         described = [topic(broker, name) for name in names or broker.topics()]
     if as_json:
         rows = [found._asdict() | {"partitions": [p._asdict() for p in found.partitions]} for found in described]
         print(json.dumps(rows, indent=2))
         return
     for found in described:
-        settings = ", ".join(f"{key}={value}" for key, value in sorted(found.config.items())) or "defaults"
+        settings = "properties may not be read" if found.config is None else ", ".join(f"{key}={value}" for key, value in sorted(found.config.items()))
         partitions = [
             {
                 "partition": p.partition, "leader": p.leader, "start": p.log_start_offset, "end": p.high_watermark,
@@ -90,7 +92,7 @@ def describe(
             }
             for p in found.partitions
         ]  # fmt: skip
-        show(partitions, as_json=False, empty="", title=f"{found.name}  (id {found.topic_id}; {settings})")
+        show(partitions, as_json=False, empty="", title=f"{found.name}  (id {found.topic_id}; {settings or 'defaults'})")
 
 
 @topics.command()
@@ -102,6 +104,7 @@ def alter(
     partitions: Annotated[int | None, typer.Option("--partitions", "-p", help="Number of partitions in all; more than now.")] = None,
     config: Config = None,
     delete_config: Annotated[list[str] | None, typer.Option("--delete-config", "-d", metavar="NAME", help="A property to reset; may be repeated.")] = None,
+    command_config: CommandConfig = None,
 ) -> None:
     """Give a topic more partitions or other properties.
 
@@ -114,7 +117,7 @@ def alter(
         raise CommandError("nothing to alter: give --partitions, --config or --delete-config")
     if both := sorted(set(properties(config)) & set(delete_config or [])):
         raise CommandError(f"--config sets {both[0]}, and --delete-config resets it")
-    with opened(directory) as broker:
+    with opened(directory, client=configured(command_config)) as broker:
         topic(broker, name)
         if changes:
             broker.alter_topic_config(name, changes, validate_only=True)
@@ -132,6 +135,7 @@ def add_partitions(
     directory: Directory,
     name: Name,
     number: Annotated[int, typer.Argument(help="How many more.", metavar="NUMBER")],
+    command_config: CommandConfig = None,
 ) -> None:
     """Give a topic so many more partitions. Keys go to other partitions from then on.
 
@@ -139,7 +143,7 @@ def add_partitions(
     """
     if number < 1:
         raise CommandError(f"NUMBER is at least 1, not {number}")
-    with opened(directory) as broker:
+    with opened(directory, client=configured(command_config)) as broker:
         count = len(topic(broker, name).partitions) + number
         broker.create_partitions(name, count)
     say(f"{name} has {counted(count, 'partition')} now")
@@ -152,6 +156,7 @@ def delete(
     directory: Directory,
     name: Name,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    command_config: CommandConfig = None,
 ) -> None:
     """Delete a topic and its records.
 
@@ -159,7 +164,7 @@ def delete(
     """
     if not yes and not typer.confirm(visible(f"delete {name} with all its records from {shown(directory)}?"), err=True):
         raise CommandError("nothing was deleted")
-    with opened(directory) as broker:
+    with opened(directory, client=configured(command_config)) as broker:
         topic(broker, name)
         broker.delete_topic(name)
     say(f"deleted {name}")

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from fletchlog.cli import places, times
-from fletchlog.cli.common import CommandError, cluster_of, command, opened, shown, takes_clusters, topic
-from fletchlog.cli.options import names_of_topics
+from fletchlog.cli.common import CommandError, command, configured, opened, peer, shown, takes_clusters, topic
+from fletchlog.cli.options import CommandConfig, names_of_topics
 from fletchlog.cli.tables import show
 from fletchlog.cli.text import counted, say, visible
 
@@ -28,6 +28,7 @@ def delete_records(
     before: Annotated[str | None, typer.Option(metavar="TIME", help=f"Delete what is before the first record of this time or later: {times.HELP}.")] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: Json = False,
+    command_config: CommandConfig = None,
 ) -> None:
     """Delete the oldest records of a topic.
 
@@ -44,7 +45,8 @@ def delete_records(
     if before_offset is not None and before_offset >= 0 and not partition:
         raise CommandError("--before-offset is for one partition: give --partition as well")
     time = None if before is None else times.when("--before", before)
-    with opened(directory) as broker, fl.Consumer(broker if isinstance(broker, fl.Broker) else cluster_of(directory)) as consumer:
+    asked = configured(command_config)
+    with opened(directory, client=asked) as broker, fl.Consumer(peer(broker, directory), asked) as consumer:
         found = places.partitions([topic(broker, name)], partition)
         begin, ends = consumer.beginning_offsets(found), {(name, p.partition): p.high_watermark for p in broker.describe_topic(name).partitions}
         if time is not None:
