@@ -6,13 +6,13 @@ The offsets (log start, end, first at a time) come from the engine; this module 
 from __future__ import annotations
 
 import logging
-import re
 from typing import TYPE_CHECKING
 
 from fletchlog.spark.errors import DATA_LOSS_ADVICE, DataLossError, OptionError
 from fletchlog.spark.limits import Earliest, GlobalTimestamp, Latest, Limit, SpecificOffsets, SpecificTimestamps
 from fletchlog.spark.offsets import EARLIEST, LATEST, Offsets, Partition, text
 from fletchlog.spark.options import Assign, SourceOptions, Subscribe, nearest
+from fletchlog.spark.patterns import compile_java
 from fletchlog.spark.range_calculator import OffsetRange
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class OffsetReader:
             return [tp for tp in self._all_of(wanted) if tp in strategy.partitions]
         if isinstance(strategy, Subscribe):
             return self._all_of(strategy.topics)
-        pattern = re.compile(strategy.pattern)
+        pattern = compile_java(strategy.pattern)
         return self._all_of(topic for topic in self._directory.topics() if pattern.fullmatch(topic))
 
     def check_all_exist(self) -> None:

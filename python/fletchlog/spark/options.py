@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from fletchlog.spark.errors import OptionError
 from fletchlog.spark.limits import Earliest, Latest, Limit, check_batch, parse
 from fletchlog.spark.offsets import HIGHEST, Partition, parse_partitions
+from fletchlog.spark.patterns import PatternError, compile_java
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -24,7 +25,7 @@ KNOWN = {
     "kafka.bootstrap.servers": ("", "A cluster, `h1:9092,h2:9092`. Other `kafka.*` options are properties of the clients."),
     "assign": ("", 'Partitions to read, `{"orders":[0,1]}`. One of `assign`, `subscribe` and `subscribePattern`.'),
     "subscribe": ("", "Topics to read, `orders,payments`."),
-    "subscribePattern": ("", "Regular expression that the whole name of a topic matches, in Python's syntax."),
+    "subscribePattern": ("", "Regular expression in Java's syntax that the whole name of a topic matches. What cannot be translated is an error."),
     "startingOffsets": (
         "batch: `earliest`, stream: `latest`",
         'Where to begin: `earliest`, `latest`, or `{"orders":{"0":23,"1":-2}}` (-2 earliest, -1 latest). A stream that has a checkpoint goes on from it.',
@@ -227,10 +228,9 @@ def _strategy(given: Mapping[str, str]) -> Strategy:
         message = "option subscribePattern is empty; write a regular expression for whole topic names"
         raise OptionError(message)
     try:
-        re.compile(value)
-    except re.error as error:
-        message = f"option subscribePattern: {value} is not a regular expression: {error}"
-        raise OptionError(message) from None
+        compile_java(value)
+    except PatternError as error:
+        raise OptionError(f"option subscribePattern: {value} is not a regular expression of Java's, or one that cannot be used here: {error}") from None
     return SubscribePattern(value)
 
 
