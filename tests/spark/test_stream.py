@@ -1,7 +1,10 @@
 """`spark.readStream.format("fletchlog")`: every record once, across batches, restarts and crashes."""
 
+import contextlib
 import json
 import threading
+import time
+from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
@@ -159,3 +162,26 @@ def test_an_end_is_refused(log, run):
     log.topic("t")
     with pytest.raises(PySparkException, match="endingOffsets is not valid in a streaming query"):
         run(subscribe="t", endingOffsets="latest")
+
+
+def planners():
+    """Processes that plan the batches of a query."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if b"python_streaming_source_runner" in status.read_bytes():
+                found.append(status.parent.name)
+    return found
+
+
+def test_a_query_that_is_stopped_prints_no_traceback(spark, log, tmp_path, capfd):
+    log.topic("t").append("t", 0, 10)
+    before = set(planners())
+    stream = spark.readStream.format("fletchlog").options(path=log.path, subscribe="t", startingOffsets="earliest").load()
+    query = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c")).start()
+    query.processAllAvailable()
+    assert set(planners()) - before
+    query.stop()
+    while set(planners()) - before:
+        time.sleep(0.05)
+    assert "Traceback" not in capfd.readouterr().err

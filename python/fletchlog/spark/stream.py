@@ -6,6 +6,8 @@ share nothing.
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -35,6 +37,8 @@ except ImportError:  # Spark 4.0 and 4.1: every batch reads all there is
     ReadAllAvailable = ReadLimit = ReadMaxRows = SupportsTriggerAvailableNow = object  # type: ignore[assignment,misc]
 
 NO_LIMIT = 2**63 - 1
+# The program of the process that plans the batches of one query.
+_RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -121,7 +125,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Nothing: the checkpoint of the query keeps the offsets."""
 
     def stop(self) -> None:
-        """Nothing: Spark ends the process without asking."""
+        """Ends the process when Spark has closed the connection to it, as `query.stop()` does.
+
+        Spark's runner would go on to tell Spark of the closed connection, and print the tracebacks of that.
+        """
+        runner = getattr(sys.modules["__main__"].__spec__, "name", "")
+        if runner == _RUNNER and isinstance(sys.exc_info()[1], EOFError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(0)
 
     def _reader(self) -> OffsetReader:
         # looked up for every call: the cache notices a directory that was deleted and created again
