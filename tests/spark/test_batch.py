@@ -2,11 +2,16 @@
 
 import datetime as dt
 import json
+from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
 
 import fletchlog as fl
+from fletchlog.spark.options import SourceOptions
+from fletchlog.spark.range_calculator import OffsetRange
+from fletchlog.spark.scan import read_ranges
+from fletchlog.spark.schema import kafka_schema
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 
@@ -181,3 +186,15 @@ def test_sql_reads_it_too(spark, log):
     log.topic("t").append("t", 0, 4)
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW v USING fletchlog OPTIONS (path '{log.path}', subscribe 't')")
     assert spark.sql("SELECT max(offset) FROM v").collect()[0][0] == 3
+
+
+def test_a_task_opens_the_logs_of_its_own_partitions_only(log):
+    """So that a topic of a thousand partitions does not cost each of a thousand tasks a thousand opened logs."""
+    log.topic("t", partitions=2).append("t", 0, 10).append("t", 1, 10)
+    log.broker.close()
+    segment = Path(log.path) / "t-1" / f"{0:020}.log"
+    segment.unlink()
+    segment.mkdir()
+    options = SourceOptions.parse({"path": log.path, "subscribe": "t"})
+    batches = read_ranges((OffsetRange("t", 0, 0, 10),), options, kafka_schema(include_headers=False))
+    assert [row["offset"] for batch in batches for row in batch.to_pylist()] == list(range(10))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from fletchlog.spark.directory import BATCH_ROWS, Directory, Span, open_directory
+from fletchlog.spark.directory import BATCH_ROWS, Directory, Topics, open_directory
 from fletchlog.spark.schema import HEADERS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
     import pyarrow as pa
 
@@ -20,38 +22,19 @@ if TYPE_CHECKING:
 _STEP_MS = 200
 
 
-class ClusterLog:
+class ClusterLog(Topics):
     """Topics, offsets and records of a cluster. For one thread."""
 
     def __init__(self, options: SourceOptions) -> None:
         import fletchlog as fl
 
-        self._committed = options.isolation_level == "read_committed"
+        super().__init__(fl.Cluster(options.source, options.client), options.isolation_level)
         self._poll_timeout_ms = options.poll_timeout_ms
-        self._cluster = fl.Cluster(options.source, options.client)
         config = {"max.poll.records": str(BATCH_ROWS), **options.client, "auto.offset.reset": "none", "enable.auto.commit": "false"}
         self._consumer = fl.Consumer(options.source, config)
 
-    def topics(self) -> list[str]:
-        """Topic names, without Kafka's internal ones."""
-        return self._cluster.topics()
-
-    def partitions(self, topic: str) -> list[int]:
-        """Partition numbers; none if there is no such topic."""
-        return sorted(self._describe(topic))
-
-    def spans(self, partitions: Iterable[Partition]) -> dict[Partition, Span]:
-        """What each partition holds for the isolation level; partitions that do not exist are left out."""
-        wanted = sorted(partitions)
-        known = {topic: self._describe(topic) for topic in {topic for topic, _ in wanted}}
-        return {tp: known[tp[0]][tp[1]] for tp in wanted if tp[1] in known[tp[0]]}
-
-    def offsets_for_times(self, timestamps: Mapping[Partition, int]) -> dict[Partition, int | None]:
-        """First offset at or after a time (ms), `None` if there is none."""
-        import fletchlog as fl
-
-        answers = self._consumer.offsets_for_times({fl.TopicPartition(*tp): timestamp for tp, timestamp in timestamps.items()})
-        return {(tp.topic, tp.partition): None if found is None else found.offset for tp, found in answers.items()}
+    def _asking(self) -> AbstractContextManager[Any]:
+        return contextlib.nullcontext(self._consumer)
 
     def scan(self, tp: Partition, start: int, end: int, *, columns: list[str]) -> Iterator[pa.RecordBatch]:
         """Records of a range as batches of these columns.
@@ -79,17 +62,6 @@ class ClusterLog:
             elif time.monotonic() > deadline:
                 message = f"no records of {tp[0]}-{tp[1]} from offset {position} on within {self._poll_timeout_ms} ms; {end} is the end of the range"
                 raise fl.errors.KafkaTimeoutError(message)
-
-    def _describe(self, topic: str) -> dict[int, Span]:
-        import fletchlog as fl
-
-        try:
-            description = self._cluster.describe_topic(topic)
-        except fl.errors.UnknownTopicOrPartitionError:
-            return {}
-        return {
-            part.partition: Span(part.log_start_offset, part.last_stable_offset if self._committed else part.high_watermark) for part in description.partitions
-        }
 
 
 def _below(offsets: pa.ChunkedArray, end: int) -> Any:

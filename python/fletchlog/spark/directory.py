@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+    from contextlib import AbstractContextManager
 
     import pyarrow as pa
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 # Measured with 10-byte values: flat from 8k rows up; Rust also cuts at about 8 MiB.
 BATCH_ROWS = 65_536
+# How long offsets are waited for before it is found out whether the partitions exist.
+_SPANS_MS = 2_000
 
 
 @dataclass(frozen=True)
@@ -30,39 +33,68 @@ class Span:
     end: int
 
 
-class Directory:
-    """Topics, offsets and records of a directory that another process may be writing to."""
+class Topics:
+    """What a directory and a cluster have in common: topics, partitions, and the offsets in them."""
 
-    def __init__(self, broker: Any, isolation_level: str) -> None:
-        self._broker = broker
+    def __init__(self, admin: Any, isolation_level: str) -> None:
+        self._admin = admin
         self._isolation_level = isolation_level
 
     def topics(self) -> list[str]:
         """Topic names, without Kafka's internal ones."""
-        return list(self._broker.topics())
+        return list(self._admin.topics())
 
     def partitions(self, topic: str) -> list[int]:
         """Partition numbers; none if there is no such topic."""
         return sorted(self._describe(topic))
 
     def spans(self, partitions: Iterable[Partition]) -> dict[Partition, Span]:
-        """What each partition holds for the isolation level; partitions that do not exist are left out."""
+        """What each partition holds for the isolation level; partitions that do not exist are left out. Others of the topic are not looked at."""
+        import fletchlog as fl
+
         wanted = sorted(partitions)
-        known = {topic: self._describe(topic) for topic in {topic for topic, _ in wanted}}
-        return {tp: known[tp[0]][tp[1]] for tp in wanted if tp[1] in known[tp[0]]}
+        try:
+            with self._asking() as consumer:
+                starts, ends = (ask(wanted, _SPANS_MS) for ask in (consumer.beginning_offsets, consumer.end_offsets))
+        except fl.errors.KafkaTimeoutError:  # a consumer waits for a partition that does not exist
+            known = {topic: self._describe(topic) for topic in {topic for topic, _ in wanted}}
+            return {tp: known[tp[0]][tp[1]] for tp in wanted if tp[1] in known[tp[0]]}
+        return {(tp.topic, tp.partition): Span(start, ends[tp]) for tp, start in starts.items()}
 
     def offsets_for_times(self, timestamps: Mapping[Partition, int]) -> dict[Partition, int | None]:
         """First offset at or after a time (ms), `None` if there is none."""
         import fletchlog as fl
 
-        asked = {fl.TopicPartition(*tp): timestamp for tp, timestamp in timestamps.items()}
-        with fl.Consumer(self._broker, {"isolation.level": self._isolation_level}) as consumer:
-            answers = consumer.offsets_for_times(asked)
+        with self._asking() as consumer:
+            answers = consumer.offsets_for_times({fl.TopicPartition(*tp): timestamp for tp, timestamp in timestamps.items()})
         return {(tp.topic, tp.partition): None if found is None else found.offset for tp, found in answers.items()}
+
+    def _asking(self) -> AbstractContextManager[Any]:
+        """A consumer with the isolation level, for questions about offsets."""
+        raise NotImplementedError
+
+    def _describe(self, topic: str) -> dict[int, Span]:
+        import fletchlog as fl
+
+        try:
+            description = self._admin.describe_topic(topic)
+        except fl.errors.UnknownTopicOrPartitionError:
+            return {}
+        committed = self._isolation_level == "read_committed"
+        return {part.partition: Span(part.log_start_offset, part.last_stable_offset if committed else part.high_watermark) for part in description.partitions}
+
+
+class Directory(Topics):
+    """Topics, offsets and records of a directory that another process may be writing to."""
+
+    def _asking(self) -> AbstractContextManager[Any]:
+        import fletchlog as fl
+
+        return fl.Consumer(self._admin, {"isolation.level": self._isolation_level})
 
     def scan(self, tp: Partition, start: int, end: int, *, columns: list[str]) -> Iterator[pa.RecordBatch]:
         """Records of a range as batches of these columns."""
-        scan = self._broker.scan(
+        scan = self._admin.scan(
             tp[0],
             partition=tp[1],
             start_offset=start,
@@ -72,16 +104,6 @@ class Directory:
             isolation_level=self._isolation_level,
         )
         return iter(scan)
-
-    def _describe(self, topic: str) -> dict[int, Span]:
-        import fletchlog as fl
-
-        try:
-            description = self._broker.describe_topic(topic)
-        except fl.errors.UnknownTopicOrPartitionError:
-            return {}
-        committed = self._isolation_level == "read_committed"
-        return {part.partition: Span(part.log_start_offset, part.last_stable_offset if committed else part.high_watermark) for part in description.partitions}
 
 
 _brokers: dict[tuple[int, str, int, int], Any] = {}
