@@ -13,8 +13,10 @@ def start(**config):
     os.environ.setdefault("PYTHONWARNINGS", "ignore")
     from pyspark.sql import SparkSession
 
+    from fletchlog.spark import configure
+
     builder = (
-        SparkSession.builder.master("local[2]")
+        configure(SparkSession.builder.master("local[2]"))
         .appName("fletchlog tests")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")

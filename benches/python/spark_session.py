@@ -8,6 +8,8 @@ import sys
 
 from pyspark.sql import SparkSession
 
+from fletchlog.spark import configure
+
 
 def parse(description: str, rounds: int, partitions: int) -> tuple[int, int]:
     """(records, rounds) from the command line; the records are a multiple of the partitions."""
@@ -23,7 +25,7 @@ def session(memory: str) -> SparkSession:
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     return (
-        SparkSession.builder.master("local[2]")
+        configure(SparkSession.builder.master("local[2]"))
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.log.level", "ERROR")

@@ -3,7 +3,7 @@
 import datetime as dt
 
 import pytest
-from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, In, IsNotNull, LessThan, LessThanOrEqual, Not
+from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, In, IsNotNull, LessThan, LessThanOrEqual, Not, StringContains, StringStartsWith
 
 from fletchlog.spark.filters import Bounds
 from fletchlog.spark.offsets import HIGHEST
@@ -14,12 +14,12 @@ START = dt.datetime.fromtimestamp(1_700_000_000, dt.UTC)
 
 
 @pytest.fixture
-def pushed(spark):
-    """Push-down is on."""
+def not_pushed(spark):
+    """Push-down is off, as Spark has it; the session of the tests has it on."""
     name = "spark.sql.python.filterPushdown.enabled"
-    spark.conf.set(name, "true")
+    spark.conf.set(name, "false")
     yield
-    spark.conf.unset(name)
+    spark.conf.set(name, "true")
 
 
 @pytest.fixture
@@ -46,18 +46,25 @@ CONDITIONS = [
     ("topic = 'a'", 200, 200),
     ("topic in ('a', 'none') and partition = 1", 100, 100),
     ("partition = 0 and offset < 5", 10, 10),
-    ("partition > 0", 200, 400),
+    ("partition > 0", 200, 200),
+    ("partition < 1 and topic <> 'b'", 100, 100),
+    ("partition >= 1 and partition <= 1 and not (partition in (0, 2))", 200, 200),
+    ("topic like 'b%' or topic like 'c%'", 200, 400),
+    ("topic like 'b%'", 200, 200),
     (f"timestamp >= timestamp'{at(350)}'", 50, 50),
     (f"timestamp >= timestamp'{at(150)}' and offset >= 40", 170, 170),
     (f"timestamp < timestamp'{at(150)}'", 150, 400),
-    ("topic <> 'a'", 200, 400),
+    (f"timestamp = timestamp'{at(150)}'", 1, 250),
+    (f"timestamp >= timestamp'{at(150)}' and timestamp < timestamp'{at(149)}'", 0, 0),
+    ("topic <> 'a'", 200, 200),
+    ("not (offset > 50)", 204, 204),
     ("offset >= 50 or partition = 1", 300, 400),
     ("cast(cast(value as string) as int) % 2 = 0", 200, 400),
 ]
 
 
 @pytest.mark.parametrize(("condition", "rows", "read_rows"), CONDITIONS)
-def test_a_condition_gives_the_same_rows_and_reads_what_it_leaves(pushed, frame, condition, rows, read_rows):
+def test_a_condition_gives_the_same_rows_and_reads_what_it_leaves(frame, condition, rows, read_rows):
     found = frame().where(condition)
     assert found.count() == rows
     plan = found._jdf.queryExecution().executedPlan()
@@ -67,7 +74,7 @@ def test_a_condition_gives_the_same_rows_and_reads_what_it_leaves(pushed, frame,
 
 
 @pytest.mark.parametrize("condition", [condition for condition, _, _ in CONDITIONS])
-def test_without_push_down_the_rows_are_the_same(frame, condition):
+def test_without_push_down_the_rows_are_the_same(not_pushed, frame, condition):
     assert frame().where(condition).count() == {c: n for c, n, _ in CONDITIONS}[condition]
 
 
@@ -78,6 +85,9 @@ def test_what_is_not_exact_is_left_to_spark():
         LessThanOrEqual(("OFFSET",), 9),
         EqualTo(("topic",), "t"),
         In(("partition",), (1, 2)),
+        LessThan(("partition",), 2),
+        Not(EqualTo(("topic",), "u")),
+        StringStartsWith(("topic",), "t"),
         IsNotNull(("timestamp",)),
     ]
     inexact = [
@@ -86,11 +96,21 @@ def test_what_is_not_exact_is_left_to_spark():
         In(("offset",), ()),
         EqualTo(("key",), b"k"),
         IsNotNull(("key",)),
-        LessThan(("partition",), 2),
-        Not(EqualTo(("topic",), "t")),
+        Not(IsNotNull(("topic",))),
+        Not(GreaterThan(("offset",), 3)),
+        LessThan(("timestamp",), START),
+        StringContains(("key",), "k"),
+        EqualTo(("partition",), None),
         EqualTo(("a", "offset"), 1),
     ]
     assert all(bounds.add(condition) for condition in exact)
     assert not any(bounds.add(condition) for condition in inexact)
-    assert bounds == Bounds(topics={"t"}, partitions={1, 2}, start=6, end=9, since_ms=1_700_000_000_000)
+    assert [range_[:3] for range_ in bounds.ranges] == [
+        ("topic", "EqualTo", "t"),
+        ("partition", "In", (1, 2)),
+        ("partition", "LessThan", 2),
+        ("topic", "EqualTo", "u"),
+        ("topic", "StringStartsWith", "t"),
+    ]
+    assert (bounds.start, bounds.end, bounds.since_ms, bounds.until_ms) == (6, 9, 1_700_000_000_000, 1_700_000_000_000)
     assert Bounds().end == HIGHEST

@@ -13,6 +13,7 @@ Needs the extra `spark` (`pip install fletchlog[spark]`).
 
 from fletchlog.spark.errors import DataLossError, OptionError
 from fletchlog.spark.progress import Lag, lag
+from fletchlog.spark.session import configure
 from fletchlog.spark.source import LogSource
 
-__all__ = ["DataLossError", "Lag", "LogSource", "OptionError", "lag"]
+__all__ = ["DataLossError", "Lag", "LogSource", "OptionError", "configure", "lag"]

@@ -1,13 +1,15 @@
 """Filters that a batch query is planned with (`spark.sql.python.filterPushdown.enabled`): what they rule out is not read.
 
 Conditions on topic, partition and offset are kept exactly, so Spark need not look again. A lower bound of the timestamp moves the
-start of each partition to the first record at or after it; Spark still tests every row, because timestamps need not grow.
+start of each partition to the first record at or after it; Spark still tests every row, because timestamps need not grow. For the same reason an
+upper bound ends nothing: older records may follow. It only shows that nothing is left when it is below the lower bound.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass
+import operator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from fletchlog.spark.batch import BatchReader
@@ -15,7 +17,7 @@ from fletchlog.spark.offsets import HIGHEST
 from fletchlog.spark.range_calculator import OffsetRange
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from pyspark.sql.datasource import Filter
 
@@ -25,76 +27,92 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _NEVER_NULL = {"topic", "partition", "offset", "timestamp"}
 
 
+# Conditions on topic and partition, which are the same for a whole range: the range's, then the query's.
+_OF_A_RANGE: dict[str, Callable[[Any, Any], bool]] = {
+    "EqualTo": operator.eq,
+    "EqualNullSafe": operator.eq,
+    "In": lambda found, values: found in values,
+    "GreaterThan": operator.gt,
+    "GreaterThanOrEqual": operator.ge,
+    "LessThan": operator.lt,
+    "LessThanOrEqual": operator.le,
+    "StringStartsWith": str.startswith,
+    "StringEndsWith": str.endswith,
+    "StringContains": operator.contains,
+}
+_KINDS_OF_A_RANGE: dict[str, type] = {"topic": str, "partition": int}
+
+
 @dataclass
 class Bounds:
-    """What is left of a log."""
+    """What is left of a log. `ranges`: name, kind, what it is compared with, and whether the condition must not hold."""
 
-    topics: set[str] | None = None
-    partitions: set[int] | None = None
+    ranges: list[tuple[str, str, Any, bool]] = field(default_factory=list)
     start: int = 0
     end: int = HIGHEST
-    since_ms: int | None = None
+    since_ms: int = -HIGHEST
+    until_ms: int = HIGHEST
 
     def add(self, condition: Filter) -> bool:
         """Narrows the bounds. True: rows that do not meet the condition are not read; False: Spark has to test it."""
+        negated = type(condition).__name__ == "Not"
+        if negated:
+            condition = condition.child  # type: ignore[attr-defined]
         kind, name = type(condition).__name__, ".".join(getattr(condition, "attribute", ())).lower()
         if kind == "IsNotNull":
-            return name in _NEVER_NULL
+            return name in _NEVER_NULL and not negated
         value = getattr(condition, "value", None)
         values = list(value or ()) if kind == "In" else [value]
         if not values or any(item is None or isinstance(item, bool) for item in values):
             return False
-        if kind in {"EqualTo", "EqualNullSafe", "In"}:
-            return self._equals(name, values)
-        return self._compares(kind, name, value)
-
-    def _equals(self, name: str, values: list[Any]) -> bool:
-        match name:
-            case "topic":
-                self.topics = set(values) if self.topics is None else self.topics & set(values)
-            case "partition":
-                self.partitions = set(values) if self.partitions is None else self.partitions & set(values)
-            case "offset":
-                self.start, self.end = max(self.start, min(values)), min(self.end, max(values) + 1)
-                return len(set(values)) == 1
-            case "timestamp":
-                self._since(min(values))
+        if name in _KINDS_OF_A_RANGE:
+            if kind not in _OF_A_RANGE or not all(isinstance(item, _KINDS_OF_A_RANGE[name]) for item in values):
                 return False
-            case _:
-                return False
-        return True
-
-    def _compares(self, kind: str, name: str, value: Any) -> bool:
-        if name == "timestamp" and kind in {"GreaterThan", "GreaterThanOrEqual"}:
-            self._since(value)
-        if name != "offset":
+            self.ranges.append((name, kind, value, negated))
+            return True
+        if negated:
             return False
+        if name == "offset":
+            return self._offset(kind, values)
+        if name == "timestamp":
+            self._time(kind, values)
+        return False
+
+    def _offset(self, kind: str, values: list[Any]) -> bool:
+        least, most = min(values), max(values)
         match kind:
+            case "EqualTo" | "EqualNullSafe" | "In":
+                self.start, self.end = max(self.start, least), min(self.end, most + 1)
+                return len(set(values)) == 1
             case "GreaterThan":
-                self.start = max(self.start, value + 1)
+                self.start = max(self.start, least + 1)
             case "GreaterThanOrEqual":
-                self.start = max(self.start, value)
+                self.start = max(self.start, least)
             case "LessThan":
-                self.end = min(self.end, value)
+                self.end = min(self.end, most)
             case "LessThanOrEqual":
-                self.end = min(self.end, value + 1)
+                self.end = min(self.end, most + 1)
             case _:
                 return False
         return True
 
-    def _since(self, time: dt.datetime) -> None:
-        since_ms = (time - _EPOCH) // dt.timedelta(milliseconds=1)
-        self.since_ms = max(since_ms, self.since_ms or 0)
+    def _time(self, kind: str, values: list[Any]) -> None:
+        least, most = ((time - _EPOCH) // dt.timedelta(milliseconds=1) for time in (min(values), max(values)))
+        if kind in {"EqualTo", "EqualNullSafe", "In", "GreaterThan", "GreaterThanOrEqual"}:
+            self.since_ms = max(self.since_ms, least)
+        if kind in {"EqualTo", "EqualNullSafe", "In", "LessThan", "LessThanOrEqual"}:
+            self.until_ms = min(self.until_ms, most)
+
+    def _has(self, item: OffsetRange) -> bool:
+        return all(_OF_A_RANGE[kind](getattr(item, name), value) != negated for name, kind, value, negated in self.ranges)
 
     def narrowed(self, ranges: list[OffsetRange], reader: OffsetReader) -> list[OffsetRange]:
         """What is left of the ranges."""
-        kept = [
-            OffsetRange(item.topic, item.partition, max(item.start, self.start), min(item.end, self.end))
-            for item in ranges
-            if (self.topics is None or item.topic in self.topics) and (self.partitions is None or item.partition in self.partitions)
-        ]
+        if self.until_ms < self.since_ms:
+            return []
+        kept = [OffsetRange(item.topic, item.partition, max(item.start, self.start), min(item.end, self.end)) for item in ranges if self._has(item)]
         kept = [item for item in kept if item.size > 0]
-        if not self.since_ms:
+        if self.since_ms <= 0:  # records of old releases have no time: it is -1 then
             return kept
         first = reader.first_at({(item.topic, item.partition): self.since_ms for item in kept})
         starts = {tp: offset for tp, offset in first.items() if offset is not None}

@@ -44,6 +44,8 @@ def session(said: Path) -> SparkSession:
         from pyspark.sql import SparkSession
     except ModuleNotFoundError as error:
         raise CommandError(f"the demo needs {error.name}: pip install 'fletchlog[demo]'") from None
+    from fletchlog.spark.session import SETTINGS
+
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYTHONWARNINGS", "ignore")
@@ -57,6 +59,7 @@ def session(said: Path) -> SparkSession:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.catalogImplementation": "in-memory",
         "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        **SETTINGS,
     }
     conf = SparkConf().setAll(list(settings.items()))
     try:

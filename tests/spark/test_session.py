@@ -1,0 +1,28 @@
+"""What `configure` sets."""
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from fletchlog.spark import configure
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
+
+
+def test_the_session_of_the_tests_is_configured(spark):
+    names = ("spark.sql.python.filterPushdown.enabled", "spark.python.unix.domain.socket.enabled")
+    assert [spark.conf.get(name) for name in names] == ["true", "true"]
+
+
+def test_the_first_line_of_an_error_says_what_happened(spark, read):
+    shown = configure(SparkSession.builder, hide_tracebacks=True)._options
+    name = next(name for name in shown if "hideTraceback" in name)
+    spark.conf.set(name, shown[name])
+    try:
+        for ask, wanted in ((lambda: read(subscrib="t"), "unknown option subscrib"), (lambda: read(subscribe="none").count(), "has no topic none")):
+            with pytest.raises(PySparkException) as caught:
+                ask()
+            assert wanted in str(caught.value).splitlines()[0]
+            assert "Traceback" not in str(caught.value)
+    finally:
+        spark.conf.unset(name)
