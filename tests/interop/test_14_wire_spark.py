@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -114,3 +117,61 @@ def test_what_spark_writes_is_in_the_log_as_with_a_real_broker(spark: SparkSessi
         assert [len(ours.records(topic)) for topic in ("placed", "keyed", "streamed")] == [3000] * 3
     assert seen[1] == seen[0]
     count(PART, records_written=9000)
+
+
+# Columns of a frame, and whether the option topic is given. The sink of this release passes over a column `timestamp`.
+REFUSED_FRAMES = [
+    (["'v' as value"], False),
+    (["1 as topic", "'v' as value"], False),
+    (["id as key", "'v' as value"], True),
+    (["'k' as key"], True),
+    (["id as value"], True),
+    (["struct(id) as value"], True),
+    (["'v' as value", "array(struct('h' as key, 'text' as value)) as headers"], True),
+    (["'v' as value", "id as partition"], True),
+    (["id as key", "id as value", "id as partition", "id as topic"], False),
+    (["'v' as value", "if(id = 3, null, 'refused') as topic"], False),
+]
+
+
+def message_of(text: str) -> str:
+    """What the sink says, without what Spark puts around it."""
+    found = re.search(r"(?:OptionError|KafkaIllegalStateException|IllegalStateException): (.+?)(?: SQLSTATE: \w+)?$", text, re.MULTILINE)
+    return found[1].strip() if found else text.strip()
+
+
+def test_what_the_sink_refuses_it_refuses_with_the_words_of_sparks(spark: SparkSession, count: Callable[..., None]) -> None:  # noqa: F811
+    with Kafka() as kafka:
+        kafka.topic(name="refused")
+        for columns, has_topic in REFUSED_FRAMES:
+            options = {"kafka.bootstrap.servers": kafka.bootstrap} | ({"topic": "refused"} if has_topic else {})
+            texts = []
+            for name in ("kafka", "fletchlog"):
+                with pytest.raises((PySparkException, Py4JJavaError)) as caught:
+                    spark.range(10, numPartitions=1).selectExpr(*columns).write.format(name).options(**options).mode("append").save()
+                texts.append(message_of(str(caught.value)))
+            assert texts[1] == texts[0], columns
+        assert len(kafka.records("refused", isolation_level="read_committed")) == 0
+    count(PART, refused_frames=len(REFUSED_FRAMES))
+
+
+def test_the_sink_writes_the_rows_of_sparks(spark: SparkSession, count: Callable[..., None]) -> None:  # noqa: F811
+    """Keys, headers and partitions that are null or not; a topic column of any type beside the option."""
+    rows = spark.range(200, numPartitions=1).selectExpr(
+        "cast(id as string) as value",
+        "if(id % 5 = 0, null, encode(concat('k', id), 'UTF-8')) as key",
+        "if(id % 7 = 0, null, cast(id % 2 as int)) as partition",
+        "if(id % 4 = 0, array(struct('h' as key, cast(cast(id as string) as binary) as value)), null) as headers",
+        "id as topic",
+    )
+    with Kafka() as kafka:
+        seen = []
+        for name in ("kafka", "fletchlog"):
+            kafka.topic(2, name)
+            options = {"kafka.bootstrap.servers": kafka.bootstrap, "topic": name, "kafka.partitioner.ignore.keys": "false"}
+            rows.where("key is not null or partition is not null").write.format(name).options(**options).mode("append").save()
+            found = kafka.records(name, isolation_level="read_committed", include_headers=True)
+            seen.append(found.select(["partition", "key", "value", "headers"]))
+        assert seen[1].equals(seen[0])
+        assert len(seen[0]) > 150
+    count(PART, records_written=len(seen[0]))

@@ -1,7 +1,8 @@
-"""Kills the commit of Spark's sink at random system calls, and repeats the batch as Spark does.
+"""Kills the commit of Spark's sink at random system calls, or fills its disk, and repeats the batch as Spark does.
 
 A process stages micro-batches and commits them, as tasks and driver do, one after the other; it is killed at the n-th call that changes
-the file system. The next one stages the same rows again, for the first batch whose commit was not reported (Spark's commit log),
+the file system, or the disk is full from there on, while rows are staged or committed; then the batch fails, is given up as Spark does it, and
+is repeated when there is room again. The next one stages the same rows again, for the first batch whose commit was not reported (Spark's commit log),
 perhaps cut into other tasks. What must be there: every row once, in order, for readers of committed records; no staged file of
 a batch that is committed.
 
@@ -13,14 +14,16 @@ TIME_LIMIT (seconds) and SEED are taken from the environment.
 
 from __future__ import annotations
 
+import errno
 import itertools
+import json
 import os
 import random
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from settings import count, seconds
 
@@ -31,16 +34,27 @@ NAME = "spark-kills"
 BATCHES = 4
 ROWS = 60
 PARTITIONS = 2
-QUERY = "5f0c"
+QUERY = "5f0cb1a2-0000-4000-8000-000000000000"
 # Enough for an open after a kill, a transaction and a close.
 MOST_CALLS = 160
 KILLS_PER_DIRECTORY = 15
+# Share of the faults that are a full disk.
+FULL = 0.25
+
+
+class Fault(NamedTuple):
+    """What happens at which call that changes the file system."""
+
+    call: int
+    half: bool
+    full: bool
 
 
 def sink_options(directory: Path) -> Any:
     from fletchlog.spark.sink_options import SinkOptions
 
-    return SinkOptions.parse({"path": str(directory / "log"), "topic": "t", "maxInlineBytes": "400", "kafka.linger.ms": "0"})
+    times = {"kafka.linger.ms": "0", "kafka.request.timeout.ms": "1000", "kafka.delivery.timeout.ms": "2000", "kafka.max.block.ms": "2000"}
+    return SinkOptions.parse({"path": str(directory / "log"), "topic": "t", "maxInlineBytes": "400", "checkpointLocation": str(directory / "c"), **times})
 
 
 def rows(batch: int) -> list[tuple[int, int]]:
@@ -48,7 +62,7 @@ def rows(batch: int) -> list[tuple[int, int]]:
     return [(number % PARTITIONS, number) for number in range(batch * ROWS, (batch + 1) * ROWS)]
 
 
-def staged(directory: Path, batch: int, rng: random.Random, attempt: int) -> list[Any]:
+def staged(directory: Path, batch: int, rng: random.Random, run: str) -> list[Any]:
     """The rows of a batch as tasks hand them over. A task may be run twice; the first attempt is lost then."""
     import pyarrow as pa
 
@@ -61,28 +75,42 @@ def staged(directory: Path, batch: int, rng: random.Random, attempt: int) -> lis
         part = all_rows[first:end]
         table = pa.table({"value": pa.array([str(n).encode() for _, n in part]), "partition": pa.array([p for p, _ in part], pa.int32())})
         for repeat in range(1 + (rng.random() < 0.2)):
-            item = stage(sink_options(directory), table.to_batches(20), task=task, attempt=attempt * 10 + repeat, run=QUERY, batch=batch)
+            item = stage(sink_options(directory), table.to_batches(20), task=task, attempt=repeat, run=run, query=QUERY)
         found.append(item)
     return found
 
 
-def work(preloaded: shim.Shim, directory: Path, first: int, rng: random.Random, attempt: int, reported: int, calls: int, half: bool) -> None:
-    """Stages and commits batch after batch, reports each, and dies somewhere."""
-    from fletchlog.spark.staging import clear
+def work(preloaded: shim.Shim, directory: Path, first: int, rng: random.Random, reported: int, fault: Fault) -> None:
+    """Stages and commits batch after batch, reports each, and dies somewhere, or goes on when the disk has room again."""
+    import fletchlog as fl
+    from fletchlog.spark.staging import clear, new_run
     from fletchlog.spark.writer import append
 
     preloaded.watch(directory)
-    preloaded.kill_at(calls, half=half)
+    if fault.full:
+        preloaded.fail_at(fault.call, shim.WRITE | shim.CREATE | shim.MAKE_DIR, errno.ENOSPC, for_good=True)
+    else:
+        preloaded.kill_at(fault.call, half=fault.half)
     options = sink_options(directory)
     for batch in range(first, first + BATCHES):
         ledger = None if shim.is_planted() else (QUERY, batch)
-        append(options, staged(directory, batch, rng, attempt), ledger, QUERY)
-        clear(options, QUERY, batch)
+        run = new_run(options)
+        try:
+            append(options, staged(directory, batch, rng, run), ledger, QUERY)
+        except (OSError, ValueError, fl.KafkaError):
+            if not preloaded.stop_failing():
+                raise
+            os.write(reported, b"f")
+            clear(options, {run})
+            run = new_run(options)
+            append(options, staged(directory, batch, rng, run), ledger, QUERY)
+        clear(options, {run})
         os.write(reported, b".")
 
 
-def check(directory: Path, batches: int) -> list[str]:
-    """Complaints about the committed records: those of so many batches, and perhaps of the one that was being committed."""
+def check(directory: Path, batches: int, *, cleared: bool) -> list[str]:
+    """Complaints about the committed records: those of so many batches, and perhaps of the one that was being committed. After a commit
+    (`cleared`) only the batch at which the process died may have staged files."""
     import fletchlog as fl
 
     wrong = []
@@ -95,22 +123,24 @@ def check(directory: Path, batches: int) -> list[str]:
                 wrong.append(f"t-{partition} has {len(found)} rows ({len(set(found))} different) after {batches} batches")
     staging = Path(f"{directory / 'log'}.staging")
     left = [file.name for file in staging.glob("*")] if staging.is_dir() else []
-    wrong += [f"{name} was left behind" for name in left if int(name.split("-")[1]) < batches]
+    if cleared and len(left) > 1:
+        wrong.append(f"{left} were left behind")
     return wrong
 
 
-def kill_once(preloaded: shim.Shim, directory: Path, first: int, rng: random.Random, attempt: int) -> tuple[bool, int, list[str]]:
-    """One process and what it left: whether it was killed, batches that are reported, complaints."""
-    calls, half, seed = rng.randrange(MOST_CALLS), rng.random() < 0.3, rng.random()
-    ended = in_child(lambda out: work(preloaded, directory, first, random.Random(seed), attempt, out, calls, half))
+def kill_once(preloaded: shim.Shim, directory: Path, first: int, rng: random.Random) -> tuple[bool, bool, int, list[str]]:
+    """One process and what it left: whether it was killed, whether its disk was full, batches that are reported, complaints."""
+    fault = Fault(rng.randrange(MOST_CALLS), half=rng.random() < 0.3, full=rng.random() < FULL and not shim.is_planted())
+    seed = rng.random()
+    ended = in_child(lambda out: work(preloaded, directory, first, random.Random(seed), out, fault))
     if not ended.was_killed and not ended.well:
-        return False, first, [str(ended)]
-    batches = first + len(ended.told)
+        return False, False, first, [str(ended)]
+    batches = first + ended.told.count(b".")
     # In a process of its own, which leaves the directory cleanly closed, or not.
-    checked = in_child(lambda out: os.write(out, "\n".join(check(directory, batches)).encode()))
+    checked = in_child(lambda out: os.write(out, "\n".join(check(directory, batches, cleared=b"." in ended.told)).encode()))
     if not checked.well:
-        return ended.was_killed, batches, [f"the directory cannot be opened and read: {checked}"]
-    return ended.was_killed, batches, checked.told.decode().splitlines()
+        return ended.was_killed, b"f" in ended.told, batches, [f"the directory cannot be opened and read: {checked}"]
+    return ended.was_killed, b"f" in ended.told, batches, checked.told.decode().splitlines()
 
 
 def main() -> int:
@@ -125,15 +155,18 @@ def main() -> int:
 
     rng = random.Random(seed)
     deadline = time.monotonic() + limit
-    done, batches, violations = 0, 0, 0
+    done, full, batches, violations = 0, 0, 0, 0
     while done < wanted and time.monotonic() < deadline:
         with tempfile.TemporaryDirectory() as root:
             directory, first = Path(root), 0
+            (directory / "c").mkdir()
+            (directory / "c" / "metadata").write_text(json.dumps({"id": QUERY}))  # as Spark
             with fl.Broker(directory / "log", config={"offsets.topic.num.partitions": 1}) as broker:
                 broker.create_topic("t", partitions=PARTITIONS)
-            for attempt in range(KILLS_PER_DIRECTORY):
-                killed, now, wrong = kill_once(preloaded, directory, first, rng, attempt)
+            for _ in range(KILLS_PER_DIRECTORY):
+                killed, filled, now, wrong = kill_once(preloaded, directory, first, rng)
                 done += killed
+                full += filled
                 batches += now - first
                 first = now
                 violations += bool(wrong)
@@ -141,7 +174,7 @@ def main() -> int:
                     print(f"kill {done} of seed {seed}: {line}", flush=True)
                 if wrong or done >= wanted or time.monotonic() >= deadline:
                     break
-    print(f"{NAME}: {done}, {violations} violations ({batches} batches, seed {seed})")
+    print(f"{NAME}: {done}, {violations} violations ({batches} batches, {full} times a full disk, seed {seed})")
     return 1 if violations else 0
 
 

@@ -4,6 +4,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 import fletchlog as fl
+from certificates import Authority
 from fletchlog.spark.errors import DataLossError
 from fletchlog.spark.options import SourceOptions
 from fletchlog.spark.range_calculator import OffsetRange
@@ -158,3 +159,59 @@ def test_records_that_are_deleted_while_they_are_read_are_lost_data(cluster):
         first_lost = next(i for i, offset in enumerate(offsets) if offset != i)
         assert 10 <= first_lost < 100
         assert offsets == [*range(first_lost), *range(600, 1000)]
+
+
+@pytest.fixture
+def secured(tmp_path):
+    """A broker that asks for a user over TLS, with topics `in` (a record) and `out`; and the options of a client."""
+    authority = Authority(tmp_path)
+    listener = {
+        "security.protocol": "SASL_SSL",
+        "ssl.keystore.location": authority.issue("broker", ("127.0.0.1",))[0],
+        "sasl.enabled.mechanisms": "PLAIN",
+        "plain.sasl.jaas.config": 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="s3cret";',
+    }
+    with fl.Broker.in_memory(config=listener) as broker, broker.listen() as listening:
+        broker.create_topic("in", config={"retention.ms": "-1"})
+        broker.create_topic("out")
+        with fl.Producer(broker) as producer:
+            producer.send("in", value=b"0", timestamp_ms=START_MS)
+        client = {
+            "kafka.bootstrap.servers": listening.bootstrap,
+            "kafka.security.protocol": "SASL_SSL",
+            "kafka.ssl.truststore.location": authority.file,
+            "kafka.sasl.mechanism": "PLAIN",
+            "kafka.sasl.username": "alice",
+            "kafka.sasl.password": "s3cret",
+        }
+        yield broker, client
+
+
+def test_a_cluster_with_tls_and_users_is_written_to(spark, secured, tmp_path):
+    broker, client = secured
+    source = spark.readStream.format("fletchlog").options(subscribe="in", startingOffsets="earliest", **client).load()
+    sink = source.select("value").writeStream.format("fletchlog").options(topic="out", checkpointLocation=str(tmp_path / "c"), **client)
+    sink.trigger(availableNow=True).start().awaitTermination()
+    frame = spark.range(1, 4, numPartitions=1).selectExpr("cast(id as string) as value")
+    # a property of each kind: of the producer, of the clients beside it, of both
+    more = {"kafka.compression.type": "lz4", "kafka.default.api.timeout.ms": "20000", "kafka.client.id": "spark"}
+    frame.write.format("fletchlog").options(topic="out", **client, **more).mode("append").save()
+    assert broker.scan("out", isolation_level="read_committed").to_pyarrow()["value"].to_pylist() == [b"0", b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kafka.sasl.password": "s3cret of nobody"}, "SaslAuthenticationError"),
+        ({"kafka.security.protocol": "SASL_PLAINTEXT"}, "security.protocol"),
+        ({"kafka.batchsize": "1"}, "unknown configuration `batchsize` for a Producer; did you mean `batch.size`?"),
+    ],
+)
+def test_what_the_clients_cannot_use_is_said_before_the_first_task(spark, secured, options, message):
+    _, client = secured
+    frame = spark.range(3).selectExpr("cast(raise_error('a task ran') as string) as value")
+    with pytest.raises(PySparkException) as caught:
+        frame.write.format("fletchlog").options(**{"topic": "out", **client, **options}).mode("append").save()
+    assert message in str(caught.value)
+    assert "a task ran" not in str(caught.value)
+    assert "s3cret" not in str(caught.value)

@@ -4,12 +4,17 @@ import datetime as dt
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 
 import fletchlog as fl
+from fletchlog.spark.errors import OptionError
+from fletchlog.spark.sink_options import SinkOptions
+from fletchlog.spark.staging import clear, new_run, stage
 from fletchlog.spark.writer import GROUP_PREFIX, LEDGER_TOPIC
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
@@ -39,7 +44,7 @@ def numbers(target, topic="t", **options):
 
 
 def staged(target):
-    return sorted(path.name for path in Path(f"{target}.staging").glob("*"))
+    return sorted(path.name for path in Path(f"{target}.staging").rglob("*"))
 
 
 @pytest.mark.parametrize("inline", [4 << 20, 0], ids=["in messages", "in files"])
@@ -67,6 +72,14 @@ def test_every_column_of_a_record_is_written(spark, target):
     ]
 
 
+def test_a_time_may_be_seconds_and_the_option_topic_goes_before_any_column(spark, target):
+    frame = spark.createDataFrame([("a", 1.0009995), ("b", None), ("c", 1700000000.25)], "value string, timestamp double").selectExpr("*", "7 as topic")
+    save(frame.coalesce(1), target, topic="t")
+    times = [row["timestamp"] for row in records(target)]
+    assert [times[0].timestamp(), times[2].timestamp()] == [1.0, 1700000000.25]
+    assert abs(times[1].timestamp() - time.time()) < 600
+
+
 def test_bytes_and_properties_of_the_producer_are_taken(spark, target):
     frame = spark.range(100, numPartitions=1).selectExpr("cast(cast(id as string) as binary) as value", "'no' as topic")
     save(frame, target, topic="t", kafka__compression__type="zstd")
@@ -79,10 +92,10 @@ def test_bytes_and_properties_of_the_producer_are_taken(spark, target):
     ("columns", "options", "message"),
     [
         (["cast(id as string) as key"], {"topic": "t"}, "Required attribute 'value' not found"),
-        (["cast(id as string) as value"], {}, "topic option required when no 'topic' attribute is present. Use the 'topic' option for setting a topic."),
-        (["id as value"], {"topic": "t"}, "column value is bigint; it must be binary or string"),
-        (["'v' as value", "id as offset"], {"topic": "t"}, "column offset: a record has only key, value, topic, partition, timestamp, headers"),
-        (["'v' as value", "if(id = 3, null, 't') as topic"], {}, "null topic present in the data. Use the 'topic' option for setting a topic."),
+        (["cast(id as string) as value"], {}, "topic option required when no 'topic' attribute is present. Use the topic option for setting a topic."),
+        (["id as value"], {"topic": "t"}, "value attribute unsupported type bigint. value must be a(n) string or binary"),
+        (["'v' as value", "id as offset"], {"topic": "t"}, "column offset: a record has only topic, key, value, headers, partition, timestamp"),
+        (["'v' as value", "if(id = 3, null, 't') as topic"], {}, "contains a null topic. Use the `topic` option for setting a default topic."),
         (["'v' as value"], {"topic": "missing"}, "topic missing does not exist in"),
         (["'v' as value", "'missing' as topic"], {}, "cannot send to topic `missing`"),
         (["'v' as value"], {"topic": "t", "subscribe": "t"}, "unknown option subscribe for writing with format fletchlog"),
@@ -91,8 +104,9 @@ def test_bytes_and_properties_of_the_producer_are_taken(spark, target):
         (["'v' as value"], {"topic": "t", "txnAppId": "a"}, "options txnAppId and txnVersion go together"),
         (["'v' as value"], {"topic": "t", "txnAppId": "a", "txnVersion": "-1"}, "option txnVersion: expected a whole number from 0, got -1"),
         (["'v' as value"], {"topic": "t", "lockTimeout": "soon"}, "option lockTimeout: expected a duration"),
-        (["'v' as value", "id % 1 - 1 as partition"], {"topic": "t"}, "column partition is bigint; it must be int"),
+        (["'v' as value", "id % 1 - 1 as partition"], {"topic": "t"}, "partition attribute unsupported type bigint. partition must be a(n) int"),
         (["'v' as value", "cast(7 as int) as partition"], {"topic": "t"}, "7"),
+        (["'v' as value", "cast('NaN' as double) as timestamp"], {"topic": "t"}, "column timestamp: a value is no time in seconds since 1970"),
     ],
 )
 def test_what_cannot_be_written_is_said_and_nothing_is_there(spark, target, columns, options, message):
@@ -228,3 +242,83 @@ def test_for_each_batch_is_exactly_once_with_an_application(spark, log, target, 
     frame = spark.readStream.format("fletchlog").options(path=log.path, subscribe="in", startingOffsets="earliest", maxOffsetsPerTrigger=50).load()
     frame.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start().awaitTermination()
     assert numbers(target) == list(range(120))
+
+
+# what was staged is gone, whoever left it
+
+
+def options_of(target, **more):
+    return SinkOptions.parse({"path": str(target), "topic": "t", "maxInlineBytes": "0", **more})
+
+
+def rows_then(act):
+    """Two batches of rows of a task; `act` is called between them."""
+    batch = pa.RecordBatch.from_pydict({"value": [b"v"] * 10})
+    yield batch
+    act()
+    yield batch
+
+
+def test_a_task_that_fails_leaves_no_file(target):
+    options = options_of(target)
+    run = new_run(options)
+    with pytest.raises(ZeroDivisionError):
+        stage(options, rows_then(lambda: 1 // 0), task=0, attempt=1, run=run, query=None)
+    assert staged(target) == [run]
+    assert stage(options, rows_then(lambda: None), task=0, attempt=2, run=run, query=None).file is not None
+    assert staged(target) == ["0-2.arrow", run]
+    clear(options, {run})
+    assert not Path(f"{target}.staging").exists()
+
+
+def test_an_attempt_that_is_late_leaves_no_file(target):
+    options = options_of(target)
+    run = new_run(options)
+    with pytest.raises(FileNotFoundError):
+        stage(options, rows_then(lambda: clear(options, {run})), task=0, attempt=1, run=run, query=None)
+    with pytest.raises(OptionError, match="which the driver makes"):
+        stage(options, rows_then(lambda: None), task=0, attempt=2, run=run, query=None)
+    assert not Path(f"{target}.staging").exists()
+
+
+def test_what_a_killed_driver_staged_is_removed_when_it_is_old(spark, target):
+    options = options_of(target)
+    old, recent = new_run(options), new_run(options)
+    for run in (old, recent):
+        stage(options, rows_then(lambda: None), task=0, attempt=1, run=run, query=None)
+    foreign = Path(f"{target}.staging") / "fletchlog-of-mine"
+    foreign.mkdir()
+    two_hours_ago = time.time() - 7200
+    for path in (foreign, foreign.parent / old, foreign.parent / old / "0-1.arrow"):
+        os.utime(path, (two_hours_ago, two_hours_ago))
+    frame = spark.range(3, numPartitions=1).selectExpr("cast(id as string) as value")
+    save(frame, target, topic="t", stagingRetention="3h")
+    assert {old, recent, foreign.name} <= set(staged(target))
+    save(frame, target, topic="t", stagingRetention="1h")
+    assert staged(target) == sorted(["0-1.arrow", recent, foreign.name])
+    assert numbers(target) == [0, 1, 2] * 2
+
+
+def test_what_a_killed_driver_of_a_query_staged_is_removed_by_its_next_batch(log, target, copy, tmp_path):
+    log.topic("in").append("in", 0, 50)
+    for checkpoint in ("checkpoint", "another"):
+        copy(checkpoint)
+        options = options_of(target, checkpointLocation=str(tmp_path / checkpoint))
+        other = new_run(options)
+        stage(options, rows_then(lambda: None), task=0, attempt=1, run=other, query="q")
+    log.append("in", 0, 50)
+    copy("checkpoint")
+    assert staged(target) == sorted(["0-1.arrow", other])
+    assert numbers(target) == [*range(50), *range(100)]
+
+
+def test_a_query_of_which_every_task_failed_leaves_nothing(spark, log, target, tmp_path):
+    log.topic("in", partitions=2).append("in", 0, 50).append("in", 1, 50)
+    stream = spark.readStream.format("fletchlog").options(path=log.path, subscribe="in", startingOffsets="earliest")
+    # the failure comes after Spark has handed over the first rows
+    frame = stream.load().repartition(2).selectExpr("if(offset = 49, raise_error('bad row'), value) as value")
+    sink = frame.writeStream.format("fletchlog").options(path=str(target), topic="t", maxInlineBytes="0", checkpointLocation=str(tmp_path / "c"))
+    with pytest.raises(StreamingQueryException, match="bad row"):
+        sink.trigger(availableNow=True).start().awaitTermination()
+    assert staged(target) == []
+    assert records(target) == []

@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 # name -> default and meaning; the page of the options is made from it
 KNOWN = {
     "path": ("", "Directory of the log, where the driver can write it. This or `kafka.bootstrap.servers`."),
-    "kafka.bootstrap.servers": ("", "A cluster, `h1:9092,h2:9092`. Other `kafka.*` options are properties of the producer."),
+    "kafka.bootstrap.servers": ("", "A cluster, `h1:9092,h2:9092`. Other `kafka.*` options are properties of the clients, first of the producer."),
     "topic": ("", "Topic of every row. Goes before the column `topic`."),
     "stagingPath": ("the path with `.staging`", "Where tasks put rows for the driver, if there are many; every executor must see it."),
     "maxInlineBytes": ("`4194304`", "Bytes of a task that travel in the message that ends it; more goes to a file under `stagingPath`."),
-    "lockTimeout": ("`60s`", "How long a commit waits for another process that has the directory open."),
+    "stagingRetention": ("`1d`", "Staged rows that nothing was added to for so long are of a driver that is gone: the next write removes them."),
+    "lockTimeout": ("`60s`", "How long a commit waits for another process that has the directory open. A cluster has no lock, so it does nothing there."),
     "txnAppId": ("", "With `txnVersion`: a write of this name and number is done once, in `foreachBatch` for example."),
     "txnVersion": ("", "Number of the write: greater than that of the write before."),
 }
@@ -28,13 +29,14 @@ KNOWN = {
 _OF_SPARK = {"checkpointlocation", "queryname"}
 # Bytes of a task that travel in its commit message; more goes to a file.
 MAX_INLINE_BYTES = 4 << 20
+# Name -> types, in the order in which Spark's kafka sink looks at them.
 COLUMNS = {
-    "key": ("binary", "string"),
-    "value": ("binary", "string"),
     "topic": ("string",),
-    "partition": ("int",),
-    "timestamp": ("timestamp",),
+    "key": ("string", "binary"),
+    "value": ("string", "binary"),
     "headers": ("array<struct<key:string,value:binary>>",),
+    "partition": ("int",),
+    "timestamp": ("double", "timestamp"),
 }
 # What a transaction of the driver's own needs; a property given by the user replaces the first group only.
 DEFAULTS = {"batch.size": str(1 << 20), "linger.ms": "1000", "buffer.memory": str(128 << 20), "transaction.timeout.ms": "900000"}
@@ -55,10 +57,13 @@ class SinkOptions:
     source: str
     topic: str | None
     staging_path: str | None
+    staging_retention_ms: float
+    checkpoint: str | None
     max_inline_bytes: int
     lock_timeout_ms: float
     app: tuple[str, int] | None
     producer: Mapping[str, str] = field(repr=False)  # may have passwords
+    client: Mapping[str, str] = field(repr=False)
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SinkOptions:
@@ -68,8 +73,10 @@ class SinkOptions:
             OptionError: What is wrong and what to write instead.
         """
         given = {name.lower(): value for name, value in options.items()}
-        producer = _producer_properties(given)
+        producer, client = _properties(given)
         path, source = target(given)
+        if path is None and "locktimeout" in given:
+            log.warning("option lockTimeout has no effect: a cluster has no lock")
         # Beside the directory, not in it: Kafka does not start over a log.dir with a folder that is no partition.
         beside = None if path is None else path + ".staging"
         staging = absolute_path(given["stagingpath"]) if "stagingpath" in given else beside
@@ -80,28 +87,33 @@ class SinkOptions:
             source=source,
             topic=given.get("topic"),
             staging_path=staging,
+            staging_retention_ms=duration_ms(given, "stagingRetention", "1d"),
+            checkpoint=given.get("checkpointlocation"),
             max_inline_bytes=_whole(given, "maxInlineBytes", MAX_INLINE_BYTES),
             lock_timeout_ms=duration_ms(given, "lockTimeout", "60s"),
             app=_app(given),
             producer=producer,
+            client=client,
         )
 
     def check_schema(self, schema: StructType) -> None:
-        """Spark does not check the columns of a sink.
+        """Spark does not check the columns of a sink of Python. The texts are those of its kafka sink, which passes over columns that it does not know.
 
         Raises:
             OptionError: A column is missing, unknown or of another type.
         """
         found = {field.name.lower(): field.dataType.simpleString() for field in schema.fields}
-        for name, kind in found.items():
-            if name not in COLUMNS:
-                raise OptionError(f"column {name}: a record has only {', '.join(COLUMNS)}")
-            if kind not in COLUMNS[name]:
-                raise OptionError(f"column {name} is {kind}; it must be {' or '.join(COLUMNS[name])}")
-        if "value" not in found:
-            raise OptionError("Required attribute 'value' not found")
-        if "topic" not in found and self.topic is None:
-            raise OptionError("topic option required when no 'topic' attribute is present. Use the 'topic' option for setting a topic.")
+        for name, kinds in COLUMNS.items():
+            if name == "topic" and self.topic is not None:
+                continue
+            if name in found and found[name] not in kinds:
+                raise OptionError(f"{name} attribute unsupported type {found[name]}. {name} must be a(n) {' or '.join(kinds)}")
+            if name == "topic" and name not in found:
+                raise OptionError("topic option required when no 'topic' attribute is present. Use the topic option for setting a topic.")
+            if name == "value" and name not in found:
+                raise OptionError("Required attribute 'value' not found")
+        for name in found.keys() - COLUMNS.keys():
+            raise OptionError(f"column {name}: a record has only {', '.join(COLUMNS)}")
 
 
 def _app(given: Mapping[str, str]) -> tuple[str, int] | None:
@@ -119,11 +131,12 @@ def _whole(given: Mapping[str, str], name: str, default: int) -> int:
     return int(value)
 
 
-def _producer_properties(given: Mapping[str, str]) -> dict[str, str]:
+def _properties(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Those of the producer; and those of the clients that ask a cluster beside it. Connections, TLS and SASL are in both."""
     import fletchlog as fl
 
-    names = {key.name for key in fl.config_table() if key.scope == "producer"}
-    properties = dict(DEFAULTS)
+    names = {scope: {key.name for key in fl.config_table() if key.scope == scope} for scope in ("producer", "consumer")}
+    producer, client = dict(DEFAULTS), {}
     known = {name.lower() for name in KNOWN}
     for name, value in given.items():
         if name in REFUSED:
@@ -131,10 +144,14 @@ def _producer_properties(given: Mapping[str, str]) -> dict[str, str]:
         if name == "kafka.bootstrap.servers":
             continue
         if name.startswith("kafka."):
-            if name[6:] in names or "kafka.bootstrap.servers" in given:
-                properties[name[6:]] = value
-            else:
+            name_of_kafka = name[6:]
+            if "kafka.bootstrap.servers" not in given and name_of_kafka not in names["producer"]:
                 log.warning("option %s is no property of the producer; it has no effect", name)
+                continue
+            if name_of_kafka not in names["consumer"] - names["producer"]:
+                producer[name_of_kafka] = value
+            if name_of_kafka not in names["producer"] - names["consumer"]:
+                client[name_of_kafka] = value
         elif name not in known | _OF_SPARK:
             raise OptionError(f"unknown option {name} for writing with format fletchlog{nearest(name, KNOWN)}")
-    return properties
+    return producer, client

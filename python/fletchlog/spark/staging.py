@@ -1,7 +1,17 @@
-"""What tasks hand to the driver: rows as Arrow, in the commit message or, if they are many, in a file."""
+"""What tasks hand to the driver: rows as Arrow, in the commit message or, if they are many, in a file.
+
+The driver makes a directory for each batch under `stagingPath` before the first task, and removes it with everything in it when the batch is
+committed or given up. Tasks never make it, so an attempt that is late finds no place any more. What a killed driver left is removed by the next
+batch of the same query, if its checkpoint can be read here, or after `stagingRetention` by any write.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import re
+import time
+import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +19,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import WriterCommitMessage
 
 from fletchlog.spark.errors import OptionError
+from fletchlog.spark.options import absolute_path, log
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -18,15 +29,20 @@ if TYPE_CHECKING:
     from fletchlog.spark.sink_options import SinkOptions
 
 _SUFFIX = ".arrow"
+_TEMPORARY = ".tmp"
+# The id of a query or `write`, and a number of its own. Nothing else under stagingPath is touched.
+_RUN = re.compile(r"fletchlog-([0-9a-f]{32}|write)-[0-9a-f]{32}")
+# An attempt that is late may put a file into a directory that is being removed.
+_REMOVALS = 10
 
 
 @dataclass(frozen=True)
 class Staged(WriterCommitMessage):
-    """Rows of one task. `run` is the query, or a token of one batch write; `batch` the number of a micro-batch."""
+    """Rows of one task. `run` is the name of the batch's directory, `query` the id of a streaming query."""
 
     task: int
     run: str
-    batch: int | None
+    query: str | None
     data: bytes | None
     file: str | None
 
@@ -41,8 +57,28 @@ class Staged(WriterCommitMessage):
             yield from pa.ipc.open_stream(pa.BufferReader(self.data))
 
 
-def stage(options: SinkOptions, rows: Iterable[pa.RecordBatch], *, task: int, attempt: int, run: str, batch: int | None) -> Staged:
-    """Keeps the rows of one attempt of a task. A file has its final name only when it is complete."""
+def new_run(options: SinkOptions) -> str:
+    """In the driver: a name for a batch, and the directory where its tasks put files."""
+    run = f"fletchlog-{_query(options) or 'write'}-{uuid.uuid4().hex}"
+    if options.staging_path is None:
+        return run
+    directory = Path(options.staging_path) / run
+    while True:
+        try:
+            directory.mkdir(parents=True)
+        except FileNotFoundError:  # another query has just removed the empty directory above
+            continue
+        except OSError as error:
+            log.warning("option stagingPath: %s; a task with more than maxInlineBytes will fail", error)
+        return run
+
+
+def stage(options: SinkOptions, rows: Iterable[pa.RecordBatch], *, task: int, attempt: int, run: str, query: str | None) -> Staged:
+    """Keeps the rows of one attempt of a task. A file has its final name only when it is complete.
+
+    Raises:
+        OptionError: There are many rows, and no directory for them.
+    """
     import pyarrow as pa
 
     small: list[pa.RecordBatch] = []
@@ -56,54 +92,89 @@ def stage(options: SinkOptions, rows: Iterable[pa.RecordBatch], *, task: int, at
                 raise OptionError(
                     "option stagingPath is missing: a task has more than maxInlineBytes to hand over; name a directory that every executor and the driver see"
                 )
-            name = f"{run}-{'all' if batch is None else batch}-{task}-{attempt}{_SUFFIX}"
-            return Staged(task, run, batch, None, _to_file(Path(options.staging_path) / name, small, iterator))
+            return Staged(task, run, query, None, _to_file(Path(options.staging_path) / run / f"{task}-{attempt}{_SUFFIX}", small, iterator))
     if not small:
-        return Staged(task, run, batch, None, None)
+        return Staged(task, run, query, None, None)
     memory = pa.BufferOutputStream()
     with pa.ipc.new_stream(memory, small[0].schema) as writer:
         for rows_of in small:
             writer.write_batch(rows_of)
-    return Staged(task, run, batch, memory.getvalue().to_pybytes(), None)
+    return Staged(task, run, query, memory.getvalue().to_pybytes(), None)
 
 
 def _to_file(file: Path, first: list[pa.RecordBatch], rest: Iterator[pa.RecordBatch]) -> str:
     import pyarrow as pa
 
-    temporary = file.with_name(file.name + ".tmp")
+    temporary = file.with_name(file.name + _TEMPORARY)
     schema = first[0].schema
-    with _created(temporary) as sink, pa.ipc.new_stream(sink, schema) as writer:
-        while first:
-            writer.write_batch(first.pop(0))
-        for rows_of in rest:
-            writer.write_batch(rows_of)
-    temporary.rename(file)
+    try:
+        with _created(temporary) as sink, pa.ipc.new_stream(sink, schema) as writer:
+            while first:
+                writer.write_batch(first.pop(0))
+            for rows_of in rest:
+                writer.write_batch(rows_of)
+        temporary.rename(file)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
     return str(file)
 
 
 def _created(file: Path) -> pa.OSFile:
     import pyarrow as pa
 
-    while True:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            return pa.OSFile(str(file), "wb")
-        except FileNotFoundError:  # another query has just removed the empty directory
-            continue
+    try:
+        return pa.OSFile(str(file), "wb")
+    except FileNotFoundError:
+        message = (
+            f"option stagingPath: there is no directory {file.parent}, which the driver makes: name one that every executor and the driver see, and may "
+            "write to. An attempt of a task that comes when the write has ended finds none either"
+        )
+        raise OptionError(message) from None
 
 
-def clear(options: SinkOptions, run: str, up_to_batch: int | None) -> None:
-    """Removes the files of a run, with those of killed and repeated attempts; for a stream, those of batches up to this one."""
+def clear(options: SinkOptions, runs: Iterable[str]) -> None:
+    """In the driver: removes the directories of these batches, all others of the same query, and those that are older than `stagingRetention`."""
     if options.staging_path is None:
         return
-    directory = Path(options.staging_path)
-    if not directory.is_dir():
-        return
-    for file in directory.glob(f"{run}-*"):
-        number = file.name.removeprefix(f"{run}-").partition("-")[0]
-        if up_to_batch is None or (number.isdecimal() and int(number) <= up_to_batch):
-            file.unlink(missing_ok=True)
+    root = Path(options.staging_path)
+    oldest, query, ended = time.time() - options.staging_retention_ms / 1000, _query(options), set(runs)
+    for directory in root.glob("fletchlog-*"):
+        found = _RUN.fullmatch(directory.name)
+        if found and (directory.name in ended or found[1] == query or _last_change(directory) < oldest):
+            _remove(directory)
+    with contextlib.suppress(OSError):  # other runs have files there
+        root.rmdir()
+
+
+def _query(options: SinkOptions) -> str | None:
+    """The id that Spark has put into the checkpoint of a streaming query. None: there is none, or it is on no path of this machine."""
+    if options.checkpoint is None:
+        return None
     try:
-        directory.rmdir()
-    except OSError:  # other runs have files there
+        return uuid.UUID(json.loads((Path(absolute_path(options.checkpoint)) / "metadata").read_text())["id"]).hex
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return None
+
+
+def _last_change(directory: Path) -> float:
+    times = []
+    for path in (directory, *directory.glob("*")):
+        with contextlib.suppress(FileNotFoundError):
+            times.append(path.stat().st_mtime)
+    return max(times, default=time.time())
+
+
+def _remove(directory: Path) -> None:
+    for _ in range(_REMOVALS):
+        for file in directory.glob("*"):
+            if file.name.endswith((_SUFFIX, _SUFFIX + _TEMPORARY)):
+                file.unlink(missing_ok=True)
+        try:
+            directory.rmdir()
+        except FileNotFoundError:  # another commit did it
+            return
+        except OSError:
+            continue
         return
+    log.warning("%s is not removed: something else is in it, or still writes to it", directory)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from fletchlog.spark.directory import open_directory
 from fletchlog.spark.errors import OptionError
 from fletchlog.spark.options import log
-from fletchlog.spark.staging import Staged, clear, stage
+from fletchlog.spark.staging import Staged, clear, new_run, stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -36,15 +35,19 @@ TRANSACTIONAL_ID = "fletchlog-spark"
 LEDGER_TOPIC = "__fletchlog_spark_batches"
 GROUP_PREFIX = "fletchlog-spark-"
 _RETRY_LOCK_S = 0.05
+# Of a timestamp that is a double: 64 bits of microseconds.
+_HIGHEST_SECONDS = 9.2e12
+# Of a producer after its transaction has ended, or could not be ended: nothing is left to send then.
+_CLOSE_MS = 30_000
 
 
 class _Writer:
-    """What batch and stream writers share. An object carries nothing from tasks to the commit but `run`, and of streams not even that."""
+    """What batch and stream writers share. Spark makes one in the driver for each batch; of streams, another one for the commit."""
 
     def __init__(self, options: SinkOptions) -> None:
         check_topic(options)
         self._options = options
-        self._run = uuid.uuid4().hex
+        self._run = new_run(options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         """One task: keeps its rows for the commit."""
@@ -53,15 +56,13 @@ class _Writer:
         context = TaskContext.get()
         if context is None:
             raise RuntimeError("a writer's task runs in a worker of Spark")
-        query = context.getLocalProperty("sql.streaming.queryId")
-        number = context.getLocalProperty("streaming.sql.batchId")
         return stage(
             self._options,
             _checked(iterator, self._options),
             task=context.partitionId(),
             attempt=context.taskAttemptId(),
-            run=query or self._run,
-            batch=int(number) if query and number else None,
+            run=self._run,
+            query=context.getLocalProperty("sql.streaming.queryId"),
         )
 
 
@@ -71,11 +72,11 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Appends what all tasks staged. With txnAppId, a txnVersion that is not above the last one is skipped."""
         append(self._options, _staged(messages), self._options.app, self._run)
-        clear(self._options, self._run, None)
+        clear(self._options, {self._run})
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - Spark's signature
         """Removes what was staged; nothing of it is in the log."""
-        clear(self._options, self._run, None)
+        clear(self._options, {self._run})
 
 
 class StreamWriter(_Writer, DataSourceStreamArrowWriter):
@@ -84,14 +85,17 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's signature
         """Appends one micro-batch in one transaction, with its number; skips one that is there."""
         staged = _staged(messages)
-        for query in {item.run for item in staged}:  # one, or none if the batch has no task
+        for query in {item.query for item in staged if item.query is not None}:  # one, or none if the batch has no task
             append(self._options, staged, (query, batchId), query)
-            clear(self._options, query, batchId)
+        self._clear(messages)
 
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's signature
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's signature
         """Removes what was staged; nothing of it is in the log."""
-        for query in {item.run for item in _staged(messages)}:
-            clear(self._options, query, batchId)
+        self._clear(messages)
+
+    def _clear(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Of a batch without a task that ended well there are no messages: the query's id finds its directory then."""
+        clear(self._options, {self._run} | {item.run for item in _staged(messages)})
 
 
 def _staged(messages: Iterable[WriterCommitMessage | None]) -> list[Staged]:
@@ -115,15 +119,29 @@ def append(options: SinkOptions, staged: list[Staged], ledger: tuple[str, int] |
         return False
     # A directory has one writer: each commit ends what the last one left. On a cluster others commit at the same time.
     transactional_id = TRANSACTIONAL_ID if options.path is not None else f"{GROUP_PREFIX}{ledger[0] if ledger is not None else run}"
-    with _opened(options) as broker:
+    with _closed(_opened(options)) as broker:
         peer = broker if options.path is not None else options.source
-        with fl.Producer(peer, {**options.producer, "transactional.id": transactional_id}) as producer:
+        with _closed(fl.Producer(peer, {**options.producer, "transactional.id": transactional_id}), _CLOSE_MS) as producer:
             producer.init_transactions()
             if ledger is None:
                 with producer.transaction():
                     _send(producer, staged, options)
                 return True
             return _append_once(broker, peer, producer, staged, options, ledger)
+
+
+@contextlib.contextmanager
+def _closed(handle: Any, *timeout_ms: int) -> Iterator[Any]:
+    """The handle, closed at the end. A close that fails is logged: it neither takes back what was committed nor hides why nothing was."""
+    import fletchlog as fl
+
+    try:
+        yield handle
+    finally:
+        try:
+            handle.close(*timeout_ms)
+        except fl.KafkaError as error:
+            log.warning("after a commit: %s", error)
 
 
 def _append_once(broker: Any, peer: Any, producer: Any, staged: list[Staged], options: SinkOptions, ledger: tuple[str, int]) -> bool:
@@ -134,7 +152,7 @@ def _append_once(broker: Any, peer: Any, producer: Any, staged: list[Staged], op
         with contextlib.suppress(fl.errors.TopicAlreadyExistsError):
             broker.create_topic(LEDGER_TOPIC)
     group = GROUP_PREFIX + name
-    with fl.Consumer(peer, {"group.id": group, "enable.auto.commit": "false"}) as consumer:
+    with fl.Consumer(peer, {**options.client, "group.id": group, "enable.auto.commit": "false"}) as consumer:
         done = consumer.committed((LEDGER_TOPIC, 0))
     if done is not None and done.offset > number:
         log.info("batch %d of %s is in %s: skipped", number, name, options.source)
@@ -150,11 +168,13 @@ def check_topic(options: SinkOptions) -> None:
 
     Raises:
         OptionError: The directory or the topic does not exist.
+        fletchlog.errors.ConfigException: A property that a producer of the cluster does not take.
     """
     import fletchlog as fl
 
     if options.path is None:
-        with fl.Cluster(options.source) as cluster:
+        fl.Producer(options.source, options.producer).close(_CLOSE_MS)  # connects with its first record
+        with _opened(options) as cluster:
             topics = cluster.topics()
     elif not Path(options.path).is_dir():
         raise OptionError(f"option path: there is no directory {options.path}; create the topic first, which makes it: fletchlog topics create")
@@ -169,7 +189,7 @@ def _opened(options: SinkOptions) -> Any:
     import fletchlog as fl
 
     if options.path is None:
-        return fl.Cluster(options.source)
+        return fl.Cluster(options.source, options.client)
     end = time.monotonic() + options.lock_timeout_ms / 1000
     reported = False
     while True:
@@ -201,17 +221,27 @@ def _send(producer: Any, staged: list[Staged], options: SinkOptions) -> None:
 
 def _as_sent(name: str, column: pa.Array) -> pa.Array:
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     if name in {"key", "value"}:
         return column.cast(pa.binary()) if pa.types.is_string(column.type) else column
-    return column.cast(pa.timestamp("ms", "UTC"), safe=False) if name == "timestamp" else column
+    if name != "timestamp":
+        return column
+    if pa.types.is_floating(column.type):  # seconds, as Spark casts them: to whole microseconds
+        column = pc.multiply(column, 1e6).cast(pa.int64(), safe=False).cast(pa.timestamp("us", "UTC"))
+    return column.cast(pa.timestamp("ms", "UTC"), safe=False)
 
 
 def _checked(rows: Iterable[pa.RecordBatch], options: SinkOptions) -> Iterator[pa.RecordBatch]:
     """Finds in the task what would fail the commit of all."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     for batch in rows:
-        if options.topic is None:
-            names = [name.lower() for name in batch.schema.names]
-            if batch.column(names.index("topic")).null_count:
-                raise OptionError("null topic present in the data. Use the 'topic' option for setting a topic.")
+        columns = dict(zip([name.lower() for name in batch.schema.names], batch.columns, strict=True))
+        if options.topic is None and columns["topic"].null_count:
+            raise OptionError("The Kafka message data sent to the producer contains a null topic. Use the `topic` option for setting a default topic.")
+        times = columns.get("timestamp")
+        if times is not None and pa.types.is_floating(times.type) and not pc.all(pc.less(pc.abs(times), _HIGHEST_SECONDS)).as_py():
+            raise OptionError("column timestamp: a value is no time in seconds since 1970")
         yield batch
