@@ -1,10 +1,12 @@
 """`fletchlog topics`."""
 
+import shutil
 import subprocess
 import sys
 
 import typer
 
+import fletchlog as fl
 from fletchlog.cli.app import app
 
 
@@ -84,3 +86,18 @@ def test_the_package_runs_as_a_module(data):
     subprocess.run(words[:-1], check=True)
     listed = subprocess.run([*words[:4], "list", str(data), "--json"], capture_output=True, text=True, check=True)
     assert '"orders"' in listed.stdout
+
+
+def test_a_partition_that_was_added_and_never_used_is_empty_to_every_reader(cli, data):
+    cli("topics", "create", data, "t")
+    cli("produce", data, "t", stdin="1\n2\n3\n")
+    cli("topics", "alter", data, "t", "--partitions", 2)
+    assert (data / "t-1" / "partition.metadata").is_file()
+    for made in (True, False):
+        if not made:  # as a version has left it that made directories when they were first used
+            shutil.rmtree(data / "t-1")
+        assert len(cli("consume", data, "t", "-f", "jsonl").lines) == 3
+        assert "reads 2 partitions of t" in cli("explain", data, "-t", "t").out
+    with fl.Broker(data) as broker, fl.Producer(broker) as producer:
+        producer.send("t", b"4", partition=1)
+    assert len(cli("consume", data, "t", "-f", "jsonl").lines) == 4

@@ -142,9 +142,10 @@ impl Partition {
             return Ok(log);
         }
         if directory.read_only() {
-            if !fs.exists(&self.dir) {
-                // The writer has stored the topic but not made the directory yet, or this is one broker's part of
-                // a cluster.
+            // In a directory of ours nobody has used a partition whose directory is not there: its log is empty, until its
+            // writer makes it.
+            if directory.is_kafkas() && !fs.exists(&self.dir) {
+                // One broker's part of a cluster.
                 return Err(BrokerError::unknown_partition(&self.tp));
             }
         } else {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::common::*;
 use fletchlog_api::Transport as _;
 use fletchlog_api::list_offsets::{EARLIEST_TIMESTAMP, LATEST_TIMESTAMP};
-use fletchlog_api::{ErrorCode, FetchRequest, IsolationLevel, ListOffsetsRequest, Request, Response};
+use fletchlog_api::{ErrorCode, FetchRequest, Request};
 use fletchlog_broker::Broker;
 use fletchlog_records::TopicPartition;
 use proptest::prelude::*;
@@ -26,17 +26,6 @@ fn bounds(broker: &Broker, t: &TopicPartition) -> (i64, i64) {
     (found.log_start_offset, found.high_watermark)
 }
 
-fn list_offset(client: &mut Client, node: i32, t: &TopicPartition, timestamp: i64) -> i64 {
-    let request = ListOffsetsRequest {
-        isolation_level: IsolationLevel::ReadUncommitted,
-        partitions: vec![(t.clone(), -1, timestamp)],
-    };
-    let Response::ListOffsets(answer) = client.ask(node, Request::ListOffsets(request)) else {
-        panic!()
-    };
-    answer.partitions[0].offset
-}
-
 #[test]
 fn every_way_to_ask_an_open_reader_follows_records_that_are_deleted() {
     for nodes in [1, 2] {
@@ -52,8 +41,8 @@ fn every_way_to_ask_an_open_reader_follows_records_that_are_deleted() {
             // What is deleted was appended after the reader's last look.
             writer.append_batches(&t, batch(4, 10)).unwrap();
             writer.delete_records(&t, Some(7)).unwrap();
-            assert_eq!(list_offset(&mut client, node, &t, EARLIEST_TIMESTAMP), 7);
-            assert_eq!(list_offset(&mut client, node, &t, LATEST_TIMESTAMP), 9);
+            assert_eq!(client.list_offset(node, &t, EARLIEST_TIMESTAMP).1, 7);
+            assert_eq!(client.list_offset(node, &t, LATEST_TIMESTAMP).1, 9);
             for reader in [&reader, &never_used] {
                 assert_eq!(bounds(reader, &t), (7, 9));
                 assert_eq!(reader.partition_log(&t).unwrap().log_start_offset(), 7);

@@ -28,7 +28,7 @@ use crate::view::{IndexCache, Segments, View};
 use crate::{LogConfig, LogError, OpenMode, producer_snapshot};
 
 impl PartitionLog {
-    /// Opens `dir` (created when missing in write mode) and recovers it as spec 1.11-1.12 say.
+    /// Opens `dir` (missing: created in write mode, an empty log in read-only mode) and recovers it as spec 1.11-1.12 say.
     pub fn open(
         fs: Arc<dyn Fs>,
         dir: &Path,
@@ -45,6 +45,7 @@ impl PartitionLog {
                     config: &config,
                     checkpointed_start: log_start_offset,
                     now_ms,
+                    may_be_missing: true,
                 };
                 let loaded = loader.load()?;
                 return Ok(loaded.into_log(fs, dir, tp, config, mode));

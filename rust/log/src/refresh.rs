@@ -58,6 +58,8 @@ pub(crate) struct ReadOnlyLoader<'a> {
     pub config: &'a LogConfig,
     pub checkpointed_start: i64,
     pub now_ms: i64,
+    /// A directory that is not there is an empty log.
+    pub may_be_missing: bool,
 }
 
 impl ReadOnlyLoader<'_> {
@@ -66,6 +68,10 @@ impl ReadOnlyLoader<'_> {
         loop {
             match self.try_load() {
                 Err(e) if is_gone(&e) && attempt < ATTEMPTS && self.fs.exists(self.dir) => attempt += 1,
+                // Nobody has used the partition yet.
+                Err(e) if self.may_be_missing && is_gone(&e) && !self.fs.exists(self.dir) => {
+                    return Ok(self.without_segments(LeaderEpochCache::default()));
+                }
                 other => return other,
             }
         }
@@ -257,6 +263,7 @@ impl PartitionLog {
             config: &self.config(),
             checkpointed_start: view.log_start_offset.max(log_start_offset),
             now_ms: 0,
+            may_be_missing: false,
         };
         let loaded = loader.load()?;
         writer.producers = loaded.producers;

@@ -12,7 +12,7 @@ use fletchlog_sim::disk_state::Left;
 use fletchlog_sim::rng::Rng;
 use fletchlog_sim::sim_disk::{Fault, SimDisk};
 
-use crate::broker_disk::{FSYNC, OTHER, TOPIC, append, new_disk, open, partitions, send};
+use crate::broker_disk::{FSYNC, OTHER, TOPIC, append, directories, new_disk, open, partitions, send};
 
 fn alter(broker: &Broker, name: &str, value: &str) -> Result<(), BrokerError> {
     let change = AlterConfig {
@@ -61,6 +61,17 @@ fn prepare(durability: &str) -> (SimDisk, Arc<Broker>) {
     (disk, broker)
 }
 
+/// A partition's directory is there before the topic has it, as for a new topic; one that was not to be is gone again.
+fn has_directories(disk: &SimDisk, broker: &Broker, what: &str) {
+    let topic = broker.describe_topic(TOPIC).unwrap();
+    let of_topic = topic.partitions.iter();
+    let mut expected: Vec<String> = of_topic
+        .map(|p| format!("node-{}/{TOPIC}-{}", p.leader, p.partition))
+        .collect();
+    expected.sort();
+    assert_eq!(directories(disk, TOPIC), expected, "{what}");
+}
+
 /// The topic takes records in every partition it has, and keeps them over a power loss.
 fn is_usable(disk: &SimDisk, broker: &Broker, what: &str) {
     let (config, leaders) = shape(broker);
@@ -88,6 +99,7 @@ fn change_with_fault(change: Change, fault: Fault, call: u64, rng: &mut Rng) -> 
     let met = disk.failed() != earlier;
     assert!(met || made.is_ok(), "{what}: {made:?}");
     assert_eq!(shape(&broker) == before, made.is_err(), "{what}");
+    has_directories(&disk, &broker, &what);
     for image in images(&disk.state(), rng, 3) {
         let disk: SimDisk = image.into();
         let broker = open(&disk, FSYNC).unwrap_or_else(|e| panic!("{what}: {e}"));

@@ -11,14 +11,13 @@ use std::sync::Arc;
 use fletchlog_api::ErrorCode;
 use fletchlog_broker::{Broker, BrokerError};
 use fletchlog_log::checkpoint::read_partition_metadata;
-use fletchlog_log::fs::Fs;
 use fletchlog_log::partition_log::FetchBound;
 use fletchlog_sim::crash_points::images;
 use fletchlog_sim::disk_state::{DiskState, Left};
 use fletchlog_sim::rng::Rng;
 use fletchlog_sim::sim_disk::{Fault, SimDisk};
 
-use crate::broker_disk::{FSYNC, OTHER, TOPIC, new_disk, open, partitions, send};
+use crate::broker_disk::{FSYNC, OTHER, TOPIC, directories, new_disk, open, partitions, send};
 
 /// What a topic is made with.
 #[derive(Debug)]
@@ -131,19 +130,10 @@ fn is_listed(broker: &Broker) -> bool {
     topics.iter().any(|name| **name == *TOPIC)
 }
 
-/// The directories of the topic.
-fn directories(disk: &SimDisk) -> Vec<String> {
-    let nodes = disk.read_dir(Path::new("/data")).unwrap();
-    let nodes = nodes.iter().filter(|entry| entry.is_dir);
-    let dirs = nodes.flat_map(|node| disk.read_dir(&Path::new("/data").join(&node.name)).unwrap());
-    let names = dirs.filter(|entry| entry.is_dir).map(|entry| entry.name);
-    names.filter(|name| name.starts_with(TOPIC)).collect()
-}
-
 /// Lets one call of the creation of `FIRST` fail. What it answered, and whether it met the fault.
 fn create_with_fault(disk: &SimDisk, broker: &Broker, call: u64, fault: Fault) -> (Result<(), BrokerError>, bool) {
     let earlier = disk.failed();
-    let before = directories(disk);
+    let before = directories(disk, TOPIC);
     disk.fail(disk.calls() + call, fault);
     let created = FIRST.create(broker);
     disk.fail(u64::MAX, fault);
@@ -152,7 +142,7 @@ fn create_with_fault(disk: &SimDisk, broker: &Broker, call: u64, fault: Fault) -
     match &created {
         Ok(()) => FIRST.check(disk, broker, true, "just made"),
         Err(error) => {
-            let left = directories(disk);
+            let left = directories(disk, TOPIC);
             assert!(left.iter().all(|dir| before.contains(dir)), "{error}: {left:?}");
         }
     }

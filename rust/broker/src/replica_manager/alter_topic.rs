@@ -2,7 +2,7 @@
 //! `ConfigurationControlManager#incrementalAlterConfigs`, `#legacyAlterConfigs`, `ConfigAdminManager#preprocess`, with the texts of their errors.
 //!
 //! Both are one write of `fletchlog.metadata`, which is atomic: after a crash the change is there as a whole or not at all. The
-//! change takes effect once it is written.
+//! change takes effect once it is written. The directories of new partitions are made before it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::ReplicaManager;
 use super::new_topic::{MAX_PARTITIONS, check_assignment};
 use crate::BrokerError;
 use crate::directory::{self, ClusterMetadata, TopicRecord};
-use crate::topics::{Topic, validate_name};
+use crate::topics::validate_name;
 
 /// What to do with a property. Kafka: `AlterConfigOp.OpType`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,7 +85,19 @@ impl ReplicaManager {
         if validate_only {
             return Ok(());
         }
-        self.store_altered(&mut metadata, name, record)
+        self.finish_deletions(&mut metadata)?;
+        let topic = self.topic(name)?;
+        let altered = Arc::new(topic.altered(record.clone(), self.config(), self.logs.directory())?);
+        let new = &altered.partitions[topic.partitions.len()..];
+        let mut changed = metadata.clone();
+        changed.topics.insert(name.to_owned(), record);
+        // The metadata last, as for a new topic.
+        self.make_directories(new)
+            .and_then(|()| self.store_or_undo(&changed, &metadata))
+            .inspect_err(|_| self.take_back_partitions(&mut metadata, name, new))?;
+        *metadata = changed;
+        self.logs.insert(altered);
+        Ok(())
     }
 
     /// `alter_topic_config`.
@@ -152,20 +164,10 @@ impl ReplicaManager {
             let fs = &**self.logs.directory().fs();
             topic.partitions.iter().try_for_each(|p| p.make_durable(fs))?;
         }
-        self.store_altered(&mut metadata, name, record)
-    }
-
-    /// Writes a changed record and puts it into effect. The directories of new partitions are made when they are first used.
-    fn store_altered(
-        &self,
-        metadata: &mut ClusterMetadata,
-        name: &str,
-        record: TopicRecord,
-    ) -> Result<(), BrokerError> {
-        let topic: Arc<Topic> = self.topic(name)?;
+        let topic = self.topic(name)?;
         let mut changed = metadata.clone();
         changed.topics.insert(name.to_owned(), record.clone());
-        self.store_or_undo(&changed, metadata)?;
+        self.store_or_undo(&changed, &metadata)?;
         *metadata = changed;
         let altered = topic.altered(record, self.config(), self.logs.directory())?;
         self.logs.insert(Arc::new(altered));

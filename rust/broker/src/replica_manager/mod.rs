@@ -167,6 +167,13 @@ impl ReplicaManager {
 
     /// The log of a partition, opened on first use, refreshed when read-only.
     pub(crate) fn log_of<'a>(&self, partition: &'a Partition) -> Result<&'a Arc<PartitionLog>, BrokerError> {
+        if self.is_read_only() && !self.has_directory(partition) {
+            // Never used, or deleted by the writer since.
+            self.see_new_topics()?;
+            if !self.topic_table().holds(partition) {
+                return Err(BrokerError::unknown_partition(partition.tp()));
+            }
+        }
         self.logs.log_of(partition)
     }
 

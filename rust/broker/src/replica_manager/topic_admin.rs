@@ -125,7 +125,11 @@ impl ReplicaManager {
         changed.topics.insert(name.to_owned(), record);
         changed.topics_created += u64::from(counted);
         // The metadata last: as long as the topic is not in it, a creation that fails has made nothing that a start would find.
-        let made = if counted { self.make_directories(&topic) } else { Ok(()) };
+        let made = if counted {
+            self.make_directories(&topic.partitions)
+        } else {
+            Ok(())
+        };
         made.and_then(|()| self.store_or_undo(&changed, metadata))
             .inspect_err(|_| self.take_back(metadata, &topic))?;
         *metadata = changed;
@@ -144,21 +148,28 @@ impl ReplicaManager {
         })
     }
 
-    /// Every partition's directory with its `partition.metadata`. Those of an internal topic are made as they are used.
-    fn make_directories(&self, topic: &Topic) -> Result<(), BrokerError> {
-        let mut partitions = topic.partitions.iter();
+    /// The directories of these partitions with their `partition.metadata`. Those of an internal topic are made as they are used.
+    pub(super) fn make_directories(&self, partitions: &[Arc<Partition>]) -> Result<(), BrokerError> {
+        let mut partitions = partitions.iter();
         partitions.try_for_each(|p| p.stamp_topic_id(self.logs.directory()))
     }
 
     /// Removes the directories of a topic whose creation has failed. What remains is removed before the next topic is made or
     /// deleted, or at the next start, which finds directories without a log that belong to no topic.
     fn take_back(&self, metadata: &mut ClusterMetadata, topic: &Topic) {
-        if let Err(error) = topic.partitions.iter().try_for_each(|p| self.remove_log(p)) {
-            log::warn!(
-                "directories of topic `{}`, whose creation has failed, remain: {error}",
-                topic.name
-            );
-            metadata.deleting.push(topic.record.id);
+        self.take_back_directories(metadata, &topic.name, &topic.partitions, topic.record.id);
+    }
+
+    /// Removes the directories of partitions that a topic was to get, as `take_back` does.
+    pub(super) fn take_back_partitions(&self, metadata: &mut ClusterMetadata, name: &str, new: &[Arc<Partition>]) {
+        // The id of the topic would take the directories of its other partitions along: one that no topic has.
+        self.take_back_directories(metadata, name, new, uuid::random());
+    }
+
+    fn take_back_directories(&self, metadata: &mut ClusterMetadata, name: &str, made: &[Arc<Partition>], id: [u8; 16]) {
+        if let Err(error) = made.iter().try_for_each(|p| self.remove_log(p)) {
+            log::warn!("directories of topic `{name}`, whose creation has failed, remain: {error}");
+            metadata.deleting.push(id);
         }
     }
 
@@ -222,7 +233,7 @@ impl ReplicaManager {
 
     /// Removes what interrupted deletions have left, directories or offsets in checkpoints: a new topic would take it for its own.
     /// The metadata is written first, as it may not have been durable.
-    fn finish_deletions(&self, metadata: &mut ClusterMetadata) -> Result<(), BrokerError> {
+    pub(super) fn finish_deletions(&self, metadata: &mut ClusterMetadata) -> Result<(), BrokerError> {
         if !metadata.deleting.is_empty() {
             metadata.store(&**self.logs.directory().fs(), self.logs.directory().root())?;
             self.logs.directory().clear_leftovers(metadata)?;

@@ -1,5 +1,6 @@
 use super::*;
 use crate::common::*;
+use fletchlog_api::list_offsets::{EARLIEST_TIMESTAMP, LATEST_TIMESTAMP};
 use fletchlog_api::{ErrorCode, MetadataRequest, PartitionMetadata, Request, Response};
 
 fn assigned(assignments: &[(i32, &[i32])]) -> NewTopic {
@@ -218,6 +219,7 @@ fn partitions_become_more_at_once_and_for_good() {
     broker.append_batches(&tp("t", 0), batch(1, 10)).unwrap();
     let before = broker.describe_topic("t").unwrap();
     broker.create_partitions("t", 3, None, false).unwrap();
+    assert!((0..3).all(|p| dir.path().join(format!("t-{p}/partition.metadata")).is_file()));
     let after = broker.describe_topic("t").unwrap();
     assert_eq!((after.topic_id, after.partitions.len()), (before.topic_id, 3));
     assert_eq!(broker.append_batches(&tp("t", 2), batch(1, 10)).unwrap().0, 0);
@@ -278,6 +280,39 @@ fn a_reader_beside_the_writer_sees_new_partitions_and_keeps_its_open_logs() {
         &log,
         &reader.partition_log(&tp("t", 0)).unwrap()
     ));
+}
+
+#[test]
+fn a_partition_that_nobody_has_used_is_empty_for_a_reader() {
+    let dir = tempfile::tempdir().unwrap();
+    let writer = open(dir.path()).unwrap();
+    writer.create_topic("t", 1, &[]).unwrap();
+    writer.create_partitions("t", 3, None, false).unwrap();
+    // A version that made directories when they were first used has left none.
+    std::fs::remove_dir_all(dir.path().join("t-2")).unwrap();
+    let reader = open_read_only(dir.path()).unwrap();
+    let mut client = Client::new(&reader);
+    for number in [1, 2] {
+        let t = tp("t", number);
+        for timestamp in [EARLIEST_TIMESTAMP, LATEST_TIMESTAMP] {
+            assert_eq!(client.list_offset(1, &t, timestamp), (ErrorCode::NONE, 0), "{t}");
+        }
+        let answer = client.fetch(1, fetch_of(&[(&t, 0, 1000)])).partitions.remove(0);
+        assert_eq!((answer.error, answer.records.len()), (ErrorCode::NONE, 0), "{t}");
+        writer.append_batches(&t, batch(2, 10)).unwrap();
+        assert_eq!(client.list_offset(1, &t, LATEST_TIMESTAMP), (ErrorCode::NONE, 2), "{t}");
+    }
+}
+
+#[test]
+fn a_partition_of_a_topic_that_is_deleted_meanwhile_is_unknown_to_a_reader() {
+    let dir = tempfile::tempdir().unwrap();
+    let writer = open(dir.path()).unwrap();
+    writer.create_topic("t", 1, &[]).unwrap();
+    let reader = open_read_only(dir.path()).unwrap();
+    writer.delete_topic("t").unwrap();
+    let answer = Client::new(&reader).list_offset(1, &tp("t", 0), LATEST_TIMESTAMP);
+    assert_eq!(answer, (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, -1));
 }
 
 #[test]

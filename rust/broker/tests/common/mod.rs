@@ -152,6 +152,17 @@ impl Client {
         };
         response
     }
+    /// The error and the offset.
+    pub fn list_offset(&mut self, node: i32, tp: &TopicPartition, timestamp: i64) -> (ErrorCode, i64) {
+        let request = ListOffsetsRequest {
+            isolation_level: IsolationLevel::ReadUncommitted,
+            partitions: vec![(tp.clone(), -1, timestamp)],
+        };
+        let Response::ListOffsets(answer) = self.ask(node, Request::ListOffsets(request)) else {
+            panic!()
+        };
+        (answer.partitions[0].error, answer.partitions[0].offset)
+    }
     pub fn wait_fetch(&mut self, node: i32, timeout_ms: u64) -> Option<FetchResponse> {
         self.transport.wait(Duration::from_millis(timeout_ms));
         match self.take(node)? {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use fletchlog_api::{Config, Scope};
 use fletchlog_broker::{Broker, BrokerError, OpenOptions};
+use fletchlog_log::fs::Fs;
 use fletchlog_records::{BatchBuilder, BatchParams, TopicPartition};
 use fletchlog_sim::sim_disk::SimDisk;
 use fletchlog_sim::virtual_clock::VirtualClock;
@@ -40,6 +41,18 @@ pub fn open_with(disk: &SimDisk, nodes: u32, properties: &[(&str, &str)]) -> Res
 
 pub fn partitions(topic: &str, count: i32) -> impl Iterator<Item = TopicPartition> {
     (0..count).map(move |partition| TopicPartition::new(topic, partition))
+}
+
+/// The directories of a topic's partitions, `node-1/t-0`, sorted.
+pub fn directories(disk: &SimDisk, topic: &str) -> Vec<String> {
+    let list = |dir: &Path| disk.read_dir(dir).unwrap().into_iter().filter(|entry| entry.is_dir);
+    let mut found = Vec::new();
+    for node in list(Path::new(ROOT)) {
+        let partitions = list(&Path::new(ROOT).join(&node.name)).filter(|entry| entry.name.starts_with(topic));
+        found.extend(partitions.map(|entry| format!("{}/{}", node.name, entry.name)));
+    }
+    found.sort();
+    found
 }
 
 /// Appends a record; returns its offset.
