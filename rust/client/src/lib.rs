@@ -7,10 +7,12 @@ pub mod consumer;
 pub mod error;
 pub mod faults;
 pub mod group;
+mod metrics;
 mod net;
 pub mod producer;
 mod random;
 
 pub use consumer::Consumer;
 pub use error::ClientError;
+pub use metrics::Metric;
 pub use producer::Producer;

@@ -12,6 +12,7 @@ use super::consumer_network_client::ConsumerNetworkClient;
 use super::fetch_buffer::FetchBuffer;
 use super::fetch_requests::{FetchRequests, lags};
 use super::metadata::ConsumerMetadata;
+use super::missing::Missing;
 use super::offset_reset::OffsetReset;
 use super::offset_validation::OffsetValidation;
 use super::offsets_for_times::Lookup;
@@ -24,6 +25,7 @@ use super::{Interrupt, RebalanceEvent};
 use crate::ClientError;
 use crate::error::broker_closed;
 use crate::group::{ConsumerCoordinator, ConsumerGroupMetadata};
+use crate::metrics::Metric;
 
 /// One consumer. Not thread-safe (the binding guards it); only its [`WakeupHandle`] may be used from other threads.
 pub struct Consumer {
@@ -44,6 +46,7 @@ pub struct Consumer {
     pub(super) matched_metadata: u64,
     pub(super) wakeup: Arc<AtomicBool>,
     pub(super) trace: Trace,
+    pub(super) missing: Missing,
     /// An error that occurred after records were taken; the next poll returns it.
     pub(super) deferred: Option<ClientError>,
     /// poll returns as soon as there is a rebalance event to report.
@@ -79,6 +82,7 @@ impl Consumer {
             matched_metadata: 0,
             wakeup: Arc::new(AtomicBool::new(false)),
             trace: Trace::new(settings.trace),
+            missing: Missing::default(),
             deferred: None,
             stops_for_rebalance: false,
             closed: false,
@@ -382,6 +386,12 @@ impl Consumer {
     /// offset), as of the last fetch.
     pub fn end_offset_lag(&self) -> BTreeMap<TopicPartition, i64> {
         lags(&self.subs, &self.settings).into_iter().collect()
+    }
+
+    /// What it has counted and measured since it was made, under the names of Kafka's metrics.
+    pub fn metrics(&self) -> Vec<Metric> {
+        let lag_max = lags(&self.subs, &self.settings).into_values().max();
+        self.fetches.metrics.read(&self.net.metrics(), lag_max)
     }
 
     /// Records handed out so far that were older than one handed out before them, under `fletchlog.fetch.order=timestamp`; 0 otherwise.

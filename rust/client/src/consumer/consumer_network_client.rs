@@ -20,6 +20,7 @@ use fletchlog_api::{Clock, Completion, NodeId, Request, Response, Transport};
 use super::Interrupt;
 use super::metadata::ConsumerMetadata;
 use crate::ClientError;
+use crate::metrics::RequestMetrics;
 use crate::net::{ClientResponse, NetworkClient, Reconnect, RequestId};
 use crate::random::seed_of;
 
@@ -250,6 +251,11 @@ impl ConsumerNetworkClient {
     /// The broker is gone for good.
     pub fn is_closed(&mut self) -> bool {
         self.client.is_closed()
+    }
+
+    /// What it has counted.
+    pub(super) fn metrics(&self) -> RequestMetrics {
+        self.client.metrics()
     }
 
     /// Monotonic milliseconds.

@@ -19,6 +19,7 @@ use super::node_fetches::NodeFetches;
 use super::settings::Settings;
 use super::subscription_state::{PartitionState, SubscriptionState};
 use super::trace::{Trace, TraceEvent, TraceKind};
+use crate::metrics::ConsumerMetrics;
 
 /// State that decides whether there is anything to send, and which partitions are left out. If it is unchanged since a
 /// call that sent nothing, there is nothing to send now.
@@ -38,6 +39,7 @@ pub struct FetchRequests {
     /// partition does not change them.
     left_out: LeftOut,
     reported: Option<Fingerprint>,
+    pub(super) metrics: ConsumerMetrics,
 }
 
 impl FetchRequests {
@@ -101,7 +103,9 @@ impl FetchRequests {
             let request = fetch_request(settings, session);
             trace.request(node, &request);
             let id = net.send(node, Request::Fetch(request));
-            self.nodes.entry(node).or_default().in_flight = Some(id);
+            let fetches = self.nodes.entry(node).or_default();
+            fetches.in_flight = Some(id);
+            fetches.asked_ms = net.now_ms();
             self.version += 1;
         }
         self.nothing_to_send = (sent == 0 && all_led && !backing_off).then_some(fingerprint);
@@ -207,9 +211,15 @@ impl FetchRequests {
         buffer: &mut FetchBuffer,
         metadata: &mut ConsumerMetadata,
         trace: &mut Trace,
+        now_ms: i64,
     ) {
         let node = completion.node;
-        let NodeFetches { session, in_flight, .. } = self.nodes.entry(node).or_default();
+        let NodeFetches {
+            session,
+            in_flight,
+            asked_ms,
+            ..
+        } = self.nodes.entry(node).or_default();
         *in_flight = None;
         self.version += 1;
         let response = match completion.result {
@@ -228,6 +238,9 @@ impl FetchRequests {
                 return;
             }
         };
+        self.metrics.fetch_latency.add(now_ms.saturating_sub(*asked_ms).max(0));
+        let size = response.partitions.iter().map(|p| p.records.len()).sum::<usize>();
+        self.metrics.fetch_size.add(i64::try_from(size).unwrap_or(i64::MAX));
         let full = session.is_full();
         let misses_ids = session.is_refused();
         if let Err(why) = session.handle_response(&response) {

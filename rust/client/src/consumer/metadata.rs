@@ -36,6 +36,8 @@ pub struct ConsumerMetadata {
     topics: FxHashMap<Arc<str>, Vec<Option<Leader>>>,
     names: Vec<Arc<str>>,
     internal: Vec<Arc<str>>,
+    /// Wanted topics that the last answer has refused, in its order.
+    errors: Vec<(Arc<str>, ErrorCode)>,
     allow_auto_create: bool,
     /// Topic ids are missing; asked for when the backoff has passed.
     need_ids: bool,
@@ -68,6 +70,7 @@ impl ConsumerMetadata {
             topics: FxHashMap::default(),
             names: Vec::new(),
             internal: Vec::new(),
+            errors: Vec::new(),
             allow_auto_create,
             need_ids: false,
             refreshed: false,
@@ -152,6 +155,7 @@ impl ConsumerMetadata {
         self.topics.clear();
         self.names.clear();
         self.internal.clear();
+        self.errors.clear();
         let wanted: Option<FxHashSet<Arc<str>>> = match &self.wanted {
             Wanted::All => None,
             Wanted::Topics(topics) => Some(topics.iter().cloned().collect()),
@@ -162,7 +166,11 @@ impl ConsumerMetadata {
             if retained && is_metadata_error(topic.error) {
                 self.updates.request_update(); // Kafka: `Metadata#handleMetadataResponse`.
             }
-            if topic.error != ErrorCode::NONE || !retained {
+            if !retained {
+                continue;
+            }
+            if topic.error != ErrorCode::NONE {
+                self.errors.push((topic.name, topic.error));
                 continue;
             }
             let mut partitions = Vec::new();
@@ -205,6 +213,19 @@ impl ConsumerMetadata {
     /// Topics such as `__consumer_offsets`. Kafka: `exclude.internal.topics`.
     pub fn is_internal(&self, topic: &str) -> bool {
         self.internal.iter().any(|t| &**t == topic)
+    }
+
+    /// Wanted topics that the last answer has refused, and why, in its order.
+    pub fn errors(&self) -> &[(Arc<str>, ErrorCode)] {
+        &self.errors
+    }
+
+    /// Why the last answer has refused a topic.
+    pub fn error_of(&self, topic: &str) -> Option<ErrorCode> {
+        self.errors
+            .iter()
+            .find(|(name, _)| **name == *topic)
+            .map(|(_, error)| *error)
     }
 
     /// Whether the last answer named this topic.

@@ -15,7 +15,7 @@ mod fetchable;
 mod leader_questions;
 mod left_out;
 pub mod metadata;
-
+mod missing;
 mod node_fetches;
 mod offset_reset;
 mod offset_validation;

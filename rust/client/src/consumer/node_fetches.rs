@@ -15,6 +15,8 @@ pub(super) struct NodeFetches {
     pub(super) session: FetchSessionHandler,
     /// At most one is under way.
     pub(super) in_flight: Option<RequestId>,
+    /// When it was sent.
+    pub(super) asked_ms: i64,
     /// Partitions whose wanted values may differ from the session's last request. Only these are looked at, so a
     /// request costs nothing for unchanged partitions.
     pub(super) changed: Changed,

@@ -35,7 +35,7 @@ impl Consumer {
     ///
     /// # Errors
     /// As [`Self::poll`].
-    pub(crate) fn poll_at_most(
+    pub fn poll_at_most(
         &mut self,
         most: Option<usize>,
         timeout_ms: i64,
@@ -58,15 +58,28 @@ impl Consumer {
         }
         self.trace.start_poll();
         self.net.keep_alive();
+        self.fetches.metrics.poll_begins(self.net.now_ms());
         self.net.begin_poll();
         self.subs.forget_log_failures();
         let records = self.poll_as_member(most.unwrap_or(self.settings.max_poll_records), timeout_ms, interrupt);
         self.net.end_poll();
         self.metadata.let_backoff_pass();
+        self.missing.report(&self.metadata, &self.subs, &mut self.trace);
         let records = records?;
+        if !records.runs.is_empty() {
+            self.count(&records);
+        }
         self.trace
             .push(|| TraceEvent::new(TraceKind::Return).records(records.count()));
         Ok(records)
+    }
+
+    fn count(&mut self, records: &PolledRecords) {
+        let spans = records.runs.iter().flat_map(|run| &run.spans);
+        let bytes = spans.map(|span| span.end.saturating_sub(span.start)).sum::<usize>();
+        let number = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+        self.fetches.metrics.records.add(number(records.count()));
+        self.fetches.metrics.bytes.add(number(bytes));
     }
 
     /// Takes the heartbeats over for the poll: between two polls the transport sends them.
@@ -125,6 +138,7 @@ impl Consumer {
                     wakeup: &self.wakeup.clone(),
                 });
                 self.read_net_unless_available(wait)?;
+                self.missing.report(&self.metadata, &self.subs, &mut self.trace);
                 if !self.rejoin_needed() {
                     got = self.collect(max_records)?;
                 }
@@ -350,6 +364,7 @@ impl Consumer {
                     &mut self.buffer,
                     &mut self.metadata,
                     &mut self.trace,
+                    now,
                 );
             } else if self.resets.is_mine(&completion) {
                 self.resets.on_completion(

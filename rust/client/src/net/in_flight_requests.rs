@@ -14,7 +14,7 @@ pub(crate) struct InFlightRequest<K> {
     /// False for acks=0: the answer is empty and decides nothing.
     expects_response: bool,
     timeout_ms: i64,
-    sent_ms: i64,
+    pub(super) sent_ms: i64,
     /// `None` once it is on the wire.
     unwritten: Option<Request>,
 }

@@ -12,6 +12,7 @@ use super::cluster_connection_states::ClusterConnectionStates;
 use super::in_flight_requests::{InFlightRequest, InFlightRequests};
 use super::reconnect::Reconnect;
 use crate::ClientError;
+use crate::metrics::RequestMetrics;
 
 /// What became of a request. Kafka: `ClientResponse`.
 #[derive(Debug)]
@@ -40,6 +41,7 @@ pub(crate) struct NetworkClient<K> {
     disconnects: bool,
     /// What the next call has to end with. Kafka: `Metadata#fatalException`.
     fatal: Option<ClientError>,
+    metrics: RequestMetrics,
 }
 
 impl<K> NetworkClient<K> {
@@ -59,7 +61,13 @@ impl<K> NetworkClient<K> {
             connecting: BTreeSet::new(),
             disconnects: false,
             fatal: None,
+            metrics: RequestMetrics::default(),
         }
+    }
+
+    /// What it has counted.
+    pub(crate) fn metrics(&self) -> RequestMetrics {
+        self.metrics
     }
 
     /// What only a peer in the same process can do.
@@ -230,8 +238,11 @@ impl<K> NetworkClient<K> {
     /// Writes what was sent. Kafka: the writing part of `Selector#poll`.
     pub(crate) fn write(&mut self, now: i64) {
         let transport = &mut self.transport;
-        self.in_flight
-            .write(now, |node, id, request| transport.send(node, id, request));
+        let written = &mut self.metrics.requests;
+        self.in_flight.write(now, |node, id, request| {
+            *written += 1;
+            transport.send(node, id, request);
+        });
     }
 
     /// Something was sent and is not written.
@@ -269,6 +280,7 @@ impl<K> NetworkClient<K> {
             let lost = match &completion.result {
                 Ok(_) => {
                     self.states.answered(node);
+                    self.metrics.latency.add(now.saturating_sub(request.sent_ms).max(0));
                     None
                 }
                 Err(why @ Failure::UnsupportedVersion(_)) => {

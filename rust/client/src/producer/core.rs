@@ -16,6 +16,7 @@ use super::record_accumulator::RecordAccumulator;
 use super::trace::{Trace, TraceEvent, TraceKind};
 use super::transaction::{RequestResult, TransactionManager};
 use crate::ClientError;
+use crate::metrics::ProducerMetrics;
 use crate::random::{Random, seed_of};
 
 /// A record on its way into a batch.
@@ -79,6 +80,7 @@ pub(crate) struct Core {
     pub unreachable: Option<String>,
     /// First failure of a `send_columns` row since the last flush.
     pub run_failure: Option<ClientError>,
+    pub metrics: ProducerMetrics,
     partitioners: Vec<TopicPartitioner>,
     random: Random,
 }
@@ -101,6 +103,7 @@ impl Core {
             unmendable: (0, None),
             unreachable: None,
             run_failure: None,
+            metrics: ProducerMetrics::default(),
             partitioners: Vec::new(),
             random: Random::new(seed),
             seed,
@@ -416,6 +419,7 @@ impl Core {
                 }
             }
         }
+        self.metrics.failed += i64::from(self.accumulator.batches[id].count());
         self.accumulator.decided(id);
         true
     }

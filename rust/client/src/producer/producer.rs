@@ -18,6 +18,7 @@ use super::{ProducerRecord, RecordColumns};
 use crate::ClientError;
 use crate::consumer::Interrupt;
 use crate::group::ConsumerGroupMetadata;
+use crate::metrics::Metric;
 
 /// One producer. Thread-safe. A background thread (started with the first record, never at import) runs the sender, or,
 /// after [`Producer::stepped`], the calls do.
@@ -290,6 +291,11 @@ impl Producer {
     /// (producer id, epoch), once known.
     pub fn producer_id(&self) -> Option<(i64, i16)> {
         self.shared.lock().core.producer_id()
+    }
+
+    /// What it has counted and measured since it was made, under the names of Kafka's metrics.
+    pub fn metrics(&self) -> Vec<Metric> {
+        self.shared.lock().core.metrics.read()
     }
 
     /// What the producer did so far, when `fletchlog.trace` is on; empty otherwise.

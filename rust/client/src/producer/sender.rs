@@ -126,6 +126,7 @@ impl Sender {
             shared.made_progress(&mut guard);
         }
         guard.core.unreachable = self.client.last_failure();
+        guard.core.metrics.requests = self.client.metrics();
         if self.config.acks == 0 && self.complete_without_ack(&mut guard.core) {
             guard.core.signal.notify();
             shared.made_progress(&mut guard);
@@ -255,18 +256,26 @@ impl Sender {
 
     fn send_produce(&mut self, core: &mut Core, node: NodeId, batches: Vec<BatchId>) {
         let mut partitions = Vec::with_capacity(batches.len());
+        let now = core.now();
+        let mut records = 0;
         for &id in &batches {
             core.trace(TraceKind::Drained, id, Some(node), -1, None);
             let batch = &mut core.accumulator.batches[id];
             batch.on_wire = true;
-            let partition = batch.partition;
-            partitions.push((core.metadata.partition(partition).tp.clone(), batch.bytes()));
+            let (partition, bytes) = (batch.partition, batch.bytes());
+            records += i64::from(batch.count());
+            core.metrics.queue_time.add(now.saturating_sub(batch.created_ms).max(0));
+            core.metrics
+                .batch_size
+                .add(i64::try_from(bytes.len()).unwrap_or(i64::MAX));
+            partitions.push((core.metadata.partition(partition).tp.clone(), bytes));
             if self.config.max_in_flight == 1 {
                 core.accumulator.mute(partition);
                 core.trace(TraceKind::Muted, id, Some(node), -1, None);
             }
             core.trace(TraceKind::Sent, id, Some(node), -1, None);
         }
+        core.metrics.records.add(records);
         let kind = if self.config.acks == 0 {
             RequestKind::ProduceWithoutAck(batches)
         } else {

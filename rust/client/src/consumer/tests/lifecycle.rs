@@ -425,3 +425,38 @@ fn a_lookup_of_committed_offsets_outlives_unsubscribe_but_not_another_set_of_par
         "the answer to the first is of no use"
     );
 }
+
+/// What the trace says of errors: where, and why.
+fn errors(c: &Consumer) -> Vec<String> {
+    let errors = c.trace().iter().filter(|event| event.kind == TraceKind::Error);
+    errors.map(|event| event.text.to_string()).collect()
+}
+
+#[test]
+fn a_topic_and_a_partition_that_are_missing_are_reported_once_each_time_they_go_missing() {
+    let broker = five();
+    let mut c = consumer(
+        &broker,
+        &[
+            ("fletchlog.trace", "true"),
+            ("allow.auto.create.topics", "false"),
+            ("metadata.max.age.ms", "100"),
+        ],
+    );
+    c.assign(&[tp("A"), TopicPartition::new("A", 7), tp("gone")]).unwrap();
+    let no_topic = "there is no topic gone: polls return nothing of it";
+    let no_partition = "there is no partition 7, topic A has 1 partition: polls return nothing of it";
+    for _ in 0..5 {
+        poll(&mut c);
+    }
+    assert_eq!(errors(&c), [no_topic, no_partition]);
+    c.assign(&[tp("A")]).unwrap();
+    poll(&mut c);
+    c.assign(&[tp("A"), tp("gone")]).unwrap();
+    poll(&mut c);
+    assert_eq!(errors(&c), [no_topic, no_partition, no_topic]);
+    broker.clone().with("gone", 0, 1, 1);
+    let found = (0..20).find(|_| poll(&mut c).count() > 0);
+    assert!(found.is_some(), "the topic is read once it is there");
+    assert_eq!(errors(&c).len(), 3);
+}

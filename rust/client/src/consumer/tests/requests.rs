@@ -504,6 +504,7 @@ impl Client {
                 &mut self.buffer,
                 &mut self.metadata,
                 &mut self.trace,
+                0,
             );
         }
     }

@@ -45,6 +45,7 @@ impl Sender {
             self.handle(&mut guard.core, response, now);
         }
         self.fruitless_turns = 0;
+        guard.core.metrics.requests = self.client.metrics();
         guard.core.signal.notify();
         shared.made_progress(&mut guard);
     }
@@ -160,6 +161,7 @@ impl Sender {
                 .split_and_reenqueue(id, &tp.topic, core.idempotence.as_mut());
         } else if self.can_retry(core, id, code, answer, now) {
             core.trace(TraceKind::Retried, id, node, -1, Some(code));
+            core.metrics.retried += i64::from(core.accumulator.batches[id].count());
             let failure = detail.map_or_else(|| code.message().to_owned(), |d| format!("{}: {d}", code.message()));
             core.accumulator.batches[id].last_failure = Some(failure.into());
             core.accumulator.reenqueue(id, core.idempotence.as_ref(), now);

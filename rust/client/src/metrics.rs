@@ -1,0 +1,142 @@
+//! What a client counts and measures from its beginning on, under the names of Kafka's metrics. Averages and maxima are over all of it,
+//! where Kafka's are over the last 30 to 60 seconds.
+
+/// Kafka's name and the value; NaN where nothing was measured yet, as in Kafka.
+pub type Metric = (&'static str, f64);
+
+/// How many values there were, their sum and the largest.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Measured {
+    count: i64,
+    sum: i64,
+    max: i64,
+}
+
+#[allow(clippy::cast_precision_loss)] // Exact up to 2^53.
+fn float(number: i64) -> f64 {
+    number as f64
+}
+
+impl Measured {
+    /// One more value, which is not negative.
+    #[inline]
+    pub(crate) fn add(&mut self, value: i64) {
+        self.count += 1;
+        self.sum = self.sum.saturating_add(value);
+        self.max = self.max.max(value);
+    }
+
+    pub(crate) fn count(&self) -> f64 {
+        float(self.count)
+    }
+
+    pub(crate) fn sum(&self) -> f64 {
+        float(self.sum)
+    }
+
+    pub(crate) fn avg(&self) -> f64 {
+        float(self.sum) / float(self.count)
+    }
+
+    pub(crate) fn max(&self) -> f64 {
+        if self.count == 0 { f64::NAN } else { float(self.max) }
+    }
+}
+
+/// Requests of a client. Kafka: `Selector.SelectorMetrics`, of all nodes together.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct RequestMetrics {
+    /// Written to the wire.
+    pub(crate) requests: i64,
+    /// Milliseconds until the answer, of those that were answered.
+    pub(crate) latency: Measured,
+}
+
+impl RequestMetrics {
+    pub(crate) fn read(&self) -> [Metric; 4] {
+        [
+            ("request-total", float(self.requests)),
+            ("response-total", self.latency.count()),
+            ("request-latency-avg", self.latency.avg()),
+            ("request-latency-max", self.latency.max()),
+        ]
+    }
+}
+
+/// Of a consumer. Kafka: `FetchMetricsRegistry`, `KafkaConsumerMetrics`.
+#[derive(Debug, Default)]
+pub(crate) struct ConsumerMetrics {
+    /// Records of each poll that returned some.
+    pub(crate) records: Measured,
+    /// Their bytes.
+    pub(crate) bytes: Measured,
+    /// Bytes of each answer.
+    pub(crate) fetch_size: Measured,
+    /// Milliseconds from a fetch to its answer.
+    pub(crate) fetch_latency: Measured,
+    /// Milliseconds from poll to poll.
+    pub(crate) between_polls: Measured,
+    pub(crate) last_poll_ms: Option<i64>,
+}
+
+impl ConsumerMetrics {
+    pub(crate) fn poll_begins(&mut self, now_ms: i64) {
+        if let Some(last) = self.last_poll_ms.replace(now_ms) {
+            self.between_polls.add(now_ms.saturating_sub(last));
+        }
+    }
+
+    /// `lag_max`: of all partitions whose end is known.
+    pub(crate) fn read(&self, requests: &RequestMetrics, lag_max: Option<i64>) -> Vec<Metric> {
+        let mut all = vec![
+            ("records-consumed-total", self.records.sum()),
+            ("bytes-consumed-total", self.bytes.sum()),
+            ("records-lag-max", lag_max.map_or(f64::NAN, float)),
+            (
+                "records-per-request-avg",
+                self.records.sum() / self.fetch_latency.count(),
+            ),
+            ("fetch-total", self.fetch_latency.count()),
+            ("fetch-size-avg", self.fetch_size.avg()),
+            ("fetch-size-max", self.fetch_size.max()),
+            ("fetch-latency-avg", self.fetch_latency.avg()),
+            ("fetch-latency-max", self.fetch_latency.max()),
+            ("time-between-poll-avg", self.between_polls.avg()),
+            ("time-between-poll-max", self.between_polls.max()),
+        ];
+        all.extend(requests.read());
+        all
+    }
+}
+
+/// Of a producer. Kafka: `SenderMetricsRegistry`.
+#[derive(Debug, Default)]
+pub(crate) struct ProducerMetrics {
+    /// Records of each produce request, those sent again included.
+    pub(crate) records: Measured,
+    pub(crate) retried: i64,
+    pub(crate) failed: i64,
+    /// Bytes of each batch as it is sent.
+    pub(crate) batch_size: Measured,
+    /// Milliseconds from the first record of a batch until it is sent.
+    pub(crate) queue_time: Measured,
+    /// As the sender has them.
+    pub(crate) requests: RequestMetrics,
+}
+
+impl ProducerMetrics {
+    pub(crate) fn read(&self) -> Vec<Metric> {
+        let mut all = vec![
+            ("record-send-total", self.records.sum()),
+            ("record-retry-total", float(self.retried)),
+            ("record-error-total", float(self.failed)),
+            ("records-per-request-avg", self.records.avg()),
+            ("batch-size-avg", self.batch_size.avg()),
+            ("batch-size-max", self.batch_size.max()),
+            ("record-queue-time-avg", self.queue_time.avg()),
+            ("record-queue-time-max", self.queue_time.max()),
+        ];
+        all.extend(self.requests.read());
+        all
+    }
+}
