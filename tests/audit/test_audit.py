@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import fletchlog as fl
-from fletchlog.audit import audit, spool
+from fletchlog.audit import audit, log, spool
 from fletchlog.audit.order import Lateness
 from fletchlog.audit.report import THRESHOLDS
 
@@ -179,7 +179,7 @@ def test_a_partition_without_records_has_no_lateness(tmp_path):
 
 PEAK = """
 import resource, sys
-from fletchlog.audit import audit, spool
+from fletchlog.audit import audit, log, spool
 from fletchlog.audit.order import Lateness
 report = audit(sys.argv[1])
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, report.partitions[0].records, report.partitions[0].duplicate_records)
@@ -281,3 +281,32 @@ def test_the_table_of_the_command_shows_whole_names_and_counts_what_does_not_fit
     shown = [p for p in range(12) if f"a-topic-with-a-long-name-{p} " in told or f"a-topic-with-a-long-name-{p}\n" in told]
     assert shown == [0, 1, 2]
     assert "and 9 more partitions" in told
+
+
+def test_an_open_broker_is_audited_as_its_directory(kafkas, tmp_path):
+    fill(tmp_path / "d", [(i % 2, b"k%d" % (i % 3), b"%d" % (i % 7), i * 37 % 400) for i in range(3000)], config={"batch.size": 500})
+    for directory in (kafkas, tmp_path / "d"):
+        of_files = audit(directory)
+        with fl.Broker(directory, read_only=True) as broker:
+            of_broker = audit(broker)
+        assert (of_broker.partitions, of_broker.keys, of_broker.lateness) == (of_files.partitions, of_files.keys, of_files.lateness)
+        assert of_broker.source == "a broker in this process"
+
+
+def test_a_broker_in_memory_is_audited_with_its_gaps_and_what_begins_behind_offset_0(monkeypatch):
+    monkeypatch.setattr(log, "READ_BYTES", 200)
+    with fl.Broker.in_memory() as broker:
+        broker.create_topic("t")
+        with fl.Producer(broker, {"transactional.id": "x", "linger.ms": 0}) as producer:
+            producer.init_transactions()
+            for _ in range(3):
+                with producer.transaction():
+                    for number in range(20):
+                        producer.send("t", key=b"k", value=b"%d" % number, timestamp_ms=START + number)
+        broker.delete_records("t", 0, 5)
+        (found,) = audit(broker, ["t"]).partitions
+        assert (found.first_offset, found.last_offset, found.records) == (5, 61, 55)
+        assert (found.gaps, found.gaps_markers, found.gaps_unexplained) == (2, 2, 0)
+        assert found.timestamp_inversions == 2
+        with pytest.raises(fl.errors.UnknownTopicOrPartitionError, match="the broker has no topic u; it has t"):
+            audit(broker, ["u"])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fletchlog.explain.fairness import fairness, jain
+from fletchlog.explain._fairness import fairness, jain
 from fletchlog.types import Run
 
 

@@ -1,9 +1,15 @@
 """The story that `explain` tells agrees with what the consumer does."""
 
+import re
+from dataclasses import replace
+
 import pytest
 
 import fletchlog as fl
-from fletchlog.explain import explain, java_hash
+from fletchlog.explain import Story, explain, java_hash, parting, title
+from fletchlog.explain.compare import titles
+from fletchlog.explain.run import VERSION
+from fletchlog.explain.words import counted, decision
 
 
 @pytest.fixture
@@ -129,3 +135,64 @@ def test_what_is_taken_is_told_before_the_fetch_is_used_up_and_in_the_order_of_t
     counts = sorted(step[0] for steps in told.story.polls for step in steps if step[0] in {"take", "drained"})
     assert counts.count("take") == len(rows)
     assert counts.count("drained") == sum(e["kind"] == "drained" for e in told.events)
+
+
+def test_every_decision_is_a_sentence_and_never_a_tuple(broker):
+    told = [
+        explain(broker, ["orders", "payments"], {"max.poll.records": 7, VERSION: release, "fletchlog.fetch.order": order}, polls=40)
+        for release, order in (("2.6", "partition"), ("4.3", "partition"), ("2.6", "kip-387"), ("2.6", "timestamp"))
+    ]
+    kinds = set()
+    for item in told:
+        left_out = {}
+        for steps in item.story.polls:
+            for step in steps:
+                kinds.add(step[0])
+                said = decision(item.story, step, left_out)
+                assert " " in said, step
+                assert not re.search(r"[\[\]']|\(\d+,| -1\b", said), said
+    assert {"call", "order", "ask", "answer", "skip", "take", "drained", "rotate", "place", "return"} <= kinds
+
+
+@pytest.mark.parametrize("came", [[], [1]])
+@pytest.mark.parametrize("went", [[], [0]])
+def test_a_partition_that_is_no_longer_left_out_is_told(came, went):
+    story = Story([fl.TopicPartition("t", 0), fl.TopicPartition("t", 1)], [1, 1], [[]])
+    one, other = ([[("skip", "the last fetch is still buffered", came, went)]], [[("ask", 1, 1, [(0, 5)], [])]])
+    found = parting(replace(story, polls=one), replace(story, polls=other))
+    assert found.second == "asks node 1 (a full fetch) for t-0 from 5"
+    assert ("asks nothing about t-1" in found.first) == bool(came)
+    assert ("may ask about t-0 again" in found.first) == bool(went)
+    assert "[" not in found.first
+
+
+def test_what_is_missing_is_told_in_both_stories_and_drawn(broker):
+    with fl.Consumer(broker, {"fletchlog.trace": True, "allow.auto.create.topics": False, "auto.offset.reset": "earliest"}) as consumer:
+        consumer.assign([("orders", 0), ("orders", 9), ("nowhere", 0)])
+        for _ in range(4):
+            consumer.poll(timeout_ms=100)
+        told = consumer.explain()
+    for text in (told.text(), told.text(full=True)):
+        assert text.count("there is no topic nowhere: polls return nothing of it") == 1
+        assert text.count("there is no partition 9, topic orders has 3 partitions: polls return nothing of it") == 1
+    assert "there is no topic nowhere" in fl.explain.page([told])
+
+
+def test_one_of_a_thing_is_told_in_the_singular():
+    with fl.Broker.in_memory() as broker:
+        broker.create_topic("t")
+        with fl.Producer(broker) as producer:
+            producer.send("t", b"v")
+        told = explain(broker, ["t"], polls=1)
+        assert "reads 1 partition of t" in told.text()
+        with fl.Consumer(broker, {"fletchlog.trace": True, "auto.offset.reset": "earliest"}) as consumer:
+            consumer.assign([("t", 0)])
+            assert repr(consumer.poll()) == "<fletchlog.Records: 1 record of 1 partition>"
+    assert "1 buckets" not in told.text(full=True)
+    assert counted(1, "bucket") == "1 bucket"
+
+
+def test_runs_with_the_same_title_are_told_apart_by_their_files(broker):
+    one = explain(broker, ["orders"], polls=1, source="days/monday.arrow")
+    assert titles([one, replace(one, source="days/tuesday.arrow")]) == [f"{title(one)}: monday.arrow", f"{title(one)}: tuesday.arrow"]
+    assert titles([one]) == [title(one)]

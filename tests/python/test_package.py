@@ -106,7 +106,7 @@ except AttributeError as error:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [
         "['fletchlog', 'fletchlog._core'] []",
-        "True t-1 fletchlog.explain.replay True",
+        "True t-1 fletchlog.explain._replay True",
         "True",
         "module 'fletchlog' has no attribute 'nothing'",
     ]

@@ -1,7 +1,9 @@
-"""The audit itself, over the files of a directory or the records of a cluster: one topic and one partition after the other."""
+"""The audit itself, over a directory, an open broker or a cluster: one topic and one partition after the other."""
 
 from __future__ import annotations
 
+import struct
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,10 +20,16 @@ if TYPE_CHECKING:
     from fletchlog.audit.report import KeyAudit
 
 WORST_KEYS = 20
+READ_BYTES = 8 << 20
+_HEADER = 27
+"""Up to the last offset delta of a batch of version 2; a message of version 0 or 1 has at least 26 bytes."""
+_MAGIC_2 = 2
 
 
-def audit(source: str | PathLike[str], topics: Sequence[str] = (), *, keys: int = WORST_KEYS, config: Mapping[str, Any] | None = None) -> AuditReport:
-    """Reads every record of some topics of a directory, ours or a real broker's, or of a cluster; changes nothing.
+def audit(
+    source: str | PathLike[str] | Broker, topics: Sequence[str] = (), *, keys: int = WORST_KEYS, config: Mapping[str, Any] | None = None
+) -> AuditReport:
+    """Reads every record of some topics of a directory, ours or a real broker's, of an open broker, or of a cluster; changes nothing.
 
     Of a cluster the causes of gaps and repeated sequences stay None: only files show them.
 
@@ -30,7 +38,8 @@ def audit(source: str | PathLike[str], topics: Sequence[str] = (), *, keys: int 
     that is read at once. Records are compared by two 64-bit hashes.
 
     Args:
-        source: The broker's directory, which another process may be writing to, or `"kafka://HOST:PORT,..."`.
+        source: The broker's directory, to which another process may be writing; a `Broker`, in memory too, whose batches are copied to a
+            temporary directory, a partition at a time; or `"kafka://HOST:PORT,..."`.
         topics: Topics; none: all but Kafka's internal ones.
         keys: How many keys to list.
         config: Properties of the clients of a cluster.
@@ -38,19 +47,33 @@ def audit(source: str | PathLike[str], topics: Sequence[str] = (), *, keys: int 
     Raises:
         fletchlog.errors.KafkaError: As `Broker`, `Cluster` and their `scan` raise it.
     """
-    root = None if str(source).startswith("kafka://") else Path(source)
-    with Cluster(str(source), config) if root is None else Broker(root, read_only=True) as broker:
-        known = broker.topics(include_internal=True)
-        missing = [topic for topic in topics if topic not in known]
-        if missing:
-            raise UnknownTopicOrPartitionError(f"{source} has no topic {', '.join(missing)}; it has {', '.join(broker.topics()) or 'none'}")
-        wanted = dict.fromkeys(topics) or broker.topics()
-        folders = {folder.name: folder for folder, _ in partition_directories(root)} if wanted and root is not None else {}
-        found = [_Topic(broker, None if root is None else lambda name: folders.get(name, root / name), topic, keys) for topic in wanted]
+    if isinstance(source, Broker):
+        with tempfile.TemporaryDirectory(prefix="fletchlog-audit-") as copies:
+            return _audit(source, "a broker in this process", lambda topic, partition: _copy(source, topic, partition, Path(copies)), topics, keys)
+    if str(source).startswith("kafka://"):
+        with Cluster(str(source), config) as cluster:
+            return _audit(cluster, str(source), None, topics, keys)
+    root = Path(source)
+    with Broker(root, read_only=True) as broker:
+        folders = {folder.name: folder for folder, _ in partition_directories(root)}
+
+        def folder_of(topic: str, partition: int) -> Path:
+            name = f"{topic}-{partition}"
+            return folders.get(name, root / name)
+
+        return _audit(broker, readable_path(root), folder_of, topics, keys)
+
+
+def _audit(broker: Broker | Cluster, name: str, folder_of: Callable[[str, int], Path] | None, topics: Sequence[str], keys: int) -> AuditReport:
+    known = broker.topics(include_internal=True)
+    missing = [topic for topic in topics if topic not in known]
+    if missing:
+        raise UnknownTopicOrPartitionError(f"{name} has no topic {', '.join(missing)}; it has {', '.join(broker.topics()) or 'none'}")
+    found = [_Topic(broker, folder_of, topic, keys) for topic in dict.fromkeys(topics) or broker.topics()]
     partitions = [partition for topic in found for partition in topic.partitions]
     worst = sorted((key for topic in found for key in topic.worst), key=_badness, reverse=True)
     return AuditReport(
-        source=str(source) if root is None else readable_path(root),
+        source=name,
         partitions=sorted(partitions, key=lambda p: (p.topic, p.partition)),
         keys=worst[:keys],
         keys_in_several_partitions={topic.name: topic.spread for topic in found},
@@ -58,12 +81,39 @@ def audit(source: str | PathLike[str], topics: Sequence[str] = (), *, keys: int 
     )
 
 
+def _copy(broker: Broker, topic: str, partition: int, into: Path) -> Path:
+    """The batches of a partition in a segment of their own, in place of those of the partition before."""
+    described = next(p for p in broker.describe_topic(topic).partitions if p.partition == partition)
+    offset = described.log_start_offset
+    with (into / f"{0:020}.log").open("wb") as segment:
+        while offset < described.high_watermark:
+            data = broker.read_batches(topic, partition, offset, READ_BYTES)
+            end, offset = _whole(data, offset)
+            if end == 0:
+                break
+            segment.write(data[:end])
+    return into
+
+
+def _whole(data: bytes, offset: int) -> tuple[int, int]:
+    """Where the last whole batch ends, and the offset behind it. Kafka: `DefaultRecordBatch`, `AbstractLegacyRecordBatch`."""
+    at = 0
+    while at + _HEADER <= len(data):
+        base, length = struct.unpack_from(">qi", data, at)
+        end = at + 12 + length
+        if end > len(data):
+            break
+        (delta,) = struct.unpack_from(">i", data, at + 23) if data[at + 16] >= _MAGIC_2 else (0,)
+        at, offset = end, base + delta + 1
+    return at, offset
+
+
 def _badness(key: KeyAudit) -> tuple[int, int, int, int]:
     return (key.partitions, key.timestamp_inversions, key.duplicate_records, key.records)
 
 
 class _Topic:
-    def __init__(self, broker: Broker | Cluster, folder_of: Callable[[str], Path] | None, name: str, most: int) -> None:
+    def __init__(self, broker: Broker | Cluster, folder_of: Callable[[str, int], Path] | None, name: str, most: int) -> None:
         from fletchlog.audit.keys import Keys
         from fletchlog.audit.partition import Files, look
 
@@ -74,7 +124,7 @@ class _Topic:
         for p in described.partitions:
             files = None
             if folder_of is not None:
-                folder = folder_of(f"{name}-{p.partition}")
+                folder = folder_of(name, p.partition)
                 files = Files(folder, p.high_watermark if compacted else clean_offsets(folder.parent).get((name, p.partition), 0))
             found = look(broker.scan(name, partition=p.partition), files, (name, p.partition), keys)
             partitions.append(found.audit)

@@ -163,17 +163,18 @@ def _tell(told: Sequence[Explanation], *, story: bool, full: bool) -> None:
 def _fairness(told: Sequence[Explanation]) -> Any:
     from rich.table import Table
 
-    from fletchlog.explain import fairness, title
+    from fletchlog.explain import fairness
+    from fletchlog.explain.compare import titles
 
     table = Table(title="How fair is it?", title_justify="left", box=None, pad_edge=False)
     table.add_column("order", no_wrap=True)
     for column in ("polls", "records", "runs", "typical run", "longest run", "Jain's index", "worst wait, polls", "worst wait, records"):
         table.add_column(column, justify="right")
-    for item in told:
+    for item, name in zip(told, titles(told), strict=True):
         f = fairness(item.polls, item.ends)
         index = "" if f.jain is None else f"{f.jain:.3f}"
         table.add_row(
-            title(item), f"{f.polls:,}", f"{f.records:,}", f"{f.runs:,}", f"{f.typical_run:,}", f"{f.longest_run:,}", index,
+            name, f"{f.polls:,}", f"{f.records:,}", f"{f.runs:,}", f"{f.typical_run:,}", f"{f.longest_run:,}", index,
             f"{f.worst_wait_polls:,}", f"{f.worst_wait_records:,}",
         )  # fmt: skip
     return table

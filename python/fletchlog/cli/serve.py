@@ -65,7 +65,7 @@ def serve(
         given = _known(given)
     with _broker(directory, memory, nodes, read_only, given) as broker:
         host, port = _host_and_port(listen)
-        with broker.listen(host, port, advertised) as listener:
+        with broker.listen(host, port, advertised=advertised) as listener:
             if print_address:
                 print(_address(listener.bootstrap), flush=True)
             note(f"serving {'memory' if directory is None else directory} at {listener.bootstrap}; Ctrl-C ends it")

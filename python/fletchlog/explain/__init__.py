@@ -8,14 +8,14 @@ The engine makes every decision shown here; these modules only describe it.
 """
 
 from fletchlog._core import java_hash
+from fletchlog.explain._fairness import Fairness, PartitionFairness, fairness
+from fletchlog.explain._replay import Replay, replay
+from fletchlog.explain._story import Story, tell
 from fletchlog.explain.compare import Parting, against, align, parting, title
-from fletchlog.explain.fairness import Fairness, PartitionFairness, fairness
 from fletchlog.explain.order import Place
 from fletchlog.explain.pages import page, story
-from fletchlog.explain.replay import Replay, replay
 from fletchlog.explain.run import Explanation, explain, explanation
 from fletchlog.explain.saved import load_trace, save_trace
-from fletchlog.explain.story import Story, tell
 
 __all__ = [
     "Explanation",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from os import PathLike
 
-    from fletchlog.explain.story import Step, Story
+    from fletchlog.explain._story import Step, Story
     from fletchlog.types import TopicPartition
 
 # a poll that found nothing in the recorded run finds nothing here

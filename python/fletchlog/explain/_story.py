@@ -118,7 +118,8 @@ def _step(row: Mapping[str, Any], number: Mapping[TopicPartition, int]) -> Step:
         case "skip":
             return (kind, row["text"], sorted(map(lane, parts)), sorted(gone))
         case "error":
-            return (kind, -1 if row["topic"] is None else lane(row), *values(row, "node"), row["text"])
+            # the text names a topic that is missing: it has no lane
+            return (kind, -1 if row["partition"] is None else lane(row), *values(row, "node"), row["text"])
         case "return":
             return (kind, row["records"])
     return (kind, lane(row), *values(row, *_FIELDS[kind]))

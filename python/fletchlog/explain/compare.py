@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from fletchlog._core import decision_rows, parse_release
 from fletchlog.errors import InvalidArgumentError
+from fletchlog.explain._story import tell
 from fletchlog.explain.run import ORDER, VERSION, default, explain
-from fletchlog.explain.story import tell
-from fletchlog.explain.words import sentence_of
+from fletchlog.explain.words import decision, sentence_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from fletchlog._core import Broker
+    from fletchlog.explain._story import Step, Story
     from fletchlog.explain.run import Explanation
-    from fletchlog.explain.story import Step, Story
 
 
 def _rows() -> dict[str, str]:
@@ -75,7 +76,7 @@ def parting(one: Story, other: Story) -> Parting | None:
         for place in range(max(len(mine), len(theirs))):
             a, b = (steps[place] if place < len(steps) else None for steps in (mine, theirs))
             if _renamed(a, one_is) != _renamed(b, other_is):
-                said = [sentence_of(story, step, out) or _bare(step) if step else None for story, step, out in ((one, a, left_out[0]), (other, b, left_out[1]))]
+                said = [decision(story, step, out) if step else None for story, step, out in ((one, a, left_out[0]), (other, b, left_out[1]))]
                 return Parting(poll, place + 1, *said)
             for story, step, out in ((one, a, left_out[0]), (other, b, left_out[1])):
                 if step is not None and step[0] == "skip":
@@ -132,6 +133,12 @@ def title(told: Explanation) -> str:
     return f"Java client {told.release}" + (f" (as {row})" if " - " in row else "")
 
 
+def titles(explanations: Sequence[Explanation]) -> list[str]:
+    """The title of each; those that have the same one are told apart by the file they come from."""
+    plain = [title(told) for told in explanations]
+    return [f"{name}: {PurePath(told.source).name}" if plain.count(name) > 1 and told.source else name for name, told in zip(plain, explanations, strict=True)]
+
+
 def align(explanations: Sequence[Explanation]) -> list[Explanation]:
     """The same explanations with the same lanes under the same numbers."""
     lanes = sorted({lane for item in explanations for lane in item.story.lanes})
@@ -167,7 +174,3 @@ def _renamed(step: Step | None, names: list[int]) -> Any:
         case (kind, number, *rest):
             return (kind, lane(number), *rest)
     return step
-
-
-def _bare(step: Step) -> str:
-    return " ".join(str(part) for part in step)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from fletchlog._core import Broker
-    from fletchlog.explain.story import Story
+    from fletchlog.explain._story import Story
 
 Range = tuple[int, int]
 Lane = tuple[str, int]

@@ -1,6 +1,6 @@
 """The page: one HTML file that needs no network, and the same as JSON.
 
-Lines of a story are the steps of `fletchlog.explain.story`, one list per poll, the first one before the first poll.
+Lines of a story are the steps of `fletchlog.explain._story`, one list per poll, the first one before the first poll.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from fletchlog._core import __version__
 from fletchlog.errors import InvalidArgumentError, SchemaError
-from fletchlog.explain.compare import align, parting, title
-from fletchlog.explain.fairness import fairness
-from fletchlog.explain.words import request_order
+from fletchlog.explain._fairness import fairness
+from fletchlog.explain.compare import align, parting, titles
+from fletchlog.explain.words import counted, request_order
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,25 +60,25 @@ def story(explanations: Sequence[Explanation], producer: Any = None) -> dict[str
     return {
         "format": FORMAT,
         "title": f"Poll order: {named}" if runs else "Batches of a producer",
-        "subtitle": " · ".join(part for part in (named, f"{len(lanes)} partitions" if runs else "", source) if part),
+        "subtitle": " · ".join(part for part in (named, counted(len(lanes), "partition") if runs else "", source) if part),
         "topics": topics,
         "lanes": [list(lane) for lane in lanes],
         "ends": [list(runs[0].ends.get(lane, ())) for lane in lanes],
         "gaps": [_gaps(runs, lane) for lane in lanes],
-        "runs": [_run(run) for run in runs],
+        "runs": [_run(run, name) for run, name in zip(runs, titles(runs), strict=True)],
         "parts": _parts(runs),
         "producer": _producer(producer) if producer is not None else None,
     }
 
 
-def _run(told: Explanation) -> dict[str, Any]:
+def _run(told: Explanation, name: str) -> dict[str, Any]:
     found, buckets = told.places, told.buckets
     numbers = {tuple(lane): number for number, lane in enumerate(told.story.lanes)}
     # the first line is a headline, the last ones the list; the lines between give the reason
     why = request_order([], buckets, told.release, subscribed=told.subscribed)[1:]
     measured = asdict(fairness(told.polls, told.ends))
     return {
-        "title": title(told),
+        "title": name,
         "release": told.release,
         "order": told.order,
         "config": told.config,
@@ -100,12 +100,13 @@ def _gaps(runs: Sequence[Explanation], lane: tuple[str, int]) -> list[Any] | Non
 def _parts(runs: Sequence[Explanation]) -> dict[str, Any]:
     """Where any two runs part, by `i-j`."""
     parts = {}
+    names = titles(runs)
     for i, one in enumerate(runs):
         for j in range(i + 1, len(runs)):
             found = parting(one.story, runs[j].story)
             if found is not None:
                 one_does, other_does = found.first or "nothing more", found.second or "nothing more"
-                text = f"{title(one)} {_short(one_does)}; {title(runs[j])} {_short(other_does)}"
+                text = f"{names[i]} {_short(one_does)}; {names[j]} {_short(other_does)}"
                 parts[f"{i}-{j}"] = {"poll": max(1, found.poll), "decision": found.decision, "text": text}
     return parts
 

@@ -17,8 +17,8 @@ from fletchlog.explain.shapes import ACCENTS, DIGIT, INK, LEFT, PAPER, QUIET, SO
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from fletchlog.explain._story import Story
     from fletchlog.explain.run import Explanation
-    from fletchlog.explain.story import Story
     from fletchlog.types import TopicPartition
 
 RIGHT = 132.0

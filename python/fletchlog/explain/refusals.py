@@ -8,8 +8,8 @@ from fletchlog.errors import ReplayRefusedError
 
 if TYPE_CHECKING:
     from fletchlog._core import Broker
+    from fletchlog.explain._story import Step, Story
     from fletchlog.explain.compare import Parting
-    from fletchlog.explain.story import Step, Story
 
 # calls that set an assignment
 ASSIGNING = {"assign", "subscribe", "subscribe_pattern", "unsubscribe"}

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from fletchlog._core import Broker, Cluster, Consumer, config_table
 from fletchlog.errors import InvalidArgumentError
 from fletchlog.explain import words
+from fletchlog.explain._story import Story, tell
 from fletchlog.explain.gaps import Gap, gaps
 from fletchlog.explain.order import Place, places
-from fletchlog.explain.story import Story, tell
 from fletchlog.types import Run, TopicPartition
 
 if TYPE_CHECKING:

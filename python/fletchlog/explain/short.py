@@ -6,12 +6,12 @@ import textwrap
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from fletchlog.explain.fairness import fairness
+from fletchlog.explain._fairness import fairness
 from fletchlog.explain.words import WIDTH, arguments, counted, listed
 
 if TYPE_CHECKING:
+    from fletchlog.explain._story import Step, Story
     from fletchlog.explain.run import Explanation
-    from fletchlog.explain.story import Step, Story
 
 LINES = 24
 NAMES = 6
@@ -27,11 +27,12 @@ def short(told: Explanation, title: str) -> str:
     """At most some thirty lines."""
     places, buckets = told.places, told.buckets
     topics = list(dict.fromkeys(lane.topic for lane in told.story.lanes))
-    partitions = counted(len(told.story.lanes), "partition")
-    lines = [f"{title} reads {partitions} of {listed(topics, NAMES)}" + (f" ({told.source})" if told.source else "")]
-    lines += _wrap(f"Asked for in this order: {listed([str(place) for place in places], NAMES)}", "  ")
+    partitions = f"{counted(len(told.story.lanes), 'partition')} of {listed(topics, NAMES)}" if topics else "no partition"
+    lines = [f"{title} reads {partitions}" + (f" ({told.source})" if told.source else "")]
+    if places:
+        lines += _wrap(f"Asked for in this order: {listed([str(place) for place in places], NAMES)}", "  ")
     if buckets is not None:
-        lines += _wrap(f"It is the walk of a Java hash table with {buckets} buckets: always the same, but not the order the program gives.", "    ")
+        lines += _wrap(f"It is the walk of a Java hash table with {counted(buckets, 'bucket')}: always the same, but not the order the program gives.", "    ")
     lines += _wrap(f"Why this partition next: {RULES[told.order]}. A partition whose records still wait in the queue is not asked for.", "  ")
     found = _Teller(told.story, TURNS[told.order])
     said = found.tell()
@@ -121,7 +122,8 @@ class _Teller:
             case ("call", method, given, epoch) if poll > 0:
                 self._line(poll, "called", f"{method}({listed(arguments(self.story, given, epoch), NAMES)}) by the program")
             case ("error", lane, node, text):
-                self._line(poll, "error", f"{self._name(lane) if lane >= 0 else f'node {node}'}: {text}")
+                where = f"{self._name(lane)}: " if lane >= 0 else f"node {node}: " if node >= 0 else ""
+                self._line(poll, "error", f"{where}{text}")
 
     def _take(self, poll: int, lane: int, first: int, last: int, records: int) -> None:
         run = self.run

@@ -10,15 +10,15 @@ from fletchlog._core import decision_rows, parse_release
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from fletchlog.explain._story import Step, Story
     from fletchlog.explain.order import Place
-    from fletchlog.explain.story import Step, Story
 
 WIDTH = 116
 
 
 def counted(number: int, what: str) -> str:
     """`1 record`, `2,000 records`."""
-    return f"{number:,} {what if number == 1 else what + ('es' if what.endswith('ch') else 's')}"
+    return f"{number:,} {what if number == 1 else what + ('es' if what.endswith(('ch', 's')) else 's')}"
 
 
 def listed(names: Sequence[str], most: int) -> str:
@@ -33,7 +33,7 @@ def request_order(places: Sequence[Place], buckets: int | None, release: str, *,
     if buckets is not None:
         kept = "taken by subscribe()" if subscribed else "given to assign()"
         lines += _wrap(
-            f"The partitions {kept} are kept in a Java hash table, here of {buckets} buckets, and asked for in the order in "
+            f"The partitions {kept} are kept in a Java hash table, here of {counted(buckets, 'bucket')}, and asked for in the order in "
             "which it is walked: bucket by bucket, the partitions of a topic together from where the topic first occurs. The "
             "bucket is (h ^ h>>>16) & "
             f"{buckets - 1} with h = 31 * (31 + partition) + hash of the topic's name, so it is stable, but not the order given."
@@ -126,11 +126,32 @@ def sentence_of(story: Story, step: Step, left_out: dict[str, set[int]]) -> str 
         case ("place", lane, offset, how, _):
             return f"position of {name(lane)}{because(how)}{f': {offset:,}' if offset >= 0 else ''}"
         case ("error", lane, node, text):
-            where = name(lane) if lane >= 0 else f"node {node}"
-            return f"error at {where}{because(text)}"
+            where = name(lane) if lane >= 0 else f"node {node}" if node >= 0 else ""
+            return f"error at {where}{because(text)}" if where else text
         case ("return", 0):
             return "returns nothing"
     return None
+
+
+def decision(story: Story, step: Step, left_out: dict[str, set[int]]) -> str:
+    """As `sentence_of`, with a sentence also for what is not worth telling on its own."""
+    said = sentence_of(story, step, left_out)
+    if said and step[0] != "skip":
+        return said
+
+    def names(lanes: Sequence[int]) -> str:
+        return ", ".join(str(story.lanes[lane]) for lane in lanes)
+
+    match step:
+        case ("skip", reason, came, went):
+            now = said or (f"asks nothing about {names(came)}: {reason}" if came else "")
+            again = f"may ask about {names(went)} again, left out till now: {reason}" if went else ""
+            return "; ".join(part for part in (now, again) if part) or f"leaves out the same partitions: {reason}"
+        case ("order", lanes):
+            return f"asks for its partitions in this order: {names(lanes)}" if lanes else "has no partitions"
+        case ("return", records):
+            return f"returns {counted(records, 'record')}"
+    return str(step[0])
 
 
 def arguments(story: Story, given: Sequence[tuple[int | str, int]], epoch: int) -> list[str]:

@@ -10,7 +10,7 @@
 No Python runs per row, and nothing of fletchlog is needed on the executors; `audit` needs pandas, pyarrow and numpy there.
 """
 
-from fletchlog.pipeline.audit import audit, audit_keys, audit_report
+from fletchlog.pipeline._audit import audit, audit_keys, audit_report
 from fletchlog.pipeline.windows import event_time_windows, parse_json
 
 __all__ = ["audit", "audit_keys", "audit_report", "event_time_windows", "parse_json"]

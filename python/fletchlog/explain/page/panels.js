@@ -70,6 +70,7 @@ function sentence(story, step) {
     case "place":
       return `Position of ${name(step[1])}: ${step[3]}${step[2] >= 0 ? `, ${number(step[2])}` : ""}.`;
     case "error":
+      if (step[1] < 0 && step[2] < 0) return `${step[3][0].toUpperCase()}${step[3].slice(1)}.`;
       return `Error at ${step[1] >= 0 ? name(step[1]) : `node ${step[2]}`}${because(step[3])}.`;
     case "return":
       return step[1] === 0 ? "Nothing is returned." : null;
