@@ -26,9 +26,7 @@ _HEADER = 27
 _MAGIC_2 = 2
 
 
-def audit(
-    source: str | PathLike[str] | Broker, topics: Sequence[str] = (), *, keys: int = WORST_KEYS, config: Mapping[str, Any] | None = None
-) -> AuditReport:
+def audit(source: str | PathLike[str] | Broker, topics: Sequence[str] = (), *, keys: int = WORST_KEYS, config: Mapping[str, Any] | None = None) -> AuditReport:
     """Reads every record of some topics of a directory, ours or a real broker's, of an open broker, or of a cluster; changes nothing.
 
     Of a cluster the causes of gaps and repeated sequences stay None: only files show them.
@@ -55,7 +53,7 @@ def audit(
             return _audit(cluster, str(source), None, topics, keys)
     root = Path(source)
     with Broker(root, read_only=True) as broker:
-        folders = {folder.name: folder for folder, _ in partition_directories(root)}
+        folders = {folder.name: folder for folder, _ in partition_directories(root)} if broker.topics(include_internal=True) else {}
 
         def folder_of(topic: str, partition: int) -> Path:
             name = f"{topic}-{partition}"
