@@ -11,7 +11,7 @@ from mkdocs.structure.files import File
 import fletchlog as fl
 from fletchlog._core import served_apis
 from fletchlog.cli.app import app
-from fletchlog.explain import against, align, explain, fairness, page, picture, title
+from fletchlog.explain import against, align, distinct, explain, fairness, page, picture, title
 from fletchlog.explain.compare import ROWS
 from fletchlog.explain.owners import ownership
 from fletchlog.explain.owners_picture import draw
@@ -138,10 +138,10 @@ def example_producer() -> Any:
 
 
 def fairness_table() -> str:
-    """Fairness of every row of the decision table and KIP-387."""
+    """Fairness of every row of the decision table and KIP-387; what decides the same is one line."""
     heads = ["order", "runs", "typical run", "longest run", "Jain's index", "worst wait, polls", "worst wait, records"]
     rows = []
-    for told in example_runs(polls=60):
+    for told in distinct(example_runs(polls=60)):
         f = fairness(told.polls, told.ends)
         rows.append([title(told), f.runs, f.typical_run, f.longest_run, "" if f.jain is None else f"{f.jain:.3f}", f.worst_wait_polls, f.worst_wait_records])
     return table(heads, rows)

@@ -145,7 +145,8 @@ def test_spark_counts_the_same(tmp_path, spark):
 def test_the_command_tells_writes_and_fails(tmp_path, cli):
     fill(tmp_path / "d", [(0, b"a", b"1", 5000), (0, b"a", b"1", 0)], partitions=1)
     said = cli("audit", tmp_path / "d", "--html", tmp_path / "a.html", "--max", "gaps_unexplained=0").out
-    assert "timestamp_inversions" in said
+    assert "by up" in said
+    assert "5 s" in said
     page = (tmp_path / "a.html").read_text()
     assert "furthest step back" in page
     assert "http" not in page
@@ -158,7 +159,7 @@ def test_the_command_tells_writes_and_fails(tmp_path, cli):
     for words, text in (
         (("--max", "gap=0"), "no column gap"),
         (("--max", "gaps"), "COLUMN=NUMBER"),
-        (("-t", "u"), "no topic u"),
+        (("-t", "u"), "there is no topic u"),
         (("--keys", "-1"), "--keys is -1"),
     ):
         assert text in cli("audit", tmp_path / "d", *words, code=1).err
@@ -268,11 +269,49 @@ def test_the_page_names_the_lateness_beyond_its_last_decade_and_topics_without_a
     assert ">-1<" not in page
 
 
-def test_the_table_of_the_command_shows_whole_names_and_counts_what_does_not_fit(tmp_path):
+@pytest.fixture
+def late(tmp_path):
+    with fl.Broker(tmp_path / "d") as broker:
+        broker.create_topic("orders", partitions=2)
+        with fl.Producer(broker) as producer:
+            for ms in (1_700_000_000_000, 1_700_000_000_000 - 7_200_000):
+                producer.send("orders", value=b"v", timestamp_ms=ms, partition=0)
+    return tmp_path / "d"
+
+
+def test_the_page_gives_a_verdict_and_marks_what_exceeds_a_threshold(late):
+    report = audit(late)
+    failed = report.html({"lateness_max_ms": 60_000, "gaps_unexplained": 0})
+    assert "Failed: 1 of 2 partitions exceed a threshold." in failed
+    assert "orders-0: lateness_max_ms is 7,200,000 ms (2 h), at most 60,000 ms (1 min) are allowed" in failed
+    assert '<td class="breach">2 h <small>≤ 1 min</small></td>' in failed
+    assert failed.count('class="kept"') == 2
+    passed = report.html({"gaps_unexplained": 0})
+    assert "Passed: every partition keeps the thresholds." in passed
+    assert 'class="breach"' not in passed
+    assert "No thresholds were given." in report.html()
+    with pytest.raises(fl.errors.InvalidArgumentError, match="no column nonsense"):
+        report.html({"nonsense": 1})
+
+
+def test_the_command_shows_a_row_for_each_partition_and_a_line_for_each_breach(tmp_path, late):
     from typer.testing import CliRunner
 
     from fletchlog.cli.app import app
 
+    done = CliRunner().invoke(app, ["audit", str(late), "--max", "lateness_max_ms=60000", "--max", "records=1"])
+    rows = [line.split() for line in done.stdout.splitlines() if line.startswith("orders-")]
+    assert [row[0] for row in rows] == ["orders-0", "orders-1"]
+    assert "2 h" in done.stdout
+    assert done.stderr.splitlines() == [
+        "fletchlog: 2 values exceed a threshold:",
+        "  orders-0: lateness_max_ms is 7,200,000 ms (2 h), at most 60,000 ms (1 min) are allowed",
+        "  orders-0: records is 2, at most 1 are allowed",
+    ]
+    with fl.Broker(late) as broker:
+        broker.create_topic("a-topic-with-a-name-that-needs-room", partitions=12)
+    told = CliRunner().invoke(app, ["audit", str(late)], env={"COLUMNS": "60"}).stdout
+    assert all(f"a-topic-with-a-name-that-needs-room-{p}" in told for p in range(12))
     with fl.Broker(tmp_path / "d") as broker:
         broker.create_topic("a-topic-with-a-long-name", partitions=12)
     told = CliRunner().invoke(app, ["audit", str(tmp_path / "d")]).output

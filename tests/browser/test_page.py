@@ -10,7 +10,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 import fletchlog as fl
-from fletchlog.explain import page, picture
+from browser.conftest import runs_of
+from fletchlog.explain import distinct, page, picture
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -131,13 +132,13 @@ def test_orders_and_releases_are_switched_side_by_side(shown, small_runs):
     assert [h.split("\n")[0] for h in headings()] == ["Java client 2.6 (as 2.4 - 2.6)", "KIP-387"]
     choice = shown.find_element(By.ID, "left")
     choice.find_element(By.XPATH, "option[contains(., '4.3')]").click()
-    assert headings()[0].startswith("Java client 4.3")
+    assert headings()[0].startswith("Java client 4.1, 4.3: the same")
     assert "They part at poll" in text(shown, "#parts")
     click(shown, "#parts button")
     shown.find_element(By.ID, "right").find_element(By.XPATH, "option[. = 'nothing']").click()
     assert len(headings()) == 1
     assert len(shown.find_elements(By.CSS_SELECTOR, "#details > .poll")) == 1
-    assert len(shown.find_elements(By.CSS_SELECTOR, "#fairness tbody tr")) == len(small_runs)
+    assert len(shown.find_elements(By.CSS_SELECTOR, "#fairness tbody tr")) == len(distinct(small_runs))
 
 
 def test_an_offset_is_found_with_its_way(shown, small_runs):
@@ -156,7 +157,7 @@ def test_an_offset_is_found_with_its_way(shown, small_runs):
         ("payments-9 @ 1", "no partition payments-9"),
         ("payments-2 @ 99999", "no record at this offset yet: the next one to be written is 100"),
         ("huh", "Write a partition"),
-        ("12", "Which partition"),
+        ("12", "Which topic"),
     ):
         field.clear()
         field.send_keys(query, Keys.ENTER)
@@ -196,6 +197,60 @@ def test_an_offset_without_a_record_is_told_with_its_reason(opened, tmp_path):
             assert answer in text(browser, "#found")
             if offset == "8":
                 assert "poll 2 handed out t-0 up to 7, poll 3 went on at 9." in text(browser, "#found")
+
+
+@pytest.fixture
+def tall(opened, tmp_path):
+    """One topic with more partitions than there is room for."""
+    runs = runs_of(["orders"], 40, 60, polls=80, most=30, every=False)
+    return opened(tmp_path / "tall.html", page(runs)), runs
+
+
+def test_one_topic_needs_no_name_to_find_an_offset(tall):
+    browser, runs = tall
+    field = browser.find_element(By.ID, "query")
+    assert browser.execute_script("return arguments[0].scrollWidth <= arguments[0].clientWidth", field)
+    field.send_keys("5 @ 10", Keys.ENTER)
+    lane = runs[0].story.lanes.index(("orders", 5))
+    number = next(n for n, steps in enumerate(runs[0].story.polls) for s in steps if s[0] == "take" and s[1] == lane and s[2] <= 10 <= s[3])
+    assert poll(browser) == number
+    assert "orders-5 @ 10" in text(browser, "#found")
+    field.clear()
+    field.send_keys("100", Keys.ENTER)
+    assert "orders-0: not handed out" in text(browser, "#found")
+    field.clear()
+    field.send_keys("10", Keys.ENTER)
+    assert f"orders-5: handed out in poll {number}" in text(browser, "#found")
+
+
+def test_the_partition_of_a_poll_is_scrolled_to_and_hidden_ones_are_counted(tall):
+    browser, runs = tall
+    browser.find_element(By.ID, "right").find_element(By.XPATH, "option[. = 'nothing']").click()
+    hint = lambda: text(browser, ".hidden-lanes")  # noqa: E731
+    until(hint)
+
+    def in_sight(lane, row=15):
+        top, height = browser.execute_script('const s = document.querySelector(".scroller"); return [s.scrollTop, s.clientHeight]')
+        return top - 1 <= lane * row and (lane + 1) * row <= top + height + 8
+
+    for number in range(1, 20):
+        (lane, *_) = [step[1] for step in taken(runs[0], number)]
+        press(browser, Keys.HOME if number == 1 else Keys.ARROW_RIGHT)
+        until(lambda lane=lane: in_sight(lane))
+    browser.execute_script('document.querySelector(".scroller").scrollTop = 1e6')
+    until(lambda: "above" in hint() and "below" not in hint())
+    browser.execute_script('document.querySelector(".scroller").scrollTop = 0')
+    until(lambda: "below" in hint() and "above" not in hint())
+
+
+def test_a_link_leads_to_a_poll(shown, tmp_path):
+    shown.get("about:blank")
+    shown.get((tmp_path / "page.html").as_uri() + "#poll=7")
+    assert poll(shown) == 7
+    press(shown, Keys.ARROW_RIGHT)
+    until(lambda: shown.current_url.endswith("#poll=8"))
+    shown.execute_script("location.hash = '#poll=3'")
+    until(lambda: poll(shown) == 3)
 
 
 @pytest.mark.parametrize(("scheme", "bright"), [("light", True), ("dark", False)])

@@ -103,12 +103,16 @@ def test_explain_tells_the_order_of_requests_and_every_poll(cli, shell, orders):
     assert "they part at poll" in both
 
 
+ROWS = ("2.6", "3.0", "3.1", "3.6", "3.9", "4.1", "4.3")
+
+
 def test_all_releases_are_compared_on_the_terminal(cli, orders):
     told = cli("explain", orders, "-t", "orders", "--polls", 3, "--compare", "all").out
-    rows = [line for line in told.split("How fair is it?")[1].splitlines() if line.startswith(("Java client", "KIP-387"))]
-    names = ["2.6 (as 2.4 - 2.6)", "3.0 (as 2.7 - 3.0)", "3.1", "3.6 (as 3.2 - 3.6)", "3.9 (as 3.7 - 3.9)"]
-    names += ["4.1 (as 4.0 - 4.1)", "4.3 (as 4.2 - 4.3)"]
-    assert [row.split("  ")[0] for row in rows] == [*(f"Java client {name}" for name in names), "KIP-387"]
+    for release in ROWS[1:]:
+        assert f"\nJava client {release}" in told
+    rows = [line.split("  ")[0] for line in told.split("How fair is it?")[1].splitlines() if line.startswith(("Java client", "KIP-387"))]
+    # what decides the same is one row
+    assert rows == ["Java client 2.6, 3.0, 3.1, 3.6, 3.9: the same", "Java client 4.1, 4.3: the same", "KIP-387"]
 
 
 def test_a_run_of_any_length_is_told(cli, orders):
@@ -135,8 +139,19 @@ def test_explain_writes_every_form_of_the_same_run(cli, orders, tmp_path):
 
 def test_a_page_without_a_comparison_holds_every_row_of_the_decision_table(cli, orders, tmp_path):
     cli("explain", orders, "-t", "orders", "--polls", 3, "--json", tmp_path / "a.json", "--html", tmp_path / "a.html")
-    titles = [run["title"].split(" (")[0] for run in json.loads((tmp_path / "a.json").read_text())["runs"]]
-    assert titles == [*(f"Java client {release}" for release in ("2.6", "3.0", "3.1", "3.6", "3.9", "4.1", "4.3")), "KIP-387"]
+    titles = [run["title"] for run in json.loads((tmp_path / "a.json").read_text())["runs"]]
+    assert [release for release in ROWS if any(release in title for title in titles)] == list(ROWS)
+    assert titles[-1] == "KIP-387"
+
+
+def test_a_card_compares_with_kip_387_unless_it_is_told_with_what(cli, orders, tmp_path):
+    cli("explain", orders, "-t", "orders", "--polls", 30, "--card", tmp_path / "a.svg")
+    assert "with KIP-387 up to" in (tmp_path / "a.svg").read_text()
+    cli("explain", orders, "-t", "orders", "--polls", 30, "--compare", "4.3", "--card", tmp_path / "b.svg")
+    assert "Java client 4.3" in (tmp_path / "b.svg").read_text()
+    assert 'height="630"' in (tmp_path / "b.svg").read_text()
+    cli("explain", orders, "-t", "orders", "--save", tmp_path / "a.arrow")
+    assert "--card shows two orders" in cli("explain", tmp_path / "a.arrow", "--card", tmp_path / "c.svg", code=1).err
 
 
 def test_explain_says_at_which_decision_two_saved_runs_part(cli, orders, tmp_path):

@@ -1,5 +1,6 @@
 """Pictures and the page: what is in them is what the polls returned."""
 
+import io
 import itertools
 import json
 import re
@@ -8,9 +9,11 @@ import xml.etree.ElementTree as ET
 from importlib.resources import files
 
 import pytest
+from matplotlib.image import imread
 
 import fletchlog as fl
-from fletchlog.explain import Story, against, explain, page, picture, shapes, story
+from fletchlog.explain import Story, against, distinct, explain, fairness, page, picture, shapes, story, title
+from fletchlog.explain.shapes import to_png
 
 
 @pytest.fixture
@@ -110,6 +113,42 @@ def test_an_svg_names_every_lane_and_is_the_same_every_time(runs):
         assert said.count(name) >= 3
     assert {"KIP-387", "Java client 2.6 (as 2.4 - 2.6)", "Java client 4.3 (as 4.2 - 4.3)"} <= set(said)
     assert said.count("30") >= 6
+
+
+def test_runs_that_decide_the_same_share_a_panel_and_say_so(small_broker):
+    config = {"max.poll.records": 10}
+    orders = ["3.1", "3.6", "kip-387"]
+    first = explain(small_broker, ["orders"], config, polls=12)
+    found = distinct([first, *against(small_broker, ["orders"], config, orders, polls=12)])
+    titles = [title(run) for run in found]
+    # 2.6 asks in another order than 3.1 and 3.6, which share theirs here
+    assert titles[-1] == "KIP-387"
+    assert "Java client 3.1, 3.6: the same" in [name.replace("2.6, ", "") for name in titles]
+    assert sum(len(run.same) + 1 for run in found) == 4
+    said = [shape.text for shape in picture.draw(found, "h").shapes if isinstance(shape, picture.Text)]
+    assert [text for text in said if text in titles] == titles
+
+
+def test_one_partition_is_read_alike_by_every_order():
+    with fl.Broker.in_memory() as broker:
+        broker.create_topic("t")
+        with fl.Producer(broker) as producer:
+            producer.send("t", value=b"v")
+        first = explain(broker, ["t"], polls=2)
+        (only,) = distinct([first, *against(broker, ["t"], None, ["2.6", "kip-387"], polls=2)][::2])
+    assert title(only) == "Java client 2.6, KIP-387: the same"
+
+
+def test_a_card_shows_two_orders_and_how_long_a_partition_waits(small_broker):
+    config = {"max.poll.records": 10}
+    one = explain(small_broker, ["orders", "payments"], config, polls=20)
+    (other,) = against(small_broker, ["orders", "payments"], config, ["kip-387"], polls=20)
+    drawing = picture.card(one, other)
+    waits = [max(p.worst_wait_polls for p in fairness(told.polls, told.ends).partitions) for told in (one, other)]
+    assert waits[0] > waits[1]
+    assert drawing.headline == f"With Java client 2.6 a partition waits for its turn up to {waits[0]} polls, with KIP-387 up to {waits[1]} polls"
+    assert all(shape.y < 630 and shape.x < 1200 for shape in drawing.shapes)
+    assert imread(io.BytesIO(to_png(drawing, scale=1))).shape[:2] == (630, 1200)
 
 
 def test_a_png_is_the_same_every_time(runs):

@@ -103,7 +103,9 @@ def test_what_is_generated_is_generated(monkeypatch: pytest.MonkeyPatch) -> None
     told = hooks.on_page_markdown((DOCS / "reference/config.md").read_text(), None)
     assert all(f"`{key.name}`" in told for key in fl.config_table())
     fair = hooks.on_page_markdown("<!-- fairness -->", None)
-    assert fair.count("Java client") == 7
+    # what decides the same is one row
+    assert fair.count("Java client") == 5
+    assert all(release in fair for release in ("2.6", "3.0, 3.1, 3.6: the same", "3.9", "4.1", "4.3"))
     assert "KIP-387" in fair
     retried = hooks.on_page_markdown("<!-- retries -->", None)
     assert retried.index("retried") < retried.index("acknowledged")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
+from fletchlog.audit.words import shown
 from fletchlog.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ def compared(partitions: list[PartitionAudit], newest: Mapping[int, int | None])
     return found
 
 
+SECOND = 1000
 THRESHOLDS = tuple(field.name for field in fields(PartitionAudit) if field.name not in {"topic", "partition"})
 # None in a report about a DataFrame; about a cluster all but those of values and keys
 FILES_ONLY = frozenset({"gaps_markers", "gaps_compaction", "gaps_unexplained", "duplicate_values", "duplicate_keys", "duplicate_sequences"})
@@ -138,7 +140,7 @@ class AuditReport:
         if untold:
             raise InvalidArgumentError(f"rows alone do not tell {', '.join(untold)}; hold the files to it: fletchlog.audit.audit(directory)")
         return [
-            f"{p.topic}-{p.partition}: {name} is {getattr(p, name):,}, at most {int(limit) if limit == int(limit) else limit:,} are allowed"
+            f"{p.topic}-{p.partition}: {name} is {_exact(name, getattr(p, name))}, at most {_exact(name, limit)} are allowed"
             for p in self.partitions
             for name, limit in most.items()
             if (getattr(p, name) or 0) > limit
@@ -154,10 +156,23 @@ class AuditReport:
     def _repr_html_(self) -> str:
         from fletchlog.audit import html
 
-        return "".join(html.tables(self))
+        return "".join(html.tables(self, {}))
 
-    def html(self) -> str:
-        """One page that needs no network."""
+    def html(self, most: Mapping[str, float] | None = None) -> str:
+        """One page that needs no network.
+
+        Args:
+            most: `{column: most}` as for `breaches`: the page says whether each partition keeps it, and marks those that do not.
+
+        Raises:
+            fletchlog.errors.InvalidArgumentError: As `breaches`.
+        """
         from fletchlog.audit import html
 
-        return html.page(self)
+        return html.page(self, most or {})
+
+
+def _exact(name: str, value: float) -> str:
+    """With its unit where it has one: `3,600,000 ms (1 h)`."""
+    text = f"{int(value) if value == int(value) else value:,}"
+    return f"{text} ms ({shown(name, value)})" if name.endswith("_ms") and value >= SECOND else text

@@ -11,6 +11,7 @@ import typer
 
 from fletchlog.cli.common import CommandError, command
 from fletchlog.cli.delivery import write_file
+from fletchlog.cli.tables import draw
 from fletchlog.cli.terminal import out
 from fletchlog.cli.text import counted, note
 
@@ -153,7 +154,7 @@ def _print(stages: Sequence[tuple[str, Sequence[Ownership]]]) -> None:
             table.add_column(title or "owns")
         for member in members:
             table.add_row(member, *(_owned(found[number], member) for _, found in stages))
-        console.print(table)
+        draw(table)
         for _, found in stages:
             item = found[number]
             for why in dict.fromkeys(item.idle.values()):

@@ -3,34 +3,35 @@
 from __future__ import annotations
 
 import json
-from itertools import accumulate
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fletchlog.cli.common import CommandError, cluster_of, command, configured, takes_clusters
+from fletchlog.cli.common import CommandError, cluster_of, command, configured, takes_clusters, topics_of
 from fletchlog.cli.delivery import write_file
-from fletchlog.cli.options import CommandConfig, Config  # noqa: TC001 - typer reads the annotations
-from fletchlog.cli.terminal import out
+from fletchlog.cli.options import CommandConfig, Config, lists_of_topics
+from fletchlog.cli.tables import draw
+from fletchlog.cli.terminal import out, styled
 from fletchlog.cli.text import counted, note
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from fletchlog.audit import AuditReport
 
-SHOWN = (
-    "records", "gaps_unexplained", "gaps_compaction", "gaps_markers", "duplicate_records", "duplicate_keys", "duplicate_sequences", "timestamp_inversions",
-    "inversion_max_ms", "lateness_p99_ms", "lateness_p999_ms", "lateness_p9999_ms", "skew", "behind_ms",
-)  # fmt: skip
+SHOWN = {
+    "records": "records", "gaps_unexplained": "missing", "gaps_compaction": "compacted", "gaps_markers": "markers", "duplicate_records": "repeated",
+    "duplicate_sequences": "sent\ntwice", "timestamp_inversions": "steps\nback", "inversion_max_ms": "by up\nto", "lateness_p99_ms": "delay\n99 %",
+    "skew": "skew", "behind_ms": "behind",
+}  # fmt: skip
 
 
 @command
 @takes_clusters
 def audit(
     directory: Annotated[Path, typer.Argument(help="The broker's directory, or kafka://HOST:PORT of a cluster.", metavar="DIR")],
-    topics: Annotated[str, typer.Option("--topics", "-t", help="Topics, separated by commas; default: all.")] = "",
+    topics: Annotated[str, typer.Option("--topics", "-t", metavar="TOPIC,..", help="Default: all.", autocompletion=lists_of_topics)] = "",
     most: Annotated[
         list[str] | None, typer.Option("--max", help="Fail if a partition exceeds this, e.g. gaps_unexplained=0; may be repeated.", metavar="COLUMN=N")
     ] = None,
@@ -60,18 +61,18 @@ def audit(
     address, client = cluster_of(directory), configured(command_config, config)
     if address is None and client:
         raise CommandError(f"{directory} is a directory, and --config and --command-config are for clients of a cluster")
-    report = auditing.audit(address or directory, [name.strip() for name in topics.split(",") if name.strip()], keys=keys, config=client)
+    report = auditing.audit(address or directory, topics_of(directory, topics, client), keys=keys, config=client)
     # a mistake in a threshold is said before anything is written
     breaches = report.breaches(limits)
     if as_json:
         print(json.dumps(report.to_dict(), indent=2))
     else:
-        _print(report)
+        _print(report, limits)
     if html is not None:
-        write_file(html, report.html())
+        write_file(html, report.html(limits))
         note(f"wrote {html}")
     if breaches:
-        raise CommandError("; ".join(breaches))
+        raise CommandError("\n  ".join([f"{counted(len(breaches), 'value exceeds', 'values exceed')} a threshold:", *breaches]))
 
 
 def _limits(pairs: Sequence[str]) -> dict[str, float]:
@@ -87,35 +88,32 @@ def _limits(pairs: Sequence[str]) -> dict[str, float]:
     return found
 
 
-def _fitting(widths: Sequence[int], room: int) -> int:
-    """How many columns fit beside each other, two blanks before each; one at least."""
-    ends = accumulate(width + 2 for width in widths)
-    return max(1, sum(end <= room for end in ends))
-
-
-def _print(report: AuditReport) -> None:
+def _print(report: AuditReport, limits: Mapping[str, float]) -> None:
     from rich.table import Table
 
+    from fletchlog.audit.words import shown
+
     console = out()
-    columns = [[f"{p.topic}-{p.partition}", *("" if (value := getattr(p, name)) is None else f"{value:,}" for name in SHOWN)] for p in report.partitions]
-    shown = _fitting([max(map(len, column)) for column in columns], console.width - max(map(len, SHOWN)))
-    table = Table("", box=None, pad_edge=False, title=report.source, title_justify="left")
-    for column in columns[:shown]:
-        table.add_column(column[0], justify="right", no_wrap=True)
-    for number, name in enumerate(SHOWN, 1):
-        table.add_row(name, *(column[number] for column in columns[:shown]))
-    console.print(table)
-    if len(columns) > shown:
-        console.print(f"and {counted(len(columns) - shown, 'more partition')}; --json and --html have all")
+    # what is held to a threshold is shown
+    names = [*SHOWN, *(name for name in limits if name not in SHOWN)]
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), title=report.source, title_justify="left")
+    table.add_column("partition", no_wrap=True)
+    for name in names:
+        table.add_column(SHOWN.get(name, name), justify="right", no_wrap=True)
+    for p in report.partitions:
+        cells = [(name, getattr(p, name)) for name in names]
+        exceeds = [name in limits and (value or 0) > limits[name] for name, value in cells]
+        table.add_row(f"{p.topic}-{p.partition}", *(styled(shown(*cell), "bold red" if wrong else "") for cell, wrong in zip(cells, exceeds, strict=True)))
+    draw(table)
     for topic, count in report.keys_in_several_partitions.items():
         if count:
             console.print(f"{topic}: {counted(count, 'key is', 'keys are')} in more than one partition")
     if report.keys:
         worst = Table("key", "topic", box=None, pad_edge=False, title="Keys with most to complain about", title_justify="left")
-        for name in ("records", "partitions", "duplicate_records", "timestamp_inversions", "inversion_max_ms"):
+        for name in ("records", "partitions", "repeated", "steps back", "by up to"):
             worst.add_column(name, justify="right")
         for key in report.keys:
             numbers = (key.records, key.partitions, key.duplicate_records, key.timestamp_inversions)
-            last = "" if key.inversion_max_ms is None else f"{key.inversion_max_ms:,}"
+            last = shown("inversion_max_ms", key.inversion_max_ms)
             worst.add_row(key.key.decode("utf-8", "backslashreplace")[:40], key.topic, *(f"{n:,}" for n in numbers), last)
-        console.print(worst)
+        draw(worst)

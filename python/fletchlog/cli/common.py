@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     R = TypeVar("R")
 
 
+# how long a call to a cluster may take: a person waits for it
+CLUSTER_MS = 15_000
+
+
 class CommandError(Exception):
     """What the user asked for cannot be done; the text is all that is shown."""
 
@@ -53,6 +57,8 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
 
 def in_words_of_the_shell(error: Exception) -> str:
     """The sentence of an error. What it advises a program to call becomes the command that does it."""
+    import re
+
     from fletchlog import errors
 
     advice = {
@@ -60,7 +66,8 @@ def in_words_of_the_shell(error: Exception) -> str:
         errors.GroupIdNotFoundError: "`fletchlog groups list DIR` lists what there is",
         errors.DirectoryLockedError: "commands that only read work beside it; to write too, let it `fletchlog serve DIR`, and use kafka://HOST:PORT",
     }
-    text = str(error)
+    # a server that is only an address has no number yet
+    text = re.sub(r"\bnode -\d+: ", "", str(error))
     command = next((words for kind, words in advice.items() if isinstance(error, kind)), None)
     # what follows the semicolon is the engine's advice, in words of Python
     return text if command is None else f"{text.partition('; ')[0]}; {command}"
@@ -78,6 +85,20 @@ def topic(broker: fl.Broker | fl.Cluster, name: str, advice: str | None = None) 
         return broker.describe_topic(name)
     except UnknownTopicOrPartitionError:
         raise CommandError(_missing("topic", name, broker.topics(include_internal=True), advice or f"`fletchlog topics create DIR {name}` makes it")) from None
+
+
+def topics_of(place: os.PathLike[str], text: str, client: Mapping[str, str] | None = None) -> list[str]:
+    """The topics of a list with commas, each of which the place has; `client`: properties of the clients of a cluster.
+
+    Raises:
+        CommandError: It lacks one.
+    """
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if names:
+        with opened(place, read_only=True, client=client) as broker:
+            for name in names:
+                topic(broker, name, f"`fletchlog topics list {shown(place)}` lists what there is")
+    return names
 
 
 def group(broker: fl.Broker | fl.Cluster, name: str) -> fl.GroupDescription:
@@ -193,7 +214,7 @@ def opened(source: os.PathLike[str], *, read_only: bool = False, nodes: int | No
 
     address = cluster_of(source)
     if address is not None:
-        return fl.Cluster(address, client)
+        return fl.Cluster(address, {"default.api.timeout.ms": CLUSTER_MS} | dict(client or {}))
     if read_only and not os.path.lexists(source):
         raise CommandError(f"{shown(source)}: does not exist; `fletchlog topics create {shown(source)} TOPIC` makes it")
     return fl.Broker(source, read_only=read_only, nodes=nodes)

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from fletchlog.cli.common import CommandError, command
-from fletchlog.cli.terminal import out, styled
+from fletchlog.cli.tables import draw
+from fletchlog.cli.terminal import styled
 
 SCOPES = ("broker", "topic", "producer", "consumer", "legacy-consumer")
 
@@ -49,4 +50,4 @@ def config(
         for key in rows:
             if key.scope == name:
                 table.add_row(styled(key.name, "bold"), key.type, "unset" if key.default is None else key.default, key.doc)
-        out().print(table)
+        draw(table)

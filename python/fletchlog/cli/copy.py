@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from fletchlog.cli.common import CommandError, cluster_of, command, configured, shown, takes_clusters
+from fletchlog.cli.common import CommandError, cluster_of, command, configured, shown, takes_clusters, topics_of
+from fletchlog.cli.options import lists_of_topics
 from fletchlog.cli.terminal import progress
 from fletchlog.cli.text import counted, note, say
 
@@ -22,7 +23,7 @@ _File = Annotated[Path | None, typer.Option(metavar="FILE", help="A file of such
 def copy(
     source: Annotated[Path, typer.Argument(help="The broker's directory, or kafka://HOST:PORT.", metavar="FROM")],
     destination: Annotated[Path, typer.Argument(help="The same; a directory is made if it is missing.", metavar="TO")],
-    topics: Annotated[str, typer.Option("--topics", "-t", help="Topics, separated by commas; default: all.")] = "",
+    topics: Annotated[str, typer.Option("--topics", "-t", metavar="TOPIC,..", help="Default: all.", autocompletion=lists_of_topics)] = "",
     source_config: _Properties = None,
     destination_config: _Properties = None,
     source_command_config: _File = None,
@@ -39,9 +40,10 @@ def copy(
     import fletchlog as fl
     from fletchlog.copying import copy as copy_topics
 
-    names = [name.strip() for name in topics.split(",") if name.strip()]
     if shown(source) == shown(destination):
         raise CommandError("source and destination are the same")
+    of_source = configured(source_command_config, source_config)
+    names = topics_of(source, topics, of_source)
     with ExitStack() as stack:
 
         def opened(place: Path, *, read_only: bool) -> Any:
@@ -53,7 +55,7 @@ def copy(
             opened(source, read_only=True),
             opened(destination, read_only=False),
             names,
-            source_config=configured(source_command_config, source_config),
+            source_config=of_source,
             destination_config=configured(destination_command_config, destination_config),
             on_progress=lambda topic, records: bar.update(task, advance=records, description=topic),
         )

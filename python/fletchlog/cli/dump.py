@@ -10,6 +10,7 @@ import typer
 
 from fletchlog.cli.common import CommandError, command
 from fletchlog.cli.rows import cell, header_text, json_line, plain
+from fletchlog.cli.tables import draw
 from fletchlog.cli.terminal import out, styled
 from fletchlog.cli.text import counted
 
@@ -82,7 +83,7 @@ def _table(file: Path, inspection: Any, rows: list[dict[str, Any]]) -> None:
             kind,
             styled(row["error"], "red") if row["error"] else styled("sound", "green"),
         )
-    out().print(table)
+    draw(table)
     total = len(inspection.batches)
     if len(rows) < total:
         out().print(f"{len(rows):,} of {counted(total, 'batch', 'batches')}; -n 0 shows all")
@@ -101,7 +102,7 @@ def _records(file: Path, most: int | None, *, as_json: bool) -> None:
         else:
             table.add_row(str(row["offset"]), cell(row["timestamp"]), cell(row["key"]), cell(row["value"]), header_text(row["headers"]))
     if not as_json:
-        out().print(table)
+        draw(table)
 
 
 def _rows(file: Path) -> Iterator[dict[str, Any]]:

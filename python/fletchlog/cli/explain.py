@@ -10,20 +10,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fletchlog.cli.common import CommandError, cluster_of, command, configured
+from fletchlog.cli.common import CommandError, cluster_of, command, configured, topics_of
 from fletchlog.cli.delivery import write_file
-from fletchlog.cli.options import CommandConfig, Config  # noqa: TC001 - typer reads the annotations
-from fletchlog.cli.terminal import out
+from fletchlog.cli.options import CommandConfig, Config, lists_of_topics
+from fletchlog.cli.tables import draw
 from fletchlog.cli.text import note, say
 from fletchlog.interop import readable_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rich.table import Table
+
     from fletchlog.explain import Explanation
 
 
 EVERY = "all"
+KIP_387 = "kip-387"
 
 
 @command
@@ -34,7 +37,9 @@ def explain(
             help="A broker's directory (ours or a real Kafka's), kafka://HOST:PORT, or a saved trace; further names are compared with it.", metavar="DIR|TRACE"
         ),
     ] = None,
-    topics: Annotated[str, typer.Option("--topics", "-t", help="Topics, separated by commas, as a program would give them.")] = "",
+    topics: Annotated[
+        str, typer.Option("--topics", "-t", metavar="TOPIC,..", help="In the order in which a program would give them.", autocompletion=lists_of_topics)
+    ] = "",
     config: Config = None,
     compare: Annotated[
         list[str] | None,
@@ -51,6 +56,7 @@ def explain(
     html: Annotated[Path | None, typer.Option(help="Write a page to step through it: every release and KIP-387 side by side.")] = None,
     png: Annotated[Path | None, typer.Option(help="Draw it as PNG.")] = None,
     svg: Annotated[Path | None, typer.Option(help="Draw it as SVG.")] = None,
+    card: Annotated[Path | None, typer.Option(help="Draw one sentence and two orders, 1200 x 630, to be shared (.png or .svg).")] = None,
     as_json: Annotated[Path | None, typer.Option("--json", help="Write every step as JSON.")] = None,
     save: Annotated[Path | None, typer.Option(help="Save the trace, to explain or replay it later.", metavar="TRACE")] = None,
     producer: Annotated[Path | None, typer.Option(help="Add the producer's view to the page, from its saved trace.", metavar="TRACE")] = None,
@@ -64,6 +70,8 @@ def explain(
 
       fletchlog explain data/ -t orders --polls 200 --compare all --html a.html
 
+      fletchlog explain data/ -t orders --compare kip-387 --card order.png
+
       fletchlog explain --compare monday.arrow tuesday.arrow
     """
     given = [*(compare or []), *(sources or [])] if all(Path(item).is_file() for item in sources or []) else [*(sources or []), *(compare or [])]
@@ -72,6 +80,8 @@ def explain(
     # `--compare a b` has one trace as the option's value and the other as the source
     source, against = next(iter(given), None), given[1:]
     orders = [item for item in against if not Path(item).exists()]
+    if card is not None and not against and not Path(source or "").is_file():
+        orders = [KIP_387]
     told: list[Explanation] = []
     if source is not None:
         client = configured(command_config, config)
@@ -80,10 +90,10 @@ def explain(
     view = _producer_view(producer)
     if view is not None and html is None and as_json is None:
         raise CommandError("--producer adds the producer's view to a page: give --html FILE or --json FILE")
-    wanted = [item for item in (html, png, svg, as_json, save) if item is not None]
+    wanted = [item for item in (html, png, svg, card, as_json, save) if item is not None]
     if text or full or not wanted:
         _tell(told, story=text or full or len(told) == 1, full=full)
-    _write(told, view, html=html, png=png, svg=svg, as_json=as_json, save=save)
+    _write(told, view, html=html, png=png, svg=svg, card=card, as_json=as_json, save=save)
     for path in wanted:
         note(f"wrote {path}")
 
@@ -96,7 +106,7 @@ def _first(source: Path, topics: str, given: dict[str, str], orders: Sequence[st
         if topics or given or orders:
             raise CommandError(f"{source} is a saved trace: its topics, properties and release are fixed; leave out --topics, --config and releases")
         return [_from_trace(source)]
-    names = [name.strip() for name in topics.split(",") if name.strip()]
+    names = topics_of(source, topics, given)
     if not names:
         raise CommandError("--topics names no topic")
     for order in orders:
@@ -157,20 +167,21 @@ def _tell(told: Sequence[Explanation], *, story: bool, full: bool) -> None:
         say(f"  {title(first)}: {found.first or 'nothing more'}")
         say(f"  {name}: {found.second or 'nothing more'}")
     print()
-    out().print(_fairness([first, *others]))
+    draw(_fairness([first, *others]))
 
 
-def _fairness(told: Sequence[Explanation]) -> Any:
+def _fairness(told: Sequence[Explanation]) -> Table:
     from rich.table import Table
 
-    from fletchlog.explain import fairness
+    from fletchlog.explain import distinct, fairness
     from fletchlog.explain.compare import titles
 
     table = Table(title="How fair is it?", title_justify="left", box=None, pad_edge=False)
     table.add_column("order", no_wrap=True)
     for column in ("polls", "records", "runs", "typical run", "longest run", "Jain's index", "worst wait, polls", "worst wait, records"):
         table.add_column(column, justify="right")
-    for item, name in zip(told, titles(told), strict=True):
+    items = distinct(told)
+    for item, name in zip(items, titles(items), strict=True):
         f = fairness(item.polls, item.ends)
         index = "" if f.jain is None else f"{f.jain:.3f}"
         table.add_row(
@@ -181,7 +192,15 @@ def _fairness(told: Sequence[Explanation]) -> Any:
 
 
 def _write(
-    told: Sequence[Explanation], producer: Any, *, html: Path | None, png: Path | None, svg: Path | None, as_json: Path | None, save: Path | None
+    told: Sequence[Explanation],
+    producer: Any,
+    *,
+    html: Path | None,
+    png: Path | None,
+    svg: Path | None,
+    card: Path | None,
+    as_json: Path | None,
+    save: Path | None,
 ) -> None:
     from fletchlog.explain import page, picture, save_trace, story
 
@@ -195,8 +214,21 @@ def _write(
         write_file(html, page(told, producer))
     if svg is not None:
         write_file(svg, picture.svg(told))
-    if png is not None:
-        try:
+    try:
+        if png is not None:
             write_file(png, picture.png(told))
-        except ModuleNotFoundError as error:
-            raise CommandError(f"--png needs {error.name}: pip install 'fletchlog[plot]'; --svg needs nothing") from None
+        if card is not None:
+            write_file(card, _card(told, in_pixels=card.suffix.lower() != ".svg"))
+    except ModuleNotFoundError as error:
+        raise CommandError(f"a PNG needs {error.name}: pip install 'fletchlog[plot]'; SVG needs nothing") from None
+
+
+def _card(told: Sequence[Explanation], *, in_pixels: bool) -> bytes | str:
+    """The first run beside the first of another order, or the second."""
+    from fletchlog.explain.picture import card
+    from fletchlog.explain.shapes import to_png, to_svg
+
+    if len(told) < 2:  # noqa: PLR2004 - two orders
+        raise CommandError("--card shows two orders: give --compare ORDER, RELEASE or another trace")
+    drawing = card(told[0], next((item for item in told[1:] if item.order != told[0].order), told[1]))
+    return to_png(drawing, scale=1) if in_pixels else to_svg(drawing)

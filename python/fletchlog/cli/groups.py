@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,8 +13,8 @@ from fletchlog.cli.common import CommandError, command, configured, opened, peer
 from fletchlog.cli.common import group as described
 from fletchlog.cli.common import topic as topic_of
 from fletchlog.cli.options import CommandConfig, names_of_groups, names_of_topics
-from fletchlog.cli.tables import show
-from fletchlog.cli.text import note, say, visible
+from fletchlog.cli.tables import done, show
+from fletchlog.cli.text import counted, note, say, visible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,14 +32,21 @@ Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 @command
 @takes_clusters
 def list_groups(directory: Directory, as_json: Json = False, command_config: CommandConfig = None) -> None:
-    """List the groups that have committed offsets, with how many records they have not read.
+    """List the groups: their state, coordinator, members, and how many records they have not read.
 
     fletchlog groups list data/
     """
     asked = configured(command_config)
     with opened(directory, read_only=True, client=asked) as broker:
         rows = [
-            {"group": group.group_id, "partitions": len(lags), "lag": sum(max(row["lag"], 0) for row in lags)}
+            {
+                "group": group.group_id,
+                "state": group.state,
+                "coordinator": group.coordinator,
+                "members": len(described(broker, group.group_id).members),
+                "partitions": len(lags),
+                "lag": sum(max(row["lag"], 0) for row in lags),
+            }
             for group in broker.groups()
             for lags in [_lags(broker, directory, group.group_id, asked)]
         ]
@@ -49,15 +57,34 @@ def list_groups(directory: Directory, as_json: Json = False, command_config: Com
 @command
 @takes_clusters
 def describe(directory: Directory, group: Group, as_json: Json = False, command_config: CommandConfig = None) -> None:
-    """Show where a group goes on in each partition, its lag, and which member has the partition.
+    """Show a group's state and members, where it goes on in each partition, its lag, and which member has the partition.
 
     fletchlog groups describe data/ g
     """
     asked = configured(command_config)
     with opened(directory, read_only=True, client=asked) as broker:
-        members = {tuple(tp): member.member_id for member in described(broker, group).members for tp in member.partitions}
-        rows = [row | {"member": members.get((row["topic"], row["partition"]))} for row in _lags(broker, directory, group, asked)]
-    show(rows, as_json=as_json, empty=f"{group} has committed no offsets")
+        found = described(broker, group)
+        lags = {(row["topic"], row["partition"]): row for row in _lags(broker, directory, group, asked)}
+    members = {tuple(tp): member.member_id for member in found.members for tp in member.partitions}
+    none = {"committed": None, "end": None, "lag": None}
+    # a partition that a member has may have no committed offset yet
+    rows = [
+        lags.get((topic, partition), {"topic": topic, "partition": partition} | none) | {"member": members.get((topic, partition))}
+        for topic, partition in sorted(lags.keys() | members.keys())
+    ]
+    if as_json:
+        facts = {"group": group, "state": found.state, "coordinator": found.coordinator, "protocol": found.protocol}
+        print(json.dumps(facts | {"members": [_member(member) for member in found.members], "partitions": rows}, indent=2))
+        return
+    protocol = f", assigned by {found.protocol}" if found.protocol else ""
+    say(f"{group} is {found.state}, its coordinator is node {found.coordinator}; {counted(len(found.members), 'member')}{protocol}")
+    if found.members:
+        show([_member(member) for member in found.members], as_json=False, empty="")
+    show(rows, as_json=False, empty=f"{group} has committed no offsets")
+
+
+def _member(member: fl.GroupMember) -> dict[str, Any]:
+    return {"member": member.member_id, "client": member.client_id, "host": member.client_host, "partitions": len(member.partitions)}
 
 
 @groups.command()
@@ -138,6 +165,7 @@ def delete(
     directory: Directory,
     group: Group,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: Json = False,
     command_config: CommandConfig = None,
 ) -> None:
     """Delete a group and its offsets.
@@ -149,7 +177,7 @@ def delete(
     with opened(directory, client=configured(command_config)) as broker:
         described(broker, group)
         broker.delete_group(group)
-    say(f"deleted {group}")
+    done(f"deleted {group}", as_json=as_json, group=group)
 
 
 def _lags(broker: fl.Broker | fl.Cluster, directory: Path, group: str, asked: Mapping[str, str]) -> list[dict[str, Any]]:

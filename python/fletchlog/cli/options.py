@@ -37,6 +37,14 @@ def names_of_topics(context: typer.Context) -> list[str]:
         return []
 
 
+def lists_of_topics(context: typer.Context, incomplete: str) -> list[str]:
+    """Completes the last name of a list with commas, by the directory that stands before it."""
+    place = context.params.get("directory") or context.params.get("source") or next(iter(context.params.get("sources") or []), None)
+    before, comma, _ = incomplete.rpartition(",")
+    context.params["directory"] = place
+    return [f"{before}{comma}{name}" for name in names_of_topics(context)]
+
+
 def names_of_groups(context: typer.Context) -> list[str]:
     """Completes the name of a group of the directory that is given before it."""
     try:

@@ -50,6 +50,14 @@ def produce(
 ) -> None:
     r"""Write records into a topic, from standard input or a file.
 
+    A .json file holds an array of objects, or objects one after the other; their values keep their text. Rows of csv and tsv have text
+    fields. Files that end in .gz or .zst are decompressed. What was read before a row that cannot be read is written.
+
+    What `fletchlog consume` wrote as jsonl, json, csv, parquet or arrow becomes the same records, with keys, timestamps and headers, on standard input
+    also without -f. Other standard input is lines. Records are known by their fields: exactly topic, partition, offset, timestamp, key, value (or
+    keyBase64, valueBase64) and perhaps headers; in parquet and arrow value and no others than these. The last line says that they were read
+    so. With --as-rows, --key, --value or --timestamp each row becomes a value instead.
+
       seq 1000 | fletchlog produce data/ numbers --partitions 3
 
       fletchlog produce data/ orders orders.jsonl --key id --timestamp created_at
@@ -63,14 +71,6 @@ def produce(
       fletchlog consume data/ a -f jsonl | fletchlog produce copy/ a
 
       printf 'a:1\nb:2\n' | fletchlog produce data/ pairs --key :
-
-    A .json file holds an array of objects, or objects one after the other; their values keep their text. Rows of csv and tsv have text
-    fields. Files that end in .gz or .zst are decompressed. What was read before a row that cannot be read is written.
-
-    What `fletchlog consume` wrote as jsonl, json, csv, parquet or arrow becomes the same records, with keys, timestamps and headers, on standard input
-    also without -f. Other standard input is lines. Records are known by their fields: exactly topic, partition, offset, timestamp, key, value (or
-    keyBase64, valueBase64) and perhaps headers; in parquet and arrow value and no others than these. The last line says that they were read
-    so. With --as-rows, --key, --value or --timestamp each row becomes a value instead.
     """
     import fletchlog as fl
 

@@ -11,8 +11,12 @@ from fletchlog.cli.text import say
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from rich.table import Table
+
 # with fewer columns on the screen a table of records or partitions is not readable
 NARROW = 80
+# a width that no table has
+ANY = 1_000_000
 
 
 def show(rows: Sequence[Mapping[str, Any]], *, as_json: bool, empty: str, title: str | None = None) -> None:
@@ -22,26 +26,38 @@ def show(rows: Sequence[Mapping[str, Any]], *, as_json: bool, empty: str, title:
     elif not rows:
         say(empty)
     else:
-        console = out()
-        lines = [[_cell(item) for item in row.values()] for row in rows]
-        names = list(rows[0])
-        if console.width < NARROW:
-            if title is not None:
-                say(title)
-            console.print(vertical(names, lines))
-            return
         from rich.table import Table
 
         table = Table(title=title, title_justify="left")
-        for name in names:
+        for name in rows[0]:
             number = any(isinstance(row[name], int) for row in rows)
             table.add_column(name, justify="right" if number else "left")
-        for line in lines:
-            table.add_row(*line)
+        for row in rows:
+            table.add_row(*(_cell(item) for item in row.values()))
+        draw(table)
+
+
+def draw(table: Table) -> None:
+    """Prints a table; one line a cell where the screen is narrow, or has no room for the words of its columns."""
+    console = out()
+    if console.width >= NARROW and console.measure(table, options=console.options.update(max_width=ANY)).minimum <= console.width:
         console.print(table)
+        return
+    if table.title is not None:
+        say(str(table.title))
+    names = [str(column.header).replace("\n", " ") for column in table.columns]
+    console.print(vertical(names, list(zip(*(column.cells for column in table.columns), strict=True))))
 
 
-def vertical(names: Sequence[str], lines: Sequence[Sequence[str]]) -> Any:
+def done(sentence: str, *, as_json: bool, **facts: Any) -> None:
+    """Says what a command did, or gives the facts as JSON."""
+    if as_json:
+        print(json.dumps(facts))
+    else:
+        say(sentence)
+
+
+def vertical(names: Sequence[str], lines: Sequence[Sequence[Any]]) -> Table:
     """A line a field, an empty one between two rows."""
     from rich.table import Table
 

@@ -10,13 +10,13 @@ import typer
 
 from fletchlog.cli.common import CommandError, cluster_of, command, configured, opened, properties, shown, takes_clusters, topic
 from fletchlog.cli.options import CommandConfig, Config, names_of_topics
-from fletchlog.cli.tables import show
-from fletchlog.cli.text import counted, say, visible
+from fletchlog.cli.tables import done, show
+from fletchlog.cli.text import counted, visible
 
 topics = typer.Typer(no_args_is_help=True, help="List, create, describe, alter and delete topics of a directory.")
 
 Directory = Annotated[Path, typer.Argument(help="The broker's directory, or kafka://HOST:PORT.", metavar="DIR")]
-Name = Annotated[str, typer.Argument(help="Name of the topic.", autocompletion=names_of_topics)]
+Name = Annotated[str, typer.Argument(help="Name of the topic.", metavar="TOPIC", autocompletion=names_of_topics)]
 Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 
 
@@ -47,10 +47,11 @@ def list_topics(directory: Directory, as_json: Json = False, command_config: Com
 @takes_clusters
 def create(
     directory: Directory,
-    name: Annotated[str, typer.Argument(help="Name of the topic.")],
+    name: Annotated[str, typer.Argument(help="Name of the topic.", metavar="TOPIC")],
     partitions: Annotated[int, typer.Option("--partitions", "-p", help="Number of partitions.")] = 1,
     config: Config = None,
     nodes: Annotated[int | None, typer.Option(help="Number of nodes when the directory is new.")] = None,
+    as_json: Json = False,
     command_config: CommandConfig = None,
 ) -> None:
     """Create a topic; a new directory is created with it.
@@ -61,7 +62,7 @@ def create(
     """
     with opened(directory, nodes=nodes, client=configured(command_config)) as broker:
         broker.create_topic(name, partitions=partitions, config=properties(config))
-    say(f"created {name} with {counted(partitions, 'partition')} in {shown(directory)}")
+    done(f"created {name} with {counted(partitions, 'partition')} in {shown(directory)}", as_json=as_json, topic=name, partitions=partitions)
 
 
 @topics.command()
@@ -69,7 +70,7 @@ def create(
 @takes_clusters
 def describe(
     directory: Directory,
-    names: Annotated[list[str] | None, typer.Argument(help="Topics; default: all.", metavar="[TOPIC]...", autocompletion=names_of_topics)] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="Topics; default: all.", metavar="TOPIC", autocompletion=names_of_topics)] = None,
     as_json: Json = False,
     command_config: CommandConfig = None,
 ) -> None:
@@ -79,8 +80,12 @@ def describe(
     """
     with opened(directory, read_only=True, client=configured(command_config)) as broker:
         described = [topic(broker, name) for name in names or broker.topics()]
+    paths = _directories(directory)
     if as_json:
-        rows = [found._asdict() | {"partitions": [p._asdict() for p in found.partitions]} for found in described]
+        rows = [
+            found._asdict() | {"partitions": [p._asdict() | {"directory": paths.get(f"{found.name}-{p.partition}")} for p in found.partitions]}
+            for found in described
+        ]
         print(json.dumps(rows, indent=2))
         return
     for found in described:
@@ -89,10 +94,18 @@ def describe(
             {
                 "partition": p.partition, "leader": p.leader, "start": p.log_start_offset, "end": p.high_watermark,
                 "last stable": p.last_stable_offset, "bytes": p.size_bytes, "segments": p.segments,
+                "directory": paths.get(f"{found.name}-{p.partition}"),
             }
             for p in found.partitions
         ]  # fmt: skip
         show(partitions, as_json=False, empty="", title=f"{found.name}  (id {found.topic_id}; {settings or 'defaults'})")
+
+
+def _directories(directory: Path) -> dict[str, str]:
+    """Where the partitions of a directory are."""
+    from fletchlog._core import partition_directories
+
+    return {} if cluster_of(directory) else {path.name: str(path) for path, _ in partition_directories(directory)}
 
 
 @topics.command()
@@ -104,6 +117,7 @@ def alter(
     partitions: Annotated[int | None, typer.Option("--partitions", "-p", help="Number of partitions in all; more than now.")] = None,
     config: Config = None,
     delete_config: Annotated[list[str] | None, typer.Option("--delete-config", "-d", metavar="NAME", help="A property to reset; may be repeated.")] = None,
+    as_json: Json = False,
     command_config: CommandConfig = None,
 ) -> None:
     """Give a topic more partitions or other properties.
@@ -125,7 +139,8 @@ def alter(
             broker.create_partitions(name, partitions)
         if changes:
             broker.alter_topic_config(name, changes)
-    say(f"altered {name} in {shown(directory)}")
+        now = broker.describe_topic(name)
+    done(f"altered {name} in {shown(directory)}", as_json=as_json, topic=name, partitions=len(now.partitions), config=now.config)
 
 
 @topics.command("add-partitions")
@@ -135,6 +150,7 @@ def add_partitions(
     directory: Directory,
     name: Name,
     number: Annotated[int, typer.Argument(help="How many more.", metavar="NUMBER")],
+    as_json: Json = False,
     command_config: CommandConfig = None,
 ) -> None:
     """Give a topic so many more partitions. Keys go to other partitions from then on.
@@ -146,7 +162,7 @@ def add_partitions(
     with opened(directory, client=configured(command_config)) as broker:
         count = len(topic(broker, name).partitions) + number
         broker.create_partitions(name, count)
-    say(f"{name} has {counted(count, 'partition')} now")
+    done(f"{name} has {counted(count, 'partition')} now", as_json=as_json, topic=name, partitions=count)
 
 
 @topics.command()
@@ -156,6 +172,7 @@ def delete(
     directory: Directory,
     name: Name,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: Json = False,
     command_config: CommandConfig = None,
 ) -> None:
     """Delete a topic and its records.
@@ -167,4 +184,4 @@ def delete(
     with opened(directory, client=configured(command_config)) as broker:
         topic(broker, name)
         broker.delete_topic(name)
-    say(f"deleted {name}")
+    done(f"deleted {name}", as_json=as_json, topic=name)

@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 
 from fletchlog.cli.common import CommandError, command
-from fletchlog.cli.tables import show
-from fletchlog.cli.text import say
+from fletchlog.cli.tables import done, show
 
 transactions = typer.Typer(no_args_is_help=True, help="List the transactional ids of a directory, and abort an open transaction.")
 
@@ -44,7 +43,7 @@ def list_transactions(directory: Directory, as_json: Json = False) -> None:
 
 @transactions.command()
 @command
-def abort(directory: Directory, transactional_id: Annotated[str, typer.Argument(help="transactional.id.", metavar="ID")]) -> None:
+def abort(directory: Directory, transactional_id: Annotated[str, typer.Argument(help="transactional.id.", metavar="ID")], as_json: Json = False) -> None:
     """Abort the open transaction of a transactional id, whose producer is fenced off. One that was decided to commit is completed.
 
     fletchlog transactions abort data/ copier
@@ -59,4 +58,4 @@ def abort(directory: Directory, transactional_id: Annotated[str, typer.Argument(
             raise CommandError(f"{transactional_id} has no open transaction: its state is {state}")
         with fl.Producer(broker, {"transactional.id": transactional_id}) as producer:
             producer.init_transactions()
-    say(f"aborted the transaction of {transactional_id}")
+    done(f"aborted the transaction of {transactional_id}", as_json=as_json, transactional_id=transactional_id)

@@ -10,11 +10,11 @@ import typer
 from fletchlog.cli import places, times
 from fletchlog.cli.common import CommandError, command, configured, opened, peer, shown, takes_clusters, topic
 from fletchlog.cli.options import CommandConfig, names_of_topics
-from fletchlog.cli.tables import show
-from fletchlog.cli.text import counted, say, visible
+from fletchlog.cli.tables import done, show
+from fletchlog.cli.text import counted, visible
 
 Directory = Annotated[Path, typer.Argument(help="The broker's directory.", metavar="DIR")]
-Topic = Annotated[str, typer.Argument(help="Name of the topic.", autocompletion=names_of_topics)]
+Topic = Annotated[str, typer.Argument(help="Name of the topic.", metavar="TOPIC", autocompletion=names_of_topics)]
 Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 
 
@@ -78,7 +78,9 @@ def clean(
     import fletchlog as fl
 
     with fl.Broker(directory) as broker:
-        topic(broker, name)
+        policy = topic(broker, name).config.get("cleanup.policy", "")
+        if "compact" not in policy:
+            raise CommandError(f"{name} is not compacted; `fletchlog topics alter {shown(directory)} {name} -c cleanup.policy=compact` makes it so")
         rows = [partition._asdict() for partition in broker.clean_topic(name, force=force)]
     if as_json:
         show(rows, as_json=True, empty="")
@@ -92,7 +94,7 @@ def clean(
 
 
 @command
-def retention(directory: Directory) -> None:
+def retention(directory: Directory, as_json: Json = False) -> None:
     """Delete now what retention.ms and retention.bytes of the topics do not keep.
 
     fletchlog retention data/
@@ -101,4 +103,4 @@ def retention(directory: Directory) -> None:
 
     with fl.Broker(directory) as broker:
         count = broker.run_retention()
-    say(f"deleted {counted(count, 'segment')}")
+    done(f"deleted {counted(count, 'segment')}", as_json=as_json, segments=count)

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from fletchlog.cli.common import CommandError, command
-from fletchlog.cli.terminal import out
+from fletchlog.cli.tables import draw
 from fletchlog.cli.text import say, visible
 
 users = typer.Typer(no_args_is_help=True, help="Add, list and remove the users of SCRAM that clients of a listener can be.")
@@ -65,7 +65,7 @@ def list_users(directory: Directory, as_json: Annotated[bool, typer.Option("--js
         for user, mechanisms in known.items():
             for mechanism, iterations in mechanisms.items():
                 table.add_row(visible(user), mechanism, str(iterations))
-        out().print(table)
+        draw(table)
     else:
         say(f"{directory} has no user of SCRAM")
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fletchlog.cli.common import CommandError, command
-from fletchlog.cli.terminal import out, progress, styled
+from fletchlog.cli.tables import draw
+from fletchlog.cli.terminal import progress, styled
 from fletchlog.cli.text import counted, say, visible
 
 if TYPE_CHECKING:
@@ -80,14 +81,14 @@ def _print(reports: list[PartitionReport]) -> None:
     table = Table("partition", "start", "end", "segments", "batches", "records", "holes", "producers", "open transactions", "state")
     for column in table.columns[1:-1]:
         column.justify = "right"
-    for report in reports:
+    for report in sorted(reports, key=_place):
         numbers = (
             *(report.log_start_offset, report.log_end_offset, report.segments, report.batches, report.records),
             *(len(report.holes), report.producers, len(report.open_transactions)),
         )
         state = styled("sound", "green") if report.ok else styled("damaged" if report.damaged else "index", "red")
         table.add_row(report.name, *(f"{number:,}" for number in numbers), state)
-    out().print(table)
+    draw(table)
     for report in reports:
         for problem in [*report.damaged, *report.index_problems]:
             say(f"{problem.path}, byte {problem.position:,}: {problem.reason}")
@@ -95,6 +96,11 @@ def _print(reports: list[PartitionReport]) -> None:
             say(f"{cut.path}: opening it after an unclean stop would cut it at byte {cut.start:,} of {cut.size:,}: {cut.reason}")
     records, sound = sum(report.records for report in reports), sum(1 for report in reports if report.ok)
     say(f"{counted(records, 'record')}; {_of(sound, reports)} sound. Holes are offsets without a batch.")
+
+
+def _place(report: PartitionReport) -> tuple[str, int]:
+    topic, _, partition = report.name.rpartition("-")
+    return topic, int(partition) if partition.isdecimal() else 0
 
 
 def _of(some: int, reports: list[PartitionReport]) -> str:

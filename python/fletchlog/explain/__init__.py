@@ -11,7 +11,7 @@ from fletchlog._core import java_hash
 from fletchlog.explain._fairness import Fairness, PartitionFairness, fairness
 from fletchlog.explain._replay import Replay, replay
 from fletchlog.explain._story import Story, tell
-from fletchlog.explain.compare import Parting, against, align, parting, title
+from fletchlog.explain.compare import Parting, against, align, distinct, parting, title
 from fletchlog.explain.order import Place
 from fletchlog.explain.pages import page, story
 from fletchlog.explain.run import Explanation, explain, explanation
@@ -27,6 +27,7 @@ __all__ = [
     "Story",
     "against",
     "align",
+    "distinct",
     "explain",
     "explanation",
     "fairness",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,7 @@ def _name(release: tuple[int, int]) -> str:
 ROWS = _rows()
 """A release of each row of the decision table, and the releases that decide as it does."""
 
+JAVA = "Java client "
 KIP_387 = "kip-387"
 NAMED = {KIP_387: "KIP-387", "timestamp": "By timestamp"}
 """Orders that no release has."""
@@ -126,11 +128,34 @@ def every_order(told: Explanation) -> list[str]:
 
 
 def title(told: Explanation) -> str:
-    """Whose order it is, with the releases that share its row."""
-    if told.order in NAMED:
-        return NAMED[told.order]
-    row = next((row for row in ROWS.values() if _in_row(parse_release(told.release), row)), "")
-    return f"Java client {told.release}" + (f" (as {row})" if " - " in row else "")
+    """Whose order it is, with the releases that share its row, or with the orders that decide the same in this run."""
+    if told.same:
+        return f"{', '.join([whose(told), *told.same])}: the same"
+    row = "" if told.order in NAMED else next((row for row in ROWS.values() if _in_row(parse_release(told.release), row)), "")
+    return whose(told) + (f" (as {row})" if " - " in row else "")
+
+
+def whose(told: Explanation) -> str:
+    """Whose order it is: `Java client 4.3`, `KIP-387`."""
+    return NAMED.get(told.order, f"{JAVA}{told.release}")
+
+
+def distinct(explanations: Sequence[Explanation]) -> list[Explanation]:
+    """The same explanations, aligned; of those from one source that decide the same, to the end, only the first one, which then names the others."""
+    groups: list[list[Explanation]] = []
+    for item in align(explanations):
+        group = next((g for g in groups if g[0].source == item.source and whose(g[0]) != whose(item) and parting(g[0].story, item.story) is None), None)
+        if group is None:
+            groups.append([item])
+        else:
+            group.append(item)
+    return [replace(first, same=_named(first, rest)) if rest else first for first, *rest in groups]
+
+
+def _named(first: Explanation, rest: Sequence[Explanation]) -> tuple[str, ...]:
+    names = [whose(item) for item in (first, *rest)]
+    # "Java client 3.1, 3.6"
+    return tuple(name.removeprefix(JAVA) if before.startswith(JAVA) else name for before, name in pairwise(names))
 
 
 def titles(explanations: Sequence[Explanation]) -> list[str]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from fletchlog._core import __version__
 from fletchlog.errors import InvalidArgumentError, SchemaError
 from fletchlog.explain._fairness import fairness
-from fletchlog.explain.compare import align, parting, titles
+from fletchlog.explain.compare import distinct, parting, titles
 from fletchlog.explain.words import counted, request_order
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ PRODUCER = ("time_ms", "kind", "topic", "partition", "batch", "records", "produc
 
 def page(explanations: Sequence[Explanation], producer: Any = None) -> str:
     """The page as HTML text: the runs to switch between, the first one shown first, and a producer's trace if given.
+
+    Runs that decide the same are shown once, and say so.
 
     Raises:
         fletchlog.errors.InvalidArgumentError: Nothing to show.
@@ -52,7 +54,7 @@ def story(explanations: Sequence[Explanation], producer: Any = None) -> dict[str
     """What the page shows, as values for JSON."""
     if not explanations and producer is None:
         raise InvalidArgumentError("nothing to show: give at least one run of polls, or a producer's trace")
-    runs = align(explanations)
+    runs = distinct(explanations)
     lanes = runs[0].story.lanes if runs else []
     topics = list(dict.fromkeys(lane.topic for lane in lanes))
     source = next((run.source for run in runs if run.source), "")

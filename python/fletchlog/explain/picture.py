@@ -11,7 +11,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from fletchlog.errors import InvalidArgumentError
-from fletchlog.explain.compare import align, title
+from fletchlog.explain.compare import align, distinct, title, whose
+from fletchlog.explain.fairness import fairness
 from fletchlog.explain.shapes import ACCENTS, DIGIT, INK, LEFT, PAPER, QUIET, SOFT, WIDTH, Bar, Drawing, Text, lane_bars, to_png, to_svg
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from fletchlog.types import TopicPartition
 
 RIGHT = 132.0
+CARD_HEIGHT = 630.0
 
 
 @dataclass
@@ -36,7 +38,7 @@ class Spans:
 
 
 def svg(explanations: Sequence[Explanation], headline: str = "Which partition does each poll() return?", *, dark: bool = True) -> str:
-    """The picture as SVG text, one panel per run, all with the same lanes and scale.
+    """The picture as SVG text, one panel per run, all with the same lanes and scale. Runs that decide the same share a panel.
 
     Args:
         explanations: The runs.
@@ -73,7 +75,7 @@ def draw(explanations: Sequence[Explanation], headline: str, *, titles: Sequence
     """
     if not any(item.polls for item in explanations):
         raise InvalidArgumentError("nothing to draw: no poll returned a record")
-    items = [replace(item, story=replace(item.story, polls=item.story.polls[: polls and polls + 1])) for item in align(explanations)]
+    items = [replace(item, story=replace(item.story, polls=item.story.polls[: polls and polls + 1])) for item in (align if titles else distinct)(explanations)]
     lanes = items[0].story.lanes
     count = len(lanes)
     row = 26.0 if count <= 8 else 20.0 if count <= 16 else 13.5 if count <= 60 else 8.5  # noqa: PLR2004 - by what still can be read
@@ -87,6 +89,43 @@ def draw(explanations: Sequence[Explanation], headline: str, *, titles: Sequence
         y = _Panel(drawing, item, name, width, gutter, row, size).draw(y)
     drawing.height = _legend(drawing, y)
     return drawing
+
+
+def card(one: Explanation, other: Explanation) -> Drawing:
+    """Two orders and what they mean in one sentence, as wide and high as the previews of links: 1200 x 630.
+
+    Raises:
+        fletchlog.errors.InvalidArgumentError: Nothing to draw.
+    """
+    items = align([one, other])
+    if not any(item.polls for item in items):
+        raise InvalidArgumentError("nothing to draw: no poll returned a record")
+    lanes = items[0].story.lanes
+    row = min(26.0, (CARD_HEIGHT - 288.0) / 2 / len(lanes))
+    size = min(12.0, row * 0.72)
+    gutter = LEFT + 12 + min(190.0, max(90.0, max(len(str(lane)) for lane in lanes) * size * 0.6))
+    drawing = Drawing(headline=_sentence(items), height=CARD_HEIGHT)
+    drawing.shapes.append(Text(LEFT, 40, drawing.headline, min(28.0, (WIDTH - 2 * LEFT) / len(drawing.headline) / 0.56), bold=True))
+    named = ", ".join(dict.fromkeys(lane.topic for lane in lanes))
+    drawing.shapes.append(Text(LEFT, 72, f"poll() of {len(lanes):,} partitions: {named[:90]}", 15, QUIET))
+    y = 108.0
+    for item in items:
+        y = _Panel(drawing, item, title(item), max(len(i.polls) for i in items), gutter, row, size).draw(y)
+    _legend(drawing, CARD_HEIGHT - 28)
+    drawing.shapes.append(Text(WIDTH - LEFT, CARD_HEIGHT - 22, "fletchlog explain --card", 12, QUIET, "end"))
+    return drawing
+
+
+def _sentence(items: Sequence[Explanation]) -> str:
+    """Who waits for how long."""
+    (one, waits), (other, less) = ((whose(item), fairness(item.polls, item.ends).worst_wait_polls) for item in items)
+    if waits == less:
+        return f"With {one} and with {other} a partition waits for its turn up to {_polls(waits)}"
+    return f"With {one} a partition waits for its turn up to {_polls(waits)}, with {other} up to {_polls(less)}"
+
+
+def _polls(number: int) -> str:
+    return f"{number:,} poll{'' if number == 1 else 's'}"
 
 
 class _Panel:
@@ -123,7 +162,7 @@ class _Panel:
 
     def _ribbon(self, y: float) -> float:
         self.add(Text(LEFT + 12, y + 10, "as received", 12, bold=True))
-        self.add(Text(WIDTH - RIGHT + 12, y + 10, "runs of typical", 11, QUIET))
+        self.add(Text(WIDTH - RIGHT + 12, y + 10, "runs \u00d7 typical", 11, QUIET))
         for lane, start, end, _ in self.spans.ribbon:
             left, width = self.x(start), self._width(start, end)
             self.add_all(lane_bars(lane, left, y, width, 20))
@@ -152,7 +191,7 @@ class _Panel:
         for at in asks:
             self.add(Bar(at - 0.7, y - 1, 1.4, inner + 2, INK))
         lengths = sorted(records for _, _, records in runs)
-        self.add(Text(WIDTH - RIGHT + 12, middle, f"{len(lengths)} of {lengths[len(lengths) // 2]:,}" if lengths else "none", self.size, QUIET))
+        self.add(Text(WIDTH - RIGHT + 12, middle, f"{len(lengths):,} \u00d7 {lengths[len(lengths) // 2]:,}" if lengths else "none", self.size, QUIET))
 
     def _width(self, start: float, end: float) -> float:
         width = self.x(end) - self.x(start)

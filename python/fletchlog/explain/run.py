@@ -36,6 +36,7 @@ class Explanation:
         ends: First and next offset of each lane's log; empty where only the trace is known.
         source: Where the records are, for headlines.
         gaps: Offsets without a record, of each lane; empty where only the trace is known.
+        same: Orders that decide the same, to the end of this run (`distinct`).
     """
 
     trace: pa.Table
@@ -43,6 +44,7 @@ class Explanation:
     ends: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     source: str = ""
     gaps: dict[tuple[str, int], list[Gap]] = field(default_factory=dict)
+    same: tuple[str, ...] = ()
 
     @property
     def config(self) -> dict[str, str]:

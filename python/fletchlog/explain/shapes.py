@@ -96,8 +96,8 @@ def _dark_style() -> str:
     return f'<style>@media (prefers-color-scheme:dark){{{"".join(rules)}.fletchlog text[fill="{PAPER}"]{{fill:{ON_DARK}}}}}</style>'
 
 
-def to_png(drawing: Drawing) -> bytes:
-    """As a PNG of twice the size. The same drawing gives the same bytes.
+def to_png(drawing: Drawing, scale: int = 2) -> bytes:
+    """As a PNG of `scale` times the size. The same drawing gives the same bytes.
 
     Raises:
         ModuleNotFoundError: matplotlib is missing.
@@ -108,7 +108,7 @@ def to_png(drawing: Drawing) -> bytes:
     from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle
 
-    figure = Figure(figsize=(WIDTH / 72, drawing.height / 72), dpi=144, facecolor=PAPER)
+    figure = Figure(figsize=(WIDTH / 72, drawing.height / 72), dpi=72 * scale, facecolor=PAPER)
     FigureCanvasAgg(figure)
     axes: Any = figure.add_axes((0, 0, 1, 1))
     axes.set_xlim(0, WIDTH)

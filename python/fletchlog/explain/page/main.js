@@ -7,6 +7,7 @@ const view = { from: 0, to: 1, poll: 1 };
 let shown = [0];
 let timelines = [];
 let playing = null;
+let linking = 0;
 let frame = 0;
 let producer = null;
 
@@ -46,6 +47,10 @@ function goTo(poll) {
   details.classList.toggle("two", shown.length > 1);
   const polls = shown.map((index) => [modelOf(index), Math.min(view.poll, modelOf(index).polls)]);
   details.replaceChildren(...polls.map(([model, poll]) => pollPanel(model, poll)));
+  timelines.forEach((timeline, i) => timeline.showAll(polls[i][0].lanesOf(polls[i][1])));
+  clearTimeout(linking);
+  // a link to this poll, once it stays: browsers limit how often
+  linking = setTimeout(() => history.replaceState(null, "", `#poll=${view.poll}`), 300);
   $("spoken").textContent = polls.map(([model, poll]) => spoken(model, poll)).join(" ");
   draw();
 }
@@ -81,8 +86,17 @@ function find(text) {
     return;
   }
   const model = modelOf(shown[0]);
-  const name = laneName(story, query.lane);
   const link = (poll) => make("button", { type: "button", onclick: () => goTo(poll) }, `poll ${number(poll)}`);
+  if (query.lanes) {
+    const list = make("ul", {});
+    for (const lane of query.lanes) {
+      const over = model.around(lane, query.offset).over;
+      list.append(make("li", {}, `${laneName(story, lane)}: `, ...(over ? ["handed out in ", link(over.poll)] : ["not handed out"])));
+    }
+    box.replaceChildren(make("strong", {}, `Offset ${number(query.offset)} of each partition`), list);
+    return;
+  }
+  const name = laneName(story, query.lane);
   box.style.setProperty("--c", laneColour(query.lane));
   const why = whyNone(story, query.lane, query.offset);
   const around = model.around(query.lane, query.offset);
@@ -91,7 +105,7 @@ function find(text) {
     box.replaceChildren(make("strong", {}, `${name} @ ${number(query.offset)}`), make("p", {}, noRecord(story, query, why, around)), make("p", {}, ...passed(around, name, link)));
     const at = around.over || around.behind || around.before;
     if (at) goTo(at.poll);
-    for (const timeline of timelines) timeline.show(query.lane);
+    for (const timeline of timelines) timeline.showAll([query.lane]);
     return;
   }
   const way = model.way(query.lane, query.offset);
@@ -106,7 +120,7 @@ function find(text) {
   list.append(item(way.take.poll, `, ${waited ? `after waiting ${plural(waited, "poll")} in the queue, ` : ""}it is handed out with ${number(way.take.first)} to ${number(way.take.last)}.`));
   box.replaceChildren(make("strong", {}, `${name} @ ${number(query.offset)}`), list);
   goTo(way.take.poll);
-  for (const timeline of timelines) timeline.show(query.lane);
+  for (const timeline of timelines) timeline.showAll([query.lane]);
 }
 
 function play(on) {
@@ -191,6 +205,7 @@ function start() {
   document.querySelector(".choose").hidden = story.runs.length < 2;
   $("search").addEventListener("submit", (event) => { event.preventDefault(); find($("query").value); });
   if (story.lanes.length) $("query").placeholder = `${laneName(story, story.lanes.length - 1)} @ 10`;
+  $("query").size = Math.min(40, $("query").placeholder.length + 3);
   $("step").addEventListener("input", () => goTo(Number($("step").value)));
   const on = (id, action) => $(id).addEventListener("click", action);
   on("first", () => goTo(1));
@@ -218,8 +233,11 @@ function start() {
       return;
     }
   }
+  const linked = () => Number(/^#poll=(\d+)$/.exec(location.hash)?.[1] ?? 1);
+  view.poll = linked();
   show([0, beside]);
   setView(0, longest());
+  window.addEventListener("hashchange", () => goTo(linked()));
   new ResizeObserver(draw).observe($("pictures"));
 }
 

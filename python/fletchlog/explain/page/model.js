@@ -130,6 +130,11 @@ class Model {
     this.runsOf[lane].push(stretch);
   }
 
+  // Whose records poll `poll` hands out, in that order.
+  lanesOf(poll) {
+    return (this.run.polls[poll] || []).filter((step) => step[0] === "take").map((step) => step[1]);
+  }
+
   // The state after poll `poll`.
   stateAfter(poll) {
     const index = Math.floor(poll / SNAPSHOT_EVERY);
@@ -215,13 +220,17 @@ function whyNone(story, lane, offset) {
 }
 
 // "orders-2 @ 1234", "orders-2 1234", "orders-2:1234", or an offset alone where there is one lane.
+// A partition and an offset: `orders-2 @ 10`; where there is one topic also `2 @ 10`, and `10`, which every partition may have.
 function parseQuery(story, text) {
-  const match = /^\s*(?:(.+?)-(\d+)\s*[@: ]\s*)?(\d[\d,.]*)\s*$/.exec(text);
-  if (!match) return { error: "Write a partition and an offset, like " + laneName(story, 0) + " @ 10." };
+  const example = `${laneName(story, 0)} @ 10`;
+  const match = /^\s*(?:(?:(.+?)-)?(\d+)\s*[@: ]\s*)?(\d[\d,.]*)\s*$/.exec(text);
+  if (!match) return { error: `Write a partition and an offset, like ${example}.` };
+  const [, topic, partition] = match;
   const offset = Number(match[3].replace(/[,.]/g, ""));
-  if (match[1] === undefined) {
-    return story.lanes.length === 1 ? { lane: 0, offset } : { error: "Which partition? Write it like " + laneName(story, 0) + " @ " + offset + "." };
-  }
-  const lane = story.lanes.findIndex(([topic, partition]) => topic === match[1] && partition === Number(match[2]));
-  return lane < 0 ? { error: `There is no partition ${match[1]}-${match[2]} here.` } : { lane, offset };
+  if (topic === undefined && story.topics.length > 1) return { error: `Which topic? Write it like ${laneName(story, 0)} @ ${offset}.` };
+  const lanes = story.lanes.map((_, lane) => lane);
+  if (partition === undefined) return lanes.length === 1 ? { lane: 0, offset } : { lanes, offset };
+  const wanted = topic ?? story.topics[0];
+  const lane = story.lanes.findIndex(([name, number]) => name === wanted && number === Number(partition));
+  return lane < 0 ? { error: `There is no partition ${wanted}-${partition} here.` } : { lane, offset };
 }

@@ -39,13 +39,14 @@ class Timeline {
     this.element.style.margin = "0 0 .7rem";
     const run = model.run;
     const asks = model.asks.length;
-    this.element.innerHTML = `<h2></h2><div class="top"><canvas></canvas></div><div class="scroller" tabindex="-1"><canvas role="img"></canvas><div class="spacer"></div></div>`;
+    this.element.innerHTML = `<h2></h2><div class="top"><canvas></canvas></div><div class="scroller" tabindex="-1"><canvas role="img"></canvas><div class="spacer"></div></div><p class="hidden-lanes" aria-hidden="true"></p>`;
     this.element.querySelector("h2").append(run.title, small(`${model.polls.toLocaleString("en")} polls, ${model.total.toLocaleString("en")} records, ${plural(asks, "request")}`));
     [this.top, this.canvas] = this.element.querySelectorAll("canvas");
     this.top.setAttribute("aria-hidden", "true");
     this.canvas.setAttribute("aria-label", `Polls from left to right, one lane per partition. ${run.title}. The slider and the text below tell the same poll by poll.`);
     this.scroller = this.element.querySelector(".scroller");
     this.spacer = this.element.querySelector(".spacer");
+    this.hint = this.element.querySelector(".hidden-lanes");
     const lanes = model.story.lanes.length;
     this.row = lanes <= 8 ? 30 : lanes <= 16 ? 22 : lanes <= 48 ? 15 : 12;
     this.scroller.addEventListener("scroll", () => this.draw(), { passive: true });
@@ -55,6 +56,7 @@ class Timeline {
       canvas.addEventListener("wheel", (event) => this.#wheel(event), { passive: false });
     }
     this.onView = () => {};
+    this.wanted = [];
   }
 
   pollAt(event) {
@@ -151,7 +153,9 @@ class Timeline {
     const pen = prepareCanvas(this.canvas, width, height);
     this.scroller.style.maxHeight = `${height}px`;
     this.spacer.style.height = `${full - height}px`;
+    this.#scroll(height);
     const offset = this.scroller.scrollTop;
+    this.#tellHidden(Math.round(offset / row), Math.max(0, Math.floor((full - height - offset) / row + 0.5)));
     const first = Math.max(0, Math.floor(offset / row));
     const last = Math.min(lanes.length - 1, Math.ceil((offset + height) / row));
     for (let lane = first; lane <= last; lane++) {
@@ -230,11 +234,25 @@ class Timeline {
     if (right - left > 4) pen.fillRect(right - 0.75, top, 1.5, bottom - top);
   }
 
-  show(lane) {
-    const y = lane * this.row;
-    if (y < this.scroller.scrollTop || y + this.row > this.scroller.scrollTop + this.scroller.clientHeight) {
-      this.scroller.scrollTop = Math.max(0, y - this.scroller.clientHeight / 2);
-    }
+  #tellHidden(above, below) {
+    const parts = [above && `↑ ${above} above`, below && `↓ ${below} below`].filter(Boolean);
+    const text = parts.length ? `more partitions: ${parts.join(", ")}` : "";
+    if (this.hint.textContent !== text) this.hint.textContent = text;
+  }
+
+  // With the next drawing these lanes are seen, or as many of them as there is room for.
+  showAll(lanes) {
+    this.wanted = lanes;
+  }
+
+  #scroll(height) {
+    const lanes = this.wanted;
+    this.wanted = [];
+    if (!lanes.length) return;
+    const [y, end] = [Math.min(...lanes) * this.row, (Math.max(...lanes) + 1) * this.row];
+    const { scrollTop } = this.scroller;
+    if (y >= scrollTop && end <= scrollTop + height) return;
+    this.scroller.scrollTop = end - y > height ? lanes[0] * this.row : Math.max(0, (y + end - height) / 2);
   }
 }
 
