@@ -26,10 +26,24 @@ def test_the_demo_checks_itself_and_can_be_run_again(tmp_path):
         done = demo("-o", path, "--flights", 20_000)
         assert done.returncode == 0, done.stderr
         assert "All totals agree with the input" in done.stdout
-        assert done.stderr == ""
+        assert done.stderr.splitlines() == ["this takes about a minute, most of it in Spark"]
+        for name in ("explain.html", "audit.html", "delays.html"):
+            assert f"open {path / name}: " in done.stdout
+            assert (path / name).read_text().startswith("<!doctype html>")
+        assert "Passed: every partition keeps the thresholds." in (path / "audit.html").read_text()
         reports.append(json.loads((path / "report.json").read_text()))
     report = reports[0]
-    assert {entry.name for entry in path.iterdir()} == {"log", "report.json", "poll-order.png", "delays", "audit", "spark.log"}
+    assert {entry.name for entry in path.iterdir()} == {
+        "log",
+        "report.json",
+        "poll-order.png",
+        "delays",
+        "audit",
+        "spark.log",
+        "explain.html",
+        "audit.html",
+        "delays.html",
+    }
     idempotent, regular, muted = report["produce"]["topics"].values()
     assert (idempotent["in_log"], idempotent["duplicates"], idempotent["inversions"]) == (20_000, 0, 0)
     assert regular["duplicates"] > 0 < regular["inversions"]

@@ -124,7 +124,7 @@ def test_the_shell_writes_to_a_cluster_and_resets_its_groups(cluster, tmp_path):
         consumer.commit({fl.TopicPartition("numbers", p): 0 for p in range(2)})
     assert [(row["group"], row["lag"]) for row in json.loads(shell("groups", "list", address, "--json"))] == [("g", 10)]
     shell("groups", "reset", address, "g", "--topic", "numbers", "--to-latest", "--execute")
-    assert [row["lag"] for row in json.loads(shell("groups", "describe", address, "g", "--json"))] == [0, 0]
+    assert [row["lag"] for row in json.loads(shell("groups", "describe", address, "g", "--json"))["partitions"]] == [0, 0]
     shell("groups", "delete", address, "g", "--yes")
     assert broker.groups() == []
     shell("topics", "alter", address, "numbers", "--partitions", "3", "-c", "retention.ms=-1")

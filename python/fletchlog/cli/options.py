@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fletchlog.cli.common import cluster_of
 from fletchlog.cli.plain import CONFIG, Option
 
 if TYPE_CHECKING:
@@ -39,9 +41,10 @@ def names_of_topics(context: typer.Context) -> list[str]:
 
 def lists_of_topics(context: typer.Context, incomplete: str) -> list[str]:
     """Completes the last name of a list with commas, by the directory that stands before it."""
-    place = context.params.get("directory") or context.params.get("source") or next(iter(context.params.get("sources") or []), None)
+    # the shell hands over what is typed; click has not read what stands before an option without its value
+    words = (os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")).split()
+    context.params["directory"] = next((word for word in words[2:] if cluster_of(word) or Path(word).is_dir()), None)
     before, comma, _ = incomplete.rpartition(",")
-    context.params["directory"] = place
     return [f"{before}{comma}{name}" for name in names_of_topics(context)]
 
 

@@ -14,6 +14,8 @@ from fletchlog.cli.terminal import out, progress
 from fletchlog.cli.text import note
 
 MARKER = "report.json"
+# of all flights, on two cores that are otherwise idle
+DURATION = "two and a half minutes"
 
 
 @command
@@ -24,8 +26,9 @@ def demo(
 ) -> None:
     """Run the whole story on 336,776 real flights: produce under faults, share among a group, poll in two orders, stream with Spark.
 
-    Writes log/ (the broker's directory), report.json (every number), poll-order.png, delays/ and audit/ (Parquet), spark.log. Every total is
-    checked against the input; the exit code is 1 if one of them disagrees.
+    Writes log/ (the broker's directory), report.json (every number), poll-order.png, the pages explain.html, audit.html and delays.html, delays/
+    and audit/ (Parquet), spark.log. All flights take two and a half minutes on two idle cores. Every total is checked against the input; the
+    exit code is 1 if one of them disagrees.
 
       fletchlog demo
 
@@ -35,6 +38,7 @@ def demo(
     from fletchlog.cli.demo import flights as source
     from fletchlog.cli.demo.group import share
     from fletchlog.cli.demo.order import compare
+    from fletchlog.cli.demo.pages import write_pages
     from fletchlog.cli.demo.produce import NODES, WAYS, produce
     from fletchlog.cli.demo.report import Report
     from fletchlog.cli.demo.stream import audits, delays, session
@@ -42,6 +46,7 @@ def demo(
     if flights is not None and flights < 1:
         raise CommandError(f"--flights is at least 1, not {flights}")
     started = time.monotonic()
+    note(f"this takes about {DURATION if flights is None else 'a minute'}, most of it in Spark")
     _clear(output)
     report = Report(out())
     log = output / "log"
@@ -62,11 +67,15 @@ def demo(
                 audits(spark, broker, log, output, report, bar)
             finally:
                 spark.stop()
+        report.heading("5. Pages to open")
+        pages = write_pages(log, [way.topic for way in WAYS], output, report)
     shutil.rmtree(output / "checkpoint")
     report.data["seconds"] = round(time.monotonic() - started, 1)
     report.write(output / MARKER)
     report.heading(f"{len(report.data['checks'])} checks in {report.data['seconds']} s")
     report.say(f"{output}/report.json      every number\n{output}/poll-order.png   the two orders")
+    for path, what in pages.items():
+        report.say(f"open {path}: {what}")
     report.say(f"{output}/delays, {output}/audit   Parquet\n{output}/spark.log   what Spark has said\n{log}   the broker's directory")
     if report.failures:
         for failure in report.failures:
