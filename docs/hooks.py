@@ -9,6 +9,7 @@ import typer
 from mkdocs.structure.files import File
 
 import fletchlog as fl
+from fletchlog import errors
 from fletchlog._core import served_apis
 from fletchlog.cli.app import app
 from fletchlog.explain import against, align, distinct, explain, fairness, page, picture, title
@@ -46,6 +47,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         "<!-- config -->": config_tables,
         "<!-- commands -->": commands,
         "<!-- retries -->": retries_table,
+        "<!-- errors -->": errors_table,
         "<!-- served -->": served_table,
         "<!-- spark read -->": lambda: spark_table(options.KNOWN),
         "<!-- spark write -->": lambda: spark_table(sink_options.KNOWN),
@@ -153,6 +155,87 @@ def retries_table() -> str:
     heads = ["event", "base sequence", "failed attempts", "offset", "error"]
     rows = [[e["kind"], e["base_sequence"], e["attempts"], e["base_offset"], e["error"]] for e in events]
     return table(heads, [["" if cell is None else cell for cell in row] for row in rows])
+
+
+def errors_table() -> str:
+    """Every exception, with Kafka's code, and what to do; an exception without advice of its own has that of its base."""
+    rows = []
+    for name in errors.__all__:
+        found = getattr(errors, name)
+        told = next(sentence for sentence in re.split(r"\n\n", (found.__doc__ or "").strip()))
+        code = f"<br>{found.code} {found.name}" if "code" in vars(found) else ""
+        again = "<br>may be repeated" if found.retriable else ""
+        rows.append([f"`{name}`{code}{again}", " ".join(told.split()), advice(found)])
+    return table(["exception, Kafka's code", "what happened", "what to do"], rows)
+
+
+def advice(found: type[errors.KafkaError]) -> str:
+    """What to do after an exception of this class."""
+    return next(ADVICE[base.__name__] for base in found.__mro__ if base.__name__ in ADVICE)
+
+
+# what a person does; the exceptions below one of these are meant, too
+ADVICE = {
+    "KafkaError": "Read the text: it says what happened, where, and what to do.",
+    "ConfigException": "Correct the property; `fletchlog config WORD` lists those that there are.",
+    "InvalidArgumentError": "Correct the call; the text names the argument.",
+    "SchemaError": "Give the columns key, value, topic, partition, headers, timestamp the types that the text names.",
+    "ReplayRefusedError": "Replay on a copy of the directory from before the run; traces of several members cannot be replayed.",
+    "IllegalStateError": "Call in another order; nothing has changed.",
+    "ClosedError": "Open the broker or client again, and make new clients of a new broker.",
+    "ConcurrentAccessError": "Give each thread its own consumer; `wakeup()` may come from any thread.",
+    "ForkedHandleError": "Open it in the child.",
+    "ReadOnlyError": "Open without `read_only`, or let the writing process serve ([several processes](../howto/processes.md)).",
+    "KafkaTimeoutError": "See whether the broker can be reached and has room; then raise the time-out that the text names.",
+    "BufferExhaustedError": "Send more slowly, or raise `buffer.memory` or `max.block.ms`.",
+    "WakeupError": "Nothing: you asked for it. Close the consumer, or poll again.",
+    "InternalError": "Report it with its text. Close the handle and open a new one.",
+    "StorageError": "See to the disk and its permissions, then repeat.",
+    "DirectoryError": "Name another directory, or leave out `read_only` to make one.",
+    "DirectoryLockedError": "End the other writer, read with `read_only=True`, or let it serve ([several processes](../howto/processes.md)).",
+    "DamagedFileError": "`fletchlog verify DIR` says which file and where. Restore it, or leave the partition out.",
+    "FencedLogError": "See to the disk, close the broker, open it again.",
+    "AuthenticationError": "Compare `security.protocol`, the certificates and the user on both sides ([TLS and SASL](../howto/tls.md)).",
+    "ListenerError": "Choose another port, or 0 for any that is free.",
+    "InvalidTopicError": "Use letters, digits, `.`, `_` and `-`, at most 249 characters.",
+    "InvalidPartitionsError": "Give a number from 1 on that is not lower than before.",
+    "TopicAlreadyExistsError": "Use it, or delete it first.",
+    "UnknownTopicOrPartitionError": "`broker.topics()` or `fletchlog topics list` lists what there is; create the topic.",
+    "OffsetOutOfRangeError": "Seek to a valid offset, or set `auto.offset.reset` to earliest or latest.",
+    "NoOffsetForPartitionError": "Commit or seek first, or set `auto.offset.reset` to earliest or latest.",
+    "CorruptRecordError": "`fletchlog verify DIR` says where. `seek` past the batch to go on without it.",
+    "RecordDeserializationError": 'Decode with `on_error="null"` or `"collect"`, or correct the schema.',
+    "InvalidRecordError": "Correct the record: a compacted topic needs keys.",
+    "InvalidTimestampError": "Correct the timestamp, or raise `message.timestamp.before.max.ms` or `.after.max.ms`.",
+    "RecordTooLargeError": "Send less at once, or raise `max.request.size` and the topic's `max.message.bytes`.",
+    "RecordBatchTooLargeError": "Lower `batch.size`, or raise the topic's `segment.bytes`.",
+    "UnsupportedFormatError": "Choose another codec, or a newer broker.",
+    "InvalidRequiredAcksError": "Set `acks` to all, 0 or 1.",
+    "OutOfOrderSequenceError": "Close the producer and make a new one; records before this one may be missing.",
+    "DuplicateSequenceError": "Nothing: the record is in the log.",
+    "InvalidProducerEpochError": "Abort the transaction, or make a new producer.",
+    "ProducerFencedError": "End this producer: another one with its `transactional.id` works.",
+    "UnknownProducerIdError": "Make a new producer.",
+    "NotEnoughReplicasError": "Wait for the replicas, or lower `min.insync.replicas`.",
+    "LeaderError": "Nothing at once: it is repeated. If it stays, look at the cluster.",
+    "NetworkError": "Nothing at once: it is repeated. An idempotent producer is safe from repeats; otherwise see whether the record is there.",
+    "TransactionError": "Abort the transaction and begin again.",
+    "TransactionAbortableError": "`abort_transaction()`, then begin again.",
+    "TransactionAbortedError": "Send the record again in the next transaction.",
+    "InvalidTxnTimeoutError": "Lower `transaction.timeout.ms`, or raise the broker's `transaction.max.timeout.ms`.",
+    "GroupError": "Poll: the member joins again by itself.",
+    "CommitFailedError": "Poll more often, or less at once (`max.poll.interval.ms`, `max.poll.records`); what was read may be read again.",
+    "InvalidGroupIdError": "Set `group.id`.",
+    "InconsistentGroupProtocolError": "Give all members an assignor in common (`partition.assignment.strategy`).",
+    "InvalidSessionTimeoutError": "Choose `session.timeout.ms` within the broker's `group.min.session.timeout.ms` and `group.max.session.timeout.ms`.",
+    "FencedInstanceIdError": "Give each member a `group.instance.id` of its own.",
+    "GroupMaxSizeReachedError": "Run fewer members, or raise the broker's `group.max.size`.",
+    "GroupIdNotFoundError": "`broker.groups()` or `fletchlog groups list` lists what there is.",
+    "NonEmptyGroupError": "Close its members first.",
+    "GroupSubscribedToTopicError": "Close the members that read the topic first.",
+    "OffsetMetadataTooLargeError": "Commit a shorter text.",
+    "UnknownServerError": "Look at the broker's log.",
+}
 
 
 def config_tables() -> str:

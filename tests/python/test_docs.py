@@ -32,7 +32,9 @@ def run(page: str, namespace: dict[str, Any]) -> None:
 
 
 def run_blocks(found: list[tuple[str, str]], page: str, namespace: dict[str, Any]) -> None:
-    for language, text in found:
+    for language, block in found:
+        # a command may go on in the next line
+        text = block if language == "python" else block.replace("\\\n", "")
         if language == "python":
             exec(compile(text, page, "exec"), namespace)
             continue
@@ -40,7 +42,7 @@ def run_blocks(found: list[tuple[str, str]], page: str, namespace: dict[str, Any
             continue
         if language == "java":  # for the reader's own project
             continue
-        if language == "console":  # a server that goes on, and the tools of Kafka that connect to it
+        if language == "console":  # a server that goes on, tools of Kafka, pip and make
             for line in text.splitlines():
                 is_accepted(line.removeprefix("$ "))
             continue
@@ -68,6 +70,11 @@ def is_accepted(line: str) -> None:
 def test_every_block_of_a_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run(page, {})
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_code_fits_the_page(page: str) -> None:
+    assert [line for _, text in blocks(page) for line in text.splitlines() if len(line) > 90] == []
 
 
 def test_most_pages_have_something_to_run() -> None:
@@ -102,13 +109,45 @@ def test_what_is_generated_is_generated(monkeypatch: pytest.MonkeyPatch) -> None
     assert linked == set(made)
     told = hooks.on_page_markdown((DOCS / "reference/config.md").read_text(), None)
     assert all(f"`{key.name}`" in told for key in fl.config_table())
+    told = hooks.on_page_markdown("<!-- errors -->", None)
+    for name in fl.errors.__all__:
+        assert f"| `{name}`" in told
+        assert name == "KafkaError" or hooks.advice(getattr(fl.errors, name)) != hooks.ADVICE["KafkaError"], name
+    assert all(hasattr(fl.errors, name) for name in hooks.ADVICE)
     fair = hooks.on_page_markdown("<!-- fairness -->", None)
     # what decides the same is one row
-    assert fair.count("Java client") == 5
-    assert all(release in fair for release in ("2.6", "3.0, 3.1, 3.6: the same", "3.9", "4.1", "4.3"))
+    assert [line.split(" | ")[0] for line in fair.splitlines()[2:]] == [
+        "| Java client 2.6 (as 2.4 - 2.6)", "| Java client 3.0, 3.1, 3.6: the same", "| Java client 3.9 (as 3.7 - 3.9)", "| Java client 4.1, 4.3: the same",
+        "| KIP-387",
+    ]  # fmt: skip
     assert "KIP-387" in fair
     retried = hooks.on_page_markdown("<!-- retries -->", None)
     assert retried.index("retried") < retried.index("acknowledged")
+
+
+def column(page: str, heading: str, number: int) -> list[str]:
+    """The code of a column of the tables below a heading."""
+    section = (DOCS / page).read_text(encoding="utf-8").split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    rows = [[cell.strip("` ") for cell in line.strip("|").split("|")] for line in section.splitlines() if line.startswith("| `")]
+    assert len(rows) > 5, heading
+    return [row[number] for row in rows if row[number]]
+
+
+def reached(root: Any, name: str) -> bool:
+    for part in name.split("."):
+        root = getattr(root, part, None)
+    return root is not None
+
+
+def test_names_of_other_clients_and_ours_are_real() -> None:
+    confluent, python = pytest.importorskip("confluent_kafka"), pytest.importorskip("kafka")
+    importlib.import_module("confluent_kafka.admin")
+    for heading, theirs in (("confluent-kafka", confluent), ("kafka-python", python)):
+        assert [name for name in column("coming-from.md", heading, 0) if not reached(theirs, name)] == []
+        assert [name for name in column("coming-from.md", heading, 1) if not reached(fl, name)] == []
+    for heading in ("kcat", "Kafka's scripts"):
+        for line in column("coming-from.md", heading, 1):
+            is_accepted(line)
 
 
 def test_the_differences_are_those_of_the_readme() -> None:
