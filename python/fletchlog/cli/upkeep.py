@@ -78,7 +78,7 @@ def clean(
     import fletchlog as fl
 
     with fl.Broker(directory) as broker:
-        policy = topic(broker, name).config.get("cleanup.policy", "")
+        policy = (topic(broker, name).config or {}).get("cleanup.policy", "")
         if "compact" not in policy:
             raise CommandError(f"{name} is not compacted; `fletchlog topics alter {shown(directory)} {name} -c cleanup.policy=compact` makes it so")
         rows = [partition._asdict() for partition in broker.clean_topic(name, force=force)]

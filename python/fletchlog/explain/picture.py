@@ -11,8 +11,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from fletchlog.errors import InvalidArgumentError
+from fletchlog.explain._fairness import fairness
 from fletchlog.explain.compare import align, distinct, title, whose
-from fletchlog.explain.fairness import fairness
 from fletchlog.explain.shapes import ACCENTS, DIGIT, INK, LEFT, PAPER, QUIET, SOFT, WIDTH, Bar, Drawing, Text, lane_bars, to_png, to_svg
 
 if TYPE_CHECKING:

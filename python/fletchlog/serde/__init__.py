@@ -42,9 +42,9 @@ Deserializers can be pickled and used from several threads. Needs pyarrow, `Avro
 
 from __future__ import annotations
 
+from fletchlog.serde._deserialize import deserialize
 from fletchlog.serde.avro import Avro
 from fletchlog.serde.confluent import Confluent
-from fletchlog.serde.deserialize import deserialize
 from fletchlog.serde.json import Json
 from fletchlog.serde.outcome import Deserializer
 from fletchlog.serde.primitive import Double, Float, Integer, Long, Short, String
