@@ -164,6 +164,51 @@ def deaf(address: Address, seconds: float, number: int) -> str:
         return f"{len(opened)} clients that ask for 20 MiB and never read"
 
 
+def gone(address: Address, seconds: float, number: int) -> str:
+    """Clients that close, every second one with a reset, while their fetch waits for as long as a request can say."""
+    asked = struct.pack(">iqi", 0, 0, 1)
+    request = frame(1, 4, struct.pack(">iiiibi", -1, 2**31 - 1, 1, 1, 0, 1) + text("empty") + struct.pack(">i", 1) + asked)
+    with connections(address, number) as opened:
+        for n, connection in enumerate(opened):
+            send(connection, request)
+            if n % 2:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        time.sleep(seconds / 2)
+    time.sleep(seconds / 2)
+    return f"{number} clients that close while their fetch waits"
+
+
+def ids(address: Address, seconds: float, _: int) -> str:
+    """Fetches of a session that forget 50,000 topic ids which no topic has, others each time, from ever new connections."""
+
+    def fetch(session: tuple[int, int], topics: bytes, forgotten: bytes) -> bytes:
+        body = struct.pack(">iiiibii", -1, 0, 0, 1, 0, *session) + topics + forgotten + bytes([1, 0])
+        payload = struct.pack(">hhihB", 1, 13, 1, -1, 0) + body
+        return struct.pack(">i", len(payload)) + payload
+
+    def answer(connection: socket.socket) -> tuple[int, int]:
+        """Error and session id."""
+        size = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))[0]
+        return struct.unpack_from(">hi", connection.recv(size, socket.MSG_WAITALL), 9)
+
+    number = 50_000
+    unknown = bytes([2]) + bytes(15) + bytes([1, 2]) + struct.pack(">iiqiqi", 0, -1, 0, -1, -1, 1) + bytes([0, 0])
+    many = number + 1
+    length = bytes([many & 0x7F | 0x80, many >> 7 & 0x7F | 0x80, many >> 14])
+    done, end = 0, time.monotonic() + seconds
+    with socket.create_connection(address, timeout=60) as connection:
+        connection.sendall(fetch((0, 0), unknown, bytes([1])))
+        error, session = answer(connection)
+    assert error == 0
+    while time.monotonic() < end:
+        done += 1
+        forgotten = length + b"".join(struct.pack(">qq", done, n) + bytes([2]) + struct.pack(">i", 0) + bytes([0]) for n in range(number))
+        with socket.create_connection(address, timeout=60) as connection:
+            connection.sendall(fetch((session, done), bytes([1]), forgotten))
+            assert answer(connection) == (0, session)
+    return f"{done * number} forgotten topic ids that no topic has"
+
+
 def joins(address: Address, seconds: float, _: int) -> str:
     """First joins, of one group and of ever new ones: each gets a member id that is never used."""
     done, end = 0, time.monotonic() + seconds
@@ -200,6 +245,8 @@ ATTACKS: list[tuple[Attack, float, int, int]] = [
     (arrays, 0, 0, 0),
     (partitions, 0, BUDGET, 0),
     (deaf, 1 / 380, BUDGET, 0),
+    (gone, 1 / 19, 0, 4096),
+    (ids, 0, 16 * MIB, 0),
     (joins, 0, 48 * MIB, 0),
 ]
 
@@ -226,10 +273,11 @@ def work(address: Address, told: Any, stop: Any) -> None:
 
 
 class Served:
-    """A serving process in memory."""
+    """A serving process in memory. An attack of so many seconds is over before it begins to look for those that take too long."""
 
-    def __init__(self) -> None:
-        config = [word for pair in CONFIG.items() for word in ("--config", "=".join(pair))]
+    def __init__(self, seconds: float) -> None:
+        properties = CONFIG | {"fletchlog.request.read.timeout.ms": str(int((seconds + 5) * 1000))}
+        config = [word for pair in properties.items() for word in ("--config", "=".join(pair))]
         command = [sys.executable, "-m", "fletchlog", "serve", "--memory", "--listen", "127.0.0.1:0", "--print-address", *config]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         assert self.process.stdout is not None
@@ -237,6 +285,7 @@ class Served:
         host, _, port = bootstrap.rpartition(":")
         self.address: Address = (host, int(port))
         producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
+        producer.list_topics("empty", timeout=30)
         producer.produce("work", b"x")
         for _ in range(32):
             producer.produce("large", bytes(900_000), partition=0)
@@ -272,7 +321,7 @@ def run(served: Served, attack: Attack, seconds: float, number: int, allowed: in
     waited = reader.recv()
     watch.join()
     worker.join()
-    end = time.monotonic() + 15
+    end = time.monotonic() + 10 + seconds
     while time.monotonic() < end and (served.descriptors() > had or served.memory() > before + ALLOWED):
         time.sleep(0.1)
     after, left = served.memory(), served.descriptors()
@@ -295,7 +344,7 @@ def main() -> int:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     wanted = min(wanted, most - 500)
-    served, violations = Served(), 0
+    served, violations = Served(seconds), 0
     try:
         for attack, share, allowed, each in ATTACKS:
             number = max(2, int(wanted * share))

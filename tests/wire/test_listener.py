@@ -199,11 +199,11 @@ def test_large_requests_share_their_memory_and_small_ones_need_none():
         assert answered(second) == 5
 
 
-def fetch(topic, max_bytes):
-    """A request of Fetch, version 4, of partition 0 from offset 0."""
+def fetch(topic, max_bytes, max_wait_ms=0):
+    """A request of Fetch, version 4, of partition 0 from offset 0; it waits for a byte, if it waits."""
     name = struct.pack(">h", len(topic)) + topic.encode()
     asked = name + struct.pack(">iiqi", 1, 0, 0, max_bytes)
-    body = struct.pack(">hhih", 1, 4, 7, -1) + struct.pack(">iiiibi", -1, 0, 0, max_bytes, 0, 1) + asked
+    body = struct.pack(">hhih", 1, 4, 7, -1) + struct.pack(">iiiibi", -1, max_wait_ms, min(max_wait_ms, 1), max_bytes, 0, 1) + asked
     return struct.pack(">i", len(body)) + body
 
 
@@ -232,6 +232,46 @@ def test_answers_that_nobody_takes_have_a_budget():
 def open_connections(listener):
     """How many there are."""
     return int(listener.stats().to_pyarrow().schema.metadata[b"connections.open"])
+
+
+@contextlib.contextmanager
+def a_client_waits(config, max_wait_ms=2**31 - 1):
+    """A listener, and a connection whose fetch has begun to wait."""
+    with fl.Broker.in_memory(config=config) as broker, broker.listen() as listener, contextlib.closing(connect(listener)) as connection:
+        broker.create_topic("empty")
+        connection.sendall(fetch("empty", 1 << 20, max_wait_ms))
+        wait_until(lambda: listener.stats().to_pyarrow().num_rows == 1)
+        yield listener, connection
+
+
+def wait_until(is_true):
+    """Returns when it is."""
+    until = time.monotonic() + 20
+    while not is_true():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def test_who_breaks_the_connection_while_it_waits_gives_it_back_at_once():
+    with a_client_waits({"fletchlog.request.read.timeout.ms": 10**9}) as (listener, connection):
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.close()
+        wait_until(lambda: open_connections(listener) == 0)
+
+
+def test_who_closes_while_it_waits_gives_the_connection_back_in_time():
+    with a_client_waits({"fletchlog.request.read.timeout.ms": 300}) as (listener, connection):
+        time.sleep(0.5)
+        assert open_connections(listener) == 1  # as long as it is there, it may wait
+        connection.close()
+        wait_until(lambda: open_connections(listener) == 0)
+
+
+def test_who_has_closed_only_its_own_side_is_answered():
+    with a_client_waits({}, max_wait_ms=300) as (_, connection):
+        connection.shutdown(socket.SHUT_WR)
+        assert answered(connection) == 7
+        assert is_closed_by_peer(connection)
 
 
 def test_connections_are_accepted_at_their_rate():

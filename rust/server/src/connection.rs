@@ -49,6 +49,18 @@ fn hint(size: i32) -> &'static str {
     }
 }
 
+/// What a client has ended of its connection.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PeerEnd {
+    /// Nothing.
+    #[default]
+    Open,
+    /// It sends nothing more. Whether it still reads cannot be seen: one that has closed its socket looks the same.
+    Half,
+    /// Both directions: the connection is reset, and nobody reads an answer.
+    Both,
+}
+
 /// What is read and what is to be written.
 #[derive(Debug, Default)]
 pub struct Connection {
@@ -60,6 +72,9 @@ pub struct Connection {
     written: usize,
     /// A request is in work.
     busy: bool,
+    /// The request in work waits for data or for other members.
+    waits: bool,
+    peer_end: PeerEnd,
 }
 
 impl Connection {
@@ -111,6 +126,28 @@ impl Connection {
         self.busy
     }
 
+    /// The request in work waits from now on.
+    pub fn wait(&mut self) {
+        self.waits = self.busy;
+    }
+
+    /// What the client has ended. It does not take an end back.
+    pub fn end(&mut self, end: PeerEnd) {
+        self.peer_end = self.peer_end.max(end);
+    }
+
+    /// A request is in work, and its client sends nothing more: it may be gone, which reading would tell, but the connection is
+    /// muted.
+    pub fn is_half_closed(&self) -> bool {
+        self.busy && self.peer_end > PeerEnd::Open
+    }
+
+    /// Nobody reads the answer that the request in work waits for: the connection is to be closed. A request that does not wait is
+    /// carried out, and those that came behind it are read: they may want no answers.
+    pub fn is_forsaken(&self) -> bool {
+        self.waits && self.peer_end == PeerEnd::Both
+    }
+
     /// Nothing is to be read: a request is in work, or its answer is not written yet. Kafka: `KafkaChannel#isMuted`.
     pub fn is_muted(&self) -> bool {
         self.busy || self.has_output()
@@ -144,7 +181,7 @@ impl Connection {
     /// The request in work is answered with these bytes, the size in front; without any: it has no answer.
     pub fn answer(&mut self, chunks: impl IntoIterator<Item = Bytes>) {
         self.output.extend(chunks.into_iter().filter(|chunk| !chunk.is_empty()));
-        self.busy = false;
+        (self.busy, self.waits) = (false, false);
     }
 
     /// Something is still to be written.
@@ -251,6 +288,31 @@ mod tests {
             limit: 100,
         };
         assert!(tls.to_string().contains("TLS ClientHello"), "{tls}");
+    }
+
+    #[test]
+    fn a_wait_for_an_answer_that_nobody_reads_is_forsaken() {
+        use PeerEnd::{Both, Half};
+        for (ends, half_closed, forsaken) in [
+            (&[][..], false, false),
+            (&[Half], true, false),
+            (&[Half, Both], true, true),
+            (&[Both, Half], true, true),
+        ] {
+            let mut connection = Connection::default();
+            feed(&mut connection, &[frame(b"first"), frame(b"second")].concat());
+            ends.iter().for_each(|end| connection.end(*end));
+            let state = |c: &Connection| (c.is_half_closed(), c.is_forsaken());
+            assert_eq!(state(&connection), (false, false), "it is read");
+            for _ in 0..2 {
+                assert!(connection.next_frame(100).unwrap().is_some());
+                assert_eq!(state(&connection), (half_closed, false), "it is carried out");
+                connection.wait();
+                assert_eq!(state(&connection), (half_closed, forsaken));
+                connection.answer([]);
+            }
+            assert!(connection.next_frame(100).unwrap().is_none());
+        }
     }
 
     #[test]

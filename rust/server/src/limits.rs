@@ -40,6 +40,8 @@ pub struct Times {
     pub blocked_since_ms: Option<i64>,
     /// A request is in work.
     pub is_busy: bool,
+    /// A request is in work whose client has closed its side since then.
+    pub half_closed_since_ms: Option<i64>,
 }
 
 impl Limits {
@@ -75,7 +77,7 @@ impl Limits {
         }
     }
 
-    /// Why a connection is to be closed now, if it is. An idle connection is closed without a line in the log: Kafka's clients expect it.
+    /// Why a connection is to be closed now, if it is.
     pub fn time_out(&self, times: &Times, now_ms: i64) -> Option<TimeOut> {
         let over = |since_ms: i64, limit_ms: i64| now_ms.saturating_sub(since_ms) >= limit_ms;
         let limit = self.request_read_timeout_ms;
@@ -83,6 +85,8 @@ impl Limits {
             Some(TimeOut::Request(limit))
         } else if times.blocked_since_ms.is_some_and(|since| over(since, limit)) {
             Some(TimeOut::Answer(limit))
+        } else if times.half_closed_since_ms.is_some_and(|since| over(since, limit)) {
+            Some(TimeOut::HalfClosed)
         } else if !times.is_busy && over(times.last_active_ms, self.connections_max_idle_ms) {
             Some(TimeOut::Idle)
         } else {
@@ -103,6 +107,16 @@ pub enum TimeOut {
     /// The connection was idle.
     #[error("it was idle for connections.max.idle.ms")]
     Idle,
+    /// The answer of a client that may be gone was not there within `fletchlog.request.read.timeout.ms`.
+    #[error("its client closed its side and was not answered in time")]
+    HalfClosed,
+}
+
+impl TimeOut {
+    /// Clients that idle, or end while they wait, do nothing wrong.
+    pub fn is_reported(self) -> bool {
+        matches!(self, Self::Request(_) | Self::Answer(_))
+    }
 }
 
 #[cfg(test)]
@@ -134,11 +148,18 @@ mod tests {
             frame_begun_ms: None,
             blocked_since_ms: None,
             is_busy: false,
+            half_closed_since_ms: None,
         };
         assert_eq!(limits.time_out(&quiet, 99), None);
         assert_eq!(limits.time_out(&quiet, 100), Some(TimeOut::Idle));
         let waiting = Times { is_busy: true, ..quiet };
         assert_eq!(limits.time_out(&waiting, 1000), None, "a long poll is not idle");
+        let half_closed = Times {
+            half_closed_since_ms: Some(50),
+            ..waiting
+        };
+        assert_eq!(limits.time_out(&half_closed, 79), None, "its client may still read");
+        assert_eq!(limits.time_out(&half_closed, 80), Some(TimeOut::HalfClosed));
         let slow = Times {
             frame_begun_ms: Some(10),
             last_active_ms: 39,

@@ -15,7 +15,7 @@ use slab::Slab;
 
 use crate::apis::{Apis, Peer, Respond};
 use crate::completions::{Completion, Completions, ConnectionId, Reply};
-use crate::connection::Connection;
+use crate::connection::{Connection, PeerEnd};
 use crate::limits::{Limits, TimeOut, Times};
 use crate::memory_pool::{Memory, MemoryPool};
 use crate::request_handler_pool::RequestHandlerPool;
@@ -73,6 +73,8 @@ struct Channel<S: Sockets> {
     waiting: Option<(Ticket, Respond)>,
     /// When bytes moved last.
     last_active_ms: i64,
+    /// When its client was seen to have closed its side.
+    half_closed_ms: Option<i64>,
     /// When the first byte of an incomplete request came.
     frame_begun_ms: Option<i64>,
     /// Since when its socket takes no more bytes.
@@ -92,6 +94,10 @@ impl<S: Sockets> Channel<S> {
             frame_begun_ms: self.frame_begun_ms,
             blocked_since_ms: self.blocked_since_ms,
             is_busy: self.connection.is_busy(),
+            half_closed_since_ms: self
+                .half_closed_ms
+                .filter(|_| self.connection.is_half_closed())
+                .map(|since_ms| since_ms.max(self.last_active_ms)),
         }
     }
 
@@ -229,16 +235,38 @@ impl<S: Sockets> Processor<S> {
     }
 
     fn on_event(&mut self, event: SocketEvent) {
-        let (slot, is_writable) = match event {
+        let (slot, is_writable, peer_end) = match event {
             SocketEvent::Accept(listener) => return self.accept(listener),
-            SocketEvent::Connection { token, is_writable } => (token, is_writable),
+            SocketEvent::Connection {
+                token,
+                is_writable,
+                peer_end,
+            } => (token, is_writable, peer_end),
         };
+        if peer_end > PeerEnd::Open && self.on_end(slot, peer_end) {
+            return;
+        }
         if is_writable && self.channels.get(slot).is_some_and(Channel::wants_write) {
             self.write(slot);
             self.next_request(slot);
         }
         // Bytes may have come while the answer was being written; there is no other event for them.
         self.read(slot);
+    }
+
+    /// A client has ended something of its connection, which a muted one does not read; true: the connection is closed.
+    fn on_end(&mut self, slot: usize, peer_end: PeerEnd) -> bool {
+        let now_ms = self.clock.monotonic_ms();
+        let Some(channel) = self.channels.get_mut(slot) else {
+            return false;
+        };
+        channel.half_closed_ms.get_or_insert(now_ms);
+        channel.connection.end(peer_end);
+        let is_forsaken = channel.connection.is_forsaken();
+        if is_forsaken {
+            self.close(slot, None);
+        }
+        is_forsaken
     }
 
     /// True if max.connection.creation.rate is reached in this second.
@@ -305,6 +333,7 @@ impl<S: Sockets> Processor<S> {
             serial: self.serial,
             waiting: None,
             last_active_ms: now_ms,
+            half_closed_ms: None,
             blocked_since_ms: None,
             memory: None,
             is_muted: false,
@@ -478,7 +507,13 @@ impl<S: Sockets> Processor<S> {
                 let when_ms = self.clock.monotonic_ms() + self.shared.limits.failed_authentication_delay_ms;
                 self.refused.push_back((when_ms, id, chunks, reason));
             }
-            Completion::Waiting(ticket, respond) => channel.waiting = Some((ticket, respond)),
+            Completion::Waiting(ticket, respond) => {
+                channel.waiting = Some((ticket, respond));
+                channel.connection.wait();
+                if channel.connection.is_forsaken() {
+                    self.close(id.slot, None);
+                }
+            }
             Completion::Response(response) => {
                 let Some((_, respond)) = channel.waiting.take() else {
                     return;
@@ -602,7 +637,7 @@ impl<S: Sockets> Processor<S> {
             .filter_map(|(slot, channel)| Some((slot, self.shared.limits.time_out(&channel.times(), now_ms)?)))
             .collect();
         for (slot, time_out) in over {
-            let reason = (time_out != TimeOut::Idle).then(|| time_out.to_string());
+            let reason = time_out.is_reported().then(|| time_out.to_string());
             self.close(slot, reason.as_deref());
         }
         if self.shared.apis.unsent().is_over() {

@@ -4,8 +4,11 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use mio::event::Event;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
+
+use crate::connection::PeerEnd;
 
 /// An event of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +21,8 @@ pub enum SocketEvent {
         token: usize,
         /// Bytes can be written.
         is_writable: bool,
+        /// What its client has ended.
+        peer_end: PeerEnd,
     },
 }
 
@@ -122,10 +127,21 @@ impl Sockets for SystemSockets {
                 Some(token) => SocketEvent::Connection {
                     token,
                     is_writable: event.is_writable(),
+                    peer_end: peer_end(event),
                 },
                 None => SocketEvent::Accept(event.token().0 - FIRST_LISTENER),
             }),
         );
         Ok(())
+    }
+}
+
+fn peer_end(event: &Event) -> PeerEnd {
+    if event.is_error() || (event.is_read_closed() && event.is_write_closed()) {
+        PeerEnd::Both
+    } else if event.is_read_closed() {
+        PeerEnd::Half
+    } else {
+        PeerEnd::Open
     }
 }

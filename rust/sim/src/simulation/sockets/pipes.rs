@@ -101,6 +101,7 @@ pub(super) struct Change {
     pub token: usize,
     pub has_room: bool,
     pub has_ended: bool,
+    pub is_reset: bool,
 }
 
 #[derive(Default)]
@@ -336,6 +337,7 @@ impl Pipes {
                 token,
                 has_room: pipe.outgoing(side).room() > 0,
                 has_ended: pipe.incoming(side).end.is_some() || pipe.state == State::Refused,
+                is_reset: pipe.incoming(side).end == Some(End::Reset),
             });
         }
         changes

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use fletchlog_api::NodeId;
 use fletchlog_broker::Broker;
+use fletchlog_server::connection::PeerEnd;
 use fletchlog_server::{Endpoint, SocketEvent, Sockets, serve_over};
 
 use super::super::network::{SharedNet, lock};
@@ -76,6 +77,11 @@ impl Sockets for ListenerSockets {
         events.extend(changes.into_iter().map(|change| SocketEvent::Connection {
             token: change.token,
             is_writable: change.has_room,
+            peer_end: match (change.has_ended, change.is_reset) {
+                (_, true) => PeerEnd::Both,
+                (true, false) => PeerEnd::Half,
+                (false, false) => PeerEnd::Open,
+            },
         }));
         Ok(())
     }
