@@ -23,6 +23,8 @@ use crate::topic_config::TopicConfig;
 #[derive(Debug)]
 pub(crate) struct Partition {
     tp: TopicPartition,
+    /// What fetches by topic ids call it.
+    by_id: TopicPartition,
     topic_id: [u8; 16],
     /// The leader first. It has the only copy; the others only appear in answers to clients.
     replicas: Vec<NodeId>,
@@ -40,6 +42,7 @@ impl Partition {
     /// The partition of a topic; nothing is opened.
     pub(crate) fn new(
         tp: TopicPartition,
+        by_id: TopicPartition,
         record: &TopicRecord,
         config: Arc<TopicConfig>,
         directory: &Directory,
@@ -48,6 +51,7 @@ impl Partition {
         let log_dir = directory.log_dir_of(record.leader_of(tp.partition, nodes));
         Self {
             dir: log_dir.path().join(partition_dir_name(&tp)),
+            by_id,
             topic_id: record.id,
             replicas: record.replicas_of(tp.partition, nodes),
             tp,
@@ -63,6 +67,11 @@ impl Partition {
     /// Topic and number.
     pub(crate) fn tp(&self) -> &TopicPartition {
         &self.tp
+    }
+
+    /// Topic and number as fetches have them: by name, and [by id](crate::topics::topic_by_id).
+    pub(crate) fn fetched_as(&self) -> [&TopicPartition; 2] {
+        [&self.tp, &self.by_id]
     }
 
     /// Node that leads it.

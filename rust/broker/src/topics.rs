@@ -54,6 +54,21 @@ pub(crate) fn is_internal(name: &str) -> bool {
     name == CONSUMER_OFFSETS || name == TRANSACTION_STATE || name == "__share_group_state"
 }
 
+/// In front of the hexadecimal digits of an id.
+const BY_ID: char = '\0';
+
+/// What a fetch by topic ids (version 13 and higher) has in place of a topic's name. Its session keeps that, whatever topic has the
+/// id, as Kafka keeps ids. No topic can have such a name. Kafka: `TopicIdPartition`, `CachedPartition#equals`.
+pub fn topic_by_id(id: [u8; 16]) -> Arc<str> {
+    format!("{BY_ID}{:032x}", u128::from_be_bytes(id)).into()
+}
+
+/// The id in what [`topic_by_id`] made; `None`: a name.
+pub fn topic_id_of(topic: &str) -> Option<[u8; 16]> {
+    let digits = topic.strip_prefix(BY_ID)?;
+    u128::from_str_radix(digits, 16).ok().map(u128::to_be_bytes)
+}
+
 /// A topic.
 #[derive(Debug)]
 pub(crate) struct Topic {
@@ -94,6 +109,7 @@ impl Topic {
         let name: Arc<str> = Arc::from(name);
         let given = record.config.iter().map(|(k, v)| (k.as_str(), v.as_str()));
         let config = Arc::new(TopicConfig::new(broker_config, &Config::parse(Scope::Topic, given)?));
+        let by_id = topic_by_id(record.id);
         let mut partitions = existing.to_vec();
         for partition in &partitions {
             partition.set_config(config.clone());
@@ -103,7 +119,8 @@ impl Topic {
                 topic: name.clone(),
                 partition: p,
             };
-            partitions.push(Arc::new(Partition::new(tp, &record, config.clone(), directory)));
+            let by_id = TopicPartition::new(by_id.clone(), p);
+            partitions.push(Arc::new(Partition::new(tp, by_id, &record, config.clone(), directory)));
         }
         Ok(Self {
             name,
@@ -203,6 +220,16 @@ impl TopicTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_id_comes_back_from_what_stands_for_it_and_names_are_none() {
+        for id in [[0; 16], [0xff; 16], *b"0123456789abcdef"] {
+            let topic = topic_by_id(id);
+            assert_eq!(topic_id_of(&topic), Some(id));
+            assert!(validate_name(&topic).is_err());
+        }
+        assert_eq!(topic_id_of("0123"), None);
+    }
 
     #[test]
     fn names_follow_kafkas_rule() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::common::*;
 use fletchlog_api::*;
-use fletchlog_broker::Broker;
+use fletchlog_broker::{Broker, topic_by_id};
 
 fn broker_with(topics: &[(&str, usize)]) -> Arc<Broker> {
     let broker = in_memory(1);
@@ -283,4 +283,108 @@ fn a_log_that_parts_from_what_a_client_has_is_told_at_once_and_in_every_answer()
         assert_eq!(told(incremental(session, epoch, &[], &[])).1, diverges);
     }
     assert_eq!(told(at(100, -1)).1, Some((ErrorCode::OFFSET_OUT_OF_RANGE, None, 0)));
+}
+
+/// By its id, as the fetch names it.
+fn by_id(broker: &Broker, topic: &str) -> Arc<str> {
+    topic_by_id(broker.describe_topic(topic).unwrap().topic_id)
+}
+
+/// What an answer says of its partitions: topic, error, whether there are records.
+fn outline(response: &FetchResponse) -> Vec<(&str, ErrorCode, bool)> {
+    let partitions = response.partitions.iter();
+    partitions
+        .map(|p| (&*p.tp.topic, p.error, !p.records.is_empty()))
+        .collect()
+}
+
+#[test]
+fn a_session_by_topic_ids_keeps_ids_whoever_asks_next() {
+    let broker = broker_with(&[("a", 1), ("b", 0)]);
+    let ids = ["a", "b"].map(|topic| by_id(&broker, topic));
+    let (a, b, none) = (&*ids[0], &*ids[1], &*topic_by_id([9; 16]));
+    let by_ids = |request| FetchRequest {
+        by_topic_ids: true,
+        ..request
+    };
+    // Each request from another connection.
+    let fetch = |request| Client::new(&broker).fetch(1, by_ids(request));
+    let first = fetch(full(&[(a, 0), (none, 0), (b, 0)]));
+    let unknown = (none, ErrorCode::UNKNOWN_TOPIC_ID, false);
+    assert_eq!(
+        outline(&first),
+        [(a, ErrorCode::NONE, true), (b, ErrorCode::NONE, false), unknown]
+    );
+    let id = first.session_id;
+    broker.append_batches(&tp("b", 0), batch(1, 10)).unwrap();
+    let next = fetch(incremental(id, 1, &[(a, 1)], &[]));
+    assert_eq!(outline(&next), [(b, ErrorCode::NONE, true), unknown]);
+    // Made again under its name: the id is nobody's.
+    broker.delete_topic("b").unwrap();
+    broker.create_topic("b", 1, &[]).unwrap();
+    let again = &*by_id(&broker, "b");
+    let next = fetch(incremental(id, 2, &[(again, 0)], &[none]));
+    assert_eq!(
+        outline(&next),
+        [(again, ErrorCode::NONE, false), (b, ErrorCode::UNKNOWN_TOPIC_ID, false)]
+    );
+    let by_name = Client::new(&broker).fetch(1, full(&[(again, 0)]));
+    assert_eq!(
+        outline(&by_name),
+        [(again, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, false)],
+        "no topic has such a name"
+    );
+    // It can be forgotten all the same, and the topic of the same name stays.
+    assert!(outline(&fetch(incremental(id, 3, &[], &[b]))).is_empty());
+    broker.append_batches(&tp("b", 0), batch(1, 10)).unwrap();
+    assert_eq!(
+        outline(&fetch(incremental(id, 4, &[], &[]))),
+        [(again, ErrorCode::NONE, true)]
+    );
+}
+
+#[test]
+fn who_waits_by_topic_id_is_woken_by_an_append_and_told_that_the_topic_is_gone() {
+    for in_session in [false, true] {
+        let broker = broker_with(&[("a", 0), ("b", 0)]);
+        let ids = ["a", "b"].map(|topic| by_id(&broker, topic));
+        let (a, b) = (&*ids[0], &*ids[1]);
+        let waiting = |request| FetchRequest {
+            by_topic_ids: true,
+            max_wait_ms: 10_000,
+            ..request
+        };
+        let mut client = Client::new(&broker);
+        let id = client
+            .fetch(
+                1,
+                FetchRequest {
+                    by_topic_ids: true,
+                    ..full(&[(a, 0), (b, 0)])
+                },
+            )
+            .session_id;
+        let mut epoch = 0;
+        let mut wait = |client: &mut Client, offset| {
+            epoch += 1;
+            let request = match in_session {
+                true => incremental(id, epoch, &[(a, offset)], &[]),
+                false => full(&[(a, offset), (b, 0)]),
+            };
+            client.send(1, Request::Fetch(waiting(request)));
+        };
+        wait(&mut client, 0);
+        assert!(client.wait_fetch(1, 0).is_none());
+        broker.append_batches(&tp("a", 0), batch(1, 10)).unwrap();
+        let woken = client.wait_fetch(1, 0).unwrap();
+        assert!(outline(&woken).contains(&(a, ErrorCode::NONE, true)), "{woken:?}");
+        wait(&mut client, 1);
+        assert!(client.wait_fetch(1, 0).is_none());
+        broker.delete_topic("b").unwrap();
+        let told = client.wait_fetch(1, 0).unwrap();
+        assert!(
+            outline(&told).contains(&(b, ErrorCode::UNKNOWN_TOPIC_ID, false)),
+            "{told:?}"
+        );
+    }
 }

@@ -1,6 +1,6 @@
-//! A fetch that would wait ten minutes for records, of a topic that is made or deleted on a disk that fails: it is told at once.
-//! Nobody waits for a topic to be made: a partition in error is answered at once, in a session as well (Kafka:
-//! `ReplicaManager#fetchMessages`). Who waits for records of a topic that goes is told so (Kafka: `DelayedFetch#tryComplete`).
+//! A fetch that would wait ten minutes for records, of a topic that is made or deleted on a disk that fails. Nobody waits for a
+//! topic to be made: it is answered as unknown when the wait for the others is over, and at once if there are no others (Kafka:
+//! `KafkaApis#handleFetchRequest`). Who waits for records of a topic that goes is told so (Kafka: `DelayedFetch#tryComplete`).
 
 use std::sync::Arc;
 
@@ -32,6 +32,11 @@ impl Client {
 
     /// Asks for records of both topics.
     fn fetch(&mut self, max_wait_ms: i32) {
+        self.fetch_of(&[OTHER, TOPIC], max_wait_ms);
+    }
+
+    /// Asks for records of these topics; a session has been told of them before.
+    fn fetch_of(&mut self, topics: &[&str], max_wait_ms: i32) {
         let listed = |topic: &&str| FetchPartition {
             tp: TopicPartition::new(*topic, 0),
             fetch_offset: 0,
@@ -48,11 +53,16 @@ impl Client {
             session_id: self.session_id,
             session_epoch: self.session_epoch,
             by_topic_ids: false,
-            partitions: [OTHER, TOPIC].iter().filter(|_| is_listed).map(listed).collect(),
+            partitions: topics.iter().filter(|_| is_listed).map(listed).collect(),
             forgotten: Vec::new(),
         };
         self.transport.send(1, 0, Request::Fetch(request));
         self.session_epoch += i32::from(self.in_session);
+    }
+
+    /// Ends a wait, as the next poll of a client does.
+    fn end_wait(&mut self) {
+        self.transport.in_process().unwrap().begin_poll();
     }
 
     /// The answer's word about the topic in question: the error, and whether there are records. `None`: it waits.
@@ -97,28 +107,41 @@ fn with_every_fault(run: impl Fn(&dyn Fn(&SimDisk), bool, &str) -> (SimDisk, boo
 }
 
 #[test]
-fn a_topic_that_is_not_made_is_not_waited_for_and_one_that_is_has_its_records_fetched() {
+fn who_waits_for_a_topic_learns_of_its_making_with_the_next_fetch() {
     let [failed, made] = with_every_fault(|fail, in_session, what| {
         let (disk, broker) = prepare();
         let mut client = Client::new(&broker, in_session);
-        for _ in 0..2 {
-            client.fetch(PATIENCE_MS);
-            assert_eq!(client.told(), UNKNOWN, "{what}");
-        }
+        client.fetch(PATIENCE_MS);
+        assert_eq!(client.told(), None, "{what}: the other topic may get records");
+        client.end_wait();
+        assert_eq!(client.told(), UNKNOWN, "{what}");
+        client.fetch(PATIENCE_MS);
         fail(&disk);
         let made = broker.create_topic(TOPIC, 1, &[]).is_ok();
         disk.fail(u64::MAX, Fault::Io);
-        client.fetch(PATIENCE_MS);
         if made {
-            assert_eq!(client.told(), None, "{what}: there is nothing to read yet");
             append(&broker, &TopicPartition::new(TOPIC, 0), b"new").unwrap();
-            assert_eq!(client.told(), RECORDS, "{what}");
-        } else {
-            assert_eq!(client.told(), UNKNOWN, "{what}");
         }
+        assert_eq!(client.told(), None, "{what}: it did not exist when the wait began");
+        client.end_wait();
+        assert_eq!(client.told(), UNKNOWN, "{what}");
+        client.fetch(0);
+        assert_eq!(client.told(), if made { RECORDS } else { UNKNOWN }, "{what}");
         (disk, made)
     });
     assert!(failed > 10 && made > 0, "{failed} failed, {made} made");
+}
+
+#[test]
+fn a_fetch_of_unknown_topics_alone_is_answered_at_once() {
+    for in_session in [false, true] {
+        let (_disk, broker) = prepare();
+        let mut client = Client::new(&broker, in_session);
+        for _ in 0..2 {
+            client.fetch_of(&[TOPIC], PATIENCE_MS);
+            assert_eq!(client.told(), UNKNOWN, "in a session: {in_session}");
+        }
+    }
 }
 
 #[test]

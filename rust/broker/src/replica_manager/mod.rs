@@ -19,7 +19,7 @@ pub(crate) use produce::{AddPartitionsToTxnManager, Produced};
 
 use std::sync::Arc;
 
-use fletchlog_api::{Clock, Config, NodeId};
+use fletchlog_api::{Clock, Config, ErrorCode, NodeId};
 use fletchlog_log::{LogError, PartitionLog};
 use fletchlog_records::TopicPartition;
 
@@ -30,7 +30,7 @@ use crate::log_manager::LogManager;
 use crate::partition::Partition;
 use crate::security::{CurrentSecurity, Rules};
 use crate::sync::{Changes, Mutex, Rank, ReadGuard};
-use crate::topics::{Topic, TopicTable};
+use crate::topics::{Topic, TopicTable, topic_id_of};
 use fetch::{FetchManager, FetchPurgatory};
 
 /// The topics of a broker and their partitions. Thread-safe; appends to different partitions run side by side.
@@ -163,6 +163,24 @@ impl ReplicaManager {
             .partition(tp)
             .cloned()
             .ok_or_else(|| BrokerError::unknown_partition(tp))
+    }
+
+    /// A partition of a fetch, whose topic is one [by its id](crate::topics::topic_by_id) if so; read-only brokers look again for
+    /// one that they do not know.
+    pub(crate) fn fetched_partition(&self, tp: &TopicPartition, by_id: bool) -> Result<Arc<Partition>, BrokerError> {
+        let Some(id) = topic_id_of(&tp.topic).filter(|_| by_id) else {
+            return self.partition(tp);
+        };
+        if self.topic_table().name_of(&id).is_none() {
+            self.see_new_topics()?;
+        }
+        let table = self.topic_table();
+        let name = table.name_of(&id).ok_or_else(|| {
+            let text = "no topic has this id".to_owned();
+            BrokerError::kafka(ErrorCode::UNKNOWN_TOPIC_ID, text)
+        })?;
+        let partition = table.get(name).and_then(|topic| topic.partition(tp.partition));
+        partition.cloned().ok_or_else(|| BrokerError::unknown_partition(tp))
     }
 
     /// The log of a partition, opened on first use, refreshed when read-only.

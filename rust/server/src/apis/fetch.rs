@@ -1,12 +1,11 @@
 //! Fetch. Kafka: `KafkaApis#handleFetchRequest`, `FetchResponse#toMessage`.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use fletchlog_api as api;
 use fletchlog_api::IsolationLevel;
-use fletchlog_broker::{AclOperation, Broker, ResourceType};
+use fletchlog_broker::{AclOperation, Broker, ResourceType, topic_by_id, topic_id_of};
 use fletchlog_records::{ErrorCode, TopicPartition};
 use fletchlog_wire::messages::{FetchRequest, FetchResponse, fetch_request, fetch_response};
 
@@ -20,13 +19,12 @@ const BY_ID: i16 = 13;
 pub(super) fn fetch(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let mut request: FetchRequest = call.message()?;
     let by_id = call.version() >= BY_ID;
-    let names = by_id.then(|| Arc::clone(&call.peer.topic_names));
-    if let Some(names) = &names {
+    if by_id {
         for topic in &mut request.topics {
-            topic.topic = names.resolve(call.broker(), topic.topic_id)?;
+            topic.topic = topic_by_id(topic.topic_id);
         }
         for topic in &mut request.forgotten_topics_data {
-            topic.topic = names.resolve(call.broker(), topic.topic_id)?;
+            topic.topic = topic_by_id(topic.topic_id);
         }
     }
     let isolation_level = match isolation_level(request.isolation_level) {
@@ -35,10 +33,8 @@ pub(super) fn fetch(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
         // Nothing is read, so the level does not matter.
         None => IsolationLevel::ReadUncommitted,
     };
-    let is_denied = request
-        .topics
-        .iter()
-        .any(|t| !t.topic.starts_with(UNKNOWN) && !call.may_topic(AclOperation::Read, &t.topic));
+    let (broker, client) = (Arc::clone(call.broker()), call.peer.client());
+    let is_denied = request.topics.iter().any(|t| is_denied(&broker, &client, &t.topic));
     // The message is large, and freed before the answer is made.
     let topics = std::mem::take(&mut request.topics);
     let partitions = topics.iter().flat_map(partitions_of).collect();
@@ -66,30 +62,35 @@ pub(super) fn fetch(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
         partitions,
         forgotten,
     };
-    let broker = Arc::clone(call.broker());
-    let client = call.peer.client();
     call.ask(api::Request::Fetch(request), move |answer| {
         let mut answer: api::FetchResponse = response!(Fetch, answer)?;
-        if names.is_some() {
+        if by_id {
             answer.partitions.sort_by_key(place);
         }
         hide_denied(&broker, &client, &mut answer.partitions);
-        let mut message = message(answer);
-        if let Some(names) = names {
-            message
-                .responses
-                .iter_mut()
-                .for_each(|topic| names.put_id(&broker, topic));
-        }
-        Ok(message)
+        Ok(message(answer))
     })
+}
+
+/// Whether the client may not read a topic. That no topic has an id is no secret.
+fn is_denied(broker: &Broker, client: &Client, topic: &Arc<str>) -> bool {
+    if broker.authorizer().is_none() {
+        return false;
+    }
+    let name = match topic_id_of(topic).map(|id| broker.topic_name(id)) {
+        None => Arc::clone(topic),
+        Some(Ok(Some(name))) => name,
+        Some(Ok(None)) => return false,
+        // The broker is closed.
+        Some(Err(_)) => return true,
+    };
+    !client.may(broker, AclOperation::Read, ResourceType::Topic, &name)
 }
 
 /// Answers TOPIC_AUTHORIZATION_FAILED for what a client may not read, also for partitions that its session had before.
 fn hide_denied(broker: &Broker, client: &Client, partitions: &mut [api::FetchPartitionResponse]) {
     for partition in partitions {
-        let topic = &partition.tp.topic;
-        if !topic.starts_with(UNKNOWN) && !client.may(broker, AclOperation::Read, ResourceType::Topic, topic) {
+        if is_denied(broker, client, &partition.tp.topic) {
             fail(partition);
             partition.error = ErrorCode::TOPIC_AUTHORIZATION_FAILED;
             partition.aborted_transactions = Some(Vec::new());
@@ -99,24 +100,32 @@ fn hide_denied(broker: &Broker, client: &Client, partitions: &mut [api::FetchPar
 
 /// Whether the request names a partition that can be read.
 fn any_known(call: &Call<'_>, request: &FetchRequest) -> Result<bool, Unreadable> {
-    let names = request.topics.iter().map(|t| Arc::clone(&t.topic)).collect();
-    let known = metadata_of(call, Some(names), false)?;
-    let is_known = |topic: &fetch_request::FetchTopic| {
-        if !call.may_topic(AclOperation::Read, &topic.topic) {
+    let name_of = |topic: &fetch_request::FetchTopic| match topic_id_of(&topic.topic) {
+        Some(id) => call.broker().topic_name(id).map_err(|_| CLOSED),
+        None => Ok(Some(Arc::clone(&topic.topic))),
+    };
+    let names: Vec<Option<Arc<str>>> = request.topics.iter().map(name_of).collect::<Result<_, _>>()?;
+    let known = metadata_of(call, Some(names.iter().flatten().cloned().collect()), false)?;
+    let is_known = |(name, topic): (&Arc<str>, &fetch_request::FetchTopic)| {
+        if !call.may_topic(AclOperation::Read, name) {
             return false;
         }
-        let of_topic = known.topics.iter().filter(|t| t.name == topic.topic);
+        let of_topic = known.topics.iter().filter(|t| t.name == *name);
         let mut partitions = of_topic.flat_map(|t| &t.partitions);
         partitions.any(|known| topic.partitions.iter().any(|p| p.partition == known.partition))
     };
-    Ok(request.topics.iter().any(is_known))
+    let mut named = names
+        .iter()
+        .zip(&request.topics)
+        .filter_map(|(name, topic)| Some((name.as_ref()?, topic)));
+    Ok(named.any(is_known))
 }
 
 /// Where topics have ids, partitions that can be read come first, then unknown ids, then unknown partitions. Kafka:
 /// `KafkaApis#handleFetchRequest` looks at the ids before it looks for partitions.
 fn place(partition: &api::FetchPartitionResponse) -> u8 {
     match partition.error {
-        ErrorCode::UNKNOWN_TOPIC_OR_PARTITION if partition.tp.topic.starts_with(UNKNOWN) => 1,
+        ErrorCode::UNKNOWN_TOPIC_ID => 1,
         ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => 2,
         _ => 0,
     }
@@ -133,54 +142,6 @@ fn fail(partition: &mut api::FetchPartitionResponse) {
     partition.diverging_epoch = None;
     partition.aborted_transactions = None;
     partition.records = Bytes::new();
-}
-
-/// The topics that a connection has named by their ids: the broker's sessions know names. Kafka: `FetchSession#topicNames`.
-#[derive(Debug, Default)]
-pub(crate) struct TopicNames {
-    ids: Mutex<HashMap<Arc<str>, [u8; 16]>>,
-}
-
-impl TopicNames {
-    /// The name of a topic. An id that no topic has gets a name that no topic can have: the broker answers that it is unknown.
-    fn resolve(&self, broker: &Broker, id: [u8; 16]) -> Result<Arc<str>, Unreadable> {
-        let known = broker.topic_name(id).map_err(|_| CLOSED)?;
-        let name = known.unwrap_or_else(|| format!("{UNKNOWN}{:032x}", u128::from_be_bytes(id)).into());
-        let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
-        ids.insert(Arc::clone(&name), id);
-        Ok(name)
-    }
-
-    /// Puts the id that the client uses in place of the name. A topic that has been deleted, or made anew with another id, is
-    /// unknown by this id.
-    fn put_id(&self, broker: &Broker, topic: &mut fetch_response::FetchableTopicResponse) {
-        let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
-        topic.topic_id = ids.get(&topic.topic).copied().unwrap_or_default();
-        let is_current = broker
-            .topic_name(topic.topic_id)
-            .is_ok_and(|name| name.is_some_and(|name| name == topic.topic));
-        if is_current {
-            return;
-        }
-        ids.remove(&topic.topic);
-        for partition in &mut topic.partitions {
-            *partition = unknown_id(partition.partition_index);
-        }
-    }
-}
-
-/// The prefix of a name that is made for an id that no topic has; its hexadecimal digits follow.
-const UNKNOWN: char = '\0';
-
-fn unknown_id(partition_index: i32) -> fetch_response::PartitionData {
-    fetch_response::PartitionData {
-        partition_index,
-        error_code: ErrorCode::UNKNOWN_TOPIC_ID.code(),
-        high_watermark: -1,
-        aborted_transactions: Some(Vec::new()),
-        records: Some(Bytes::new()),
-        ..Default::default()
-    }
 }
 
 /// Kafka: `IsolationLevel#forId`.
@@ -236,10 +197,10 @@ fn message(answer: api::FetchResponse) -> FetchResponse {
         .map(|run| (Arc::clone(&run[0].tp.topic), run.len()))
         .collect();
     let mut partitions = answer.partitions.into_iter();
-    let entry = |(topic, len)| fetch_response::FetchableTopicResponse {
+    let entry = |(topic, len): (Arc<str>, usize)| fetch_response::FetchableTopicResponse {
+        topic_id: topic_id_of(&topic).unwrap_or_default(),
         topic,
         partitions: partitions.by_ref().take(len).map(partition_data).collect(),
-        ..Default::default()
     };
     let responses = runs.into_iter().map(entry).collect();
     FetchResponse {

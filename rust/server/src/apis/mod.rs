@@ -78,8 +78,6 @@ pub(crate) struct Peer {
     address: SocketAddr,
     /// Name and version of its software.
     software: RwLock<Arc<str>>,
-    /// The topics that it names by id.
-    topic_names: Arc<fetch::TopicNames>,
     /// Of a listener with SASL.
     authenticator: Option<Mutex<Authenticator>>,
     /// Its name, once it has authenticated.
@@ -95,7 +93,6 @@ impl Peer {
             port,
             address,
             software: RwLock::new("".into()),
-            topic_names: Arc::default(),
         }
     }
 

@@ -56,8 +56,14 @@ impl FetchManager {
 
     /// See [`FetchSessionCache::changed`].
     pub(super) fn changed(&self, partition: &Partition) -> Vec<i32> {
-        let cache = self.cache(partition.leader());
-        cache.map(|mut cache| cache.changed(partition.tp())).unwrap_or_default()
+        let Some(mut cache) = self.cache(partition.leader()) else {
+            return Vec::new();
+        };
+        partition
+            .fetched_as()
+            .into_iter()
+            .flat_map(|tp| cache.changed(tp))
+            .collect()
     }
 
     /// What a session's fetch has to read now; nothing if the session is gone.

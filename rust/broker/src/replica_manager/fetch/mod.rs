@@ -36,6 +36,7 @@ pub(crate) enum Fetched {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FetchParams {
     pub(crate) node: NodeId,
+    pub(crate) by_topic_ids: bool,
     pub(crate) max_wait_ms: i64,
     pub(crate) min_bytes: i64,
     pub(crate) max_bytes: i64,
@@ -50,6 +51,7 @@ impl ReplicaManager {
         let max_bytes = request.max_bytes.min(self.config().int("fetch.max.bytes"));
         let params = FetchParams {
             node,
+            by_topic_ids: request.by_topic_ids,
             max_wait_ms: i64::from(request.max_wait_ms),
             min_bytes: i64::from(request.min_bytes.min(max_bytes)),
             max_bytes: i64::from(max_bytes),
@@ -101,7 +103,7 @@ impl ReplicaManager {
         let note = |partition: &'a Partition| (partition, self.fetches.changed(partition));
         let noted: Vec<(&Partition, Vec<i32>)> = partitions.into_iter().map(note).collect();
         for (partition, holders) in noted {
-            self.purgatory.check(self, partition.tp(), partition.leader(), &holders);
+            self.purgatory.check(self, partition, &holders);
         }
     }
 }

@@ -9,13 +9,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use fletchlog_api::{ErrorCode, FetchPartitionResponse, FetchResponse, NodeId, Response};
+use fletchlog_api::{FetchPartitionResponse, FetchResponse, NodeId, Response};
 use fletchlog_records::TopicPartition;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::FetchParams;
-use super::read::{Position, Progress, ReadResult, progress, read_partitions};
+use super::read::{Position, Progress, ReadResult, is_unknown_error, progress, read_partitions};
 use super::session_cache::{Context, NewContext, Reading};
+use crate::partition::Partition;
 use crate::replica_manager::ReplicaManager;
 use crate::sync::{Answer, Mutex, Rank};
 
@@ -27,6 +28,8 @@ pub(crate) struct DelayedFetch {
     reading: Reading,
     first: ReadResult,
     deadline_ms: i64,
+    /// While it waits: the partitions that did not exist when it began to.
+    unknown: FxHashSet<TopicPartition>,
 }
 
 impl DelayedFetch {
@@ -39,6 +42,7 @@ impl DelayedFetch {
             context,
             reading,
             deadline_ms: now_ms.saturating_add(params.max_wait_ms),
+            unknown: FxHashSet::default(),
         }
     }
 
@@ -50,11 +54,10 @@ impl DelayedFetch {
         }
     }
 
-    /// Kafka: `ReplicaManager#fetchMessages`: respond immediately if ...
+    /// Kafka: `ReplicaManager#fetchMessages`: respond immediately if ... (`KafkaApis#handleFetchRequest`: if none exists)
     pub(crate) fn is_satisfied_at_once(&self) -> bool {
-        let lists_nothing = self.reading.partitions.is_empty() && !matches!(self.context, Context::Incremental(_));
         self.params.max_wait_ms <= 0
-            || lists_nothing
+            || (!self.reading.has_settled && self.first.responses.iter().all(is_unknown))
             || self.first.bytes >= self.params.min_bytes
             || self.first.has_error
             || self.first.diverges
@@ -65,13 +68,21 @@ impl DelayedFetch {
         replicas.fetch_response(self.params.node, &self.context, &self.reading, self.first)
     }
 
+    /// It waits from now on for the partitions that exist.
+    fn begin_to_wait(&mut self) {
+        let unknown = self.first.responses.iter().filter(|p| is_unknown(p));
+        self.unknown = unknown.map(|p| p.tp.clone()).collect();
+    }
+
     /// Where the first reading read the partitions, without those that are settled (`session.rs`): nothing can be read there.
     /// `None`: the session is gone.
     fn positions(&self, replicas: &ReplicaManager) -> Option<Cow<'_, [Position]>> {
-        match self.session() {
-            Some(session) => replicas.fetches.positions(session).map(Cow::Owned),
-            None => Some(Cow::Borrowed(&self.first.positions)),
-        }
+        let Some(session) = self.session() else {
+            return Some(Cow::Borrowed(&self.first.positions));
+        };
+        let mut positions = replicas.fetches.positions(session)?;
+        positions.retain(|position| !self.unknown.contains(&position.request.tp));
+        Some(Cow::Owned(positions))
     }
 
     fn is_complete(&self, replicas: &ReplicaManager) -> bool {
@@ -99,19 +110,18 @@ impl DelayedFetch {
         })
     }
 
-    /// Reads again and answers.
-    fn response(&self, replicas: &ReplicaManager) -> FetchResponse {
+    /// Reads again and answers. What did not exist is answered as it was then.
+    fn response(self, replicas: &ReplicaManager) -> FetchResponse {
         let latest = self.session().map(|session| replicas.fetches.reading(session));
-        let reading = latest.as_ref().unwrap_or(&self.reading);
+        let mut reading = latest.unwrap_or(self.reading);
+        reading.partitions.retain(|p| !self.unknown.contains(&p.tp));
         let mut again = read_partitions(replicas, &self.params, &reading.partitions);
-        // All of them existed when it began to wait; in Kafka the read of one that is gone fails, without aborted transactions.
-        let gone = |p: &&mut FetchPartitionResponse| p.error == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
-        again
-            .responses
-            .iter_mut()
-            .filter(gone)
-            .for_each(|p| p.aborted_transactions = None);
-        replicas.fetch_response(self.params.node, &self.context, reading, again)
+        // All of these existed when it began to wait; in Kafka the read of one that is gone fails, without aborted transactions.
+        let gone = again.responses.iter_mut().filter(|p| is_unknown(p));
+        gone.for_each(|p| p.aborted_transactions = None);
+        let unknown = self.first.responses.into_iter();
+        again.responses.extend(unknown.filter(|p| self.unknown.contains(&p.tp)));
+        replicas.fetch_response(self.params.node, &self.context, &reading, again)
     }
 
     /// Whose changes can complete it: its session's partitions, or the partitions that it lists.
@@ -124,6 +134,11 @@ impl DelayedFetch {
             }
         }
     }
+}
+
+/// There was no such partition. Nobody waits for one to be made.
+fn is_unknown(partition: &FetchPartitionResponse) -> bool {
+    is_unknown_error(partition.error)
 }
 
 /// What fetches wait for.
@@ -185,7 +200,8 @@ impl Default for FetchPurgatory {
 
 impl FetchPurgatory {
     /// Kafka: `tryCompleteElseWatch`: watched first, then tried, so that no append falls between.
-    pub(crate) fn watch(&self, replicas: &ReplicaManager, fetch: DelayedFetch) -> Arc<Answer> {
+    pub(crate) fn watch(&self, replicas: &ReplicaManager, mut fetch: DelayedFetch) -> Arc<Answer> {
+        fetch.begin_to_wait();
         if let Some(session) = fetch.session() {
             replicas.fetches.read_at(session, &fetch.first.positions);
         }
@@ -219,14 +235,15 @@ impl FetchPurgatory {
         watched.answer.clone()
     }
 
-    /// Something about `tp` has changed, which is in these sessions of its leader: answers the fetches that were waiting for
-    /// it. Those whose time was over before are answered with what there is.
-    pub(crate) fn check(&self, replicas: &ReplicaManager, tp: &TopicPartition, node: NodeId, sessions: &[i32]) {
+    /// Something about a partition has changed, which is in these sessions of its leader: answers the fetches that were waiting
+    /// for it. Those whose time was over before are answered with what there is.
+    pub(crate) fn check(&self, replicas: &ReplicaManager, partition: &Partition, sessions: &[i32]) {
         if self.count.load(Ordering::SeqCst) == 0 {
             return;
         }
-        let sessions = sessions.iter().map(|id| Key::Session(node, *id));
-        self.check_keys(replicas, [Key::Partition(tp.clone())].into_iter().chain(sessions));
+        let sessions = sessions.iter().map(|id| Key::Session(partition.leader(), *id));
+        let listed = partition.fetched_as().map(|tp| Key::Partition(tp.clone()));
+        self.check_keys(replicas, listed.into_iter().chain(sessions));
     }
 
     /// A session has gone: its fetch need not wait any longer.

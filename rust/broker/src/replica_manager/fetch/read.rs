@@ -17,7 +17,7 @@ pub(crate) struct ReadResult {
     pub(crate) responses: Vec<FetchPartitionResponse>,
     /// Bytes in all.
     pub(crate) bytes: i64,
-    /// Whether any partition has an error.
+    /// Whether any partition that exists has an error.
     pub(crate) has_error: bool,
     /// Whether the client of any has records that the log does not have.
     pub(crate) diverges: bool,
@@ -48,7 +48,7 @@ pub(crate) fn read_partitions(
         diverges: false,
         positions: Vec::new(),
     };
-    let mut unknown: Vec<&TopicPartition> = Vec::new();
+    let mut unknown: Vec<(&TopicPartition, ErrorCode)> = Vec::new();
     let mut limit = params.max_bytes;
     let mut min_one = true;
     for request in partitions {
@@ -64,10 +64,10 @@ pub(crate) fn read_partitions(
                 result.positions.push(position);
             }
             Err(refusal) => {
-                result.has_error = true;
-                if refusal.code == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION {
-                    unknown.push(&request.tp)
+                if is_unknown_error(refusal.code) {
+                    unknown.push((&request.tp, refusal.code))
                 } else {
+                    result.has_error = true;
                     limit = limit.max(0);
                     result.responses.push(failed(&request.tp, refusal))
                 }
@@ -77,11 +77,19 @@ pub(crate) fn read_partitions(
     // Kafka: `FetchResponse#partitionResponse`
     result
         .responses
-        .extend(unknown.into_iter().map(|tp| FetchPartitionResponse {
+        .extend(unknown.into_iter().map(|(tp, code)| FetchPartitionResponse {
             aborted_transactions: Some(Vec::new()),
-            ..failed(tp, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION.into())
+            ..failed(tp, code.into())
         }));
     result
+}
+
+/// Whether there is no such partition, or no topic with this id.
+pub(super) fn is_unknown_error(error: ErrorCode) -> bool {
+    matches!(
+        error,
+        ErrorCode::UNKNOWN_TOPIC_OR_PARTITION | ErrorCode::UNKNOWN_TOPIC_ID
+    )
 }
 
 fn read_one(
@@ -91,7 +99,7 @@ fn read_one(
     limit: i64,
     min_one: bool,
 ) -> Result<(FetchPartitionResponse, Position), ReadRefusal> {
-    let partition = replicas.partition(&request.tp)?;
+    let partition = replicas.fetched_partition(&request.tp, params.by_topic_ids)?;
     if partition.leader() != params.node {
         return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER.into());
     }
@@ -188,7 +196,7 @@ pub(crate) enum Progress {
 /// Kafka: `DelayedFetch#tryComplete`, one partition.
 pub(crate) fn progress(replicas: &ReplicaManager, params: &FetchParams, at: &Position) -> Progress {
     let request = &at.request;
-    let Ok(partition) = replicas.partition(&request.tp) else {
+    let Ok(partition) = replicas.fetched_partition(&request.tp, params.by_topic_ids) else {
         return Progress::Answer;
     };
     let Ok(log) = replicas.log_of(&partition) else {

@@ -160,11 +160,13 @@ impl FetchSession {
 
     /// What has to be read.
     pub(super) fn reading(&self, reports_changes: bool) -> Reading {
+        let partitions: Vec<FetchPartition> = self
+            .to_look_at(reports_changes)
+            .map(|cached| cached.request.clone())
+            .collect();
         Reading {
-            partitions: self
-                .to_look_at(reports_changes)
-                .map(|cached| cached.request.clone())
-                .collect(),
+            has_settled: partitions.len() < self.partitions.len(),
+            partitions,
             as_of: self.last_change,
         }
     }

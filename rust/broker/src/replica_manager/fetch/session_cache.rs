@@ -39,6 +39,8 @@ pub(crate) struct Requested {
 #[derive(Debug, Default)]
 pub(crate) struct Reading {
     pub(crate) partitions: Vec<FetchPartition>,
+    /// Its session has partitions besides, at which there is nothing new.
+    pub(super) has_settled: bool,
     /// Changes of the session's partitions up to this number are in what is read.
     pub(super) as_of: u64,
 }
@@ -286,7 +288,10 @@ pub(crate) fn full_context(request: &FetchRequest) -> Option<NewContext> {
             by_topic_ids: request.by_topic_ids,
         }),
     };
-    let reading = Reading { partitions, as_of: 0 };
+    let reading = Reading {
+        partitions,
+        ..Reading::default()
+    };
     Some(NewContext { context, reading })
 }
 

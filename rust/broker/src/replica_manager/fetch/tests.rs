@@ -412,6 +412,7 @@ fn who_begins_to_wait_for_a_topic_that_was_made_again_meanwhile_is_answered_at_o
     };
     let params = FetchParams {
         node: 1,
+        by_topic_ids: false,
         max_wait_ms: 500,
         min_bytes: 1,
         max_bytes: 1 << 20,
