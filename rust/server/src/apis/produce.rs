@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use fletchlog_api as api;
 use fletchlog_broker::AclOperation;
-use fletchlog_records::batch_header::{ATTRIBUTES_POSITION, COMPRESSION_MASK, TRANSACTIONAL_MASK};
+use fletchlog_records::batch_header::{ATTRIBUTES_POSITION, COMPRESSION_MASK, MAGIC_POSITION, TRANSACTIONAL_MASK};
 use fletchlog_records::{Compression, ErrorCode, RecordError, TopicPartition, next_batch_size};
 use fletchlog_wire::messages::{ProduceRequest, ProduceResponse, produce_request, produce_response};
 
@@ -105,8 +105,11 @@ fn is_there(call: &Call<'_>, tp: &TopicPartition) -> bool {
     topic.is_ok_and(|topic| topic.partitions.iter().any(|p| p.partition == tp.partition))
 }
 
-/// The attributes of the first batch; 0 where there is none.
+/// The attributes of the first batch; 0 where there is none, or one of an older magic, which is refused for that.
 fn attributes(records: &[u8]) -> i16 {
+    if records.get(MAGIC_POSITION) != Some(&2) {
+        return 0;
+    }
     let at = records.get(ATTRIBUTES_POSITION..).and_then(<[u8]>::first_chunk);
     at.map_or(0, |bytes| i16::from_be_bytes(*bytes))
 }
