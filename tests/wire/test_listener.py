@@ -154,6 +154,28 @@ def test_hostile_bytes_cost_their_sender_the_connection_and_nobody_else(broker, 
         assert answered(good) == 7
 
 
+@pytest.mark.parametrize(
+    ("payload", "line"),
+    [
+        (struct.pack(">hhih", 78, 1, 7, 3) + b"me\n", "its ShareFetch request, version 1, client id `me\\n`: this API is not served"),
+        (struct.pack(">hhih", 1, 99, 7, 2) + b"me\0", "its Fetch request, version 99, client id `me`: versions 4 to 18 are served"),
+        (struct.pack(">hhih", 999, 1, 7, 2) + b"me", "its API 999 request, version 1, client id `me`: this API is not served"),
+        (struct.pack(">hhih", 3, 1, 7, 2) + b"me" + struct.pack(">i", 2**31 - 1), "its Metadata request, version 1, client id `me`: "),
+        (struct.pack(">hhih", 3, 1, 7, 100) + b"me", "its Metadata request, version 1, client id ``: "),
+        (struct.pack(">hh", 3, 1), "its Metadata request, version 1, client id ``: "),
+        (struct.pack(">h", 3), "its Metadata request: "),
+    ],
+)
+def test_the_log_says_what_is_readable_of_a_request_that_costs_its_connection(broker, caplog, payload, line):
+    with broker.listen() as listener, connect(listener) as bad:
+        bad.sendall(struct.pack(">i", len(payload)) + payload)
+        host, port = bad.getsockname()
+        assert is_closed_by_peer(bad)
+        wait_until(lambda: caplog.messages)
+    assert len(caplog.messages) == 1
+    assert caplog.messages[0].startswith(f"the connection of {host}:{port} was closed: {line}")
+
+
 def test_limits_of_connections_and_of_time_hold():
     config = {"max.connections": "2", "connections.max.idle.ms": "300", "fletchlog.request.read.timeout.ms": "200"}
     with fl.Broker.in_memory(config=config) as broker, broker.listen() as listener, contextlib.ExitStack() as stack:

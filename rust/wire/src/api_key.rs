@@ -122,3 +122,71 @@ macro_rules! api_keys {
 }
 
 for_each_api!(api_keys);
+
+/// Requests of Kafka 4.3 whose messages are not known here.
+const OTHERS: &[(i16, &str)] = &[
+    (4, "LeaderAndIsr"),
+    (5, "StopReplica"),
+    (6, "UpdateMetadata"),
+    (7, "ControlledShutdown"),
+    (27, "WriteTxnMarkers"),
+    (34, "AlterReplicaLogDirs"),
+    (38, "CreateDelegationToken"),
+    (39, "RenewDelegationToken"),
+    (40, "ExpireDelegationToken"),
+    (41, "DescribeDelegationToken"),
+    (52, "Vote"),
+    (53, "BeginQuorumEpoch"),
+    (54, "EndQuorumEpoch"),
+    (56, "AlterPartition"),
+    (58, "Envelope"),
+    (59, "FetchSnapshot"),
+    (62, "BrokerRegistration"),
+    (63, "BrokerHeartbeat"),
+    (64, "UnregisterBroker"),
+    (67, "AllocateProducerIds"),
+    (68, "ConsumerGroupHeartbeat"),
+    (69, "ConsumerGroupDescribe"),
+    (70, "ControllerRegistration"),
+    (71, "GetTelemetrySubscriptions"),
+    (72, "PushTelemetry"),
+    (73, "AssignReplicasToDirs"),
+    (76, "ShareGroupHeartbeat"),
+    (77, "ShareGroupDescribe"),
+    (78, "ShareFetch"),
+    (79, "ShareAcknowledge"),
+    (80, "AddRaftVoter"),
+    (81, "RemoveRaftVoter"),
+    (82, "UpdateRaftVoter"),
+    (83, "InitializeShareGroupState"),
+    (84, "ReadShareGroupState"),
+    (85, "WriteShareGroupState"),
+    (86, "DeleteShareGroupState"),
+    (87, "ReadShareGroupStateSummary"),
+    (88, "StreamsGroupHeartbeat"),
+    (89, "StreamsGroupDescribe"),
+    (90, "DescribeShareGroupOffsets"),
+    (91, "AlterShareGroupOffsets"),
+    (92, "DeleteShareGroupOffsets"),
+];
+
+/// Kafka's name of any of its requests, such as "Fetch" or "ShareFetch"; `None`: Kafka has no such code.
+pub fn api_name(code: i16) -> Option<&'static str> {
+    let other = || OTHERS.iter().find(|(known, _)| *known == code).map(|(_, name)| *name);
+    ApiKey::from_code(code).map(ApiKey::name).or_else(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_of_kafka_has_one_name() {
+        let known = (0..=92).filter(|code| ApiKey::from_code(*code).is_some()).count();
+        assert_eq!(known, ApiKey::ALL.len());
+        assert!(OTHERS.iter().all(|(code, _)| ApiKey::from_code(*code).is_none()));
+        let unnamed: Vec<i16> = (0..=93).filter(|code| api_name(*code).is_none()).collect();
+        assert_eq!(unnamed, [93]);
+        assert_eq!((api_name(1), api_name(78)), (Some("Fetch"), Some("ShareFetch")));
+    }
+}

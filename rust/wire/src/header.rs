@@ -15,13 +15,17 @@
 
 use std::sync::Arc;
 
-use crate::api_key::ApiKey;
+use bytes::Bytes;
+
+use crate::api_key::{ApiKey, api_name};
 use crate::error::{Fault, WireError};
 use crate::reader::Reader;
 use crate::writer::Writer;
 
 const REQUEST: &str = "RequestHeader";
 const RESPONSE: &str = "ResponseHeader";
+/// So many characters of a client id are in a line of the log.
+const LONGEST_CLIENT_ID: usize = 100;
 
 /// What is in front of every request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -57,6 +61,29 @@ pub fn response_header_version(api_key: i16, api_version: i16) -> i16 {
 
 fn is_flexible(api_key: i16, version: i16) -> bool {
     ApiKey::from_code(api_key).is_some_and(|api| version >= api.first_flexible_version())
+}
+
+/// What a request that cannot be read says of itself, as far as it goes: API, version, client id. For a line of the log.
+pub fn outline(frame: Bytes) -> String {
+    let mut r = Reader::new(frame);
+    let Ok(code) = r.i16() else {
+        return format!("its request of {} bytes", r.remaining());
+    };
+    let api = api_name(code).map_or_else(|| format!("API {code}"), str::to_owned);
+    let Ok(version) = r.i16() else {
+        return format!("its {api} request");
+    };
+    let client_id = r.i32().and_then(|_| r.string()).ok().flatten();
+    let client_id: String = client_id
+        .as_deref()
+        .unwrap_or("")
+        .chars()
+        .take(LONGEST_CLIENT_ID)
+        .collect();
+    format!(
+        "its {api} request, version {version}, client id `{}`",
+        client_id.escape_debug()
+    )
 }
 
 impl RequestHeader {

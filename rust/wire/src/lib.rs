@@ -36,7 +36,7 @@ pub mod schema;
 mod types;
 pub mod writer;
 
-pub use api_key::ApiKey;
+pub use api_key::{ApiKey, api_name};
 pub use error::{Fault, WireError};
 pub use reader::Reader;
 pub use schema::{FieldSpec, FieldType, schema_json};

@@ -127,6 +127,14 @@ pub(super) fn handler(key: i16, version: i16) -> Option<(ApiKey, Handler)> {
     is_known.then_some((served.api, served.handler))
 }
 
+/// Why [`handler`] has none.
+pub(super) fn why_not_served(key: i16) -> String {
+    match SERVED.iter().find(|s| s.api.code() == key) {
+        Some(served) => format!("versions {} to {} are served", served.min, served.max),
+        None => "this API is not served".to_owned(),
+    }
+}
+
 /// The lowest version in the answer. Old clients of librdkafka refuse a broker that does not list Produce from 0 on, and
 /// Kafka lists it (KAFKA-18659).
 fn advertised_min(served: &Served) -> i16 {

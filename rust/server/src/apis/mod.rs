@@ -32,7 +32,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use bytes::Bytes;
 use fletchlog_api as api;
 use fletchlog_broker::{Broker, Outcome, Port, Ticket};
-use fletchlog_wire::header::{RequestHeader, ResponseHeader, response_header_version};
+use fletchlog_wire::header::{RequestHeader, ResponseHeader, outline, response_header_version};
 use fletchlog_wire::{Message, Reader, WireError, frame};
 
 use crate::Endpoint;
@@ -170,16 +170,14 @@ impl Apis {
             return handled;
         }
         let bytes = frame.len();
-        let mut reader = Reader::new(frame);
+        let mut reader = Reader::new(frame.clone());
         let header = match RequestHeader::decode(&mut reader) {
             Ok(header) => header,
-            Err(error) => return Handled::Close(format!("its request has no valid header: {error}")),
+            Err(error) => return Handled::Close(format!("{}: {error}", outline(frame))),
         };
         let (key, version) = (header.api_key, header.api_version);
         let Some((api, handler)) = api_versions::handler(key, version) else {
-            return Handled::Close(format!(
-                "it asked for API {key} in version {version}, which is not served"
-            ));
+            return Handled::Close(format!("{}: {}", outline(frame), api_versions::why_not_served(key)));
         };
         let kind = RequestKind {
             api: api.name(),
@@ -200,13 +198,8 @@ impl Apis {
             reader,
             reserved,
         };
-        call.pass(api, handler).unwrap_or_else(|error| {
-            let client_id = call.header.client_id.as_deref().unwrap_or("");
-            Handled::Close(format!(
-                "its {} request, version {version}, client id `{client_id}`: {error}",
-                api.name()
-            ))
-        })
+        call.pass(api, handler)
+            .unwrap_or_else(|error| Handled::Close(format!("{}: {error}", outline(frame))))
     }
 }
 
