@@ -38,7 +38,7 @@ RESERVED = {
     "socket2": {"server", "net"},
     "pyo3": {"python"},
     "arrow-": {"arrow", "python", "sim"},
-    "rustix": {"log", "python"},
+    "rustix": {"log", "python", "server"},
 }
 # calls that only the named files may contain: the core takes time, randomness and files as arguments
 BANNED = {

@@ -1,9 +1,13 @@
 """`fletchlog serve`: a process that Kafka's clients connect to."""
 
+import contextlib
 import json
+import resource
 import signal
+import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
@@ -66,6 +70,24 @@ def test_what_was_acknowledged_survives_a_kill_and_is_served_again(tmp_path):
     assert end(process) == 0
     with fl.Broker(tmp_path, read_only=True) as broker:
         assert broker.scan("orders").to_pyarrow()["value"].to_pylist() == acknowledged + more
+
+
+def test_connections_use_the_files_it_may_have_open_and_leave_some_to_the_logs(tmp_path):
+    limits = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 200))  # noqa: E731 - runs in the child
+    process, bootstrap = serve(tmp_path, "--auto-create", 1, preexec_fn=limits)
+    soft = Path(f"/proc/{process.pid}/limits").read_text().split("Max open files")[1].split()[0]
+    assert soft == "200"
+    host, _, port = bootstrap.rpartition(":")
+    with contextlib.ExitStack() as stack:
+        opened = [stack.enter_context(socket.create_connection((host, int(port)), timeout=10)) for _ in range(100)]
+        refused = stack.enter_context(socket.create_connection((host, int(port)), timeout=10))
+        assert refused.recv(1) == b""
+        for connection in opened[:5]:
+            connection.close()
+        assert produce(bootstrap, 1) == [b"0"]
+    process.terminate()
+    _, said = process.communicate(timeout=20)
+    assert "ulimit -n" in said
 
 
 def test_it_says_where_it_listens_and_what_connects():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 
@@ -57,6 +58,7 @@ def serve(
     fletchlog serve --memory --listen 127.0.0.1:0 --auto-create 4 --print-address
     """
     stopped, stop = _stop_on_signals()
+    _allow_files()
     if with_parent:
         _end_with_parent(stop)
     log_to(lambda line: note(f"fletchlog: {line}"))
@@ -123,6 +125,15 @@ def _address(bootstrap: str) -> str:
 
         bootstrap = json.dumps(bootstrap)[1:-1]
     return f'{{"bootstrap": "{bootstrap}", "pid": {os.getpid()}}}'
+
+
+def _allow_files() -> None:
+    """As many open files as the system lets it have: each connection is one."""
+    import resource
+
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _stop_on_signals() -> tuple[int, int]:

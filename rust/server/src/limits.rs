@@ -1,6 +1,12 @@
 //! Limits, so that one client cannot use up what the others need. Kafka: `ConnectionQuotas`, `SocketServerConfigs`.
 
-use fletchlog_api::Config;
+use std::collections::HashMap;
+use std::net::{IpAddr, ToSocketAddrs};
+
+use fletchlog_api::{Config, ConfigError};
+
+/// Open files that connections leave to the logs and to everything else of the process; half of a limit that is less than twice that.
+const KEPT_DESCRIPTORS: usize = 512;
 
 /// The limits of one listener, from the broker's properties.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,8 +19,14 @@ pub struct Limits {
     pub failed_authentication_delay_ms: i64,
     /// `max.connections`: most connections at a time.
     pub max_connections: usize,
+    /// What the files that the process may have open leave for connections.
+    pub connections_of_process: usize,
     /// `max.connections.per.ip`: most connections of one address.
     pub max_connections_per_ip: usize,
+    /// `max.connections.per.ip.overrides`: addresses with a limit of their own.
+    pub max_connections_per_ip_overrides: HashMap<IpAddr, usize>,
+    /// `queued.max.requests`: with so many requests that wait for a thread, no more are read.
+    pub queued_max_requests: usize,
     /// `max.connection.creation.rate`: most connections that are accepted in a second.
     pub max_connection_creation_rate: usize,
     /// `queued.max.request.bytes`: what large requests may take together, while they are read and handled.
@@ -46,14 +58,20 @@ pub struct Times {
 
 impl Limits {
     /// As the broker is configured.
-    pub fn new(config: &Config) -> Self {
+    ///
+    /// # Errors
+    /// `max.connections.per.ip.overrides` names no address, or no number.
+    pub fn new(config: &Config) -> Result<Self, ConfigError> {
         let size = |name: &str| usize::try_from(config.int(name)).unwrap_or(0);
-        Self {
+        Ok(Self {
             socket_request_max_bytes: config.int("socket.request.max.bytes"),
             sasl_server_max_receive_size: config.int("sasl.server.max.receive.size"),
             failed_authentication_delay_ms: config.int("connection.failed.authentication.delay.ms").into(),
             max_connections: size("max.connections"),
+            connections_of_process: usize::MAX,
             max_connections_per_ip: size("max.connections.per.ip"),
+            max_connections_per_ip_overrides: overrides(&config.list("max.connections.per.ip.overrides"))?,
+            queued_max_requests: size("queued.max.requests"),
             max_connection_creation_rate: size("max.connection.creation.rate"),
             // -1: unlimited.
             queued_max_request_bytes: usize::try_from(config.long("queued.max.request.bytes")).unwrap_or(usize::MAX),
@@ -61,14 +79,31 @@ impl Limits {
             request_read_timeout_ms: config.long("fletchlog.request.read.timeout.ms"),
             num_io_threads: size("num.io.threads"),
             close_grace_ms: 1000,
-        }
+        })
     }
 
-    /// Why one more connection is refused, if it is.
-    pub fn refuse(&self, open: usize, of_ip: usize) -> Option<String> {
+    /// In a process that may have so many files open (`None`: as many as it likes).
+    #[must_use]
+    pub fn of_process(mut self, files: Option<u64>) -> Self {
+        let files = files.map_or(usize::MAX, |files| usize::try_from(files).unwrap_or(usize::MAX));
+        self.connections_of_process = files - KEPT_DESCRIPTORS.min(files / 2);
+        self
+    }
+
+    /// Why one more connection of this address is refused, if it is.
+    pub fn refuse(&self, open: usize, ip: IpAddr, of_ip: usize) -> Option<String> {
+        let own = self.max_connections_per_ip_overrides.get(&ip.to_canonical());
         if open >= self.max_connections {
             Some(format!("{open} are open, which is max.connections"))
-        } else if of_ip >= self.max_connections_per_ip {
+        } else if open >= self.connections_of_process {
+            Some(format!(
+                "{open} are open, and the files that this process may have open (ulimit -n) leave no more for connections"
+            ))
+        } else if let Some(own) = own.filter(|own| of_ip >= **own) {
+            Some(format!(
+                "{of_ip} of its address are open, and max.connections.per.ip.overrides allows it {own}"
+            ))
+        } else if own.is_none() && of_ip >= self.max_connections_per_ip {
             Some(format!(
                 "{of_ip} of its address are open, which is max.connections.per.ip"
             ))
@@ -93,6 +128,26 @@ impl Limits {
             None
         }
     }
+}
+
+/// Limits by address, from `HOST:NUMBER`s. Kafka: `SocketServerConfigs`, `ConnectionQuotas`.
+fn overrides(given: &[&str]) -> Result<HashMap<IpAddr, usize>, ConfigError> {
+    let mut limits = HashMap::new();
+    for one in given {
+        let wrong = |why: &str| {
+            ConfigError::Conflict(format!(
+                "`max.connections.per.ip.overrides` wants HOST:NUMBER, separated by commas; of `{one}` {why}"
+            ))
+        };
+        let (host, number) = one.rsplit_once(':').ok_or_else(|| wrong("the number is missing"))?;
+        let number = number.parse().map_err(|_| wrong("the number is none"))?;
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let addresses = (host, 0)
+            .to_socket_addrs()
+            .map_err(|_| wrong("the host has no address"))?;
+        limits.extend(addresses.map(|address| (address.ip().to_canonical(), number)));
+    }
+    Ok(limits)
 }
 
 /// What took too long.
@@ -121,20 +176,56 @@ impl TimeOut {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use fletchlog_api::Scope;
 
     use super::*;
 
     fn limits(given: &[(&str, &str)]) -> Limits {
-        Limits::new(&Config::parse(Scope::Broker, given.iter().copied()).unwrap())
+        Limits::new(&Config::parse(Scope::Broker, given.iter().copied()).unwrap()).unwrap()
     }
+
+    const IP: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
     #[test]
     fn connections_are_counted_in_all_and_by_address() {
         let limits = limits(&[("max.connections", "3"), ("max.connections.per.ip", "2")]);
-        assert_eq!(limits.refuse(2, 1), None);
-        assert!(limits.refuse(3, 0).unwrap().contains("max.connections"));
-        assert!(limits.refuse(2, 2).unwrap().contains("max.connections.per.ip"));
+        assert_eq!(limits.refuse(2, IP, 1), None);
+        assert!(limits.refuse(3, IP, 0).unwrap().ends_with("which is max.connections"));
+        assert!(limits.refuse(2, IP, 2).unwrap().contains("max.connections.per.ip"));
+    }
+
+    #[test]
+    fn an_address_may_have_a_limit_of_its_own() {
+        let given = "127.0.0.1:3, [::1]:0";
+        let limits = limits(&[
+            ("max.connections.per.ip", "1"),
+            ("max.connections.per.ip.overrides", given),
+        ]);
+        assert_eq!(limits.refuse(9, IP, 2), None);
+        assert!(limits.refuse(9, IP, 3).unwrap().contains("overrides allows it 3"));
+        assert_eq!(limits.refuse(9, "::ffff:127.0.0.1".parse().unwrap(), 2), None);
+        assert!(limits.refuse(0, "::1".parse().unwrap(), 0).is_some());
+        assert!(limits.refuse(9, "10.0.0.1".parse().unwrap(), 1).is_some());
+        for wrong in ["127.0.0.1", "127.0.0.1:x", "no such host:1"] {
+            let config = Config::parse(Scope::Broker, [("max.connections.per.ip.overrides", wrong)]).unwrap();
+            assert!(Limits::new(&config).unwrap_err().to_string().contains(wrong));
+        }
+    }
+
+    #[test]
+    fn connections_leave_files_to_the_logs() {
+        for (files, connections) in [
+            (Some(20_000), 19_488),
+            (Some(1024), 512),
+            (Some(100), 50),
+            (None, usize::MAX - 512),
+        ] {
+            let limits = limits(&[]).of_process(files);
+            assert_eq!(limits.refuse(connections - 1, IP, 0), None);
+            assert!(limits.refuse(connections, IP, 0).unwrap().contains("ulimit -n"));
+        }
     }
 
     #[test]

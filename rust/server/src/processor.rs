@@ -81,7 +81,7 @@ struct Channel<S: Sockets> {
     blocked_since_ms: Option<i64>,
     /// What its large request may take. It goes with the request to the handler.
     memory: Option<Memory>,
-    /// It waits for memory; nothing is read.
+    /// It waits for memory, or until fewer requests wait for a thread; nothing is read.
     is_muted: bool,
     /// It is closed for this reason when its answer is written.
     closing: Option<String>,
@@ -150,7 +150,7 @@ pub(crate) struct Processor<S: Sockets> {
     channels: Slab<Channel<S>>,
     per_ip: HashMap<IpAddr, usize>,
     memory: Arc<MemoryPool>,
-    /// Connections that wait for memory, in the order in which they came. Kafka: `Selector#explicitlyMutedChannels`.
+    /// Connections that are muted for want of room, in the order in which they came. Kafka: `Selector#explicitlyMutedChannels`.
     muted: Vec<ConnectionId>,
     /// Answers to failed authentications, and when they are given. Kafka: `Selector#delayedClosingChannels`.
     refused: VecDeque<(i64, ConnectionId, Vec<Bytes>, String)>,
@@ -302,7 +302,7 @@ impl<S: Sockets> Processor<S> {
 
     fn open(&mut self, mut socket: S::Socket, address: SocketAddr, node: NodeId) {
         let of_ip = self.per_ip.get(&address.ip()).copied().unwrap_or(0);
-        if let Some(reason) = self.shared.limits.refuse(self.channels.len(), of_ip) {
+        if let Some(reason) = self.shared.limits.refuse(self.channels.len(), address.ip(), of_ip) {
             self.shared.stats.refused();
             log::warn!("a connection of {address} was refused: {reason}");
             return;
@@ -379,6 +379,9 @@ impl<S: Sockets> Processor<S> {
             if channel.connection.is_muted() || channel.is_muted || self.close_by_ms.is_some() {
                 return;
             }
+            if self.pool.is_full() {
+                return self.mute(slot);
+            }
             if !self.take_memory(slot) {
                 return;
             }
@@ -418,20 +421,33 @@ impl<S: Sockets> Processor<S> {
             return true;
         };
         channel.memory = self.memory.take(size);
-        channel.is_muted = channel.memory.is_none();
-        // The time that it waits does not count against the client.
-        channel.frame_begun_ms = (!channel.is_muted).then(|| self.clock.monotonic_ms());
-        if channel.is_muted {
-            self.muted.push(ConnectionId {
-                slot,
-                serial: channel.serial,
-            });
+        let is_granted = channel.memory.is_some();
+        channel.frame_begun_ms = Some(self.clock.monotonic_ms());
+        if !is_granted {
+            self.mute(slot);
         }
-        !channel.is_muted
+        is_granted
     }
 
-    /// Lets connections that wait for memory try again.
+    /// Reads nothing from a connection until there may be room for its request. Kafka: `KafkaChannel#mute`.
+    fn mute(&mut self, slot: usize) {
+        let Some(channel) = self.channels.get_mut(slot) else {
+            return;
+        };
+        channel.is_muted = true;
+        // The time that it waits does not count against the client.
+        channel.frame_begun_ms = None;
+        self.muted.push(ConnectionId {
+            slot,
+            serial: channel.serial,
+        });
+    }
+
+    /// Lets connections that wait for room try again.
     fn read_muted(&mut self) {
+        if self.pool.is_full() {
+            return;
+        }
         for id in std::mem::take(&mut self.muted) {
             let current = self.channels.get_mut(id.slot).filter(|c| c.serial == id.serial);
             if let Some(channel) = current {

@@ -1,6 +1,7 @@
 //! Threads for work that may wait for a disk. Kafka: `KafkaRequestHandlerPool`.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -19,6 +20,10 @@ pub(crate) struct RequestHandlerPool {
 
 struct Shared {
     largest: usize,
+    /// `queued.max.requests`
+    queue: usize,
+    /// Jobs that no thread has begun.
+    queued: AtomicUsize,
     state: Mutex<State>,
     given: Condvar,
 }
@@ -35,16 +40,23 @@ struct State {
 }
 
 impl RequestHandlerPool {
-    /// A pool of at most `largest` threads. With 0, the caller that gives a job runs it.
-    pub(crate) fn new(largest: usize) -> Self {
+    /// A pool of at most `largest` threads, full with `queue` jobs that wait. With 0 threads, the caller that gives a job runs it.
+    pub(crate) fn new(largest: usize, queue: usize) -> Self {
         let shared = Shared {
             largest,
+            queue,
+            queued: AtomicUsize::new(0),
             state: Mutex::default(),
             given: Condvar::new(),
         };
         Self {
             shared: Arc::new(shared),
         }
+    }
+
+    /// As many jobs wait as should. Kafka: a full `RequestChannel` blocks the thread of the sockets.
+    pub(crate) fn is_full(&self) -> bool {
+        self.shared.queued.load(Ordering::Relaxed) >= self.shared.queue
     }
 
     /// Gives a job to a thread. Without a thread (the system refuses the first one) it is done here.
@@ -54,6 +66,7 @@ impl RequestHandlerPool {
         }
         let mut state = self.shared.lock();
         state.jobs.push_back(job);
+        self.shared.queued.store(state.jobs.len(), Ordering::Relaxed);
         if state.idle >= state.jobs.len() || state.running == self.shared.largest {
             drop(state);
             self.shared.given.notify_one();
@@ -70,6 +83,7 @@ impl RequestHandlerPool {
             Err(error) if state.running == 0 => {
                 log::error!("no thread could be started for the requests of clients: {error}");
                 let jobs = std::mem::take(&mut state.jobs);
+                self.shared.queued.store(0, Ordering::Relaxed);
                 drop(state);
                 jobs.into_iter().for_each(|job| job());
             }
@@ -109,6 +123,7 @@ impl Shared {
         let mut state = self.lock();
         loop {
             if let Some(job) = state.jobs.pop_front() {
+                self.queued.store(state.jobs.len(), Ordering::Relaxed);
                 return Some(job);
             }
             if state.closed {
@@ -132,13 +147,37 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc;
 
     use super::*;
 
     #[test]
+    fn it_is_full_while_so_many_jobs_wait() {
+        let pool = RequestHandlerPool::new(1, 2);
+        let (go, gone) = mpsc::channel::<()>();
+        let (begun, begins) = mpsc::channel();
+        pool.submit(Box::new(move || {
+            begun.send(()).unwrap();
+            gone.recv().unwrap();
+        }));
+        begins.recv().unwrap();
+        assert!(!pool.is_full());
+        let (done, all_done) = mpsc::channel();
+        for waiting in 1..=2 {
+            let done = done.clone();
+            pool.submit(Box::new(move || done.send(()).unwrap()));
+            assert_eq!(pool.is_full(), waiting == 2);
+        }
+        go.send(()).unwrap();
+        all_done.recv().unwrap();
+        all_done.recv().unwrap();
+        assert!(!pool.is_full());
+        pool.close();
+    }
+
+    #[test]
     fn every_job_is_done_once_even_one_behind_a_panic() {
-        let pool = RequestHandlerPool::new(3);
+        let pool = RequestHandlerPool::new(3, 100);
         let done = Arc::new(AtomicUsize::new(0));
         for number in 0..100 {
             let done = Arc::clone(&done);

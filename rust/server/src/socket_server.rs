@@ -10,6 +10,7 @@ use fletchlog_api::transport::Waker;
 use fletchlog_api::{Config, ConfigError, NodeId};
 use fletchlog_broker::Broker;
 use mio::net::TcpListener;
+use rustix::process::{Resource, getrlimit};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::apis::Apis;
@@ -107,6 +108,7 @@ impl SocketServer {
     pub fn start(broker: &Arc<Broker>, options: &ListenOptions) -> Result<Self, ListenError> {
         let config = listener_config(broker.config(), &options.config)?;
         let security = Security::new(&config)?;
+        let limits = Limits::new(&config)?.of_process(getrlimit(Resource::Nofile).current);
         let nodes = broker.nodes();
         let mut listeners = Vec::with_capacity(nodes.len());
         let mut endpoints = Vec::with_capacity(nodes.len());
@@ -128,8 +130,8 @@ impl SocketServer {
         let poll = mio::Poll::new().map_err(ListenError::Start)?;
         let waker = waker(&poll).map_err(ListenError::Start)?;
         let sockets = SystemSockets::new(poll, listeners).map_err(ListenError::Start)?;
-        let shared = shared(broker, &config, security, &endpoints, waker);
-        let pool = RequestHandlerPool::new(shared.limits.num_io_threads);
+        let pool = RequestHandlerPool::new(limits.num_io_threads, limits.queued_max_requests);
+        let shared = shared(broker, limits, security, &endpoints, waker);
         let processor = Processor::new(sockets, Arc::clone(&shared), nodes, pool);
         let thread = std::thread::Builder::new()
             .name("fletchlog-net".to_owned())
@@ -190,10 +192,12 @@ const OF_LISTENER: &[&str] = &[
     "max.connection.creation.rate",
     "max.connections",
     "max.connections.per.ip",
+    "max.connections.per.ip.overrides",
     "num.io.threads",
     "oauthbearer.sasl.jaas.config",
     "plain.sasl.jaas.config",
     "queued.max.request.bytes",
+    "queued.max.requests",
     "sasl.enabled.mechanisms",
     "sasl.server.max.receive.size",
     "security.protocol",
@@ -236,20 +240,19 @@ pub fn serve_over<S: Sockets>(
     waker: Waker,
 ) -> Result<(), ListenError> {
     let config = broker.config();
-    let shared = shared(broker, config, Security::new(config)?, endpoints, waker);
+    let shared = shared(broker, Limits::new(config)?, Security::new(config)?, endpoints, waker);
     let nodes = endpoints.iter().map(|endpoint| endpoint.node).collect();
-    Processor::new(sockets, shared, nodes, RequestHandlerPool::new(0)).run();
+    Processor::new(sockets, shared, nodes, RequestHandlerPool::new(0, 1)).run();
     Ok(())
 }
 
 fn shared(
     broker: &Arc<Broker>,
-    config: &Config,
+    limits: Limits,
     security: Security,
     endpoints: &[Endpoint],
     waker: Waker,
 ) -> Arc<Shared> {
-    let limits = Limits::new(config);
     let apis = Apis::new(Arc::clone(broker), endpoints.to_vec(), &limits, security);
     Arc::new(Shared::new(apis, limits, Arc::new(Completions::new(waker))))
 }

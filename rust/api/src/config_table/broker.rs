@@ -294,6 +294,12 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "Most connections of one address that a listener holds at a time.",
     ),
     row(
+        "max.connections.per.ip.overrides",
+        Kind::Text,
+        Some(""),
+        "Addresses with another limit than max.connections.per.ip, as HOST:NUMBER, separated by commas.",
+    ),
+    row(
         "max.incremental.fetch.session.cache.slots",
         Kind::Int(0, i32::MAX),
         Some("1000"),
@@ -382,6 +388,12 @@ pub(super) const KEYS: &[ConfigKey] = &[
         Kind::Long(-1, i64::MAX),
         Some("268435456"),
         "What requests of more than 64 KiB may take together while a listener reads and handles them; -1 = unlimited, as is Kafka's default.",
+    ),
+    row(
+        "queued.max.requests",
+        Kind::Int(1, i32::MAX),
+        Some("500"),
+        "With so many requests that wait for a thread a listener reads no further ones; they stay in their sockets.",
     ),
     row(
         "sasl.enabled.mechanisms",
