@@ -65,6 +65,41 @@ def test_listeners_are_told_before_anything_of_a_new_partition_is_read(topic: fl
     assert all(len(partitions) == 4 for _, partitions in told)
 
 
+@pytest.mark.parametrize("auto_commit", [True, False])
+def test_a_listener_may_ask_for_positions_and_commit_while_the_consumer_closes(topic: fl.Broker, auto_commit: bool) -> None:
+    told: list[Any] = []
+    consumer = member(topic, enable_auto_commit=auto_commit)
+
+    def revoked(partitions: list[fl.TopicPartition]) -> None:
+        assert sorted(partitions) == sorted(consumer.assignment())
+        told.append([consumer.position(tp) for tp in partitions])
+        consumer.commit(dict.fromkeys(partitions, 7))
+
+    consumer.subscribe(["t"], on_revoked=revoked)
+    settle(consumer)
+    consumer.close()
+    consumer.close()
+    assert told == [[10, 10, 10, 10]]
+    with member(topic) as later:
+        committed = later.committed([("t", partition) for partition in range(4)])
+    assert [offset.offset for offset in committed.values() if offset] == [7] * 4
+
+
+def test_a_listener_that_raises_while_the_consumer_closes_ends_the_close_with_its_error(topic: fl.Broker) -> None:
+    def fail(_: list[fl.TopicPartition]) -> None:
+        message = "my own trouble"
+        raise RuntimeError(message)
+
+    consumer = member(topic)
+    consumer.subscribe(["t"], on_revoked=fail)
+    settle(consumer)
+    with pytest.raises(RuntimeError, match="my own trouble"):
+        consumer.close()
+    with pytest.raises(fl.errors.ClosedError):
+        consumer.poll(timeout_ms=0)
+    assert topic.describe_group("g").members == []
+
+
 def test_a_listener_that_raises_ends_the_poll_and_loses_nothing(topic: fl.Broker) -> None:
     def fail(_: list[fl.TopicPartition]) -> None:
         message = "my own trouble"

@@ -462,13 +462,14 @@ impl Consumer {
     #[pyo3(signature = (timeout_ms=30_000))]
     fn close(&self, py: Python<'_>, timeout_ms: i64) -> PyResult<()> {
         let timeout_ms = timeout_from_py(timeout_ms)?;
-        let mut events = Vec::new();
-        let closed = self.inner.close(py, |mut consumer, stop| {
-            let closed = consumer.close(timeout_ms, stop);
-            events = consumer.take_rebalance_events();
-            closed
-        });
-        closed.and(self.tell(py, &events))
+        let prepared = self
+            .inner
+            .call_if_open(py, |consumer, stop| consumer.prepare_close(timeout_ms, stop));
+        let told = prepared.and_then(|events| self.tell(py, &events.unwrap_or_default()));
+        let closed = self
+            .inner
+            .close(py, |mut consumer, stop| consumer.close(timeout_ms, stop));
+        told.and(closed)
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {

@@ -124,10 +124,22 @@ impl<T: Send> Exclusive<T> {
         py: Python<'_>,
         f: impl FnOnce(&mut T, Stop<'_>) -> Result<R, E> + Send,
     ) -> PyResult<R> {
+        let called = self.call_if_open(py, f)?;
+        called.ok_or_else(|| Failure::closed(self.stamp.what).into())
+    }
+
+    /// As [`Exclusive::call`]; nothing if it is closed.
+    pub fn call_if_open<R: Send, E: Into<Failure> + Send>(
+        &self,
+        py: Python<'_>,
+        f: impl FnOnce(&mut T, Stop<'_>) -> Result<R, E> + Send,
+    ) -> PyResult<Option<R>> {
         gate(py, |stop| {
-            self.enter(|slot| match slot {
-                Some(value) => f(value, stop).map_err(Into::into),
-                None => Err(Failure::closed(self.stamp.what)),
+            self.enter(|slot| {
+                slot.as_mut()
+                    .map(|value| f(value, stop))
+                    .transpose()
+                    .map_err(Into::into)
             })
         })
     }

@@ -51,6 +51,8 @@ pub struct Consumer {
     pub(super) deferred: Option<ClientError>,
     /// poll returns as soon as there is a rebalance event to report.
     pub(super) stops_for_rebalance: bool,
+    /// What precedes the leave is done.
+    close_prepared: bool,
     closed: bool,
 }
 
@@ -85,6 +87,7 @@ impl Consumer {
             missing: Missing::default(),
             deferred: None,
             stops_for_rebalance: false,
+            close_prepared: false,
             closed: false,
             settings,
         })
@@ -355,17 +358,46 @@ impl Consumer {
         outcome
     }
 
-    fn commit_and_leave(&mut self, deadline: i64, interrupt: Interrupt<'_>) -> Result<(), ClientError> {
+    /// The first half of [`Consumer::close`]: commits if enable.auto.commit. Returns what a listener is to receive before the member
+    /// leaves: its partitions stay assigned until then, so that it can ask for their positions and commit them. Kafka:
+    /// `ConsumerCoordinator#close`, `#onLeavePrepare`.
+    ///
+    /// # Errors
+    /// `Interrupted` or `Wakeup` while it waited.
+    pub fn prepare_close(
+        &mut self,
+        timeout_ms: i64,
+        interrupt: Interrupt<'_>,
+    ) -> Result<Vec<RebalanceEvent>, ClientError> {
+        if self.closed || self.close_prepared || self.net.is_closed() {
+            return Ok(Vec::new());
+        }
+        let deadline = self.net.now_ms().saturating_add(timeout_ms.max(0));
+        self.commit_before_leave(deadline, interrupt)?;
+        self.close_prepared = true;
+        let mut events = self.take_rebalance_events();
+        events.extend(self.coordinator.as_ref().and_then(|c| c.leaving(&self.subs)));
+        Ok(events)
+    }
+
+    fn commit_before_leave(&mut self, deadline: i64, interrupt: Interrupt<'_>) -> Result<(), ClientError> {
         let Some(coordinator) = &mut self.coordinator else {
             return Ok(());
         };
         let offsets = self.subs.all_consumed();
         if coordinator.auto_commit_enabled() && !offsets.is_empty() {
-            match self.commit_until(offsets, deadline, &mut *interrupt) {
+            match self.commit_until(offsets, deadline, interrupt) {
                 Err(e @ (ClientError::Interrupted | ClientError::Wakeup)) => return Err(e),
                 Err(error) => log::warn!("the commit on close failed: {error}"),
                 Ok(()) => {}
             }
+        }
+        Ok(())
+    }
+
+    fn commit_and_leave(&mut self, deadline: i64, interrupt: Interrupt<'_>) -> Result<(), ClientError> {
+        if !self.close_prepared {
+            self.commit_before_leave(deadline, &mut *interrupt)?;
         }
         if let Some(coordinator) = &mut self.coordinator {
             let now = self.net.now_ms();

@@ -117,17 +117,26 @@ impl ConsumerCoordinator {
     /// Leaves the group: unsubscribe and close. Static members stay until their session times out. Listeners are called
     /// with the partitions given up. Kafka: `onLeavePrepare`, `maybeLeaveGroup`.
     pub fn leave(&mut self, net: &mut ConsumerNetworkClient, subs: &mut SubscriptionState, now_ms: i64) {
-        if subs.has_auto_assigned_partitions() {
-            let event = if self.membership.generation == NO_GENERATION {
-                RebalanceEvent::Lost
-            } else {
-                RebalanceEvent::Revoked
-            };
-            self.drop_assignment(subs, event);
+        if let Some(event) = self.leaving(subs) {
+            subs.assign_from_subscribed(&[]);
+            self.events.push(event);
         }
         self.send_leave(net, now_ms);
         self.reset_generation();
         self.membership.last_poll_ms = None;
+    }
+
+    /// What a listener receives of the partitions that a member gives up when it leaves.
+    pub fn leaving(&self, subs: &SubscriptionState) -> Option<RebalanceEvent> {
+        let assigned = subs.assigned_partitions();
+        if !subs.has_auto_assigned_partitions() || assigned.is_empty() {
+            return None;
+        }
+        Some(if self.membership.generation == NO_GENERATION {
+            RebalanceEvent::Lost(assigned)
+        } else {
+            RebalanceEvent::Revoked(assigned)
+        })
     }
 
     fn send_leave(&mut self, net: &mut ConsumerNetworkClient, now_ms: i64) {

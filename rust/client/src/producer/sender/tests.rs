@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use fletchlog_api::{
-    Clock, Completion, Config, Failure, InitProducerIdResponse, MetadataResponse, PartitionMetadata,
-    ProducePartitionResponse, ProduceResponse, Response, Scope, StorageFailure, TopicMetadata,
+    Clock, Completion, Config, Failure, FindCoordinatorResponse, InitProducerIdResponse, MetadataResponse,
+    PartitionMetadata, ProducePartitionResponse, ProduceResponse, Ready, Response, Scope, StorageFailure,
+    TopicMetadata,
 };
 use fletchlog_records::TopicPartition;
 
@@ -39,6 +40,8 @@ struct State {
     answers: VecDeque<Completion>,
     given_up: Vec<NodeId>,
     leader: NodeId,
+    /// Takes no connection.
+    refusing: Option<NodeId>,
 }
 
 #[derive(Clone)]
@@ -50,6 +53,12 @@ struct Wire {
 impl Transport for Wire {
     fn bootstrap(&self) -> Vec<NodeId> {
         vec![1]
+    }
+    fn ready(&mut self, node: NodeId) -> Ready {
+        if self.state.lock().unwrap().refusing == Some(node) {
+            return Ready::Failed(Failure::NotConnected("refused".into()));
+        }
+        Ready::Yes
     }
     fn send(&mut self, node: NodeId, correlation_id: i32, request: Request) {
         self.state.lock().unwrap().sent.push((node, correlation_id, request));
@@ -134,6 +143,7 @@ impl Fixture {
             Request::Produce(_) => "produce",
             Request::Metadata(_) => "metadata",
             Request::InitProducerId(_) => "init",
+            Request::FindCoordinator(_) => "coordinator",
             _ => "other",
         };
         let state = self.wire.state.lock().unwrap();
@@ -202,6 +212,18 @@ impl Fixture {
         self.answer(
             |r| matches!(r, Request::InitProducerId(_)),
             Ok(Response::InitProducerId(response)),
+        );
+    }
+
+    fn answer_coordinator(&mut self, node: NodeId) {
+        let response = FindCoordinatorResponse {
+            error: ErrorCode::NONE,
+            node,
+            failure: None,
+        };
+        self.answer(
+            |r| matches!(r, Request::FindCoordinator(_)),
+            Ok(Response::FindCoordinator(response)),
         );
     }
 
@@ -539,4 +561,37 @@ fn a_connection_that_is_lost_again_and_again_is_left_alone_for_longer_each_time(
     f.producer.run_for(60);
     f.turns();
     assert_eq!(f.values(), [1], "an answer has come since: {} ms", now(&f) - lost);
+}
+
+#[test]
+fn a_coordinator_that_takes_no_connection_is_looked_up_again_after_the_back_off() {
+    // A lost connection asks for metadata, too.
+    let asked = |fixture: &Fixture| -> Vec<_> {
+        fixture
+            .unanswered()
+            .into_iter()
+            .filter(|(_, kind)| *kind != "metadata")
+            .collect()
+    };
+    let mut fixture = Fixture::new(&[("transactional.id", "x")]);
+    // It goes on without the call.
+    let interrupted = fixture.producer.init_transactions(&mut || true);
+    assert!(interrupted.is_err());
+    fixture.turns();
+    fixture.wire.state.lock().unwrap().refusing = Some(2);
+    fixture.answer_coordinator(2);
+    assert_eq!(asked(&fixture), [(1, "coordinator")]);
+    // The cluster does not know yet that it is gone.
+    fixture.answer_coordinator(2);
+    assert_eq!(asked(&fixture), []);
+    fixture.producer.run_for(10);
+    fixture.turns();
+    assert_eq!(asked(&fixture), [(1, "coordinator")]);
+    fixture.answer_coordinator(1);
+    assert_eq!(asked(&fixture), []);
+    fixture.producer.run_for(10);
+    fixture.turns();
+    assert_eq!(asked(&fixture), [(1, "init")]);
+    fixture.answer_init(ErrorCode::NONE);
+    assert!(fixture.producer.init_transactions(&mut || true).is_ok());
 }

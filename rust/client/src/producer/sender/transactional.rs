@@ -42,6 +42,13 @@ impl Sender {
         };
         let node = match known {
             Some(node) if self.client.ready(node, now) => node,
+            // It may be gone, and another node the coordinator. Kafka: `NetworkClientUtils#awaitReady`, `Sender#maybeFindCoordinatorAndRetry`.
+            Some(node)
+                if request.coordinator_type().is_some() && self.client.connection_failure(node, now).is_some() =>
+            {
+                core.transactions()?.disconnected(request, now);
+                return Some(0);
+            }
             Some(node) => {
                 let wait = self.client.connection_delay(node, now);
                 core.transactions()?.put_back(request);
