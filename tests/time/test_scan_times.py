@@ -62,12 +62,13 @@ BATCH = st.tuples(
 )
 
 
-@settings(max_examples=30)
+@pytest.mark.timeout(180)
+@settings(max_examples=20)
 @given(
     batches=st.lists(BATCH, min_size=1, max_size=20),
     stamped=st.booleans(),
     compact=st.booleans(),
-    bounds=st.lists(st.tuples(st.none() | st.integers(-2, 70), st.none() | st.integers(-2, 70)), min_size=1, max_size=4),
+    bounds=st.lists(st.tuples(st.none() | st.integers(-2, 70), st.none() | st.integers(-2, 70)), min_size=1, max_size=2),
     delete=st.integers(0, 10),
 )
 def test_the_rows_are_those_of_a_full_scan(
