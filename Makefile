@@ -44,6 +44,7 @@ lint-rust: tools-rust $(STAMPS)/venv
 	$(BIN)/python tools/check_length.py
 
 lint-python: build
+	$(BIN)/python tools/typed_configs.py --check
 	$(BIN)/ruff check $(PYTHON_SOURCES)
 	$(BIN)/ruff format --check $(PYTHON_SOURCES)
 	$(BIN)/mypy

@@ -12,7 +12,16 @@ import fletchlog as fl
 from fletchlog import errors
 from fletchlog._core import served_apis
 from fletchlog.cli.app import app
-from fletchlog.explain import against, align, distinct, explain, fairness, page, picture, title
+from fletchlog.explain import (
+    against,
+    align,
+    distinct,
+    explain,
+    fairness,
+    page,
+    picture,
+    title,
+)
 from fletchlog.explain.compare import ROWS
 from fletchlog.explain.owners import ownership
 from fletchlog.explain.owners_picture import draw
@@ -27,12 +36,25 @@ RECORDS, BATCH, MOST = 500, 100, 50
 def on_files(files: Any, config: Any) -> Any:
     """Adds what is generated."""
     runs = example_runs(polls=60)
-    owners = [ownership(name, {"orders": 6}, {m: ["orders"] for m in ("c1", "c2", "c3")}) for name in ("range", "cooperative-sticky")]
-    later = [ownership(o.assignor, o.topics, {m: ["orders"] for m in ("c1", "c2", "c3", "c4")}, before=o) for o in owners]
+    owners = [
+        ownership(name, {"orders": 6}, {m: ["orders"] for m in ("c1", "c2", "c3")})
+        for name in ("range", "cooperative-sticky")
+    ]
+    later = [
+        ownership(
+            o.assignor,
+            o.topics,
+            {m: ["orders"] for m in ("c1", "c2", "c3", "c4")},
+            before=o,
+        )
+        for o in owners
+    ]
     made = {
         "img/order.svg": picture.svg([runs[0], runs[-1]]),
         "img/releases.svg": picture.svg(runs[:-1]),
-        "img/assignment.svg": to_svg(draw([("before", owners), ("after c4 joined", later)])),
+        "img/assignment.svg": to_svg(
+            draw([("before", owners), ("after c4 joined", later)])
+        ),
         "order.html": page(runs, example_producer()),
     }
     for name, content in made.items():
@@ -66,21 +88,35 @@ def commands() -> str:
 
 def _commands(name: str, command: Any) -> list[str]:
     if isinstance(command, typer.core.TyperGroup):
-        return [text for each, found in command.commands.items() for text in _commands(f"{name} {each}", found)]
+        return [
+            text
+            for each, found in command.commands.items()
+            for text in _commands(f"{name} {each}", found)
+        ]
     parts = [f"## {name.removeprefix('fletchlog ')}"]
     for paragraph in re.split(r"\n\s*\n", command.help or ""):
         example = paragraph.startswith(("  ", "fletchlog "))
         if example and parts[-1].startswith("```"):
             parts[-1] = parts[-1].removesuffix("\n```") + f"\n{paragraph.strip()}\n```"
         else:
-            parts.append(f"```sh\n{paragraph.strip()}\n```" if example else _escaped(paragraph))
+            parts.append(
+                f"```sh\n{paragraph.strip()}\n```" if example else _escaped(paragraph)
+            )
     rows = [_parameter(one) for one in command.params]
-    return [*parts, table(["argument or option", "default", "meaning"], rows)] if rows else parts
+    return (
+        [*parts, table(["argument or option", "default", "meaning"], rows)]
+        if rows
+        else parts
+    )
 
 
 def _parameter(one: Any) -> list[str]:
     if one.param_type_name == "argument":
-        return [f"`{one.metavar or one.name.upper()}`", "" if one.required else "may be left out", _escaped(one.help or "")]
+        return [
+            f"`{one.metavar or one.name.upper()}`",
+            "" if one.required else "may be left out",
+            _escaped(one.help or ""),
+        ]
     names = " ".join(f"`{name}`" for name in [*one.opts, *one.secondary_opts])
     value = f" `{one.metavar}`" if one.metavar else ""
     default = "" if one.default in (None, False, (), "") else f"`{one.default}`"
@@ -90,23 +126,35 @@ def _parameter(one: Any) -> list[str]:
 def _escaped(text: str) -> str:
     """Text in which Markdown sees nothing but text; text between backquotes stays code."""
     parts = text.split("`")
-    return "`".join(part if number % 2 else re.sub(r"([\\*_<>|\[\]])", r"\\\1", part) for number, part in enumerate(parts))
+    return "`".join(
+        part if number % 2 else re.sub(r"([\\*_<>|\[\]])", r"\\\1", part)
+        for number, part in enumerate(parts)
+    )
 
 
 def served_table() -> str:
     """The APIs of Kafka's protocol that a listener serves."""
-    rows = [f"| {key} | {name} | {low} - {high} |" for name, key, low, high in served_apis()]
+    rows = [
+        f"| {key} | {name} | {low} - {high} |" for name, key, low, high in served_apis()
+    ]
     return "\n".join(["| key | API | versions |", "|---|---|---|", *rows])
 
 
 def spark_table(known: dict[str, tuple[str, str]]) -> str:
     """Options of the Spark format."""
-    return table(["option", "default", "meaning"], [[f"`{name}`", default, meaning] for name, (default, meaning) in known.items()])
+    return table(
+        ["option", "default", "meaning"],
+        [[f"`{name}`", default, meaning] for name, (default, meaning) in known.items()],
+    )
 
 
 def spark_refused() -> str:
     """Options that are an error, and what to do instead."""
-    rows = [[f"`{name}`", use, why] for use, refused in (("read", options.REFUSED), ("write", sink_options.REFUSED)) for name, why in refused.items()]
+    rows = [
+        [f"`{name}`", use, why]
+        for use, refused in (("read", options.REFUSED), ("write", sink_options.REFUSED))
+        for name, why in refused.items()
+    ]
     return table(["option", "to", "why, or what to do instead"], rows)
 
 
@@ -115,15 +163,31 @@ def example_runs(polls: int) -> list[Any]:
     with fl.Broker.in_memory(nodes=2) as broker:
         for topic in TOPICS:
             broker.create_topic(topic, partitions=3)
-            with fl.Producer(broker, {"linger.ms": 60_000, "batch.size": 1_000_000}) as producer:
+            with fl.Producer(
+                broker, {"linger.ms": 60_000, "batch.size": 1_000_000}
+            ) as producer:
                 for partition in range(3):
                     for number in range(RECORDS):
-                        producer.send(topic, value=b"0123456789", partition=partition, timestamp_ms=1_700_000_000_000)
+                        producer.send(
+                            topic,
+                            value=b"0123456789",
+                            partition=partition,
+                            timestamp_ms=1_700_000_000_000,
+                        )
                         if number % BATCH == BATCH - 1:
                             producer.flush()
         config = {"max.poll.records": MOST, "max.partition.fetch.bytes": 4000}
-        first = explain(broker, TOPICS, config, polls=polls, source="the example of this page")
-        return align([first, *against(broker, TOPICS, config, [*list(ROWS)[1:], "kip-387"], polls=polls)])
+        first = explain(
+            broker, TOPICS, config, polls=polls, source="the example of this page"
+        )
+        return align(
+            [
+                first,
+                *against(
+                    broker, TOPICS, config, [*list(ROWS)[1:], "kip-387"], polls=polls
+                ),
+            ]
+        )
 
 
 def example_producer() -> Any:
@@ -131,7 +195,12 @@ def example_producer() -> Any:
     with fl.Broker.in_memory() as broker:
         broker.create_topic("orders", partitions=1)
         faults = fl.Faults(script={2: "lost-ack"})
-        config = {"enable.idempotence": True, "batch.size": 1, "retry.backoff.ms": 1, "fletchlog.trace": True}
+        config = {
+            "enable.idempotence": True,
+            "batch.size": 1,
+            "retry.backoff.ms": 1,
+            "fletchlog.trace": True,
+        }
         with fl.Producer(broker, config, faults=faults) as producer:
             for number in range(4):
                 producer.send("orders", value=b"%d" % number)
@@ -141,11 +210,29 @@ def example_producer() -> Any:
 
 def fairness_table() -> str:
     """Fairness of every row of the decision table and KIP-387; what decides the same is one line."""
-    heads = ["order", "runs", "typical run", "longest run", "Jain's index", "worst wait, polls", "worst wait, records"]
+    heads = [
+        "order",
+        "runs",
+        "typical run",
+        "longest run",
+        "Jain's index",
+        "worst wait, polls",
+        "worst wait, records",
+    ]
     rows = []
     for told in distinct(example_runs(polls=60)):
         f = fairness(told.polls, told.ends)
-        rows.append([title(told), f.runs, f.typical_run, f.longest_run, "" if f.jain is None else f"{f.jain:.3f}", f.worst_wait_polls, f.worst_wait_records])
+        rows.append(
+            [
+                title(told),
+                f.runs,
+                f.typical_run,
+                f.longest_run,
+                "" if f.jain is None else f"{f.jain:.3f}",
+                f.worst_wait_polls,
+                f.worst_wait_records,
+            ]
+        )
     return table(heads, rows)
 
 
@@ -153,7 +240,10 @@ def retries_table() -> str:
     """What happened to the batch whose acknowledgement was lost."""
     events = [event for event in example_producer().to_pylist() if event["batch"] == 1]
     heads = ["event", "base sequence", "failed attempts", "offset", "error"]
-    rows = [[e["kind"], e["base_sequence"], e["attempts"], e["base_offset"], e["error"]] for e in events]
+    rows = [
+        [e["kind"], e["base_sequence"], e["attempts"], e["base_offset"], e["error"]]
+        for e in events
+    ]
     return table(heads, [["" if cell is None else cell for cell in row] for row in rows])
 
 
@@ -162,7 +252,9 @@ def errors_table() -> str:
     rows = []
     for name in errors.__all__:
         found = getattr(errors, name)
-        told = next(sentence for sentence in re.split(r"\n\n", (found.__doc__ or "").strip()))
+        told = next(
+            sentence for sentence in re.split(r"\n\n", (found.__doc__ or "").strip())
+        )
         code = f"<br>{found.code} {found.name}" if "code" in vars(found) else ""
         again = "<br>may be repeated" if found.retriable else ""
         rows.append([f"`{name}`{code}{again}", " ".join(told.split()), advice(found)])
@@ -171,7 +263,9 @@ def errors_table() -> str:
 
 def advice(found: type[errors.KafkaError]) -> str:
     """What to do after an exception of this class."""
-    return next(ADVICE[base.__name__] for base in found.__mro__ if base.__name__ in ADVICE)
+    return next(
+        ADVICE[base.__name__] for base in found.__mro__ if base.__name__ in ADVICE
+    )
 
 
 # what a person does; the exceptions below one of these are meant, too
@@ -243,12 +337,26 @@ def config_tables() -> str:
     scopes = list(dict.fromkeys(key.scope for key in fl.config_table()))
     parts = []
     for scope in scopes:
-        rows = [[f"`{k.name}`", k.type.replace("|", "\\|"), f"`{k.default}`" if k.default else "", k.doc] for k in fl.config_table() if k.scope == scope]
-        parts.append(f"## {scope.capitalize()}\n\n{table(['property', 'type', 'default', 'what it does'], rows)}")
+        rows = [
+            [
+                f"`{k.name}`",
+                k.type.replace("|", "\\|"),
+                f"`{k.default}`" if k.default else "",
+                k.doc,
+            ]
+            for k in fl.config_table()
+            if k.scope == scope
+        ]
+        parts.append(
+            f"## {scope.capitalize()}\n\n{table(['property', 'type', 'default', 'what it does'], rows)}"
+        )
     return "\n\n".join(parts)
 
 
 def table(heads: list[str], rows: list[list[Any]]) -> str:
     """A table in Markdown."""
-    lines = ["| " + " | ".join(str(cell) for cell in row) + " |" for row in [heads, ["---"] * len(heads), *rows]]
+    lines = [
+        "| " + " | ".join(str(cell) for cell in row) + " |"
+        for row in [heads, ["---"] * len(heads), *rows]
+    ]
     return "\n".join(lines)

@@ -39,6 +39,7 @@ from fletchlog._core import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from fletchlog import assign, audit, errors, explain
+    from fletchlog.configs import BrokerConfig, ConsumerConfig, ProducerConfig, TopicConfig
     from fletchlog.errors import KafkaError
     from fletchlog.explain import load_trace, replay, save_trace
     from fletchlog.types import (
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
         GroupDescription,
         GroupListing,
         GroupMember,
+        Metrics,
         OffsetAndMetadata,
         OffsetAndTimestamp,
         PartitionDescription,
@@ -68,11 +70,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Broker",
+    "BrokerConfig",
     "CleanedPartition",
     "Cluster",
     "ConfigEntry",
     "ConfigKey",
     "Consumer",
+    "ConsumerConfig",
     "ConsumerGroupMetadata",
     "Cut",
     "Faults",
@@ -83,12 +87,14 @@ __all__ = [
     "LegacyConsumer",
     "LegacyStream",
     "Listener",
+    "Metrics",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "PartitionDescription",
     "PartitionReport",
     "Problem",
     "Producer",
+    "ProducerConfig",
     "ProducerState",
     "Record",
     "RecordFuture",
@@ -99,6 +105,7 @@ __all__ = [
     "SegmentInspection",
     "SegmentReport",
     "Table",
+    "TopicConfig",
     "TopicDescription",
     "TopicPartition",
     "Transaction",
@@ -121,6 +128,7 @@ __all__ = [
 _LAZY = {
     "assign": {"assign"},
     "audit": {"audit"},
+    "configs": {"BrokerConfig", "ConsumerConfig", "ProducerConfig", "TopicConfig", "configs"},
     "errors": {"KafkaError", "errors"},
     "explain": {"explain", "load_trace", "replay", "save_trace"},
     "interop": {"interop"},
@@ -134,6 +142,7 @@ _LAZY = {
         "GroupDescription",
         "GroupListing",
         "GroupMember",
+        "Metrics",
         "OffsetAndMetadata",
         "OffsetAndTimestamp",
         "PartitionDescription",

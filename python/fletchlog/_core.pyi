@@ -1,7 +1,8 @@
 """The compiled part of fletchlog. Use it through the package `fletchlog`."""
 
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from concurrent.futures import Future
+from datetime import datetime, timedelta
 from os import PathLike
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeAlias, final, overload
@@ -10,6 +11,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 
+from fletchlog.configs import BrokerConfig, ConsumerConfig, ProducerConfig, TopicConfig
 from fletchlog.explain import Explanation
 from fletchlog.types import (
     CleanedPartition,
@@ -18,6 +20,7 @@ from fletchlog.types import (
     ConsumerGroupMetadata,
     GroupDescription,
     GroupListing,
+    Metrics,
     OffsetAndMetadata,
     OffsetAndTimestamp,
     PartitionReport,
@@ -68,6 +71,8 @@ __all__ = [
     "verify",
 ]
 
+# milliseconds
+_Wait: TypeAlias = int | timedelta
 _Partition: TypeAlias = TopicPartition | tuple[str, int]
 # str, bool, int, float, or a list of str
 _Properties: TypeAlias = Mapping[str, Any]
@@ -104,9 +109,11 @@ class Broker:
         fletchlog.errors.ConfigException: Unknown or invalid property.
     """
 
-    def __new__(cls, path: str | PathLike[str], nodes: int | None = None, read_only: bool = False, config: _Properties | None = None) -> Self: ...
+    def __new__(
+        cls, path: str | PathLike[str], *, nodes: int | None = None, read_only: bool = False, config: BrokerConfig | _Properties | None = None
+    ) -> Self: ...
     @staticmethod
-    def in_memory(nodes: int = 1, config: _Properties | None = None) -> Broker:
+    def in_memory(*, nodes: int = 1, config: BrokerConfig | _Properties | None = None) -> Broker:
         """A broker in memory, gone when it is closed."""
     @property
     def nodes(self) -> list[int]:
@@ -114,7 +121,7 @@ class Broker:
     @property
     def read_only(self) -> bool:
         """Whether it was opened for reading only."""
-    def create_topic(self, topic: str, partitions: int = 1, config: _Properties | None = None) -> None:
+    def create_topic(self, topic: str, partitions: int = 1, *, config: TopicConfig | _Properties | None = None) -> None:
         """Creates a topic. When it returns, the topic is on disk; after an error, of the disk too, nothing was made.
 
         Raises:
@@ -125,7 +132,7 @@ class Broker:
         """
     def delete_topic(self, topic: str) -> None:
         """Deletes a topic and its files."""
-    def create_partitions(self, topic: str, partitions: int, validate_only: bool = False) -> None:
+    def create_partitions(self, topic: str, partitions: int, *, validate_only: bool = False) -> None:
         """Gives a topic more partitions: `partitions` in all. Keys go to other partitions from then on, as in Kafka.
 
         Durable when it returns; after an error nothing has changed. Clients see the new partitions with their next metadata.
@@ -139,7 +146,7 @@ class Broker:
             fletchlog.errors.UnknownTopicOrPartitionError: There is no such topic.
             fletchlog.errors.InvalidPartitionsError: No more than now, or too many.
         """
-    def alter_topic_config(self, topic: str, config: _Properties, validate_only: bool = False) -> None:
+    def alter_topic_config(self, topic: str, config: _Properties, *, validate_only: bool = False) -> None:
         """Changes properties of a topic; those not named stay as they are. Kafka: IncrementalAlterConfigs.
 
         All of them or none: durable when it returns, and in effect from then on, also for logs that are open. `fletchlog.durability` set to
@@ -160,7 +167,7 @@ class Broker:
         Raises:
             fletchlog.errors.UnknownTopicOrPartitionError: There is no such topic.
         """
-    def topics(self, include_internal: bool = False) -> list[str]:
+    def topics(self, *, include_internal: bool = False) -> list[str]:
         """Topic names, sorted; Kafka's internal ones only when asked for."""
     def transactions(self) -> list[TransactionDescription]:
         """Every transactional id that the broker knows, sorted, with its state.
@@ -239,6 +246,7 @@ class Broker:
         partition: int | None = None,
         start_offset: int | None = None,
         end_offset: int | None = None,
+        *,
         batch_rows: int = 131072,
         include_headers: bool = False,
         isolation_level: str = "read_uncommitted",
@@ -297,10 +305,10 @@ class Broker:
     def _control_batches(self, topic: str, partition: int, start_offset: int, end_offset: int) -> list[tuple[int, int]]:
         """For `fletchlog.explain`: first and last offset of every control batch with an offset in the range (end exclusive)."""
     def delete_records(self, topic: str, partition: int, before_offset: int | None = None) -> int:
-        """Moves the log start to `before_offset` (None: the end); returns the new log start."""
+        """Moves the log start to `before_offset` (None, or -1 as in Kafka: the end); returns the new log start."""
     def run_retention(self) -> int:
         """Applies retention by time and size to every topic now; returns how many segments were deleted."""
-    def clean_topic(self, topic: str, force: bool = False) -> list[CleanedPartition]:
+    def clean_topic(self, topic: str, *, force: bool = False) -> list[CleanedPartition]:
         """Compacts a topic: of each key the newest record stays; offsets and order never change.
 
         Cleans the partitions that Kafka's cleaner would clean now (`min.cleanable.dirty.ratio`, `max.compaction.lag.ms`); with `force`
@@ -308,12 +316,12 @@ class Broker:
         back; a null value (tombstone) stays for `delete.retention.ms` after the first cleaning that met it. Reads and appends go on
         meanwhile; a crash leaves the old or the new segments. Kafka: `LogCleaner`.
 
-        Returns one `CleanedPartition` per partition that has a log. Raises KafkaError with code 44 (POLICY_VIOLATION) when
-        `cleanup.policy` lacks `compact`, and leaves a partition with a damaged batch as it is.
+        Returns one `CleanedPartition` per partition that has a log. Raises PolicyViolationError when `cleanup.policy`
+        lacks `compact`, and leaves a partition with a damaged batch as it is.
         """
     def flush(self) -> None:
         """Puts everything on disk (fsync)."""
-    def listen(self, host: str = "127.0.0.1", port: int = 0, advertised: str | None = None, config: _Properties | None = None) -> Listener:
+    def listen(self, host: str = "127.0.0.1", port: int = 0, *, advertised: str | None = None, config: _Properties | None = None) -> Listener:
         """Lets Kafka's clients, of any language, connect over TCP as if this were a Kafka cluster.
 
         Embedded clients go on beside them. A broker can have several listeners; closing it closes them first.
@@ -356,7 +364,7 @@ class Cluster:
     """
 
     def __new__(cls, servers: str | _Properties, config: _Properties | None = None) -> Self: ...
-    def topics(self, include_internal: bool = False) -> list[str]:
+    def topics(self, *, include_internal: bool = False) -> list[str]:
         """Topic names, sorted; Kafka's internal ones only when asked for."""
 
     def describe_topic(self, topic: str) -> TopicDescription:
@@ -368,7 +376,7 @@ class Cluster:
             fletchlog.errors.UnknownTopicOrPartitionError: No such topic.
         """
 
-    def create_topic(self, topic: str, partitions: int = 1, config: _Properties | None = None, replication_factor: int | None = None) -> None:
+    def create_topic(self, topic: str, partitions: int = 1, *, config: TopicConfig | _Properties | None = None, replication_factor: int | None = None) -> None:
         """Creates a topic and waits until each partition has a leader. Without `replication_factor` the cluster's default holds.
 
         Raises:
@@ -388,7 +396,7 @@ class Cluster:
             fletchlog.errors.GroupIdNotFoundError: No such group.
         """
 
-    def create_partitions(self, topic: str, partitions: int, validate_only: bool = False) -> None:
+    def create_partitions(self, topic: str, partitions: int, *, validate_only: bool = False) -> None:
         """Gives a topic more partitions: `partitions` in all. Keys go to other partitions from then on, as in Kafka.
 
         Durable when it returns; after an error nothing has changed. Clients see the new partitions with their next metadata.
@@ -402,7 +410,7 @@ class Cluster:
             fletchlog.errors.UnknownTopicOrPartitionError: There is no such topic.
             fletchlog.errors.InvalidPartitionsError: No more than now, or too many.
         """
-    def alter_topic_config(self, topic: str, config: _Properties, validate_only: bool = False) -> None:
+    def alter_topic_config(self, topic: str, config: _Properties, *, validate_only: bool = False) -> None:
         """Changes properties of a topic, all of them or none; those not named stay as they are, None takes the topic's own value away.
 
         Raises:
@@ -416,7 +424,7 @@ class Cluster:
             fletchlog.errors.UnknownTopicOrPartitionError: There is no such topic.
         """
     def delete_records(self, topic: str, partition: int, before_offset: int | None = None) -> int:
-        """Moves the log start to `before_offset` (None: the end); returns the new log start.
+        """Moves the log start to `before_offset` (None, or -1 as in Kafka: the end); returns the new log start.
 
         Raises:
             fletchlog.errors.OffsetOutOfRangeError: `before_offset` is beyond the end.
@@ -428,6 +436,7 @@ class Cluster:
         partition: int | None = None,
         start_offset: int | None = None,
         end_offset: int | None = None,
+        *,
         batch_rows: int = 131072,
         include_headers: bool = False,
         isolation_level: str = "read_uncommitted",
@@ -490,20 +499,31 @@ class Producer:
         broker: Broker to produce to, or a cluster: `"kafka://HOST:PORT,..."`. A configuration with `bootstrap.servers` may be given instead.
         config: Kafka's dotted names, see `config_table()`; `fletchlog.producer.version` selects the release reproduced.
         faults: What is to go wrong between this producer and the broker.
+        key_serializer: Called with each key that `send` is given, but None; returns its bytes. A function, or one of `fletchlog.serde`.
+        value_serializer: The same for values. Without them keys and values are bytes.
 
     Raises:
         fletchlog.errors.ConfigException: Unknown, invalid or contradictory properties.
         fletchlog.errors.ClosedError: The broker is closed.
     """
 
-    def __new__(cls, broker: Broker | str | _Properties | None = None, config: _Properties | None = None, faults: Faults | None = None) -> Self: ...
+    def __new__(
+        cls,
+        broker: Broker | str | ProducerConfig | _Properties | None = None,
+        config: ProducerConfig | _Properties | None = None,
+        *,
+        faults: Faults | None = None,
+        key_serializer: Callable[[Any], _Bytes | None] | None = None,
+        value_serializer: Callable[[Any], _Bytes | None] | None = None,
+    ) -> Self: ...
     def send(
         self,
         topic: str,
-        value: _Bytes | None = None,
-        key: _Bytes | None = None,
+        value: Any = None,
+        key: Any = None,
+        *,
         partition: int | None = None,
-        timestamp_ms: int | None = None,
+        timestamp_ms: int | datetime | None = None,
         headers: _Headers | None = None,
         callback: _Callback | None = None,
     ) -> RecordFuture:
@@ -511,10 +531,10 @@ class Producer:
 
         Args:
             topic: Topic.
-            value: Value; None is a tombstone.
-            key: Key; without `partition` it decides the partition (murmur2, as in Java).
+            value: Value, as bytes or what the `value_serializer` takes; None is a tombstone.
+            key: Key, as bytes or what the `key_serializer` takes; without `partition` it decides the partition (murmur2, as in Java).
             partition: Explicit partition.
-            timestamp_ms: CreateTime; None: now.
+            timestamp_ms: CreateTime, in milliseconds or as a datetime; None: now.
             headers: (key, value) pairs in order.
             callback: Called as `callback(metadata, None)` or `callback(None, exception)` once the outcome is decided: in Java's order, so
                 for one partition in the order of the sends, one at a time, in a thread of the producer's own. It may send; what it
@@ -604,6 +624,13 @@ class Producer:
     @property
     def producer_id(self) -> tuple[int, int] | None:
         """(producer id, epoch), once the broker gave one."""
+    def metrics(self) -> Metrics:
+        """What it has counted and measured since it was made, under the names of Kafka's metrics.
+
+        `record-send-total`, records sent, those sent again included; `record-retry-total`; `record-error-total`; `records-per-request-avg`;
+        `batch-size-avg`, `-max`, bytes of a batch as it is sent; `record-queue-time-avg`, `-max`, from the first record of a batch until it is
+        sent; `request-total`, `response-total`, `request-latency-avg`, `-max`, of all requests.
+        """
     def trace(self) -> Table:
         """What happened to every batch, when `fletchlog.trace` is on; one row per event, in order.
 
@@ -618,7 +645,7 @@ class Producer:
         Raises:
             fletchlog.errors.IllegalStateError: It is off.
         """
-    def close(self, timeout_ms: int | None = None) -> None:
+    def close(self, timeout_ms: _Wait | None = None) -> None:
         """Sends everything queued, ends an open transaction (both in at most `timeout_ms`) and stops. Closing twice does nothing.
 
         Without `timeout_ms` it ends as well: records fail after `delivery.timeout.ms`, and a transaction that cannot be ended within
@@ -679,17 +706,29 @@ class Held:
 class RecordFuture:
     """The outcome of one `send`. Thread-safe."""
 
-    def result(self, timeout_ms: int | None = None) -> RecordMetadata:
+    def result(self, timeout: float | timedelta | None = None, *, timeout_ms: _Wait | None = None) -> RecordMetadata:
         """Waits for the outcome.
 
+        Args:
+            timeout: At most so many seconds, as in `concurrent.futures`, or a timedelta; None: for ever.
+            timeout_ms: Instead: at most so many milliseconds.
+
         Raises:
-            fletchlog.errors.KafkaTimeoutError: Not decided within `timeout_ms`.
+            fletchlog.errors.KafkaTimeoutError: Not decided within that time; also a `TimeoutError`.
             fletchlog.errors.KafkaError: Why the record was not written.
         """
-    def exception(self, timeout_ms: int | None = None) -> Exception | None:
-        """Waits for the outcome; returns why the record was not written, or None if it was."""
+    def exception(self, timeout: float | timedelta | None = None, *, timeout_ms: _Wait | None = None) -> Exception | None:
+        """Waits for the outcome, as `result` does; returns why the record was not written, or None if it was."""
     def done(self) -> bool:
         """Whether it is decided."""
+    def running(self) -> bool:
+        """Whether it is undecided."""
+    def cancel(self) -> bool:
+        """False: a record that was queued cannot be taken back."""
+    def cancelled(self) -> bool:
+        """False."""
+    def future(self) -> Future[RecordMetadata]:
+        """The same outcome as a `concurrent.futures.Future`, for `concurrent.futures.wait` and `as_completed`."""
     def add_done_callback(self, callback: Callable[[RecordFuture], object]) -> None:
         """Calls `callback(future)` once the outcome is decided.
 
@@ -734,7 +773,9 @@ class Consumer:
     One thread at a time: a second one gets `ConcurrentAccessError` at once, and nothing has changed. Only `wakeup` may be
     called from anywhere.
 
-    Where `timeout_ms` may be None it then is `default.api.timeout.ms` (60,000 unless set); `KafkaTimeoutError` when it is over.
+    Times: one rule. How long (`timeout_ms`): an int of milliseconds or a `datetime.timedelta`. When: an int of milliseconds since 1970 or a
+    `datetime.datetime`, which is UTC without a zone. A float, whose unit nobody could tell, is a TypeError. Where `timeout_ms` may be None
+    it then is `default.api.timeout.ms` (60,000 unless set); `KafkaTimeoutError` when it is over.
 
     Args:
         broker: Broker to read from, or a cluster: `"kafka://HOST:PORT,..."`. A configuration with `bootstrap.servers` may be given instead.
@@ -745,7 +786,7 @@ class Consumer:
         fletchlog.errors.ClosedError: The broker is closed.
     """
 
-    def __new__(cls, broker: Broker | str | _Properties | None = None, config: _Properties | None = None) -> Self: ...
+    def __new__(cls, broker: Broker | str | ConsumerConfig | _Properties | None = None, config: ConsumerConfig | _Properties | None = None) -> Self: ...
     def subscribe(
         self,
         topics: Iterable[str] | None = None,
@@ -765,7 +806,7 @@ class Consumer:
         """Takes exactly these partitions, without a group's help."""
     def unsubscribe(self) -> None:
         """Leaves the subscription or assignment."""
-    def poll(self, timeout_ms: int = 1000) -> Records:
+    def poll(self, timeout_ms: _Wait = 1000) -> Records:
         """Returns up to `max.poll.records` records; waits at most `timeout_ms` when there are none.
 
         Under `fletchlog.fetch.order=timestamp` rows are merged by (timestamp, topic, partition); offset order within a partition always
@@ -786,17 +827,17 @@ class Consumer:
         """Assigned partitions, in the order that decides requests."""
     def subscription(self) -> list[str]:
         """Subscribed topics."""
-    def seek(self, partition: _Partition, offset: int | OffsetAndMetadata) -> None:
+    def seek(self, partition: _Partition, offset: int | OffsetAndMetadata | datetime) -> None:
         """The next poll of this partition starts at `offset`.
 
-        An `OffsetAndMetadata` with a leader epoch is checked for truncation first. Kafka: `KafkaConsumer#seek(TopicPartition,
+        A datetime is looked up: at the first record of that time or later, at the end if there is none. An `OffsetAndMetadata` with a leader epoch is checked for truncation first. Kafka: `KafkaConsumer#seek(TopicPartition,
         OffsetAndMetadata)`.
         """
     def seek_to_beginning(self, partitions: Iterable[_Partition] | None = None) -> None:
         """To the log start, when next polled; None: all assigned partitions."""
     def seek_to_end(self, partitions: Iterable[_Partition] | None = None) -> None:
         """To the log end, when next polled; None: all assigned partitions."""
-    def position(self, partition: _Partition, timeout_ms: int | None = None) -> int:
+    def position(self, partition: _Partition, timeout_ms: _Wait | None = None) -> int:
         """Offset of the next record to be returned.
 
         Raises:
@@ -804,17 +845,17 @@ class Consumer:
             fletchlog.errors.KafkaTimeoutError: Not known within the time.
         """
     def offsets_for_times(
-        self, times: Mapping[_Partition, int] | Mapping[TopicPartition, int], timeout_ms: int | None = None
+        self, times: Mapping[_Partition, int | datetime] | Mapping[TopicPartition, int | datetime], timeout_ms: _Wait | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Per partition the lowest offset whose timestamp is at or after the time (ms), None if there is none."""
-    def beginning_offsets(self, partitions: Iterable[_Partition] | _Partition, timeout_ms: int | None = None) -> dict[TopicPartition, int]:
+        """Per partition the lowest offset whose timestamp is at or after the time, None if there is none."""
+    def beginning_offsets(self, partitions: Iterable[_Partition] | _Partition, timeout_ms: _Wait | None = None) -> dict[TopicPartition, int]:
         """Log start offsets. `CorruptRecordError` for a log that is too damaged to be opened."""
-    def end_offsets(self, partitions: Iterable[_Partition] | _Partition, timeout_ms: int | None = None) -> dict[TopicPartition, int]:
+    def end_offsets(self, partitions: Iterable[_Partition] | _Partition, timeout_ms: _Wait | None = None) -> dict[TopicPartition, int]:
         """End offsets for this consumer's isolation level. `CorruptRecordError` for a log that is too damaged to be opened."""
     def commit(
         self,
         offsets: Mapping[_Partition, OffsetAndMetadata | int] | Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
-        timeout_ms: int | None = None,
+        timeout_ms: _Wait | None = None,
     ) -> None:
         """Commits the positions of all partitions, or exactly `offsets`.
 
@@ -824,9 +865,9 @@ class Consumer:
             fletchlog.errors.ReadOnlyError: The broker is open for reading only.
         """
     @overload
-    def committed(self, partitions: _Partition, timeout_ms: int | None = None) -> OffsetAndMetadata | None: ...
+    def committed(self, partitions: _Partition, timeout_ms: _Wait | None = None) -> OffsetAndMetadata | None: ...
     @overload
-    def committed(self, partitions: Iterable[_Partition], timeout_ms: int | None = None) -> dict[TopicPartition, OffsetAndMetadata | None]:
+    def committed(self, partitions: Iterable[_Partition], timeout_ms: _Wait | None = None) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Committed offsets of the group: of one partition, or a dict for several."""
     def pause(self, partitions: Iterable[_Partition] | _Partition) -> None:
         """Returns and fetches nothing more of these partitions; what is buffered is kept."""
@@ -844,6 +885,13 @@ class Consumer:
         """What `Producer.send_offsets_to_transaction` needs to know of this consumer; None without `group.id`."""
     def lag(self) -> dict[TopicPartition, int]:
         """How far each position is behind the end of its log, as last heard with a fetch."""
+    def metrics(self) -> Metrics:
+        """What it has counted and measured since it was made, under the names of Kafka's metrics.
+
+        `records-consumed-total`, `bytes-consumed-total`; `records-lag-max`, the largest of `lag()`; `fetch-total`, answers to fetches, with
+        `fetch-size-avg`, `-max`, `fetch-latency-avg`, `-max` (until the answer was read: a poll reads it) and `records-per-request-avg`;
+        `time-between-poll-avg`, `-max`; `request-total`, `response-total`, `request-latency-avg`, `-max`, of all requests.
+        """
     def trace(self) -> Table:
         """Every call, request, answer and decision, when `fletchlog.trace` is on; one row per event, in order.
 
@@ -870,6 +918,17 @@ class Consumer:
         Raises:
             fletchlog.errors.IllegalStateError: It is off.
         """
+    def __iter__(self) -> Self:
+        """`for record in consumer`: record by record, for ever; convenient, and slow beside `poll`.
+
+        Positions move, and commits reach, only over what was handed out. Ctrl-C ends the wait for the next record.
+
+        Raises:
+            fletchlog.errors.WakeupError: Another thread called `wakeup`.
+            fletchlog.errors.KafkaError: As for `poll`.
+        """
+    def __next__(self) -> Record:
+        """The next record; waits for it without end."""
     def __aiter__(self) -> AsyncIterator[Records]:
         """Under asyncio: `async for records in consumer` gives every poll that has records, for ever.
 
@@ -884,7 +943,7 @@ class Consumer:
         """For `fletchlog.aio`: a poll was given up after a wake-up. The next one returns what it had read, and is not woken."""
     def wakeup(self) -> None:
         """Ends the blocking call of another thread, or the next one, with `WakeupError`. Thread-safe."""
-    def close(self, timeout_ms: int = 30000) -> None:
+    def close(self, timeout_ms: _Wait = 30000) -> None:
         """Commits if `enable.auto.commit`, leaves the group and closes. Closing twice does nothing."""
     def __enter__(self) -> Self: ...
     def __exit__(self, *_exception: object) -> None: ...
@@ -934,7 +993,7 @@ class LegacyStream:
         """The topic."""
     def assignment(self) -> list[TopicPartition]:
         """The partitions that this stream reads now; empty while it is idle or the group rebalances."""
-    def poll(self, timeout_ms: int = 1000) -> Records:
+    def poll(self, timeout_ms: _Wait = 1000) -> Records:
         """Records of this stream's partitions; waits at most `timeout_ms` when there are none."""
     def __iter__(self) -> Self:
         """Record by record, as Kafka's `ConsumerIterator`: only what was handed out is committed. Ends after `shutdown`."""

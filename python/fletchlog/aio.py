@@ -1,8 +1,12 @@
-"""Clients under asyncio: what `await future` and `async for records in consumer` do. The event loop sleeps until a thread of the engine wakes it."""
+"""Clients under asyncio and `concurrent.futures`: what `await future`, `future.future()` and `async for records in consumer` do.
+
+The event loop sleeps until a thread of the engine wakes it.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import logging
 from typing import TYPE_CHECKING
 
@@ -35,7 +39,23 @@ async def outcome(future: RecordFuture) -> RecordMetadata:
 
     future.add_done_callback(tell_loop)
     await decided
-    return future.result(timeout_ms=0)
+    return future.result(0)
+
+
+def future(record: RecordFuture) -> concurrent.futures.Future[RecordMetadata]:
+    """What `RecordFuture.future()` returns. It is decided in the producer's thread of callbacks, and cannot be cancelled."""
+    same: concurrent.futures.Future[RecordMetadata] = concurrent.futures.Future()
+    same.set_running_or_notify_cancel()
+
+    def decide(_: RecordFuture) -> None:
+        failed = record.exception()
+        if failed is None:
+            same.set_result(record.result())
+        else:
+            same.set_exception(failed)
+
+    record.add_done_callback(decide)
+    return same
 
 
 class Polls:

@@ -23,6 +23,7 @@
     │   └── FencedLogError                  an earlier write failed; reopen the broker
     ├── InvalidTopicError                   also ValueError
     ├── InvalidPartitionsError              also ValueError
+    ├── PolicyViolationError                the topic's cleanup.policy, or a broker open for reading only, refuses it
     ├── TopicAlreadyExistsError
     ├── UnknownTopicOrPartitionError        also LookupError
     ├── OffsetOutOfRangeError               .partitions: {TopicPartition: offset}
@@ -212,6 +213,10 @@ class InvalidTopicError(KafkaError, ValueError, code=17):
 
 class InvalidPartitionsError(KafkaError, ValueError, code=37):
     """Not a number of partitions that Kafka allows."""
+
+
+class PolicyViolationError(KafkaError, code=44):
+    """Cleaning without `cleanup.policy` `compact`, deleting records without `delete`, writing to a broker open for reading only."""
 
 
 class TopicAlreadyExistsError(KafkaError, code=36):
@@ -466,6 +471,7 @@ __all__ = [
     "OffsetMetadataTooLargeError",
     "OffsetOutOfRangeError",
     "OutOfOrderSequenceError",
+    "PolicyViolationError",
     "ProducerFencedError",
     "ReadOnlyError",
     "RebalanceInProgressError",

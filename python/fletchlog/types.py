@@ -1,4 +1,4 @@
-"""The small values that calls take and return. All are tuples: hashable, comparable, picklable."""
+"""The small values that calls take and return. All but `Metrics` are tuples: hashable, comparable, picklable."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pyarrow as pa
 
     from fletchlog._core import Table
 
@@ -162,6 +164,21 @@ class RecordMetadata(NamedTuple):
     timestamp: int
 
 
+class Metrics(dict[str, float]):
+    """What a client has counted and measured since it was made: Kafka's names of metrics to values, NaN where nothing was measured yet.
+
+    Totals are counts, `-avg` and `-max` are over the whole time, where Kafka's are over the last 30 to 60 seconds. Latencies and other times are in
+    milliseconds, sizes in bytes.
+    """
+
+    def to_pyarrow(self) -> pa.Table:
+        """As a `pyarrow.Table` with the columns `name` (string) and `value` (double)."""
+        from fletchlog.interop import require
+
+        arrow = require("pyarrow", "arrow")
+        return arrow.table({"name": arrow.array(self, arrow.string()), "value": arrow.array(self.values(), arrow.float64())})
+
+
 class Record(NamedTuple):
     """One record, as the slow path `for record in records` gives it.
 
@@ -184,6 +201,14 @@ class Record(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: list[tuple[str, bytes | None]]
+
+    def header(self, key: str, default: bytes | None = None) -> bytes | None:
+        """The value of the last header with this key; `default` without one. Kafka: `Headers#lastHeader`."""
+        return self.headers_dict().get(key, default)
+
+    def headers_dict(self) -> dict[str, bytes | None]:
+        """The headers as a dict; of those with the same key the last one counts, as `Headers#lastHeader` has it."""
+        return dict(self.headers)
 
 
 class Run(NamedTuple):

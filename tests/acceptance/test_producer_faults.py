@@ -146,7 +146,7 @@ def outcome(future: Any) -> int | Exception:
     if isinstance(future, Exception):
         return future
     try:
-        return int(future.result(30_000).offset)
+        return int(future.result(30).offset)
     except fl.errors.KafkaError as error:
         return error
 

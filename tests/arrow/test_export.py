@@ -222,6 +222,20 @@ def test_nothing_needs_pyarrow_until_it_is_asked_for() -> None:
     assert "pip install 'fletchlog[arrow]'" in done.stdout
 
 
+def test_headers_of_a_record_are_a_dict_too_in_which_the_last_of_a_key_counts() -> None:
+    with fl.Broker.in_memory() as broker, fl.Consumer(broker, {"auto.offset.reset": "earliest"}) as consumer:
+        broker.create_topic("t")
+        with fl.Producer(broker) as producer:
+            producer.send("t", b"v", headers=[("a", b"1"), ("b", None), ("a", b"2")])
+            producer.send("t", b"v")
+        consumer.assign([("t", 0)])
+        with_headers, without = consumer.poll()
+    assert with_headers.headers == [("a", b"1"), ("b", None), ("a", b"2")]
+    assert with_headers.headers_dict() == {"a": b"2", "b": None}
+    assert (with_headers.header("a"), with_headers.header("b"), with_headers.header("c", b"none")) == (b"2", None, b"none")
+    assert without.headers_dict() == {}
+
+
 ALL = [*SPARK.names, "headers"]
 
 

@@ -79,7 +79,7 @@ def test_an_open_transaction_does_not_keep_a_reader_of_committed_records_waiting
         with fl.Producer(broker, {"transactional.id": "x"}) as producer:
             producer.init_transactions()
             producer.begin_transaction()
-            producer.send("t", b"1").result(5000)
+            producer.send("t", b"1").result(5)
             assert cli("consume", data, "t", "-f", "jsonl", "-c", "isolation.level=read_committed").out == ""
             producer.abort_transaction()
 

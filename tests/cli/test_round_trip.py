@@ -58,7 +58,9 @@ def go_round(form, made):
             for topic in ("t", "copy"):  # old records are not to be deleted meanwhile
                 broker.create_topic(topic, partitions=2, config={"retention.ms": "-1"})
             with fl.Producer(broker) as producer:
-                sent = [producer.send("t", value, key, partition, time, headers) for key, value, time, headers, partition in made]
+                sent = [
+                    producer.send("t", value, key, partition=partition, timestamp_ms=time, headers=headers) for key, value, time, headers, partition in made
+                ]
             assert all(future.result() for future in sent)  # a time more than an hour ahead of now would be refused
         written = run("consume", path, "t", "-f", form)
         run("produce", path, "copy", "-f", form, "--keep-partitions", stdin=written)

@@ -96,7 +96,7 @@ def test_an_open_transaction_is_listed_and_aborted(cli, data):
             producers.append(producer)
             producer.init_transactions()
             producer.begin_transaction()
-            producer.send("t", b"1", partition=0).result(5000)
+            producer.send("t", b"1", partition=0).result(5)
             if name == "done":
                 producer.commit_transaction()
     states = {row["transactional id"]: row["state"] for row in cli("transactions", "list", data, "--json").json}

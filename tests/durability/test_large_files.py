@@ -19,7 +19,7 @@ def root(tmp_path: Path) -> Path:
     with fl.Broker(root) as broker:
         broker.create_topic("t")
         with fl.Producer(broker) as producer:
-            producer.send("t", value=b"1").result(30_000)
+            producer.send("t", value=b"1").result(30)
     return root
 
 

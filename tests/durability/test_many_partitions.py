@@ -56,7 +56,7 @@ def fill(broker, topic, config):
     broker.create_topic(topic, config={"segment.bytes": 100, **config})
     with fl.Producer(broker, {"acks": "all"}) as producer:
         for i in range(COUNT):
-            producer.send(topic, key=b"%d" % (i % 2), value=b"%d" % i, timestamp_ms=1000).result(60_000)
+            producer.send(topic, key=b"%d" % (i % 2), value=b"%d" % i, timestamp_ms=1000).result(60)
     assert broker.describe_topic(topic).partitions[0].segments == COUNT
 
 def hoard():

@@ -21,7 +21,7 @@ def test_a_leader_epoch_checkpoint_without_its_bytes_keeps_no_broker_from_openin
         broker.create_topic("u")
         with fl.Producer(broker) as producer:
             for topic in ("t", "u"):
-                producer.send(topic, value=b"acknowledged").result(30_000)
+                producer.send(topic, value=b"acknowledged").result(30)
         shutil.copytree(living, root)
     assert (root / "t-0" / EPOCHS).read_bytes() == b"0\n1\n0 0\n"
     (root / "t-0" / EPOCHS).write_bytes(left)
@@ -33,6 +33,6 @@ def test_a_leader_epoch_checkpoint_without_its_bytes_keeps_no_broker_from_openin
             assert [r.value for r in consumer.poll(timeout_ms=10_000)] == [b"acknowledged"]
         if not read_only:
             with fl.Producer(broker) as producer:
-                assert producer.send("t", value=b"next").result(30_000).offset == 1
+                assert producer.send("t", value=b"next").result(30).offset == 1
     if not read_only:
         assert (root / "t-0" / EPOCHS).read_bytes() == b"0\n1\n0 0\n"

@@ -69,7 +69,7 @@ def fill(directory: Path, seed: int) -> None:
             stamp = START_MS + 60_000 * number - (rng.randrange(10**7) if rng.random() < 0.2 else 0)
             value = json.dumps({"carrier": rng.choice(["AA", "UA", None]), "delay": rng.random()}).encode()
             producer.send(JSON, rng.choice([value, value, value, value, b"no JSON", None]), partition=rng.choice([0, 0, 1, 2]), timestamp_ms=stamp)
-            producer.send(KEYED, b"%d" % rng.randrange(300), b"key-%d" % rng.randrange(40), rng.randrange(3), stamp)
+            producer.send(KEYED, b"%d" % rng.randrange(300), b"key-%d" % rng.randrange(40), partition=rng.randrange(3), timestamp_ms=stamp)
             if number % 100 == 99:
                 producer.flush()  # an abort takes back what was not sent
                 rng.choice([producer.commit_transaction, producer.commit_transaction, producer.abort_transaction])()

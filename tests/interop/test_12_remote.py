@@ -82,7 +82,7 @@ def test_an_idempotent_producer_is_ahead_of_the_topic(cluster: Cluster) -> None:
             name = f"new-{round_}"
             cluster.create(name, 8)
             futures = [producer.send(name, value=b"%d" % i, partition=i % 8) for i in range(40)]
-            assert [f.result(20_000).offset for f in futures] == [i // 8 for i in range(40)], name
+            assert [f.result(20).offset for f in futures] == [i // 8 for i in range(40)], name
 
 
 def test_groups_of_both_clients_share_their_partitions(cluster: Cluster) -> None:

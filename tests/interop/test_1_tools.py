@@ -78,12 +78,12 @@ def test_the_judge_sees_damage(scratch: Path) -> None:
         broker.create_topic("t", partitions=2, config={"index.interval.bytes": 100})
         with fl.Producer(broker, {"batch.size": 1}) as producer:
             for number in range(20):
-                producer.send("t", value=b"%d" % number, partition=number % 2, timestamp_ms=number).result(10_000)
+                producer.send("t", value=b"%d" % number, partition=number % 2, timestamp_ms=number).result(10)
         broker.create_topic("aborted")
         with fl.Producer(broker, {"transactional.id": "x"}) as producer:
             producer.init_transactions()
             producer.begin_transaction()
-            producer.send("aborted", value=b"1", partition=0).result(10_000)
+            producer.send("aborted", value=b"1", partition=0).result(10)
             producer.abort_transaction()
     index = scratch / "data" / "aborted-0" / f"{0:020}.txnindex"
     sound = index.read_bytes()

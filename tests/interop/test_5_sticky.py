@@ -83,7 +83,7 @@ def ours(client: str, partitions: int, runs: list[Run]) -> list[list[int]]:
                 with faults.held():
                     futures = [producer.send(of.topic, value=value, key=key, timestamp_ms=stamp) for key, value, stamp in of.records]
                 producer.flush()
-                places.append([future.result(10_000).partition for future in futures])
+                places.append([future.result(10).partition for future in futures])
     return places
 
 

@@ -72,7 +72,7 @@ class Wreck:
         topic, partition = self.place()
         for _ in range(self.rng.choice([1, 10, 60])):
             key = b"key-%d" % self.rng.randrange(20)
-            producer.send(topic, blob(self.rng, [None, 1, 30, 300]), key, partition, headers=headers(self.rng))
+            producer.send(topic, blob(self.rng, [None, 1, 30, 300]), key, partition=partition, headers=headers(self.rng))
         if self.rng.random() < 0.5:
             producer.flush()
 

@@ -94,7 +94,7 @@ class Process:
     def create(self, topic: str, partitions: int, config: dict[str, object] | None = None) -> None:
         self.note("create", topic)
         try:
-            self.broker.create_topic(topic, partitions, config)
+            self.broker.create_topic(topic, partitions, config=config)
         except fl.KafkaError:
             self.note("not-created", topic)
             raise

@@ -139,7 +139,7 @@ def work(preloaded: shim.Shim, directory: Path, steps: list[tuple[Any, ...]], do
             case ("append", partition, data, _):
                 broker.append_batches("t", partition, data)
             case ("send",):
-                producer.send("sent", b"x").result(10_000)
+                producer.send("sent", b"x").result(10)
             case ("commit", offset):
                 consumer.commit({fl.TopicPartition("t", 0): offset})
             case ("delete", partition, offset):

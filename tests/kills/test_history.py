@@ -17,7 +17,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Note]]:
     directory, notes = tmp_path_factory.mktemp("whole") / "log", []
     with fl.Broker(directory, config=CONFIG) as broker:
         for topic, (partitions, config) in TOPICS.items():
-            broker.create_topic(topic, partitions, config)
+            broker.create_topic(topic, partitions, config=config)
             notes += [["create", topic], ["created", topic]]
         broker.create_topic("churned-0")
         notes.append(["created", "churned-0"])

@@ -39,7 +39,7 @@ class Workload:
         for topic, (partitions, config) in TOPICS.items():
             if topic not in there:
                 note("create", topic)
-                self.broker.create_topic(topic, partitions, config)
+                self.broker.create_topic(topic, partitions, config=config)
                 note("created", topic)
         parts: list[Callable[[random.Random], None]] = [self.transactions, self.compacted, self.topics, self.commits]
         parts += [lambda rng, producer=producer: self.sends(producer, rng) for producer in range(PRODUCERS)]
@@ -97,7 +97,7 @@ class Workload:
             while not self.stop.is_set():
                 key, value = str(rng.randrange(KEYS)), f"{self.run}.{index}"
                 self.note("keep", key, value)
-                producer.send(COMPACTED, key=key.encode(), value=value.encode()).result(60_000)
+                producer.send(COMPACTED, key=key.encode(), value=value.encode()).result(60)
                 self.note("kept", key, value)
                 index += 1
                 if index % 15 == 0:
@@ -117,7 +117,7 @@ class Workload:
                 self.broker.create_topic(topic, rng.randint(1, 3))
                 self.note("created", topic)
                 with fl.Producer(self.broker) as producer:
-                    producer.send(topic, value=f"{self.run}.{index}".encode(), partition=0).result(60_000)
+                    producer.send(topic, value=f"{self.run}.{index}".encode(), partition=0).result(60)
                 self.note("marked", topic, f"{self.run}.{index}")
             index += 1
 

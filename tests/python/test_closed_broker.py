@@ -28,12 +28,12 @@ def test_no_client_is_made_for_a_closed_broker(broker, client):
 
 def test_a_producer_says_that_the_broker_is_closed_and_closes_at_once(broker):
     producer = fl.Producer(broker, {})
-    producer.send("t", value=b"before").result(1000)
+    producer.send("t", value=b"before").result(1)
     broker.close()
     with pytest.raises(fl.errors.ClosedError, match="broker is closed"):
-        producer.send("t", value=b"after").result(1000)
+        producer.send("t", value=b"after").result(1)
     with pytest.raises(fl.errors.ClosedError, match="broker is closed"):
-        producer.send("t", value=b"later").result(1000)
+        producer.send("t", value=b"later").result(1)
     producer.close()
 
 

@@ -120,7 +120,7 @@ def test_closed_handles_say_so_and_closing_twice_is_fine(topic: fl.Broker) -> No
         lambda: consumer.poll(timeout_ms=10),
         consumer.assignment,
         lambda: consumer.seek(TP, 0),
-        lambda: producer.send("t", value=b"v").result(1000),
+        lambda: producer.send("t", value=b"v").result(1),
     ):
         with pytest.raises(fl.errors.ClosedError):
             call()
@@ -181,7 +181,7 @@ if pid == 0:
     del broker, producer, consumer, future
     sys.exit(0)
 _, status = os.waitpid(pid, 0)
-print(status, len(consumer.poll(timeout_ms=1000)), producer.send("t", value=b"y").result(5000).offset)
+print(status, len(consumer.poll(timeout_ms=1000)), producer.send("t", value=b"y").result(5).offset)
 try:
     fl.Broker(sys.argv[1])
 except fl.errors.DirectoryLockedError:

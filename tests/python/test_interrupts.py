@@ -130,11 +130,11 @@ def test_producing(log: fl.Broker, what: str) -> None:
 
         calls: dict[str, Callable[[], object]] = {
             "send": send,
-            "result": lambda: producer.send("t", value=b"sent").result(10_000),
+            "result": lambda: producer.send("t", value=b"sent").result(10),
             "flush": flush,
             "send_arrow": lambda: producer.send_arrow("t", table),
         }
-        interrupt_often(calls[what], lambda: producer.send("t", value=b"after").result(10_000))
+        interrupt_often(calls[what], lambda: producer.send("t", value=b"after").result(10))
         producer.flush()
     offsets = [future.result(0).offset for future in acknowledged]
     assert len(set(offsets)) == len(offsets)
@@ -190,7 +190,7 @@ def test_open_and_close(tmp_path: Path) -> None:
     def check() -> None:
         # No lock is left behind, and the directory is as good as after a kill
         with fl.Broker(path) as broker, fl.Producer(broker) as producer:
-            producer.send("t", value=b"check", partition=1).result(10_000)
+            producer.send("t", value=b"check", partition=1).result(10)
 
     interrupt_often(open_and_close, check)
     with fl.Broker(path, read_only=True) as reader:

@@ -74,7 +74,7 @@ def test_a_pipe_in_place_of_a_file_is_named_and_nobody_waits_for_its_other_end(t
     with fl.Broker(path) as broker:
         broker.create_topic("t")
         with fl.Producer(broker) as producer:
-            producer.send("t", value=b"v").result(10_000)
+            producer.send("t", value=b"v").result(10)
     (path / name).unlink(missing_ok=True)
     os.mkfifo(path / name)
     subprocess.run([sys.executable, "-c", OPEN, str(path)], timeout=60, check=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import pickle
+import pkgutil
 import subprocess
 import sys
 
@@ -14,11 +16,13 @@ from fletchlog import _core, errors
 
 NAMES = {
     "Broker",
+    "BrokerConfig",
     "Cluster",
     "CleanedPartition",
     "ConfigEntry",
     "ConfigKey",
     "Consumer",
+    "ConsumerConfig",
     "ConsumerGroupMetadata",
     "Cut",
     "Faults",
@@ -29,12 +33,14 @@ NAMES = {
     "LegacyConsumer",
     "LegacyStream",
     "Listener",
+    "Metrics",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "PartitionDescription",
     "PartitionReport",
     "Problem",
     "Producer",
+    "ProducerConfig",
     "ProducerState",
     "Record",
     "RecordFuture",
@@ -45,6 +51,7 @@ NAMES = {
     "SegmentInspection",
     "SegmentReport",
     "Table",
+    "TopicConfig",
     "TopicDescription",
     "TopicPartition",
     "Transaction",
@@ -182,3 +189,19 @@ def test_the_version_is_the_distributions() -> None:
     import importlib.metadata
 
     assert fl.__version__ == importlib.metadata.version("fletchlog")
+
+
+def test_no_module_is_hidden_behind_a_function_of_its_name() -> None:
+    packages = [fl]
+    walked = 0
+    while packages:
+        package = packages.pop()
+        for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            if found.name == "fletchlog.__main__":
+                continue
+            module = importlib.import_module(found.name)
+            walked += 1
+            assert getattr(package, found.name.rpartition(".")[2]) is module, f"{found.name} is hidden"
+            if found.ispkg:
+                packages.append(module)
+    assert walked > 80

@@ -47,12 +47,12 @@ def test_workers_of_every_start_method_use_logs_of_their_own(tmp_path: Path, met
     # The parent has handles open and its sender thread running while they start
     with fl.Broker(tmp_path / "parent") as broker, fl.Producer(broker) as producer:
         broker.create_topic("t")
-        producer.send("t", value=b"before").result(10_000)
+        producer.send("t", value=b"before").result(10)
         context = multiprocessing.get_context(method)
         with context.Pool(3) as pool:
             rows = pool.map_async(work, [tmp_path / f"child-{i}" for i in range(6)]).get(PATIENCE_S)
         assert rows == [100] * 6
-        assert producer.send("t", value=b"after").result(10_000).offset == 1
+        assert producer.send("t", value=b"after").result(10).offset == 1
 
 
 FORK_UNDER_LOAD = """
@@ -73,7 +73,7 @@ def guarded(work):
     except BaseException as error:
         errors.append(error)
 def send():
-    sent.append(producer.send("t", value=b"v").result(10_000).offset)
+    sent.append(producer.send("t", value=b"v").result(10).offset)
 def read():
     broker.scan("t").to_pyarrow()
 def poll(consumer):
@@ -98,7 +98,7 @@ def in_child(i):
         os._exit(3)
     with fl.Broker(f"{path}-{i}") as mine, fl.Producer(mine) as writer:
         mine.create_topic("t")
-        writer.send("t", value=b"own").result(10_000)
+        writer.send("t", value=b"own").result(10)
     with fl.Broker(path, read_only=True) as reader:
         reader.scan("t", end_offset=1).to_pyarrow()
     os._exit(0)
@@ -193,7 +193,7 @@ ENDINGS = {
         "def send():\n    while True:\n        producer.send('t', value=b'w')\n"
         "for _ in range(3): threading.Thread(target=send, daemon=True).start()\ntime.sleep(0.1)"
     ),
-    "calls at exit": "atexit.register(lambda: (producer.send('t', value=b'x').result(10_000), consumer.poll(timeout_ms=10)))",
+    "calls at exit": "atexit.register(lambda: (producer.send('t', value=b'x').result(10), consumer.poll(timeout_ms=10)))",
     "calls of a finalizer": (
         "class Late:\n    def __init__(self): self.handles = broker, producer, consumer\n"
         "    def __del__(self): self.handles[1].flush(); self.handles[2].poll(timeout_ms=10); self.handles[0].topics()\n"
@@ -208,7 +208,7 @@ import fletchlog as fl
 broker = fl.Broker(sys.argv[1])
 broker.create_topic("t")
 producer = fl.Producer(broker)
-acknowledged = [producer.send("t", value=b"v").result(10_000).offset for _ in range(3)]
+acknowledged = [producer.send("t", value=b"v").result(10).offset for _ in range(3)]
 consumer = fl.Consumer(broker, {"auto.offset.reset": "earliest"})
 consumer.assign([("t", 0)])
 print(len(acknowledged), flush=True)

@@ -163,7 +163,7 @@ def doubling(types, leaf):
 def test_a_schema_may_not_multiply_itself(leaf):
     assert serde.Avro(doubling(10, leaf)).type.num_fields == 2
     for given in [(doubling(40, leaf),), ("int", doubling(40, leaf)), (doubling(40, leaf), "int"), ({"type": "array", "items": doubling(40, leaf)},)]:
-        with pytest.raises(fl.errors.InvalidArgumentError, match=r"stands for [0-9,]+ types"):
+        with pytest.raises(fl.errors.InvalidArgumentError, match=r"has [0-9,]+ types once"):
             serde.Avro(*given)
 
 

@@ -1,4 +1,4 @@
-"""From the bytes of keys and values to typed Arrow columns, a whole column at a time.
+r"""From the bytes of keys and values to typed Arrow columns and back, a whole column at a time.
 
     >>> import fletchlog as fl
     >>> import pyarrow as pa
@@ -20,6 +20,8 @@
 | `Float()`, `Double()` | 4, 8 bytes, IEEE 754, big-endian | float, double |
 | `Json(schema)`, `Json()` | one JSON value, type given or inferred | as given, or as found |
 | `Avro(schema, reader_schema)` | Avro's binary encoding of one value | from the (reader) schema |
+| `JsonSchema(schema, Json(...))` | one JSON value that follows a JSON Schema | as `Json` |
+| `Protobuf(message)` | one Protobuf message | from the message's fields |
 | `Confluent(schemas, reader_schema)` | magic byte, schema id, then Avro or what is given | the same |
 
 Nulls stay null. For a value that cannot be decoded, `on_error` decides: "raise" (default) an exception that names topic, partition and
@@ -37,16 +39,42 @@ def decode(batches):
 df.mapInArrow(decode, "offset bigint, value struct<amount: bigint>")
 ```
 
-Deserializers can be pickled and used from several threads. Needs pyarrow, `Avro` and `Confluent` also fastavro: the extra `serde`.
+`serialize` is the way back, with the same objects: a table with typed columns `key` and `value` becomes one that `send_arrow` takes. Each is also a
+function from one value to its bytes, for `Producer(key_serializer=, value_serializer=)`:
+
+    >>> serde.Long()(1), serde.Json()({"amount": 3})
+    (b'\x00\x00\x00\x00\x00\x00\x00\x01', b'{"amount":3}')
+
+All of them can be pickled and used from several threads. Needs pyarrow, `Avro` and `Confluent` also fastavro, `Protobuf` protobuf, `JsonSchema`
+fastjsonschema: the extra `serde`.
 """
 
 from __future__ import annotations
 
 from fletchlog.serde._deserialize import deserialize
+from fletchlog.serde._serialize import serialize
 from fletchlog.serde.avro import Avro
 from fletchlog.serde.confluent import Confluent
 from fletchlog.serde.json import Json
-from fletchlog.serde.outcome import Deserializer
+from fletchlog.serde.json_schema import JsonSchema
+from fletchlog.serde.outcome import Deserializer, Serializer
 from fletchlog.serde.primitive import Double, Float, Integer, Long, Short, String
+from fletchlog.serde.protobuf import Protobuf
 
-__all__ = ["Avro", "Confluent", "Deserializer", "Double", "Float", "Integer", "Json", "Long", "Short", "String", "deserialize"]
+__all__ = [
+    "Avro",
+    "Confluent",
+    "Deserializer",
+    "Double",
+    "Float",
+    "Integer",
+    "Json",
+    "JsonSchema",
+    "Long",
+    "Protobuf",
+    "Serializer",
+    "Short",
+    "String",
+    "deserialize",
+    "serialize",
+]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from fletchlog.errors import InvalidArgumentError
 from fletchlog.interop import require
 from fletchlog.serde.avro_limits import MAX_TYPES, Walk
-from fletchlog.serde.outcome import Reasons, arrow, by_halves
+from fletchlog.serde.outcome import OneByOne, Reasons, arrow, by_halves, encode_each
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ _DECIMAL128_DIGITS = 38
 
 
 @dataclass(frozen=True)
-class Avro:
+class Avro(OneByOne):
     """One value in Avro's binary encoding per record, without a header (for Confluent's wire format see `Confluent`).
 
     Args:
@@ -36,6 +36,8 @@ class Avro:
     A value must end where its schema ends. What fastavro tolerates is tolerated (any byte but 0 is true). A value whose arrays have more
     than 1,000 items that take no bytes, or which a type that contains itself (and that the reader schema leaves out) nests more than 128
     levels deep, is malformed: such values of a few bytes would take any amount of memory or stack.
+
+    `encode` writes with `schema`; a column of another Arrow type is cast to its type first.
 
     Raises:
         fletchlog.errors.InvalidArgumentError: Not an Avro schema, one without an Arrow type, one nested too deep, or one with more than 100,000 types
@@ -100,6 +102,17 @@ class Avro:
             values[row] = value
         pa = arrow()
         return by_halves(len(values), self.type, lambda start, stop: pa.array(values[start:stop], self.type), reasons), reasons
+
+    def encode(self, column: pa.Array) -> tuple[pa.BinaryArray, Reasons]:
+        """See `Serializer.encode`."""
+        write, writer = require("fastavro", "serde").schemaless_writer, self._writer[0]
+
+        def one(value: Any) -> bytes:
+            file = io.BytesIO()
+            write(file, writer, value)
+            return file.getvalue()
+
+        return encode_each(column if self.reader_schema is not None else column.cast(self.type), one)
 
 
 def records(file: BinaryIO) -> Iterator[Any]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from fletchlog.errors import InvalidArgumentError
+from fletchlog.interop import require
 from fletchlog.serde.avro import Avro
 from fletchlog.serde.outcome import Deserializer, Reasons, arrow
 
@@ -26,17 +27,18 @@ class Confluent:
 
     Args:
         schemas: Mapping or callable from schema id to an Avro schema (JSON text or what it parses to) or to any deserializer of
-            the rest of the value (`Json(...)`). It is asked once per id. An id it does not know (LookupError) makes the value malformed; every
-            other exception is passed on, so that an outage of a registry is not taken for bad data. With confluent-kafka's
-            client: `lambda schema_id: client.get_schema(schema_id).schema_str`. Answers are kept as long as this object exists, "unknown" too (of the
-            last 100,000 unknown ids): once a missing schema has been registered, decode with a new `Confluent`.
+            the rest of the value (`Json(...)`, `JsonSchema(...)`, `Protobuf(...)`). It is asked once per id. An id it does not
+            know (LookupError) makes the value malformed; every other exception is passed on, so that an outage of a registry is not taken for
+            bad data. With confluent-kafka's client: `lambda schema_id: client.get_schema(schema_id).schema_str`. Answers are kept as long as
+            this object exists, "unknown" too (of the last 100,000 unknown ids): once a missing schema has been registered, decode with a new
+            `Confluent`.
         reader_schema: Avro schema that all are resolved to. Without it all ids in a column must give the same type.
-
-    Protobuf values are not read: their index of messages follows the id.
+        schema_id: The id that `encode` writes before each value, which it encodes with the schema of that id.
     """
 
     schemas: Mapping[int, Any] | Callable[[int], Any]
     reader_schema: Any = None
+    schema_id: int | None = None
     _known: dict[int, Deserializer] = field(default_factory=dict, init=False, repr=False, compare=False)
     _unknown: dict[int, None] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -77,6 +79,37 @@ class Confluent:
         index = pa.array([place.get(row) for row in range(len(column))], pa.int64())
         return (pa.concat_arrays(parts) if parts else pa.nulls(0, arrow_type)).take(index), reasons
 
+    def encode(self, column: pa.Array) -> tuple[pa.BinaryArray, Reasons]:
+        """See `Serializer.encode`.
+
+        Raises:
+            fletchlog.errors.InvalidArgumentError: No `schema_id`, or one that is unknown or whose schema only reads.
+        """
+        prefix, inner = self._writer()
+        made, reasons = inner.encode(column)
+        compute = require("pyarrow.compute", "serde")
+        return compute.binary_join_element_wise(prefix, made, b""), reasons
+
+    def __call__(self, value: Any) -> bytes:
+        """The bytes of one value, as `encode` makes them.
+
+        Raises:
+            fletchlog.errors.InvalidArgumentError: It cannot be encoded; or as for `encode`.
+        """
+        prefix, inner = self._writer()
+        made: bytes = prefix + inner(value)
+        return made
+
+    def _writer(self) -> tuple[bytes, Any]:
+        """What each value begins with, and what encodes the rest."""
+        if self.schema_id is None:
+            raise InvalidArgumentError("which schema is written? Give Confluent(schemas, schema_id=ID)")
+        inner: Any = self._deserializer(self.schema_id)
+        if inner is None or not hasattr(inner, "encode"):
+            what = "is unknown" if inner is None else f"has a {type(inner).__name__}, which only decodes"
+            raise InvalidArgumentError(f"schema id {self.schema_id} {what}")
+        return b"\0" + self.schema_id.to_bytes(4, "big"), inner
+
     def _common(self, types: dict[int, pa.DataType]) -> pa.DataType:
         declared = self.type
         (first, arrow_type), *rest = types.items() or [(None, declared or arrow().null())]
@@ -100,5 +133,6 @@ class Confluent:
                     del self._unknown[next(iter(self._unknown))]
                 self._unknown[schema_id] = None
                 return None
-            self._known[schema_id] = found if hasattr(found, "decode") and hasattr(found, "type") else Avro(found, self.reader_schema)
+            found = found if hasattr(found, "decode") and hasattr(found, "type") else Avro(found, self.reader_schema)
+            self._known[schema_id] = getattr(found, "after_schema_id", found)
         return self._known[schema_id]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import decimal
+import json
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fletchlog import _core
+from fletchlog.errors import InvalidArgumentError
 from fletchlog.interop import require
-from fletchlog.serde.outcome import Reasons, arrow, by_halves
+from fletchlog.serde.outcome import OneByOne, Reasons, arrow, by_halves, encode_each
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,7 +25,7 @@ _ROW = re.compile(r" in row \d+$")
 
 
 @dataclass(frozen=True)
-class Json:
+class Json(OneByOne):
     """One JSON value per record, of any kind: object, array, number, string, true, false, null.
 
     Args:
@@ -32,6 +36,9 @@ class Json:
 
     A value must be exactly one JSON value in UTF-8, nested at most 128 levels deep. Conversions are those of `pyarrow.json`:
     ISO 8601 strings become timestamps where the schema says so, and when the type is inferred.
+
+    `encode` writes one line without spaces: fields in the order of the schema, null fields as null, times in ISO 8601, decimals as strings. NaN,
+    infinity and bytes have no JSON.
     """
 
     schema: pa.Schema | pa.DataType | None = None
@@ -54,6 +61,36 @@ class Json:
             return _read(part, lines if (start, stop) == (0, rows) else _lines(part)[0], arrow_type)
 
         return by_halves(rows, arrow_type, read, reasons), reasons
+
+    def encode(self, column: pa.Array) -> tuple[pa.BinaryArray, Reasons]:
+        """See `Serializer.encode`."""
+        wanted = self.type
+        return encode_each(column if wanted is None else column.cast(wanted), _text)
+
+    def __call__(self, value: Any) -> bytes:
+        """The bytes of one value; without a schema of any that JSON has.
+
+        Raises:
+            fletchlog.errors.InvalidArgumentError: It cannot be encoded.
+        """
+        if self.schema is not None:
+            return super().__call__(value)
+        try:
+            return _text(value)
+        except (ValueError, TypeError, RecursionError) as error:
+            raise InvalidArgumentError(f"Json cannot encode {value!r:.60}: {error}") from None
+
+
+def _text(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain).encode()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dt.date | dt.time):
+        return value.isoformat()
+    if isinstance(value, decimal.Decimal) and value.is_finite():
+        return str(value)
+    raise TypeError(f"{type(value).__name__} has no JSON")
 
 
 def _lines(column: pa.BinaryArray) -> tuple[bytes, list[tuple[int, str]]]:

@@ -1,9 +1,10 @@
-"""What every deserializer returns, and the search for the rows that cannot be decoded."""
+"""What every deserializer and serializer returns, and the search for the rows that cannot be decoded."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from fletchlog.errors import InvalidArgumentError
 from fletchlog.interop import require
 
 if TYPE_CHECKING:
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Reasons = dict[int, str]
-"""Row number -> why its value cannot be decoded."""
+"""Row number -> why its value cannot be decoded, or encoded."""
 
 
 class Deserializer(Protocol):
@@ -24,6 +25,50 @@ class Deserializer(Protocol):
 
     def decode(self, column: pa.BinaryArray) -> tuple[pa.Array, Reasons]:
         """Decodes one value per row. A null stays null; a row with a reason is null in the result."""
+
+
+class Serializer(Protocol):
+    """Anything with this can be given to `serialize`."""
+
+    def encode(self, column: pa.Array) -> tuple[pa.BinaryArray, Reasons]:
+        """Encodes one value per row. A null stays null; a row with a reason is null in the result.
+
+        Raises:
+            pyarrow.ArrowException: The column has a type that can never be encoded so.
+        """
+
+
+class OneByOne:
+    """Serializers as `Producer(key_serializer=, value_serializer=)` calls them: one value, its bytes."""
+
+    def __call__(self: Any, value: Any) -> bytes:
+        """The bytes of one value.
+
+        Raises:
+            fletchlog.errors.InvalidArgumentError: It cannot be encoded.
+        """
+        pa = arrow()
+        try:
+            column, reasons = self.encode(pa.array([value], self.type))
+        except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+            raise InvalidArgumentError(f"{type(self).__name__} cannot encode {value!r:.60}: {error}") from None
+        if reasons:
+            raise InvalidArgumentError(f"{type(self).__name__} cannot encode {value!r:.60}: {reasons[0]}")
+        made: bytes = column[0].as_py()
+        return made
+
+
+def encode_each(column: pa.Array, encode: Callable[[Any], bytes]) -> tuple[pa.BinaryArray, Reasons]:
+    """Encodes row by row; what `encode` raises is the reason of the row."""
+    made: list[bytes | None] = []
+    reasons: Reasons = {}
+    for row, value in enumerate(column.to_pylist(maps_as_pydicts="strict")):
+        try:
+            made.append(None if value is None else encode(value))
+        except Exception as error:  # noqa: BLE001 - a library raises whatever its parts raise
+            reasons[row] = f"{type(error).__name__}: {error}".rstrip(": ")
+            made.append(None)
+    return arrow().array(made, arrow().binary()), reasons
 
 
 def arrow() -> Any:

@@ -1,4 +1,4 @@
-"""Kafka's own deserializers of strings and numbers, on whole columns."""
+"""Kafka's own serializers and deserializers of strings and numbers, on whole columns."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from fletchlog.interop import require
-from fletchlog.serde.outcome import Reasons, arrow
+from fletchlog.serde.outcome import OneByOne, Reasons, arrow, by_halves
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
 @dataclass(frozen=True)
-class String:
-    """UTF-8 text -> string. Bytes that are not UTF-8 become U+FFFD, exactly where Java puts it, so no value is malformed.
+class String(OneByOne):
+    """UTF-8 text <-> string. Bytes that are not UTF-8 become U+FFFD, exactly where Java puts it, so no value is malformed.
 
-    Kafka: StringDeserializer#deserialize.
+    Kafka: StringDeserializer#deserialize, StringSerializer#serialize.
     """
 
     @property
@@ -36,6 +36,11 @@ class String:
         except pa.ArrowInvalid:
             text = [None if value is None else value.decode("utf-8", _JAVA) for value in column.to_pylist()]
             return pa.array(text, pa.string()), {}
+
+    def encode(self, column: pa.Array) -> tuple[pa.BinaryArray, Reasons]:
+        """See `Serializer.encode`."""
+        pa = arrow()
+        return column.cast(pa.string()).cast(pa.binary()), {}
 
 
 _JAVA = "fletchlog-java"
@@ -53,7 +58,7 @@ def _replace_as_java(error: UnicodeError) -> tuple[str, int]:
 codecs.register_error(_JAVA, _replace_as_java)
 
 
-class _Number:
+class _Number(OneByOne):
     """A number of fixed size in network byte order. Kafka: a value of another size is a SerializationException."""
 
     _size: ClassVar[int]
@@ -87,37 +92,48 @@ class _Number:
         result = pa.Array.from_buffers(self.type, len(column), [None, pa.py_buffer(numbers)])
         return (result if fits.true_count == len(column) else compute.if_else(fits, result, pa.scalar(None, self.type))), reasons
 
+    def encode(self, column: pa.Array) -> tuple[pa.BinaryArray, Reasons]:
+        """See `Serializer.encode`."""
+        pa, compute = arrow(), require("pyarrow.compute", "serde")
+        reasons: Reasons = {}
+        fitting = by_halves(len(column), self.type, lambda start, stop: column[start:stop].cast(self.type), reasons)
+        numbers = array.array(self._code, fitting.fill_null(0).to_numpy().tobytes())
+        if sys.byteorder == "little":
+            numbers.byteswap()
+        dense = pa.Array.from_buffers(pa.binary(self._size), len(column), [None, pa.py_buffer(numbers)]).cast(pa.binary())
+        return (compute.if_else(fitting.is_valid(), dense, pa.scalar(None, pa.binary())) if fitting.null_count else dense), reasons
+
 
 @dataclass(frozen=True)
 class Short(_Number):
-    """2 bytes, big-endian -> int16. Kafka: ShortDeserializer#deserialize."""
+    """2 bytes, big-endian <-> int16. Kafka: ShortDeserializer, ShortSerializer."""
 
     _size, _code, _arrow = 2, "h", "int16"
 
 
 @dataclass(frozen=True)
 class Integer(_Number):
-    """4 bytes, big-endian -> int32. Kafka: IntegerDeserializer#deserialize."""
+    """4 bytes, big-endian <-> int32. Kafka: IntegerDeserializer, IntegerSerializer."""
 
     _size, _code, _arrow = 4, "i", "int32"
 
 
 @dataclass(frozen=True)
 class Long(_Number):
-    """8 bytes, big-endian -> int64. Kafka: LongDeserializer#deserialize."""
+    """8 bytes, big-endian <-> int64. Kafka: LongDeserializer, LongSerializer."""
 
     _size, _code, _arrow = 8, "q", "int64"
 
 
 @dataclass(frozen=True)
 class Float(_Number):
-    """4 bytes of IEEE 754, big-endian -> float. Kafka: FloatDeserializer#deserialize."""
+    """4 bytes of IEEE 754, big-endian <-> float. Kafka: FloatDeserializer, FloatSerializer."""
 
     _size, _code, _arrow = 4, "f", "float"
 
 
 @dataclass(frozen=True)
 class Double(_Number):
-    """8 bytes of IEEE 754, big-endian -> double. Kafka: DoubleDeserializer#deserialize."""
+    """8 bytes of IEEE 754, big-endian <-> double. Kafka: DoubleDeserializer, DoubleSerializer."""
 
     _size, _code, _arrow = 8, "d", "double"

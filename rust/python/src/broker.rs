@@ -14,14 +14,15 @@ use fletchlog_log::{FetchBound, PartitionLog};
 use fletchlog_records::{BatchIter, ErrorCode, TopicPartition};
 use fletchlog_sasl::{Mechanism, ScramMechanism, Secret};
 use fletchlog_server::SocketServer;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::{PyBytes, PyDict, PyList};
+use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 
 use crate::convert::{
-    bytes_from_py, changes_from_py, cleaned_partition_class, config_entry_class, config_from_py, number_from_py,
-    offsets_from_py, partition_description_class, partitions_from_py, properties_from_py, topic_description_class,
-    transaction_to_py, unpicklable,
+    bytes_from_py, changes_from_py, cleaned_partition_class, config_entry_class, config_from_py, counted, describe,
+    number_from_py, offsets_from_py, partition_description_class, partitions_from_py, properties_from_py,
+    topic_description_class, transaction_to_py, unpicklable,
 };
 use crate::errors::{Failure, errors_module};
 use crate::fork::Shared;
@@ -37,9 +38,14 @@ use crate::scan_arguments::{Wanted, columns_from_py, times_from_py};
 #[pyclass(frozen, module = "fletchlog")]
 pub struct Broker {
     inner: Shared<Arc<Engine>>,
+    /// Where it is, for its repr.
+    place: String,
     /// Closed before the broker.
     listeners: Mutex<Vec<Weak<SocketServer>>>,
 }
+
+/// Kafka: `DeleteRecordsRequest.HIGH_WATERMARK`.
+pub const TO_THE_END: i64 = -1;
 
 /// SCRAM-SHA-256 or SCRAM-SHA-512.
 fn scram_mechanism(name: &str) -> Result<ScramMechanism, Failure> {
@@ -69,11 +75,16 @@ fn options(nodes: Option<i64>, read_only: bool, config: Option<&Bound<'_, PyAny>
 }
 
 impl Broker {
-    fn open_with(py: Python<'_>, open: impl FnOnce() -> Result<Arc<Engine>, BrokerError> + Send) -> PyResult<Self> {
+    fn open_with(
+        py: Python<'_>,
+        place: String,
+        open: impl FnOnce() -> Result<Arc<Engine>, BrokerError> + Send,
+    ) -> PyResult<Self> {
         errors_module(py)?;
         let engine = gate(py, |_| open().map_err(Into::into))?;
         Ok(Self {
             inner: Shared::new("broker", engine),
+            place,
             listeners: Mutex::default(),
         })
     }
@@ -136,24 +147,55 @@ pub fn uuid_text(id: [u8; 16]) -> String {
 #[pymethods]
 impl Broker {
     #[new]
-    #[pyo3(signature = (path, nodes=None, read_only=false, config=None))]
+    #[pyo3(signature = (path, *positional, nodes=None, read_only=false, config=None), text_signature = "(path, *, nodes=None, read_only=False, config=None)")]
     fn new(
         py: Python<'_>,
         path: PathBuf,
+        positional: &Bound<'_, PyTuple>,
         nodes: Option<i64>,
         read_only: bool,
         config: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
+        if let Ok(second) = positional.get_item(0) {
+            return Err(PyTypeError::new_err(format!(
+                "a Broker takes the path first and the rest by name, Broker(PATH, nodes=3, config={{...}}), got {}",
+                describe(&second)
+            )));
+        }
         let options = options(nodes, read_only, config)?;
-        Self::open_with(py, || Engine::open(&path, options, Arc::new(SystemClock::default())))
+        let place = format!("'{}'", path.display());
+        Self::open_with(py, place, || {
+            Engine::open(&path, options, Arc::new(SystemClock::default()))
+        })
     }
 
     /// A broker in memory, gone when it is closed.
     #[staticmethod]
-    #[pyo3(signature = (nodes=1, config=None))]
+    #[pyo3(signature = (*, nodes=1, config=None))]
     fn in_memory(py: Python<'_>, nodes: i64, config: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         let options = options(Some(nodes), false, config)?;
-        Self::open_with(py, || Engine::in_memory(options, Arc::new(SystemClock::default())))
+        Self::open_with(py, "in memory".to_owned(), || {
+            Engine::in_memory(options, Arc::new(SystemClock::default()))
+        })
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        let state = match self.inner.get() {
+            Err(_) => "of another process".to_owned(),
+            Ok(broker) if broker.is_closed() => "closed".to_owned(),
+            Ok(broker) => {
+                let mode = if broker.is_read_only() {
+                    "open for reading only"
+                } else {
+                    "open"
+                };
+                match self.inner.call(py, |broker, _| broker.topics(false)) {
+                    Ok(topics) => format!("{}, {mode}", counted(topics.len(), "topic")),
+                    Err(_) => mode.to_owned(),
+                }
+            }
+        };
+        format!("<fletchlog.Broker {}: {state}>", self.place)
     }
 
     /// What a notebook shows: the topics.
@@ -174,7 +216,7 @@ impl Broker {
     }
 
     /// Creates a topic.
-    #[pyo3(signature = (topic, partitions=1, config=None))]
+    #[pyo3(signature = (topic, partitions=1, *, config=None))]
     fn create_topic(
         &self,
         py: Python<'_>,
@@ -193,7 +235,7 @@ impl Broker {
     }
 
     /// Gives a topic more partitions: `partitions` in all.
-    #[pyo3(signature = (topic, partitions, validate_only=false))]
+    #[pyo3(signature = (topic, partitions, *, validate_only=false))]
     fn create_partitions(&self, py: Python<'_>, topic: &str, partitions: i32, validate_only: bool) -> PyResult<()> {
         self.inner.call(py, |broker, _| {
             broker.create_partitions(topic, partitions, None, validate_only)
@@ -201,7 +243,7 @@ impl Broker {
     }
 
     /// Changes properties of a topic; None removes the topic's own value.
-    #[pyo3(signature = (topic, config, validate_only=false))]
+    #[pyo3(signature = (topic, config, *, validate_only=false))]
     fn alter_topic_config(
         &self,
         py: Python<'_>,
@@ -246,7 +288,7 @@ impl Broker {
     }
 
     /// Topic names, sorted; Kafka's internal ones only when asked for.
-    #[pyo3(signature = (include_internal=false))]
+    #[pyo3(signature = (*, include_internal=false))]
     fn topics(&self, py: Python<'_>, include_internal: bool) -> PyResult<Vec<String>> {
         let names = self.inner.call(py, |broker, _| broker.topics(include_internal))?;
         Ok(names.iter().map(ToString::to_string).collect())
@@ -356,7 +398,7 @@ impl Broker {
     }
 
     /// The records of the log as a stream of Arrow batches, without a consumer.
-    #[pyo3(signature = (topic, partition=None, start_offset=None, end_offset=None, batch_rows=131_072, include_headers=false, isolation_level="read_uncommitted", order="offset", columns=None, start_time=None, end_time=None))]
+    #[pyo3(signature = (topic, partition=None, start_offset=None, end_offset=None, *, batch_rows=131_072, include_headers=false, isolation_level="read_uncommitted", order="offset", columns=None, start_time=None, end_time=None))]
     #[allow(clippy::too_many_arguments)] // the contract's keywords
     fn scan(
         &self,
@@ -452,10 +494,11 @@ impl Broker {
         })
     }
 
-    /// Moves the log start to `before_offset` (None: the end); returns the new log start.
+    /// Moves the log start to `before_offset` (None or Kafka's -1: the end); returns the new log start.
     #[pyo3(signature = (topic, partition, before_offset=None))]
     fn delete_records(&self, py: Python<'_>, topic: &str, partition: i32, before_offset: Option<i64>) -> PyResult<i64> {
         let tp = TopicPartition::new(topic, partition);
+        let before_offset = before_offset.filter(|offset| *offset != TO_THE_END);
         self.inner
             .call(py, |broker, _| broker.delete_records(&tp, before_offset))
     }
@@ -466,7 +509,7 @@ impl Broker {
     }
 
     /// Compacts a topic: of each key the newest record stays.
-    #[pyo3(signature = (topic, force=false))]
+    #[pyo3(signature = (topic, *, force=false))]
     fn clean_topic(&self, py: Python<'_>, topic: &str, force: bool) -> PyResult<Vec<Py<PyAny>>> {
         let cleaned = self.inner.call(py, |broker, stop| {
             beside(stop, |stop| broker.clean_topic(topic, force, stop))
@@ -499,7 +542,7 @@ impl Broker {
     }
 
     /// Lets Kafka's clients connect over TCP.
-    #[pyo3(signature = (host="127.0.0.1", port=0, advertised=None, config=None))]
+    #[pyo3(signature = (host="127.0.0.1", port=0, *, advertised=None, config=None))]
     fn listen(
         &self,
         py: Python<'_>,

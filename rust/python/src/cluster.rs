@@ -13,10 +13,10 @@ use fletchlog_wire::messages::describe_groups_response::DescribedGroup;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::broker::uuid_text;
+use crate::broker::{TO_THE_END, uuid_text};
 use crate::convert::{
     changes_from_py, cluster_config_from_py, config_entry_class, number_from_py, offsets_from_py,
-    partition_description_class, partitions_from_py, properties_from_py, topic_description_class, unpicklable,
+    partition_description_class, partitions_from_py, properties_from_py, some, topic_description_class, unpicklable,
 };
 use crate::errors::Failure;
 use crate::fork::Exclusive;
@@ -64,7 +64,7 @@ impl Cluster {
     }
 
     /// Topic names, sorted; Kafka's internal ones only when asked for.
-    #[pyo3(signature = (include_internal=false))]
+    #[pyo3(signature = (*, include_internal=false))]
     fn topics(&self, py: Python<'_>, include_internal: bool) -> PyResult<Vec<String>> {
         let topics = self.inner.call(py, |client, stop| client.topics(None, stop))?;
         let shown = topics.iter().filter(|topic| include_internal || !topic.is_internal);
@@ -80,7 +80,7 @@ impl Cluster {
     }
 
     /// Creates a topic.
-    #[pyo3(signature = (topic, partitions=1, config=None, replication_factor=None))]
+    #[pyo3(signature = (topic, partitions=1, *, config=None, replication_factor=None))]
     fn create_topic(
         &self,
         py: Python<'_>,
@@ -101,7 +101,7 @@ impl Cluster {
     }
 
     /// Gives a topic more partitions: `partitions` in all.
-    #[pyo3(signature = (topic, partitions, validate_only=false))]
+    #[pyo3(signature = (topic, partitions, *, validate_only=false))]
     fn create_partitions(&self, py: Python<'_>, topic: &str, partitions: i32, validate_only: bool) -> PyResult<()> {
         self.inner.call(py, |client, stop| {
             client.create_partitions(topic, partitions, validate_only, stop)
@@ -109,7 +109,7 @@ impl Cluster {
     }
 
     /// Changes properties of a topic; None removes the topic's own value.
-    #[pyo3(signature = (topic, config, validate_only=false))]
+    #[pyo3(signature = (topic, config, *, validate_only=false))]
     fn alter_topic_config(
         &self,
         py: Python<'_>,
@@ -149,9 +149,10 @@ impl Cluster {
         entries.iter().map(entry).collect()
     }
 
-    /// Moves the log start to `before_offset` (None: the end); returns the new log start.
+    /// Moves the log start to `before_offset` (None or Kafka's -1: the end); returns the new log start.
     #[pyo3(signature = (topic, partition, before_offset=None))]
     fn delete_records(&self, py: Python<'_>, topic: &str, partition: i32, before_offset: Option<i64>) -> PyResult<i64> {
+        let before_offset = before_offset.filter(|offset| *offset != TO_THE_END);
         if let Some(offset) = before_offset.filter(|offset| *offset < 0) {
             return Err(Failure::argument(format!("before_offset is {offset}; offsets start at 0")).into());
         }
@@ -161,7 +162,7 @@ impl Cluster {
     }
 
     /// The records of a topic as a stream of Arrow batches, read from all leaders at once.
-    #[pyo3(signature = (topic, partition=None, start_offset=None, end_offset=None, batch_rows=131_072, include_headers=false, isolation_level="read_uncommitted", order="offset", columns=None, start_time=None, end_time=None))]
+    #[pyo3(signature = (topic, partition=None, start_offset=None, end_offset=None, *, batch_rows=131_072, include_headers=false, isolation_level="read_uncommitted", order="offset", columns=None, start_time=None, end_time=None))]
     #[allow(clippy::too_many_arguments)] // the contract's keywords
     fn scan(
         &self,
@@ -246,6 +247,14 @@ impl Cluster {
             drop(client);
             Ok::<_, Failure>(())
         })
+    }
+
+    fn __repr__(&self) -> String {
+        let Peer::Cluster(addresses, _) = &*self.peer else {
+            return "<fletchlog.Cluster>".to_owned();
+        };
+        let state = self.inner.peek(|_| "open".to_owned());
+        format!("<fletchlog.Cluster kafka://{}: {state}>", some(addresses))
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {

@@ -13,16 +13,22 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
 use crate::convert::{
-    config_from_py, group_metadata_to_py, is_partition, offset_and_metadata_to_py, offset_and_timestamp_to_py,
-    offset_from_py, offsets_from_py, partition_from_py, partition_to_py, partitions_from_py, partitions_to_py,
-    timeout_from_py, topics_from_py, unpicklable,
+    config_from_py, group_metadata_to_py, is_partition, metrics_to_py, offset_and_metadata_to_py,
+    offset_and_timestamp_to_py, offset_from_py, offsets_from_py, partition_from_py, partition_to_py,
+    partitions_from_py, partitions_to_py, some, topics_from_py, unpicklable,
 };
 use crate::errors::Failure;
 use crate::fork::{Exclusive, Stop};
 use crate::oauth::split_callback;
 use crate::peer::{Peer, arguments};
-use crate::records::{Builder, Records};
+use crate::records::{Builder, RecordIterator, Records};
 use crate::table::Table;
+use crate::time::{Moment, Wait};
+
+/// How long a close waits. Kafka: `Consumer.DEFAULT_CLOSE_TIMEOUT_MS`.
+const CLOSE: Wait = Wait(30_000);
+/// How long one poll of an iteration waits.
+const ITERATION_MS: i64 = 1000;
 
 /// The rebalance callbacks of `subscribe`.
 #[derive(Default)]
@@ -55,6 +61,8 @@ pub struct Consumer {
     listener: Mutex<Listener>,
     /// Records of a poll whose rebalance callback raised: handed out by the next poll, so that nothing is lost.
     stashed: Mutex<Option<PolledRecords>>,
+    /// Of a stashed poll that an iteration has begun to hand out.
+    left: Mutex<Option<RecordIterator>>,
     builder: Builder,
     /// `default.api.timeout.ms`
     default_timeout_ms: i64,
@@ -83,8 +91,35 @@ impl Consumer {
     }
 
     /// How long a call may take. Kafka: `KafkaConsumer`, its methods without a timeout use `default.api.timeout.ms`.
-    fn timeout(&self, given_ms: Option<i64>) -> Result<i64, Failure> {
-        given_ms.map_or(Ok(self.default_timeout_ms), timeout_from_py)
+    fn timeout(&self, given: Option<Wait>) -> i64 {
+        given.map_or(self.default_timeout_ms, |wait| wait.0)
+    }
+
+    /// Polls, with another limit than max.poll.records if one is given, and runs the rebalance callbacks.
+    fn poll_at_most(&self, py: Python<'_>, most: Option<usize>, timeout_ms: i64) -> PyResult<PolledRecords> {
+        let deadline = Instant::now() + Duration::from_millis(timeout_ms.unsigned_abs());
+        loop {
+            let left =
+                i64::try_from(deadline.saturating_duration_since(Instant::now()).as_millis()).unwrap_or(i64::MAX);
+            let (polled, events) = self.inner.call(py, |consumer, stop| {
+                let stashed = self.stashed.lock().ok().and_then(|mut stashed| stashed.take());
+                let polled = match stashed {
+                    Some(records) => records,
+                    None => consumer.poll_at_most(most, left, stop)?,
+                };
+                Ok::<_, Failure>((polled, consumer.take_rebalance_events()))
+            })?;
+            if let Err(error) = self.tell(py, &events) {
+                if let Ok(mut stashed) = self.stashed.lock() {
+                    *stashed = (polled.count() > 0).then_some(polled);
+                }
+                return Err(error);
+            }
+            // the engine stops for events before it has read anything of the new partitions: poll again
+            if events.is_empty() || polled.count() > 0 || left == 0 {
+                return Ok(polled);
+            }
+        }
     }
 
     /// Offsets of some partitions, as a dict.
@@ -92,10 +127,10 @@ impl Consumer {
         &self,
         py: Python<'py>,
         partitions: &Bound<'py, PyAny>,
-        timeout_ms: Option<i64>,
+        timeout_ms: Option<Wait>,
         f: impl FnOnce(&mut Engine, &[TopicPartition], i64, Stop<'_>) -> Result<Vec<(TopicPartition, i64)>, Failure> + Send,
     ) -> Offsets<'py> {
-        let timeout_ms = self.timeout(timeout_ms)?;
+        let timeout_ms = self.timeout(timeout_ms);
         let partitions = partitions_from_py(partitions)?;
         let found = self
             .inner
@@ -131,6 +166,7 @@ impl Consumer {
             wakeup,
             listener: Mutex::default(),
             stashed: Mutex::default(),
+            left: Mutex::default(),
             builder: Builder::default(),
             default_timeout_ms: i64::from(config.int("default.api.timeout.ms")),
             traced,
@@ -195,29 +231,38 @@ impl Consumer {
     }
 
     /// Returns up to `max.poll.records` records; waits at most `timeout_ms` when there are none.
-    #[pyo3(signature = (timeout_ms=1000))]
-    fn poll(&self, py: Python<'_>, timeout_ms: i64) -> PyResult<Records> {
-        let deadline = Instant::now() + Duration::from_millis(timeout_from_py(timeout_ms)?.unsigned_abs());
+    #[pyo3(signature = (timeout_ms=Wait(1000)), text_signature = "($self, timeout_ms=1000)")]
+    fn poll(&self, py: Python<'_>, timeout_ms: Wait) -> PyResult<Records> {
+        let polled = self.poll_at_most(py, None, timeout_ms.0)?;
+        Ok(Records::new(polled, Arc::clone(&self.builder)))
+    }
+
+    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    /// The next record; waits for it without end. Positions move, and commits reach, only over what was handed out.
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         loop {
-            let left =
-                i64::try_from(deadline.saturating_duration_since(Instant::now()).as_millis()).unwrap_or(i64::MAX);
-            let (polled, events) = self.inner.call(py, |consumer, stop| {
-                let stashed = self.stashed.lock().ok().and_then(|mut stashed| stashed.take());
-                let polled = match stashed {
-                    Some(records) => records,
-                    None => consumer.poll(left, stop)?,
-                };
-                Ok::<_, Failure>((polled, consumer.take_rebalance_events()))
-            })?;
-            if let Err(error) = self.tell(py, &events) {
-                if let Ok(mut stashed) = self.stashed.lock() {
-                    *stashed = (polled.count() > 0).then_some(polled);
+            // A poll that was given up may have left more than one; the others follow.
+            let left = self.left.lock().ok().and_then(|mut left| left.take());
+            let rows = match left {
+                Some(rows) => rows,
+                None => {
+                    let polled = self.poll_at_most(py, Some(1), ITERATION_MS)?;
+                    let single = polled.count() == 1;
+                    let rows = Records::new(polled, Arc::clone(&self.builder)).rows();
+                    if single && let Some(record) = rows.next(py)? {
+                        return Ok(record);
+                    }
+                    rows
                 }
-                return Err(error);
-            }
-            // the engine stops for events before it has read anything of the new partitions: poll again
-            if events.is_empty() || polled.count() > 0 || left == 0 {
-                return Ok(Records::new(polled, Arc::clone(&self.builder)));
+            };
+            if let Some(record) = rows.next(py)? {
+                if let Ok(mut left) = self.left.lock() {
+                    *left = Some(rows);
+                }
+                return Ok(record);
             }
         }
     }
@@ -244,6 +289,16 @@ impl Consumer {
         if let Ok(offset) = offset.extract::<i64>() {
             return self.inner.call(py, |consumer, _| consumer.seek(&tp, offset));
         }
+        if let Some(Moment(ms)) = Moment::of_datetime(offset)? {
+            let timeout_ms = self.default_timeout_ms;
+            return self.inner.call(py, |consumer, stop| {
+                let found = consumer.offsets_for_times(&[(tp.clone(), ms)], timeout_ms, stop)?;
+                match found.into_iter().find_map(|(_, found)| found) {
+                    Some(found) => consumer.seek(&tp, found.offset),
+                    None => consumer.seek_to_end(std::slice::from_ref(&tp)),
+                }
+            });
+        }
         let committed = offset_from_py(&tp, offset)?;
         self.inner
             .call(py, |consumer, _| consumer.seek_committed(&tp, &committed))
@@ -266,9 +321,9 @@ impl Consumer {
 
     /// Offset of the next record to be returned.
     #[pyo3(signature = (partition, timeout_ms=None))]
-    fn position(&self, py: Python<'_>, partition: &Bound<'_, PyAny>, timeout_ms: Option<i64>) -> PyResult<i64> {
+    fn position(&self, py: Python<'_>, partition: &Bound<'_, PyAny>, timeout_ms: Option<Wait>) -> PyResult<i64> {
         let tp = partition_from_py(partition)?;
-        let timeout_ms = self.timeout(timeout_ms)?;
+        let timeout_ms = self.timeout(timeout_ms);
         self.inner
             .call(py, |consumer, stop| consumer.position(&tp, timeout_ms, stop))
     }
@@ -279,12 +334,12 @@ impl Consumer {
         &self,
         py: Python<'py>,
         times: &Bound<'py, PyDict>,
-        timeout_ms: Option<i64>,
+        timeout_ms: Option<Wait>,
     ) -> Offsets<'py> {
-        let timeout_ms = self.timeout(timeout_ms)?;
+        let timeout_ms = self.timeout(timeout_ms);
         let times = times
             .iter()
-            .map(|(tp, time)| Ok((partition_from_py(&tp)?, time.extract()?)))
+            .map(|(tp, time)| Ok((partition_from_py(&tp)?, time.extract::<Moment>()?.0)))
             .collect::<PyResult<Vec<(TopicPartition, i64)>>>()?;
         let found = self.inner.call(py, |consumer, stop| {
             consumer.offsets_for_times(&times, timeout_ms, stop)
@@ -303,7 +358,7 @@ impl Consumer {
         &self,
         py: Python<'py>,
         partitions: &Bound<'py, PyAny>,
-        timeout_ms: Option<i64>,
+        timeout_ms: Option<Wait>,
     ) -> Offsets<'py> {
         self.offsets(py, partitions, timeout_ms, |consumer, tps, ms, stop| {
             Ok(consumer.beginning_offsets(tps, ms, stop)?)
@@ -316,7 +371,7 @@ impl Consumer {
         &self,
         py: Python<'py>,
         partitions: &Bound<'py, PyAny>,
-        timeout_ms: Option<i64>,
+        timeout_ms: Option<Wait>,
     ) -> Offsets<'py> {
         self.offsets(py, partitions, timeout_ms, |consumer, tps, ms, stop| {
             Ok(consumer.end_offsets(tps, ms, stop)?)
@@ -325,8 +380,8 @@ impl Consumer {
 
     /// Commits the positions of all partitions, or exactly `offsets`.
     #[pyo3(signature = (offsets=None, timeout_ms=None))]
-    fn commit(&self, py: Python<'_>, offsets: Option<&Bound<'_, PyAny>>, timeout_ms: Option<i64>) -> PyResult<()> {
-        let timeout_ms = self.timeout(timeout_ms)?;
+    fn commit(&self, py: Python<'_>, offsets: Option<&Bound<'_, PyAny>>, timeout_ms: Option<Wait>) -> PyResult<()> {
+        let timeout_ms = self.timeout(timeout_ms);
         let offsets = offsets.map(offsets_from_py).transpose()?;
         self.inner.call(py, |consumer, stop| {
             consumer
@@ -347,9 +402,9 @@ impl Consumer {
         &self,
         py: Python<'py>,
         partitions: &Bound<'py, PyAny>,
-        timeout_ms: Option<i64>,
+        timeout_ms: Option<Wait>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let timeout_ms = self.timeout(timeout_ms)?;
+        let timeout_ms = self.timeout(timeout_ms);
         let single = is_partition(partitions);
         let partitions = partitions_from_py(partitions)?;
         let found = self
@@ -395,6 +450,14 @@ impl Consumer {
     fn late_records(&self, py: Python<'_>) -> PyResult<u64> {
         self.inner
             .call(py, |consumer, _| Ok::<_, Failure>(consumer.late_records()))
+    }
+
+    /// What it has counted and measured, under the names of Kafka's metrics.
+    fn metrics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let metrics = self
+            .inner
+            .call(py, |consumer, _| Ok::<_, Failure>(consumer.metrics()))?;
+        metrics_to_py(py, metrics)
     }
 
     /// What `send_offsets_to_transaction` needs to know of this consumer; None without group.id.
@@ -459,9 +522,9 @@ impl Consumer {
     }
 
     /// Commits if `enable.auto.commit`, leaves the group and closes. Closing twice does nothing.
-    #[pyo3(signature = (timeout_ms=30_000))]
-    fn close(&self, py: Python<'_>, timeout_ms: i64) -> PyResult<()> {
-        let timeout_ms = timeout_from_py(timeout_ms)?;
+    #[pyo3(signature = (timeout_ms=CLOSE), text_signature = "($self, timeout_ms=30000)")]
+    fn close(&self, py: Python<'_>, timeout_ms: Wait) -> PyResult<()> {
+        let timeout_ms = timeout_ms.0;
         let prepared = self
             .inner
             .call_if_open(py, |consumer, stop| consumer.prepare_close(timeout_ms, stop));
@@ -472,13 +535,31 @@ impl Consumer {
         told.and(closed)
     }
 
+    fn __repr__(&self) -> String {
+        let state = self
+            .inner
+            .peek(|consumer| match (consumer.assignment(), consumer.subscription()) {
+                (mut assigned, _) if !assigned.is_empty() => {
+                    assigned.sort();
+                    format!("reads {}", some(&assigned))
+                }
+                (_, topics) if !topics.is_empty() => format!("subscribed to {}, has no partition now", some(&topics)),
+                _ => "reads nothing yet".to_owned(),
+            });
+        let given = ["client.id", "group.id"].iter().filter_map(|name| {
+            let value = self.config.get(name).filter(|value| !value.is_empty())?;
+            Some(format!(" {name}={value}"))
+        });
+        format!("<fletchlog.Consumer{}: {state}>", given.collect::<String>())
+    }
+
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
         slf
     }
 
     #[pyo3(signature = (*_exception))]
     fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, pyo3::types::PyTuple>) -> PyResult<()> {
-        self.close(py, 30_000)
+        self.close(py, CLOSE)
     }
 
     fn __reduce__(&self) -> PyResult<()> {

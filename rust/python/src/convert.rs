@@ -5,6 +5,7 @@ use std::sync::Arc;
 use fletchlog_api::config_table::keys;
 use fletchlog_api::{Config, OffsetAndMetadata, Scope};
 use fletchlog_broker::TransactionDescription;
+use fletchlog_client::Metric;
 use fletchlog_client::consumer::OffsetAndTimestamp;
 use fletchlog_client::producer::{ConsumerGroupMetadata, RecordMetadata};
 use fletchlog_records::TopicPartition;
@@ -51,6 +52,7 @@ type_class!(segment_report_class, "SegmentReport");
 type_class!(producer_state_class, "ProducerState");
 type_class!(config_entry_class, "ConfigEntry");
 type_class!(config_key_class, "ConfigKey");
+type_class!(metrics_class, "Metrics");
 type_class!(problem_class, "Problem");
 type_class!(partition_report_class, "PartitionReport");
 type_class!(segment_inspection_class, "SegmentInspection");
@@ -352,14 +354,27 @@ pub fn number_from_py<T: TryFrom<i64>>(name: &str, value: i64, least: i64) -> Re
     })
 }
 
-/// A time limit: whole milliseconds, not negative.
-pub fn timeout_from_py(timeout_ms: i64) -> Result<i64, Failure> {
-    if timeout_ms < 0 {
-        return Err(Failure::argument(format!(
-            "timeout_ms is {timeout_ms}; give 0 or more milliseconds"
-        )));
-    }
-    Ok(timeout_ms)
+/// "1 record", "2 records".
+pub fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// What a client has counted, by Kafka's names.
+pub fn metrics_to_py(py: Python<'_>, metrics: Vec<Metric>) -> PyResult<Bound<'_, PyAny>> {
+    metrics_class(py)?.call1((metrics,))
+}
+
+/// The first three, and how many more there are.
+pub fn some<T: std::fmt::Display>(items: &[T]) -> String {
+    const SHOWN: usize = 3;
+    let shown: Vec<String> = items.iter().take(SHOWN).map(ToString::to_string).collect();
+    let more = items.len().saturating_sub(SHOWN);
+    let more = if more > 0 {
+        format!(" and {more} more")
+    } else {
+        String::new()
+    };
+    format!("{}{more}", shown.join(", "))
 }
 
 /// Takes bytes, bytearray or any object with the buffer protocol.

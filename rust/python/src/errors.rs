@@ -95,6 +95,7 @@ pub const CODE_CLASSES: &[(ErrorCode, &str)] = &[
     (ErrorCode::INVALID_PARTITIONS, "InvalidPartitionsError"),
     (ErrorCode::INVALID_CONFIG, "ConfigException"),
     (ErrorCode::INVALID_REQUEST, "InvalidArgumentError"),
+    (ErrorCode::POLICY_VIOLATION, "PolicyViolationError"),
     (ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER, "OutOfOrderSequenceError"),
     (ErrorCode::DUPLICATE_SEQUENCE_NUMBER, "DuplicateSequenceError"),
     (ErrorCode::INVALID_PRODUCER_EPOCH, "InvalidProducerEpochError"),

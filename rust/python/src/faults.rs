@@ -7,7 +7,7 @@ use arrow_array::{Int16Array, Int32Array, Int64Array, StringArray, UInt64Array};
 use fletchlog_client::faults::{FaultLogEntry, FaultPartition, FaultRates, Faults as Engine, Held as Guard};
 use pyo3::prelude::*;
 
-use crate::convert::{number_from_py, unpicklable};
+use crate::convert::{counted, number_from_py, unpicklable};
 use crate::errors::Failure;
 use crate::gate::gate;
 use crate::table::Table;
@@ -17,6 +17,8 @@ use crate::trace::{columns, table};
 #[pyclass(frozen, module = "fletchlog")]
 pub struct Faults {
     inner: Arc<Engine>,
+    /// For its repr.
+    plan: String,
 }
 
 impl Faults {
@@ -43,6 +45,13 @@ impl Faults {
             refused,
             disconnect,
         };
+        let plan = match &script {
+            Some(script) => format!("a script of {}", counted(script.len(), "request")),
+            None => format!(
+                "seed={} lost_ack={lost_ack} refused={refused} disconnect={disconnect}",
+                seed.unwrap_or(0)
+            ),
+        };
         let inner = match (script, seed) {
             (Some(script), None) if rates == FaultRates::default() => {
                 // the engine refuses 0: requests are numbered from 1
@@ -61,7 +70,7 @@ impl Faults {
                 .into());
             }
         };
-        Ok(Self { inner })
+        Ok(Self { inner, plan })
     }
 
     /// While the context is entered, sends pile up and nothing is put on the wire.
@@ -97,6 +106,10 @@ impl Faults {
         })
     }
 
+    fn __repr__(&self) -> String {
+        format!("<fletchlog.Faults: {}>", self.plan)
+    }
+
     fn __reduce__(&self) -> PyResult<()> {
         Err(unpicklable("Faults", "the seed and rates, or the script"))
     }
@@ -111,6 +124,11 @@ pub struct Held {
 
 #[pymethods]
 impl Held {
+    fn __repr__(&self) -> String {
+        let held = self.guards.lock().is_ok_and(|guards| !guards.is_empty());
+        format!("<fletchlog.Held: {}>", if held { "held" } else { "not held" })
+    }
+
     fn __enter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
         let held = slf.get();
         // waits until no producer is in the middle of looking for something to send

@@ -155,6 +155,18 @@ impl<T: Send> Exclusive<T> {
         })
     }
 
+    /// What a repr says of it: never waits, never fails.
+    pub fn peek(&self, f: impl FnOnce(&T) -> String) -> String {
+        if !self.stamp.is_owner() {
+            return "of another process".to_owned();
+        }
+        match self.value.try_lock() {
+            Ok(slot) => slot.as_ref().map_or_else(|| "closed".to_owned(), f),
+            Err(TryLockError::WouldBlock) => "in use by another thread".to_owned(),
+            Err(TryLockError::Poisoned(_)) => "broken".to_owned(),
+        }
+    }
+
     fn enter<R>(&self, f: impl FnOnce(&mut Option<T>) -> Result<R, Failure>) -> Result<R, Failure> {
         self.stamp.check()?;
         match self.value.try_lock() {

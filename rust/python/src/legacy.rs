@@ -9,11 +9,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
 use crate::broker::Broker;
-use crate::convert::{config_from_py, partitions_to_py, timeout_from_py, unpicklable};
+use crate::convert::{config_from_py, partitions_to_py, unpicklable};
 use crate::errors::Failure;
 use crate::fork::{Exclusive, Shared};
 use crate::gate::gate;
 use crate::records::{Builder, Records};
+use crate::time::Wait;
 
 /// Kafka's 0.8 high-level consumer: a number of streams per topic, each read by a thread of its own.
 #[pyclass(frozen, module = "fletchlog")]
@@ -102,6 +103,13 @@ impl LegacyConsumer {
         self.shutdown(py)
     }
 
+    fn __repr__(&self) -> String {
+        match self.inner.get() {
+            Ok(consumer) => format!("<fletchlog.LegacyConsumer: {}>", consumer.consumer_id()),
+            Err(_) => "<fletchlog.LegacyConsumer of another process>".to_owned(),
+        }
+    }
+
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
         slf
     }
@@ -164,10 +172,9 @@ impl LegacyStream {
     }
 
     /// Records of this stream's partitions; waits at most `timeout_ms` when there are none.
-    #[pyo3(signature = (timeout_ms=1000))]
-    fn poll(&self, py: Python<'_>, timeout_ms: i64) -> PyResult<Records> {
-        let timeout_ms = timeout_from_py(timeout_ms)?;
-        let polled = self.inner.call(py, |stream, stop| stream.poll(timeout_ms, stop))?;
+    #[pyo3(signature = (timeout_ms=Wait(1000)), text_signature = "($self, timeout_ms=1000)")]
+    fn poll(&self, py: Python<'_>, timeout_ms: Wait) -> PyResult<Records> {
+        let polled = self.inner.call(py, |stream, stop| stream.poll(timeout_ms.0, stop))?;
         Ok(Records::new(polled, Arc::clone(&self.builder)))
     }
 

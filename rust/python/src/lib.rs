@@ -40,6 +40,7 @@ pub mod scan;
 mod scan_arguments;
 pub mod segment_records;
 pub mod table;
+mod time;
 pub mod trace;
 pub mod transaction;
 

@@ -1,5 +1,6 @@
 //! `fletchlog.Producer` and its futures.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use arrow_array::RecordBatch;
@@ -9,13 +10,15 @@ use fletchlog_arrow::import::ProducerBatch;
 use fletchlog_client::faults::FaultTransport;
 use fletchlog_client::producer::{OnDecided, ProducerRecord, RecordColumns, RecordFuture as Future};
 use fletchlog_client::{ClientError, Producer as Engine};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 
 use crate::callbacks::{Callbacks, ensure_callable};
 use crate::capsule::arrow_from_py;
 use crate::convert::{
-    config_from_py, group_metadata_from_py, headers_from_py, offsets_from_py, optional_bytes_from_py,
-    record_metadata_to_py, timeout_from_py, unpicklable,
+    config_from_py, describe, group_metadata_from_py, headers_from_py, metrics_to_py, offsets_from_py,
+    optional_bytes_from_py, record_metadata_to_py, unpicklable,
 };
 use crate::errors::Failure;
 use crate::faults::Faults;
@@ -24,6 +27,7 @@ use crate::gate::gate;
 use crate::oauth::split_callback;
 use crate::peer::{Peer, arguments};
 use crate::table::Table;
+use crate::time::{Moment, Seconds, Wait};
 use crate::transaction::Transaction;
 
 /// Kafka's producer. Thread-safe.
@@ -34,6 +38,9 @@ pub struct Producer {
     /// `fletchlog.trace` is on.
     traced: bool,
     config: Config,
+    closed: AtomicBool,
+    key_serializer: Option<Py<PyAny>>,
+    value_serializer: Option<Py<PyAny>>,
 }
 
 impl Producer {
@@ -65,13 +72,17 @@ impl Producer {
 #[pymethods]
 impl Producer {
     #[new]
-    #[pyo3(signature = (broker=None, config=None, faults=None))]
+    #[pyo3(signature = (broker=None, config=None, *, faults=None, key_serializer=None, value_serializer=None))]
     fn new(
         py: Python<'_>,
         broker: Option<&Bound<'_, PyAny>>,
         config: Option<&Bound<'_, PyAny>>,
         faults: Option<&Bound<'_, Faults>>,
+        key_serializer: Option<&Bound<'_, PyAny>>,
+        value_serializer: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
+        let key_serializer = serializer_from_py("key_serializer", key_serializer)?;
+        let value_serializer = serializer_from_py("value_serializer", value_serializer)?;
         let (broker, config) = arguments(broker, config);
         let (config, callback) = split_callback(config)?;
         let config = config_from_py(Scope::Producer, config.as_ref())?;
@@ -93,11 +104,14 @@ impl Producer {
             callbacks: Arc::default(),
             traced,
             config,
+            closed: AtomicBool::new(false),
+            key_serializer,
+            value_serializer,
         })
     }
 
     /// Queues one record.
-    #[pyo3(signature = (topic, value=None, key=None, partition=None, timestamp_ms=None, headers=None, callback=None))]
+    #[pyo3(signature = (topic, value=None, key=None, *, partition=None, timestamp_ms=None, headers=None, callback=None))]
     #[allow(clippy::too_many_arguments)] // the contract's keywords
     fn send(
         &self,
@@ -106,20 +120,20 @@ impl Producer {
         value: Option<&Bound<'_, PyAny>>,
         key: Option<&Bound<'_, PyAny>>,
         partition: Option<i32>,
-        timestamp_ms: Option<i64>,
+        timestamp_ms: Option<Moment>,
         headers: Option<&Bound<'_, PyAny>>,
         callback: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<RecordFuture> {
         let on_decided = callback.map(|callback| self.on_decided(py, callback)).transpose()?;
-        let value = optional_bytes_from_py("value", value)?;
-        let key = optional_bytes_from_py("key", key)?;
+        let value = serialized("value", self.value_serializer.as_ref(), value)?;
+        let key = serialized("key", self.key_serializer.as_ref(), key)?;
         let headers = headers_from_py(headers)?;
         let future = self.inner.call(py, |producer, stop| {
             let headers: Vec<(&str, Option<&[u8]>)> = headers.iter().map(|(k, v)| (k.as_str(), v.as_deref())).collect();
             let record = ProducerRecord {
                 topic,
                 partition,
-                timestamp: timestamp_ms,
+                timestamp: timestamp_ms.map(|moment| moment.0),
                 key: key.as_deref(),
                 value: value.as_deref(),
                 headers: &headers,
@@ -203,6 +217,14 @@ impl Producer {
             .call(py, |producer, _| Ok::<_, Failure>(producer.producer_id()))
     }
 
+    /// What it has counted and measured, under the names of Kafka's metrics.
+    fn metrics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let metrics = self
+            .inner
+            .call(py, |producer, _| Ok::<_, Failure>(producer.metrics()))?;
+        metrics_to_py(py, metrics)
+    }
+
     /// What happened to every batch, when `fletchlog.trace` is on.
     fn trace(&self, py: Python<'_>) -> PyResult<Table> {
         crate::trace::ensure_on(self.traced, "producer")?;
@@ -216,8 +238,8 @@ impl Producer {
     /// Without `timeout_ms` it ends as well: records fail after `delivery.timeout.ms`, and a transaction that cannot be ended within
     /// `max.block.ms` after that is left to `transaction.timeout.ms`, with a warning.
     #[pyo3(signature = (timeout_ms=None))]
-    fn close(&self, py: Python<'_>, timeout_ms: Option<i64>) -> PyResult<()> {
-        let timeout_ms = timeout_ms.map(timeout_from_py).transpose()?;
+    fn close(&self, py: Python<'_>, timeout_ms: Option<Wait>) -> PyResult<()> {
+        let timeout_ms = timeout_ms.map(|wait| wait.0);
         self.inner.call(py, |producer, stop| {
             let closed = producer.close(timeout_ms, stop);
             if !matches!(closed, Err(ClientError::Interrupted)) {
@@ -225,7 +247,21 @@ impl Producer {
             }
             closed.map_err(Failure::from)
         })?;
+        self.closed.store(true, Ordering::Relaxed);
         self.callbacks.forget(py)
+    }
+
+    fn __repr__(&self) -> String {
+        let given = ["client.id", "transactional.id"].iter().filter_map(|name| {
+            let value = self.config.get(name).filter(|value| !value.is_empty())?;
+            Some(format!(" {name}={value}"))
+        });
+        let state = match (self.inner.get(), self.closed.load(Ordering::Relaxed)) {
+            (Err(_), _) => "of another process",
+            (_, true) => "closed",
+            _ => "open",
+        };
+        format!("<fletchlog.Producer{}: {state}>", given.collect::<String>())
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
@@ -280,17 +316,17 @@ pub struct RecordFuture {
 #[pymethods]
 impl RecordFuture {
     /// Waits for the outcome.
-    #[pyo3(signature = (timeout_ms=None))]
-    fn result(&self, py: Python<'_>, timeout_ms: Option<i64>) -> PyResult<Py<PyAny>> {
-        let timeout_ms = timeout_ms.map(timeout_from_py).transpose()?;
+    #[pyo3(signature = (timeout=None, *, timeout_ms=None))]
+    fn result(&self, py: Python<'_>, timeout: Option<Seconds>, timeout_ms: Option<Wait>) -> PyResult<Py<PyAny>> {
+        let timeout_ms = limit(timeout, timeout_ms)?;
         let metadata = self.inner.call(py, |future, stop| future.result(timeout_ms, stop))?;
         Ok(record_metadata_to_py(py, &metadata)?.unbind())
     }
 
     /// Waits for the outcome; returns why the record was not written, or None if it was.
-    #[pyo3(signature = (timeout_ms=None))]
-    fn exception(&self, py: Python<'_>, timeout_ms: Option<i64>) -> PyResult<Option<PyErr>> {
-        let timeout_ms = timeout_ms.map(timeout_from_py).transpose()?;
+    #[pyo3(signature = (timeout=None, *, timeout_ms=None))]
+    fn exception(&self, py: Python<'_>, timeout: Option<Seconds>, timeout_ms: Option<Wait>) -> PyResult<Option<PyErr>> {
+        let timeout_ms = limit(timeout, timeout_ms)?;
         let outcome = self.inner.call(py, |future, stop| {
             let waited = future.result(timeout_ms, stop);
             Ok::<_, Failure>(match (future.try_result(), waited) {
@@ -334,7 +370,74 @@ impl RecordFuture {
             .call(py, |future, _| Ok::<_, Failure>(future.try_result().is_some()))
     }
 
+    /// Whether it is undecided.
+    fn running(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(!self.done(py)?)
+    }
+
+    /// Tries to take the record back, which is never possible: False.
+    fn cancel(&self) -> bool {
+        false
+    }
+
+    /// Whether it was taken back: False.
+    fn cancelled(&self) -> bool {
+        false
+    }
+
+    /// The same outcome as a `concurrent.futures.Future`.
+    fn future<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("fletchlog.aio")?.call_method1("future", (slf,))
+    }
+
+    fn __repr__(&self) -> String {
+        let state = match self.inner.get().map(Future::try_result) {
+            Err(_) => "of another process".to_owned(),
+            Ok(None) => "undecided".to_owned(),
+            Ok(Some(Ok(at))) if at.offset < 0 => format!("{}-{}, offset unknown", at.topic, at.partition),
+            Ok(Some(Ok(at))) => format!("{}-{} at offset {}", at.topic, at.partition, at.offset),
+            Ok(Some(Err(error))) => format!("failed: {error}"),
+        };
+        format!("<fletchlog.RecordFuture: {state}>")
+    }
+
     fn __reduce__(&self) -> PyResult<()> {
         Err(unpicklable("RecordFuture", "its result()"))
+    }
+}
+
+fn serializer_from_py(name: &str, given: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Py<PyAny>>> {
+    match given {
+        Some(serializer) if !serializer.is_callable() => Err(PyTypeError::new_err(format!(
+            "{name} is called as {name}(value) and returns bytes: give a function or a serializer of fletchlog.serde, got {}",
+            describe(serializer)
+        ))),
+        given => Ok(given.map(|serializer| serializer.clone().unbind())),
+    }
+}
+
+/// A key or value as bytes; what is None stays so.
+fn serialized(
+    name: &str,
+    serializer: Option<&Py<PyAny>>,
+    value: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Option<PyBackedBytes>> {
+    match (serializer, value) {
+        (Some(serializer), Some(value)) => {
+            let made = serializer.bind(value.py()).call1((value,))?;
+            optional_bytes_from_py(name, (!made.is_none()).then_some(&made))
+        }
+        _ => optional_bytes_from_py(name, value),
+    }
+}
+
+/// How long to wait, in milliseconds: `timeout` is seconds, as in Python's futures, `timeout_ms` milliseconds.
+fn limit(timeout: Option<Seconds>, timeout_ms: Option<Wait>) -> Result<Option<i64>, Failure> {
+    match (timeout, timeout_ms) {
+        (Some(_), Some(_)) => Err(Failure::argument(
+            "give either timeout (seconds) or timeout_ms (milliseconds), not both",
+        )),
+        (Some(Seconds(ms)), None) | (None, Some(Wait(ms))) => Ok(Some(ms)),
+        (None, None) => Ok(None),
     }
 }

@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule, PyDict, PyList, PyTuple};
 
 use crate::capsule::{batch_to_py, schema_to_py, stream_to_py};
-use crate::convert::{partition_to_py, record_class, run_class, unpicklable};
+use crate::convert::{counted, partition_to_py, record_class, run_class, unpicklable};
 use crate::errors::Failure;
 use crate::gate::gate;
 use crate::interop;
@@ -106,9 +106,9 @@ impl Records {
 
     fn __repr__(&self) -> String {
         format!(
-            "<fletchlog.Records: {} records of {} partitions>",
-            self.polled.count(),
-            self.partition_count()
+            "<fletchlog.Records: {} of {}>",
+            counted(self.polled.count(), "record"),
+            counted(self.partition_count(), "partition")
         )
     }
 

@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyTuple};
 
 use crate::capsule::{batch_to_py, schema_to_py, stream_to_py};
+use crate::convert::counted;
 use crate::interop;
 
 /// A table in memory with the Arrow PyCapsule interface.
@@ -38,8 +39,8 @@ impl Table {
         let schema = self.batch.schema();
         let columns: Vec<_> = schema.fields().iter().map(|field| field.name().as_str()).collect();
         format!(
-            "<fletchlog.Table: {} rows of {}>",
-            self.batch.num_rows(),
+            "<fletchlog.Table: {} of {}>",
+            counted(self.batch.num_rows(), "row"),
             columns.join(", ")
         )
     }

@@ -22,6 +22,11 @@ impl Transaction {
 
 #[pymethods]
 impl Transaction {
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let producer = self.producer.bind(py).repr()?;
+        Ok(format!("<fletchlog.Transaction of {producer}>"))
+    }
+
     fn __enter__(&self, py: Python<'_>) -> PyResult<Py<Producer>> {
         self.producer
             .get()

@@ -1,0 +1,162 @@
+//! Times from Python, by one rule. A duration is an int of milliseconds, as the names `..._ms` say, or a `datetime.timedelta`. A point in
+//! time is an int of milliseconds since 1970 or a `datetime.datetime`; one without a zone is UTC. A float is refused, whose unit
+//! nobody could tell. `RecordFuture.result(timeout=)` alone takes seconds, as every future of Python's does.
+
+use pyo3::exceptions::{PyOverflowError, PyTypeError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBool, PyFloat};
+
+use crate::convert::describe;
+use crate::errors::Failure;
+
+/// How long to wait, in milliseconds, not negative.
+#[derive(Debug, Clone, Copy)]
+pub struct Wait(pub i64);
+
+/// How long to wait, given in seconds; in milliseconds, not negative.
+#[derive(Debug, Clone, Copy)]
+pub struct Seconds(pub i64);
+
+/// Milliseconds since 1970.
+#[derive(Debug, Clone, Copy)]
+pub struct Moment(pub i64);
+
+fn class<'py>(py: Python<'py>, cell: &'static PyOnceLock<Py<PyAny>>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    cell.get_or_try_init(py, || py.import("datetime")?.getattr(name).map(Bound::unbind))
+        .map(|class| class.bind(py).clone())
+}
+
+fn timedelta_class(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    class(py, &CLASS, "timedelta")
+}
+
+fn datetime_class(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    class(py, &CLASS, "datetime")
+}
+
+/// A timedelta in microseconds.
+fn microseconds(delta: &Bound<'_, PyAny>) -> PyResult<i64> {
+    let part = |name| delta.getattr(name)?.extract::<i64>();
+    let (days, seconds, micros) = (part("days")?, part("seconds")?, part("microseconds")?);
+    // At most 999,999,999 days: 8.64e19 would not fit, so it is cut at 292,000 years.
+    let seconds = days.saturating_mul(86_400).saturating_add(seconds);
+    Ok(seconds.saturating_mul(1_000_000).saturating_add(micros))
+}
+
+/// Up to whole milliseconds: a wait of a microsecond is no wait of 0.
+fn up(micros: i64) -> i64 {
+    micros.div_euclid(1000) + i64::from(micros.rem_euclid(1000) > 0)
+}
+
+fn too_large(value: &Bound<'_, PyAny>, error: PyErr, expected: &str) -> PyErr {
+    if error.is_instance_of::<PyOverflowError>(value.py()) {
+        return Failure::argument(format!(
+            "{} is out of range: {expected} are from {} to {}",
+            describe(value),
+            i64::MIN,
+            i64::MAX
+        ))
+        .into();
+    }
+    PyTypeError::new_err(format!("expected {expected}, got {}", describe(value)))
+}
+
+fn not_negative(ms: i64) -> PyResult<i64> {
+    if ms < 0 {
+        return Err(Failure::argument(format!("timeout_ms is {ms}; give 0 or more milliseconds")).into());
+    }
+    Ok(ms)
+}
+
+impl FromPyObject<'_, '_> for Wait {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        let value = &*value;
+        if value.is_instance(&timedelta_class(value.py())?)? {
+            return not_negative(up(microseconds(value)?)).map(Self);
+        }
+        if value.is_instance_of::<PyFloat>() || value.is_instance_of::<PyBool>() {
+            return Err(PyTypeError::new_err(format!(
+                "expected milliseconds as an int (1500), or a datetime.timedelta (timedelta(seconds=1.5)), got {}",
+                describe(value)
+            )));
+        }
+        let ms = value
+            .extract::<i64>()
+            .map_err(|error| too_large(value, error, "milliseconds as an int, or a datetime.timedelta"))?;
+        not_negative(ms).map(Self)
+    }
+}
+
+impl FromPyObject<'_, '_> for Seconds {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        let value = &*value;
+        if value.is_instance(&timedelta_class(value.py())?)? {
+            return not_negative(up(microseconds(value)?)).map(Self);
+        }
+        let seconds = value.extract::<f64>().map_err(|_| {
+            PyTypeError::new_err(format!(
+                "expected seconds as a number (1.5), or a datetime.timedelta, got {}",
+                describe(value)
+            ))
+        })?;
+        if seconds.is_nan() || seconds < 0.0 {
+            return Err(Failure::argument(format!("timeout is {seconds}; give 0 or more seconds")).into());
+        }
+        #[allow(clippy::cast_possible_truncation)] // Larger numbers, and infinity, become the largest.
+        let ms = (seconds * 1000.0).ceil() as i64;
+        Ok(Self(ms))
+    }
+}
+
+impl Moment {
+    /// A `datetime.datetime` as milliseconds; `None` for anything else.
+    ///
+    /// # Errors
+    /// What Python raises.
+    pub fn of_datetime(value: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
+        let py = value.py();
+        let datetime = datetime_class(py)?;
+        if !value.is_instance(&datetime)? {
+            return Ok(None);
+        }
+        let utc = py.import("datetime")?.getattr("UTC")?;
+        let zoned = if value.getattr(intern!(py, "tzinfo"))?.is_none() {
+            let options = pyo3::types::PyDict::new(py);
+            options.set_item("tzinfo", &utc)?;
+            value.call_method("replace", (), Some(&options))?
+        } else {
+            value.clone()
+        };
+        let epoch = datetime.call1((1970, 1, 1, 0, 0, 0, 0, &utc))?;
+        let micros = microseconds(&zoned.sub(epoch)?)?;
+        Ok(Some(Self(micros.div_euclid(1000))))
+    }
+}
+
+impl FromPyObject<'_, '_> for Moment {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        let value = &*value;
+        if let Some(moment) = Self::of_datetime(value)? {
+            return Ok(moment);
+        }
+        if value.is_instance_of::<PyFloat>() || value.is_instance_of::<PyBool>() {
+            return Err(PyTypeError::new_err(format!(
+                "expected milliseconds since 1970 as an int, or a datetime, got {}",
+                describe(value)
+            )));
+        }
+        let ms = value.extract::<i64>();
+        ms.map(Self)
+            .map_err(|error| too_large(value, error, "milliseconds since 1970 as an int, or a datetime"))
+    }
+}

@@ -1,0 +1,78 @@
+"""`metrics()`: Kafka's names, real counts, as a dict and as Arrow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+import fletchlog as fl
+
+
+@pytest.fixture
+def broker() -> Iterator[fl.Broker]:
+    with fl.Broker.in_memory() as broker:
+        broker.create_topic("t", partitions=2)
+        broker.create_topic("small", config={"max.message.bytes": 100})
+        yield broker
+
+
+def test_a_producer_counts_records_batches_and_requests(broker: fl.Broker) -> None:
+    with fl.Producer(broker, {"linger.ms": 60_000}) as producer:
+        before = producer.metrics()
+        assert before["record-send-total"] == 0
+        assert math.isnan(before["batch-size-avg"])
+        assert math.isnan(before["record-queue-time-max"])
+        for number in range(10):
+            producer.send("t", b"x" * 100, partition=number % 2)
+        producer.flush()
+        after = producer.metrics()
+        assert (after["record-send-total"], after["record-error-total"], after["record-retry-total"]) == (10, 0, 0)
+        assert 500 < after["batch-size-avg"] <= after["batch-size-max"] < 1000
+        assert after["records-per-request-avg"] == 10
+        assert after["record-queue-time-max"] >= after["record-queue-time-avg"] >= 0
+        assert after["request-total"] >= after["response-total"] >= 1
+        assert after["request-latency-max"] >= after["request-latency-avg"] >= 0
+        refused = producer.send("small", bytes(1000), partition=0)
+        producer.flush()
+        assert isinstance(refused.exception(), fl.errors.RecordTooLargeError)
+        assert producer.metrics()["record-error-total"] == 1
+
+
+def test_what_is_sent_again_is_counted_as_a_retry(broker: fl.Broker) -> None:
+    with fl.Producer(broker, {"retry.backoff.ms": 0}, faults=fl.Faults(script={1: "lost-ack"})) as producer:
+        producer.send("t", b"v", partition=0).result()
+        metrics = producer.metrics()
+        assert (metrics["record-send-total"], metrics["record-retry-total"], metrics["record-error-total"]) == (2, 1, 0)
+
+
+def test_a_consumer_counts_what_it_handed_out_and_its_fetches(broker: fl.Broker) -> None:
+    with fl.Producer(broker) as producer:
+        for _ in range(10):
+            producer.send("t", b"x" * 100, partition=0)
+    with fl.Consumer(broker, {"auto.offset.reset": "earliest", "max.poll.records": 4}) as consumer:
+        assert consumer.metrics()["records-consumed-total"] == 0
+        assert math.isnan(consumer.metrics()["records-lag-max"])
+        consumer.assign([("t", 0)])
+        assert len(consumer.poll(30_000)) == 4
+        metrics = consumer.metrics()
+        assert (metrics["records-consumed-total"], metrics["records-lag-max"]) == (4, 6)
+        assert 400 < metrics["bytes-consumed-total"] < 1000
+        assert metrics["fetch-total"] >= 1
+        assert metrics["fetch-size-max"] >= 1000
+        assert metrics["fetch-latency-max"] >= metrics["fetch-latency-avg"] >= 0
+        assert metrics["request-total"] >= metrics["response-total"] >= 3
+        assert next(consumer).offset == 4
+        assert consumer.metrics()["records-consumed-total"] == 5
+        assert consumer.metrics()["time-between-poll-max"] >= 0
+
+
+def test_metrics_are_an_arrow_table(broker: fl.Broker) -> None:
+    with fl.Producer(broker) as producer:
+        metrics = producer.metrics()
+    assert isinstance(metrics, dict)
+    table = metrics.to_pyarrow()
+    assert table.schema == pa.schema([("name", pa.string()), ("value", pa.float64())])
+    assert table["name"].to_pylist() == list(metrics)

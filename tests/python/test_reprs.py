@@ -1,0 +1,83 @@
+"""What an object says of itself: its state, and never a secret."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+
+import fletchlog as fl
+
+SECRET = "hush-hush"
+
+
+def test_a_broker_names_its_place_its_topics_and_whether_it_is_open(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "data"
+    with fl.Broker(path) as broker:
+        assert repr(broker) == f"<fletchlog.Broker '{path}': 0 topics, open>"
+        broker.create_topic("t")
+        assert repr(broker) == f"<fletchlog.Broker '{path}': 1 topic, open>"
+        with fl.Broker(path, read_only=True) as reader:
+            assert repr(reader) == f"<fletchlog.Broker '{path}': 1 topic, open for reading only>"
+    assert repr(broker) == f"<fletchlog.Broker '{path}': closed>"
+    with fl.Broker.in_memory() as broker:
+        assert repr(broker) == "<fletchlog.Broker in memory: 0 topics, open>"
+
+
+def test_a_second_positional_argument_of_a_broker_is_told_its_name(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(TypeError, match=r"takes the path first and the rest by name, Broker\(PATH, nodes=3, config=\{...\}\), got dict \{'log.retention"):
+        fl.Broker(tmp_path, {"log.retention.ms": 1})  # type: ignore[call-arg]
+
+
+def test_clients_name_who_they_are_and_what_they_read() -> None:
+    with fl.Broker.in_memory() as broker:
+        broker.create_topic("t", partitions=5)
+        with fl.Consumer(broker, {"client.id": "c", "group.id": "g"}) as consumer:
+            assert repr(consumer) == "<fletchlog.Consumer client.id=c group.id=g: reads nothing yet>"
+            consumer.subscribe(["t", "u"])
+            assert repr(consumer) == "<fletchlog.Consumer client.id=c group.id=g: subscribed to t, u, has no partition now>"
+            consumer.unsubscribe()
+            consumer.assign([("t", p) for p in range(5)])
+            assert repr(consumer).endswith(": reads t-0, t-1, t-2 and 2 more>")
+        assert repr(consumer) == "<fletchlog.Consumer client.id=c group.id=g: closed>"
+        with fl.Producer(broker, {"transactional.id": "x"}) as producer:
+            assert repr(producer) == "<fletchlog.Producer transactional.id=x: open>"
+            assert repr(producer.transaction()) == "<fletchlog.Transaction of <fletchlog.Producer transactional.id=x: open>>"
+        assert repr(producer) == "<fletchlog.Producer transactional.id=x: closed>"
+        with fl.LegacyConsumer(broker, {"group.id": "g", "consumer.id": "me"}) as legacy:
+            assert repr(legacy) == "<fletchlog.LegacyConsumer: g_me>"
+
+
+def test_a_future_says_its_outcome() -> None:
+    with fl.Broker.in_memory() as broker, fl.Producer(broker, {"linger.ms": 60_000}) as producer:
+        broker.create_topic("t")
+        future = producer.send("t", b"v", partition=0)
+        assert repr(future) == "<fletchlog.RecordFuture: undecided>"
+        producer.flush()
+        assert repr(future) == "<fletchlog.RecordFuture: t-0 at offset 0>"
+        assert repr(producer.send("t", bytes(2_000_000))).startswith("<fletchlog.RecordFuture: failed: ")
+
+
+def test_faults_say_what_goes_wrong() -> None:
+    faults = fl.Faults(script={1: "lost-ack"})
+    assert repr(faults) == "<fletchlog.Faults: a script of 1 request>"
+    assert repr(fl.Faults(seed=7, refused=0.5)) == "<fletchlog.Faults: seed=7 lost_ack=0 refused=0.5 disconnect=0>"
+    held = faults.held()
+    assert repr(held) == "<fletchlog.Held: not held>"
+    with held:
+        assert repr(held) == "<fletchlog.Held: held>"
+
+
+def test_no_repr_has_a_secret() -> None:
+    config = {
+        "bootstrap.servers": "127.0.0.1:9",
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.jaas.config": f'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="{SECRET}";',
+    }
+    with fl.Consumer(config) as consumer, fl.Producer(config) as producer, fl.Cluster("kafka://127.0.0.1:9", dict(list(config.items())[1:])) as cluster:
+        assert repr(cluster) == "<fletchlog.Cluster kafka://127.0.0.1:9: open>"
+        for one in (consumer, producer, cluster):
+            assert SECRET not in repr(one)
+            assert " object at 0x" not in repr(one)
+    assert repr(cluster) == "<fletchlog.Cluster kafka://127.0.0.1:9: closed>"

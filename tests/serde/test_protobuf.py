@@ -1,0 +1,143 @@
+"""Protobuf messages and JSON that follows a schema: what is written is read, alone and in Confluent's wire format."""
+
+import datetime as dt
+import json
+
+import pyarrow as pa
+import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fletchlog as fl
+from fletchlog import serde
+
+F = descriptor_pb2.FieldDescriptorProto
+
+
+def field(name, number, kind, label=F.LABEL_OPTIONAL, type_name=None, *, optional=None):
+    made = F(name=name, number=number, type=kind, label=label, type_name=type_name)
+    if optional is not None:
+        made.proto3_optional, made.oneof_index = True, optional
+    return made
+
+
+def messages():
+    """A file with an Order, whose nested message is Order.Item, and a Second and a Tree message."""
+    file = descriptor_pb2.FileDescriptorProto(name="orders.proto", package="shop", syntax="proto3", dependency=["google/protobuf/timestamp.proto"])
+    order = file.message_type.add(name="Order")
+    order.field.extend([
+        field("id", 1, F.TYPE_SINT64),
+        field("note", 2, F.TYPE_STRING, optional=0),
+        field("tags", 3, F.TYPE_STRING, F.LABEL_REPEATED),
+        field("counts", 4, F.TYPE_MESSAGE, F.LABEL_REPEATED, ".shop.Order.CountsEntry"),
+        field("kind", 5, F.TYPE_ENUM, type_name=".shop.Kind"),
+        field("item", 6, F.TYPE_MESSAGE, type_name=".shop.Order.Item"),
+        field("items", 7, F.TYPE_MESSAGE, F.LABEL_REPEATED, ".shop.Order.Item"),
+        field("at", 8, F.TYPE_MESSAGE, type_name=".google.protobuf.Timestamp"),
+        field("raw", 9, F.TYPE_BYTES),
+        field("big", 10, F.TYPE_FIXED64),
+        field("price", 11, F.TYPE_DOUBLE),
+        field("good", 12, F.TYPE_BOOL),
+    ])  # fmt: skip
+    order.oneof_decl.add(name="_note")
+    order.nested_type.add(name="Item").field.extend([field("n", 1, F.TYPE_INT32), field("f", 2, F.TYPE_FLOAT)])
+    entry = order.nested_type.add(name="CountsEntry")
+    entry.field.extend([field("key", 1, F.TYPE_STRING), field("value", 2, F.TYPE_MESSAGE, type_name=".shop.Order.Item")])
+    entry.options.map_entry = True
+    kinds = file.enum_type.add(name="Kind")
+    kinds.value.add(name="A", number=0)
+    kinds.value.add(name="B", number=1)
+    file.message_type.add(name="Second").field.append(field("x", 1, F.TYPE_INT32))
+    file.message_type.add(name="Tree").field.append(field("child", 1, F.TYPE_MESSAGE, type_name=".shop.Tree"))
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(timestamp_pb2.DESCRIPTOR.serialized_pb)
+    pool.Add(file)
+    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"shop.{name}")) for name in ("Order", "Order.Item", "Second", "Tree")}
+
+
+MESSAGES = messages()
+ORDER = serde.Protobuf(MESSAGES["Order"])
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
+ITEMS = st.fixed_dictionaries({"n": st.integers(-(2**31), 2**31 - 1), "f": st.floats(width=32, allow_nan=False)})
+ORDERS = st.fixed_dictionaries({
+    "id": st.integers(-(2**63), 2**63 - 1),
+    "note": st.none() | TEXT,
+    "tags": st.lists(TEXT, max_size=3),
+    "counts": st.dictionaries(TEXT, ITEMS, max_size=3).map(lambda counts: sorted(counts.items())),
+    "kind": st.sampled_from(["A", "B", "7"]),
+    "item": st.none() | ITEMS,
+    "items": st.lists(ITEMS, max_size=2),
+    "at": st.none() | st.integers(-(10**15), 10**15).map(lambda us: dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=us)),
+    "raw": st.binary(max_size=5),
+    "big": st.integers(0, 2**64 - 1),
+    "price": st.floats(allow_nan=False),
+    "good": st.booleans(),
+})  # fmt: skip
+
+
+def sorted_maps(rows):
+    return [row and {**row, "counts": sorted(row["counts"], key=lambda entry: entry[0])} for row in rows]
+
+
+@pytest.mark.parametrize("serializer", [ORDER, serde.Confluent({7: ORDER}, schema_id=7)], ids=["alone", "confluent"])
+@settings(max_examples=60, deadline=None)
+@given(orders=st.lists(st.none() | ORDERS, max_size=4))
+def test_what_is_written_is_read_as_it_was(serializer, orders):
+    table = pa.table({"value": pa.array(orders, ORDER.type)})
+    written = serde.serialize(table, value=serializer)
+    read = serde.deserialize(written, value=serializer)["value"]
+    if orders and any(orders):
+        assert read.type == ORDER.type
+    assert sorted_maps(read.to_pylist()) == sorted_maps(table["value"].to_pylist())
+
+
+def test_the_bytes_are_those_of_protobuf_and_of_confluent():
+    order = MESSAGES["Order"](id=-1, kind=1)
+    assert ORDER({"id": -1, "kind": "B"}) == order.SerializeToString() == b"\x08\x01\x28\x01"
+    item = serde.Protobuf(MESSAGES["Order.Item"])
+    for serializer, prefix in ((ORDER, b"\0"), (serde.Protobuf(MESSAGES["Second"]), b"\2\2"), (item, b"\4\0\0")):
+        assert serde.Confluent({1: serializer}, schema_id=1)({}) == b"\0\0\0\0\1" + prefix
+    # the long form of the first message, which some clients write
+    read, reasons = serde.Confluent({1: ORDER}).decode(pa.array([b"\0\0\0\0\1\2\0\x08\x01", b"\0\0\0\0\1\2\2\x08\x01", b"\0\0\0\0\1\0\x08"]))
+    assert read[0].as_py()["id"] == -1
+    assert reasons[1] == "another message of its file than shop.Order"
+    assert reasons[2].startswith("not a shop.Order: ")
+    assert read.to_pylist()[1:] == [None, None]
+
+
+def test_what_can_never_work_is_refused_at_once():
+    with pytest.raises(fl.errors.InvalidArgumentError, match=r"shop\.Tree contains itself"):
+        serde.Protobuf(MESSAGES["Tree"])
+    with pytest.raises(fl.errors.InvalidArgumentError, match="a message class that protoc has made, got 5"):
+        serde.Protobuf(5)
+    with pytest.raises(fl.errors.InvalidArgumentError, match="not a JSON Schema"):
+        serde.JsonSchema({"type": "no such type"})
+
+
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 0}}, "required": ["n"], "additionalProperties": False}
+VALUES = serde.Json(pa.schema({"n": pa.int64()}))
+
+
+@pytest.mark.parametrize("schema", [SCHEMA, json.dumps(SCHEMA)], ids=["parsed", "text"])
+@settings(max_examples=30, deadline=None)
+@given(numbers=st.lists(st.none() | st.integers(0, 2**63 - 1), max_size=4))
+def test_json_that_follows_its_schema_is_read_as_it_was_written(schema, numbers):
+    follows = serde.JsonSchema(schema, VALUES)
+    table = pa.table({"value": pa.array([n if n is None else {"n": n} for n in numbers], VALUES.type)})
+    for serializer in (follows, serde.Confluent({3: follows}, schema_id=3)):
+        written = serde.serialize(table, value=serializer)
+        assert serde.deserialize(written, value=serializer)["value"].to_pylist() == table["value"].to_pylist()
+
+
+def test_json_that_does_not_follow_its_schema_is_malformed_and_not_written():
+    follows = serde.JsonSchema(SCHEMA, VALUES)
+    read, reasons = follows.decode(pa.array([b'{"n":1}', b'{"n":-1}', b"{}", b"[", None]))
+    assert read.to_pylist() == [{"n": 1}, None, None, None, None]
+    assert sorted(reasons) == [1, 2, 3]
+    assert reasons[1] == "not as the JSON Schema says: data.n must be bigger than or equal to 0"
+    assert follows({"n": 1}) == b'{"n":1}'
+    with pytest.raises(fl.errors.InvalidArgumentError, match=r"JsonSchema cannot encode \{'n': -1\}: .* must be bigger"):
+        follows({"n": -1})
+    with pytest.raises(fl.errors.InvalidArgumentError, match="the value of row 1 cannot be encoded: not as the JSON Schema says"):
+        serde.serialize(pa.table({"value": [{"n": 1}, {"n": -1}]}), value=follows)
