@@ -15,9 +15,11 @@ PYTHON_SOURCES := python tests benches tools docs
 # maturin gets its own target directory: its release build and `cargo test` would otherwise rebuild each other's work
 MATURIN := env -u CONDA_PREFIX VIRTUAL_ENV=$(CURDIR)/.venv CARGO_TARGET_DIR=$(CURDIR)/.build/maturin PIP_QUIET=1 PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/maturin
 
+OLDEST = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+
 SUITE := PYTHONPATH=$(CURDIR)/tests:$(CURDIR)/tools $(BIN)/python
 
-.PHONY: help demo test test-slow build lint lint-rust lint-python test-rust test-python test-binding test-interop test-browser docs bench crash-points bit-flips kills attack call-faults power-loss fuzz mutants sim tools-rust tools-java tools-browser clean
+.PHONY: help demo test test-slow build lint lint-rust lint-python test-rust test-python test-binding test-interop test-browser docs bench crash-points bit-flips kills attack call-faults power-loss fuzz mutants sim wheel release oldest-rust tools-rust tools-java tools-browser clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -74,6 +76,21 @@ test-browser: tools-browser build ## The pages in a headless Chromium: clicks, k
 docs: build ## Build the documentation site into .build/site; warnings are errors
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --target .build/docs -r constraints-docs.txt
 	NO_MKDOCS_2_WARNING=1 PYTHONPATH=$(CURDIR)/.build/docs $(BIN)/python -m mkdocs build --strict
+
+# Zig links, so that the wheels run on older systems than this one; the tools stay outside .venv.
+wheel: tools-rust ## Build the wheels and the sdist into .build/wheels, check them, install and try the wheel on every CPython here
+	@[ -x .build/release/bin/python ] || $(PYTHON) -m venv .build/release
+	.build/release/bin/python -m pip install --quiet --disable-pip-version-check -r constraints-release.txt
+	.build/release/bin/python tools/wheels.py
+
+release: ## Check that the version can be released, run everything, tag it with its notes; publishes nothing
+	$(PYTHON) tools/release.py check
+	$(MAKE) test test-slow docs wheel
+	$(PYTHON) tools/release.py tag
+
+oldest-rust: ## The sources compile with the oldest Rust that Cargo.toml promises (rustup)
+	rustup toolchain install $(OLDEST) --profile minimal
+	cargo +$(OLDEST) check --locked --workspace --all-targets
 
 bench: build ## Ratios against the floor and against another client, in one run
 	cargo build --locked --release -p fletchlog-arrow --examples
