@@ -15,11 +15,12 @@ PYTHON_SOURCES := python tests benches tools docs
 # maturin gets its own target directory: its release build and `cargo test` would otherwise rebuild each other's work
 MATURIN := env -u CONDA_PREFIX VIRTUAL_ENV=$(CURDIR)/.venv CARGO_TARGET_DIR=$(CURDIR)/.build/maturin PIP_QUIET=1 PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/maturin
 
+HOST = $(shell rustc -vV | sed -n 's/host: //p' | tr 'a-z-' 'A-Z_')
 OLDEST = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
 SUITE := PYTHONPATH=$(CURDIR)/tests:$(CURDIR)/tools $(BIN)/python
 
-.PHONY: help demo test test-slow build lint lint-rust lint-python test-rust test-python test-binding test-interop test-browser docs bench crash-points bit-flips kills attack call-faults power-loss fuzz mutants sim wheel release oldest-rust tools-rust tools-java tools-browser clean
+.PHONY: help demo test test-slow build lint lint-rust lint-python test-rust test-python test-binding test-interop test-browser docs bench crash-points bit-flips kills attack call-faults power-loss fuzz mutants sim wheel release deny memcheck miri coverage oldest-rust tools-rust tools-java tools-browser clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -85,8 +86,22 @@ wheel: tools-rust ## Build the wheels and the sdist into .build/wheels, check th
 
 release: ## Check that the version can be released, run everything, tag it with its notes; publishes nothing
 	$(PYTHON) tools/release.py check
-	$(MAKE) test test-slow docs wheel
+	$(MAKE) test test-slow docs deny wheel
 	$(PYTHON) tools/release.py tag
+
+deny: tools-rust ## Licences, sources and known vulnerabilities of the crates (cargo-deny; its database comes over the network)
+	@command -v cargo-deny >/dev/null || { echo "make: cargo-deny is missing. Run cargo install --locked cargo-deny, then make again. Without the network: cargo deny --offline check licenses bans sources." >&2; exit 1; }
+	cargo deny --locked check
+
+memcheck: tools-rust ## The tests of records and arrow under valgrind
+	@command -v valgrind >/dev/null || { echo "make: valgrind is missing. Install it (Debian: apt-get install valgrind), then run make again." >&2; exit 1; }
+	CARGO_TARGET_$(HOST)_RUNNER="valgrind --quiet --error-exitcode=1" PROPTEST_CASES=4 cargo test --locked -p fletchlog-records -p fletchlog-arrow --lib
+
+miri: tools-rust ## The unit tests of records in Miri (nightly Rust with the components miri and rust-src)
+	PROPTEST_CASES=1 MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test --locked -p fletchlog-records --lib $(TESTS)
+
+coverage: tools-rust ## Lines that the Rust tests reach, per file (CRATES="-p fletchlog-records ..."; needs the component llvm-tools)
+	$(PYTHON) tools/coverage.py $(CRATES)
 
 oldest-rust: ## The sources compile with the oldest Rust that Cargo.toml promises (rustup)
 	rustup toolchain install $(OLDEST) --profile minimal
