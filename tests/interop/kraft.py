@@ -16,7 +16,7 @@ import fletchlog as fl
 from . import kafka
 
 NODE = 1
-START_SECONDS = 90
+START_SECONDS = 180
 OWN_PARTITIONS = 50
 # topic properties that the broker is to follow; the others (small segments) are only ours
 SHARED = ["message.timestamp.type", "compression.type", "cleanup.policy"]
@@ -89,6 +89,11 @@ class Node:
         """Of the running process."""
         assert self._process is not None
         return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Neither stopped nor killed."""
+        return self._process is not None
 
     def launch(self) -> None:
         """Starts the process, and waits for nothing."""

@@ -49,13 +49,12 @@ public final class Bootstrap {
         BootstrapDirectory checkpoint = open(directory);
         BootstrapMetadata formatted = checkpoint.read();
         List<ApiMessageAndVersion> records = new ArrayList<>(formatted.records());
-        records.removeIf(record -> record.message() instanceof FeatureLevelRecord feature
-            && feature.name().equals("eligible.leader.replicas.version"));
         // the ids of the producers that wrote the directory are taken
         records.add(new ApiMessageAndVersion(new ProducerIdsRecord()
             .setBrokerId(node).setBrokerEpoch(0).setNextProducerId(FREE_PRODUCER_IDS), (short) 0));
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = in.readLine(); line != null; line = in.readLine()) {
+            records.removeIf(Bootstrap::isEligibleLeaderReplicas);
             records.addAll(recordsOf(line.split(" "), node));
         }
         // it refuses to replace the file that the formatter wrote
@@ -64,6 +63,10 @@ public final class Bootstrap {
             throw new IllegalStateException("no " + file);
         }
         open(directory).writeBinaryFile(BootstrapMetadata.fromRecords(records, "interop"));
+    }
+
+    private static boolean isEligibleLeaderReplicas(ApiMessageAndVersion record) {
+        return record.message() instanceof FeatureLevelRecord feature && feature.name().equals("eligible.leader.replicas.version");
     }
 
     private static List<ApiMessageAndVersion> recordsOf(String[] words, int node) {
