@@ -291,6 +291,7 @@ ADVICE = {
     "FencedLogError": "See to the disk, close the broker, open it again.",
     "AuthenticationError": "Compare `security.protocol`, the certificates and the user on both sides ([TLS and SASL](../howto/tls.md)).",
     "ListenerError": "Choose another port, or 0 for any that is free.",
+    "PolicyViolationError": "Alter the topic's `cleanup.policy`, or open without `read_only`; the text says which.",
     "InvalidTopicError": "Use letters, digits, `.`, `_` and `-`, at most 249 characters.",
     "InvalidPartitionsError": "Give a number from 1 on that is not lower than before.",
     "TopicAlreadyExistsError": "Use it, or delete it first.",

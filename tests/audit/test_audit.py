@@ -294,7 +294,7 @@ def test_the_page_gives_a_verdict_and_marks_what_exceeds_a_threshold(late):
         report.html({"nonsense": 1})
 
 
-def test_the_command_shows_a_row_for_each_partition_and_a_line_for_each_breach(tmp_path, late):
+def test_the_command_shows_a_row_for_each_partition_and_a_line_for_each_breach(late):
     from typer.testing import CliRunner
 
     from fletchlog.cli.app import app
@@ -312,14 +312,6 @@ def test_the_command_shows_a_row_for_each_partition_and_a_line_for_each_breach(t
         broker.create_topic("a-topic-with-a-name-that-needs-room", partitions=12)
     told = CliRunner().invoke(app, ["audit", str(late)], env={"COLUMNS": "60"}).stdout
     assert all(f"a-topic-with-a-name-that-needs-room-{p}" in told for p in range(12))
-    with fl.Broker(tmp_path / "d") as broker:
-        broker.create_topic("a-topic-with-a-long-name", partitions=12)
-    told = CliRunner().invoke(app, ["audit", str(tmp_path / "d")]).output
-    for name in ("gaps_unexplained", "duplicate_records", "duplicate_sequences", "lateness_p9999_ms"):
-        assert name in told
-    shown = [p for p in range(12) if f"a-topic-with-a-long-name-{p} " in told or f"a-topic-with-a-long-name-{p}\n" in told]
-    assert shown == [0, 1, 2]
-    assert "and 9 more partitions" in told
 
 
 def test_an_open_broker_is_audited_as_its_directory(kafkas, tmp_path):
@@ -347,5 +339,5 @@ def test_a_broker_in_memory_is_audited_with_its_gaps_and_what_begins_behind_offs
         assert (found.first_offset, found.last_offset, found.records) == (5, 61, 55)
         assert (found.gaps, found.gaps_markers, found.gaps_unexplained) == (2, 2, 0)
         assert found.timestamp_inversions == 2
-        with pytest.raises(fl.errors.UnknownTopicOrPartitionError, match="the broker has no topic u; it has t"):
+        with pytest.raises(fl.errors.UnknownTopicOrPartitionError, match="a broker in this process has no topic u; it has t"):
             audit(broker, ["u"])

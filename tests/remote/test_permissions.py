@@ -50,5 +50,5 @@ def test_a_reader_is_enough_for_spark(alice):
     log = ClusterLog(SourceOptions.parse(options))
     assert log.topics() == ["orders"]
     span = log.spans([("orders", 0)])["orders", 0]
-    batches = log.scan(("orders", 0), span.start, span.end, include_headers=False)
+    batches = log.scan(("orders", 0), span.start, span.end, columns=["value"])
     assert [value for batch in batches for value in batch["value"].to_pylist()] == [b"v"]

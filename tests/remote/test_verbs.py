@@ -101,13 +101,14 @@ def test_a_scan_refuses_what_a_broker_refuses(cluster):
         (("t", 0, 12), OffsetOutOfRangeError),
         (("t", 0, 20, 10), InvalidArgumentError),
         (("t", 0, -1), InvalidArgumentError),
-        (("t", 0, None, None, 0), InvalidArgumentError),
     ):
         for where in (cluster, broker):
             with pytest.raises(error):
                 where.scan(*arguments)
-    with pytest.raises(InvalidArgumentError):
-        cluster.scan("t", order="size")
+    for options in ({"order": "size"}, {"batch_rows": 0}):
+        for where in (cluster, broker):
+            with pytest.raises(InvalidArgumentError):
+                where.scan("t", 0, **options)
     scan = cluster.scan("t", 0)
     broker.delete_records("t", 0, None)
     with pytest.raises(OffsetOutOfRangeError):
