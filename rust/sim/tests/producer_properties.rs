@@ -252,7 +252,9 @@ fn defects(config: &[(&str, &str)]) -> (usize, usize) {
         inversions += usize::from(!first.is_sorted());
         faults.extend(run.faults);
     }
-    assert_eq!(faults.iter().collect::<Vec<_>>(), ["lost-ack", "refused:19"]);
+    for kind in ["lost-ack", "refused:19"] {
+        assert!(faults.contains(kind), "{kind} was not met: {faults:?}");
+    }
     (duplicates, inversions)
 }
 
