@@ -21,6 +21,8 @@ from . import kafka
 from .cluster import Cluster
 from .conftest import CASES
 
+# kafka-python, which asks the cluster, leaves sockets open that no node took
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 PART = "26 Spark on a cluster of three"
 RECORDS = 300 * CASES
 PARTITIONS = 6
