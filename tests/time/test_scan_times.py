@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import fletchlog as fl
@@ -71,6 +71,8 @@ BATCH = st.tuples(
     bounds=st.lists(st.tuples(st.none() | st.integers(-2, 70), st.none() | st.integers(-2, 70)), min_size=1, max_size=2),
     delete=st.integers(0, 10),
 )
+# a span that ends inside a batch, and none of whose records is in the range
+@example(batches=[(0, [0, 1, 0], "none", None), (1, [0], "none", None)], stamped=False, compact=False, bounds=[(None, 0)], delete=0)
 def test_the_rows_are_those_of_a_full_scan(
     places: Places,
     batches: list[tuple[int, list[int], str, bool | None]],

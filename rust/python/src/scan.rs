@@ -247,13 +247,18 @@ impl ClusterRows {
             if room == 0 {
                 return Ok(());
             }
-            let end = (*end).min(span.last_offset.saturating_add(1));
-            let before = cursor.returned();
+            // Not a record further: the cursor of a span inside a batch has not counted those behind it.
+            let walked = |cursor: &RecordCursor| {
+                let walked = cursor.returned() - span.cursor().returned();
+                usize::try_from(walked).unwrap_or(0)
+            };
+            let before = walked(cursor);
+            let most = room.min(span.count - before);
             builder
-                .append_records(tp, &span.slice, cursor, room, i64::MIN, end)
+                .append_records(tp, &span.slice, cursor, most, i64::MIN, *end)
                 .map_err(|error| Failure::from(error).at(tp, span.slice.base_offset))?;
-            let walked = usize::try_from(cursor.returned() - before).unwrap_or(0);
-            if walked < room || cursor.position() >= span.end {
+            let after = walked(cursor);
+            if after - before < most || after >= span.count {
                 self.current = None;
             }
         }
