@@ -179,7 +179,7 @@ def gone(address: Address, seconds: float, number: int) -> str:
 
 
 def ids(address: Address, seconds: float, _: int) -> str:
-    """Fetches of a session that forget 50,000 topic ids which no topic has, others each time, from ever new connections."""
+    """Fetches of a session that forget 50,000 topic ids which no topic has, others each time, over one connection."""
 
     def fetch(session: tuple[int, int], topics: bytes, forgotten: bytes) -> bytes:
         body = struct.pack(">iiiibii", -1, 0, 0, 1, 0, *session) + topics + forgotten + bytes([1, 0])
@@ -199,11 +199,10 @@ def ids(address: Address, seconds: float, _: int) -> str:
     with socket.create_connection(address, timeout=60) as connection:
         connection.sendall(fetch((0, 0), unknown, bytes([1])))
         error, session = answer(connection)
-    assert error == 0
-    while time.monotonic() < end:
-        done += 1
-        forgotten = length + b"".join(struct.pack(">qq", done, n) + bytes([2]) + struct.pack(">i", 0) + bytes([0]) for n in range(number))
-        with socket.create_connection(address, timeout=60) as connection:
+        assert error == 0
+        while time.monotonic() < end:
+            done += 1
+            forgotten = length + b"".join(struct.pack(">qq", done, n) + bytes([2]) + struct.pack(">i", 0) + bytes([0]) for n in range(number))
             connection.sendall(fetch((session, done), bytes([1]), forgotten))
             assert answer(connection) == (0, session)
     return f"{done * number} forgotten topic ids that no topic has"
@@ -246,7 +245,7 @@ ATTACKS: list[tuple[Attack, float, int, int]] = [
     (partitions, 0, BUDGET, 0),
     (deaf, 1 / 380, BUDGET, 0),
     (gone, 1 / 19, 0, 4096),
-    (ids, 0, 16 * MIB, 0),
+    (ids, 0, BUDGET, 0),
     (joins, 0, 48 * MIB, 0),
 ]
 
