@@ -798,9 +798,9 @@ class Consumer:
     ) -> None:
         """Joins the group with these topics, or with every topic whose whole name matches `pattern`.
 
-        The callbacks run inside `poll` and `close`, in the calling thread, with a list of partitions; they may use this
-        consumer. `on_assigned` runs before anything of the new partitions is read, so it may seek. `on_lost` defaults to `on_revoked`. In
-        `close` the partitions are still assigned, so `on_revoked` may commit.
+        The callbacks run inside `poll`, `unsubscribe` and `close`, in the calling thread, with a list of partitions; they may use this
+        consumer. `on_assigned` runs before anything of the new partitions is read, so it may seek. `on_revoked` and `on_lost` run while the
+        partitions are still assigned, so they may ask for positions, and `on_revoked` may commit. `on_lost` defaults to `on_revoked`.
         """
     def assign(self, partitions: Iterable[_Partition]) -> None:
         """Takes exactly these partitions, without a group's help."""

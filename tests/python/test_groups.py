@@ -65,6 +65,51 @@ def test_listeners_are_told_before_anything_of_a_new_partition_is_read(topic: fl
     assert all(len(partitions) == 4 for _, partitions in told)
 
 
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_a_listener_commits_what_a_rebalance_takes_from_it(topic: fl.Broker, strategy: str) -> None:
+    """Kafka: `ConsumerCoordinator#onJoinPrepare` and `#onJoinComplete` call the listener before the partitions are given up."""
+    settings = {"partition.assignment.strategy": strategy, "max.poll.records": 3}
+    committed: dict[fl.TopicPartition, int] = {}
+    with member(topic, **settings) as first, member(topic, **settings) as second:
+
+        def revoked(partitions: list[fl.TopicPartition]) -> None:
+            assert set(partitions) <= set(first.assignment())
+            for tp in partitions:
+                committed[tp] = first.position(tp)
+            first.commit()
+
+        first.subscribe(["t"], on_revoked=revoked)
+        read = [record for _ in range(6) for record in first.poll(timeout_ms=200)]
+        assert 0 < len(read) < 40
+        first.pause(first.assignment())
+        second.subscribe(["t"])
+        while not second.assignment():
+            first.poll(timeout_ms=20)
+            second.poll(timeout_ms=20)
+        assert any(committed.values())
+        assert set(second.assignment()) <= set(committed)
+        for tp in second.assignment():
+            assert second.committed([tp])[tp].offset == committed[tp]  # type: ignore[union-attr]
+
+
+def test_a_listener_hears_of_an_unsubscribe_while_its_partitions_are_assigned(topic: fl.Broker) -> None:
+    """Kafka: `KafkaConsumer#unsubscribe` runs `onLeavePrepare` first."""
+    told: list[int] = []
+    with member(topic) as consumer:
+
+        def revoked(partitions: list[fl.TopicPartition]) -> None:
+            told.append(len(consumer.assignment()))
+            consumer.commit(dict.fromkeys(partitions, 3))
+
+        for leave in (consumer.unsubscribe, lambda: consumer.subscribe([])):
+            consumer.subscribe(["t"], on_revoked=revoked)
+            settle(consumer)
+            leave()
+            assert consumer.assignment() == []
+        assert told == [4, 4]
+        assert [found.offset for found in consumer.committed([("t", p) for p in range(4)]).values() if found] == [3] * 4
+
+
 @pytest.mark.parametrize("auto_commit", [True, False])
 def test_a_listener_may_ask_for_positions_and_commit_while_the_consumer_closes(topic: fl.Broker, auto_commit: bool) -> None:
     told: list[Any] = []

@@ -190,6 +190,9 @@ impl Consumer {
         match (topics, pattern) {
             (Some(topics), None) => {
                 let topics = topics_from_py(topics)?;
+                if topics.is_empty() {
+                    return self.unsubscribe(py);
+                }
                 self.inner.call(py, |consumer, _| {
                     consumer.stop_for_rebalance(listens);
                     consumer.subscribe(&topics)
@@ -227,7 +230,16 @@ impl Consumer {
 
     /// Leaves the subscription or assignment.
     fn unsubscribe(&self, py: Python<'_>) -> PyResult<()> {
-        self.inner.call(py, |consumer, _| consumer.unsubscribe())
+        let events = self
+            .inner
+            .call(py, |consumer, _| Ok::<_, Failure>(consumer.leaving_events()))?;
+        let told = self.tell(py, &events);
+        self.inner.call(py, |consumer, _| {
+            consumer.unsubscribe()?;
+            consumer.take_rebalance_events(); // told already
+            Ok::<_, Failure>(())
+        })?;
+        told
     }
 
     /// Returns up to `max.poll.records` records; waits at most `timeout_ms` when there are none.

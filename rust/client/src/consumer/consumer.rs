@@ -49,8 +49,6 @@ pub struct Consumer {
     pub(super) missing: Missing,
     /// An error that occurred after records were taken; the next poll returns it.
     pub(super) deferred: Option<ClientError>,
-    /// poll returns as soon as there is a rebalance event to report.
-    pub(super) stops_for_rebalance: bool,
     /// What precedes the leave is done.
     close_prepared: bool,
     closed: bool,
@@ -86,7 +84,6 @@ impl Consumer {
             trace: Trace::new(settings.trace),
             missing: Missing::default(),
             deferred: None,
-            stops_for_rebalance: false,
             close_prepared: false,
             closed: false,
             settings,
@@ -333,10 +330,13 @@ impl Consumer {
             .unwrap_or_default()
     }
 
-    /// Makes poll return, without records, as soon as there are events for [`Consumer::take_rebalance_events`]: a listener can
-    /// seek before anything of its new partitions is read. Kafka runs listeners at the same place, inside poll.
+    /// Makes poll return, without records, as soon as there are events for [`Consumer::take_rebalance_events`]. The rebalance
+    /// goes on with the next poll: a listener can commit partitions that it gives up, which are still assigned, and seek before
+    /// anything of its new partitions is read. Kafka runs listeners at the same places, inside poll.
     pub fn stop_for_rebalance(&mut self, on: bool) {
-        self.stops_for_rebalance = on;
+        if let Some(coordinator) = &mut self.coordinator {
+            coordinator.listen(on);
+        }
     }
 
     /// Leaves the group, commits if enable.auto.commit. Closing twice does nothing. The consumer is closed even if this
@@ -375,9 +375,15 @@ impl Consumer {
         let deadline = self.net.now_ms().saturating_add(timeout_ms.max(0));
         self.commit_before_leave(deadline, interrupt)?;
         self.close_prepared = true;
+        Ok(self.leaving_events())
+    }
+
+    /// What a listener is to receive before [`Consumer::unsubscribe`]: its partitions stay assigned until then. Kafka:
+    /// `ConsumerCoordinator#onLeavePrepare`.
+    pub fn leaving_events(&mut self) -> Vec<RebalanceEvent> {
         let mut events = self.take_rebalance_events();
         events.extend(self.coordinator.as_ref().and_then(|c| c.leaving(&self.subs)));
-        Ok(events)
+        events
     }
 
     fn commit_before_leave(&mut self, deadline: i64, interrupt: Interrupt<'_>) -> Result<(), ClientError> {

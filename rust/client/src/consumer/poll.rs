@@ -122,7 +122,11 @@ impl Consumer {
             self.take_wakeup()?;
             self.ensure_open()?;
             self.coordinator_turn()?;
-            if self.stops_for_rebalance && self.coordinator.as_ref().is_some_and(ConsumerCoordinator::has_events) {
+            if self
+                .coordinator
+                .as_ref()
+                .is_some_and(ConsumerCoordinator::has_events_for_listener)
+            {
                 return Ok(PolledRecords::default());
             }
             self.trace

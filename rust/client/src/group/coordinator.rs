@@ -9,6 +9,7 @@ use fletchlog_api::transport::coordinator_connection;
 use fletchlog_api::{
     Completion, Config, CoordinatorType, ErrorCode, FindCoordinatorRequest, NodeId, Request, Response,
 };
+use fletchlog_records::TopicPartition;
 
 use super::ConsumerGroupMetadata;
 use super::membership::{Membership, State};
@@ -71,6 +72,14 @@ struct Lookup {
     retry_at_ms: i64,
 }
 
+/// What is assigned as soon as the listener knows what it gives up.
+#[derive(Debug)]
+pub(super) struct NextAssignment {
+    pub partitions: Vec<TopicPartition>,
+    /// The new ones among them, if a generation assigned them.
+    pub added: Option<Vec<TopicPartition>>,
+}
+
 /// The client of one group: membership, rebalances, heartbeats, offsets. It never waits; see the seam in `group/mod.rs`.
 ///
 /// A consumer without subscribe() uses it for offsets only; its commits carry generation -1.
@@ -80,6 +89,9 @@ pub struct ConsumerCoordinator {
     pub(super) membership: Membership,
     pub(super) offsets: Offsets,
     pub(super) events: Vec<RebalanceEvent>,
+    /// There is a listener: a rebalance waits until it has received its events.
+    listens: bool,
+    pub(super) next_assignment: Option<NextAssignment>,
     pub(super) outstanding: BTreeMap<RequestId, Purpose>,
     lookup: Lookup,
     /// An error after which the group is closed to this member (fenced, refused); every poll answers it.
@@ -153,6 +165,8 @@ impl ConsumerCoordinator {
             membership: Membership::default(),
             offsets: Offsets::default(),
             events: Vec::new(),
+            listens: false,
+            next_assignment: None,
             outstanding: BTreeMap::new(),
             lookup: Lookup::default(),
             fatal: None,
@@ -176,7 +190,8 @@ impl ConsumerCoordinator {
         self.membership.subscribed = subs.has_auto_assigned_partitions();
         if self.membership.subscribed {
             self.check_poll_interval(net, now_ms);
-            if self.rejoin_needed(subs, topics.partitions) {
+            self.take_over(subs);
+            if !self.has_events_for_listener() && self.rejoin_needed(subs, topics.partitions) {
                 self.advance_rebalance(net, subs, topics, now_ms)?;
             }
         }
@@ -287,9 +302,14 @@ impl ConsumerCoordinator {
             .max(now_ms.saturating_add(1))
     }
 
-    /// Whether there are events for rebalance listeners.
-    pub fn has_events(&self) -> bool {
-        !self.events.is_empty()
+    /// Whether a listener takes the events: then a rebalance waits for it, with the partitions that it gives up still assigned.
+    pub fn listen(&mut self, on: bool) {
+        self.listens = on;
+    }
+
+    /// Whether there is a listener, and events that it has not received.
+    pub fn has_events_for_listener(&self) -> bool {
+        self.listens && !self.events.is_empty()
     }
 
     /// Events for rebalance listeners since the last call, in order.

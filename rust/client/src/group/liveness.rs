@@ -117,10 +117,11 @@ impl ConsumerCoordinator {
     /// Leaves the group: unsubscribe and close. Static members stay until their session times out. Listeners are called
     /// with the partitions given up. Kafka: `onLeavePrepare`, `maybeLeaveGroup`.
     pub fn leave(&mut self, net: &mut ConsumerNetworkClient, subs: &mut SubscriptionState, now_ms: i64) {
-        if let Some(event) = self.leaving(subs) {
+        self.events.extend(self.leaving(subs));
+        if subs.has_auto_assigned_partitions() {
             subs.assign_from_subscribed(&[]);
-            self.events.push(event);
         }
+        self.next_assignment = None;
         self.send_leave(net, now_ms);
         self.reset_generation();
         self.membership.last_poll_ms = None;
@@ -128,7 +129,14 @@ impl ConsumerCoordinator {
 
     /// What a listener receives of the partitions that a member gives up when it leaves.
     pub fn leaving(&self, subs: &SubscriptionState) -> Option<RebalanceEvent> {
-        let assigned = subs.assigned_partitions();
+        let assigned = match &self.next_assignment {
+            // The others are given up already, or not taken over yet.
+            Some(next) => {
+                let is_new = |tp| next.added.as_ref().is_some_and(|added| added.contains(tp));
+                next.partitions.iter().filter(|tp| !is_new(tp)).cloned().collect()
+            }
+            None => subs.assigned_partitions(),
+        };
         if !subs.has_auto_assigned_partitions() || assigned.is_empty() {
             return None;
         }

@@ -10,7 +10,7 @@ use fletchlog_api::{
 };
 use fletchlog_records::TopicPartition;
 
-use super::coordinator::{ConsumerCoordinator, GroupTopics, Purpose};
+use super::coordinator::{ConsumerCoordinator, GroupTopics, NextAssignment, Purpose};
 use super::leader;
 use super::membership::{NO_GENERATION, State};
 use super::protocol::{self, ProtocolError};
@@ -69,8 +69,7 @@ impl ConsumerCoordinator {
                     Vec::new()
                 };
                 if offsets.is_empty() {
-                    self.prepare_join(subs);
-                    return self.send_join(net, subs, now_ms);
+                    return self.prepare_and_join(net, subs, now_ms);
                 }
                 let operation = self.start_commit(offsets, true);
                 let give_up_at_ms = now_ms + i64::from(self.settings.max_poll_interval_ms);
@@ -95,14 +94,11 @@ impl ConsumerCoordinator {
                     );
                 }
                 self.cancel(operation);
-                self.prepare_join(subs);
-                self.send_join(net, subs, now_ms)
+                self.membership.state = State::Stable;
+                self.prepare_and_join(net, subs, now_ms)
             }
             State::Unjoined | State::Stable if now_ms >= self.membership.retry_at_ms => {
-                if self.membership.needs_join_prepare {
-                    self.prepare_join(subs);
-                }
-                self.send_join(net, subs, now_ms)
+                self.prepare_and_join(net, subs, now_ms)
             }
             State::Leading { .. } if !topics.are_fresh => Ok(()),
             State::Leading { .. } => self.assign_as_leader(net, topics.partitions, now_ms),
@@ -114,36 +110,62 @@ impl ConsumerCoordinator {
         }
     }
 
+    fn prepare_and_join(
+        &mut self,
+        net: &mut ConsumerNetworkClient,
+        subs: &mut SubscriptionState,
+        now_ms: i64,
+    ) -> Result<(), ClientError> {
+        if self.membership.needs_join_prepare {
+            self.prepare_join(subs);
+        }
+        if self.has_events_for_listener() {
+            return Ok(()); // The next turn joins.
+        }
+        self.send_join(net, subs, now_ms)
+    }
+
     /// Gives up what must not be held while the group rebalances. Kafka: `onJoinPrepare`.
     fn prepare_join(&mut self, subs: &mut SubscriptionState) {
         self.membership.needs_join_prepare = false;
         let assigned = subs.assigned_partitions();
-        if self.membership.generation == NO_GENERATION {
-            self.drop_assignment(subs, RebalanceEvent::Lost);
-        } else if !self.settings.is_cooperative() {
-            self.drop_assignment(subs, RebalanceEvent::Revoked);
-        } else {
-            let (kept, revoked): (Vec<_>, Vec<_>) = assigned
-                .into_iter()
-                .partition(|tp| subs.subscription().contains(&tp.topic));
-            if !revoked.is_empty() {
-                subs.assign_from_subscribed(&kept);
-                self.events.push(RebalanceEvent::Revoked(revoked));
-            }
-        }
+        let is_lost = self.membership.generation == NO_GENERATION;
+        let (kept, given_up): (Vec<_>, Vec<_>) = assigned
+            .into_iter()
+            .partition(|tp| !is_lost && self.settings.is_cooperative() && subs.subscription().contains(&tp.topic));
         self.membership.assigned_with = None;
         let _ = subs.group_subscribe(&[]);
+        if given_up.is_empty() {
+            return;
+        }
+        self.events.push(match is_lost {
+            true => RebalanceEvent::Lost(given_up),
+            false => RebalanceEvent::Revoked(given_up),
+        });
+        self.change_assignment(kept, None, subs);
     }
 
-    pub(super) fn drop_assignment(
+    /// Assigns these partitions and reports which of them are new. A listener hears first, while the former partitions are
+    /// still assigned, what it gives up. Kafka: `invokePartitionsRevoked`, `invokePartitionsLost` come before
+    /// `assignFromSubscribed`, `invokePartitionsAssigned` after it.
+    fn change_assignment(
         &mut self,
+        partitions: Vec<TopicPartition>,
+        added: Option<Vec<TopicPartition>>,
         subs: &mut SubscriptionState,
-        event: fn(Vec<TopicPartition>) -> RebalanceEvent,
     ) {
-        let assigned = subs.assigned_partitions();
-        if !assigned.is_empty() {
-            subs.assign_from_subscribed(&[]);
-            self.events.push(event(assigned));
+        self.next_assignment = Some(NextAssignment { partitions, added });
+        self.take_over(subs);
+    }
+
+    /// Carries out the change of the assignment, unless a listener has to hear first what it gives up.
+    pub(super) fn take_over(&mut self, subs: &mut SubscriptionState) {
+        if self.has_events_for_listener() {
+            return;
+        }
+        if let Some(next) = self.next_assignment.take() {
+            subs.assign_from_subscribed(&next.partitions);
+            self.events.extend(next.added.map(RebalanceEvent::Assigned));
         }
     }
 
@@ -418,10 +440,9 @@ impl ConsumerCoordinator {
             self.events.push(RebalanceEvent::Revoked(revoked));
             self.membership.rejoin_needed = true;
         }
-        subs.assign_from_subscribed(&assigned);
-        self.membership.last_assignment = assigned;
+        self.membership.last_assignment.clone_from(&assigned);
         self.membership.last_generation = self.membership.generation;
-        self.events.push(RebalanceEvent::Assigned(added));
+        self.change_assignment(assigned, Some(added), subs);
         self.restart_auto_commit_timer(now_ms);
         Ok(())
     }

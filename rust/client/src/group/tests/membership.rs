@@ -48,6 +48,85 @@ fn a_rebalance_revokes_commits_first_and_rejoins_with_the_same_id() {
     assert_eq!(member.subs.position(&tp()), None, "an eager rebalance drops positions");
 }
 
+/// A turn, and what the listener receives after it, with what is assigned at that moment.
+fn heard(member: &mut Member) -> (Vec<String>, Vec<RebalanceEvent>, usize) {
+    let sent = member.turn().unwrap();
+    let assigned = member.subs.assigned_partitions().len();
+    (sent, member.coordinator.take_events(), assigned)
+}
+
+/// Kafka: `ConsumerCoordinator#onJoinPrepare` calls the listener before `assignFromSubscribed`.
+#[test]
+fn a_listener_hears_of_its_partitions_while_they_are_assigned_and_the_join_waits_for_it() {
+    let mut member = Member::stable(&[]);
+    member.coordinator.take_events();
+    member.coordinator.listen(true);
+    member.subs.seek(&tp(), 5, None).unwrap();
+    member.advance(3_000);
+    member.answer(Response::Heartbeat(ErrorCode::REBALANCE_IN_PROGRESS));
+    let revoked = vec![RebalanceEvent::Revoked(vec![tp()])];
+    assert_eq!(heard(&mut member), (vec!["Heartbeat".to_owned()], revoked, 1));
+    assert_eq!(member.subs.position(&tp()), Some(5));
+
+    let commit = member.coordinator.start_commit(member.subs.all_consumed(), true);
+    let now = member.now();
+    member.answer(commit_answer(ErrorCode::NONE));
+    member.coordinator.drive(&mut member.net, &member.subs, now).unwrap();
+    member.network().unwrap(); // sends it
+    member.network().unwrap(); // reads the answer
+    assert_eq!(
+        kind(&member.last_sent().1),
+        "OffsetCommit 1",
+        "in the generation that owned it"
+    );
+    assert!(matches!(member.coordinator.commit_result(commit), Some(Ok(()))));
+
+    member.answer(joined(2)).answer(synced());
+    let assigned = vec![RebalanceEvent::Assigned(vec![tp()])];
+    let sent = ["JoinGroup \"m\"", "SyncGroup"].map(str::to_owned).to_vec();
+    assert_eq!(heard(&mut member), (sent, assigned, 1));
+    assert_eq!(member.subs.position(&tp()), None, "an eager rebalance drops positions");
+}
+
+#[test]
+fn a_listener_of_a_cooperative_member_hears_what_moves_before_it_takes_the_new_assignment_over() {
+    const COOPERATIVE: &str = "cooperative-sticky";
+    let mut member = Member::new(&[("partition.assignment.strategy", COOPERATIVE)]);
+    member.coordinator.listen(true);
+    member
+        .answer(found())
+        .answer(joined_with(COOPERATIVE, 1))
+        .answer(synced_with(COOPERATIVE, &[tp()]));
+    assert_eq!(heard(&mut member).1, [RebalanceEvent::Assigned(vec![tp()])]);
+
+    member.advance(3_000);
+    member
+        .answer(Response::Heartbeat(ErrorCode::REBALANCE_IN_PROGRESS))
+        .answer(joined_with(COOPERATIVE, 2))
+        .answer(synced_with(COOPERATIVE, &[]));
+    let (sent, events, assigned) = heard(&mut member);
+    assert_eq!(sent, ["Heartbeat", "JoinGroup \"m\"", "SyncGroup"]);
+    assert_eq!((events, assigned), (vec![RebalanceEvent::Revoked(vec![tp()])], 1));
+
+    // It hears of the assignment, and only then joins again so that the partition can move.
+    assert_eq!(heard(&mut member), (vec![], vec![RebalanceEvent::Assigned(vec![])], 0));
+    member
+        .answer(joined_with(COOPERATIVE, 3))
+        .answer(synced_with(COOPERATIVE, &[]));
+    assert_eq!(heard(&mut member).0, ["JoinGroup \"m\"", "SyncGroup"]);
+}
+
+#[test]
+fn a_member_that_leaves_between_the_news_and_the_rebalance_gives_nothing_up_twice() {
+    let mut member = Member::stable(&[]);
+    member.coordinator.take_events();
+    member.coordinator.listen(true);
+    member.advance(3_000);
+    member.answer(Response::Heartbeat(ErrorCode::REBALANCE_IN_PROGRESS));
+    assert_eq!(heard(&mut member).1, [RebalanceEvent::Revoked(vec![tp()])]);
+    assert_eq!(member.coordinator.leaving(&member.subs), None);
+}
+
 #[test]
 fn an_unknown_member_loses_its_partitions_without_a_commit_and_joins_as_a_new_one() {
     for error in [ErrorCode::UNKNOWN_MEMBER_ID, ErrorCode::ILLEGAL_GENERATION] {

@@ -229,12 +229,16 @@ pub fn found() -> Response {
 }
 
 pub fn join_answer(error: ErrorCode, generation_id: i32, members: Vec<JoinGroupMember>) -> Response {
+    join_answer_of("range", error, generation_id, members)
+}
+
+fn join_answer_of(protocol: &str, error: ErrorCode, generation_id: i32, members: Vec<JoinGroupMember>) -> Response {
     let (member_id, leader): (Arc<str>, Arc<str>) = ("m".into(), "m".into());
     Response::JoinGroup(JoinGroupResponse {
         error,
         generation_id,
         protocol_type: Some("consumer".into()),
-        protocol_name: "range".into(),
+        protocol_name: protocol.into(),
         leader,
         skip_assignment: false,
         member_id,
@@ -244,13 +248,18 @@ pub fn join_answer(error: ErrorCode, generation_id: i32, members: Vec<JoinGroupM
 
 /// Leader of a group of its own.
 pub fn joined(generation: i32) -> Response {
+    joined_with("range", generation)
+}
+
+pub fn joined_with(protocol: &str, generation: i32) -> Response {
     let metadata = protocol::Subscription {
         topics: vec!["t".into()],
         ..Default::default()
     }
     .encode(1)
     .unwrap();
-    join_answer(
+    join_answer_of(
+        protocol,
         ErrorCode::NONE,
         generation,
         vec![JoinGroupMember {
@@ -262,8 +271,12 @@ pub fn joined(generation: i32) -> Response {
 }
 
 pub fn synced() -> Response {
+    synced_with("range", &[tp()])
+}
+
+pub fn synced_with(protocol: &str, assigned: &[TopicPartition]) -> Response {
     let assignment = protocol::Assignment {
-        partitions: vec![tp()],
+        partitions: assigned.to_vec(),
         user_data: None,
     }
     .encode(1)
@@ -271,7 +284,7 @@ pub fn synced() -> Response {
     Response::SyncGroup(SyncGroupResponse {
         error: ErrorCode::NONE,
         protocol_type: Some("consumer".into()),
-        protocol_name: Some("range".into()),
+        protocol_name: Some(protocol.into()),
         assignment,
     })
 }
