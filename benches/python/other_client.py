@@ -15,12 +15,12 @@ PER_PARTITION = 200_000
 
 
 class Filled:
-    """A mock cluster with records in it."""
+    """A cluster with records in it."""
 
-    records = PARTITIONS * PER_PARTITION
-
-    def __init__(self, servers: str) -> None:
+    def __init__(self, servers: str, topic: str = TOPIC, records: int = PARTITIONS * PER_PARTITION) -> None:
         self._servers = servers
+        self._topic = topic
+        self.records = records
 
     def consume(self) -> int:
         """Reads everything into Arrow batches with the columns of Spark's kafka source."""
@@ -36,7 +36,7 @@ class Filled:
                 "fetch.message.max.bytes": 50_000_000,
             }
         )
-        consumer.assign([TopicPartition(TOPIC, p, 0) for p in range(PARTITIONS)])
+        consumer.assign([TopicPartition(self._topic, p, 0) for p in range(PARTITIONS)])
         seen = 0
         while seen < self.records:
             seen += batch_of(consumer.consume(100_000, timeout=1.0)).num_rows

@@ -20,6 +20,9 @@ const AHEAD: usize = 4 << 20;
 const POLL_MS: i64 = 1_000;
 /// Records of one poll: more than a fetch can bring.
 const POLL_RECORDS: &str = "1000000";
+/// How long a broker may wait for more records. What a range promises is in the log already, so only a fetch behind the last record
+/// waits; while it does, its node sends nothing of the next partition.
+const FETCH_WAIT_MS: &str = "10";
 
 /// Offsets of a partition, at least one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,6 +73,7 @@ impl RangeScan {
             ("enable.auto.commit", "false"),
             ("isolation.level", isolation_level),
             ("max.poll.records", POLL_RECORDS),
+            ("fetch.max.wait.ms", FETCH_WAIT_MS),
             (
                 "fletchlog.fetch.order",
                 if by_timestamp { "timestamp" } else { "partition" },
