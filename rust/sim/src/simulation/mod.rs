@@ -256,7 +256,7 @@ fn close(hand: &mut Hand) {
 fn report(world: &World) -> Report {
     let mut history = world.recorder().history();
     let mut surprises = std::mem::take(&mut *world.surprises());
-    let (forgotten, rewritten, late_commits, wrongly_forgotten, requests) = {
+    let (forgotten, rewritten, late, wrongly_forgotten, requests) = {
         let net = &mut *lock(&world.net);
         let wrongly = std::mem::take(&mut net.memory.wrongly_forgotten);
         surprises.append(&mut net.pipes.unanswered);
@@ -272,7 +272,7 @@ fn report(world: &World) -> Report {
         (
             memory.forgotten,
             memory.rewritten,
-            pipes.late_commits,
+            pipes.late.clone(),
             wrongly,
             requests,
         )
@@ -280,7 +280,7 @@ fn report(world: &World) -> Report {
     if !world.plan.loses_acknowledged() {
         surprises.extend(wrongly_forgotten);
     }
-    let rules = world.plan.allowed(forgotten, rewritten, late_commits);
+    let rules = world.plan.allowed(forgotten, rewritten, &late);
     let mut anomalies = Vec::new();
     let mut allowed = Vec::new();
     for anomaly in checker::check(&history) {

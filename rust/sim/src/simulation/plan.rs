@@ -1,5 +1,9 @@
 //! What happens in the run of a seed, and which anomalies Kafka allows in it.
 
+use std::collections::BTreeSet;
+
+use fletchlog_wire::ApiKey;
+
 use super::network::Faults;
 use crate::checker::Class;
 use crate::rng::Rng;
@@ -230,9 +234,9 @@ impl Plan {
     }
 
     /// What Kafka allows here, and why. `forgotten`: batches that the broker could not know any more when they came again;
-    /// `rewritten`: those that came again under a new epoch because another one was too large ([`super::memory`]); `late_commits`:
-    /// commits of offsets that came when their client had given up waiting.
-    pub fn allowed(&self, forgotten: usize, rewritten: usize, late_commits: usize) -> Vec<(Class, &'static str)> {
+    /// `rewritten`: those that came again under a new epoch because another one was too large ([`super::memory`]); `late`: the
+    /// requests that came when their client had given up waiting.
+    pub fn allowed(&self, forgotten: usize, rewritten: usize, late: &BTreeSet<i16>) -> Vec<(Class, &'static str)> {
         use Class::*;
         let mut allowed = Vec::new();
         let mut allow =
@@ -251,7 +255,15 @@ impl Plan {
                 "a retry without idempotence overtakes, or is acknowledged at its second place",
             );
         }
-        if late_commits > 0 {
+        let is_late = |key: ApiKey| late.contains(&key.code());
+        if is_late(ApiKey::EndTxn) {
+            // KIP-890: only transactions of version 2 begin each with an epoch of its own.
+            allow(
+                &[G1a, LostWrite, Unseen],
+                "an EndTxn that comes late, over a connection that its client has closed, ends the producer's next transaction",
+            );
+        }
+        if is_late(ApiKey::OffsetCommit) || is_late(ApiKey::TxnOffsetCommit) {
             allow(
                 &[CommitRegress],
                 "a commit that comes late, over a connection that its client has closed, is as good as a new one",

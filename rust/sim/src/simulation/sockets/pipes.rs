@@ -27,8 +27,6 @@ const CAPACITIES: [[usize; 3]; 2] = [[500, 4_000, 65_536], [16_000, 65_536, 1_00
 const LONGEST_STALL_MS: usize = 20_000;
 /// What takes longer than this is stalled, ms.
 const STALLED_MS: i64 = 2_500;
-/// Requests that commit offsets.
-const COMMITS: [ApiKey; 2] = [ApiKey::OffsetCommit, ApiKey::TxnOffsetCommit];
 /// Most pieces of a write.
 const PIECES: usize = 4;
 
@@ -131,8 +129,8 @@ pub(in super::super) struct Pipes {
     paused: BTreeMap<NodeId, i64>,
     /// Requests that reached the listener.
     pub requests: u64,
-    /// Commits of offsets that reached it after their client had given their connection up.
-    pub late_commits: usize,
+    /// Codes of the requests that reached it after their client had given their connection up.
+    pub late: BTreeSet<i16>,
     /// Requests that should have failed when their connection did.
     pub unanswered: Vec<String>,
 }
@@ -153,7 +151,7 @@ impl Pipes {
             knocked: BTreeSet::new(),
             paused: BTreeMap::new(),
             requests: 0,
-            late_commits: 0,
+            late: BTreeSet::new(),
             unanswered: Vec::new(),
         }
     }
@@ -435,7 +433,7 @@ impl Pipes {
             let is_late = pipe.is_broken || pipe.down.unread;
             for key in pipe.tap.read(&into[..count]) {
                 self.requests += 1;
-                self.late_commits += usize::from(is_late && COMMITS.map(ApiKey::code).contains(&key));
+                self.late.extend(is_late.then_some(key));
             }
         }
         if is_free_again {
