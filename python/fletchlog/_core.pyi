@@ -396,6 +396,15 @@ class Cluster:
             fletchlog.errors.GroupIdNotFoundError: No such group.
         """
 
+    def transactions(self) -> list[TransactionDescription]:
+        """Every transactional id that the brokers know, sorted, with its state. Kafka: ListTransactions, DescribeTransactions.
+
+        Open ones hold read_committed readers back; the brokers abort them after their `transaction.timeout.ms`. An id that expires
+        meanwhile is left out.
+
+        Raises:
+            fletchlog.errors.UnsupportedVersionError: The brokers are older than 3.0.
+        """
     def create_partitions(self, topic: str, partitions: int, *, validate_only: bool = False) -> None:
         """Gives a topic more partitions: `partitions` in all. Keys go to other partitions from then on, as in Kafka.
 

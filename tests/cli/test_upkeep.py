@@ -110,6 +110,32 @@ def test_an_open_transaction_is_listed_and_aborted(cli, data):
     assert read.count("1") == 1
 
 
+def test_transactions_of_a_cluster_are_listed_and_aborted(cli):
+    with fl.Broker.in_memory(nodes=2) as broker, broker.listen() as kafka, fl.Cluster(f"kafka://{kafka.bootstrap}") as cluster:
+        address = f"kafka://{kafka.bootstrap}"
+        broker.create_topic("t")
+        assert cluster.transactions() == []
+        assert f"{address} knows no transactional id" in cli("transactions", "list", address).out
+        names = [f"copier-{number}" for number in range(4)]  # coordinators on both nodes
+        producers = [fl.Producer(broker, {"transactional.id": name}) for name in names]
+        for producer in producers:
+            producer.init_transactions()
+            producer.begin_transaction()
+            producer.send("t", b"1", partition=0).result(5)
+        producers[0].commit_transaction()
+        assert cluster.transactions() == broker.transactions()
+        assert len({known.coordinator for known in cluster.transactions()}) == 2
+        rows = cli("transactions", "list", address, "--json").json
+        assert [(row["transactional id"], row["state"]) for row in rows] == [(names[0], "CompleteCommit"), *((name, "Ongoing") for name in names[1:])]
+        assert rows[1]["partitions"] == ["t-0"]
+        assert "CompleteCommit" in cli("transactions", "abort", address, names[0], code=1).err
+        assert f"`fletchlog transactions list {address}`" in cli("transactions", "abort", address, "opne", code=1).err
+        cli("transactions", "abort", address, names[1])
+        assert {known.transactional_id: known.state for known in broker.transactions()}[names[1]] in {"CompleteAbort", "Empty"}
+        with pytest.raises(fl.errors.ProducerFencedError):
+            producers[1].commit_transaction()
+
+
 def test_partitions_are_added(cli, data):
     assert "t has 5 partitions" in cli("topics", "add-partitions", data, "t", 3).out
     assert len(cli("topics", "describe", data, "t", "--json").json[0]["partitions"]) == 5

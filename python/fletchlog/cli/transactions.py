@@ -8,25 +8,25 @@ from typing import Annotated
 
 import typer
 
-from fletchlog.cli.common import CommandError, command
+from fletchlog.cli.common import CommandError, command, configured, opened, peer, shown, takes_clusters
+from fletchlog.cli.options import CommandConfig
 from fletchlog.cli.tables import done, show
 
-transactions = typer.Typer(no_args_is_help=True, help="List the transactional ids of a directory, and abort an open transaction.")
+transactions = typer.Typer(no_args_is_help=True, help="List the transactional ids of a directory or cluster, and abort an open transaction.")
 
-Directory = Annotated[Path, typer.Argument(help="The broker's directory.", metavar="DIR")]
+Directory = Annotated[Path, typer.Argument(help="The broker's directory, or kafka://HOST:PORT.", metavar="DIR")]
 Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 
 
 @transactions.command("list")
 @command
-def list_transactions(directory: Directory, as_json: Json = False) -> None:
+@takes_clusters
+def list_transactions(directory: Directory, as_json: Json = False, command_config: CommandConfig = None) -> None:
     """List the transactional ids with the state of their transactions, also while another process writes.
 
     fletchlog transactions list data/
     """
-    from fletchlog.cli.common import opened
-
-    with opened(directory, read_only=True) as broker:
+    with opened(directory, read_only=True, client=configured(command_config)) as broker:
         rows = [
             {
                 "transactional id": found.transactional_id,
@@ -36,26 +36,33 @@ def list_transactions(directory: Directory, as_json: Json = False) -> None:
                 "began": None if found.start_ms < 0 else dt.datetime.fromtimestamp(found.start_ms / 1000, dt.UTC).isoformat(timespec="milliseconds"),
                 "partitions": [f"{tp[0]}-{tp[1]}" for tp in found.partitions],
             }
-            for found in broker.transactions()  # type: ignore[union-attr]
+            for found in broker.transactions()
         ]
-    show(rows, as_json=as_json, empty=f"{directory} knows no transactional id")
+    show(rows, as_json=as_json, empty=f"{shown(directory)} knows no transactional id")
 
 
 @transactions.command()
 @command
-def abort(directory: Directory, transactional_id: Annotated[str, typer.Argument(help="transactional.id.", metavar="ID")], as_json: Json = False) -> None:
+@takes_clusters
+def abort(
+    directory: Directory,
+    transactional_id: Annotated[str, typer.Argument(help="transactional.id.", metavar="ID")],
+    as_json: Json = False,
+    command_config: CommandConfig = None,
+) -> None:
     """Abort the open transaction of a transactional id, whose producer is fenced off. One that was decided to commit is completed.
 
     fletchlog transactions abort data/ copier
     """
     import fletchlog as fl
 
-    with fl.Broker(directory) as broker:
+    asked = configured(command_config)
+    with opened(directory, client=asked) as broker:
         state = next((found.state for found in broker.transactions() if found.transactional_id == transactional_id), None)
         if state is None:
-            raise CommandError(f"there is no transactional id {transactional_id}; `fletchlog transactions list DIR` lists what there is")
+            raise CommandError(f"there is no transactional id {transactional_id}; `fletchlog transactions list {shown(directory)}` lists what there is")
         if state != "Ongoing":
             raise CommandError(f"{transactional_id} has no open transaction: its state is {state}")
-        with fl.Producer(broker, {"transactional.id": transactional_id}) as producer:
+        with fl.Producer(peer(broker, directory), {**asked, "transactional.id": transactional_id}) as producer:
             producer.init_transactions()
     done(f"aborted the transaction of {transactional_id}", as_json=as_json, transactional_id=transactional_id)

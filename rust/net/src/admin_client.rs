@@ -4,38 +4,23 @@
 //! the moment, is repeated after retry.backoff.ms, at the next node if any node will do, until default.api.timeout.ms is over. When
 //! none of the known nodes gave metadata, those of bootstrap.servers are asked again (metadata.recovery.strategy).
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fletchlog_api::list_offsets::{EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP};
 use fletchlog_api::{
-    Clock, Config, CoordinatorType, ErrorCode, Failure, FindCoordinatorRequest, IsolationLevel, ListOffsetsRequest,
-    MetadataRequest, MetadataResponse, NodeId, Request, Response, TopicMetadata, Transport,
-};
-use fletchlog_records::TopicPartition;
-use fletchlog_wire::messages::describe_groups_response::DescribedGroup;
-use fletchlog_wire::messages::list_groups_response::ListedGroup;
-use fletchlog_wire::messages::{
-    CreateTopicsRequest, CreateTopicsResponse, DeleteTopicsRequest, DeleteTopicsResponse, DescribeConfigsRequest,
-    DescribeConfigsResponse, DescribeGroupsRequest, DescribeGroupsResponse, ListGroupsRequest, ListGroupsResponse,
-    create_topics_request, delete_topics_request, describe_configs_request,
+    Clock, Config, CoordinatorType, ErrorCode, Failure, FindCoordinatorRequest, MetadataRequest, MetadataResponse,
+    NodeId, Request, Response, TopicMetadata, Transport,
 };
 use fletchlog_wire::{ApiKey, Message, Reader};
 
 use crate::tcp_transport::{ConnectionSettings, TcpTransport};
 
-mod verbs;
+mod groups;
+mod topics;
+mod transactions;
 
 /// How long a wait may go on before the caller is asked whether to stop, ms.
 const INTERRUPT_CHECK_MS: i64 = 50;
-/// First version of DeleteTopics whose topics are structs.
-const TOPIC_STATES: i16 = 6;
-/// Kafka: `ConfigResource.Type#TOPIC`.
-const TOPIC_RESOURCE: i8 = 2;
-/// Kafka: `DescribeConfigsResponse.ConfigSource#TOPIC_CONFIG`.
-const OF_THE_TOPIC: i8 = 1;
-
 /// Asked about every 50 ms; true = stop.
 pub type Interrupt<'a> = &'a mut dyn FnMut() -> bool;
 
@@ -171,225 +156,6 @@ impl AdminClient {
         self.without_metadata = 0;
         self.nodes = self.transport.bootstrap();
     }
-
-    /// Topics by name; `None`: all.
-    ///
-    /// # Errors
-    /// See [`AdminError`]; a topic that is asked for by name and unknown is refused.
-    pub fn topics(
-        &mut self,
-        names: Option<&[Arc<str>]>,
-        stop: Interrupt<'_>,
-    ) -> Result<Vec<TopicMetadata>, AdminError> {
-        self.call(stop, |call| Ok(call.metadata(names)?.topics))
-    }
-
-    /// A topic, the ends of its partitions, and the properties that it has of its own: `None` if the client may not read them
-    /// (DESCRIBE_CONFIGS on the topic).
-    ///
-    /// # Errors
-    /// See [`AdminError`]; UNKNOWN_TOPIC_OR_PARTITION.
-    pub fn describe_topic(
-        &mut self,
-        name: &str,
-        stop: Interrupt<'_>,
-    ) -> Result<(TopicOffsets, Option<BTreeMap<String, String>>), AdminError> {
-        let described = self.topic_offsets(name, stop)?;
-        match self.call(stop, |call| call.topic_config(&described.topic.name)) {
-            Err(AdminError::Refused(ErrorCode::TOPIC_AUTHORIZATION_FAILED, why)) => {
-                log::debug!("{why}");
-                Ok((described, None))
-            }
-            config => Ok((described, Some(config?))),
-        }
-    }
-
-    /// A topic and the ends of its partitions.
-    ///
-    /// # Errors
-    /// See [`AdminError`]; UNKNOWN_TOPIC_OR_PARTITION.
-    pub fn topic_offsets(&mut self, name: &str, stop: Interrupt<'_>) -> Result<TopicOffsets, AdminError> {
-        self.call(stop, |call| {
-            let topic = call.topic(name)?;
-            let partitions = call.offsets(&topic)?;
-            Ok(TopicOffsets { topic, partitions })
-        })
-    }
-
-    /// Where records from a time (ms) on can be, by partition: below this offset none has a timestamp at or above it; `i64::MAX` if
-    /// none has at all. Partitions of which the cluster does not say are left out.
-    ///
-    /// # Errors
-    /// See [`AdminError`]; UNKNOWN_TOPIC_OR_PARTITION.
-    pub fn first_offsets_of_times(
-        &mut self,
-        name: &str,
-        timestamp: i64,
-        stop: Interrupt<'_>,
-    ) -> Result<BTreeMap<i32, i64>, AdminError> {
-        self.call(stop, |call| {
-            let topic = call.topic(name)?;
-            let mut firsts = BTreeMap::new();
-            for (leader, partitions) in by_leader(&topic)? {
-                let mut look_up =
-                    |timestamp| call.list_offsets(leader, &partitions, timestamp, IsolationLevel::ReadUncommitted);
-                let mut found = look_up(timestamp)?;
-                // Kafka looks into one segment, which may have none although a later one has: the greatest timestamp
-                // of the log decides. A broker before 3.0 does not have it.
-                let greatest = match found.values().any(|first| first.offset < 0) {
-                    true => match look_up(MAX_TIMESTAMP) {
-                        Err(Stop::Final(AdminError::Failed(Failure::UnsupportedVersion(_)))) => BTreeMap::new(),
-                        other => other?,
-                    },
-                    false => BTreeMap::new(),
-                };
-                for (partition, first) in &mut found {
-                    let has_none = |greatest: &Listed| (0..timestamp).contains(&greatest.timestamp);
-                    if first.offset < 0 && greatest.get(partition).is_some_and(has_none) {
-                        first.offset = i64::MAX;
-                    }
-                }
-                firsts.extend(found.into_iter().map(|(partition, first)| (partition, first.offset)));
-            }
-            firsts.retain(|_, offset| *offset >= 0);
-            Ok(firsts)
-        })
-    }
-
-    /// Creates a topic and waits until each partition has a leader. A replication factor of -1 is the cluster's default.
-    ///
-    /// # Errors
-    /// See [`AdminError`]; TOPIC_ALREADY_EXISTS and what else a broker refuses.
-    pub fn create_topic(
-        &mut self,
-        name: &str,
-        partitions: i32,
-        replication_factor: i16,
-        config: &[(String, String)],
-        stop: Interrupt<'_>,
-    ) -> Result<(), AdminError> {
-        let names = [Arc::from(name)];
-        let configs = config
-            .iter()
-            .map(|(name, value)| create_topics_request::CreatableTopicConfig {
-                name: name.as_str().into(),
-                value: Some(value.as_str().into()),
-            });
-        let topic = create_topics_request::CreatableTopic {
-            name: name.into(),
-            num_partitions: partitions,
-            replication_factor,
-            configs: configs.collect(),
-            ..Default::default()
-        };
-        let limit_ms = i32::try_from(self.limit_ms).unwrap_or(i32::MAX);
-        self.call(&mut *stop, |call| {
-            let topic = topic.clone();
-            let node = call.any_node()?;
-            let response: CreateTopicsResponse =
-                call.exchange(node, ApiKey::CreateTopics, move |_| CreateTopicsRequest {
-                    topics: vec![topic],
-                    timeout_ms: limit_ms,
-                    validate_only: false,
-                })?;
-            let refused = response
-                .topics
-                .iter()
-                .map(|t| (t.error_code, t.error_message.as_deref()));
-            checked(&format!("topic {name} was not created"), refused)
-        })?;
-        self.call(stop, |call| {
-            let metadata = call.metadata(None)?;
-            let made = metadata.topics.iter().find(|t| t.name == names[0]);
-            match made {
-                Some(t) if !t.partitions.is_empty() && t.partitions.iter().all(|p| p.leader >= 0) => Ok(()),
-                _ => Err(Stop::Again(format!("topic {name} was created and has no leaders yet"))),
-            }
-        })
-    }
-
-    /// Deletes a topic.
-    ///
-    /// # Errors
-    /// See [`AdminError`]; UNKNOWN_TOPIC_OR_PARTITION.
-    pub fn delete_topic(&mut self, name: &str, stop: Interrupt<'_>) -> Result<(), AdminError> {
-        let name: Arc<str> = name.into();
-        let timeout_ms = i32::try_from(self.limit_ms).unwrap_or(i32::MAX);
-        self.call(stop, |call| {
-            let node = call.any_node()?;
-            let topic = Arc::clone(&name);
-            let response: DeleteTopicsResponse = call.exchange(node, ApiKey::DeleteTopics, move |version| {
-                let state = delete_topics_request::DeleteTopicState {
-                    name: Some(Arc::clone(&topic)),
-                    ..Default::default()
-                };
-                let (topics, topic_names) = if version >= TOPIC_STATES {
-                    (vec![state], Vec::new())
-                } else {
-                    (Vec::new(), vec![topic])
-                };
-                DeleteTopicsRequest {
-                    topics,
-                    topic_names,
-                    timeout_ms,
-                }
-            })?;
-            let refused = response
-                .responses
-                .iter()
-                .map(|t| (t.error_code, t.error_message.as_deref()));
-            checked(&format!("topic {name} was not deleted"), refused)
-        })
-    }
-
-    /// The groups of every node, each with the node, by id.
-    ///
-    /// # Errors
-    /// See [`AdminError`].
-    pub fn groups(&mut self, stop: Interrupt<'_>) -> Result<Vec<(ListedGroup, NodeId)>, AdminError> {
-        self.call(stop, |call| {
-            let mut groups = Vec::new();
-            for node in call.metadata(Some(&[]))?.nodes {
-                let response: ListGroupsResponse =
-                    call.exchange(node, ApiKey::ListGroups, |_| ListGroupsRequest::default())?;
-                checked("groups were not listed", [(response.error_code, None)].into_iter())?;
-                groups.extend(response.groups.into_iter().map(|group| (group, node)));
-            }
-            groups.sort_by(|a, b| a.0.group_id.cmp(&b.0.group_id));
-            Ok(groups)
-        })
-    }
-
-    /// A group and its coordinator.
-    ///
-    /// # Errors
-    /// See [`AdminError`]; GROUP_ID_NOT_FOUND.
-    pub fn describe_group(
-        &mut self,
-        group_id: &str,
-        stop: Interrupt<'_>,
-    ) -> Result<(DescribedGroup, NodeId), AdminError> {
-        let id: Arc<str> = group_id.into();
-        self.call(stop, |call| {
-            let node = call.coordinator(&id)?;
-            let asked = Arc::clone(&id);
-            let response: DescribeGroupsResponse =
-                call.exchange(node, ApiKey::DescribeGroups, move |_| DescribeGroupsRequest {
-                    groups: vec![asked],
-                    include_authorized_operations: false,
-                })?;
-            let Some(group) = response.groups.into_iter().next() else {
-                return Err(Stop::Again(format!("node {node} did not describe group {id}")));
-            };
-            let what = format!("group {id} was not described");
-            checked(&what, [(group.error_code, group.error_message.as_deref())].into_iter())?;
-            // Before version 6 a group that does not exist is described as Dead.
-            if &*group.group_state == "Dead" {
-                checked(&what, [(ErrorCode::GROUP_ID_NOT_FOUND.code(), None)].into_iter())?;
-            }
-            Ok((group, node))
-        })
-    }
 }
 
 impl Call<'_, '_> {
@@ -498,11 +264,11 @@ impl Call<'_, '_> {
         Ok(metadata)
     }
 
-    fn coordinator(&mut self, group_id: &Arc<str>) -> Result<NodeId, Stop> {
+    fn coordinator(&mut self, key_type: CoordinatorType, key: &Arc<str>) -> Result<NodeId, Stop> {
         let node = self.any_node()?;
         let lookup = Request::FindCoordinator(FindCoordinatorRequest {
-            key: Arc::clone(group_id),
-            key_type: CoordinatorType::Group,
+            key: Arc::clone(key),
+            key_type,
         });
         let Response::FindCoordinator(found) = self.ask(node, lookup)? else {
             return Err(failed(
@@ -511,90 +277,15 @@ impl Call<'_, '_> {
             ));
         };
         let refused = [(found.error.code(), None)].into_iter();
-        checked(&format!("the coordinator of group {group_id} was not found"), refused)?;
+        checked(&format!("the coordinator of {key} was not found"), refused)?;
         Ok(found.node)
     }
 
-    /// The metadata of a topic.
-    fn topic(&mut self, name: &str) -> Result<TopicMetadata, Stop> {
-        let topics = self.metadata(Some(&[Arc::from(name)]))?.topics;
-        let topic = topics.into_iter().next();
-        topic.ok_or_else(|| Stop::Again(format!("the metadata has no topic {name}")))
-    }
-
-    /// Starts and ends of a topic's partitions, from their leaders.
-    fn offsets(&mut self, topic: &TopicMetadata) -> Result<Vec<PartitionOffsets>, Stop> {
-        let mut all = Vec::new();
-        for (leader, partitions) in by_leader(topic)? {
-            let mut look_up = |timestamp, isolation| self.list_offsets(leader, &partitions, timestamp, isolation);
-            let starts = look_up(EARLIEST_TIMESTAMP, IsolationLevel::ReadUncommitted)?;
-            let ends = look_up(LATEST_TIMESTAMP, IsolationLevel::ReadUncommitted)?;
-            let stable = look_up(LATEST_TIMESTAMP, IsolationLevel::ReadCommitted)?;
-            for tp in &partitions {
-                let of = |listed: &BTreeMap<i32, Listed>| listed.get(&tp.partition).map_or(-1, |listed| listed.offset);
-                all.push(PartitionOffsets {
-                    partition: tp.partition,
-                    leader,
-                    log_start_offset: of(&starts),
-                    high_watermark: of(&ends),
-                    last_stable_offset: of(&stable),
-                });
-            }
-        }
-        all.sort_by_key(|p| p.partition);
-        Ok(all)
-    }
-
-    fn list_offsets(
-        &mut self,
-        node: NodeId,
-        partitions: &[TopicPartition],
-        timestamp: i64,
-        isolation_level: IsolationLevel,
-    ) -> Result<BTreeMap<i32, Listed>, Stop> {
-        let request = Request::ListOffsets(ListOffsetsRequest {
-            isolation_level,
-            partitions: partitions.iter().map(|tp| (tp.clone(), -1, timestamp)).collect(),
-        });
-        let Response::ListOffsets(listed) = self.ask(node, request)? else {
-            return Err(failed(node, Failure::Malformed("another answer than offsets".into())));
-        };
-        let mut offsets = BTreeMap::new();
-        for p in listed.partitions {
-            checked(
-                &format!("the offsets of {} were not listed", p.tp),
-                [(p.error.code(), None)].into_iter(),
-            )?;
-            let (timestamp, offset) = (p.timestamp, p.offset);
-            offsets.insert(p.tp.partition, Listed { timestamp, offset });
-        }
-        Ok(offsets)
-    }
-
-    /// The properties that a topic has of its own.
-    fn topic_config(&mut self, name: &Arc<str>) -> Result<BTreeMap<String, String>, Stop> {
-        let node = self.any_node()?;
-        let resource = describe_configs_request::DescribeConfigsResource {
-            resource_type: TOPIC_RESOURCE,
-            resource_name: Arc::clone(name),
-            configuration_keys: None,
-        };
-        let response: DescribeConfigsResponse =
-            self.exchange(node, ApiKey::DescribeConfigs, move |_| DescribeConfigsRequest {
-                resources: vec![resource],
-                ..Default::default()
-            })?;
-        let mut config = BTreeMap::new();
-        for result in response.results {
-            let refused = [(result.error_code, result.error_message.as_deref())].into_iter();
-            checked(&format!("the properties of topic {name} were not described"), refused)?;
-            let own = result
-                .configs
-                .into_iter()
-                .filter(|entry| entry.config_source == OF_THE_TOPIC);
-            config.extend(own.filter_map(|entry| Some((entry.name.to_string(), entry.value?.to_string()))));
-        }
-        Ok(config)
+    /// A node by its own number: those of bootstrap.servers have none yet.
+    fn a_broker(&mut self) -> Result<NodeId, Stop> {
+        let nodes = self.metadata(Some(&[]))?.nodes;
+        let first = nodes.first().copied();
+        first.ok_or_else(|| Stop::Again("the metadata names no node".to_owned()))
     }
 }
 
@@ -609,25 +300,6 @@ fn failed(node: NodeId, failure: Failure) -> Stop {
         | Failure::UnsupportedVersion(_)
         | Failure::Malformed(_) => Stop::Final(AdminError::Failed(failure)),
     }
-}
-
-/// What a partition's leader answers to ListOffsets; -1 where there is none.
-struct Listed {
-    timestamp: i64,
-    offset: i64,
-}
-
-/// The partitions of a topic by their leaders.
-fn by_leader(topic: &TopicMetadata) -> Result<BTreeMap<NodeId, Vec<TopicPartition>>, Stop> {
-    let mut by_leader: BTreeMap<NodeId, Vec<TopicPartition>> = BTreeMap::new();
-    for p in &topic.partitions {
-        if p.leader < 0 {
-            return Err(Stop::Again(format!("{}-{} has no leader", topic.name, p.partition)));
-        }
-        let tp = TopicPartition::new(Arc::clone(&topic.name), p.partition);
-        by_leader.entry(p.leader).or_default().push(tp);
-    }
-    Ok(by_leader)
 }
 
 /// The first error of an answer.

@@ -5,18 +5,20 @@ use std::sync::Arc;
 
 use fletchlog_api::transport::SystemClock;
 use fletchlog_api::{Clock, Config, NodeId};
-use fletchlog_broker::{GroupDescription, GroupListing, GroupMember};
+use fletchlog_broker::{GroupDescription, GroupListing, GroupMember, TransactionDescription};
 use fletchlog_net::{AdminClient, AdminError, ConnectionSettings, TopicOffsets};
 use fletchlog_records::TopicPartition;
 use fletchlog_wire::messages::describe_configs_response::DescribeConfigsResourceResult;
 use fletchlog_wire::messages::describe_groups_response::DescribedGroup;
+use fletchlog_wire::messages::describe_transactions_response::{TopicData, TransactionState};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::broker::{TO_THE_END, uuid_text};
 use crate::convert::{
     changes_from_py, cluster_config_from_py, config_entry_class, number_from_py, offsets_from_py,
-    partition_description_class, partitions_from_py, properties_from_py, some, topic_description_class, unpicklable,
+    partition_description_class, partitions_from_py, properties_from_py, some, topic_description_class,
+    transaction_to_py, unpicklable,
 };
 use crate::errors::Failure;
 use crate::fork::Exclusive;
@@ -233,6 +235,13 @@ impl Cluster {
         groups.iter().map(listing).collect()
     }
 
+    /// Every transactional id, by id, with its state.
+    fn transactions<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let all = self.inner.call(py, AdminClient::transactions)?;
+        let described = all.into_iter().map(|(state, node)| transaction_of(state, node));
+        described.map(|known| transaction_to_py(py, &known)).collect()
+    }
+
     /// A group and its members.
     fn describe_group(&self, py: Python<'_>, group_id: &str) -> PyResult<Py<PyAny>> {
         let (group, node) = self
@@ -333,6 +342,43 @@ fn state_of(text: &str) -> &'static str {
         "Assigning" => "Assigning",
         "Reconciling" => "Reconciling",
         _ => "Unknown",
+    }
+}
+
+/// Kafka: `TransactionState`.
+fn transaction_state_of(text: &str) -> &'static str {
+    match text {
+        "Empty" => "Empty",
+        "Ongoing" => "Ongoing",
+        "PrepareCommit" => "PrepareCommit",
+        "PrepareAbort" => "PrepareAbort",
+        "CompleteCommit" => "CompleteCommit",
+        "CompleteAbort" => "CompleteAbort",
+        "PrepareEpochFence" => "PrepareEpochFence",
+        "Dead" => "Dead",
+        _ => "Unknown",
+    }
+}
+
+fn transaction_of(known: TransactionState, coordinator: NodeId) -> TransactionDescription {
+    let of_topic = |topic: &TopicData| {
+        let name = Arc::clone(&topic.topic);
+        let partitions = topic.partitions.iter();
+        partitions
+            .map(move |&partition| TopicPartition::new(Arc::clone(&name), partition))
+            .collect::<Vec<_>>()
+    };
+    let mut partitions: Vec<_> = known.topics.iter().flat_map(of_topic).collect();
+    partitions.sort();
+    TransactionDescription {
+        transactional_id: known.transactional_id,
+        coordinator,
+        state: transaction_state_of(&known.transaction_state),
+        producer_id: known.producer_id,
+        producer_epoch: known.producer_epoch,
+        timeout_ms: known.transaction_timeout_ms,
+        start_ms: known.transaction_start_time_ms,
+        partitions,
     }
 }
 

@@ -1,0 +1,170 @@
+//! Groups and their offsets. Kafka: `KafkaAdminClient`, one method each.
+
+use std::sync::Arc;
+
+use fletchlog_api::{
+    CoordinatorType, ErrorCode, Failure, NodeId, OffsetAndMetadata, OffsetCommitRequest, Request, Response,
+};
+use fletchlog_records::TopicPartition;
+use fletchlog_wire::ApiKey;
+use fletchlog_wire::messages::describe_groups_response::DescribedGroup;
+use fletchlog_wire::messages::list_groups_response::ListedGroup;
+use fletchlog_wire::messages::{
+    DeleteGroupsRequest, DeleteGroupsResponse, DescribeGroupsRequest, DescribeGroupsResponse, ListGroupsRequest,
+    ListGroupsResponse, OffsetDeleteRequest, OffsetDeleteResponse, offset_delete_request,
+};
+
+use super::{AdminClient, AdminError, Interrupt, Stop, checked, failed};
+
+impl AdminClient {
+    /// The groups of every node, each with the node, by id.
+    ///
+    /// # Errors
+    /// See [`AdminError`].
+    pub fn groups(&mut self, stop: Interrupt<'_>) -> Result<Vec<(ListedGroup, NodeId)>, AdminError> {
+        self.call(stop, |call| {
+            let mut groups = Vec::new();
+            for node in call.metadata(Some(&[]))?.nodes {
+                let response: ListGroupsResponse =
+                    call.exchange(node, ApiKey::ListGroups, |_| ListGroupsRequest::default())?;
+                checked("groups were not listed", [(response.error_code, None)].into_iter())?;
+                groups.extend(response.groups.into_iter().map(|group| (group, node)));
+            }
+            groups.sort_by(|a, b| a.0.group_id.cmp(&b.0.group_id));
+            Ok(groups)
+        })
+    }
+
+    /// A group and its coordinator.
+    ///
+    /// # Errors
+    /// See [`AdminError`]; GROUP_ID_NOT_FOUND.
+    pub fn describe_group(
+        &mut self,
+        group_id: &str,
+        stop: Interrupt<'_>,
+    ) -> Result<(DescribedGroup, NodeId), AdminError> {
+        let id: Arc<str> = group_id.into();
+        self.call(stop, |call| {
+            let node = call.coordinator(CoordinatorType::Group, &id)?;
+            let asked = Arc::clone(&id);
+            let response: DescribeGroupsResponse =
+                call.exchange(node, ApiKey::DescribeGroups, move |_| DescribeGroupsRequest {
+                    groups: vec![asked],
+                    include_authorized_operations: false,
+                })?;
+            let Some(group) = response.groups.into_iter().next() else {
+                return Err(Stop::Again(format!("node {node} did not describe group {id}")));
+            };
+            let what = format!("group {id} was not described");
+            checked(&what, [(group.error_code, group.error_message.as_deref())].into_iter())?;
+            // Before version 6 a group that does not exist is described as Dead.
+            if &*group.group_state == "Dead" {
+                checked(&what, [(ErrorCode::GROUP_ID_NOT_FOUND.code(), None)].into_iter())?;
+            }
+            Ok((group, node))
+        })
+    }
+
+    /// Deletes a group without members, and its offsets.
+    ///
+    /// # Errors
+    /// See [`AdminError`]; GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+    pub fn delete_group(&mut self, group_id: &str, stop: Interrupt<'_>) -> Result<(), AdminError> {
+        let id: Arc<str> = group_id.into();
+        self.call(stop, |call| {
+            let node = call.coordinator(CoordinatorType::Group, &id)?;
+            let groups_names = vec![Arc::clone(&id)];
+            let response: DeleteGroupsResponse = call.exchange(node, ApiKey::DeleteGroups, move |_| {
+                DeleteGroupsRequest { groups_names }
+            })?;
+            let refused = response.results.iter().map(|group| (group.error_code, None));
+            checked(&format!("group {id} was not deleted"), refused)
+        })
+    }
+
+    /// Commits offsets for a group without members.
+    ///
+    /// # Errors
+    /// See [`AdminError`]; NON_EMPTY_GROUP, UNKNOWN_TOPIC_OR_PARTITION: the offsets of other partitions may be committed then.
+    pub fn alter_offsets(
+        &mut self,
+        group_id: &str,
+        offsets: &[(TopicPartition, OffsetAndMetadata)],
+        stop: Interrupt<'_>,
+    ) -> Result<(), AdminError> {
+        let id: Arc<str> = group_id.into();
+        self.call(stop, |call| {
+            let node = call.coordinator(CoordinatorType::Group, &id)?;
+            let commit = Request::OffsetCommit(OffsetCommitRequest {
+                group_id: Arc::clone(&id),
+                generation_id: -1,
+                member_id: "".into(),
+                group_instance_id: None,
+                offsets: offsets.to_vec(),
+                knows_group_id_not_found: false,
+                retention_ms: None,
+            });
+            let Response::OffsetCommit(response) = call.ask(node, commit)? else {
+                return Err(failed(
+                    node,
+                    Failure::Malformed("another answer than to a commit".into()),
+                ));
+            };
+            for (tp, error) in response.partitions {
+                // A group with members does not know one without a name.
+                let error = match error {
+                    ErrorCode::UNKNOWN_MEMBER_ID => ErrorCode::NON_EMPTY_GROUP,
+                    other => other,
+                };
+                let what = format!("the offset of {tp} was not committed for group {id}");
+                checked(&what, [(error.code(), None)].into_iter())?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Deletes committed offsets of a group.
+    ///
+    /// # Errors
+    /// See [`AdminError`]; GROUP_ID_NOT_FOUND, GROUP_SUBSCRIBED_TO_TOPIC, UNKNOWN_TOPIC_OR_PARTITION, of the first partition that
+    /// is refused: the offsets of the others are deleted.
+    pub fn delete_offsets(
+        &mut self,
+        group_id: &str,
+        partitions: &[TopicPartition],
+        stop: Interrupt<'_>,
+    ) -> Result<(), AdminError> {
+        let id: Arc<str> = group_id.into();
+        let mut topics: Vec<offset_delete_request::OffsetDeleteRequestTopic> = Vec::new();
+        for tp in partitions {
+            let partition = offset_delete_request::OffsetDeleteRequestPartition {
+                partition_index: tp.partition,
+            };
+            match topics.iter_mut().find(|t| t.name == tp.topic) {
+                Some(topic) => topic.partitions.push(partition),
+                None => topics.push(offset_delete_request::OffsetDeleteRequestTopic {
+                    name: Arc::clone(&tp.topic),
+                    partitions: vec![partition],
+                }),
+            }
+        }
+        self.call(stop, |call| {
+            let node = call.coordinator(CoordinatorType::Group, &id)?;
+            let request = OffsetDeleteRequest {
+                group_id: Arc::clone(&id),
+                topics: topics.clone(),
+            };
+            let response: OffsetDeleteResponse = call.exchange(node, ApiKey::OffsetDelete, move |_| request)?;
+            let of_group = format!("offsets of group {id} were not deleted");
+            checked(&of_group, [(response.error_code, None)].into_iter())?;
+            for topic in &response.topics {
+                for p in &topic.partitions {
+                    let what = format!("the offset of {}-{} was not deleted", topic.name, p.partition_index);
+                    checked(&what, [(p.error_code, None)].into_iter())?;
+                }
+            }
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,474 @@
+//! Topics, their properties, offsets and records. Kafka: `KafkaAdminClient`, one method each.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fletchlog_api::list_offsets::{EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP};
+use fletchlog_api::{ErrorCode, Failure, IsolationLevel, ListOffsetsRequest, NodeId, Request, Response, TopicMetadata};
+use fletchlog_records::TopicPartition;
+use fletchlog_wire::ApiKey;
+use fletchlog_wire::messages::describe_configs_response::DescribeConfigsResourceResult;
+use fletchlog_wire::messages::{
+    CreatePartitionsRequest, CreatePartitionsResponse, CreateTopicsRequest, CreateTopicsResponse, DeleteRecordsRequest,
+    DeleteRecordsResponse, DeleteTopicsRequest, DeleteTopicsResponse, DescribeConfigsRequest, DescribeConfigsResponse,
+    IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse, create_partitions_request, create_topics_request,
+    delete_records_request, delete_topics_request, describe_configs_request, incremental_alter_configs_request,
+};
+
+use super::{AdminClient, AdminError, Call, Interrupt, PartitionOffsets, Stop, TopicOffsets, checked, failed};
+/// First version of DeleteTopics whose topics are structs.
+const TOPIC_STATES: i16 = 6;
+/// Kafka: `ConfigResource.Type#TOPIC`.
+const TOPIC_RESOURCE: i8 = 2;
+/// Kafka: `ConfigResource.Type#BROKER`.
+const BROKER_RESOURCE: i8 = 4;
+/// Kafka: `DescribeConfigsResponse.ConfigSource#TOPIC_CONFIG`.
+const OF_THE_TOPIC: i8 = 1;
+/// Kafka: `AlterConfigOp.OpType#SET`.
+const SET: i8 = 0;
+/// Kafka: `AlterConfigOp.OpType#DELETE`.
+const DELETE: i8 = 1;
+/// The end of a log. Kafka: `DeleteRecordsRequest.HIGH_WATERMARK`.
+const HIGH_WATERMARK: i64 = -1;
+
+impl AdminClient {
+    /// Topics by name; `None`: all.
+    ///
+    /// # Errors
+    /// See [`AdminError`]; a topic that is asked for by name and unknown is refused.
+    pub fn topics(
+        &mut self,
+        names: Option<&[Arc<str>]>,
+        stop: Interrupt<'_>,
+    ) -> Result<Vec<TopicMetadata>, AdminError> {
+        self.call(stop, |call| Ok(call.metadata(names)?.topics))
+    }
+
+    /// A topic, the ends of its partitions, and the properties that it has of its own: `None` if the client may not read them
+    /// (DESCRIBE_CONFIGS on the topic).
+    ///
+    /// # Errors
+    /// See [`AdminError`]; UNKNOWN_TOPIC_OR_PARTITION.
+    pub fn describe_topic(
+        &mut self,
+        name: &str,
+        stop: Interrupt<'_>,
+    ) -> Result<(TopicOffsets, Option<BTreeMap<String, String>>), AdminError> {
+        let described = self.topic_offsets(name, stop)?;
+        match self.call(stop, |call| call.topic_config(&described.topic.name)) {
+            Err(AdminError::Refused(ErrorCode::TOPIC_AUTHORIZATION_FAILED, why)) => {
+                log::debug!("{why}");
+                Ok((described, None))
+            }
+            config => Ok((described, Some(config?))),
+        }
+    }
+
+    /// A topic and the ends of its partitions.
+    ///
+    /// # Errors
+    /// See [`AdminError`]; UNKNOWN_TOPIC_OR_PARTITION.
+    pub fn topic_offsets(&mut self, name: &str, stop: Interrupt<'_>) -> Result<TopicOffsets, AdminError> {
+        self.call(stop, |call| {
+            let topic = call.topic(name)?;
+            let partitions = call.offsets(&topic)?;
+            Ok(TopicOffsets { topic, partitions })
+        })
+    }
+
+    /// Where records from a time (ms) on can be, by partition: below this offset none has a timestamp at or above it; `i64::MAX` if
+    /// none has at all. Partitions of which the cluster does not say are left out.
+    ///
+    /// # Errors
+    /// See [`AdminError`]; UNKNOWN_TOPIC_OR_PARTITION.
+    pub fn first_offsets_of_times(
+        &mut self,
+        name: &str,
+        timestamp: i64,
+        stop: Interrupt<'_>,
+    ) -> Result<BTreeMap<i32, i64>, AdminError> {
+        self.call(stop, |call| {
+            let topic = call.topic(name)?;
+            let mut firsts = BTreeMap::new();
+            for (leader, partitions) in by_leader(&topic)? {
+                let mut look_up =
+                    |timestamp| call.list_offsets(leader, &partitions, timestamp, IsolationLevel::ReadUncommitted);
+                let mut found = look_up(timestamp)?;
+                // Kafka looks into one segment, which may have none although a later one has: the greatest timestamp
+                // of the log decides. A broker before 3.0 does not have it.
+                let greatest = match found.values().any(|first| first.offset < 0) {
+                    true => match look_up(MAX_TIMESTAMP) {
+                        Err(Stop::Final(AdminError::Failed(Failure::UnsupportedVersion(_)))) => BTreeMap::new(),
+                        other => other?,
+                    },
+                    false => BTreeMap::new(),
+                };
+                for (partition, first) in &mut found {
+                    let has_none = |greatest: &Listed| (0..timestamp).contains(&greatest.timestamp);
+                    if first.offset < 0 && greatest.get(partition).is_some_and(has_none) {
+                        first.offset = i64::MAX;
+                    }
+                }
+                firsts.extend(found.into_iter().map(|(partition, first)| (partition, first.offset)));
+            }
+            firsts.retain(|_, offset| *offset >= 0);
+            Ok(firsts)
+        })
+    }
+
+    /// Creates a topic and waits until each partition has a leader. A replication factor of -1 is the cluster's default.
+    ///
+    /// # Errors
+    /// See [`AdminError`]; TOPIC_ALREADY_EXISTS and what else a broker refuses.
+    pub fn create_topic(
+        &mut self,
+        name: &str,
+        partitions: i32,
+        replication_factor: i16,
+        config: &[(String, String)],
+        stop: Interrupt<'_>,
+    ) -> Result<(), AdminError> {
+        let names = [Arc::from(name)];
+        let configs = config
+            .iter()
+            .map(|(name, value)| create_topics_request::CreatableTopicConfig {
+                name: name.as_str().into(),
+                value: Some(value.as_str().into()),
+            });
+        let topic = create_topics_request::CreatableTopic {
+            name: name.into(),
+            num_partitions: partitions,
+            replication_factor,
+            configs: configs.collect(),
+            ..Default::default()
+        };
+        let limit_ms = i32::try_from(self.limit_ms).unwrap_or(i32::MAX);
+        self.call(&mut *stop, |call| {
+            let topic = topic.clone();
+            let node = call.any_node()?;
+            let response: CreateTopicsResponse =
+                call.exchange(node, ApiKey::CreateTopics, move |_| CreateTopicsRequest {
+                    topics: vec![topic],
+                    timeout_ms: limit_ms,
+                    validate_only: false,
+                })?;
+            let refused = response
+                .topics
+                .iter()
+                .map(|t| (t.error_code, t.error_message.as_deref()));
+            checked(&format!("topic {name} was not created"), refused)
+        })?;
+        self.call(stop, |call| {
+            let metadata = call.metadata(None)?;
+            let made = metadata.topics.iter().find(|t| t.name == names[0]);
+            match made {
+                Some(t) if !t.partitions.is_empty() && t.partitions.iter().all(|p| p.leader >= 0) => Ok(()),
+                _ => Err(Stop::Again(format!("topic {name} was created and has no leaders yet"))),
+            }
+        })
+    }
+
+    /// Deletes a topic.
+    ///
+    /// # Errors
+    /// See [`AdminError`]; UNKNOWN_TOPIC_OR_PARTITION.
+    pub fn delete_topic(&mut self, name: &str, stop: Interrupt<'_>) -> Result<(), AdminError> {
+        let name: Arc<str> = name.into();
+        let timeout_ms = i32::try_from(self.limit_ms).unwrap_or(i32::MAX);
+        self.call(stop, |call| {
+            let node = call.any_node()?;
+            let topic = Arc::clone(&name);
+            let response: DeleteTopicsResponse = call.exchange(node, ApiKey::DeleteTopics, move |version| {
+                let state = delete_topics_request::DeleteTopicState {
+                    name: Some(Arc::clone(&topic)),
+                    ..Default::default()
+                };
+                let (topics, topic_names) = if version >= TOPIC_STATES {
+                    (vec![state], Vec::new())
+                } else {
+                    (Vec::new(), vec![topic])
+                };
+                DeleteTopicsRequest {
+                    topics,
+                    topic_names,
+                    timeout_ms,
+                }
+            })?;
+            let refused = response
+                .responses
+                .iter()
+                .map(|t| (t.error_code, t.error_message.as_deref()));
+            checked(&format!("topic {name} was not deleted"), refused)
+        })
+    }
+
+    /// Gives a topic more partitions: `count` in all.
+    ///
+    /// # Errors
+    /// See [`AdminError`]; UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS.
+    pub fn create_partitions(
+        &mut self,
+        topic: &str,
+        count: i32,
+        validate_only: bool,
+        stop: Interrupt<'_>,
+    ) -> Result<(), AdminError> {
+        let timeout_ms = i32::try_from(self.limit_ms).unwrap_or(i32::MAX);
+        self.call(stop, |call| {
+            let node = call.any_node()?;
+            let more = create_partitions_request::CreatePartitionsTopic {
+                name: topic.into(),
+                count,
+                assignments: None,
+            };
+            let response: CreatePartitionsResponse =
+                call.exchange(node, ApiKey::CreatePartitions, move |_| CreatePartitionsRequest {
+                    topics: vec![more],
+                    timeout_ms,
+                    validate_only,
+                })?;
+            let refused = response
+                .results
+                .iter()
+                .map(|t| (t.error_code, t.error_message.as_deref()));
+            checked(&format!("topic {topic} was not given more partitions"), refused)
+        })
+    }
+
+    /// Changes properties of a topic; `None` takes the topic's own value away.
+    ///
+    /// # Errors
+    /// See [`AdminError`]; UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG.
+    pub fn alter_topic_config(
+        &mut self,
+        topic: &str,
+        changes: &[(String, Option<String>)],
+        validate_only: bool,
+        stop: Interrupt<'_>,
+    ) -> Result<(), AdminError> {
+        let change = |(name, value): &(String, Option<String>)| incremental_alter_configs_request::AlterableConfig {
+            name: name.as_str().into(),
+            config_operation: if value.is_some() { SET } else { DELETE },
+            value: value.as_deref().map(Arc::from),
+        };
+        let resource = incremental_alter_configs_request::AlterConfigsResource {
+            resource_type: TOPIC_RESOURCE,
+            resource_name: topic.into(),
+            configs: changes.iter().map(change).collect(),
+        };
+        self.call(stop, |call| {
+            let node = call.any_node()?;
+            let resources = vec![resource.clone()];
+            let response: IncrementalAlterConfigsResponse =
+                call.exchange(node, ApiKey::IncrementalAlterConfigs, move |_| {
+                    IncrementalAlterConfigsRequest {
+                        resources,
+                        validate_only,
+                    }
+                })?;
+            let refused = response
+                .responses
+                .iter()
+                .map(|r| (r.error_code, r.error_message.as_deref()));
+            checked(&format!("topic {topic} was not altered"), refused)
+        })
+    }
+
+    /// Every property of a topic, or of the node that is asked, by name.
+    ///
+    /// # Errors
+    /// See [`AdminError`]; UNKNOWN_TOPIC_OR_PARTITION.
+    pub fn describe_config(
+        &mut self,
+        topic: Option<&str>,
+        stop: Interrupt<'_>,
+    ) -> Result<Vec<DescribeConfigsResourceResult>, AdminError> {
+        self.call(stop, |call| {
+            let node = match topic {
+                Some(_) => call.any_node()?,
+                None => call.a_broker()?,
+            };
+            let resource = describe_configs_request::DescribeConfigsResource {
+                resource_type: if topic.is_some() {
+                    TOPIC_RESOURCE
+                } else {
+                    BROKER_RESOURCE
+                },
+                resource_name: topic.map_or_else(|| node.to_string().into(), Arc::from),
+                configuration_keys: None,
+            };
+            let response: DescribeConfigsResponse =
+                call.exchange(node, ApiKey::DescribeConfigs, move |version| DescribeConfigsRequest {
+                    resources: vec![resource],
+                    include_synonyms: true,
+                    include_documentation: version >= 3,
+                })?;
+            let refused = response
+                .results
+                .iter()
+                .map(|r| (r.error_code, r.error_message.as_deref()));
+            checked("properties were not described", refused)?;
+            let mut entries: Vec<_> = response.results.into_iter().flat_map(|r| r.configs).collect();
+            entries.sort_by(|a, b| a.name.cmp(&b.name));
+            Ok(entries)
+        })
+    }
+
+    /// Moves the start of a log to `before_offset` (`None`: its end), on its leader; returns the new start.
+    ///
+    /// # Errors
+    /// See [`AdminError`]; UNKNOWN_TOPIC_OR_PARTITION, OFFSET_OUT_OF_RANGE, POLICY_VIOLATION.
+    pub fn delete_records(
+        &mut self,
+        tp: &TopicPartition,
+        before_offset: Option<i64>,
+        stop: Interrupt<'_>,
+    ) -> Result<i64, AdminError> {
+        let timeout_ms = i32::try_from(self.limit_ms).unwrap_or(i32::MAX);
+        self.call(stop, |call| {
+            let leader = call.leader(tp)?;
+            let topic = delete_records_request::DeleteRecordsTopic {
+                name: Arc::clone(&tp.topic),
+                partitions: vec![delete_records_request::DeleteRecordsPartition {
+                    partition_index: tp.partition,
+                    offset: before_offset.unwrap_or(HIGH_WATERMARK),
+                }],
+            };
+            let response: DeleteRecordsResponse =
+                call.exchange(leader, ApiKey::DeleteRecords, move |_| DeleteRecordsRequest {
+                    topics: vec![topic],
+                    timeout_ms,
+                })?;
+            let deleted = response.topics.iter().flat_map(|t| &t.partitions);
+            checked(
+                &format!("records of {tp} were not deleted"),
+                deleted.clone().map(|p| (p.error_code, None)),
+            )?;
+            let start = deleted.map(|p| p.low_watermark).next();
+            start.ok_or_else(|| Stop::Again(format!("node {leader} did not answer for {tp}")))
+        })
+    }
+}
+
+impl Call<'_, '_> {
+    /// The metadata of a topic.
+    fn topic(&mut self, name: &str) -> Result<TopicMetadata, Stop> {
+        let topics = self.metadata(Some(&[Arc::from(name)]))?.topics;
+        let topic = topics.into_iter().next();
+        topic.ok_or_else(|| Stop::Again(format!("the metadata has no topic {name}")))
+    }
+
+    /// Starts and ends of a topic's partitions, from their leaders.
+    fn offsets(&mut self, topic: &TopicMetadata) -> Result<Vec<PartitionOffsets>, Stop> {
+        let mut all = Vec::new();
+        for (leader, partitions) in by_leader(topic)? {
+            let mut look_up = |timestamp, isolation| self.list_offsets(leader, &partitions, timestamp, isolation);
+            let starts = look_up(EARLIEST_TIMESTAMP, IsolationLevel::ReadUncommitted)?;
+            let ends = look_up(LATEST_TIMESTAMP, IsolationLevel::ReadUncommitted)?;
+            let stable = look_up(LATEST_TIMESTAMP, IsolationLevel::ReadCommitted)?;
+            for tp in &partitions {
+                let of = |listed: &BTreeMap<i32, Listed>| listed.get(&tp.partition).map_or(-1, |listed| listed.offset);
+                all.push(PartitionOffsets {
+                    partition: tp.partition,
+                    leader,
+                    log_start_offset: of(&starts),
+                    high_watermark: of(&ends),
+                    last_stable_offset: of(&stable),
+                });
+            }
+        }
+        all.sort_by_key(|p| p.partition);
+        Ok(all)
+    }
+
+    fn list_offsets(
+        &mut self,
+        node: NodeId,
+        partitions: &[TopicPartition],
+        timestamp: i64,
+        isolation_level: IsolationLevel,
+    ) -> Result<BTreeMap<i32, Listed>, Stop> {
+        let request = Request::ListOffsets(ListOffsetsRequest {
+            isolation_level,
+            partitions: partitions.iter().map(|tp| (tp.clone(), -1, timestamp)).collect(),
+        });
+        let Response::ListOffsets(listed) = self.ask(node, request)? else {
+            return Err(failed(node, Failure::Malformed("another answer than offsets".into())));
+        };
+        let mut offsets = BTreeMap::new();
+        for p in listed.partitions {
+            checked(
+                &format!("the offsets of {} were not listed", p.tp),
+                [(p.error.code(), None)].into_iter(),
+            )?;
+            let (timestamp, offset) = (p.timestamp, p.offset);
+            offsets.insert(p.tp.partition, Listed { timestamp, offset });
+        }
+        Ok(offsets)
+    }
+
+    /// The properties that a topic has of its own.
+    fn topic_config(&mut self, name: &Arc<str>) -> Result<BTreeMap<String, String>, Stop> {
+        let node = self.any_node()?;
+        let resource = describe_configs_request::DescribeConfigsResource {
+            resource_type: TOPIC_RESOURCE,
+            resource_name: Arc::clone(name),
+            configuration_keys: None,
+        };
+        let response: DescribeConfigsResponse =
+            self.exchange(node, ApiKey::DescribeConfigs, move |_| DescribeConfigsRequest {
+                resources: vec![resource],
+                ..Default::default()
+            })?;
+        let mut config = BTreeMap::new();
+        for result in response.results {
+            let refused = [(result.error_code, result.error_message.as_deref())].into_iter();
+            checked(&format!("the properties of topic {name} were not described"), refused)?;
+            let own = result
+                .configs
+                .into_iter()
+                .filter(|entry| entry.config_source == OF_THE_TOPIC);
+            config.extend(own.filter_map(|entry| Some((entry.name.to_string(), entry.value?.to_string()))));
+        }
+        Ok(config)
+    }
+
+    fn leader(&mut self, tp: &TopicPartition) -> Result<NodeId, Stop> {
+        let topics = self.metadata(Some(&[Arc::clone(&tp.topic)]))?.topics;
+        let partitions = topics.iter().flat_map(|t| &t.partitions);
+        match partitions
+            .clone()
+            .find(|p| p.partition == tp.partition)
+            .map(|p| p.leader)
+        {
+            Some(leader) if leader >= 0 => Ok(leader),
+            Some(_) => Err(Stop::Again(format!("{tp} has no leader"))),
+            None => {
+                let code = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
+                Err(Stop::Final(AdminError::Refused(
+                    code,
+                    format!("{tp}: {}", code.message()),
+                )))
+            }
+        }
+    }
+}
+
+/// What a partition's leader answers to ListOffsets; -1 where there is none.
+struct Listed {
+    timestamp: i64,
+    offset: i64,
+}
+
+/// The partitions of a topic by their leaders.
+fn by_leader(topic: &TopicMetadata) -> Result<BTreeMap<NodeId, Vec<TopicPartition>>, Stop> {
+    let mut by_leader: BTreeMap<NodeId, Vec<TopicPartition>> = BTreeMap::new();
+    for p in &topic.partitions {
+        if p.leader < 0 {
+            return Err(Stop::Again(format!("{}-{} has no leader", topic.name, p.partition)));
+        }
+        let tp = TopicPartition::new(Arc::clone(&topic.name), p.partition);
+        by_leader.entry(p.leader).or_default().push(tp);
+    }
+    Ok(by_leader)
+}
