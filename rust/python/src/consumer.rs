@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
 use crate::convert::{
-    config_from_py, group_metadata_to_py, is_partition, metrics_to_py, offset_and_metadata_to_py,
+    config_from_py, group_metadata_to_py, import_classes, is_partition, metrics_to_py, offset_and_metadata_to_py,
     offset_and_timestamp_to_py, offset_from_py, offsets_from_py, partition_from_py, partition_to_py,
     partitions_from_py, partitions_to_py, some, topics_from_py, unpicklable,
 };
@@ -148,6 +148,7 @@ impl Consumer {
     #[new]
     #[pyo3(signature = (broker=None, config=None))]
     fn new(py: Python<'_>, broker: Option<&Bound<'_, PyAny>>, config: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        import_classes(py)?;
         let (broker, config) = arguments(broker, config);
         let (config, callback) = split_callback(config)?;
         let config = config_from_py(Scope::Consumer, config.as_ref())?;

@@ -15,12 +15,22 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyMapping, PyMemoryView, PyString, PyTuple};
 
-use crate::errors::Failure;
+use crate::errors::{Failure, errors_module};
+use crate::fork::once;
 
 /// A class of `fletchlog.types`, looked up once.
 pub fn class<'py>(py: Python<'py>, cell: &'static PyOnceLock<Py<PyAny>>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-    cell.get_or_try_init(py, || py.import("fletchlog.types")?.getattr(name).map(Bound::unbind))
-        .map(|c| c.bind(py).clone())
+    once(py, cell, || {
+        py.import("fletchlog.types")?.getattr(name).map(Bound::unbind)
+    })
+    .map(|c| c.bind(py).clone())
+}
+
+/// Imports the modules whose classes clients need later. A child that is forked while a thread of its parent imports one of them for
+/// the first time finds the module locked for ever.
+pub fn import_classes(py: Python<'_>) -> PyResult<()> {
+    errors_module(py)?;
+    topic_partition_class(py).map(drop)
 }
 
 macro_rules! type_class {

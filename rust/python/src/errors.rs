@@ -21,6 +21,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
 
 use crate::convert;
+use crate::fork::once;
 
 /// Structured context that goes onto the exception as attributes.
 #[derive(Debug, Clone)]
@@ -337,7 +338,7 @@ impl Failure {
 /// The module with the classes. It is imported before files are opened: the error may be that no descriptor is left.
 pub fn errors_module(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
     static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
-    let module = MODULE.get_or_try_init(py, || py.import("fletchlog.errors").map(Bound::unbind))?;
+    let module = once(py, &MODULE, || py.import("fletchlog.errors").map(Bound::unbind))?;
     Ok(module.bind(py).clone())
 }
 

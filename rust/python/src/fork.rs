@@ -8,10 +8,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, TryLockError};
 
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 
 use crate::errors::Failure;
 use crate::gate::gate;
 use crate::logging;
+
+/// The value of a cell, made by the first call. Threads do not wait for each other, unlike in `get_or_try_init`: a child that is forked
+/// while a thread of its parent makes the value would wait for a thread that it does not have. Two threads may both make one; the
+/// first is kept.
+pub fn once<'a, T>(py: Python<'_>, cell: &'a PyOnceLock<T>, make: impl FnOnce() -> PyResult<T>) -> PyResult<&'a T> {
+    if cell.get(py).is_none() {
+        let made = make()?;
+        let _ = cell.set(py, made); // Attached, so no other thread can fork meanwhile.
+    }
+    cell.get(py)
+        .ok_or_else(|| Failure::state("a value was not kept".to_owned()).into())
+}
 
 /// What every handle knows about itself.
 #[derive(Debug)]

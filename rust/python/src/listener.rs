@@ -1,13 +1,13 @@
 //! `fletchlog.Listener`.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use arrow_array::{Int16Array, Int64Array, StringArray, UInt64Array};
 use fletchlog_broker::Broker as Engine;
 use fletchlog_server::{Endpoint, ListenOptions, SocketServer};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::IntoPyDict;
 
 use crate::convert::unpicklable;
@@ -67,16 +67,14 @@ static OPEN: Mutex<Vec<Weak<SocketServer>>> = Mutex::new(Vec::new());
 
 /// From now on a forked child closes the ports that it inherits.
 pub fn close_in_forked_children(py: Python<'_>) -> PyResult<()> {
-    static REGISTERED: PyOnceLock<()> = PyOnceLock::new();
-    REGISTERED
-        .get_or_try_init(py, || {
-            let handler = wrap_pyfunction!(close_inherited, py)?;
-            let when = [("after_in_child", handler)].into_py_dict(py)?;
-            py.import("os")?
-                .call_method("register_at_fork", (), Some(&when))
-                .map(drop)
-        })
-        .copied()
+    static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
+    let handler = wrap_pyfunction!(close_inherited, py)?;
+    let when = [("after_in_child", handler)].into_py_dict(py)?;
+    let register = py.import("os")?.getattr("register_at_fork")?;
+    match IS_REGISTERED.swap(true, Ordering::Relaxed) {
+        true => Ok(()),
+        false => register.call((), Some(&when)).map(drop),
+    }
 }
 
 /// Closes the listening sockets that the parent had. Nothing else of a listener is touched: its locks and threads are the parent's.

@@ -19,6 +19,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
 use crate::capsule::Gil;
+use crate::fork::once;
 
 static PYTHON: PyOnceLock<pyo3_log::Logger> = PyOnceLock::new();
 /// Gets the lines instead of Python's `logging`.
@@ -65,9 +66,9 @@ impl Line {
             return receiver.call1(py, (&self.message,)).map(drop);
         }
         // With the first line: importing `logging` takes longer than starting the engine.
-        let python = PYTHON.get_or_try_init(py, || {
+        let python = once(py, &PYTHON, || {
             let logger = pyo3_log::Logger::new(py, pyo3_log::Caching::Loggers)?;
-            Ok::<_, PyErr>(logger.filter(log::LevelFilter::Info))
+            Ok(logger.filter(log::LevelFilter::Info))
         })?;
         python.log(
             &Record::builder()

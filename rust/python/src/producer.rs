@@ -17,7 +17,7 @@ use pyo3::pybacked::PyBackedBytes;
 use crate::callbacks::{Callbacks, ensure_callable};
 use crate::capsule::arrow_from_py;
 use crate::convert::{
-    config_from_py, describe, group_metadata_from_py, headers_from_py, metrics_to_py, offsets_from_py,
+    config_from_py, describe, group_metadata_from_py, headers_from_py, import_classes, metrics_to_py, offsets_from_py,
     optional_bytes_from_py, record_metadata_to_py, unpicklable,
 };
 use crate::errors::Failure;
@@ -81,6 +81,7 @@ impl Producer {
         key_serializer: Option<&Bound<'_, PyAny>>,
         value_serializer: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
+        import_classes(py)?;
         let key_serializer = serializer_from_py("key_serializer", key_serializer)?;
         let value_serializer = serializer_from_py("value_serializer", value_serializer)?;
         let (broker, config) = arguments(broker, config);

@@ -10,6 +10,7 @@ use pyo3::types::{PyBool, PyFloat};
 
 use crate::convert::describe;
 use crate::errors::Failure;
+use crate::fork::once;
 
 /// How long to wait, in milliseconds, not negative.
 #[derive(Debug, Clone, Copy)]
@@ -24,8 +25,7 @@ pub struct Seconds(pub i64);
 pub struct Moment(pub i64);
 
 fn class<'py>(py: Python<'py>, cell: &'static PyOnceLock<Py<PyAny>>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-    cell.get_or_try_init(py, || py.import("datetime")?.getattr(name).map(Bound::unbind))
-        .map(|class| class.bind(py).clone())
+    once(py, cell, || py.import("datetime")?.getattr(name).map(Bound::unbind)).map(|class| class.bind(py).clone())
 }
 
 fn timedelta_class(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {

@@ -6,7 +6,6 @@ use std::io::{ErrorKind, Result};
 use std::sync::{Arc, Mutex, Weak};
 
 use fletchlog_api::NodeId;
-use fletchlog_wire::ApiKey;
 
 use super::super::network::{Faults, Net, lock};
 use super::super::scheduler::{ActorId, Scheduler};
