@@ -1,4 +1,4 @@
-"""Checks the direction of dependence between the crates and the places that may touch the operating system.
+"""Checks the direction of dependence between the crates, and between the modules of the broker, and the places that may touch the operating system.
 
 Run by `make test`. Exits 1 and names every breach. The rules are drawn in ARCHITECTURE.md.
 """
@@ -40,6 +40,8 @@ RESERVED = {
     "arrow-": {"arrow", "python", "sim"},
     "rustix": {"log", "python", "server"},
 }
+# modules of a crate that may use those behind them only: what serves requests, what owns state, what owns files
+LAYERS = {"broker": ["broker", "local_transport", "port", "kafka_apis", "transaction", "group", "replica_manager", "log_manager"]}
 # calls that only the named files may contain: the core takes time, randomness and files as arguments
 BANNED = {
     r"SystemTime::now|Instant::now": {"api/src/transport.rs", "log/src/fs/memory.rs"},
@@ -102,9 +104,28 @@ def breaches_of_purity() -> list[str]:
     return found
 
 
+def breaches_of_layers() -> list[str]:
+    """Uses of a module in front of the one that uses it."""
+    found = []
+    for crate, layers in LAYERS.items():
+        source = ROOT / "rust" / crate / "src"
+        for path in sorted(source.rglob("*.rs")):
+            parts = path.relative_to(source).with_suffix("").parts
+            if parts[0] not in layers or path.stem == "tests" or "tests" in parts:
+                continue
+            for number, line in code_lines(path):
+                used = [name for name in re.findall(r"\bcrate::(\w+)", line) if name in layers]
+                found += [
+                    f"rust/{crate}/src/{path.relative_to(source)}:{number}: {parts[0]} must not use {name}, which is in front of it"
+                    for name in used
+                    if layers.index(name) < layers.index(parts[0])
+                ]
+    return found
+
+
 def main() -> int:
     """Prints what was found."""
-    found = breaches_of_direction() + breaches_of_purity()
+    found = breaches_of_direction() + breaches_of_layers() + breaches_of_purity()
     for breach in found:
         print(f"check_edges: {breach}", file=sys.stderr)
     print(f"check_edges: {len(ALLOWED)} crates, {len(found)} breaches")

@@ -18,6 +18,7 @@ def attacks(**numbers):
     return subprocess.run([sys.executable, "-m", "attack.listener"], env=environment, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(200)
 def test_who_attacks_a_listener_costs_the_others_nothing():
     done = attacks(CONNECTIONS=1000, SECONDS=1, P99_MS=200)
@@ -25,6 +26,7 @@ def test_who_attacks_a_listener_costs_the_others_nothing():
     assert done.returncode == 0
 
 
+@pytest.mark.slow
 def test_a_limit_that_cannot_be_held_is_a_violation():
     done = attacks(CONNECTIONS=20, SECONDS=1, P99_MS=0)
     assert "attack: 10 attacks, 10 violations" in done.stdout, done.stdout + done.stderr

@@ -127,6 +127,7 @@ def test_the_audit_equals_a_plain_model(tmp_path_factory, rows):
     assert report.keys_in_several_partitions == {"t": len(spread)}
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(180)
 def test_spark_counts_the_same(tmp_path, spark):

@@ -98,6 +98,7 @@ def test_json_values_keep_their_text(shell):
     assert [value for _, value in records(shell.folder / "d")] == [b'{"n": 1.10, "big": 123456789012345678901234567890}', b'{"n":1e2}']
 
 
+@pytest.mark.slow
 def test_text_of_other_encodings_and_delimiters(shell):
     (shell.folder / "excel.csv").write_bytes("näme;x\r\nÄ;1\r\n".encode("cp1252"))
     (shell.folder / "unicode.tsv").write_bytes("näme\tx\r\nÄ\t1\r\n".encode("utf-16"))

@@ -190,6 +190,7 @@ def test_verify_tells_offsets_segments_producers_and_what_recovery_would_cut(cli
     assert "would cut it at byte" in cli("verify", orders, code=1).out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words", [["explain", "-t", "orders", "--html"], ["explain", "-t", "orders", "--svg"], ["audit", "--html"], ["consume", "orders", "-f", "json", "-o"]]
 )

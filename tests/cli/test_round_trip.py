@@ -70,6 +70,7 @@ def go_round(form, made):
 SLOW = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
+@pytest.mark.slow
 @SLOW
 @given(form=st.sampled_from(FORMATS), made=records(PRINTED))
 @example(form="csv", made=[(None, b"", 0, [], 0), (b"", None, 1, [("h", None), ("h", b"\xff")], 0)])
@@ -77,6 +78,7 @@ def test_text_comes_back_in_every_format(form, made):
     go_round(form, made)
 
 
+@pytest.mark.slow
 @SLOW
 @given(form=st.sampled_from([form for form in FORMATS if form != "csv"]), made=records(BYTES))
 @example(form="jsonl", made=[(b"\xff", b"\xfe\x00", 0, [("", b"\xff")], 1), (None, None, 5, [], 1)])
@@ -110,6 +112,7 @@ def test_through_a_file_and_through_a_pipe(cli, shell, one):
         assert [row["value"] for row in values(shell.folder / "copy", form)] == [row["value"] for row in values(one, f"file-{form}")] == [b"x", b"\xff"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["jsonl", "json", "csv", "parquet", "arrow"])
 def test_a_pipe_of_records_is_known_without_a_format(cli, shell, data, form):
     with fl.Broker(data) as broker:

@@ -68,6 +68,7 @@ COMMANDS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: " ".join(words).encode("unicode_escape").decode())
 def test_what_others_wrote_is_neither_markup_nor_an_escape_sequence(shell, nasty, words):
     words = [word.replace("{d}", str(nasty)) for word in words]
@@ -105,6 +106,7 @@ def many(shell):
     return shell
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_seen_enough_ends_every_command_quietly(many):
     commands = [
         "config", "--help", "consume --help", "config --json", "consume d t -n 5000", "consume d t -f jsonl", "consume d t -f jsonl -o /dev/stdout",

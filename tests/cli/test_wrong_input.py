@@ -42,6 +42,7 @@ def here(tmp_path, monkeypatch):
 DIRECTORIES = ["nowhere", "file", "empty", "loop", "bad0", "bad1", "bad2", "bad3", "/dev/null", "", "d/t-0", "d\n", "a" * 300, "\udcff"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("directory", DIRECTORIES)
 def test_directories_and_files_that_are_none(cli, here, directory):
     for words in [

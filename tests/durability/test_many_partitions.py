@@ -36,6 +36,7 @@ with fl.Broker(sys.argv[1], read_only=True) as broker:
 """
 
 
+@pytest.mark.slow
 def test_more_partitions_than_descriptors_are_written_read_closed_and_opened(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", PROGRAM, str(tmp_path)], check=True, timeout=300)
 
@@ -115,6 +116,7 @@ assert all(partition.ok for partition in fl.verify(PATH))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("durability", ["page-cache", "fsync"])
 def test_deleting_and_cleaning_more_segments_than_descriptors_leaves_enough_of_them(tmp_path: Path, durability: str) -> None:
     tests = Path(__file__).parent.parent

@@ -112,6 +112,7 @@ def test_a_log_that_has_lost_records_is_refused(small_broker, reset):
         fl.replay(trace, small_broker)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
 def test_a_run_with_other_members_is_refused(small_broker, assignor):
     config = {"group.id": "g", "partition.assignment.strategy": assignor, "auto.offset.reset": "earliest", "fletchlog.trace": True}

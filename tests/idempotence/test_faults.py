@@ -55,6 +55,7 @@ def test_one_in_flight_keeps_the_order_and_can_duplicate(broker: fl.Broker) -> N
     assert len(log) == 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_an_idempotent_producer_does_neither_under_any_seed(broker: fl.Broker, seed: int) -> None:
     faults = fl.Faults(seed=seed, lost_ack=0.2, disconnect=0.1)

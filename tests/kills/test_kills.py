@@ -49,6 +49,7 @@ def holds(name: str, size: int, least: int, directory: Path) -> None:
     assert int(found[1]) >= least, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("name", "size"), [("one_thread", 20), ("many_threads", 1), ("spark_sink", 10), ("call_faults", 4), ("power_loss", 2), ("listener", 4)]

@@ -220,6 +220,7 @@ def test_partitions_of_several_topics_are_told_apart(spark):
     assert found == [("t", 0, 4, 0), ("t", 1, 4, 0), ("u", 0, 4, 5), ("u", 1, 4, 5)]
 
 
+@pytest.mark.slow
 def test_workers_print_nothing(tmp_path):
     """A session of its own, because the tests' one has no standard error to itself. Rows are many more than fit into a socket."""
     with fl.Broker(tmp_path / "log") as broker:

@@ -29,6 +29,7 @@ def test_a_batch_keeps_every_record_however_late(spark):
     assert got == {(0, "UA"): (1, 0.0), (0, "AA"): (2, 2.0), (5, "UA"): (1, 2.0), (1, "UA"): (1, 4.0)}
 
 
+@pytest.mark.slow
 def test_a_stream_writes_windows_that_the_watermark_has_passed_and_drops_what_comes_later(spark, tmp_path):
     source, out = tmp_path / "in", tmp_path / "out"
     for part, minutes in enumerate([(0, 10, 70), (130, 140), (200,), (5, 300)]):  # minute 5 comes when hour 0 is final

@@ -114,6 +114,7 @@ def test_poll_of_a_group_that_waits_for_another_member(log: fl.Broker) -> None:
     silent.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["send", "result", "flush", "send_arrow"])
 def test_producing(log: fl.Broker, what: str) -> None:
     acknowledged: list[fl.Future] = []

@@ -48,6 +48,7 @@ def opened(stack, kind, path):
     return broker, f"kafka://{stack.enter_context(broker.listen()).bootstrap}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source_kind", ["directory", "cluster"])
 @pytest.mark.parametrize("destination_kind", ["directory", "cluster"])
 def test_a_copy_has_what_the_source_has_and_goes_on(source_kind, destination_kind, tmp_path):
@@ -107,6 +108,7 @@ def run(read, write):
     return out
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("destination_kind", ["directory", "cluster"])
 def test_a_copy_that_is_killed_anywhere_has_every_record_once_in_the_end(destination_kind, tmp_path):

@@ -10,6 +10,7 @@ from acceptance.test_poll_traces import fill, recording, replay, scenarios
 SETTLE = [0.03, 0.1, 0.4]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("client", "number"), scenarios())
 def test_every_poll_over_sockets_returns_what_the_java_client_returned(client, number):

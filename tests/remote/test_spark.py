@@ -74,6 +74,7 @@ def test_ranges_end_where_they_are_cut(cluster, read):
     assert values(read(subscribe="plain", startingTimestamp=str(START_MS + 50)).collect()) == list(range(50, 100))
 
 
+@pytest.mark.slow
 def test_a_stream_goes_on_from_its_checkpoint_and_is_written_once(spark, cluster, read, tmp_path):
     broker, servers = cluster
 

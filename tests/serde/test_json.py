@@ -78,6 +78,7 @@ def test_values_longer_than_a_block_and_many_blocks_are_read():
     assert len(rows[5]["name"]) == 3_000_000
 
 
+@pytest.mark.slow
 def test_many_bad_rows_are_found_in_reasonable_time():
     rows, reasons = decode([b'{"id": "x"}' if i % 2 else b'{"id": %d}' % i for i in range(4000)])
     assert [row["id"] for row in rows if row] == list(range(0, 4000, 2))

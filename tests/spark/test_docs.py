@@ -9,6 +9,7 @@ from python import test_docs
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 
 
+@pytest.mark.slow
 def test_every_block_of_the_pyspark_page_runs(spark, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     # the JVM keeps the directory that it started in, so paths are made absolute

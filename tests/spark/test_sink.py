@@ -88,6 +88,7 @@ def test_bytes_and_properties_of_the_producer_are_taken(spark, target):
     assert set(zip(segment["codec"].to_pylist(), segment["control"].to_pylist(), strict=True)) == {("zstd", False), ("none", True)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("columns", "options", "message"),
     [
@@ -208,6 +209,7 @@ def test_batches_whose_commit_spark_forgot_are_not_written_again(log, target, co
     assert staged(target) == []
 
 
+@pytest.mark.slow
 def test_two_queries_write_into_one_directory(spark, log, target, tmp_path):
     log.topic("in").append("in", 0, 300)
     queries = []
@@ -299,6 +301,7 @@ def test_what_a_killed_driver_staged_is_removed_when_it_is_old(spark, target):
     assert numbers(target) == [0, 1, 2] * 2
 
 
+@pytest.mark.slow
 def test_what_a_killed_driver_of_a_query_staged_is_removed_by_its_next_batch(log, target, copy, tmp_path):
     log.topic("in").append("in", 0, 50)
     for checkpoint in ("checkpoint", "another"):

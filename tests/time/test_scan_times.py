@@ -72,6 +72,7 @@ BATCH = st.tuples(
     delete=st.integers(0, 10),
 )
 # a span that ends inside a batch, and none of whose records is in the range
+@pytest.mark.slow
 @example(batches=[(0, [0, 1, 0], "none", None), (1, [0], "none", None)], stamped=False, compact=False, bounds=[(None, 0)], delete=0)
 def test_the_rows_are_those_of_a_full_scan(
     places: Places,

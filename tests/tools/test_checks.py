@@ -13,6 +13,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 import check_callers  # noqa: E402
 import check_config  # noqa: E402
+import check_edges  # noqa: E402
 import check_length  # noqa: E402
 
 
@@ -103,3 +104,12 @@ def test_a_property_that_only_another_client_reads_is_found(copied: Path, monkey
     )
     found = [breach for breach in check_config.breaches(copied)[1] if "`metadata.max.age.ms`" in breach]
     assert found == ["`metadata.max.age.ms` of a producer is read nowhere: read it, or remove the row"]
+
+
+def test_no_module_of_the_broker_uses_one_in_front_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert check_edges.breaches_of_layers() == []
+    planted = ROOT / "rust/broker/src/log_manager/cleaner.rs"
+    text = "use crate::replica_manager::ReplicaManager;\n" + planted.read_text()
+    monkeypatch.setattr(Path, "read_text", lambda self, *a, read=Path.read_text, **k: text if self == planted else read(self, *a, **k))
+    [breach] = check_edges.breaches_of_layers()
+    assert breach == "rust/broker/src/log_manager/cleaner.rs:1: log_manager must not use replica_manager, which is in front of it"

@@ -293,6 +293,7 @@ def delivery_error(config, topic):
     return errors[0].name() if errors[0] else None
 
 
+@pytest.mark.slow
 def test_a_client_sees_and_does_what_acls_allow(guarded):
     kafka, admin = guarded
     alice = sasl(kafka, "alice", "a")

@@ -3,7 +3,6 @@
 mod admin;
 mod group_admin;
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
@@ -21,7 +20,7 @@ use crate::kafka_apis::{Handled, KafkaApis};
 use crate::log_manager::{CleanedPartition, CleanerThread, LogManager};
 use crate::replica_manager::{NewTopic, ReplicaManager};
 use crate::transaction::TransactionCoordinator;
-use crate::{BrokerError, TransactionDescription};
+use crate::{BrokerError, TopicDescription, TransactionDescription};
 
 /// How to open a broker.
 #[derive(Debug, Clone)]
@@ -32,32 +31,6 @@ pub struct OpenOptions {
     pub read_only: bool,
     /// `Scope::Broker` properties.
     pub config: Config,
-}
-
-/// The answer of `describe_topic`.
-#[derive(Debug, Clone)]
-pub struct TopicDescription {
-    /// Name.
-    pub name: Arc<str>,
-    /// 16-byte id.
-    pub topic_id: [u8; 16],
-    /// Explicit configuration.
-    pub config: BTreeMap<String, String>,
-    /// Per partition: (partition, leader node, start, end (high watermark), last stable offset, bytes, segments).
-    pub partitions: Vec<PartitionDescription>,
-}
-
-/// One partition of a [`TopicDescription`].
-#[derive(Debug, Clone)]
-#[allow(missing_docs)]
-pub struct PartitionDescription {
-    pub partition: i32,
-    pub leader: NodeId,
-    pub log_start_offset: i64,
-    pub high_watermark: i64,
-    pub last_stable_offset: i64,
-    pub size_bytes: u64,
-    pub segments: usize,
 }
 
 /// The embedded broker. Thread-safe; share it as `Arc<Broker>`.

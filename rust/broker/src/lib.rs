@@ -20,7 +20,7 @@ mod topics;
 mod transaction;
 mod uuid;
 
-pub use broker::{Broker, OpenOptions, PartitionDescription, TopicDescription};
+pub use broker::{Broker, OpenOptions};
 pub use config_description::{ConfigEntry, ConfigSource, ConfigSynonym, ConfigType};
 pub use error::BrokerError;
 pub use fletchlog_log::ProducerState;
@@ -28,7 +28,7 @@ pub use group::{GroupDescription, GroupListing, GroupMember};
 pub use local_transport::LocalTransport;
 pub use log_manager::{CleanedPartition, LogDirDescription};
 pub use port::{Outcome, Port, Ticket};
-pub use replica_manager::{AlterConfig, AlterConfigOp, CreatedTopic, NewTopic};
+pub use replica_manager::{AlterConfig, AlterConfigOp, CreatedTopic, NewTopic, PartitionDescription, TopicDescription};
 pub use security::{
     Acl, AclFilter, AclOperation, Action, AlteredUsers, Authorizer, CLUSTER_NAME, Coded, PatternType, PermissionType,
     Principal, ResourceType, ScramDeletion, ScramUpsertion,

@@ -16,6 +16,7 @@ pub use alter_topic::{AlterConfig, AlterConfigOp};
 pub(crate) use coordinator_log::CoordinatorRecord;
 pub use new_topic::{CreatedTopic, NewTopic};
 pub(crate) use produce::{AddPartitionsToTxnManager, Produced};
+pub use topic_admin::{PartitionDescription, TopicDescription};
 
 use std::sync::Arc;
 

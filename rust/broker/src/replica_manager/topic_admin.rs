@@ -9,13 +9,38 @@ use fletchlog_records::TopicPartition;
 
 use super::ReplicaManager;
 use super::new_topic::{CreatedTopic, NewTopic, Placement};
-use crate::broker::PartitionDescription;
 use crate::config_description::describe_topic_config;
 use crate::directory::{ClusterMetadata, TopicRecord, deleted_dir_name};
 use crate::partition::Partition;
 use crate::topic_config::TopicConfig;
 use crate::topics::{self, CLUSTER_METADATA, CONSUMER_OFFSETS, TRANSACTION_STATE, Topic};
-use crate::{BrokerError, TopicDescription, uuid};
+use crate::{BrokerError, uuid};
+
+/// The answer of `describe_topic`.
+#[derive(Debug, Clone)]
+pub struct TopicDescription {
+    /// Name.
+    pub name: Arc<str>,
+    /// 16-byte id.
+    pub topic_id: [u8; 16],
+    /// Explicit configuration.
+    pub config: BTreeMap<String, String>,
+    /// Per partition: (partition, leader node, start, end (high watermark), last stable offset, bytes, segments).
+    pub partitions: Vec<PartitionDescription>,
+}
+
+/// One partition of a [`TopicDescription`].
+#[derive(Debug, Clone)]
+#[allow(missing_docs)]
+pub struct PartitionDescription {
+    pub partition: i32,
+    pub leader: NodeId,
+    pub log_start_offset: i64,
+    pub high_watermark: i64,
+    pub last_stable_offset: i64,
+    pub size_bytes: u64,
+    pub segments: usize,
+}
 
 impl ReplicaManager {
     /// `create_topic`. Kafka: `ReplicationControlManager#createTopics`, in its order.
