@@ -58,9 +58,9 @@ def send(broker: fl.Broker, topic: str, rows: pa.Table) -> None:
         producer.send_arrow(topic, rows)
 
 
-def scan(broker: fl.Broker, topic: str, columns: list[str] | None = None) -> int:
+def scan(broker: fl.Broker, topic: str, columns: list[str] | None = None, threads: int = 1) -> int:
     """The whole log as Arrow batches."""
-    return sum(batch.num_rows for batch in broker.scan(topic, columns=columns))
+    return sum(batch.num_rows for batch in broker.scan(topic, columns=columns, threads=threads))
 
 
 def poll(broker: fl.Broker, topic: str, records: int, most: int) -> int:
@@ -93,6 +93,7 @@ def measure(records: int, rounds: int) -> dict[str, float]:
             candidates: dict[str, tuple[int, Callable[[], object]]] = {
                 "send_arrow": (records, lambda topic=topic: send(broker, topic, rows)),
                 "scan": (records, lambda topic=topic: scan(broker, topic)),
+                "scan_2_threads": (records, lambda topic=topic: scan(broker, topic, threads=2)),
                 "scan_value": (records, lambda topic=topic: scan(broker, topic, ["value"])),
                 "scan_offset": (records, lambda topic=topic: scan(broker, topic, ["offset"])),
                 "scan_small": (min(records, SMALL), lambda: scan(broker, "small")),
@@ -116,6 +117,7 @@ def main() -> None:
     rates = floors(arguments.records) | {f"python_{name}": value for name, value in measure(arguments.records, arguments.rounds).items()}
     ratios = [
         ("scan / decode floor", rates["python_scan"] / rates["decode_floor"], 0.5),
+        ("scan on 2 threads / scan", rates["python_scan_2_threads"] / rates["python_scan"], 1.8),
         ("scan of values / scan", rates["python_scan_value"] / rates["python_scan"], 1.0),
         ("scan of offsets / scan", rates["python_scan_offset"] / rates["python_scan"], 1.3),
         ("poll of 100,000 / scan", rates["python_poll_100000"] / rates["python_scan"], 0.77),

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fletchlog.cli.common import CommandError, command, configured, opened, peer, shown, takes_clusters
-from fletchlog.cli.options import CommandConfig
+from fletchlog.cli.options import CommandConfig  # noqa: TC001 - typer reads it
 from fletchlog.cli.tables import done, show
 
 transactions = typer.Typer(no_args_is_help=True, help="List the transactional ids of a directory or cluster, and abort an open transaction.")

@@ -102,6 +102,7 @@ class Directory(Topics):
             batch_rows=BATCH_ROWS,
             columns=columns,
             isolation_level=self._isolation_level,
+            threads=1,  # Spark runs a task a core
         )
         return iter(scan)
 

@@ -113,6 +113,43 @@ impl ScanRange {
         Ok(self)
     }
 
+    /// The same offsets as ranges of about `bytes` of the log each, in order, for readers that work side by side. What is between two
+    /// offsets of a segment is taken to be even: a part may be smaller or larger, but a record is in exactly one.
+    pub fn parts(&self, bytes: u64) -> Vec<Self> {
+        let segments = self.log.segments();
+        let bases = segments.iter().map(|&(base, _)| base);
+        let ends = bases.skip(1).chain([self.log.log_end_offset().max(self.end)]);
+        let mut starts = Vec::new();
+        let mut gathered = 0;
+        for (&(base, size), next) in segments.iter().zip(ends) {
+            let (start, end) = (base.max(self.start), next.min(self.end));
+            if start >= end {
+                continue;
+            }
+            let share = |offsets: i64| {
+                u128::from(size) * u128::from(offsets.unsigned_abs()) / u128::from((next - base).unsigned_abs())
+            };
+            let size = u64::try_from(share(end - start)).unwrap_or(u64::MAX);
+            if starts.is_empty() || gathered + size > bytes {
+                starts.push(start);
+                gathered = 0;
+            }
+            gathered += size;
+            let pieces = i64::try_from(size / bytes.max(1))
+                .unwrap_or(i64::MAX)
+                .clamp(1, end - start);
+            let step = (end - start) / pieces;
+            starts.extend((1..pieces).map(|piece| start + step * piece));
+        }
+        let ends = starts.iter().skip(1).copied().chain([self.end]);
+        let part = |(&start, end)| Self {
+            log: Arc::clone(&self.log),
+            start,
+            end,
+        };
+        starts.iter().zip(ends).map(part).collect()
+    }
+
     /// Its partition.
     pub fn tp(&self) -> &TopicPartition {
         &self.log.tp

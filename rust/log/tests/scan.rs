@@ -193,6 +193,7 @@ proptest! {
         ends in (prop::option::of(0..80i64), prop::option::of(0..80i64)),
         max in 1..12usize,
         times in (prop::option::of(-2..42i64), prop::option::of(-2..42i64)),
+        part_bytes in prop::sample::select(vec![1u64, 100, 400, 2_000, 1 << 30]),
     ) {
         let fs: Arc<dyn Fs> = Arc::new(MemoryFs::with_clock(Arc::new(|| NOW)));
         fs.create_dir_all(Path::new("/data")).unwrap();
@@ -220,6 +221,12 @@ proptest! {
                     ScanOrder::Timestamp => merged(expected.clone()),
                 };
                 prop_assert_eq!(&rows, &expected, "{:?} {:?}", bound, order);
+                if order == ScanOrder::Offset {
+                    let whole = logs.iter().map(|log| ScanRange::resolve(Arc::clone(log), range.0, range.1, bound).unwrap());
+                    let parts: Vec<_> = whole.flat_map(|range| range.parts(part_bytes)).collect();
+                    let by_parts = parts.into_iter().flat_map(|part| read(&mut Scan::new(&[part], bound, order), max).0);
+                    prop_assert_eq!(by_parts.collect::<Vec<_>>(), expected.clone(), "in parts of {} bytes", part_bytes);
+                }
                 // Without what indexes and headers rule out, the same rows of the times come in the same order.
                 let in_time = |mut rows: Vec<Row>| {
                     rows.retain(|(_, _, time, _)| times.contains(*time));

@@ -30,7 +30,7 @@ use crate::gate::{beside, gate};
 use crate::groups::{description_to_py, listing_to_py};
 use crate::listener::{Listener, close_in_forked_children};
 use crate::scan::Scan;
-use crate::scan_arguments::{Wanted, columns_from_py, times_from_py};
+use crate::scan_arguments::{Wanted, columns_from_py, threads_from_py, times_from_py};
 
 /// An embedded broker over a directory or memory: Kafka's log and its rules, without a cluster.
 ///
@@ -398,7 +398,7 @@ impl Broker {
     }
 
     /// The records of the log as a stream of Arrow batches, without a consumer.
-    #[pyo3(signature = (topic, partition=None, start_offset=None, end_offset=None, *, batch_rows=131_072, include_headers=false, isolation_level="read_uncommitted", order="offset", columns=None, start_time=None, end_time=None))]
+    #[pyo3(signature = (topic, partition=None, start_offset=None, end_offset=None, *, batch_rows=131_072, include_headers=false, isolation_level="read_uncommitted", order="offset", columns=None, start_time=None, end_time=None, threads=None))]
     #[allow(clippy::too_many_arguments)] // the contract's keywords
     fn scan(
         &self,
@@ -414,6 +414,7 @@ impl Broker {
         columns: Option<&Bound<'_, PyAny>>,
         start_time: Option<&Bound<'_, PyAny>>,
         end_time: Option<&Bound<'_, PyAny>>,
+        threads: Option<i64>,
     ) -> PyResult<Scan> {
         let batch_rows = number_from_py("batch_rows", batch_rows, 1)?;
         let wanted = Wanted {
@@ -425,6 +426,7 @@ impl Broker {
             isolation_level,
             order,
             times: times_from_py(start_time, end_time)?,
+            threads: threads_from_py(threads)?,
         };
         self.inner.call(py, |broker, _| Scan::open(broker, topic, &wanted))
     }

@@ -190,6 +190,7 @@ impl Cluster {
             isolation_level,
             order,
             times: times_from_py(start_time, end_time)?,
+            threads: 1, // All leaders are read at once by one.
         };
         self.inner.call(py, |client, stop| {
             let described = client.topic_offsets(topic, stop)?;

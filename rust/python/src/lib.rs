@@ -38,6 +38,7 @@ pub mod records;
 pub mod request_order;
 pub mod scan;
 mod scan_arguments;
+mod scan_threads;
 pub mod segment_records;
 pub mod table;
 mod time;

@@ -25,6 +25,7 @@ use crate::interop;
 use crate::logging;
 use crate::peer::Peer;
 use crate::scan_arguments::Wanted;
+use crate::scan_threads::{PART_BYTES, ScanThreads, Work};
 
 /// Bytes of keys, values and headers per Arrow batch: above some 16 MiB new memory pages dominate the cost, below 2 MiB
 /// the hand-over.
@@ -58,6 +59,7 @@ struct Plan {
     batch_rows: usize,
     columns: Arc<[Column]>,
     times: TimeRange,
+    threads: usize,
 }
 
 /// Records of the log, as a stream of Arrow batches. Every hand-over starts from the first row again.
@@ -122,6 +124,7 @@ impl Scan {
                 batch_rows: wanted.batch_rows,
                 columns: wanted.columns.as_slice().into(),
                 times: wanted.times,
+                threads: wanted.threads,
             },
             failure: Arc::default(),
         }
@@ -197,20 +200,40 @@ impl Scan {
 /// What is left to read.
 enum Rows {
     Logs(LogScan),
+    Threads(ScanThreads),
     Unconnected(Arc<cluster_scan::Plan>),
     Cluster(Box<ClusterRows>),
 }
 
 impl Rows {
-    fn new(source: &Source, times: TimeRange) -> Self {
-        match source {
-            Source::Logs { ranges, bound, order } => Self::Logs(LogScan::new(ranges, *bound, *order).of_times(times)),
+    fn new(plan: &Plan) -> Self {
+        match &plan.source {
+            Source::Logs { ranges, bound, order } => match threads(plan, ranges, *bound, *order) {
+                Some(threads) => Self::Threads(threads),
+                None => Self::Logs(LogScan::new(ranges, *bound, *order).of_times(plan.times)),
+            },
             Source::Cluster(plan) => Self::Unconnected(Arc::clone(plan)),
         }
     }
 }
 
-fn fill_from_logs(scan: &mut LogScan, builder: &mut RowsBuilder, batch_rows: usize) -> Result<(), Failure> {
+/// Threads, if there are to be several and the ranges are worth it.
+fn threads(plan: &Plan, ranges: &[ScanRange], bound: FetchBound, order: ScanOrder) -> Option<ScanThreads> {
+    if plan.threads < 2 || order != ScanOrder::Offset {
+        return None;
+    }
+    let parts: Vec<_> = ranges.iter().flat_map(|range| range.parts(PART_BYTES)).collect();
+    let work = Work {
+        bound,
+        batch_rows: plan.batch_rows,
+        columns: Arc::clone(&plan.columns),
+        times: plan.times,
+    };
+    (parts.len() > 1).then(|| ScanThreads::start(parts, plan.threads, &work))?
+}
+
+/// Appends rows until a batch is full or the scan is at its end.
+pub fn fill_from_logs(scan: &mut LogScan, builder: &mut RowsBuilder, batch_rows: usize) -> Result<(), Failure> {
     while let Some(batch) = scan.next_batch()? {
         let room = room(builder, batch_rows, batch.slice);
         if room == 0 {
@@ -281,7 +304,7 @@ struct Reader {
 impl Reader {
     fn new(plan: &Plan, failure: Arc<Mutex<Option<Failure>>>) -> Self {
         Self {
-            rows: Rows::new(&plan.source, plan.times),
+            rows: Rows::new(plan),
             batch_rows: plan.batch_rows,
             schema: schema_of(&plan.columns),
             builder: RowsBuilder::of(&plan.columns, plan.times),
@@ -295,6 +318,7 @@ impl Reader {
     fn fill(&mut self) -> Result<(), Failure> {
         match &mut self.rows {
             Rows::Logs(scan) => fill_from_logs(scan, &mut self.builder, self.batch_rows),
+            Rows::Threads(_) => Ok(()), // They have builders of their own.
             Rows::Unconnected(plan) => {
                 self.rows = Rows::Cluster(Box::new(ClusterRows {
                     rows: plan.open()?,
@@ -310,6 +334,9 @@ impl Reader {
     fn next_batch(&mut self) -> Result<Option<RecordBatch>, Failure> {
         if let Some(failure) = self.pending.take() {
             return Err(failure);
+        }
+        if let Rows::Threads(threads) = &mut self.rows {
+            return threads.next();
         }
         if let Err(failure) = self.fill() {
             if self.builder.rows() == 0 {

@@ -7,7 +7,7 @@ use fletchlog_records::TimeRange;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
-use crate::convert::{describe, names_from_py};
+use crate::convert::{describe, names_from_py, number_from_py};
 use crate::errors::Failure;
 use crate::interop;
 
@@ -29,6 +29,16 @@ pub struct Wanted<'a> {
     pub order: &'a str,
     /// Timestamps of the records.
     pub times: TimeRange,
+    /// How many threads decode.
+    pub threads: usize,
+}
+
+/// The number given, else that of the processor's cores.
+pub fn threads_from_py(threads: Option<i64>) -> Result<usize, Failure> {
+    match threads {
+        Some(threads) => number_from_py::<u16>("threads", threads, 1).map(usize::from),
+        None => Ok(std::thread::available_parallelism().map_or(1, usize::from)),
+    }
 }
 
 impl Wanted<'_> {
