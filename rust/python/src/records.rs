@@ -7,13 +7,15 @@ use arrow_array::{RecordBatch, RecordBatchIterator};
 use arrow_schema::ArrowError;
 use fletchlog_arrow::{RowsBuilder, kafka_schema};
 use fletchlog_client::consumer::PolledRecords;
-use fletchlog_records::{RecordCursor, RecordSpan};
+use fletchlog_records::{RecordCursor, RecordSpan, TopicPartition};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyCapsule, PyDict, PyList, PyTuple};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyCapsule, PyDict, PyInt, PyList, PyString, PyTuple};
 
 use crate::capsule::{batch_to_py, schema_to_py, stream_to_py};
 use crate::convert::{counted, partition_to_py, record_class, run_class, unpicklable};
 use crate::errors::Failure;
+use crate::fork::once;
 use crate::gate::gate;
 use crate::interop;
 
@@ -236,7 +238,7 @@ impl Records {
             place: Mutex::new(Place {
                 run: 0,
                 span: 0,
-                cursor: None,
+                in_span: None,
             }),
         }
     }
@@ -260,8 +262,34 @@ fn view<'py>(slf: &Bound<'py, Records>, include_headers: bool) -> PyResult<Bound
 struct Place {
     run: usize,
     span: usize,
-    /// Cursor and records left in the span.
-    cursor: Option<(RecordCursor, usize)>,
+    in_span: Option<InSpan>,
+}
+
+/// Where an iteration is in a span.
+struct InSpan {
+    cursor: RecordCursor,
+    /// Records left.
+    left: usize,
+    /// Fields that all records of the span share.
+    topic: Py<PyString>,
+    partition: Py<PyInt>,
+    timestamp_type: Py<PyInt>,
+}
+
+impl InSpan {
+    fn new(py: Python<'_>, tp: &TopicPartition, span: &RecordSpan) -> Self {
+        let int = |number: i32| match number.into_pyobject(py) {
+            Ok(number) => number.unbind(),
+            Err(never) => match never {},
+        };
+        Self {
+            cursor: cursor_of(span),
+            left: span.count,
+            topic: PyString::new(py, &tp.topic).unbind(),
+            partition: int(tp.partition),
+            timestamp_type: int(span.slice.timestamp_type as i32),
+        }
+    }
 }
 
 /// Records one by one: the documented slow path.
@@ -309,33 +337,48 @@ impl RecordIterator {
                 place.span = 0;
                 continue;
             };
-            let (cursor, left) = place.cursor.get_or_insert_with(|| (cursor_of(span), span.count));
-            let record = if *left == 0 { None } else { next_record(cursor, span)? };
+            let here = place.in_span.get_or_insert_with(|| InSpan::new(py, &run.tp, span));
+            let record = match here.left {
+                0 => None,
+                _ => next_record(&mut here.cursor, span)?,
+            };
             let Some(record) = record else {
                 place.span += 1;
-                place.cursor = None;
+                place.in_span = None;
                 continue;
             };
-            *left -= 1;
-            let headers = record
-                .headers()
-                .map(|header| (header.key, header.value.map(|value| PyBytes::new(py, value))))
-                .collect::<Vec<_>>();
-            let bytes = |field: Option<&[u8]>| field.map(|field| PyBytes::new(py, field));
-            return record_class(py)?
-                .call1((
-                    &*run.tp.topic,
-                    run.tp.partition,
-                    record.offset,
-                    record.timestamp,
-                    span.slice.timestamp_type as i8,
-                    bytes(record.key),
-                    bytes(record.value),
-                    headers,
-                ))
-                .map(Some);
+            here.left -= 1;
+            return record_to_py(py, here, &record).map(Some);
         }
     }
+}
+
+/// A `Record`. It is a named tuple, made as its own `__new__` makes it, without the frame of a Python function for each record.
+fn record_to_py<'py>(
+    py: Python<'py>,
+    here: &InSpan,
+    record: &fletchlog_records::Record<'_>,
+) -> PyResult<Bound<'py, PyAny>> {
+    static NEW: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let new = once(py, &NEW, || {
+        py.get_type::<PyTuple>().getattr("__new__").map(Bound::unbind)
+    })?;
+    let headers = PyList::empty(py);
+    for header in record.headers() {
+        headers.append((header.key, header.value.map(|value| PyBytes::new(py, value))))?;
+    }
+    let bytes = |field: Option<&[u8]>| field.map(|field| PyBytes::new(py, field));
+    let fields = (
+        &here.topic,
+        &here.partition,
+        record.offset,
+        record.timestamp,
+        &here.timestamp_type,
+        bytes(record.key),
+        bytes(record.value),
+        headers,
+    );
+    new.bind(py).call1((record_class(py)?, fields))
 }
 
 fn next_record<'a>(
