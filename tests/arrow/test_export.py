@@ -273,4 +273,5 @@ def test_more_rows_of_narrow_columns_fit_into_a_batch(broker: fl.Broker) -> None
         for _ in range(20):
             producer.send("wide", value=bytes(900_000))
     assert len(list(broker.scan("wide"))) > 1
-    assert [batch.num_rows for batch in broker.scan("wide", columns=["offset"])] == [20]
+    # on several threads no batch goes beyond a part of the log
+    assert [batch.num_rows for batch in broker.scan("wide", columns=["offset"], threads=1)] == [20]

@@ -18,8 +18,10 @@ use crate::sasl::TokenSource;
 use crate::security::Security;
 use crate::sockets::{SocketEvent, Sockets, SystemSockets};
 
-/// After this many connections that ended before the first answer, the failure is final: it is no restart of a node.
-const REFUSALS: u32 = 3;
+/// After this many connections that ended within TLS before the first answer, the failure is final: it is no restart of a node.
+const TLS_REFUSALS: u32 = 3;
+/// The same without TLS: a connection that ends at the first request says less, and nodes that restart one after another do it, too.
+const PLAIN_REFUSALS: u32 = 5;
 
 /// The client.id of a client that sets none.
 const NAMELESS: &str = "fletchlog";
@@ -198,8 +200,9 @@ impl<S: Sockets> TcpTransport<S> {
             return failure;
         }
         self.refusals += 1;
+        let most = if means_tls { TLS_REFUSALS } else { PLAIN_REFUSALS };
         match &failure {
-            _ if self.refusals < REFUSALS => failure,
+            _ if self.refusals < most => failure,
             Failure::NotConnected(why) => Failure::SslAuthentication(Arc::clone(why)),
             _ => {
                 let address = channel.address();
