@@ -1,6 +1,7 @@
 """`Broker.listen()`: who can connect, what is counted, and what ends when."""
 
 import contextlib
+import io
 import os
 import socket
 import struct
@@ -81,6 +82,50 @@ def test_an_advertised_address_is_what_clients_are_told(broker):
     with broker.listen() as direct, broker.listen(advertised="localhost:9") as listener:
         assert listener.bootstrap == "localhost:9"
         assert Producer({"bootstrap.servers": direct.bootstrap}).list_topics(timeout=10).brokers[1].host == "127.0.0.1"
+
+
+def moved(listener, node, directories):
+    """What AlterReplicaLogDirs, version 1, answers for (topic, partition); `directories`: [(path, topic, partitions)]."""
+
+    def text(value):
+        return struct.pack(">h", len(value)) + value.encode()
+
+    body = struct.pack(">hhih", 34, 1, 7, -1) + struct.pack(">i", len(directories))
+    for path, topic, partitions in directories:
+        body += text(path) + struct.pack(">i", 1) + text(topic) + struct.pack(f">{len(partitions) + 1}i", len(partitions), *partitions)
+    host, port = listener.bootstrap.split(",")[node - 1].split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        connection.sendall(struct.pack(">i", len(body)) + body)
+        size = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))[0]
+        answer = io.BytesIO(connection.recv(size, socket.MSG_WAITALL)[8:])
+
+    def read(layout):
+        return struct.unpack(layout, answer.read(struct.calcsize(layout)))
+
+    found = {}
+    for _ in range(read(">i")[0]):
+        name = answer.read(read(">h")[0]).decode()
+        found |= {(name, partition): error for partition, error in (read(">ih") for _ in range(read(">i")[0]))}
+    assert answer.read() == b""
+    return found
+
+
+def test_a_replica_may_be_moved_to_the_directory_in_which_it_is():
+    """The errors of a Kafka 4.3.1."""
+    with fl.Broker.in_memory(nodes=3) as broker, broker.listen() as listener:
+        broker.create_topic("orders", partitions=4)
+        here = AdminClient({"bootstrap.servers": listener.bootstrap}).list_topics("orders", timeout=10).topics["orders"].partitions
+        node = here[0].leader
+        path, other = (f"/memory/node-{number}" for number in (node, node % 3 + 1))
+        assert moved(listener, node, [(path, "orders", [0])]) == {("orders", 0): 0}
+        assert moved(listener, node, [("/nowhere", "orders", [0])]) == {("orders", 0): 57}
+        assert moved(listener, node, [(path, "orders", [0]), ("/nowhere", "orders", [0])]) == {("orders", 0): 57}
+        assert moved(listener, node, [("/nowhere", "orders", [0]), (path, "orders", [0])]) == {("orders", 0): 0}
+        assert moved(listener, node, [(path, "orders", [77, -1]), (path, "none", [0])]) == {("orders", 77): 3, ("orders", -1): 3, ("none", 0): 3}
+        assert moved(listener, node, [("/nowhere", "none", [0])]) == {("none", 0): 57}
+        assert moved(listener, node, [("/nowhere", "n" * 240, [0])]) == {("n" * 240, 0): 17}
+        assert moved(listener, node % 3 + 1, [(other, "orders", [0]), (path, "orders", [3])]) == {("orders", 0): 9, ("orders", 3): 57}
+        assert moved(listener, node, []) == {}
 
 
 def test_closing_the_broker_closes_its_listeners_and_closing_twice_does_nothing():

@@ -127,6 +127,13 @@ def test_it_ends_with_the_process_that_started_it(tmp_path):
     assert process.returncode == 0
 
 
+def test_a_signal_ends_it_cleanly_while_its_parent_holds_its_standard_input():
+    process, _ = serve("--memory", "--with-parent", stdin=subprocess.PIPE)
+    with process:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=20) == 0
+
+
 def test_it_starts_without_what_takes_long_to_import():
     command = [sys.executable, "-X", "importtime", "-m", "fletchlog", "serve", "--memory", "--listen", "127.0.0.1:0", "--print-address", "--with-parent"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20, check=True)

@@ -173,7 +173,9 @@ def _end_with_parent(stop: int) -> None:
         ctypes.CDLL(None, use_errno=True).prctl(set_parent_death_signal, signal.SIGTERM)
 
     def watch() -> None:
-        while sys.stdin.buffer.read(4096):
+        # Not `sys.stdin.buffer.read`: Python aborts when it ends while a thread is in it.
+        standard_input = sys.stdin.fileno()
+        while os.read(standard_input, 4096):
             pass
         os.write(stop, bytes([signal.SIGTERM]))
 

@@ -92,6 +92,7 @@ error_codes! {
     54 SECURITY_DISABLED false "the broker has no security to configure";
     55 OPERATION_NOT_ATTEMPTED false "another part of the request was refused, so this one was not tried";
     56 KAFKA_STORAGE_ERROR true "the log could not be read or written";
+    57 LOG_DIR_NOT_FOUND false "the broker has no such log directory";
     58 SASL_AUTHENTICATION_FAILED false "SASL authentication failed";
     59 UNKNOWN_PRODUCER_ID false "the broker holds no state for this producer id";
     68 NON_EMPTY_GROUP false "the group has members";

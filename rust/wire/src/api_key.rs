@@ -38,6 +38,7 @@ macro_rules! for_each_api {
             DeleteAcls DeleteAclsRequest DeleteAclsResponse;
             DescribeConfigs DescribeConfigsRequest DescribeConfigsResponse;
             AlterConfigs AlterConfigsRequest AlterConfigsResponse;
+            AlterReplicaLogDirs AlterReplicaLogDirsRequest AlterReplicaLogDirsResponse;
             DescribeLogDirs DescribeLogDirsRequest DescribeLogDirsResponse;
             SaslAuthenticate SaslAuthenticateRequest SaslAuthenticateResponse;
             CreatePartitions CreatePartitionsRequest CreatePartitionsResponse;
@@ -130,7 +131,6 @@ const OTHERS: &[(i16, &str)] = &[
     (6, "UpdateMetadata"),
     (7, "ControlledShutdown"),
     (27, "WriteTxnMarkers"),
-    (34, "AlterReplicaLogDirs"),
     (38, "CreateDelegationToken"),
     (39, "RenewDelegationToken"),
     (40, "ExpireDelegationToken"),

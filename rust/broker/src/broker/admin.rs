@@ -102,10 +102,11 @@ impl Broker {
     /// What a partition remembers of its producers, by producer id.
     ///
     /// # Errors
-    /// UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER if `node` is another, `Closed`, storage errors.
+    /// UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER if `node` has no replica, `Closed`, storage errors.
     pub fn describe_producers(&self, node: NodeId, tp: &TopicPartition) -> Result<Vec<ProducerState>, BrokerError> {
         let _open = self.enter()?;
         validate_name(&tp.topic).map_err(|text| BrokerError::kafka(ErrorCode::INVALID_TOPIC_EXCEPTION, text))?;
+        self.do_scheduled_work();
         self.replicas.describe_producers(node, tp)
     }
 

@@ -147,8 +147,8 @@ impl LogManager {
         }
     }
 
-    /// Lets every open log forget expired producers, when it is time to. Only a later append can notice, so no waiting client
-    /// has to be woken. Kafka: `UnifiedLog#removeExpiredProducers`, scheduled by each log.
+    /// Lets every open log forget expired producers, when it is time to. Only a later append or DescribeProducers can notice,
+    /// so no waiting client has to be woken. Kafka: `UnifiedLog#removeExpiredProducers`, scheduled by each log.
     pub(crate) fn maybe_remove_expired_producers(&self, now_ms: i64) {
         if is_due(
             &self.next_producer_expiry_ms,

@@ -327,9 +327,9 @@ impl ReplicaManager {
         tp: &TopicPartition,
     ) -> Result<Vec<ProducerState>, BrokerError> {
         let partition = self.partition(tp)?;
-        if partition.leader() != node {
+        if !partition.replicas().contains(&node) {
             let code = ErrorCode::NOT_LEADER_OR_FOLLOWER;
-            return Err(BrokerError::kafka(code, format!("node {node} does not lead {tp}")));
+            return Err(BrokerError::kafka(code, format!("node {node} has no replica of {tp}")));
         }
         // Describing a partition that was never used does not make its log.
         if partition.opened_log().is_none() && !self.has_log(&partition)? {

@@ -7,7 +7,7 @@ use crate::transactions::client::{Txn, broker};
 
 #[test]
 fn a_partition_tells_of_its_producers() {
-    let (broker, _) = broker(&[]);
+    let (broker, clock) = broker(&[]);
     let t = tp("t", 0);
     assert_eq!(broker.describe_producers(1, &t).unwrap(), []);
     let mut txn = Txn::new(&broker, "a");
@@ -34,6 +34,20 @@ fn a_partition_tells_of_its_producers() {
     );
     let unknown = refused(broker.describe_producers(1, &tp("t", 9)));
     assert_eq!(unknown.0, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+    // Nothing else is asked for meanwhile.
+    clock.advance(86_400_000);
+    assert_eq!(broker.describe_producers(1, &t).unwrap(), []);
+}
+
+#[test]
+fn every_node_with_a_replica_tells_of_producers() {
+    let broker = in_memory(3);
+    broker.create_topic_with("t", &new(1, 2)).unwrap();
+    let t = tp("t", 0);
+    assert_eq!(broker.describe_producers(1, &t).unwrap(), []);
+    assert_eq!(broker.describe_producers(2, &t).unwrap(), []);
+    let (code, _) = refused(broker.describe_producers(3, &t));
+    assert_eq!(code, ErrorCode::NOT_LEADER_OR_FOLLOWER);
 }
 
 #[test]

@@ -59,6 +59,7 @@ const SERVED: &[Served] = &[
     served(ApiKey::DeleteAcls, 1, 3, acls::delete_acls),
     served(ApiKey::DescribeConfigs, 1, 4, configs::describe_configs),
     served(ApiKey::AlterConfigs, 0, 2, configs::alter_configs),
+    served(ApiKey::AlterReplicaLogDirs, 1, 2, replicas::alter_replica_log_dirs),
     served(ApiKey::DescribeLogDirs, 1, 5, cluster::describe_log_dirs),
     served(ApiKey::SaslAuthenticate, 0, 2, sasl::sasl_authenticate),
     served(ApiKey::CreatePartitions, 0, 3, topics::create_partitions),

@@ -1,28 +1,36 @@
-//! ElectLeaders and the reassignment of partitions. Every partition is led by its first replica, and replicas share one copy of
-//! the bytes, so there is nothing to elect and nothing to move. Kafka: `ReplicationControlManager`.
+//! ElectLeaders, AlterReplicaLogDirs and the reassignment of partitions. Every partition is led by its first replica, and
+//! replicas share one copy of the bytes in one directory, so there is nothing to elect and nothing to move.
+//! Kafka: `ReplicationControlManager`, `ReplicaManager`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fletchlog_api::NodeId;
 use fletchlog_broker::AclOperation;
 use fletchlog_records::ErrorCode;
 use fletchlog_wire::messages::{
-    AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse, ElectLeadersRequest, ElectLeadersResponse,
-    ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse, alter_partition_reassignments_request,
-    alter_partition_reassignments_response, elect_leaders_request, elect_leaders_response,
+    AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse, AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse, ElectLeadersRequest, ElectLeadersResponse, ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse, alter_partition_reassignments_request, alter_partition_reassignments_response,
+    alter_replica_log_dirs_response, elect_leaders_request, elect_leaders_response,
 };
 
 use super::authorization::cluster_refused;
 use super::metadata::metadata_of;
-use super::{CLOSED, Call, Handled, Unreadable};
+use super::{CLOSED, Call, Handled, Unreadable, by_topic};
 
 type Refusal = (ErrorCode, Option<Arc<str>>);
 
+/// The replicas of every partition of a topic; none if the topic is unknown.
+fn replicas_of(call: &Call<'_>, topic: &Arc<str>) -> Result<BTreeMap<i32, Vec<NodeId>>, Unreadable> {
+    let found = metadata_of(call, Some(vec![Arc::clone(topic)]), false)?;
+    let partitions = found.topics.into_iter().flat_map(|t| t.partitions);
+    Ok(partitions.map(|p| (p.partition, p.replicas)).collect())
+}
+
 /// The replicas of a partition; `None`: the topic or the partition is unknown.
 fn replicas(call: &Call<'_>, topic: &Arc<str>, partition: i32) -> Result<Option<Vec<NodeId>>, Unreadable> {
-    let found = metadata_of(call, Some(vec![Arc::clone(topic)]), false)?;
-    let mut partitions = found.topics.into_iter().flat_map(|t| t.partitions);
-    Ok(partitions.find(|p| p.partition == partition).map(|p| p.replicas))
+    Ok(replicas_of(call, topic)?.remove(&partition))
 }
 
 fn is_known(call: &Call<'_>, topic: &str) -> Result<bool, Unreadable> {
@@ -233,6 +241,63 @@ pub(super) fn list_partition_reassignments(call: &mut Call<'_>) -> Result<Handle
     }
     call.answer(&ListPartitionReassignmentsResponse {
         error_message: None,
+        ..Default::default()
+    })
+}
+
+/// Most letters of a file's name.
+const FILE_NAME: usize = 255;
+
+/// What a partition's directory is named while it moves: `TOPIC-PARTITION.ID-future`, with an id of 32 letters.
+fn future_dir_name(topic: &str, partition: i32) -> usize {
+    format!("{topic}-{partition}.").len() + 32 + "-future".len()
+}
+
+/// A replica may be moved to the directory in which it is. Kafka: `ReplicaManager#alterReplicaLogDirs`.
+pub(super) fn alter_replica_log_dirs(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
+    let request: AlterReplicaLogDirsRequest = call.message()?;
+    let allowed = call.check_cluster(AclOperation::Alter);
+    let node = call.peer.port.node();
+    let dirs = call.broker().describe_log_dirs().map_err(|_| CLOSED)?;
+    let has_dir = |path: &str| {
+        dirs.iter()
+            .any(|dir| dir.node == node && dir.path.to_string_lossy() == path)
+    };
+    // A partition that is named twice goes to the directory that is named last.
+    let mut wanted: BTreeMap<(Arc<str>, i32), bool> = BTreeMap::new();
+    for dir in request.dirs {
+        let is_known = has_dir(&dir.path);
+        for topic in dir.topics {
+            let partitions = topic.partitions.into_iter();
+            wanted.extend(partitions.map(|partition| ((Arc::clone(&topic.name), partition), is_known)));
+        }
+    }
+    let mut results = Vec::new();
+    for (topic, partitions) in by_topic(wanted.into_iter().map(|((topic, p), is_known)| (topic, (p, is_known)))) {
+        let hosted = replicas_of(call, &topic)?;
+        let moved = |(partition_index, is_dir_known): (i32, bool)| {
+            let error = match allowed {
+                Err(error) => error,
+                Ok(()) if future_dir_name(&topic, partition_index) > FILE_NAME => ErrorCode::INVALID_TOPIC_EXCEPTION,
+                Ok(()) if !is_dir_known => ErrorCode::LOG_DIR_NOT_FOUND,
+                Ok(()) => match hosted.get(&partition_index) {
+                    None => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+                    Some(nodes) if !nodes.contains(&node) => ErrorCode::REPLICA_NOT_AVAILABLE,
+                    Some(_) => ErrorCode::NONE,
+                },
+            };
+            alter_replica_log_dirs_response::AlterReplicaLogDirPartitionResult {
+                partition_index,
+                error_code: error.code(),
+            }
+        };
+        results.push(alter_replica_log_dirs_response::AlterReplicaLogDirTopicResult {
+            partitions: partitions.into_iter().map(moved).collect(),
+            topic_name: topic,
+        });
+    }
+    call.answer(&AlterReplicaLogDirsResponse {
+        results,
         ..Default::default()
     })
 }
