@@ -86,6 +86,17 @@ def test_a_first_batch_that_dies_does_not_start_elsewhere_the_second_time(log, r
     assert run(subscribe="t", failOnDataLoss="false", **EARLIEST)[0] == [4, 5, 6, 7, 8, 9]
 
 
+def test_available_now_reads_everything_when_a_query_was_killed_in_its_empty_first_batch(log, run, tmp_path):
+    log.topic("t").append("t", 0, 10)
+    run(subscribe="t", **EARLIEST)
+    for kind, first in (("offsets", 1), ("commits", 0)):  # as if killed in batch 0
+        for file in (tmp_path / "checkpoint" / kind).glob("[0-9]*"):
+            if int(file.name) >= first:
+                file.unlink()
+                file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+    assert run(subscribe="t", **EARLIEST)[0] == list(range(10))
+
+
 def test_a_new_query_at_latest_reads_nothing_that_is_there_already(log, run):
     log.topic("t").append("t", 0, 10)
     assert run(subscribe="t")[0] == []

@@ -50,6 +50,14 @@ def test_a_query_that_goes_on_from_a_checkpoint_reads_at_once(log, reader):
     assert reader().latestOffset({"t": {"0": 3}}, ALL) == {"t": {"0": 5}}
 
 
+def test_a_query_that_died_in_its_empty_first_batch_reads_at_once_after_it(log, reader):
+    log.topic("t").append("t", 0, 5)
+    planner = reader(startingOffsets="earliest")
+    start = planner.initialOffset()
+    assert planner.partitions(start, start) == []  # the batch that Spark had logged, again
+    assert planner.latestOffset(start, ALL) == {"t": {"0": 5}}
+
+
 def test_a_spark_that_passes_no_start_gets_the_empty_first_batch_too(log, reader):
     log.topic("t").append("t", 0, 5)
     planner = reader(startingOffsets="earliest")

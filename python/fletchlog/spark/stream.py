@@ -110,6 +110,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: JsonOffsets, end: JsonOffsets) -> Sequence[InputPartition]:
         """Tasks of one batch. The start may be behind the end of the log after a crash and a deleted topic."""
         begin, until = from_json(start), from_json(end)
+        self._start_is_logged = True  # a batch that is planned is logged, its end too: also the empty one in which a query died
         if self._target is not None:
             self._check_target(until)
         ranges = self._reader().ranges(begin, until, self._report_loss)
