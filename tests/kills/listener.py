@@ -30,6 +30,7 @@ from settings import count, seconds
 
 import fletchlog as fl
 from kills import shim
+from kills.difference import difference
 
 NAME = "listener-kills"
 TOPIC = "t"
@@ -194,12 +195,6 @@ def violations(directory: Path, clients: Clients) -> list[str]:
     if lost:
         wrong.append(f"{len(lost)} acknowledged records of the plain producer are lost: {lost[:5]}")
     return wrong
-
-
-def difference(found: list[int], expected: list[int]) -> str:
-    """Where two lists part."""
-    at = next((i for i, (one, other) in enumerate(zip(found, expected, strict=False)) if one != other), min(len(found), len(expected)))
-    return f"{len(found)} of {len(expected)} idempotent records, from place {at} on {found[at : at + 5]} instead of {expected[at : at + 5]}"
 
 
 def main() -> int:

@@ -12,6 +12,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 # Nothing here takes nearly as long, on a busy machine either.
 HANG_SECONDS = 90
@@ -81,3 +82,18 @@ def in_child(act: Callable[[int], object]) -> Ended:
         status = os.waitpid(pid, 0)[1]
         errors.seek(max(0, os.fstat(errors.fileno()).st_size - 1500))
         return Ended(status, hung, told, errors.read().decode(errors="replace"))
+
+
+def processes_of(session: int) -> dict[int, bytes]:
+    """The command line of every process of a session (see setsid) that has not ended, by its id."""
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            state, _, _, of = (entry / "stat").read_text().rpartition(")")[2].split()[:4]
+            if int(of) == session and state != "Z":
+                found[int(entry.name)] = (entry / "cmdline").read_bytes()
+        except OSError:
+            continue  # it has ended
+    return found

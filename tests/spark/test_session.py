@@ -1,5 +1,7 @@
 """What `configure` sets."""
 
+import threading
+
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -26,3 +28,17 @@ def test_the_first_line_of_an_error_says_what_happened(spark, read):
             assert "Traceback" not in str(caught.value)
     finally:
         spark.conf.unset(name)
+
+
+def test_a_frame_made_in_a_thread_lets_spark_find_the_format_there(spark, log, read):
+    log.topic("t").append("t", 0, 3)
+    found = []
+
+    def count():
+        spark.createDataFrame([], "id int")
+        found.append(read(subscribe="t").count())
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    thread.join()
+    assert found == [3]

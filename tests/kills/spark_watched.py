@@ -1,0 +1,133 @@
+"""Our format with a mark while it commits, and pauses around the commit: so that kills find it. Spark's Python workers import this by name."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pyspark import TaskContext
+
+from fletchlog.spark.sink_options import SinkOptions
+from fletchlog.spark.source import LogSource
+from fletchlog.spark.staging import clear
+from fletchlog.spark.writer import BatchWriter, StreamWriter, append
+
+SLOWED, DROPPED = "fletchlog-slowed", "fletchlog-without-ledger"
+# Seconds before and after a commit.
+PAUSE = 0.15
+
+
+def marks(path: str | Path) -> Path:
+    """Where each process that commits has a file of its name."""
+    return Path(f"{path}.commits")
+
+
+@contextlib.contextmanager
+def marked(options: SinkOptions) -> Iterator[None]:
+    """The mark of this process, from before the commit until after it."""
+    folder = marks(str(options.path))
+    folder.mkdir(exist_ok=True)
+    mark = folder / str(os.getpid())
+    mark.touch()
+    time.sleep(random.uniform(0, PAUSE))
+    yield
+    time.sleep(random.uniform(0, PAUSE))
+    mark.unlink(missing_ok=True)
+
+
+def note(file: Path, line: str) -> None:
+    """One line, whole or not at all if the process is killed."""
+    descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    os.write(descriptor, line.encode() + b"\n")
+    os.close(descriptor)
+
+
+def tasks(path: str | Path) -> Path:
+    """Where each task that writes has a line: the process of the executor's that it was forked from, and the number of the attempt."""
+    return Path(f"{path}.tasks")
+
+
+class SlowedBatch(BatchWriter):
+    """`df.write`."""
+
+    def commit(self, messages: list[Any]) -> None:
+        """The product's, between pauses."""
+        with marked(self._options):
+            super().commit(messages)
+
+
+class SlowedStream(StreamWriter):
+    """`df.writeStream`."""
+
+    def write(self, iterator: Iterator[Any]) -> Any:
+        """The product's, with a note."""
+        context = TaskContext.get()
+        assert context is not None
+        note(tasks(str(self._options.path)), f"{os.getppid()} {context.attemptNumber()}")
+        return super().write(iterator)
+
+    def commit(self, messages: list[Any], batchId: int) -> None:
+        """The product's, between pauses."""
+        with marked(self._options):
+            super().commit(messages, batchId)
+
+
+class DroppedBatch(BatchWriter):
+    """Without the ledger: a planted defect."""
+
+    def commit(self, messages: list[Any]) -> None:
+        """Appends whatever was appended before."""
+        with marked(self._options):
+            append(self._options, [item for item in messages if item is not None], None, self._run)
+            clear(self._options, {self._run})
+
+
+class DroppedStream(StreamWriter):
+    """Without the ledger: a planted defect."""
+
+    def commit(self, messages: list[Any], batchId: int) -> None:
+        """Appends whatever was appended before."""
+        with marked(self._options):
+            append(self._options, [item for item in messages if item is not None], None, self._run)
+            self._clear(messages)
+
+
+class Slowed(LogSource):
+    """The format for the campaign."""
+
+    batch_writer: type[BatchWriter] = SlowedBatch
+    stream_writer: type[StreamWriter] = SlowedStream
+
+    @classmethod
+    def name(cls) -> str:
+        """Its name in Spark."""
+        return SLOWED
+
+    def writer(self, schema: Any, overwrite: bool) -> BatchWriter:
+        """The product's, with another commit."""
+        made = super().writer(schema, overwrite)
+        made.__class__ = self.batch_writer
+        return made
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> StreamWriter:
+        """The product's, with another commit."""
+        made = super().streamWriter(schema, overwrite)
+        made.__class__ = self.stream_writer
+        return made
+
+
+class LedgerDropped(Slowed):
+    """The format with a planted defect."""
+
+    batch_writer = DroppedBatch
+    stream_writer = DroppedStream
+
+    @classmethod
+    def name(cls) -> str:
+        """Its name in Spark."""
+        return DROPPED
