@@ -11,6 +11,10 @@ class CheckpointError(ValueError):
     """The checkpoint of a query holds something else than offsets of this source."""
 
 
+class BatchChangedError(RuntimeError):
+    """A batch that is repeated with `transactionPerTask` is cut into other tasks than the first time."""
+
+
 class DataLossError(RuntimeError):
     """Records that the query was to read are gone, and `failOnDataLoss` is true."""
 

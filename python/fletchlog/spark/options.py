@@ -133,8 +133,8 @@ class SourceOptions:
             poll_timeout_ms=_positive(given, "kafkaConsumer.pollTimeoutMs") or DEFAULT_POLL_TIMEOUT_MS,
             strategy=_strategy(given),
             given=given,
-            fail_on_data_loss=_boolean(given, "failOnDataLoss", default=True),
-            include_headers=_boolean(given, "includeHeaders", default=False),
+            fail_on_data_loss=boolean(given, "failOnDataLoss", default=True),
+            include_headers=boolean(given, "includeHeaders", default=False),
             isolation_level=isolation,
             min_partitions=_positive(given, "minPartitions"),
             max_partitions=_positive(given, "maxPartitions"),
@@ -265,7 +265,12 @@ def absolute_path(path: str) -> str:
     return os.path.abspath(path.removeprefix("file://").removeprefix("file:"))  # noqa: PTH100 - must not resolve links
 
 
-def _boolean(given: Mapping[str, str], name: str, *, default: bool) -> bool:
+def boolean(given: Mapping[str, str], name: str, *, default: bool) -> bool:
+    """`true` or `false`, in any letter case.
+
+    Raises:
+        OptionError: It is something else.
+    """
     value = given.get(name.lower(), str(default)).strip().lower()
     if value not in {"true", "false"}:
         message = f"option {name}: expected true or false, got {value}"

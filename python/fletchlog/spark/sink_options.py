@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fletchlog.spark.errors import OptionError
-from fletchlog.spark.options import absolute_path, duration_ms, log, nearest, target
+from fletchlog.spark.options import absolute_path, boolean, duration_ms, log, nearest, target
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +22,10 @@ KNOWN = {
     "maxInlineBytes": ("`4194304`", "Bytes of a task that travel in the message that ends it; more goes to a file under `stagingPath`."),
     "stagingRetention": ("`1d`", "Staged rows that nothing was added to for so long are of a driver that is gone: the next write removes them."),
     "lockTimeout": ("`60s`", "How long a commit waits for another process that has the directory open. A cluster has no lock, so it does nothing there."),
+    "transactionPerTask": (
+        "`false`",
+        "Into a cluster: each task writes in a transaction of its own. A batch is not atomic then, and must be cut into the same tasks when it is repeated.",
+    ),
     "txnAppId": ("", "With `txnVersion`: a write of this name and number is done once, in `foreachBatch` for example."),
     "txnVersion": ("", "Number of the write: greater than that of the write before."),
 }
@@ -61,6 +65,7 @@ class SinkOptions:
     checkpoint: str | None
     max_inline_bytes: int
     lock_timeout_ms: float
+    task_transactions: bool
     app: tuple[str, int] | None
     producer: Mapping[str, str] = field(repr=False)  # may have passwords
     client: Mapping[str, str] = field(repr=False)
@@ -77,6 +82,9 @@ class SinkOptions:
         path, source = target(given)
         if path is None and "locktimeout" in given:
             log.warning("option lockTimeout has no effect: a cluster has no lock")
+        task_transactions = boolean(given, "transactionPerTask", default=False)
+        if path is not None and task_transactions:
+            raise OptionError("option transactionPerTask: a directory has one writer, the driver; this is for kafka.bootstrap.servers")
         # Beside the directory, not in it: Kafka does not start over a log.dir with a folder that is no partition.
         beside = None if path is None else path + ".staging"
         staging = absolute_path(given["stagingpath"]) if "stagingpath" in given else beside
@@ -91,6 +99,7 @@ class SinkOptions:
             checkpoint=given.get("checkpointlocation"),
             max_inline_bytes=_whole(given, "maxInlineBytes", MAX_INLINE_BYTES),
             lock_timeout_ms=duration_ms(given, "lockTimeout", "60s"),
+            task_transactions=task_transactions,
             app=_app(given),
             producer=producer,
             client=client,

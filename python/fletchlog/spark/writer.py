@@ -20,6 +20,7 @@ from fletchlog.spark.directory import open_directory
 from fletchlog.spark.errors import OptionError
 from fletchlog.spark.options import log
 from fletchlog.spark.staging import Staged, clear, new_run, stage
+from fletchlog.spark.task_transaction import write_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -34,6 +35,8 @@ TRANSACTIONAL_ID = "fletchlog-spark"
 # Its partition 0 carries the committed offsets of the ledger's groups. It never has a record.
 LEDGER_TOPIC = "__fletchlog_spark_batches"
 GROUP_PREFIX = "fletchlog-spark-"
+# With transactionPerTask: of a task of a query or application, which may be in use without it, too.
+TASK_PREFIX = "fletchlog-spark-task-"
 _RETRY_LOCK_S = 0.05
 # Of a timestamp that is a double: 64 bits of microseconds.
 _HIGHEST_SECONDS = 9.2e12
@@ -50,24 +53,28 @@ class _Writer:
         self._run = new_run(options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
-        """One task: keeps its rows for the commit."""
+        """One task: keeps its rows for the commit, or writes them."""
         from pyspark import TaskContext
 
         context = TaskContext.get()
         if context is None:
             raise RuntimeError("a writer's task runs in a worker of Spark")
-        return stage(
-            self._options,
-            _checked(iterator, self._options),
-            task=context.partitionId(),
-            attempt=context.taskAttemptId(),
-            run=self._run,
-            query=context.getLocalProperty("sql.streaming.queryId"),
-        )
+        query, rows, task = context.getLocalProperty("sql.streaming.queryId"), _checked(iterator, self._options), context.partitionId()
+        if self._options.task_transactions:
+            write_task(self._options, rows, self._ledger(context), task)
+            return Staged(task, self._run, query, None, None)
+        return stage(self._options, rows, task=task, attempt=context.taskAttemptId(), run=self._run, query=query)
+
+    def _ledger(self, context: Any) -> tuple[str, int]:
+        """Name and number of the batch, in a task."""
+        raise NotImplementedError
 
 
 class BatchWriter(_Writer, DataSourceArrowWriter):
-    """`df.write`: everything or nothing, in one transaction."""
+    """`df.write`: everything or nothing, in one transaction; or one a task."""
+
+    def _ledger(self, context: Any) -> tuple[str, int]:  # noqa: ARG002 - in foreachBatch it has the number of the stream's batch
+        return self._options.app or (self._run, 0)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Appends what all tasks staged. With txnAppId, a txnVersion that is not above the last one is skipped."""
@@ -81,6 +88,9 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
 
 class StreamWriter(_Writer, DataSourceStreamArrowWriter):
     """`df.writeStream`: each micro-batch once, even if tasks are killed and repeated."""
+
+    def _ledger(self, context: Any) -> tuple[str, int]:
+        return context.getLocalProperty("sql.streaming.queryId"), int(context.getLocalProperty("streaming.sql.batchId"))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's signature
         """Appends one micro-batch in one transaction, with its number; skips one that is there."""
@@ -125,7 +135,7 @@ def append(options: SinkOptions, staged: list[Staged], ledger: tuple[str, int] |
             producer.init_transactions()
             if ledger is None:
                 with producer.transaction():
-                    _send(producer, staged, options)
+                    _send(producer, _batches(staged), options)
                 return True
             return _append_once(broker, peer, producer, staged, options, ledger)
 
@@ -144,13 +154,32 @@ def _closed(handle: Any, *timeout_ms: int) -> Iterator[Any]:
             log.warning("after a commit: %s", error)
 
 
+def write_task(options: SinkOptions, rows: Iterable[pa.RecordBatch], ledger: tuple[str, int], task: int) -> bool:
+    """`transactionPerTask`: writes the rows of a task into a cluster, in a transaction of its own; `ledger` as in `append`.
+
+    Returns:
+        False if this task of the batch has been written.
+
+    Raises:
+        BatchChangedError: It has been written with other rows.
+        fletchlog.errors.KafkaError: The cluster refused a row, or another attempt has begun; nothing of the task is visible to read_committed readers.
+    """
+    import fletchlog as fl
+
+    name, number = ledger
+    group = f"{TASK_PREFIX}{task}-{name}"
+    with (
+        _closed(fl.Producer(options.source, {**options.producer, "transactional.id": group}), _CLOSE_MS) as producer,
+        _closed(fl.Consumer(options.source, {**options.client, "group.id": group, "enable.auto.commit": "false"})) as consumer,
+    ):
+        return write_once(producer, consumer, (group, number), (LEDGER_TOPIC, 0), rows, lambda batch: _send(producer, [batch], options))
+
+
 def _append_once(broker: Any, peer: Any, producer: Any, staged: list[Staged], options: SinkOptions, ledger: tuple[str, int]) -> bool:
     import fletchlog as fl
 
     name, number = ledger
-    if LEDGER_TOPIC not in broker.topics():
-        with contextlib.suppress(fl.errors.TopicAlreadyExistsError):
-            broker.create_topic(LEDGER_TOPIC)
+    _create_ledger(broker)
     group = GROUP_PREFIX + name
     with fl.Consumer(peer, {**options.client, "group.id": group, "enable.auto.commit": "false"}) as consumer:
         done = consumer.committed((LEDGER_TOPIC, 0))
@@ -158,13 +187,21 @@ def _append_once(broker: Any, peer: Any, producer: Any, staged: list[Staged], op
         log.info("batch %d of %s is in %s: skipped", number, name, options.source)
         return False
     with producer.transaction():
-        _send(producer, staged, options)
+        _send(producer, _batches(staged), options)
         producer.send_offsets_to_transaction({(LEDGER_TOPIC, 0): number + 1}, fl.ConsumerGroupMetadata("", -1, group))
     return True
 
 
+def _create_ledger(broker: Any) -> None:
+    import fletchlog as fl
+
+    if LEDGER_TOPIC not in broker.topics():
+        with contextlib.suppress(fl.errors.TopicAlreadyExistsError):
+            broker.create_topic(LEDGER_TOPIC)
+
+
 def check_topic(options: SinkOptions) -> None:
-    """Finds before the first task what would fail the commit.
+    """Finds before the first task what would fail the commit; tasks that write themselves find the ledger's topic then.
 
     Raises:
         OptionError: The directory or the topic does not exist.
@@ -176,6 +213,8 @@ def check_topic(options: SinkOptions) -> None:
         fl.Producer(options.source, options.producer).close(_CLOSE_MS)  # connects with its first record
         with _opened(options) as cluster:
             topics = cluster.topics()
+            if options.task_transactions:
+                _create_ledger(cluster)
     elif not Path(options.path).is_dir():
         raise OptionError(f"option path: there is no directory {options.path}; create the topic first, which makes it: fletchlog topics create")
     else:
@@ -204,11 +243,15 @@ def _opened(options: SinkOptions) -> Any:
             time.sleep(_RETRY_LOCK_S)
 
 
-def _send(producer: Any, staged: list[Staged], options: SinkOptions) -> None:
+def _batches(staged: Iterable[Staged]) -> Iterator[pa.RecordBatch]:
+    return (batch for item in staged for batch in item.batches())
+
+
+def _send(producer: Any, batches: Iterable[pa.RecordBatch], options: SinkOptions) -> None:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    for batch in (batch for item in staged for batch in item.batches()):
+    for batch in batches:
         columns = {name.lower(): _as_sent(name.lower(), batch.column(name)) for name in batch.schema.names}
         topics = columns.pop("topic", None)
         rows = pa.table(columns)

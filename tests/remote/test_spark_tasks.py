@@ -1,0 +1,131 @@
+"""The Spark sink with `transactionPerTask`: tasks write into a cluster in parallel, each task's rows once."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from pyspark.errors import PySparkException
+
+import fletchlog as fl
+from fletchlog.spark.sink_options import SinkOptions
+from fletchlog.spark.task_transaction import Fingerprint
+from fletchlog.spark.writer import LEDGER_TOPIC, TASK_PREFIX
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
+
+PARTITIONS = 4
+
+
+@pytest.fixture(scope="module")
+def servers():
+    """Of `fletchlog serve` in a process of its own."""
+    command = [sys.executable, "-m", "fletchlog", "serve", "--memory", "--listen", "127.0.0.1:0", "--print-address"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        yield json.loads(process.stdout.readline())["bootstrap"]
+        process.terminate()
+
+
+@pytest.fixture
+def topic(servers, request):
+    """A new topic."""
+    name = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)
+    with fl.Cluster(f"kafka://{servers}") as cluster:
+        cluster.create_topic(name, partitions=PARTITIONS)
+    return name
+
+
+@pytest.fixture
+def committed(servers, topic):
+    """Numbers that readers of committed records see, by partition."""
+
+    def read():
+        with fl.Cluster(f"kafka://{servers}") as cluster:
+            tables = [cluster.scan(topic, partition=partition, isolation_level="read_committed").to_pyarrow() for partition in range(PARTITIONS)]
+        return [[int(value) for value in table["value"].to_pylist()] for table in tables]
+
+    return read
+
+
+@pytest.fixture
+def save(servers, topic):
+    def write(frame, **options):
+        place = {"kafka.bootstrap.servers": servers, "topic": topic, "transactionPerTask": "true"}
+        frame.write.format("fletchlog").options(**place, **{name: str(value) for name, value in options.items()}).mode("append").save()
+
+    return write
+
+
+def numbers(spark, end, tasks):
+    """Each task in a partition of its own."""
+    columns = ("cast(id as string) as value", "spark_partition_id() as partition")
+    return spark.range(end, numPartitions=tasks).selectExpr(*columns)
+
+
+def parts(end, tasks):
+    return [list(range(end * task // tasks, end * (task + 1) // tasks)) for task in range(tasks)]
+
+
+def test_every_task_writes_its_rows_once_and_in_order(spark, save, committed):
+    frame = numbers(spark, 4000, PARTITIONS)
+    save(frame)
+    assert committed() == parts(4000, PARTITIONS)
+    save(frame)  # without txnAppId another write
+    assert committed() == [part * 2 for part in parts(4000, PARTITIONS)]
+
+
+def test_what_some_tasks_wrote_before_the_job_failed_is_not_written_again(spark, save, committed):
+    frame = numbers(spark, 4000, PARTITIONS)
+    failing = frame.selectExpr("if(value = '3999', raise_error('bad row'), value) as value", "partition")
+    with pytest.raises(PySparkException, match="bad row"):
+        save(failing, txnAppId="some", txnVersion=7)
+    assert committed()[3] == []  # the transaction of this task was aborted
+    for _ in range(2):
+        save(frame, txnAppId="some", txnVersion=7)
+        assert committed() == parts(4000, PARTITIONS)
+    save(frame, txnAppId="some", txnVersion=6)
+    assert committed() == parts(4000, PARTITIONS)
+
+
+def test_a_repeated_batch_that_is_cut_into_other_tasks_is_an_error(spark, save, committed):
+    save(numbers(spark, 400, 4), txnAppId="cut", txnVersion=1)
+    with pytest.raises(PySparkException, match="must be cut into the same tasks"):
+        save(numbers(spark, 400, 2), txnAppId="cut", txnVersion=1)
+    assert committed() == parts(400, 4)
+
+
+def test_a_stream_whose_commit_spark_forgot_is_not_written_again(spark, servers, topic, committed, tmp_path):
+    with fl.Cluster(f"kafka://{servers}") as cluster:
+        cluster.create_topic(f"{topic}-in", partitions=PARTITIONS)
+    with fl.Producer(f"kafka://{servers}") as producer:
+        for number in range(400):
+            producer.send(f"{topic}-in", value=b"%d" % number, partition=number % PARTITIONS)
+    place = {"kafka.bootstrap.servers": servers}
+    for _ in range(2):
+        stream = spark.readStream.format("fletchlog").options(**place, subscribe=f"{topic}-in", startingOffsets="earliest", maxOffsetsPerTrigger="100").load()
+        sink = stream.select("value", "partition").writeStream.format("fletchlog").options(**place, topic=topic, transactionPerTask="true")
+        query = sink.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start()
+        query.awaitTermination()
+        assert committed() == [list(range(partition, 400, PARTITIONS)) for partition in range(PARTITIONS)]
+        last = max((tmp_path / "c" / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
+        for file in last.parent.glob(f"*{last.name}*"):  # killed before it noted the end of the last batch
+            file.unlink()
+    with fl.Consumer(f"kafka://{servers}", {"group.id": f"{TASK_PREFIX}0-{query.id}"}) as consumer:
+        assert consumer.committed((LEDGER_TOPIC, 0)).offset > 4
+
+
+def test_a_directory_has_one_writer(tmp_path):
+    with pytest.raises(ValueError, match="option transactionPerTask: a directory has one writer"):
+        SinkOptions.parse({"path": str(tmp_path), "transactionPerTask": "true"})
+
+
+def test_a_fingerprint_is_of_rows_not_of_batches():
+    import pyarrow as pa
+
+    def text(values, rows):
+        seen = Fingerprint()
+        assert sum(batch.num_rows for batch in seen.over(pa.table({"value": values}).to_batches(rows))) == len(values)
+        return seen.text()
+
+    assert text([b"a", b"b", b"c"], 1) == text([b"a", b"b", b"c"], 2)
+    assert len({text(values, 2) for values in ([b"a", b"b", b"c"], [b"a", b"b"], [b"b", b"b", b"c"], [b"a", b"b", b"d"], [])}) == 5
