@@ -259,10 +259,14 @@ class Running:
         """All of them."""
         return processes_of(self.process.pid) | (self.standalone.those() if self.standalone is not None else {})
 
+    def doing(self, what: str) -> list[int]:
+        """Processes that commit, or write as a task."""
+        there = set(self.those(WORKER))
+        return [int(mark.name) for mark in marks(self.root / "log", what).glob("*") if int(mark.name) in there]
+
     def committing(self) -> list[int]:
         """Processes that commit."""
-        there = set(self.those(WORKER))
-        return [int(mark.name) for mark in marks(self.root / "log").glob("*") if int(mark.name) in there]
+        return self.doing("commit")
 
     def end(self) -> None:
         """Kills what is left."""
@@ -334,9 +338,10 @@ class Campaign:
         time.sleep(max(0.0, end - time.monotonic()))
 
     def kill_one(self, running: Running) -> None:
-        """A worker, one that commits, or an executor."""
-        kind = self.rng.choice(["worker", "commit", "executor" if running.those(EXECUTOR) else "worker"])
-        pids = {"worker": lambda: running.those(WORKER), "commit": running.committing, "executor": lambda: running.those(EXECUTOR)}[kind]()
+        """A task that writes, any worker or its daemon, one that commits, or an executor."""
+        kind = self.rng.choice(["task", "worker", "commit", "executor" if running.those(EXECUTOR) else "task"])
+        find = {"worker": lambda: running.those(WORKER), "executor": lambda: running.those(EXECUTOR)}
+        pids = find[kind]() if kind in find else running.doing(kind)
         if pids:
             self.killed[kind] += kill([self.rng.choice(pids)])
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,22 +22,24 @@ SLOWED, DROPPED = "fletchlog-slowed", "fletchlog-without-ledger"
 PAUSE = 0.15
 
 
-def marks(path: str | Path) -> Path:
-    """Where each process that commits has a file of its name."""
-    return Path(f"{path}.commits")
+def marks(path: str | Path, doing: str) -> Path:
+    """Where each process that commits, or writes as a task, has a file of its name."""
+    return Path(f"{path}.{doing}")
 
 
 @contextlib.contextmanager
-def marked(options: SinkOptions) -> Iterator[None]:
-    """The mark of this process, from before the commit until after it."""
-    folder = marks(str(options.path))
+def marked(options: SinkOptions, doing: str = "commit") -> Iterator[None]:
+    """The mark of this process, from before the commit until after it, between pauses; or while a task writes."""
+    folder = marks(str(options.path), doing)
     folder.mkdir(exist_ok=True)
     mark = folder / str(os.getpid())
     mark.touch()
     time.sleep(random.uniform(0, PAUSE))
-    yield
-    time.sleep(random.uniform(0, PAUSE))
-    mark.unlink(missing_ok=True)
+    try:
+        yield
+        time.sleep(random.uniform(0, PAUSE))
+    finally:
+        mark.unlink(missing_ok=True)
 
 
 def note(file: Path, line: str) -> None:
@@ -52,8 +54,21 @@ def tasks(path: str | Path) -> Path:
     return Path(f"{path}.tasks")
 
 
+def written(writer: Any, write: Callable[[Iterator[Any]], Any], iterator: Iterator[Any]) -> Any:
+    """What the product's task does, with a note and a mark."""
+    context = TaskContext.get()
+    assert context is not None
+    note(tasks(str(writer._options.path)), f"{os.getppid()} {context.attemptNumber()}")
+    with marked(writer._options, "task"):
+        return write(iterator)
+
+
 class SlowedBatch(BatchWriter):
     """`df.write`."""
+
+    def write(self, iterator: Iterator[Any]) -> Any:
+        """The product's, with a note and a mark."""
+        return written(self, super().write, iterator)
 
     def commit(self, messages: list[Any]) -> None:
         """The product's, between pauses."""
@@ -65,11 +80,8 @@ class SlowedStream(StreamWriter):
     """`df.writeStream`."""
 
     def write(self, iterator: Iterator[Any]) -> Any:
-        """The product's, with a note."""
-        context = TaskContext.get()
-        assert context is not None
-        note(tasks(str(self._options.path)), f"{os.getppid()} {context.attemptNumber()}")
-        return super().write(iterator)
+        """The product's, with a note and a mark."""
+        return written(self, super().write, iterator)
 
     def commit(self, messages: list[Any], batchId: int) -> None:
         """The product's, between pauses."""
