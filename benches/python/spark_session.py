@@ -20,16 +20,18 @@ def parse(description: str, rounds: int, partitions: int) -> tuple[int, int]:
     return arguments.records // partitions * partitions, arguments.rounds
 
 
-def session(memory: str) -> SparkSession:
-    """Two cores on this machine, silent, in UTC."""
+def session(memory: str, **config: str) -> SparkSession:
+    """Two cores on this machine, silent, in UTC; and these settings."""
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    return (
+    builder = (
         configure(SparkSession.builder.master("local[2]"))
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.log.level", "ERROR")
         .config("spark.driver.memory", memory)
         .config("spark.sql.session.timeZone", "UTC")
-        .getOrCreate()
     )
+    for name, value in config.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()

@@ -147,6 +147,7 @@ class Kraft(Node):
         config: dict[str, str] | None = None,
         protocol: str = "PLAINTEXT",
         secure: tuple[str, ...] = (),
+        heap: str = "512m",
     ) -> None:
         """`secure`: security protocols beside `protocol`, each with a port of its own (`address_of`)."""
         self.directory = directory
@@ -172,7 +173,7 @@ class Kraft(Node):
             "auto.create.topics.enable": "false",
             **(config or {}),
         }
-        super().__init__(release, properties, f"127.0.0.1:{port}", scratch)
+        super().__init__(release, properties, f"127.0.0.1:{port}", scratch, heap)
 
     def address_of(self, protocol: str) -> str:
         """`bootstrap.servers` of a security protocol."""
