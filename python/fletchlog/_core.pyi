@@ -258,7 +258,7 @@ class Broker:
     ) -> Scan:
         """The records of the log as a stream of Arrow batches, without a consumer.
 
-        Memory is bounded by the batch (131,072 rows or about 8 MiB) and the threads (some 8 batches each), not by the log. Every checksum is checked. Rows come by
+        Memory is bounded by the batch (131,072 rows or about 8 MiB) and the threads (some 4 batches each), not by the log. Every checksum is checked. Rows come by
         partition, in offset order, or merged by timestamp; control records are never rows.
 
         Args:
@@ -278,8 +278,8 @@ class Broker:
                 at the first one, which the time index gives. Timestamps need not grow with offsets: every record behind it is looked at.
             end_time: Only records with a timestamp before it. Nothing says where they end: the log is read to `end_offset`, and what can be
                 is skipped by the headers of the batches.
-            threads: How many threads decode, 8 MiB of the log at a time; rows come in the same order. None: one a core. 1: only the one that
-                reads the stream, as always with `order="timestamp"` and for less than some 8 MiB of the log.
+            threads: How many threads decode, 4 MiB of the log at a time; rows come in the same order. None: one a core. 1: only the one that
+                reads the stream, as always with `order="timestamp"` and for less than some 4 MiB of the log.
 
         Raises:
             fletchlog.errors.OffsetOutOfRangeError: `start_offset` is below the log start.

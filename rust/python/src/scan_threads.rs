@@ -18,12 +18,12 @@ use fletchlog_records::TimeRange;
 use crate::errors::Failure;
 use crate::scan::fill_from_logs;
 
-/// Bytes of the log that a part has, about: a few batches.
-pub const PART_BYTES: u64 = 8 << 20;
+/// Bytes of the log that a part has, about: some two batches. With 8 MiB the batches that wait no longer fit into the caches.
+pub const PART_BYTES: u64 = 4 << 20;
 /// Parts that are begun before a thread is free for them.
 const AHEAD: usize = 1;
 /// Batches of a part that wait to be handed out: its thread waits when there are more.
-const WAITING_BATCHES: usize = 8;
+const WAITING_BATCHES: usize = 4;
 
 /// What each thread needs to know.
 #[derive(Clone)]
