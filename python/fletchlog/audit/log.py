@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from fletchlog.audit.report import KeyAudit
+    from fletchlog.types import PartitionDescription
 
 WORST_KEYS = 20
 READ_BYTES = 8 << 20
@@ -47,7 +48,7 @@ def audit(source: str | PathLike[str] | Broker, topics: Sequence[str] = (), *, k
     """
     if isinstance(source, Broker):
         with tempfile.TemporaryDirectory(prefix="fletchlog-audit-") as copies:
-            return _audit(source, "a broker in this process", lambda topic, partition: _copy(source, topic, partition, Path(copies)), topics, keys)
+            return _audit(source, "a broker in this process", lambda topic, described: _copy(source, topic, described, Path(copies)), topics, keys)
     if str(source).startswith("kafka://"):
         with Cluster(str(source), config) as cluster:
             return _audit(cluster, str(source), None, topics, keys)
@@ -55,14 +56,14 @@ def audit(source: str | PathLike[str] | Broker, topics: Sequence[str] = (), *, k
     with Broker(root, read_only=True) as broker:
         folders = {folder.name: folder for folder, _ in partition_directories(root)} if broker.topics(include_internal=True) else {}
 
-        def folder_of(topic: str, partition: int) -> Path:
-            name = f"{topic}-{partition}"
+        def folder_of(topic: str, described: PartitionDescription) -> Path:
+            name = f"{topic}-{described.partition}"
             return folders.get(name, root / name)
 
         return _audit(broker, readable_path(root), folder_of, topics, keys)
 
 
-def _audit(broker: Broker | Cluster, name: str, folder_of: Callable[[str, int], Path] | None, topics: Sequence[str], keys: int) -> AuditReport:
+def _audit(broker: Broker | Cluster, name: str, folder_of: Callable[[str, PartitionDescription], Path] | None, topics: Sequence[str], keys: int) -> AuditReport:
     known = broker.topics(include_internal=True)
     missing = [topic for topic in topics if topic not in known]
     if missing:
@@ -79,13 +80,12 @@ def _audit(broker: Broker | Cluster, name: str, folder_of: Callable[[str, int], 
     )
 
 
-def _copy(broker: Broker, topic: str, partition: int, into: Path) -> Path:
+def _copy(broker: Broker, topic: str, described: PartitionDescription, into: Path) -> Path:
     """The batches of a partition in a segment of their own, in place of those of the partition before."""
-    described = next(p for p in broker.describe_topic(topic).partitions if p.partition == partition)
     offset = described.log_start_offset
     with (into / f"{0:020}.log").open("wb") as segment:
         while offset < described.high_watermark:
-            data = broker.read_batches(topic, partition, offset, READ_BYTES)
+            data = broker.read_batches(topic, described.partition, offset, READ_BYTES)
             end, offset = _whole(data, offset)
             if end == 0:
                 break
@@ -111,7 +111,7 @@ def _badness(key: KeyAudit) -> tuple[int, int, int, int]:
 
 
 class _Topic:
-    def __init__(self, broker: Broker | Cluster, folder_of: Callable[[str, int], Path] | None, name: str, most: int) -> None:
+    def __init__(self, broker: Broker | Cluster, folder_of: Callable[[str, PartitionDescription], Path] | None, name: str, most: int) -> None:
         from fletchlog.audit.keys import Keys
         from fletchlog.audit.partition import Files, look
 
@@ -122,7 +122,7 @@ class _Topic:
         for p in described.partitions:
             files = None
             if folder_of is not None:
-                folder = folder_of(name, p.partition)
+                folder = folder_of(name, p)
                 files = Files(folder, p.high_watermark if compacted else clean_offsets(folder.parent).get((name, p.partition), 0))
             found = look(broker.scan(name, partition=p.partition), files, (name, p.partition), keys)
             partitions.append(found.audit)
