@@ -189,6 +189,12 @@ def read(broker: fl.Broker, topic: str) -> list[list[str]]:
 # what is killed
 
 
+def environment_of_tests() -> dict[str, str]:
+    """Of processes that import this package: pytest finds it without a PYTHONPATH."""
+    here = str(Path(__file__).resolve().parents[1])
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])])}
+
+
 class Standalone:
     """Spark's own cluster: a master and two workers. Their hosts have two names, because Spark runs no second attempt of a task on the host of the first."""
 
@@ -202,7 +208,7 @@ class Standalone:
         for host in ("127.0.0.2", "127.0.0.3"):
             place = ["--host", host, "--webui-port", "0", "--work-dir", str(scratch / "work")]
             commands.append([f"{package}.worker.Worker", *place, "--cores", "1", "--memory", "1g", self.url])
-        environment = {**os.environ, "SPARK_HOME": str(home), "SPARK_DAEMON_MEMORY": "256m", "SPARK_LOCAL_DIRS": str(scratch)}
+        environment = {**environment_of_tests(), "SPARK_HOME": str(home), "SPARK_DAEMON_MEMORY": "256m", "SPARK_LOCAL_DIRS": str(scratch)}
         environment["SPARK_MASTER_OPTS"] = "-Dspark.deploy.maxExecutorRetries=-1"
         silent = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         self.processes = [
@@ -226,7 +232,7 @@ class Running:
 
     def __init__(self, plan: Plan, home: Path, standalone: Standalone | None = None) -> None:
         self.plan, self.root, self.standalone = plan, Path(plan.root), standalone
-        environment = {**os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_DIRS": plan.root, "PYTHONWARNINGS": "ignore"}
+        environment = {**environment_of_tests(), "SPARK_HOME": str(home), "SPARK_LOCAL_DIRS": plan.root, "PYTHONWARNINGS": "ignore"}
         self.output = self.root / "output"
         with self.output.open("wb") as output:
             command = [sys.executable, "-m", "kills.spark_driver", plan.text()]
