@@ -264,11 +264,11 @@ impl Call<'_, '_> {
         Ok(metadata)
     }
 
-    fn coordinator(&mut self, key_type: CoordinatorType, key: &Arc<str>) -> Result<NodeId, Stop> {
+    fn coordinator(&mut self, group_id: &Arc<str>) -> Result<NodeId, Stop> {
         let node = self.any_node()?;
         let lookup = Request::FindCoordinator(FindCoordinatorRequest {
-            key: Arc::clone(key),
-            key_type,
+            key: Arc::clone(group_id),
+            key_type: CoordinatorType::Group,
         });
         let Response::FindCoordinator(found) = self.ask(node, lookup)? else {
             return Err(failed(
@@ -277,7 +277,7 @@ impl Call<'_, '_> {
             ));
         };
         let refused = [(found.error.code(), None)].into_iter();
-        checked(&format!("the coordinator of {key} was not found"), refused)?;
+        checked(&format!("the coordinator of group {group_id} was not found"), refused)?;
         Ok(found.node)
     }
 

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use fletchlog_api::{
-    CoordinatorType, ErrorCode, Failure, NodeId, OffsetAndMetadata, OffsetCommitRequest, Request, Response,
-};
+use fletchlog_api::{ErrorCode, Failure, NodeId, OffsetAndMetadata, OffsetCommitRequest, Request, Response};
 use fletchlog_records::TopicPartition;
 use fletchlog_wire::ApiKey;
 use fletchlog_wire::messages::describe_groups_response::DescribedGroup;
@@ -46,7 +44,7 @@ impl AdminClient {
     ) -> Result<(DescribedGroup, NodeId), AdminError> {
         let id: Arc<str> = group_id.into();
         self.call(stop, |call| {
-            let node = call.coordinator(CoordinatorType::Group, &id)?;
+            let node = call.coordinator(&id)?;
             let asked = Arc::clone(&id);
             let response: DescribeGroupsResponse =
                 call.exchange(node, ApiKey::DescribeGroups, move |_| DescribeGroupsRequest {
@@ -73,7 +71,7 @@ impl AdminClient {
     pub fn delete_group(&mut self, group_id: &str, stop: Interrupt<'_>) -> Result<(), AdminError> {
         let id: Arc<str> = group_id.into();
         self.call(stop, |call| {
-            let node = call.coordinator(CoordinatorType::Group, &id)?;
+            let node = call.coordinator(&id)?;
             let groups_names = vec![Arc::clone(&id)];
             let response: DeleteGroupsResponse = call.exchange(node, ApiKey::DeleteGroups, move |_| {
                 DeleteGroupsRequest { groups_names }
@@ -95,7 +93,7 @@ impl AdminClient {
     ) -> Result<(), AdminError> {
         let id: Arc<str> = group_id.into();
         self.call(stop, |call| {
-            let node = call.coordinator(CoordinatorType::Group, &id)?;
+            let node = call.coordinator(&id)?;
             let commit = Request::OffsetCommit(OffsetCommitRequest {
                 group_id: Arc::clone(&id),
                 generation_id: -1,
@@ -150,7 +148,7 @@ impl AdminClient {
             }
         }
         self.call(stop, |call| {
-            let node = call.coordinator(CoordinatorType::Group, &id)?;
+            let node = call.coordinator(&id)?;
             let request = OffsetDeleteRequest {
                 group_id: Arc::clone(&id),
                 topics: topics.clone(),
