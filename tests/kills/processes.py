@@ -16,6 +16,13 @@ from pathlib import Path
 
 # Nothing here takes nearly as long, on a busy machine either.
 HANG_SECONDS = 90
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def environment() -> dict[str, str]:
+    """For processes that import this package: pytest finds it without a PYTHONPATH."""
+    path = [*(str(ROOT / folder) for folder in ("tests", "tools")), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
 
 
 @dataclass

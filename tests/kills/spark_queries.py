@@ -33,7 +33,7 @@ from settings import count, seconds
 import fletchlog as fl
 from kills import shim
 from kills.difference import difference
-from kills.processes import processes_of
+from kills.processes import environment, processes_of
 from kills.spark_driver import PARTITIONS, VERSION_ROWS, WRITE_ROWS, Plan, lines
 from kills.spark_watched import marks, tasks
 
@@ -189,12 +189,6 @@ def read(broker: fl.Broker, topic: str) -> list[list[str]]:
 # what is killed
 
 
-def environment_of_tests() -> dict[str, str]:
-    """Of processes that import this package: pytest finds it without a PYTHONPATH."""
-    here = str(Path(__file__).resolve().parents[1])
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])])}
-
-
 class Standalone:
     """Spark's own cluster: a master and two workers. Their hosts have two names, because Spark runs no second attempt of a task on the host of the first."""
 
@@ -208,11 +202,11 @@ class Standalone:
         for host in ("127.0.0.2", "127.0.0.3"):
             place = ["--host", host, "--webui-port", "0", "--work-dir", str(scratch / "work")]
             commands.append([f"{package}.worker.Worker", *place, "--cores", "1", "--memory", "1g", self.url])
-        environment = {**environment_of_tests(), "SPARK_HOME": str(home), "SPARK_DAEMON_MEMORY": "256m", "SPARK_LOCAL_DIRS": str(scratch)}
-        environment["SPARK_MASTER_OPTS"] = "-Dspark.deploy.maxExecutorRetries=-1"
+        settings = {**environment(), "SPARK_HOME": str(home), "SPARK_DAEMON_MEMORY": "256m", "SPARK_LOCAL_DIRS": str(scratch)}
+        settings["SPARK_MASTER_OPTS"] = "-Dspark.deploy.maxExecutorRetries=-1"
         silent = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         self.processes = [
-            subprocess.Popen([home / "bin" / "spark-class", *command], env=environment, cwd=scratch, start_new_session=True, **silent) for command in commands
+            subprocess.Popen([home / "bin" / "spark-class", *command], env=settings, cwd=scratch, start_new_session=True, **silent) for command in commands
         ]
 
     def those(self) -> dict[int, bytes]:
@@ -232,12 +226,12 @@ class Running:
 
     def __init__(self, plan: Plan, home: Path, standalone: Standalone | None = None) -> None:
         self.plan, self.root, self.standalone = plan, Path(plan.root), standalone
-        environment = {**environment_of_tests(), "SPARK_HOME": str(home), "SPARK_LOCAL_DIRS": plan.root, "PYTHONWARNINGS": "ignore"}
+        settings = {**environment(), "SPARK_HOME": str(home), "SPARK_LOCAL_DIRS": plan.root, "PYTHONWARNINGS": "ignore"}
         self.output = self.root / "output"
         with self.output.open("wb") as output:
             command = [sys.executable, "-m", "kills.spark_driver", plan.text()]
             streams = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": output}
-            self.process = subprocess.Popen(command, start_new_session=True, cwd=self.root, env=environment, **streams)
+            self.process = subprocess.Popen(command, start_new_session=True, cwd=self.root, env=settings, **streams)
 
     def wait(self, done: Callable[[], object], limit: float, what: str) -> None:
         """Until it is so.

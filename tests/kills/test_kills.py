@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -10,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from kills.processes import environment
+
 # On a busy machine fewer have to do.
 SECONDS = 60
 
 
 def suite(name: str, **numbers: object) -> subprocess.CompletedProcess[str]:
     """Runs a suite as `make` does."""
-    path = os.pathsep.join([*(str(ROOT / folder) for folder in ("tests", "tools")), *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = {**os.environ, "PYTHONPATH": path, **{key: str(value) for key, value in numbers.items()}}
-    return subprocess.run([sys.executable, "-m", f"kills.{name}"], env=environment, capture_output=True, text=True, check=False)
+    given = {key: str(value) for key, value in numbers.items()}
+    return subprocess.run([sys.executable, "-m", f"kills.{name}"], env=environment() | given, capture_output=True, text=True, check=False)
 
 
 SIZES = {
