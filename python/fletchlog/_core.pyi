@@ -161,11 +161,46 @@ class Broker:
             fletchlog.errors.UnknownTopicOrPartitionError: There is no such topic.
             fletchlog.errors.ConfigException: Unknown or invalid property.
         """
-    def describe_config(self, topic: str | None = None) -> list[ConfigEntry]:
-        """Every property of a topic, or of the broker (None), by name: its value and where it comes from. Kafka: DescribeConfigs.
+    def alter_broker_config(self, config: _Properties, *, node: int | None = None, validate_only: bool = False) -> None:
+        """Changes properties of all nodes, or of one; those not named stay as they are. Kafka: IncrementalAlterConfigs of a broker.
+
+        All of them or none: durable when it returns, and in effect from then on, for open logs and listeners too. A node's own value
+        wins over that of all nodes, and both over what the broker was opened with. Which properties can be altered is Kafka's rule:
+        those that `describe_config` gives with `read_only` False.
+
+        Args:
+            config: Property to value; None takes the value away.
+            node: Number of a node; None: all nodes.
+            validate_only: Only look whether it could be done.
+
+        Raises:
+            fletchlog.errors.KafkaError: INVALID_REQUEST (42): a property that cannot be altered, an invalid value, no such node.
+        """
+    def alter_group_config(self, group: str, config: _Properties, *, validate_only: bool = False) -> None:
+        """Changes properties of a group; those not named stay as they are. Kafka: IncrementalAlterConfigs of a group.
+
+        They are kept for the protocols of KIP-848, share and Streams groups. A classic group follows none of them, as in Kafka.
+
+        Args:
+            group: The group's id; it need not exist.
+            config: Property to value; None takes the value away.
+            validate_only: Only look whether it could be done.
+
+        Raises:
+            fletchlog.errors.KafkaError: INVALID_CONFIG (40): an unknown property, an invalid value.
+        """
+    def describe_config(self, topic: str | None = None, *, node: int | None = None, group: str | None = None) -> list[ConfigEntry]:
+        """Every property of a topic, of a node or of a group, by name: its value and where it comes from. Kafka: DescribeConfigs.
+
+        Args:
+            topic: Name of a topic.
+            node: Number of a node; without topic, node and group: the first node.
+            group: A group's id; it need not exist.
 
         Raises:
             fletchlog.errors.UnknownTopicOrPartitionError: There is no such topic.
+            fletchlog.errors.KafkaError: INVALID_REQUEST (42): no such node.
+            ValueError: More than one of topic, node and group.
         """
     def topics(self, *, include_internal: bool = False) -> list[str]:
         """Topic names, sorted; Kafka's internal ones only when asked for."""
@@ -429,11 +464,46 @@ class Cluster:
             fletchlog.errors.UnknownTopicOrPartitionError: There is no such topic.
             fletchlog.errors.KafkaError: INVALID_CONFIG (40), an unknown or invalid property.
         """
-    def describe_config(self, topic: str | None = None) -> list[ConfigEntry]:
-        """Every property of a topic, or of one of the brokers (None), by name. Kafka: DescribeConfigs.
+    def alter_broker_config(self, config: _Properties, *, node: int | None = None, validate_only: bool = False) -> None:
+        """Changes properties of all nodes, or of one; those not named stay as they are. Kafka: IncrementalAlterConfigs of a broker.
+
+        All of them or none: durable when it returns, and in effect from then on, for open logs and listeners too. A node's own value
+        wins over that of all nodes, and both over what the broker was opened with. Which properties can be altered is Kafka's rule:
+        those that `describe_config` gives with `read_only` False.
+
+        Args:
+            config: Property to value; None takes the value away.
+            node: Number of a node; None: all nodes.
+            validate_only: Only look whether it could be done.
+
+        Raises:
+            fletchlog.errors.KafkaError: INVALID_REQUEST (42): a property that cannot be altered, an invalid value, no such node.
+        """
+    def alter_group_config(self, group: str, config: _Properties, *, validate_only: bool = False) -> None:
+        """Changes properties of a group; those not named stay as they are. Kafka: IncrementalAlterConfigs of a group.
+
+        They are kept for the protocols of KIP-848, share and Streams groups. A classic group follows none of them, as in Kafka.
+
+        Args:
+            group: The group's id; it need not exist.
+            config: Property to value; None takes the value away.
+            validate_only: Only look whether it could be done.
+
+        Raises:
+            fletchlog.errors.KafkaError: INVALID_CONFIG (40): an unknown property, an invalid value.
+        """
+    def describe_config(self, topic: str | None = None, *, node: int | None = None, group: str | None = None) -> list[ConfigEntry]:
+        """Every property of a topic, of a node or of a group, by name: its value and where it comes from. Kafka: DescribeConfigs.
+
+        Args:
+            topic: Name of a topic.
+            node: Number of a node; without topic, node and group: any node.
+            group: A group's id; it need not exist.
 
         Raises:
             fletchlog.errors.UnknownTopicOrPartitionError: There is no such topic.
+            fletchlog.errors.KafkaError: INVALID_REQUEST (42): no such node.
+            ValueError: More than one of topic, node and group.
         """
     def delete_records(self, topic: str, partition: int, before_offset: int | None = None) -> int:
         """Moves the log start to `before_offset` (None, or -1 as in Kafka: the end); returns the new log start.

@@ -222,14 +222,15 @@ class Run(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """A property of a topic or a broker, from `Broker.describe_config`.
+    """A property of a topic, a node or a group, from `Broker.describe_config`.
 
     Attributes:
         name: Kafka's name.
         value: The value that holds; None: unset, and there is no default.
-        source: Where it comes from, in Kafka's words: DYNAMIC_TOPIC_CONFIG (set for the topic), STATIC_BROKER_CONFIG (given to `Broker`),
-            DYNAMIC_DEFAULT_BROKER_CONFIG, DEFAULT_CONFIG.
-        read_only: Kafka cannot change it while the broker runs. fletchlog changes properties of topics alone.
+        source: Where it comes from, in Kafka's words: DYNAMIC_TOPIC_CONFIG (set for the topic), DYNAMIC_BROKER_CONFIG (set for the node),
+            DYNAMIC_DEFAULT_BROKER_CONFIG (set for all nodes), DYNAMIC_GROUP_CONFIG (set for the group), STATIC_BROKER_CONFIG (given to
+            `Broker`), DEFAULT_CONFIG.
+        read_only: It cannot be altered while the broker runs.
         type: BOOLEAN, STRING, INT, LONG, DOUBLE or LIST.
         synonyms: Every place that has a value, the one that holds first: (name there, value there, source).
         doc: What it does.

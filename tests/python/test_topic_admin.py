@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,6 +62,38 @@ def test_a_change_of_properties_holds_at_once_and_after_the_next_start(tmp_path:
             _sent(broker, 0, 500)
     with fl.Broker(tmp_path / "d", read_only=True) as broker:
         assert broker.describe_topic("t").config == {"max.message.bytes": "300", "segment.bytes": "5000"}
+
+
+def test_nodes_and_groups_are_altered_while_the_broker_runs(tmp_path: Path) -> None:
+    retention = "log.retention.ms"
+
+    def of(broker: fl.Broker, name: str = retention, **whose: Any) -> tuple[str | None, str]:
+        entry = next(entry for entry in broker.describe_config(**whose) if entry.name == name)
+        return entry.value, entry.source
+
+    with fl.Broker(tmp_path / "d", nodes=2, config={retention: 9_000_000}) as broker:
+        broker.alter_broker_config({retention: 5_000_000})
+        broker.alter_broker_config({retention: 6_000_000}, node=2)
+        broker.alter_group_config("g", {"consumer.session.timeout.ms": 50_000})
+        assert of(broker, node=1) == of(broker) == ("5000000", "DYNAMIC_DEFAULT_BROKER_CONFIG")
+        assert of(broker, node=2) == ("6000000", "DYNAMIC_BROKER_CONFIG")
+        broker.alter_broker_config({retention: None}, validate_only=True)
+    with fl.Broker(tmp_path / "d", config={retention: 8_000_000}) as broker:
+        assert of(broker, node=2) == ("6000000", "DYNAMIC_BROKER_CONFIG")
+        assert of(broker, "consumer.session.timeout.ms", group="g") == ("50000", "DYNAMIC_GROUP_CONFIG")
+        broker.alter_broker_config({retention: None})
+        broker.alter_broker_config({retention: None}, node=2)
+        assert of(broker, node=2) == ("8000000", "STATIC_BROKER_CONFIG")
+        for wrong, message in [
+            (lambda: broker.alter_broker_config({"num.partitions": 4}), r"Cannot update these configs dynamically: \[num\.partitions\]"),
+            (lambda: broker.alter_broker_config({retention: "x"}), "Not a number of type LONG"),
+            (lambda: broker.alter_broker_config({}, node=3), "no node 3; its nodes are 1 to 2"),
+            (lambda: broker.alter_group_config("g", {"x": 1}), "Unknown group config name: x"),
+        ]:
+            with pytest.raises(fl.errors.KafkaError, match=message):
+                wrong()
+        with pytest.raises(ValueError, match="one of them"):
+            broker.describe_config("t", node=1)
 
 
 def test_what_cannot_be_altered_changes_nothing() -> None:

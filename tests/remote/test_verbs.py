@@ -143,6 +143,14 @@ def test_topics_are_altered_and_records_deleted(cluster):
     for entry in ours:
         assert entry == theirs[entry.name]
     assert any(entry.name == "log.retention.ms" for entry in cluster.describe_config())
+    cluster.alter_broker_config({"log.retention.ms": 7_000}, node=1)
+    cluster.alter_group_config("g", {"consumer.session.timeout.ms": 50_000})
+    for whose in ({"node": 1}, {"group": "g"}):
+        theirs = {entry.name: entry for entry in broker.describe_config(**whose)}
+        assert all(entry == theirs[entry.name] for entry in cluster.describe_config(**whose) if entry.name in theirs)
+    assert {entry.source for entry in cluster.describe_config(node=1)} >= {"DYNAMIC_BROKER_CONFIG"}
+    with pytest.raises(KafkaError, match=r"no node 9; its nodes are \[1"):
+        cluster.alter_broker_config({}, node=9)
     assert cluster.delete_records("t", 2, 30) == 30 == broker.describe_topic("t").partitions[2].log_start_offset
     end = broker.describe_topic("t").partitions[3].high_watermark
     assert cluster.delete_records("t", 3) == end

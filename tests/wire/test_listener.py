@@ -9,7 +9,7 @@ import time
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ConfigSource
 
 import fletchlog as fl
 from fletchlog.errors import ClosedError, InvalidArgumentError, ListenerError
@@ -233,6 +233,32 @@ def test_limits_of_connections_and_of_time_hold():
         with connect(listener) as again:
             again.sendall(api_versions())
             assert answered(again) == 7
+
+
+def test_limits_follow_properties_that_are_altered_while_it_listens(broker):
+    with broker.listen() as listener, contextlib.ExitStack() as stack:
+
+        def is_refused():
+            return is_closed_by_peer(stack.enter_context(connect(listener)))
+
+        broker.alter_broker_config({"max.connections": 0})
+        assert is_refused()
+        broker.alter_broker_config({"max.connections": 50}, node=1)
+        more = stack.enter_context(connect(listener))
+        more.sendall(api_versions())
+        assert answered(more) == 7
+        admin = AdminClient({"bootstrap.servers": listener.bootstrap})
+        change = ConfigEntry("max.connections", "60", incremental_operation=AlterConfigOpType.SET)
+        (altered,) = admin.incremental_alter_configs([ConfigResource("broker", "1", incremental_configs=[change])]).values()
+        altered.result(10)
+        (described,) = admin.describe_configs([ConfigResource("broker", "1")]).values()
+        described = described.result(10)["max.connections"]
+        assert (described.value, described.source) == ("60", ConfigSource.DYNAMIC_BROKER_CONFIG.value)
+        # A listener's own properties win.
+        with broker.listen(config={"max.connections": "1"}) as own, connect(own) as first:
+            first.sendall(api_versions())
+            assert answered(first) == 7
+            assert is_closed_by_peer(stack.enter_context(connect(own)))
 
 
 def padded(size, correlation_id):

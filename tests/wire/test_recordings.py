@@ -24,7 +24,6 @@ SETTINGS = {
 VECTORS = {
     r"(setup|api-versions-v\d+) \((first words|ordinary)\)": "fewer APIs: KIP-848, share groups, telemetry, transaction.version 2, and what brokers ask each other",
     r"add-partitions-v4 .*": "versions 4 and 5 are those of brokers among each other",
-    r"incremental-configs-v1 \(group config, invalid\)": "KIP-848 is not served",
     r"describe-configs-v4 \(topic, three, synonyms and documentation\)": "documentation of our own",
     r"alter-configs-v2 \(the same topic twice\)": "Kafka never answers",
 }

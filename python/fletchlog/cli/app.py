@@ -8,6 +8,7 @@ import typer
 
 from fletchlog.cli.assign import assign
 from fletchlog.cli.audit import audit
+from fletchlog.cli.brokers import brokers
 from fletchlog.cli.config import config
 from fletchlog.cli.consume import consume
 from fletchlog.cli.copy import copy
@@ -47,6 +48,7 @@ A first look:
 )
 app.add_typer(topics, name="topics")
 app.add_typer(groups, name="groups")
+app.add_typer(brokers, name="brokers")
 app.add_typer(transactions, name="transactions")
 app.add_typer(users, name="users")
 for command in (demo, typer_command(serve, OPTIONS), produce, consume, copy, explain, delete_records, clean, retention, assign, audit, dump, verify, config):

@@ -163,6 +163,20 @@ def properties(pairs: Iterable[str] | None) -> dict[str, str]:
     return result
 
 
+def changed_properties(config: list[str] | None, reset: list[str] | None, if_nothing: str | None) -> dict[str, str | None]:
+    """What --config sets, and --delete-config resets (None). `if_nothing`: the error when there is neither.
+
+    Raises:
+        CommandError: Nothing to change, a text without `=`, a property in both.
+    """
+    changes: dict[str, str | None] = {**properties(config), **dict.fromkeys(reset or [])}
+    if if_nothing is not None and not changes:
+        raise CommandError(if_nothing)
+    if both := sorted(set(properties(config)) & set(reset or [])):
+        raise CommandError(f"--config sets {both[0]}, and --delete-config resets it")
+    return changes
+
+
 def properties_of_file(path: str) -> dict[str, str]:
     r"""Lines `name=value` as in Java's property files: `#` and `!` begin comments, a line that ends with `\` goes on.
 

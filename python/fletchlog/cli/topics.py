@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fletchlog.cli.common import CommandError, cluster_of, command, configured, opened, properties, shown, takes_clusters, topic
+from fletchlog.cli.common import CommandError, changed_properties, cluster_of, command, configured, opened, properties, shown, takes_clusters, topic
 from fletchlog.cli.options import CommandConfig, Config, names_of_topics
 from fletchlog.cli.tables import done, show
 from fletchlog.cli.text import counted, visible
@@ -126,11 +126,8 @@ def alter(
 
     fletchlog topics alter data/ clicks -c retention.ms=3600000 -d segment.bytes
     """
-    changes: dict[str, str | None] = {**properties(config), **dict.fromkeys(delete_config or [])}
-    if partitions is None and not changes:
-        raise CommandError("nothing to alter: give --partitions, --config or --delete-config")
-    if both := sorted(set(properties(config)) & set(delete_config or [])):
-        raise CommandError(f"--config sets {both[0]}, and --delete-config resets it")
+    nothing = "nothing to alter: give --partitions, --config or --delete-config"
+    changes = changed_properties(config, delete_config, nothing if partitions is None else None)
     with opened(directory, client=configured(command_config)) as broker:
         topic(broker, name)
         if changes:

@@ -122,22 +122,32 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
-    /// The text of a Kafka broker's refusal of a property of a topic. Kafka: `ConfigDef`, `LogConfig#validateNames`.
+    /// The text of a Kafka broker's refusal of a property of a topic or of the broker. Kafka: `ConfigDef`, `LogConfig#validateNames`.
     pub fn kafka_message(&self) -> String {
         match self {
             Self::Unknown { name, .. } => format!("Unknown topic config name: {name}"),
             Self::Invalid { name, value, reason } => {
-                let key = keys(Scope::Topic).iter().find(|k| k.name == name);
-                let (value, reason) = key.map_or_else(
-                    || (Cow::Borrowed(&**value), reason.clone()),
-                    |k| kafka_reason(&k.kind, k.default, value),
-                );
-                format!("Invalid value {value} for configuration {name}: {reason}")
+                let mut rows = keys(Scope::Topic).iter().chain(keys(Scope::Broker));
+                match rows.find(|key| key.name == name) {
+                    Some(key) => kafka_refusal(name, &key.kind, key.default, value),
+                    None => format!("Invalid value {value} for configuration {name}: {reason}"),
+                }
             }
             Self::Refused { .. } => self.to_string(),
             Self::Conflict(text) => text.clone(),
         }
     }
+}
+
+/// Kafka's text for a value that is not of this type or not in its range; `None`: the value fits. For the properties that a Kafka
+/// broker takes and that no table of this module has. Kafka: `ConfigDef#parseValue`.
+pub fn kafka_refusal_of(name: &str, kind: &Kind, value: &str) -> Option<String> {
+    (!parses(kind, value)).then(|| kafka_refusal(name, kind, None, value))
+}
+
+fn kafka_refusal(name: &str, kind: &Kind, default: Option<&str>, value: &str) -> String {
+    let (value, reason) = kafka_reason(kind, default, value);
+    format!("Invalid value {value} for configuration {name}: {reason}")
 }
 
 /// The value that Kafka refuses, and the text of its error. Kafka: `ConfigDef#parseType`, `ConfigDef.Range`, `ConfigDef.ValidString`.

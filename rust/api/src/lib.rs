@@ -1,6 +1,7 @@
 //! What broker and clients agree on: request and response values, Kafka's error table, the table of every
 //! configuration property, the [`Transport`] between them, and the ordered map of partitions of both. No I/O.
 
+mod config_resource;
 pub mod config_table;
 pub mod java_hash;
 pub mod messages;
@@ -9,6 +10,7 @@ pub mod partition_states;
 mod security_texts;
 pub mod transport;
 
+pub use config_resource::ConfigResource;
 pub use config_table::{Config, ConfigError, Scope};
 pub use fletchlog_records::ErrorCode;
 pub use messages::*;

@@ -112,10 +112,14 @@ impl Broker {
     }
 
     fn start_cleaner(self: &Arc<Self>) -> Result<CleanerThread, BrokerError> {
-        let pause = self.replicas.config().long("log.cleaner.backoff.ms").unsigned_abs();
+        let logs = Arc::downgrade(&self.logs);
+        let pause = move || {
+            let config = logs.upgrade().map(|logs| Arc::clone(logs.configs().of(1)));
+            Duration::from_millis(config.map_or(0, |c| c.long("log.cleaner.backoff.ms").unsigned_abs()))
+        };
         let weak = Arc::downgrade(self);
         let clean = move || weak.upgrade().ok_or(BrokerError::Closed)?.clean_filthiest();
-        CleanerThread::start(Duration::from_millis(pause), clean).map_err(|source| {
+        CleanerThread::start(pause, clean).map_err(|source| {
             let path = self.logs.directory().root().to_path_buf();
             let action = "start the cleaner for";
             BrokerError::Log(LogError::Io { action, path, source })
@@ -304,9 +308,14 @@ impl Broker {
         self.replicas.clock().clone()
     }
 
-    /// The broker's properties.
+    /// The properties that the broker was opened with.
     pub fn config(&self) -> &Config {
         self.replicas.config()
+    }
+
+    /// The properties that are in effect on a node: [`Broker::config`] with what was altered since.
+    pub fn config_of(&self, node: NodeId) -> Arc<Config> {
+        Arc::clone(self.logs.configs().of(node))
     }
 
     /// Held during every call; `Closed` once `close` has begun.

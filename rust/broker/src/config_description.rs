@@ -1,11 +1,15 @@
 //! What the properties of a topic or of the broker are and where each comes from. Kafka: `ConfigHelper`,
 //! `KafkaConfigSchema#resolveEffectiveTopicConfigs`, `ServerTopicConfigSynonyms`, `DynamicBrokerConfig`.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fletchlog_api::config_table::{ConfigKey, HIDDEN, Kind, keys};
-use fletchlog_api::{Config, ConfigError, Scope};
+use fletchlog_api::{Config, ConfigError, ConfigResource, NodeId, Scope};
 
+use crate::dynamic_config::{
+    self, BrokerConfigs, CLIENT_METRICS, GROUP, GroupProperty, is_dynamic, is_of_table, kind_of,
+};
 use crate::topic_config;
 
 /// Where a value comes from. Kafka: `ConfigEntry.ConfigSource`, `DescribeConfigsResponse.ConfigSource`.
@@ -13,12 +17,18 @@ use crate::topic_config;
 pub enum ConfigSource {
     /// Set for the topic.
     DynamicTopicConfig = 1,
-    /// A default of the whole cluster: min.insync.replicas, which Kafka keeps there since eligible.leader.replicas.
+    /// Set for one node while the broker runs.
+    DynamicBrokerConfig = 2,
+    /// Set for all nodes while the broker runs; min.insync.replicas always, since eligible.leader.replicas.
     DynamicDefaultBrokerConfig = 3,
     /// Given when the broker was opened.
     StaticBrokerConfig = 4,
     /// Not set: the default.
     DefaultConfig = 5,
+    /// Set for a subscription to the metrics of clients.
+    ClientMetricsConfig = 7,
+    /// Set for a group.
+    GroupConfig = 8,
 }
 
 impl ConfigSource {
@@ -26,6 +36,9 @@ impl ConfigSource {
     pub fn name(self) -> &'static str {
         match self {
             Self::DynamicTopicConfig => "DYNAMIC_TOPIC_CONFIG",
+            Self::DynamicBrokerConfig => "DYNAMIC_BROKER_CONFIG",
+            Self::ClientMetricsConfig => "DYNAMIC_CLIENT_METRICS_CONFIG",
+            Self::GroupConfig => "DYNAMIC_GROUP_CONFIG",
             Self::DynamicDefaultBrokerConfig => "DYNAMIC_DEFAULT_BROKER_CONFIG",
             Self::StaticBrokerConfig => "STATIC_BROKER_CONFIG",
             Self::DefaultConfig => "DEFAULT_CONFIG",
@@ -85,7 +98,7 @@ impl ConfigType {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigSynonym {
     /// Name of the property there.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// Its value there.
     pub value: String,
     /// Where.
@@ -96,7 +109,7 @@ pub struct ConfigSynonym {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigEntry {
     /// Name.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// The value in effect; `None`: unset, and there is no default.
     pub value: Option<String>,
     /// Where it comes from.
@@ -158,56 +171,61 @@ pub(crate) const TOPIC_CONFIG_SYNONYMS: &[(&str, &str)] = &[
     ("unclean.leader.election.enable", "unclean.leader.election.enable"),
 ];
 
-/// Properties of a topic whose broker property has no default in Kafka, so that it is no synonym until it is set: the default belongs to
-/// the same property in another unit.
-const WITHOUT_BROKER_DEFAULT: &[&str] = &["flush.ms", "retention.ms", "segment.jitter.ms", "segment.ms"];
+/// Kafka has no default of its own for this one; in the table it has the default of [`UNITS`].
+const WITHOUT_DEFAULT: &str = "log.flush.interval.ms";
 
-/// Properties of a broker that Kafka changes while it runs, beside those that topics inherit. Kafka:
-/// `DynamicBrokerConfig#ALL_DYNAMIC_CONFIGS`.
-const DYNAMIC: &[&str] = &[
-    "log.cleaner.backoff.ms",
-    "log.cleaner.dedupe.buffer.size",
-    "max.connection.creation.rate",
-    "max.connections",
-    "max.connections.per.ip",
-    "num.io.threads",
-    "producer.id.expiration.ms",
-    "transaction.partition.verification.enable",
+/// Properties that stand for one another in other units, the finest first, with the defaults of those that the broker's table does not
+/// have. Kafka: `DynamicBrokerConfig#brokerConfigSynonyms`.
+const UNITS: &[&[(&str, Option<&str>)]] = &[
+    &[("log.roll.ms", None), ("log.roll.hours", None)],
+    &[("log.roll.jitter.ms", None), ("log.roll.jitter.hours", Some("0"))],
+    &[
+        ("log.flush.interval.ms", None),
+        ("log.flush.scheduler.interval.ms", Some("9223372036854775807")),
+    ],
+    &[
+        ("log.retention.ms", None),
+        ("log.retention.minutes", None),
+        ("log.retention.hours", None),
+    ],
 ];
 
-/// Every property of a topic that has these set.
+/// Every property of a topic that has these set, as `node` sees them.
 ///
 /// # Errors
 /// A property that a topic cannot have.
 pub(crate) fn describe_topic_config(
-    broker: &Config,
+    broker: &BrokerConfigs,
+    node: NodeId,
     config: &BTreeMap<String, String>,
 ) -> Result<Vec<ConfigEntry>, ConfigError> {
     let topic = Config::parse(Scope::Topic, config.iter().map(|(k, v)| (k.as_str(), v.as_str())))?;
-    let entries = keys(Scope::Topic).iter().map(|key| topic_entry(broker, &topic, key));
+    let entries = keys(Scope::Topic)
+        .iter()
+        .map(|key| topic_entry(broker, node, &topic, key));
     Ok(entries.collect())
 }
 
-fn topic_entry(broker: &Config, topic: &Config, key: &'static ConfigKey) -> ConfigEntry {
+fn topic_entry(broker: &BrokerConfigs, node: NodeId, topic: &Config, key: &'static ConfigKey) -> ConfigEntry {
     let inherited = TOPIC_CONFIG_SYNONYMS.iter().find(|(name, _)| *name == key.name);
-    let value = topic_config::effective(broker, topic, key.name, inherited.map_or("", |(_, synonym)| *synonym))
-        .map(|value| as_text(key.kind, &value));
+    let of_broker = inherited.map_or("", |(_, synonym)| *synonym);
+    let value = topic_config::effective(broker.of(node), topic, key.name, of_broker);
+    let value = value.map(|value| as_text(key.kind, &value));
     let mut synonyms = Vec::new();
     if topic.is_explicit(key.name) {
         synonyms.push(ConfigSynonym {
-            name: key.name,
+            name: key.name.into(),
             value: value.clone().unwrap_or_default(),
             source: ConfigSource::DynamicTopicConfig,
         });
     }
     if let Some((_, name)) = inherited {
-        let default = key.default.filter(|_| !WITHOUT_BROKER_DEFAULT.contains(&key.name));
-        synonyms.extend(broker_synonyms(broker, name, default));
+        synonyms.extend(broker_synonyms(broker, node, name, key.default));
     }
     ConfigEntry {
-        name: key.name,
+        name: key.name.into(),
         value,
-        source: synonyms.first().map_or(ConfigSource::DefaultConfig, |s| s.source),
+        source: source_of(&synonyms),
         read_only: false,
         synonyms,
         config_type: ConfigType::of(key.kind),
@@ -215,51 +233,135 @@ fn topic_entry(broker: &Config, topic: &Config, key: &'static ConfigKey) -> Conf
     }
 }
 
-/// The places where a property of the broker has a value; `default` is for properties that this broker's table does not have.
-fn broker_synonyms(broker: &Config, name: &'static str, default: Option<&str>) -> Vec<ConfigSynonym> {
-    let key = keys(Scope::Broker).iter().find(|key| key.name == name);
-    let mut synonyms = Vec::new();
-    let mut add = |value: &str, source| {
-        let value = key.map_or_else(|| value.to_owned(), |key| as_text(key.kind, value));
-        synonyms.push(ConfigSynonym { name, value, source });
-    };
-    let set = key
-        .and_then(|key| broker.get(key.name))
-        .filter(|_| broker.is_explicit(name));
-    let default = key.map_or(default, |key| default.and(key.default));
-    if name == "min.insync.replicas"
-        && let Some(value) = set.or(default)
-    {
-        add(value, ConfigSource::DynamicDefaultBrokerConfig);
-    }
-    if let Some(value) = set {
-        add(value, ConfigSource::StaticBrokerConfig);
-    }
-    if let Some(value) = default {
-        add(value, ConfigSource::DefaultConfig);
-    }
-    synonyms
+fn source_of(synonyms: &[ConfigSynonym]) -> ConfigSource {
+    synonyms.first().map_or(ConfigSource::DefaultConfig, |s| s.source)
 }
 
-/// Every property of the broker.
-pub(crate) fn describe_broker_config(broker: &Config) -> Vec<ConfigEntry> {
-    let entry = |key: &'static ConfigKey| {
-        let synonyms = broker_synonyms(broker, key.name, key.default);
+/// The places where a property of the broker has a value; `default` is for properties that this broker's table does not have.
+/// Kafka: `DynamicBrokerConfig`, `ConfigHelper#configSynonyms`.
+fn broker_synonyms(broker: &BrokerConfigs, node: NodeId, name: &str, default: Option<&str>) -> Vec<ConfigSynonym> {
+    let alone: [(&str, Option<&str>); 1] = [(name, default)];
+    let units = UNITS.iter().find(|units| units.iter().any(|(unit, _)| *unit == name));
+    let names = units.map_or(&alone[..], |units| *units);
+    let (fixed, altered) = (broker.fixed(), broker.altered());
+    let mut synonyms = Vec::new();
+    for source in [
+        ConfigSource::DynamicBrokerConfig,
+        ConfigSource::DynamicDefaultBrokerConfig,
+        ConfigSource::StaticBrokerConfig,
+        ConfigSource::DefaultConfig,
+    ] {
+        for (name, default) in names {
+            let key = keys(Scope::Broker).iter().find(|key| key.name == *name);
+            let given = key.and_then(|key| fixed.get(key.name).filter(|_| fixed.is_explicit(key.name)));
+            let default = key.map_or(*default, |key| key.default.filter(|_| key.name != WITHOUT_DEFAULT));
+            let value = match source {
+                ConfigSource::DynamicBrokerConfig => altered.get(&ConfigResource::Broker(node), name),
+                ConfigSource::DynamicDefaultBrokerConfig => {
+                    let always = given.or(default).filter(|_| *name == "min.insync.replicas");
+                    altered.get(&ConfigResource::AllBrokers, name).or(always)
+                }
+                ConfigSource::StaticBrokerConfig => given,
+                _ => default,
+            };
+            let kind = key.map(|key| key.kind).or_else(|| Some(kind_of(name)?.0));
+            synonyms.extend(value.map(|value| ConfigSynonym {
+                name: Cow::Owned((*name).to_owned()),
+                value: kind.map_or_else(|| value.to_owned(), |kind| as_text(kind, value)),
+                source,
+            }));
+        }
+    }
+    // Coarser units count only behind a value of this one.
+    synonyms
+        .into_iter()
+        .skip_while(|synonym| synonym.name != name)
+        .collect()
+}
+
+/// Every property of a node, and those that were set while it runs and that it has no use for.
+pub(crate) fn describe_broker_config(broker: &BrokerConfigs, node: NodeId) -> Vec<ConfigEntry> {
+    let config = broker.of(node);
+    let entry = |key: &'static ConfigKey| ConfigEntry {
+        value: config.get(key.name).map(|value| as_text(key.kind, value)),
+        documentation: key.doc,
+        ..altered_entry(key.name, key.kind, broker_synonyms(broker, node, key.name, key.default))
+    };
+    let altered = |resource| broker.altered().of(&resource).keys();
+    let names: BTreeSet<&String> = altered(ConfigResource::AllBrokers)
+        .chain(altered(ConfigResource::Broker(node)))
+        .collect();
+    let others = names.into_iter().filter_map(|name| {
+        let (kind, default) = kind_of(name)?;
+        Some(altered_entry(name, kind, broker_synonyms(broker, node, name, default)))
+    });
+    keys(Scope::Broker).iter().map(entry).chain(others).collect()
+}
+
+/// What is set for all nodes while they run.
+pub(crate) fn describe_all_brokers(broker: &BrokerConfigs) -> Vec<ConfigEntry> {
+    let set = dynamic_config::before(&ConfigResource::AllBrokers, broker);
+    let entry = |(name, value): (&String, &String)| {
+        let key = keys(Scope::Broker).iter().find(|key| key.name == name);
+        let kind = key.map_or_else(|| kind_of(name).map_or(Kind::Text, |(kind, _)| kind), |key| key.kind);
+        let synonym = ConfigSynonym {
+            name: name.clone().into(),
+            value: as_text(kind, value),
+            source: ConfigSource::DynamicDefaultBrokerConfig,
+        };
         ConfigEntry {
-            name: key.name,
-            value: broker.get(key.name).map(|value| as_text(key.kind, value)),
-            source: synonyms.first().map_or(ConfigSource::DefaultConfig, |s| s.source),
-            read_only: !is_dynamic(key.name),
-            synonyms,
-            config_type: ConfigType::of(key.kind),
-            documentation: key.doc,
+            documentation: key.map_or(NOT_SERVED, |key| key.doc),
+            ..altered_entry(name, kind, vec![synonym])
         }
     };
-    keys(Scope::Broker).iter().map(entry).collect()
+    set.iter().map(entry).collect()
 }
 
-fn is_dynamic(name: &str) -> bool {
-    DYNAMIC.contains(&name) || TOPIC_CONFIG_SYNONYMS.iter().any(|(_, synonym)| *synonym == name)
+/// Every property of a group.
+pub(crate) fn describe_group_config(broker: &BrokerConfigs, group: &ConfigResource) -> Vec<ConfigEntry> {
+    let entry = |property: &GroupProperty| {
+        let synonym = |name: &'static str, value: &str, source| ConfigSynonym {
+            name: name.into(),
+            value: value.to_owned(),
+            source,
+        };
+        let set = broker.altered().get(group, property.name);
+        let set = set.map(|value| synonym(property.name, value, ConfigSource::GroupConfig));
+        let default = synonym(property.synonym, property.default, ConfigSource::DefaultConfig);
+        altered_entry(property.name, property.kind, set.into_iter().chain([default]).collect())
+    };
+    GROUP.iter().map(entry).collect()
+}
+
+/// Every property of a subscription to the metrics of clients.
+pub(crate) fn describe_client_metrics(broker: &BrokerConfigs, subscription: &ConfigResource) -> Vec<ConfigEntry> {
+    let entry = |(name, kind, default): &(&'static str, Kind, &'static str)| {
+        let set = broker.altered().get(subscription, name).map(|value| ConfigSynonym {
+            name: (*name).into(),
+            value: value.to_owned(),
+            source: ConfigSource::ClientMetricsConfig,
+        });
+        let entry = altered_entry(name, *kind, set.into_iter().collect());
+        ConfigEntry {
+            value: entry.value.or_else(|| Some((*default).to_owned())),
+            ..entry
+        }
+    };
+    CLIENT_METRICS.iter().map(entry).collect()
+}
+
+const NOT_SERVED: &str = "Of something that this broker does not have.";
+
+fn altered_entry(name: &str, kind: Kind, synonyms: Vec<ConfigSynonym>) -> ConfigEntry {
+    ConfigEntry {
+        name: name.to_owned().into(),
+        value: synonyms.first().map(|synonym| synonym.value.clone()),
+        source: source_of(&synonyms),
+        read_only: is_of_table(name) && !is_dynamic(name),
+        synonyms,
+        config_type: ConfigType::of(kind),
+        documentation: NOT_SERVED,
+    }
 }
 
 /// A value as Kafka prints it, in whatever form it was set. Kafka: `ConfigDef#convertToString`.

@@ -3,6 +3,7 @@
 pub mod broker;
 mod config_description;
 mod directory;
+mod dynamic_config;
 pub mod error;
 mod failures;
 mod fields;

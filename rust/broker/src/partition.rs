@@ -44,18 +44,19 @@ impl Partition {
         tp: TopicPartition,
         by_id: TopicPartition,
         record: &TopicRecord,
-        config: Arc<TopicConfig>,
+        config_of: impl Fn(NodeId) -> Arc<TopicConfig>,
         directory: &Directory,
     ) -> Self {
         let nodes = u32::try_from(directory.log_dirs().len()).unwrap_or(1);
-        let log_dir = directory.log_dir_of(record.leader_of(tp.partition, nodes));
+        let leader = record.leader_of(tp.partition, nodes);
+        let log_dir = directory.log_dir_of(leader);
         Self {
             dir: log_dir.path().join(partition_dir_name(&tp)),
             by_id,
             topic_id: record.id,
             replicas: record.replicas_of(tp.partition, nodes),
             tp,
-            config: RwLock::new(Rank::PartitionConfig, config),
+            config: RwLock::new(Rank::PartitionConfig, config_of(leader)),
             log: OnceLock::new(),
             leader_epoch: OnceLock::new(),
             deleted: Mutex::new(Rank::PartitionDirectory, false),

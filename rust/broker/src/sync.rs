@@ -31,6 +31,7 @@ pub(crate) enum Rank {
     CleanerCheckpoint,
     ReadCheckpoints,
     Security,
+    BrokerConfigs,
     FetchSessions,
     FetchPurgatory,
     Failures,

@@ -31,7 +31,7 @@ impl TopicConfig {
         let int = |name: &str, inherited: &str| pick(name, inherited).parse().unwrap_or_else(|_| topic.int(name));
         let policy = pick("cleanup.policy", "log.cleanup.policy");
         let has_policy = |wanted: &str| policy.split(',').any(|p| p.trim() == wanted);
-        let (compression_type, compression_level) = compression(&pick("compression.type", "compression.type"), topic);
+        let (compression_type, compression_level) = compression(&pick("compression.type", "compression.type"), int);
         let log = LogConfig {
             segment_bytes: if topic.is_explicit("internal.segment.bytes") {
                 topic.int("internal.segment.bytes")
@@ -193,16 +193,22 @@ fn broker_roll_ms(broker: &Config) -> i64 {
     }
 }
 
-fn compression(name: &str, topic: &Config) -> (Option<Compression>, Option<i32>) {
+fn compression(name: &str, int: impl Fn(&str, &str) -> i32) -> (Option<Compression>, Option<i32>) {
     match name {
         "uncompressed" => (Some(Compression::None), None),
         "gzip" => (
             Some(Compression::Gzip),
-            Some(topic.int("compression.gzip.level")).filter(|&l| l != -1),
+            Some(int("compression.gzip.level", "compression.gzip.level")).filter(|&l| l != -1),
         ),
         "snappy" => (Some(Compression::Snappy), None),
-        "lz4" => (Some(Compression::Lz4), Some(topic.int("compression.lz4.level"))),
-        "zstd" => (Some(Compression::Zstd), Some(topic.int("compression.zstd.level"))),
+        "lz4" => (
+            Some(Compression::Lz4),
+            Some(int("compression.lz4.level", "compression.lz4.level")),
+        ),
+        "zstd" => (
+            Some(Compression::Zstd),
+            Some(int("compression.zstd.level", "compression.zstd.level")),
+        ),
         _ => (None, None),
     }
 }

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fletchlog_api::{Config, Scope};
+use fletchlog_api::{Config, ConfigError, Scope};
 use fletchlog_records::TopicPartition;
 use rustc_hash::FxHashMap;
 
 use crate::BrokerError;
 use crate::directory::{ClusterMetadata, Directory, TopicRecord};
+use crate::dynamic_config::{BrokerConfigs, ByNode};
 use crate::partition::Partition;
 use crate::topic_config::TopicConfig;
 
@@ -82,10 +83,10 @@ impl Topic {
     pub(crate) fn new(
         name: &str,
         record: TopicRecord,
-        broker_config: &Config,
+        broker: &BrokerConfigs,
         directory: &Directory,
     ) -> Result<Self, BrokerError> {
-        Self::with_partitions(name, record, broker_config, directory, &[])
+        Self::with_partitions(name, record, broker, directory, &[])
     }
 
     /// The same topic after a change of its settings or with more partitions. Those it has stay, with their logs, and get the new
@@ -93,26 +94,26 @@ impl Topic {
     pub(crate) fn altered(
         &self,
         record: TopicRecord,
-        broker_config: &Config,
+        broker: &BrokerConfigs,
         directory: &Directory,
     ) -> Result<Self, BrokerError> {
-        Self::with_partitions(&self.name, record, broker_config, directory, &self.partitions)
+        Self::with_partitions(&self.name, record, broker, directory, &self.partitions)
     }
 
     fn with_partitions(
         name: &str,
         record: TopicRecord,
-        broker_config: &Config,
+        broker: &BrokerConfigs,
         directory: &Directory,
         existing: &[Arc<Partition>],
     ) -> Result<Self, BrokerError> {
         let name: Arc<str> = Arc::from(name);
-        let given = record.config.iter().map(|(k, v)| (k.as_str(), v.as_str()));
-        let config = Arc::new(TopicConfig::new(broker_config, &Config::parse(Scope::Topic, given)?));
+        let configs = record.configs(broker)?;
+        let config_of = |node| Arc::clone(configs.of(node));
         let by_id = topic_by_id(record.id);
         let mut partitions = existing.to_vec();
         for partition in &partitions {
-            partition.set_config(config.clone());
+            partition.set_config(config_of(partition.leader()));
         }
         for p in i32::try_from(existing.len()).unwrap_or(i32::MAX)..record.partitions {
             let tp = TopicPartition {
@@ -120,7 +121,7 @@ impl Topic {
                 partition: p,
             };
             let by_id = TopicPartition::new(by_id.clone(), p);
-            partitions.push(Arc::new(Partition::new(tp, by_id, &record, config.clone(), directory)));
+            partitions.push(Arc::new(Partition::new(tp, by_id, &record, config_of, directory)));
         }
         Ok(Self {
             name,
@@ -145,6 +146,18 @@ impl Topic {
     }
 }
 
+impl TopicRecord {
+    /// The settings of its logs on each node.
+    ///
+    /// # Errors
+    /// A property that a topic cannot have.
+    pub(crate) fn configs(&self, broker: &BrokerConfigs) -> Result<ByNode<TopicConfig>, ConfigError> {
+        let given = self.config.iter().map(|(k, v)| (k.as_str(), v.as_str()));
+        let given = Config::parse(Scope::Topic, given)?;
+        Ok(broker.by_node(|broker| TopicConfig::new(broker, &given)))
+    }
+}
+
 /// Every topic by name.
 #[derive(Debug, Default)]
 pub(crate) struct TopicTable {
@@ -157,7 +170,7 @@ impl TopicTable {
     /// The table of `metadata`, keeping what `old` has already opened.
     pub(crate) fn build(
         metadata: &ClusterMetadata,
-        broker_config: &Config,
+        broker: &BrokerConfigs,
         directory: &Directory,
         old: &TopicTable,
     ) -> Result<Self, BrokerError> {
@@ -166,9 +179,9 @@ impl TopicTable {
             let topic = match old.topics.get(name.as_str()) {
                 Some(topic) if topic.record == *record => topic.clone(),
                 Some(topic) if topic.may_become(record) => {
-                    Arc::new(topic.altered(record.clone(), broker_config, directory)?)
+                    Arc::new(topic.altered(record.clone(), broker, directory)?)
                 }
-                _ => Arc::new(Topic::new(name, record.clone(), broker_config, directory)?),
+                _ => Arc::new(Topic::new(name, record.clone(), broker, directory)?),
             };
             table.insert(topic);
         }

@@ -1,10 +1,11 @@
 //! What Kafka's tools ask of the broker, with the codes and texts that a Kafka 4.3.1 was recorded with (tests/golden/wire).
 
 mod configs;
+mod dynamic_configs;
 mod listings;
 mod topics;
 
-use fletchlog_api::ErrorCode;
+use fletchlog_api::{ConfigResource, ErrorCode};
 use fletchlog_broker::{AlterConfig, AlterConfigOp, Broker, BrokerError, NewTopic};
 
 /// A topic of this many partitions and replicas.
@@ -43,7 +44,13 @@ fn change(name: &str, op: AlterConfigOp, value: Option<&str>) -> AlterConfig {
     }
 }
 
+fn topic(name: &str) -> ConfigResource {
+    ConfigResource::Topic(name.to_owned())
+}
+
 fn value(broker: &Broker, topic: Option<&str>, name: &str) -> Option<String> {
-    let entries = broker.describe_config(topic).unwrap();
+    let entries = broker
+        .describe_config(1, &topic.map_or(ConfigResource::Broker(1), self::topic))
+        .unwrap();
     entries.into_iter().find(|entry| entry.name == name).unwrap().value
 }

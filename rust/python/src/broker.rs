@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
 use fletchlog_api::transport::SystemClock;
-use fletchlog_api::{Scope, Transport};
+use fletchlog_api::{ConfigResource, Scope, Transport};
 use fletchlog_broker::{
     AlterConfig, AlterConfigOp, AlteredUsers, Broker as Engine, BrokerError, ConfigEntry, LocalTransport, OpenOptions,
     ScramDeletion, ScramUpsertion, TopicDescription,
@@ -20,9 +20,9 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 
 use crate::convert::{
-    bytes_from_py, changes_from_py, cleaned_partition_class, config_entry_class, config_from_py, counted, describe,
-    number_from_py, offsets_from_py, partition_description_class, partitions_from_py, properties_from_py,
-    topic_description_class, transaction_to_py, unpicklable,
+    broker_resource, bytes_from_py, changes_from_py, cleaned_partition_class, config_entry_class, config_from_py,
+    counted, describe, described_resource, number_from_py, offsets_from_py, partition_description_class,
+    partitions_from_py, properties_from_py, topic_description_class, transaction_to_py, unpicklable,
 };
 use crate::errors::{Failure, errors_module};
 use crate::fork::Shared;
@@ -144,6 +144,29 @@ pub fn uuid_text(id: [u8; 16]) -> String {
     (0..22).map(digit).collect()
 }
 
+impl Broker {
+    /// Changes properties; None removes a value.
+    fn alter_config(
+        &self,
+        py: Python<'_>,
+        of: &ConfigResource,
+        config: &Bound<'_, PyAny>,
+        validate_only: bool,
+    ) -> PyResult<()> {
+        let change = |(name, value): (String, Option<String>)| AlterConfig {
+            name,
+            op: match value {
+                Some(_) => AlterConfigOp::Set,
+                None => AlterConfigOp::Delete,
+            },
+            value,
+        };
+        let changes: Vec<_> = changes_from_py(config)?.into_iter().map(change).collect();
+        self.inner
+            .call(py, |broker, _| broker.alter_config(of, &changes, validate_only))
+    }
+}
+
 #[pymethods]
 impl Broker {
     #[new]
@@ -251,30 +274,52 @@ impl Broker {
         config: &Bound<'_, PyAny>,
         validate_only: bool,
     ) -> PyResult<()> {
-        let change = |(name, value): (String, Option<String>)| AlterConfig {
-            name,
-            op: match value {
-                Some(_) => AlterConfigOp::Set,
-                None => AlterConfigOp::Delete,
-            },
-            value,
-        };
-        let changes: Vec<_> = changes_from_py(config)?.into_iter().map(change).collect();
-        self.inner.call(py, |broker, _| {
-            broker.alter_topic_config(topic, &changes, validate_only)
-        })
+        self.alter_config(py, &ConfigResource::Topic(topic.to_owned()), config, validate_only)
     }
 
-    /// Every property of a topic, or of the broker, with where it comes from.
-    #[pyo3(signature = (topic=None))]
-    fn describe_config(&self, py: Python<'_>, topic: Option<&str>) -> PyResult<Vec<Py<PyAny>>> {
-        let entries = self.inner.call(py, |broker, _| broker.describe_config(topic))?;
+    /// Changes properties of a node, or of all of them; None removes the value.
+    #[pyo3(signature = (config, *, node=None, validate_only=false))]
+    fn alter_broker_config(
+        &self,
+        py: Python<'_>,
+        config: &Bound<'_, PyAny>,
+        node: Option<i32>,
+        validate_only: bool,
+    ) -> PyResult<()> {
+        self.alter_config(py, &broker_resource(node), config, validate_only)
+    }
+
+    /// Changes properties of a group; None removes the value.
+    #[pyo3(signature = (group, config, *, validate_only=false))]
+    fn alter_group_config(
+        &self,
+        py: Python<'_>,
+        group: String,
+        config: &Bound<'_, PyAny>,
+        validate_only: bool,
+    ) -> PyResult<()> {
+        self.alter_config(py, &ConfigResource::Group(group), config, validate_only)
+    }
+
+    /// Every property of a topic, a node or a group, or of the first node, with where it comes from.
+    #[pyo3(signature = (topic=None, *, node=None, group=None))]
+    fn describe_config(
+        &self,
+        py: Python<'_>,
+        topic: Option<String>,
+        node: Option<i32>,
+        group: Option<String>,
+    ) -> PyResult<Vec<Py<PyAny>>> {
+        let of = described_resource(topic, node, group)?.unwrap_or(ConfigResource::Broker(1));
+        let entries = self.inner.call(py, |broker, _| broker.describe_config(1, &of))?;
         let class = config_entry_class(py)?;
         let entry = |entry: &ConfigEntry| {
             let synonyms = entry.synonyms.iter();
-            let synonyms: Vec<_> = synonyms.map(|s| (s.name, s.value.as_str(), s.source.name())).collect();
+            let synonyms: Vec<_> = synonyms
+                .map(|s| (&*s.name, s.value.as_str(), s.source.name()))
+                .collect();
             let row = (
-                entry.name,
+                &*entry.name,
                 entry.value.as_deref(),
                 entry.source.name(),
                 entry.read_only,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fletchlog_api::transport::SystemClock;
-use fletchlog_api::{Clock, Config, NodeId};
+use fletchlog_api::{Clock, Config, ConfigResource, NodeId};
 use fletchlog_broker::{GroupDescription, GroupListing, GroupMember, TransactionDescription};
 use fletchlog_net::{AdminClient, AdminError, ConnectionSettings, TopicOffsets};
 use fletchlog_records::TopicPartition;
@@ -16,9 +16,9 @@ use pyo3::types::PyTuple;
 
 use crate::broker::{TO_THE_END, uuid_text};
 use crate::convert::{
-    changes_from_py, cluster_config_from_py, config_entry_class, number_from_py, offsets_from_py,
-    partition_description_class, partitions_from_py, properties_from_py, some, topic_description_class,
-    transaction_to_py, unpicklable,
+    broker_resource, changes_from_py, cluster_config_from_py, config_entry_class, described_resource, number_from_py,
+    offsets_from_py, partition_description_class, partitions_from_py, properties_from_py, some,
+    topic_description_class, transaction_to_py, unpicklable,
 };
 use crate::errors::Failure;
 use crate::fork::Exclusive;
@@ -121,16 +121,53 @@ impl Cluster {
     ) -> PyResult<()> {
         let changes = changes_from_py(config)?;
         self.inner.call(py, |client, stop| {
-            client.alter_topic_config(topic, &changes, validate_only, stop)
+            client.alter_config(&ConfigResource::Topic(topic.to_owned()), &changes, validate_only, stop)
         })
     }
 
-    /// Every property of a topic, or of one of the brokers, with where it comes from.
-    #[pyo3(signature = (topic=None))]
-    fn describe_config(&self, py: Python<'_>, topic: Option<&str>) -> PyResult<Vec<Py<PyAny>>> {
+    /// Changes properties of a node, or of all of them; None removes the value.
+    #[pyo3(signature = (config, *, node=None, validate_only=false))]
+    fn alter_broker_config(
+        &self,
+        py: Python<'_>,
+        config: &Bound<'_, PyAny>,
+        node: Option<i32>,
+        validate_only: bool,
+    ) -> PyResult<()> {
+        let (of, changes) = (broker_resource(node), changes_from_py(config)?);
+        self.inner.call(py, |client, stop| {
+            client.alter_config(&of, &changes, validate_only, stop)
+        })
+    }
+
+    /// Changes properties of a group; None removes the value.
+    #[pyo3(signature = (group, config, *, validate_only=false))]
+    fn alter_group_config(
+        &self,
+        py: Python<'_>,
+        group: String,
+        config: &Bound<'_, PyAny>,
+        validate_only: bool,
+    ) -> PyResult<()> {
+        let (of, changes) = (ConfigResource::Group(group), changes_from_py(config)?);
+        self.inner.call(py, |client, stop| {
+            client.alter_config(&of, &changes, validate_only, stop)
+        })
+    }
+
+    /// Every property of a topic, a node or a group, or of one of the nodes, with where it comes from.
+    #[pyo3(signature = (topic=None, *, node=None, group=None))]
+    fn describe_config(
+        &self,
+        py: Python<'_>,
+        topic: Option<String>,
+        node: Option<i32>,
+        group: Option<String>,
+    ) -> PyResult<Vec<Py<PyAny>>> {
+        let of = described_resource(topic, node, group)?;
         let entries = self
             .inner
-            .call(py, |client, stop| client.describe_config(topic, stop))?;
+            .call(py, |client, stop| client.describe_config(of.as_ref(), stop))?;
         let class = config_entry_class(py)?;
         let entry = |entry: &DescribeConfigsResourceResult| {
             let synonyms = entry.synonyms.iter();
@@ -310,8 +347,8 @@ fn config_source(id: i8) -> &'static str {
         4 => "STATIC_BROKER_CONFIG",
         5 => "DEFAULT_CONFIG",
         6 => "DYNAMIC_BROKER_LOGGER_CONFIG",
-        7 => "CLIENT_METRICS_CONFIG",
-        8 => "GROUP_CONFIG",
+        7 => "DYNAMIC_CLIENT_METRICS_CONFIG",
+        8 => "DYNAMIC_GROUP_CONFIG",
         _ => "UNKNOWN",
     }
 }

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use fletchlog_api::config_table::keys;
-use fletchlog_api::{Config, OffsetAndMetadata, Scope};
+use fletchlog_api::{Config, ConfigResource, OffsetAndMetadata, Scope};
 use fletchlog_broker::TransactionDescription;
 use fletchlog_client::Metric;
 use fletchlog_client::consumer::OffsetAndTimestamp;
 use fletchlog_client::producer::{ConsumerGroupMetadata, RecordMetadata};
 use fletchlog_records::TopicPartition;
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::sync::PyOnceLock;
@@ -170,6 +170,28 @@ pub fn changes_from_py(config: &Bound<'_, PyAny>) -> PyResult<Vec<(String, Optio
         true => Ok(None),
         false => property_value(name, value).map(Some),
     })
+}
+
+/// A node; `None`: all nodes.
+pub fn broker_resource(node: Option<i32>) -> ConfigResource {
+    node.map_or(ConfigResource::AllBrokers, ConfigResource::Broker)
+}
+
+/// What is described: one of these; none: a node.
+pub fn described_resource(
+    topic: Option<String>,
+    node: Option<i32>,
+    group: Option<String>,
+) -> PyResult<Option<ConfigResource>> {
+    match (topic, node, group) {
+        (None, None, None) => Ok(None),
+        (Some(topic), None, None) => Ok(Some(ConfigResource::Topic(topic))),
+        (None, Some(node), None) => Ok(Some(ConfigResource::Broker(node))),
+        (None, None, Some(group)) => Ok(Some(ConfigResource::Group(group))),
+        _ => Err(PyValueError::new_err(
+            "describe_config takes a topic, or node=, or group=: one of them",
+        )),
+    }
 }
 
 fn pairs_from_py<T>(

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use fletchlog_api::{Clock, NodeId};
+use fletchlog_api::{Clock, Config, NodeId};
 use fletchlog_broker::Ticket;
 use fletchlog_tls::{ServerTls, Session, TlsFailure};
 use slab::Slab;
@@ -19,6 +19,7 @@ use crate::connection::{Connection, PeerEnd};
 use crate::limits::{Limits, TimeOut, Times};
 use crate::memory_pool::{Memory, MemoryPool};
 use crate::request_handler_pool::RequestHandlerPool;
+use crate::socket_server::listener_config;
 use crate::sockets::{SocketEvent, Sockets};
 use crate::stats::Stats;
 
@@ -37,7 +38,10 @@ const BYTES_A_TURN: usize = 1024 * 1024;
 /// What the thread of the sockets and the handle of the listener share.
 pub(crate) struct Shared {
     pub(crate) apis: Apis,
+    /// As the listener was started.
     pub(crate) limits: Limits,
+    /// The listener's own properties, which win over the broker's.
+    config: Vec<(String, String)>,
     pub(crate) stats: Stats,
     pub(crate) completions: Arc<Completions>,
     pub(crate) closing: AtomicBool,
@@ -46,10 +50,16 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(apis: Apis, limits: Limits, completions: Arc<Completions>) -> Self {
+    pub(crate) fn new(
+        apis: Apis,
+        limits: Limits,
+        config: Vec<(String, String)>,
+        completions: Arc<Completions>,
+    ) -> Self {
         Self {
             apis,
             limits,
+            config,
             stats: Stats::default(),
             completions,
             closing: AtomicBool::new(false),
@@ -158,6 +168,8 @@ pub(crate) struct Processor<S: Sockets> {
     accepted: usize,
     rate_begun_ms: i64,
     pool: RequestHandlerPool,
+    /// Of each node, and the properties that they follow from once they were looked at.
+    limits: Vec<(Option<Arc<Config>>, Limits)>,
     serial: u64,
     next_sweep_ms: i64,
     close_by_ms: Option<i64>,
@@ -167,6 +179,7 @@ impl<S: Sockets> Processor<S> {
     /// Watches these sockets. Each of their listeners is a node's.
     pub(crate) fn new(sockets: S, shared: Arc<Shared>, nodes: Vec<NodeId>, pool: RequestHandlerPool) -> Self {
         Self {
+            limits: nodes.iter().map(|_| (None, shared.limits.clone())).collect(),
             sockets,
             clock: shared.apis.broker().clock(),
             pool,
@@ -269,9 +282,35 @@ impl<S: Sockets> Processor<S> {
         is_forsaken
     }
 
+    /// Takes over the limits of a node that were altered while it runs. Kafka: `ConnectionQuotas#updateMaxConnections`,
+    /// `#updateMaxConnectionsPerIp`, `SocketServer#reconfigure`.
+    fn reconfigure(&mut self, index: usize, node: NodeId) {
+        let config = self.shared.apis.broker().config_of(node);
+        let (seen, limits) = &mut self.limits[index];
+        if seen.as_ref().is_some_and(|seen| Arc::ptr_eq(seen, &config)) {
+            return;
+        }
+        match listener_config(&config, &self.shared.config).and_then(|config| Limits::new(&config)) {
+            Ok(altered) => {
+                let connections_of_process = limits.connections_of_process;
+                *limits = Limits {
+                    connections_of_process,
+                    ..altered
+                };
+                self.pool.resize(limits.num_io_threads);
+            }
+            Err(error) => log::error!("the listener of node {node} keeps its limits: {error}"),
+        }
+        *seen = Some(config);
+    }
+
     /// True if max.connection.creation.rate is reached in this second.
     fn is_rate_reached(&self) -> bool {
-        self.accepted >= self.shared.limits.max_connection_creation_rate
+        let rates = self
+            .limits
+            .iter()
+            .map(|(_, limits)| limits.max_connection_creation_rate);
+        rates.min().is_some_and(|rate| self.accepted >= rate)
     }
 
     /// Accepts what waits. Kafka: `ConnectionQuotas#recordConnectionAndGetThrottleTimeMs`.
@@ -280,14 +319,15 @@ impl<S: Sockets> Processor<S> {
         if now_ms >= self.rate_begun_ms + RATE_MS {
             (self.accepted, self.rate_begun_ms) = (0, now_ms);
         }
+        let Some(&node) = self.nodes.get(index) else {
+            return;
+        };
+        self.reconfigure(index, node);
         while !self.is_rate_reached() {
-            let Some(&node) = self.nodes.get(index) else {
-                return;
-            };
             match self.sockets.accept(index) {
                 Ok((socket, address)) => {
                     self.accepted += 1;
-                    self.open(socket, address, node);
+                    self.open(socket, address, index, node);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -300,9 +340,9 @@ impl<S: Sockets> Processor<S> {
         }
     }
 
-    fn open(&mut self, mut socket: S::Socket, address: SocketAddr, node: NodeId) {
+    fn open(&mut self, mut socket: S::Socket, address: SocketAddr, index: usize, node: NodeId) {
         let of_ip = self.per_ip.get(&address.ip()).copied().unwrap_or(0);
-        if let Some(reason) = self.shared.limits.refuse(self.channels.len(), address.ip(), of_ip) {
+        if let Some(reason) = self.limits[index].1.refuse(self.channels.len(), address.ip(), of_ip) {
             self.shared.stats.refused();
             log::warn!("a connection of {address} was refused: {reason}");
             return;

@@ -19,7 +19,8 @@ pub(crate) struct RequestHandlerPool {
 }
 
 struct Shared {
-    largest: usize,
+    /// `num.io.threads`
+    largest: AtomicUsize,
     /// `queued.max.requests`
     queue: usize,
     /// Jobs that no thread has begun.
@@ -43,7 +44,7 @@ impl RequestHandlerPool {
     /// A pool of at most `largest` threads, full with `queue` jobs that wait. With 0 threads, the caller that gives a job runs it.
     pub(crate) fn new(largest: usize, queue: usize) -> Self {
         let shared = Shared {
-            largest,
+            largest: AtomicUsize::new(largest),
             queue,
             queued: AtomicUsize::new(0),
             state: Mutex::default(),
@@ -54,6 +55,17 @@ impl RequestHandlerPool {
         }
     }
 
+    /// Another number of threads, at least 1; those beyond it end after their job. A pool without threads stays one. Kafka:
+    /// `KafkaRequestHandlerPool#resizeThreadPool`.
+    pub(crate) fn resize(&self, largest: usize) {
+        let has_threads = |now: usize| (now > 0).then_some(largest.max(1));
+        // The pool has changed before, or has no threads.
+        let _ = self
+            .shared
+            .largest
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, has_threads);
+    }
+
     /// As many jobs wait as should. Kafka: a full `RequestChannel` blocks the thread of the sockets.
     pub(crate) fn is_full(&self) -> bool {
         self.shared.queued.load(Ordering::Relaxed) >= self.shared.queue
@@ -61,13 +73,14 @@ impl RequestHandlerPool {
 
     /// Gives a job to a thread. Without a thread (the system refuses the first one) it is done here.
     pub(crate) fn submit(&self, job: Job) {
-        if self.shared.largest == 0 {
+        let largest = self.shared.largest.load(Ordering::Relaxed);
+        if largest == 0 {
             return job();
         }
         let mut state = self.shared.lock();
         state.jobs.push_back(job);
         self.shared.queued.store(state.jobs.len(), Ordering::Relaxed);
-        if state.idle >= state.jobs.len() || state.running == self.shared.largest {
+        if state.idle >= state.jobs.len() || state.running >= largest {
             drop(state);
             self.shared.given.notify_one();
             return;
@@ -122,6 +135,10 @@ impl Shared {
     fn next(&self) -> Option<Job> {
         let mut state = self.lock();
         loop {
+            if state.running > self.largest.load(Ordering::Relaxed) {
+                state.running -= 1;
+                return None;
+            }
             if let Some(job) = state.jobs.pop_front() {
                 self.queued.store(state.jobs.len(), Ordering::Relaxed);
                 return Some(job);
@@ -173,6 +190,41 @@ mod tests {
         all_done.recv().unwrap();
         assert!(!pool.is_full());
         pool.close();
+    }
+
+    #[test]
+    fn it_grows_and_shrinks_to_the_number_that_was_set_last() {
+        let pool = RequestHandlerPool::new(1, 100);
+        let at_once = |jobs: usize| {
+            let (begun, begins) = mpsc::channel();
+            let holds: Vec<_> = (0..jobs)
+                .map(|_| {
+                    let ((go, gone), begun) = (mpsc::channel::<()>(), begun.clone());
+                    pool.submit(Box::new(move || {
+                        begun.send(()).unwrap();
+                        // Ends when the sender is dropped.
+                        let _ = gone.recv();
+                    }));
+                    go
+                })
+                .collect();
+            let wait = Duration::from_millis(300);
+            let running = (0..jobs).take_while(|_| begins.recv_timeout(wait).is_ok()).count();
+            drop(holds);
+            (running..jobs).for_each(|_| begins.recv().unwrap());
+            running
+        };
+        assert_eq!(at_once(3), 1);
+        pool.resize(3);
+        assert_eq!(at_once(4), 3);
+        pool.resize(2);
+        assert_eq!(at_once(4), 2);
+        pool.close();
+        let without = RequestHandlerPool::new(0, 1);
+        without.resize(3);
+        let caller = std::thread::current().id();
+        without.submit(Box::new(move || assert_eq!(std::thread::current().id(), caller)));
+        assert_eq!(without.shared.lock().running, 0);
     }
 
     #[test]

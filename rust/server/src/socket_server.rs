@@ -131,7 +131,7 @@ impl SocketServer {
         let waker = waker(&poll).map_err(ListenError::Start)?;
         let sockets = SystemSockets::new(poll, listeners).map_err(ListenError::Start)?;
         let pool = RequestHandlerPool::new(limits.num_io_threads, limits.queued_max_requests);
-        let shared = shared(broker, limits, security, &endpoints, waker);
+        let shared = shared(broker, limits, options.config.clone(), security, &endpoints, waker);
         let processor = Processor::new(sockets, Arc::clone(&shared), nodes, pool);
         let thread = std::thread::Builder::new()
             .name("fletchlog-net".to_owned())
@@ -217,7 +217,7 @@ const OF_LISTENER: &[&str] = &[
 ];
 
 /// The broker's properties with those of a listener.
-fn listener_config(broker: &Config, own: &[(String, String)]) -> Result<Config, ConfigError> {
+pub(crate) fn listener_config(broker: &Config, own: &[(String, String)]) -> Result<Config, ConfigError> {
     let config = Config::parse(broker.scope(), own.iter().map(|(name, value)| (&**name, &**value)))?;
     match config.shown().find(|(name, _)| !OF_LISTENER.contains(name)) {
         Some((name, _)) => Err(ConfigError::Conflict(format!(
@@ -240,7 +240,8 @@ pub fn serve_over<S: Sockets>(
     waker: Waker,
 ) -> Result<(), ListenError> {
     let config = broker.config();
-    let shared = shared(broker, Limits::new(config)?, Security::new(config)?, endpoints, waker);
+    let (limits, security) = (Limits::new(config)?, Security::new(config)?);
+    let shared = shared(broker, limits, Vec::new(), security, endpoints, waker);
     let nodes = endpoints.iter().map(|endpoint| endpoint.node).collect();
     Processor::new(sockets, shared, nodes, RequestHandlerPool::new(0, 1)).run();
     Ok(())
@@ -249,12 +250,13 @@ pub fn serve_over<S: Sockets>(
 fn shared(
     broker: &Arc<Broker>,
     limits: Limits,
+    config: Vec<(String, String)>,
     security: Security,
     endpoints: &[Endpoint],
     waker: Waker,
 ) -> Arc<Shared> {
     let apis = Apis::new(Arc::clone(broker), endpoints.to_vec(), &limits, security);
-    Arc::new(Shared::new(apis, limits, Arc::new(Completions::new(waker))))
+    Arc::new(Shared::new(apis, limits, config, Arc::new(Completions::new(waker))))
 }
 
 fn waker(poll: &mio::Poll) -> std::io::Result<Waker> {

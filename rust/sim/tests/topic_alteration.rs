@@ -1,4 +1,4 @@
-//! A change of a topic that a fault or a power loss interrupts (reliability C1, C2).
+//! A change of a topic, or of a node's properties, that a fault or a power loss interrupts (reliability C1, C2).
 //!
 //! A change that fails has changed nothing, now or after the next start; one that succeeds holds, whatever is lost afterwards. A
 //! power loss in between leaves one or the other.
@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use fletchlog_api::ConfigResource;
 use fletchlog_broker::{AlterConfig, AlterConfigOp, Broker, BrokerError};
 use fletchlog_sim::crash_points::images;
 use fletchlog_sim::disk_state::Left;
@@ -14,41 +15,53 @@ use fletchlog_sim::sim_disk::{Fault, SimDisk};
 
 use crate::broker_disk::{FSYNC, OTHER, TOPIC, append, directories, new_disk, open, partitions, send};
 
-fn alter(broker: &Broker, name: &str, value: &str) -> Result<(), BrokerError> {
+fn alter(broker: &Broker, of: &ConfigResource, name: &str, value: &str) -> Result<(), BrokerError> {
     let change = AlterConfig {
         name: name.to_owned(),
         op: AlterConfigOp::Set,
         value: Some(value.to_owned()),
     };
-    broker.alter_topic_config(TOPIC, &[change], false)
+    broker.alter_config(of, &[change], false)
+}
+
+const NODES_PROPERTY: &str = "log.index.interval.bytes";
+
+fn topic() -> ConfigResource {
+    ConfigResource::Topic(TOPIC.to_owned())
 }
 
 /// What changes.
 #[derive(Debug, Clone, Copy)]
 enum Change {
     Config,
+    Node,
     Partitions,
     Placed,
 }
 
 impl Change {
-    const ALL: [Self; 3] = [Self::Config, Self::Partitions, Self::Placed];
+    const ALL: [Self; 4] = [Self::Config, Self::Node, Self::Partitions, Self::Placed];
 
     fn make(self, broker: &Broker) -> Result<(), BrokerError> {
         match self {
-            Self::Config => alter(broker, "max.message.bytes", "2000"),
+            Self::Config => alter(broker, &topic(), "max.message.bytes", "2000"),
+            Self::Node => alter(broker, &ConfigResource::Broker(2), NODES_PROPERTY, "300"),
             Self::Partitions => broker.create_partitions(TOPIC, 4, None, false),
             Self::Placed => broker.create_partitions(TOPIC, 3, Some(&[vec![2]]), false),
         }
     }
 }
 
-/// Properties, and the leaders of the partitions.
-type Shape = (BTreeMap<String, String>, Vec<i32>);
+/// Properties of the topic and of a node, and the leaders of the partitions.
+type Shape = ((BTreeMap<String, String>, i32), Vec<i32>);
 
 fn shape(broker: &Broker) -> Shape {
     let topic = broker.describe_topic(TOPIC).unwrap();
-    (topic.config, topic.partitions.iter().map(|p| p.leader).collect())
+    let of_node = broker.config_of(2).int(NODES_PROPERTY);
+    (
+        (topic.config, of_node),
+        topic.partitions.iter().map(|p| p.leader).collect(),
+    )
 }
 
 fn prepare(durability: &str) -> (SimDisk, Arc<Broker>) {
@@ -154,7 +167,7 @@ fn power_that_goes_during_a_change_leaves_all_of_it_or_nothing() {
 #[test]
 fn a_topic_that_becomes_durable_loses_nothing_of_what_it_had() {
     let (disk, broker) = prepare("page-cache");
-    alter(&broker, "fletchlog.durability", "fsync").unwrap();
+    alter(&broker, &topic(), "fletchlog.durability", "fsync").unwrap();
     let ends = |disk: &SimDisk| -> Vec<i64> {
         let disk: SimDisk = disk.state().left(Left::Nothing).into();
         let partitions = open(&disk, "page-cache")

@@ -36,10 +36,28 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "Whether a client that asks for an unknown topic creates it (with num.partitions). Kafka's default is true; here a misspelt name should be an error.",
     ),
     row(
+        "compression.gzip.level",
+        Kind::Int(-1, 9),
+        Some("-1"),
+        "Default of a topic's compression.gzip.level.",
+    ),
+    row(
+        "compression.lz4.level",
+        Kind::Int(1, 17),
+        Some("9"),
+        "Default of a topic's compression.lz4.level.",
+    ),
+    row(
         "compression.type",
         Kind::OneOf(COMPRESSION_TYPES),
         Some("producer"),
         "Default of a topic's compression.type.",
+    ),
+    row(
+        "compression.zstd.level",
+        Kind::Int(-131_072, 22),
+        Some("3"),
+        "Default of a topic's compression.zstd.level.",
     ),
     row(
         "connection.failed.authentication.delay.ms",

@@ -3,13 +3,16 @@
 
 use std::sync::Arc;
 
-use fletchlog_api::{ErrorCode, NodeId};
+use fletchlog_api::{ConfigResource, ErrorCode, NodeId};
 use fletchlog_log::ProducerState;
 use fletchlog_records::TopicPartition;
 
 use super::Broker;
 use crate::BrokerError;
-use crate::config_description::{ConfigEntry, describe_broker_config, describe_topic_config};
+use crate::config_description::{
+    ConfigEntry, describe_all_brokers, describe_broker_config, describe_client_metrics, describe_group_config,
+    describe_topic_config,
+};
 use crate::log_manager::LogDirDescription;
 use crate::replica_manager::{AlterConfig, CreatedTopic, NewTopic};
 use crate::topics::validate_name;
@@ -44,48 +47,70 @@ impl Broker {
             .create_partitions(topic, count, assignments, validate_only)
     }
 
-    /// Changes properties of a topic; those not named stay. All of the changes or none: durable when it returns, and in effect from then
-    /// on, also for open logs.
+    /// Changes properties of a topic, a node, all nodes, a group or a subscription to client metrics; those not named stay. All of the
+    /// changes or none: durable when it returns, and in effect from then on, also for open logs and listeners.
     ///
     /// # Errors
-    /// UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG, INVALID_REQUEST (a name twice, no value), `ReadOnly`, `Closed`, storage errors.
-    pub fn alter_topic_config(
+    /// UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG, INVALID_REQUEST (a name twice, no value, a property of a broker that cannot be altered
+    /// while it runs), `ReadOnly`, `Closed`, storage errors.
+    pub fn alter_config(
         &self,
-        topic: &str,
+        resource: &ConfigResource,
         changes: &[AlterConfig],
         validate_only: bool,
     ) -> Result<(), BrokerError> {
         let _open = self.enter()?;
-        self.replicas.alter_topic_config(topic, changes, validate_only)
+        self.replicas.alter_config(resource, changes, validate_only)
     }
 
-    /// As [`Broker::alter_topic_config`], but `config` replaces everything that is set for the topic. Kafka: AlterConfigs.
+    /// As [`Broker::alter_config`], but `config` replaces everything that is set. Kafka: AlterConfigs.
     ///
     /// # Errors
-    /// As [`Broker::alter_topic_config`].
-    pub fn replace_topic_config(
+    /// As [`Broker::alter_config`].
+    pub fn replace_config(
         &self,
-        topic: &str,
+        resource: &ConfigResource,
         config: &[(String, Option<String>)],
         validate_only: bool,
     ) -> Result<(), BrokerError> {
         let _open = self.enter()?;
-        self.replicas.replace_topic_config(topic, config, validate_only)
+        self.replicas.replace_config(resource, config, validate_only)
     }
 
-    /// Every property of a topic, by name, or of the broker (`None`), with where it comes from.
+    /// Every property by name, with where it comes from: of a topic as `node` sees it, of a node, of a group, of a subscription to client
+    /// metrics; of all nodes what is set for them.
     ///
     /// # Errors
     /// UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION for a name that no topic can have, `Closed`, storage errors.
-    pub fn describe_config(&self, topic: Option<&str>) -> Result<Vec<ConfigEntry>, BrokerError> {
+    pub fn describe_config(&self, node: NodeId, resource: &ConfigResource) -> Result<Vec<ConfigEntry>, BrokerError> {
         let _open = self.enter()?;
-        let Some(topic) = topic else {
-            return Ok(describe_broker_config(self.replicas.config()));
-        };
-        validate_name(topic).map_err(|text| BrokerError::kafka(ErrorCode::INVALID_TOPIC_EXCEPTION, text))?;
+        if let ConfigResource::Topic(name) = resource {
+            validate_name(name).map_err(|text| BrokerError::kafka(ErrorCode::INVALID_TOPIC_EXCEPTION, text))?;
+        }
         self.replicas.see_new_topics()?;
-        let topic = self.replicas.topic(topic)?;
-        Ok(describe_topic_config(self.replicas.config(), &topic.record.config)?)
+        self.replicas.check_node(resource)?;
+        let configs = self.replicas.configs();
+        Ok(match resource {
+            ConfigResource::Topic(name) => {
+                let topic = self.replicas.topic(name)?;
+                describe_topic_config(&configs, node, &topic.record.config)?
+            }
+            ConfigResource::AllBrokers => describe_all_brokers(&configs),
+            ConfigResource::Broker(node) => describe_broker_config(&configs, *node),
+            ConfigResource::Group(_) => describe_group_config(&configs, resource),
+            ConfigResource::ClientMetrics(_) => describe_client_metrics(&configs, resource),
+        })
+    }
+
+    /// The nodes, groups and subscriptions to client metrics for which something is set, in order.
+    ///
+    /// # Errors
+    /// `Closed`; read-only: the directory has become unreadable.
+    pub fn altered_resources(&self) -> Result<Vec<ConfigResource>, BrokerError> {
+        let _open = self.enter()?;
+        self.replicas.see_new_topics()?;
+        let configs = self.replicas.configs();
+        Ok(configs.altered().resources().cloned().collect())
     }
 
     /// The name of the topic with this id; `None`: there is none.

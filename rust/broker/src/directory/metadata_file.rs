@@ -9,7 +9,8 @@
 //!
 //! `replication.factor` is written where it is not 1, `assigned` where partitions were placed by hand; a file with such partitions has
 //! version 2, so that a reader that would look for their logs elsewhere refuses it. `scram` and `acls` (`security/json.rs`) are written
-//! where there are users of SCRAM or ACLs: version 3, so that a writer that does not know them does not lose them.
+//! where there are users of SCRAM or ACLs: version 3, so that a writer that does not know them does not lose them. `configs`
+//! (`dynamic_config`) is written where properties of nodes, groups or client metrics were altered: version 4, for the same reason.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,6 +21,7 @@ use fletchlog_log::fs::Fs;
 use serde_json::{Map, Value, json};
 
 use super::{MAX_NODES, MAX_PARTITIONS};
+use crate::dynamic_config::DynamicConfigs;
 use crate::security::SecurityRecord;
 use crate::{BrokerError, uuid};
 
@@ -78,6 +80,8 @@ pub(crate) struct ClusterMetadata {
     pub(crate) deleting: Vec<[u8; 16]>,
     /// Users of SCRAM and ACLs.
     pub(crate) security: SecurityRecord,
+    /// Properties that were altered and are not a topic's.
+    pub(crate) configs: DynamicConfigs,
 }
 
 impl ClusterMetadata {
@@ -91,6 +95,7 @@ impl ClusterMetadata {
             topics: BTreeMap::new(),
             deleting: Vec::new(),
             security: SecurityRecord::default(),
+            configs: DynamicConfigs::default(),
         }
     }
 
@@ -98,6 +103,7 @@ impl ClusterMetadata {
     pub(crate) fn to_json(&self) -> String {
         let topics: Vec<Value> = self.topics.iter().map(|(name, t)| topic_to_json(name, t)).collect();
         let version = match self.topics.values().any(|t| !t.assigned.is_empty()) {
+            _ if !self.configs.is_empty() => 4,
             _ if self.security != SecurityRecord::default() => 3,
             is_assigned => 1 + i32::from(is_assigned),
         };
@@ -106,6 +112,7 @@ impl ClusterMetadata {
             "next.producer.id": self.next_producer_id, "topics.created": self.topics_created,
             "topics": topics, "deleting": deleting});
         self.security.write(&mut value);
+        self.configs.write(&mut value);
         format!("{value:#}\n")
     }
 
@@ -114,10 +121,10 @@ impl ClusterMetadata {
         let value: Value = serde_json::from_slice(text).map_err(|e| format!("is not JSON: {e}"))?;
         let top = value.as_object().ok_or("is not a JSON object")?;
         match number(top, "version")? {
-            1..=3 => {}
+            1..=4 => {}
             other => {
                 return Err(format!(
-                    "has version {other}; this fletchlog reads versions 1 to 3, use a newer one"
+                    "has version {other}; this fletchlog reads versions 1 to 4, use a newer one"
                 ));
             }
         }
@@ -134,6 +141,7 @@ impl ClusterMetadata {
             topics: BTreeMap::new(),
             deleting: Vec::new(),
             security: SecurityRecord::read(top)?,
+            configs: DynamicConfigs::read(top)?,
         };
         for topic in list(top, "topics")? {
             let topic = topic.as_object().ok_or("has a topic that is not an object")?;
@@ -339,7 +347,7 @@ mod tests {
             ("", "not JSON"),
             ("[]", "not a JSON object"),
             ("{}", "`version`"),
-            (&good.replace("\"version\": 1", "\"version\": 4"), "version 4"),
+            (&good.replace("\"version\": 1", "\"version\": 5"), "version 5"),
             (&good.replace("\"nodes\": 1", "\"nodes\": 0"), "`nodes`"),
             (
                 &good.replace("\"topics\": []", "\"topics\": [{\"name\": \"a b\"}]"),

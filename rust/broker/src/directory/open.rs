@@ -297,7 +297,7 @@ impl Directory {
         } else {
             derive_metadata(&*self.fs, &self.root, true)?
         };
-        if metadata.topics == seen.topics && metadata.security == seen.security {
+        if (&metadata.topics, &metadata.security, &metadata.configs) == (&seen.topics, &seen.security, &seen.configs) {
             return Ok(None);
         }
         Ok(Some(metadata))

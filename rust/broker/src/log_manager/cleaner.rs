@@ -125,9 +125,10 @@ impl LogManager {
         cleanable: &Cleanable,
         cancelled: &mut dyn FnMut() -> bool,
     ) -> Result<CleanerStats, BrokerError> {
+        let configs = self.configs();
+        let config = configs.of(partition.leader());
         let options = CleanerOptions {
-            dedupe_buffer_bytes: usize::try_from(self.config.long("log.cleaner.dedupe.buffer.size"))
-                .unwrap_or(usize::MAX),
+            dedupe_buffer_bytes: usize::try_from(config.long("log.cleaner.dedupe.buffer.size")).unwrap_or(usize::MAX),
         };
         let stats = log.clean(cleanable, &options, self.clock.now_ms(), cancelled)?;
         let table = self.table();
@@ -237,14 +238,14 @@ impl CleanerThread {
     /// Starts it. `clean` cleans a log that is due; it holds a reference to the broker only while it works, so that the thread does
     /// not keep a dropped broker open.
     pub(crate) fn start(
-        pause: Duration,
+        pause: impl Fn() -> Duration + Send + 'static,
         clean: impl Fn() -> Result<Option<(TopicPartition, CleanedPartition)>, BrokerError> + Send + 'static,
     ) -> std::io::Result<Self> {
         let stop = Arc::new(Stop::default());
         let shared = Arc::clone(&stop);
         let thread = std::thread::Builder::new()
             .name("fletchlog-cleaner".to_owned())
-            .spawn(move || while !shared.wait(pause) && work(&clean) {})?;
+            .spawn(move || while !shared.wait(pause()) && work(&clean) {})?;
         Ok(Self {
             stop,
             thread: Mutex::new(Some(thread)),

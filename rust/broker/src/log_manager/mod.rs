@@ -11,11 +11,13 @@ pub use log_dirs::LogDirDescription;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use fletchlog_api::{Clock, Config};
+use fletchlog_api::{Clock, Config, NodeId};
+use fletchlog_log::config::Durability;
 use fletchlog_log::{LogError, PartitionLog, checkpoint};
 
 use crate::BrokerError;
 use crate::directory::{ClusterMetadata, Directory, LogOffsets};
+use crate::dynamic_config::BrokerConfigs;
 use crate::partition::Partition;
 use crate::sync::{Mutex, Rank, ReadGuard, RwLock, is_due};
 use crate::topics::{Topic, TopicTable};
@@ -26,7 +28,10 @@ pub(crate) type Changed<'a> = &'a dyn Fn(&Partition);
 /// The directory of a broker, its partitions and their logs. Thread-safe.
 pub(crate) struct LogManager {
     clock: Arc<dyn Clock>,
+    /// What the broker was opened with.
     config: Config,
+    /// What is in effect.
+    configs: Mutex<Arc<BrokerConfigs>>,
     directory: Directory,
     table: RwLock<TopicTable>,
     next_retention_ms: AtomicI64,
@@ -49,11 +54,14 @@ impl LogManager {
         config: Config,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, BrokerError> {
-        let table = TopicTable::build(metadata, &config, &directory, &TopicTable::default())?;
+        let nodes = NodeId::try_from(directory.log_dirs().len()).unwrap_or(NodeId::MAX);
+        let configs = BrokerConfigs::new(&config, &metadata.configs, nodes);
+        let table = TopicTable::build(metadata, &configs, &directory, &TopicTable::default())?;
         let first_expiry_ms = clock.monotonic_ms().saturating_add(producer_expiry_check_ms(&config));
         let logs = Self {
             clock,
             config,
+            configs: Mutex::new(Rank::BrokerConfigs, Arc::new(configs)),
             directory,
             table: RwLock::new(Rank::TopicTable, table),
             next_retention_ms: AtomicI64::new(i64::MIN),
@@ -72,8 +80,7 @@ impl LogManager {
             return Ok(());
         }
         let now_ms = self.clock.now_ms();
-        let topics: Vec<_> = self.table().iter().cloned().collect();
-        for partition in topics.iter().flat_map(|topic| &topic.partitions) {
+        for partition in self.topics().iter().flat_map(|topic| &topic.partitions) {
             if let Err(error) = partition.mend_topic_id(&self.directory) {
                 log::warn!("partition.metadata is written when the partition is first used: {error}");
             }
@@ -90,9 +97,27 @@ impl LogManager {
         &self.clock
     }
 
-    /// The broker's properties.
+    /// The properties that the broker was opened with.
     pub(crate) fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// The properties that are in effect.
+    pub(crate) fn configs(&self) -> Arc<BrokerConfigs> {
+        Arc::clone(&self.configs.lock())
+    }
+
+    /// Puts other properties into effect, for the open logs too. Kafka: `DynamicLogConfig#reconfigure`.
+    ///
+    /// # Errors
+    /// A bad property of a topic.
+    pub(crate) fn reconfigure(&self, configs: BrokerConfigs) -> Result<(), BrokerError> {
+        for topic in self.topics() {
+            let altered = topic.altered(topic.record.clone(), &configs, &self.directory)?;
+            self.insert(Arc::new(altered));
+        }
+        *self.configs.lock() = Arc::new(configs);
+        Ok(())
     }
 
     /// The directory.
@@ -112,6 +137,27 @@ impl LogManager {
         } else {
             Ok(())
         }
+    }
+
+    /// Makes the logs durable that these properties ask it of, before they are in effect.
+    ///
+    /// # Errors
+    /// A bad property of a topic, storage errors.
+    pub(crate) fn make_durable(&self, configs: &BrokerConfigs) -> Result<(), BrokerError> {
+        let fs = &**self.directory.fs();
+        for topic in self.topics() {
+            let of_node = topic.record.configs(configs)?;
+            let mut durable = topic.partitions.iter().filter(|partition| {
+                let config = of_node.of(partition.leader());
+                config.log.durability == Durability::Fsync
+            });
+            durable.try_for_each(|partition| partition.make_durable(fs))?;
+        }
+        Ok(())
+    }
+
+    fn topics(&self) -> Vec<Arc<Topic>> {
+        self.table().iter().cloned().collect()
     }
 
     /// The table of topics.
@@ -134,8 +180,13 @@ impl LogManager {
     /// # Errors
     /// A bad property of a topic.
     pub(crate) fn take_over(&self, metadata: &ClusterMetadata) -> Result<(), BrokerError> {
+        let mut configs = self.configs();
+        if *configs.altered() != metadata.configs {
+            self.reconfigure(configs.altered_to(&metadata.configs))?;
+            configs = self.configs();
+        }
         let mut table = self.table.write();
-        *table = TopicTable::build(metadata, &self.config, &self.directory, &table)?;
+        *table = TopicTable::build(metadata, &configs, &self.directory, &table)?;
         Ok(())
     }
 
@@ -179,9 +230,8 @@ impl LogManager {
     pub(crate) fn cleanup_logs(&self, changed: Changed<'_>) -> Result<usize, BrokerError> {
         self.for_writing("delete old segments")?;
         let now_ms = self.clock.now_ms();
-        let topics: Vec<_> = self.table().iter().cloned().collect();
         let mut deleted = 0;
-        for partition in topics.iter().flat_map(|t| &t.partitions) {
+        for partition in self.topics().iter().flat_map(|t| &t.partitions) {
             let delete = || {
                 if partition.opened_log().is_none() && !partition.has_log(&self.directory)? {
                     return Ok(0);

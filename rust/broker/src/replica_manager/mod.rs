@@ -1,8 +1,9 @@
 //! The topics and partitions of a broker: what is appended to them, read from them and looked up in them.
 //! Kafka: `ReplicaManager`; what its controller does to topics is here as well.
 
-mod alter_topic;
+mod alter_config;
 mod coordinator_log;
+mod create_partitions;
 pub(crate) mod fetch;
 mod leader_epochs;
 mod list_offsets;
@@ -12,7 +13,7 @@ mod producer_ids;
 mod security;
 mod topic_admin;
 
-pub use alter_topic::{AlterConfig, AlterConfigOp};
+pub use alter_config::{AlterConfig, AlterConfigOp};
 pub(crate) use coordinator_log::CoordinatorRecord;
 pub use new_topic::{CreatedTopic, NewTopic};
 pub(crate) use produce::{AddPartitionsToTxnManager, Produced};
@@ -26,6 +27,7 @@ use fletchlog_records::TopicPartition;
 
 use crate::BrokerError;
 use crate::directory::ClusterMetadata;
+use crate::dynamic_config::BrokerConfigs;
 use crate::failures::Failures;
 use crate::log_manager::LogManager;
 use crate::partition::Partition;
@@ -71,9 +73,14 @@ impl ReplicaManager {
         self.logs.clock()
     }
 
-    /// The broker's properties.
+    /// The properties that the broker was opened with.
     pub(crate) fn config(&self) -> &Config {
         self.logs.config()
+    }
+
+    /// The properties that are in effect.
+    pub(crate) fn configs(&self) -> Arc<BrokerConfigs> {
+        self.logs.configs()
     }
 
     /// The id of the cluster.

@@ -68,7 +68,7 @@ impl ReplicaManager {
             topic_id: record.id,
             partitions: record.partitions,
             replication_factor: i16::try_from(record.replication_factor).unwrap_or(i16::MAX),
-            config: describe_topic_config(self.config(), &record.config)?,
+            config: describe_topic_config(&self.configs(), 1, &record.config)?,
         };
         if !new.validate_only {
             self.add_topic(&mut metadata, name, record, true)?;
@@ -95,7 +95,7 @@ impl ReplicaManager {
     /// Whether a topic can have these properties.
     pub(super) fn check_config(&self, config: &BTreeMap<String, String>) -> Result<TopicConfig, BrokerError> {
         let given = Config::parse(Scope::Topic, config.iter().map(|(k, v)| (k.as_str(), v.as_str())))?;
-        let config = TopicConfig::new(self.config(), &given);
+        let config = TopicConfig::new(self.configs().of(1), &given);
         config.validate()?;
         Ok(config)
     }
@@ -145,7 +145,12 @@ impl ReplicaManager {
         counted: bool,
     ) -> Result<Arc<Topic>, BrokerError> {
         self.finish_deletions(metadata)?;
-        let topic = Arc::new(Topic::new(name, record.clone(), self.config(), self.logs.directory())?);
+        let topic = Arc::new(Topic::new(
+            name,
+            record.clone(),
+            &self.configs(),
+            self.logs.directory(),
+        )?);
         let mut changed = metadata.clone();
         changed.topics.insert(name.to_owned(), record);
         changed.topics_created += u64::from(counted);

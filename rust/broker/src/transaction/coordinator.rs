@@ -43,7 +43,6 @@ pub(crate) struct TransactionCoordinator {
     pub(super) producer_ids: ProducerIdManager,
     /// Never held while an id is waited for or a log is written.
     by_id: Mutex<BTreeMap<Arc<str>, Arc<TransactionalId>>>,
-    pub(super) verification: bool,
     pub(super) max_timeout_ms: i32,
     pub(super) timeout_check_ms: i64,
     pub(super) expiry_check_ms: i64,
@@ -114,7 +113,6 @@ impl TransactionCoordinator {
         let coordinator = Self {
             producer_ids: ProducerIdManager::default(),
             by_id: Mutex::new(Rank::TransactionTable, BTreeMap::new()),
-            verification: config.boolean("transaction.partition.verification.enable"),
             max_timeout_ms: config.int("transaction.max.timeout.ms"),
             timeout_check_ms,
             expiry_check_ms,

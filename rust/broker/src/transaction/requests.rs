@@ -173,7 +173,8 @@ impl AddPartitionsToTxnManager for TransactionCoordinator {
     ) -> Result<T, ErrorCode> {
         let id = self.find(transactional_id);
         let transaction = id.as_ref().map(|id| id.lock());
-        if self.verification {
+        let config = Arc::clone(self.replicas.configs().of(1));
+        if config.boolean("transaction.partition.verification.enable") {
             if transactional_id.is_empty() {
                 return Err(ErrorCode::INVALID_REQUEST);
             }

@@ -1,4 +1,4 @@
-use fletchlog_api::ErrorCode;
+use fletchlog_api::{ConfigResource, ErrorCode};
 use fletchlog_broker::{ConfigEntry, ConfigSource};
 
 use super::*;
@@ -42,7 +42,9 @@ const LISTED: [&str; 33] = [
 ];
 
 fn entry(broker: &Broker, topic: Option<&str>, name: &str) -> ConfigEntry {
-    let entries = broker.describe_config(topic).unwrap();
+    let entries = broker
+        .describe_config(1, &topic.map_or(ConfigResource::Broker(1), self::topic))
+        .unwrap();
     entries.into_iter().find(|entry| entry.name == name).unwrap()
 }
 
@@ -50,7 +52,7 @@ fn synonyms(entry: &ConfigEntry) -> Vec<(&str, &str, i8)> {
     entry
         .synonyms
         .iter()
-        .map(|s| (s.name, s.value.as_str(), s.source.id()))
+        .map(|s| (&*s.name, s.value.as_str(), s.source.id()))
         .collect()
 }
 
@@ -60,19 +62,20 @@ fn a_topic_lists_what_kafka_lists_and_its_own_when_set() {
     let created = broker
         .create_topic_with("t", &with_config(&[("fletchlog.durability", Some("fsync"))]))
         .unwrap();
-    let listed =
-        |entries: &[ConfigEntry]| -> Vec<&str> { entries.iter().filter(|e| e.is_listed()).map(|e| e.name).collect() };
+    fn listed(entries: &[ConfigEntry]) -> Vec<&str> {
+        entries.iter().filter(|e| e.is_listed()).map(|e| &*e.name).collect()
+    }
     let mut expected: Vec<&str> = LISTED.to_vec();
     expected.push("fletchlog.durability");
     expected.sort_unstable();
     assert_eq!(listed(&created.config), expected);
-    assert_eq!(listed(&broker.describe_config(Some("t")).unwrap()), expected);
+    assert_eq!(listed(&broker.describe_config(1, &topic("t")).unwrap()), expected);
     broker.create_topic("u", 1, &[]).unwrap();
-    assert_eq!(listed(&broker.describe_config(Some("u")).unwrap()), LISTED);
-    let (code, _) = refused(broker.describe_config(Some("nope")));
+    assert_eq!(listed(&broker.describe_config(1, &topic("u")).unwrap()), LISTED);
+    let (code, _) = refused(broker.describe_config(1, &topic("nope")));
     assert_eq!(code, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
     let invalid = "Topic name is invalid: the empty string is not allowed";
-    let answer = refused(broker.describe_config(Some("")));
+    let answer = refused(broker.describe_config(1, &topic("")));
     assert_eq!(answer, (ErrorCode::INVALID_TOPIC_EXCEPTION, invalid.to_owned()));
 }
 
@@ -160,8 +163,8 @@ fn a_change_holds_at_once_and_after_a_crash() {
         .unwrap();
     broker.append_batches(&tp("t", 0), batch(1, 500)).unwrap();
     broker
-        .alter_topic_config(
-            "t",
+        .alter_config(
+            &topic("t"),
             &[
                 set("max.message.bytes", "300"),
                 change("segment.ms", AlterConfigOp::Delete, None),
@@ -199,7 +202,7 @@ fn retention_and_segments_follow_a_change() {
     }
     assert_eq!(segments(), 1);
     broker
-        .alter_topic_config("t", &[set("segment.bytes", "100")], false)
+        .alter_config(&topic("t"), &[set("segment.bytes", "100")], false)
         .unwrap();
     for _ in 0..2 {
         broker.append_batches(&tp("t", 0), batch(1, 20)).unwrap();
@@ -208,12 +211,12 @@ fn retention_and_segments_follow_a_change() {
     clock.advance(1_000_000);
     assert_eq!(broker.run_retention().unwrap(), 0);
     broker
-        .alter_topic_config("t", &[set("retention.ms", "1000")], false)
+        .alter_config(&topic("t"), &[set("retention.ms", "1000")], false)
         .unwrap();
     assert!(broker.run_retention().unwrap() > 0);
     let deleted = |broker: &Broker| refused(broker.delete_records(&tp("t", 0), None)).0;
     broker
-        .alter_topic_config("t", &[set("cleanup.policy", "compact")], false)
+        .alter_config(&topic("t"), &[set("cleanup.policy", "compact")], false)
         .unwrap();
     assert_eq!(deleted(&broker), ErrorCode::POLICY_VIOLATION);
     broker.clean_topic("t", true, &mut || false).unwrap();
@@ -227,7 +230,7 @@ fn what_was_acknowledged_before_a_topic_became_durable_is_durable_too() {
     let log = broker.partition_log(&tp("t", 0)).unwrap();
     assert_eq!(log.recovery_point(), 0);
     broker
-        .alter_topic_config("t", &[set("fletchlog.durability", "fsync")], false)
+        .alter_config(&topic("t"), &[set("fletchlog.durability", "fsync")], false)
         .unwrap();
     assert_eq!(log.recovery_point(), 3);
 }
@@ -238,7 +241,7 @@ fn lists_grow_and_shrink_from_their_default() {
     broker.create_topic("t", 1, &[]).unwrap();
     let policy = |op, given| {
         broker
-            .alter_topic_config("t", &[change("cleanup.policy", op, Some(given))], false)
+            .alter_config(&topic("t"), &[change("cleanup.policy", op, Some(given))], false)
             .unwrap();
         value(&broker, Some("t"), "cleanup.policy").unwrap()
     };
@@ -247,7 +250,11 @@ fn lists_grow_and_shrink_from_their_default() {
     assert_eq!(policy(AlterConfigOp::Subtract, "delete"), "compact");
     assert_eq!(policy(AlterConfigOp::Set, "delete,compact"), "delete,compact");
     broker
-        .alter_topic_config("t", &[change("cleanup.policy", AlterConfigOp::Delete, None)], false)
+        .alter_config(
+            &topic("t"),
+            &[change("cleanup.policy", AlterConfigOp::Delete, None)],
+            false,
+        )
         .unwrap();
     assert_eq!(
         entry(&broker, Some("t"), "cleanup.policy").source,
@@ -261,7 +268,7 @@ fn what_cannot_be_altered_is_refused_in_kafkas_words_and_changes_nothing() {
     broker
         .create_topic("t", 1, &[("retention.ms".to_owned(), "1000000".to_owned())])
         .unwrap();
-    let refuse = |changes: &[AlterConfig]| refused(broker.alter_topic_config("t", changes, false));
+    let refuse = |changes: &[AlterConfig]| refused(broker.alter_config(&topic("t"), changes, false));
     let invalid = |text: &str| (ErrorCode::INVALID_CONFIG, text.to_owned());
     let request = |text: &str| (ErrorCode::INVALID_REQUEST, text.to_owned());
     assert_eq!(
@@ -289,21 +296,21 @@ fn what_cannot_be_altered_is_refused_in_kafkas_words_and_changes_nothing() {
     );
     let unknown = |text: &str| (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, text.to_owned());
     assert_eq!(
-        refused(broker.alter_topic_config("nope", &[], false)),
+        refused(broker.alter_config(&topic("nope"), &[], false)),
         unknown("The topic 'nope' does not exist.")
     );
     assert_eq!(
-        refused(broker.alter_topic_config("", &[], false)),
+        refused(broker.alter_config(&topic(""), &[], false)),
         request("Default topic resources are not allowed.")
     );
     let (code, _) = refuse(&[set("min.compaction.lag.ms", "10"), set("max.compaction.lag.ms", "5")]);
     assert_eq!(code, ErrorCode::INVALID_CONFIG);
     // Not there, so nothing to delete.
     broker
-        .alter_topic_config("t", &[change("no.such", AlterConfigOp::Delete, None)], false)
+        .alter_config(&topic("t"), &[change("no.such", AlterConfigOp::Delete, None)], false)
         .unwrap();
     broker
-        .alter_topic_config("t", &[set("retention.ms", "5")], true)
+        .alter_config(&topic("t"), &[set("retention.ms", "5")], true)
         .unwrap();
     let config = broker.describe_topic("t").unwrap().config;
     assert_eq!(
@@ -320,15 +327,15 @@ fn a_full_change_replaces_what_was_set() {
         .unwrap();
     let pairs = |pairs: &[(&str, Option<&str>)]| with_config(pairs).config;
     broker
-        .replace_topic_config("t", &pairs(&[("segment.ms", Some("2000000"))]), true)
+        .replace_config(&topic("t"), &pairs(&[("segment.ms", Some("2000000"))]), true)
         .unwrap();
     assert_eq!(value(&broker, Some("t"), "segment.ms").as_deref(), Some("604800000"));
     broker
-        .replace_topic_config("t", &pairs(&[("segment.ms", Some("2000000"))]), false)
+        .replace_config(&topic("t"), &pairs(&[("segment.ms", Some("2000000"))]), false)
         .unwrap();
     assert_eq!(value(&broker, Some("t"), "retention.ms").as_deref(), Some("604800000"));
     assert_eq!(value(&broker, Some("t"), "segment.ms").as_deref(), Some("2000000"));
-    let answer = refused(broker.replace_topic_config("t", &pairs(&[("retention.ms", None)]), false));
+    let answer = refused(broker.replace_config(&topic("t"), &pairs(&[("retention.ms", None)]), false));
     assert_eq!(
         answer,
         (
@@ -336,7 +343,7 @@ fn a_full_change_replaces_what_was_set() {
             "Null value not supported for : retention.ms".to_owned()
         )
     );
-    broker.replace_topic_config("t", &[], false).unwrap();
+    broker.replace_config(&topic("t"), &[], false).unwrap();
     assert!(broker.describe_topic("t").unwrap().config.is_empty());
 }
 

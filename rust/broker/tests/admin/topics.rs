@@ -340,8 +340,8 @@ fn a_reader_changes_nothing() {
     for refusal in [
         reader.create_topic_with("u", &new(1, 1)).map(drop),
         reader.create_partitions("t", 2, None, false),
-        reader.alter_topic_config("t", &[set("retention.ms", "5")], false),
-        reader.replace_topic_config("t", &[], false),
+        reader.alter_config(&topic("t"), &[set("retention.ms", "5")], false),
+        reader.replace_config(&topic("t"), &[], false),
     ] {
         assert!(matches!(refusal, Err(BrokerError::ReadOnly(_))), "{refusal:?}");
     }

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fletchlog_api::list_offsets::{EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP};
-use fletchlog_api::{ErrorCode, Failure, IsolationLevel, ListOffsetsRequest, NodeId, Request, Response, TopicMetadata};
+use fletchlog_api::{
+    ConfigResource, ErrorCode, Failure, IsolationLevel, ListOffsetsRequest, NodeId, Request, Response, TopicMetadata,
+};
 use fletchlog_records::TopicPartition;
 use fletchlog_wire::ApiKey;
 use fletchlog_wire::messages::describe_configs_response::DescribeConfigsResourceResult;
@@ -20,8 +22,6 @@ use super::{AdminClient, AdminError, Call, Interrupt, PartitionOffsets, Stop, To
 const TOPIC_STATES: i16 = 6;
 /// Kafka: `ConfigResource.Type#TOPIC`.
 const TOPIC_RESOURCE: i8 = 2;
-/// Kafka: `ConfigResource.Type#BROKER`.
-const BROKER_RESOURCE: i8 = 4;
 /// Kafka: `DescribeConfigsResponse.ConfigSource#TOPIC_CONFIG`.
 const OF_THE_TOPIC: i8 = 1;
 /// Kafka: `AlterConfigOp.OpType#SET`.
@@ -30,6 +30,37 @@ const SET: i8 = 0;
 const DELETE: i8 = 1;
 /// The end of a log. Kafka: `DeleteRecordsRequest.HIGH_WATERMARK`.
 const HIGH_WATERMARK: i64 = -1;
+
+/// Kafka: `ConfigResource.Type`.
+fn resource_type(of: &ConfigResource) -> i8 {
+    match of {
+        ConfigResource::Topic(_) => TOPIC_RESOURCE,
+        ConfigResource::AllBrokers | ConfigResource::Broker(_) => 4,
+        ConfigResource::ClientMetrics(_) => 16,
+        ConfigResource::Group(_) => 32,
+    }
+}
+
+fn resource_name(of: &ConfigResource) -> Arc<str> {
+    match of {
+        ConfigResource::AllBrokers => "".into(),
+        ConfigResource::Broker(node) => node.to_string().into(),
+        ConfigResource::Topic(name) | ConfigResource::Group(name) | ConfigResource::ClientMetrics(name) => {
+            name.as_str().into()
+        }
+    }
+}
+
+/// For messages.
+fn named(of: &ConfigResource) -> String {
+    match of {
+        ConfigResource::Topic(name) => format!("topic {name}"),
+        ConfigResource::AllBrokers => "the nodes".to_owned(),
+        ConfigResource::Broker(node) => format!("node {node}"),
+        ConfigResource::Group(name) => format!("group {name}"),
+        ConfigResource::ClientMetrics(name) => format!("subscription {name}"),
+    }
+}
 
 impl AdminClient {
     /// Topics by name; `None`: all.
@@ -235,13 +266,13 @@ impl AdminClient {
         })
     }
 
-    /// Changes properties of a topic; `None` takes the topic's own value away.
+    /// Changes properties of what has some; `None` takes its own value away. A node's are changed by that node.
     ///
     /// # Errors
-    /// See [`AdminError`]; UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG.
-    pub fn alter_topic_config(
+    /// See [`AdminError`]; UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG, INVALID_REQUEST.
+    pub fn alter_config(
         &mut self,
-        topic: &str,
+        of: &ConfigResource,
         changes: &[(String, Option<String>)],
         validate_only: bool,
         stop: Interrupt<'_>,
@@ -252,12 +283,12 @@ impl AdminClient {
             value: value.as_deref().map(Arc::from),
         };
         let resource = incremental_alter_configs_request::AlterConfigsResource {
-            resource_type: TOPIC_RESOURCE,
-            resource_name: topic.into(),
+            resource_type: resource_type(of),
+            resource_name: resource_name(of),
             configs: changes.iter().map(change).collect(),
         };
         self.call(stop, |call| {
-            let node = call.any_node()?;
+            let node = call.node_for(of)?;
             let resources = vec![resource.clone()];
             let response: IncrementalAlterConfigsResponse =
                 call.exchange(node, ApiKey::IncrementalAlterConfigs, move |_| {
@@ -270,31 +301,28 @@ impl AdminClient {
                 .responses
                 .iter()
                 .map(|r| (r.error_code, r.error_message.as_deref()));
-            checked(&format!("topic {topic} was not altered"), refused)
+            checked(&format!("{} was not altered", named(of)), refused)
         })
     }
 
-    /// Every property of a topic, or of the node that is asked, by name.
+    /// Every property of what has some, by name; `None`: of the node that is asked.
     ///
     /// # Errors
     /// See [`AdminError`]; UNKNOWN_TOPIC_OR_PARTITION.
     pub fn describe_config(
         &mut self,
-        topic: Option<&str>,
+        of: Option<&ConfigResource>,
         stop: Interrupt<'_>,
     ) -> Result<Vec<DescribeConfigsResourceResult>, AdminError> {
         self.call(stop, |call| {
-            let node = match topic {
-                Some(_) => call.any_node()?,
-                None => call.a_broker()?,
+            let of = match of {
+                Some(of) => of.clone(),
+                None => ConfigResource::Broker(call.a_broker()?),
             };
+            let node = call.node_for(&of)?;
             let resource = describe_configs_request::DescribeConfigsResource {
-                resource_type: if topic.is_some() {
-                    TOPIC_RESOURCE
-                } else {
-                    BROKER_RESOURCE
-                },
-                resource_name: topic.map_or_else(|| node.to_string().into(), Arc::from),
+                resource_type: resource_type(&of),
+                resource_name: resource_name(&of),
                 configuration_keys: None,
             };
             let response: DescribeConfigsResponse =
@@ -351,6 +379,21 @@ impl AdminClient {
 }
 
 impl Call<'_, '_> {
+    /// Who is asked for properties: a node for its own.
+    fn node_for(&mut self, of: &ConfigResource) -> Result<NodeId, Stop> {
+        match of {
+            ConfigResource::Broker(node) => {
+                let nodes = self.metadata(Some(&[]))?.nodes;
+                if nodes.contains(node) {
+                    return Ok(*node);
+                }
+                let text = format!("the cluster has no node {node}; its nodes are {nodes:?}");
+                Err(Stop::Final(AdminError::Refused(ErrorCode::INVALID_REQUEST, text)))
+            }
+            _ => self.any_node(),
+        }
+    }
+
     /// The metadata of a topic.
     fn topic(&mut self, name: &str) -> Result<TopicMetadata, Stop> {
         let topics = self.metadata(Some(&[Arc::from(name)]))?.topics;

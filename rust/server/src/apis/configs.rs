@@ -1,10 +1,9 @@
 //! DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources. Kafka: `ConfigHelper`, `ConfigAdminManager`.
-//!
-//! Properties of topics can be altered. Those of a broker are described; they are what it was opened with.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use fletchlog_api::ConfigResource;
 use fletchlog_broker::{
     AclOperation, AlterConfig, AlterConfigOp, BrokerError, ConfigEntry, ConfigSource, ConfigSynonym, ConfigType,
 };
@@ -17,7 +16,7 @@ use fletchlog_wire::messages::{
 };
 
 use super::topics::gone_in_4;
-use super::{Call, Handled, Unreadable, group_configs, repeated};
+use super::{Call, Handled, Unreadable, repeated};
 
 /// What has properties. Kafka: `ConfigResource.Type`.
 mod resource {
@@ -88,27 +87,33 @@ fn describe(
         ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => Refusal(error.code(), Some("".into())),
         code => Refusal(code, Some(error.kafka_message().into())),
     };
+    let node = call.peer.port.node();
+    let described = |of: ConfigResource| call.broker().describe_config(node, &of).map_err(refused);
     match resource.resource_type {
-        resource::TOPIC => call.broker().describe_config(Some(name)).map_err(refused),
-        resource::BROKER if name.is_empty() => {
-            let all = call.broker().describe_config(None).map_err(refused)?;
-            Ok(all.into_iter().filter_map(of_all_brokers).collect())
-        }
+        resource::TOPIC => described(ConfigResource::Topic(name.to_owned())),
+        resource::BROKER if name.is_empty() => described(ConfigResource::AllBrokers),
         resource::BROKER => {
-            check_broker(call, "Broker", name, "expected {} or empty string, but")?;
-            let mut entries = call.broker().describe_config(None).map_err(refused)?;
+            check_broker_id(
+                call,
+                "Broker",
+                name,
+                "Unexpected broker id, expected {} or empty string, but",
+            )?;
+            let mut entries = described(ConfigResource::Broker(node))?;
             entries.extend(of_node(call));
             Ok(entries)
         }
         resource::BROKER_LOGGER if name.is_empty() => Err(Refusal::request("Broker id must not be empty")),
         // There are no loggers with levels of their own.
-        resource::BROKER_LOGGER => check_broker(call, "Broker", name, "expected {} but").map(|()| Vec::new()),
+        resource::BROKER_LOGGER => {
+            check_broker_id(call, "Broker", name, "Unexpected broker id, expected {} but").map(|()| Vec::new())
+        }
         resource::CLIENT_METRICS if name.is_empty() => {
             Err(Refusal::request("Client metrics subscription name must not be empty"))
         }
-        resource::CLIENT_METRICS => Ok(group_configs::client_metrics()),
+        resource::CLIENT_METRICS => described(ConfigResource::ClientMetrics(name.to_owned())),
         resource::GROUP if name.is_empty() => Err(Refusal::request("Group name must not be empty")),
-        resource::GROUP => Ok(group_configs::group()),
+        resource::GROUP => described(ConfigResource::Group(name.to_owned())),
         _ => Err(Refusal::request(MALFORMED)),
     }
 }
@@ -143,31 +148,18 @@ fn check_allowed(call: &Call<'_>, kind: i8, name: &str, operation: AclOperation)
 /// Kafka's text for INVALID_REQUEST. Kafka: `Errors`.
 const MALFORMED: &str = "This most likely occurs because of a request being malformed by the client library or the message was sent to an incompatible broker. See the broker logs for more details.";
 
-/// A property as all brokers have it, which few are given. Kafka: `DynamicBrokerConfig`, the default entity.
-fn of_all_brokers(mut entry: ConfigEntry) -> Option<ConfigEntry> {
-    entry
-        .synonyms
-        .retain(|s| s.source == ConfigSource::DynamicDefaultBrokerConfig);
-    let value = entry.synonyms.first()?.value.clone();
-    Some(ConfigEntry {
-        value: Some(value),
-        source: ConfigSource::DynamicDefaultBrokerConfig,
-        ..entry
-    })
-}
-
 /// The properties that nodes differ in.
 fn of_node(call: &Call<'_>) -> Vec<ConfigEntry> {
     let node = call.peer.port.node();
     let endpoint = call.apis.endpoints.iter().find(|e| e.node == node);
     let address = endpoint.map(|e| format!("{}://{}:{}", call.apis.security.protocol(), e.host, e.port));
-    let entry = |name, value: String, config_type, documentation| ConfigEntry {
-        name,
+    let entry = |name: &'static str, value: String, config_type, documentation| ConfigEntry {
+        name: name.into(),
         value: Some(value.clone()),
         source: ConfigSource::StaticBrokerConfig,
         read_only: true,
         synonyms: vec![ConfigSynonym {
-            name,
+            name: name.into(),
             value,
             source: ConfigSource::StaticBrokerConfig,
         }],
@@ -181,8 +173,12 @@ fn of_node(call: &Call<'_>) -> Vec<ConfigEntry> {
     entries
 }
 
+fn check_broker(call: &Call<'_>, name: &str, expected: &str) -> Result<(), Refusal> {
+    check_broker_id(call, "Node", name, expected)
+}
+
 /// A node answers only for itself.
-fn check_broker(call: &Call<'_>, what: &str, name: &str, expected: &str) -> Result<(), Refusal> {
+fn check_broker_id(call: &Call<'_>, what: &str, name: &str, expected: &str) -> Result<(), Refusal> {
     let id: i32 = name
         .parse()
         .map_err(|_| Refusal::request(format!("{what} id must be an integer, but it is: {name}")))?;
@@ -191,9 +187,7 @@ fn check_broker(call: &Call<'_>, what: &str, name: &str, expected: &str) -> Resu
         return Ok(());
     }
     let expected = expected.replace("{}", &node.to_string());
-    Err(Refusal::request(format!(
-        "Unexpected broker id, {expected} received {name}"
-    )))
+    Err(Refusal::request(format!("{expected} received {name}")))
 }
 
 fn described_entry(
@@ -203,12 +197,12 @@ fn described_entry(
 ) -> describe_configs_response::DescribeConfigsResourceResult {
     let is_sensitive = entry.config_type == ConfigType::Password;
     let synonym = |synonym: fletchlog_broker::ConfigSynonym| describe_configs_response::DescribeConfigsSynonym {
-        name: synonym.name.into(),
+        name: synonym.name.as_ref().into(),
         value: (!is_sensitive).then(|| synonym.value.into()),
         source: synonym.source.id(),
     };
     describe_configs_response::DescribeConfigsResourceResult {
-        name: entry.name.into(),
+        name: entry.name.as_ref().into(),
         value: entry.value.filter(|_| !is_sensitive).map(Into::into),
         read_only: entry.read_only,
         config_source: entry.source.id(),
@@ -231,23 +225,20 @@ pub(super) fn alter_configs(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
     let responses = request.resources.into_iter().map(|resource| {
         let names = resource.configs.iter().map(|c| Arc::clone(&c.name));
         let of = (resource.resource_type, Arc::clone(&resource.resource_name));
-        let altered = check_resource(call, &of, names, &repeated).and_then(|is_altered| {
-            if !is_altered {
-                return Ok(());
-            }
+        let altered = check_resource(call, &of, names, &repeated).and_then(|altered| {
+            let altered = altered.ok_or_else(|| unknown_type(resource.resource_type))?;
             let config: Vec<_> = resource
                 .configs
                 .iter()
                 .map(|c| (c.name.to_string(), c.value.as_deref().map(str::to_owned)))
                 .collect();
-            let name = &resource.resource_name;
             check_gone(
                 call,
-                name,
+                &altered,
                 config.iter().map(|(name, value)| (&**name, value.as_deref())),
             )?;
-            let altered = call.broker().replace_topic_config(name, &config, validate_only);
-            altered.map_err(|error| refused_topic(name, &error))
+            let result = call.broker().replace_config(&altered, &config, validate_only);
+            result.map_err(|error| refused_alteration(&altered, &error))
         });
         let Refusal(error, error_message) = outcome(altered);
         alter_configs_response::AlterConfigsResourceResponse {
@@ -276,16 +267,20 @@ pub(super) fn incremental_alter_configs(call: &mut Call<'_>) -> Result<Handled, 
     let responses = request.resources.into_iter().map(|resource| {
         let names = resource.configs.iter().map(|c| Arc::clone(&c.name));
         let of = (resource.resource_type, Arc::clone(&resource.resource_name));
-        let altered = check_resource(call, &of, names, &repeated).and_then(|is_altered| {
-            if !is_altered {
-                return Ok(());
-            }
+        let altered = check_resource(call, &of, names, &repeated).and_then(|altered| {
+            let Some(altered) = altered else {
+                return resource.configs.first().map_or(Ok(()), |config| Err(no_logger(config)));
+            };
+            let change = |config| change(&altered, config);
             let changes: Vec<_> = resource.configs.iter().map(change).collect::<Result<_, _>>()?;
-            let name = &resource.resource_name;
             let set = changes.iter().filter(|change| change.op == AlterConfigOp::Set);
-            check_gone(call, name, set.map(|change| (&*change.name, change.value.as_deref())))?;
-            let altered = call.broker().alter_topic_config(name, &changes, validate_only);
-            altered.map_err(|error| refused_topic(name, &error))
+            check_gone(
+                call,
+                &altered,
+                set.map(|change| (&*change.name, change.value.as_deref())),
+            )?;
+            let result = call.broker().alter_config(&altered, &changes, validate_only);
+            result.map_err(|error| refused_alteration(&altered, &error))
         });
         let Refusal(error, error_message) = outcome(altered);
         incremental_alter_configs_response::AlterConfigsResourceResponse {
@@ -302,13 +297,19 @@ pub(super) fn incremental_alter_configs(call: &mut Call<'_>) -> Result<Handled, 
     })
 }
 
-/// One change. Kafka: `AlterConfigOp.OpType`; its handler fails on another number.
-fn change(config: &incremental_alter_configs_request::AlterableConfig) -> Result<AlterConfig, Refusal> {
+/// One change. Kafka: `AlterConfigOp.OpType`; for what is no broker, its handler fails on another number.
+fn change(
+    altered: &ConfigResource,
+    config: &incremental_alter_configs_request::AlterableConfig,
+) -> Result<AlterConfig, Refusal> {
     let op = match config.config_operation {
         0 => AlterConfigOp::Set,
         1 => AlterConfigOp::Delete,
         2 => AlterConfigOp::Append,
         3 => AlterConfigOp::Subtract,
+        other if matches!(altered, ConfigResource::AllBrokers | ConfigResource::Broker(_)) => {
+            return Err(Refusal::request(format!("Unknown operations type {other}")));
+        }
         _ => return Err(Refusal(ErrorCode::UNKNOWN_SERVER_ERROR, None)),
     };
     Ok(AlterConfig {
@@ -318,13 +319,30 @@ fn change(config: &incremental_alter_configs_request::AlterableConfig) -> Result
     })
 }
 
-/// Whether the resource can be altered: a topic, named once, with each property once. False: there is nothing to alter.
+fn unknown_type(resource_type: i8) -> Refusal {
+    Refusal::request(format!("Unknown resource type {resource_type}"))
+}
+
+/// There are no loggers with levels of their own. Kafka: `RuntimeLoggerManager#validateLogLevelConfigs`.
+fn no_logger(config: &incremental_alter_configs_request::AlterableConfig) -> Refusal {
+    let op = match config.config_operation {
+        2 => "APPEND",
+        3 => "SUBTRACT",
+        _ => {
+            let text = format!("Logger {} does not exist!", config.name);
+            return Refusal(ErrorCode::INVALID_CONFIG, Some(text.into()));
+        }
+    };
+    Refusal::request(format!("{op} operation is not allowed for the BROKER_LOGGER resource"))
+}
+
+/// What is to be altered, named once, with each property once; `None`: the loggers of a node.
 fn check_resource(
     call: &Call<'_>,
     of: &(i8, Arc<str>),
     properties: impl Iterator<Item = Arc<str>>,
     repeated: &HashSet<(i8, Arc<str>)>,
-) -> Result<bool, Refusal> {
+) -> Result<Option<ConfigResource>, Refusal> {
     let names: Vec<Arc<str>> = properties.collect();
     let (resource_type, name) = of;
     if repeated.contains(of) {
@@ -334,46 +352,49 @@ fn check_resource(
         return Err(Refusal::request("Error due to duplicate config keys"));
     }
     check_allowed(call, *resource_type, name, AclOperation::AlterConfigs)?;
-    match *resource_type {
-        resource::TOPIC => Ok(true),
+    Ok(Some(match *resource_type {
+        resource::TOPIC => ConfigResource::Topic(name.to_string()),
+        resource::BROKER if name.is_empty() => ConfigResource::AllBrokers,
         resource::BROKER => {
-            if !name.is_empty() {
-                check_broker(call, "Node", name, "expected {}, but")?;
-            }
-            if names.is_empty() {
-                return Ok(false);
-            }
-            let names: Vec<&str> = names.iter().map(|name| &**name).collect();
-            let text = format!("Cannot update these configs dynamically: [{}]", names.join(", "));
-            Err(Refusal::request(text))
+            check_broker(call, name, "Unexpected broker id, expected {}, but")?;
+            ConfigResource::Broker(call.peer.port.node())
         }
-        other => Err(Refusal::request(format!("Unknown resource type {other}"))),
-    }
+        resource::BROKER_LOGGER => {
+            check_broker(call, name, "Unexpected node id. Expected {}, but")?;
+            return Ok(None);
+        }
+        resource::GROUP => ConfigResource::Group(name.to_string()),
+        resource::CLIENT_METRICS => ConfigResource::ClientMetrics(name.to_string()),
+        other => return Err(unknown_type(other)),
+    }))
 }
 
 fn check_gone<'a>(
     call: &Call<'_>,
-    topic: &str,
+    altered: &ConfigResource,
     config: impl Iterator<Item = (&'a str, Option<&'a str>)>,
 ) -> Result<(), Refusal> {
+    let ConfigResource::Topic(_) = altered else {
+        return Ok(());
+    };
     match gone_in_4(config) {
-        Some(text) if is_name(call, topic) => Err(Refusal(ErrorCode::INVALID_CONFIG, Some(text.into()))),
+        Some(text) if is_name(call, altered) => Err(Refusal(ErrorCode::INVALID_CONFIG, Some(text.into()))),
         _ => Ok(()),
     }
 }
 
 /// Whether a topic can have the name. An invalid name is reported before an invalid property.
-fn is_name(call: &Call<'_>, topic: &str) -> bool {
-    let described = call.broker().describe_config(Some(topic));
+fn is_name(call: &Call<'_>, topic: &ConfigResource) -> bool {
+    let described = call.broker().describe_config(call.peer.port.node(), topic);
     described.map_or_else(|error| error.code() == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, |_| true)
 }
 
-fn refused_topic(name: &str, error: &BrokerError) -> Refusal {
-    match error.code() {
-        ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => {
-            Refusal(error.code(), Some(format!("The topic '{name}' does not exist.").into()))
+fn refused_alteration(altered: &ConfigResource, error: &BrokerError) -> Refusal {
+    match (error.code(), altered) {
+        (code @ ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, ConfigResource::Topic(name)) => {
+            Refusal(code, Some(format!("The topic '{name}' does not exist.").into()))
         }
-        code => Refusal(code, Some(error.kafka_message().into())),
+        (code, _) => Refusal(code, Some(error.kafka_message().into())),
     }
 }
 
@@ -395,9 +416,11 @@ pub(super) fn list_config_resources(call: &mut Call<'_>) -> Result<Handled, Unre
             ..Default::default()
         });
     }
-    // Version 0 lists client metrics alone, of which there are none.
-    let is_asked =
-        |kind: i8| call.version() > 0 && (request.resource_types.is_empty() || request.resource_types.contains(&kind));
+    // Version 0 lists client metrics alone.
+    let is_asked = |kind: i8| match call.version() {
+        0 => kind == resource::CLIENT_METRICS,
+        _ => request.resource_types.is_empty() || request.resource_types.contains(&kind),
+    };
     let mut config_resources = Vec::new();
     let mut add = |resource_type: i8, resource_name: Arc<str>| {
         config_resources.push(list_config_resources_response::ConfigResource {
@@ -413,6 +436,16 @@ pub(super) fn list_config_resources(call: &mut Call<'_>) -> Result<Handled, Unre
         if is_asked(kind) {
             let nodes = call.broker().nodes().into_iter();
             nodes.for_each(|node| add(kind, node.to_string().into()));
+        }
+    }
+    for altered in call.broker().altered_resources().map_err(|_| super::CLOSED)? {
+        let (kind, name) = match altered {
+            ConfigResource::Group(name) => (resource::GROUP, name),
+            ConfigResource::ClientMetrics(name) => (resource::CLIENT_METRICS, name),
+            _ => continue,
+        };
+        if is_asked(kind) {
+            add(kind, name.into());
         }
     }
     call.answer(&ListConfigResourcesResponse {

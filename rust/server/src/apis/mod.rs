@@ -10,7 +10,6 @@ mod cluster;
 mod configs;
 mod fetch;
 mod group_admin;
-mod group_configs;
 mod group_offsets;
 mod groups;
 mod metadata;

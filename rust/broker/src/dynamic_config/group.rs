@@ -1,0 +1,129 @@
+//! The properties of a group. They belong to protocols that this broker does not serve: they are kept and described, and a classic
+//! group follows none of them, as in Kafka. Kafka: `GroupConfig`, with the texts of its errors.
+
+use fletchlog_api::ErrorCode;
+use fletchlog_api::config_table::{Kind, kafka_refusal_of};
+
+use super::{Properties, refused};
+use crate::BrokerError;
+
+/// A property of a group.
+pub(crate) struct GroupProperty {
+    pub(crate) name: &'static str,
+    /// The broker's property with the same meaning. Kafka: `GroupConfig#ALL_GROUP_CONFIG_SYNONYMS`.
+    pub(crate) synonym: &'static str,
+    pub(crate) kind: Kind,
+    pub(crate) default: &'static str,
+    /// What the broker's own properties allow, by their defaults.
+    bounds: Option<(i64, i64)>,
+}
+
+const fn row(
+    name: &'static str,
+    synonym: &'static str,
+    kind: Kind,
+    default: &'static str,
+    bounds: Option<(i64, i64)>,
+) -> GroupProperty {
+    GroupProperty {
+        name,
+        synonym,
+        kind,
+        default,
+        bounds,
+    }
+}
+
+const fn at_least(low: i32) -> Kind {
+    Kind::Int(low, i32::MAX)
+}
+
+const SESSION: Option<(i64, i64)> = Some((45_000, 60_000));
+const HEARTBEAT: Option<(i64, i64)> = Some((5_000, 15_000));
+const ASSIGNMENT: Option<(i64, i64)> = Some((0, 15_000));
+
+/// Every property of a group, by name.
+#[rustfmt::skip]
+pub(crate) const GROUP: &[GroupProperty] = &[
+    row("consumer.assignment.interval.ms", "group.consumer.assignment.interval.ms", at_least(0), "1000", ASSIGNMENT),
+    row("consumer.heartbeat.interval.ms", "group.consumer.heartbeat.interval.ms", at_least(1), "5000", HEARTBEAT),
+    row("consumer.session.timeout.ms", "group.consumer.session.timeout.ms", at_least(1), "45000", SESSION),
+    row("share.assignment.interval.ms", "group.share.assignment.interval.ms", at_least(0), "1000", ASSIGNMENT),
+    row("share.auto.offset.reset", "share.auto.offset.reset", Kind::Text, "latest", None),
+    row("share.delivery.count.limit", "group.share.delivery.count.limit", at_least(2), "5", Some((2, 10))),
+    row("share.heartbeat.interval.ms", "group.share.heartbeat.interval.ms", at_least(1), "5000", HEARTBEAT),
+    row("share.isolation.level", "share.isolation.level", Kind::OneOf(&["read_committed", "read_uncommitted"]), "read_uncommitted", None),
+    row("share.partition.max.record.locks", "group.share.partition.max.record.locks", at_least(100), "2000", Some((100, 4_000))),
+    row("share.record.lock.duration.ms", "group.share.record.lock.duration.ms", at_least(1_000), "30000", Some((15_000, 60_000))),
+    row("share.renew.acknowledge.enable", "share.renew.acknowledge.enable", Kind::Boolean, "true", None),
+    row("share.session.timeout.ms", "group.share.session.timeout.ms", at_least(1), "45000", SESSION),
+    row("streams.assignment.interval.ms", "group.streams.assignment.interval.ms", at_least(0), "1000", ASSIGNMENT),
+    row("streams.heartbeat.interval.ms", "group.streams.heartbeat.interval.ms", at_least(1), "5000", HEARTBEAT),
+    row("streams.initial.rebalance.delay.ms", "group.streams.initial.rebalance.delay.ms", at_least(0), "3000", None),
+    row("streams.num.standby.replicas", "group.streams.num.standby.replicas", at_least(0), "0", Some((0, 2))),
+    row("streams.session.timeout.ms", "group.streams.session.timeout.ms", at_least(1), "45000", SESSION),
+];
+
+/// Whether these can be all properties that are set for a group.
+pub(super) fn validate(group: &str, properties: &Properties) -> Result<(), BrokerError> {
+    if group.is_empty() {
+        let text = "Default group resources are not allowed.";
+        return Err(refused(ErrorCode::INVALID_REQUEST, text));
+    }
+    let known = |name: &str| GROUP.iter().find(|property| property.name == name);
+    if let Some(name) = properties.keys().find(|name| known(name).is_none()) {
+        let text = format!("Unknown group config name: {name}");
+        return Err(refused(ErrorCode::INVALID_CONFIG, text));
+    }
+    let rows = || {
+        properties
+            .iter()
+            .filter_map(|(name, value)| Some((known(name)?, value)))
+    };
+    let of_type = rows().find_map(|(property, value)| property.refusal_of_type(value));
+    let refusal = of_type.or_else(|| rows().find_map(|(property, value)| property.refusal_of_bounds(value)));
+    refusal.map_or(Ok(()), |text| Err(refused(ErrorCode::INVALID_CONFIG, text)))
+}
+
+impl GroupProperty {
+    fn refusal_of_type(&self, value: &str) -> Option<String> {
+        let name = self.name;
+        if name == "share.auto.offset.reset" && !is_reset(value) {
+            return Some(format!(
+                "Invalid value {value} for configuration {name}: Invalid value `{value}` for configuration {name}. The value must be \
+                 either 'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'."
+            ));
+        }
+        kafka_refusal_of(name, &self.kind, value)
+    }
+
+    /// Kafka: `GroupConfig#validateValues`.
+    fn refusal_of_bounds(&self, value: &str) -> Option<String> {
+        let ((low, high), number) = (self.bounds?, value.parse::<i64>().ok()?);
+        let (protocol, rest) = self.name.split_once('.')?;
+        let rest = rest.trim_start_matches("num.");
+        let (comparison, bound) = match number {
+            _ if number < low => ("greater", "min"),
+            _ if number > high => ("less", "max"),
+            _ => return None,
+        };
+        Some(format!(
+            "{} must be {comparison} than or equal to group.{protocol}.{bound}.{rest}",
+            self.name
+        ))
+    }
+}
+
+/// earliest, latest, or by_duration with an ISO 8601 duration of days and less. Kafka: `ShareGroupAutoOffsetResetStrategy`.
+fn is_reset(value: &str) -> bool {
+    let duration = match value {
+        "earliest" | "latest" => return true,
+        other => other.strip_prefix("by_duration:P"),
+    };
+    duration.is_some_and(|text| {
+        let is_known = |c: char| c.is_ascii_digit() || matches!(c, '.' | 'D' | 'T' | 'H' | 'M' | 'S');
+        text.starts_with(|c: char| c.is_ascii_digit() || c == 'T')
+            && text.ends_with(['D', 'H', 'M', 'S'])
+            && text.chars().all(is_known)
+    })
+}

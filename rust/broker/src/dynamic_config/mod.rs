@@ -1,0 +1,294 @@
+//! Properties that are altered while a broker runs: of its nodes, of groups and of client metrics. They are kept in
+//! `fletchlog.metadata`, and win over what the broker was opened with. Kafka: `DynamicBrokerConfig`, `ConfigurationControlManager`.
+
+mod broker;
+mod client_metrics;
+mod group;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fletchlog_api::{Config, ConfigResource, ErrorCode, NodeId};
+use serde_json::{Map, Value, json};
+
+use crate::BrokerError;
+
+pub(crate) use broker::{is_dynamic, is_of_table, kind_of};
+pub(crate) use client_metrics::CLIENT_METRICS;
+pub(crate) use group::{GROUP, GroupProperty};
+
+/// Names and values as they were set.
+pub(crate) type Properties = BTreeMap<String, String>;
+
+/// Key in `fletchlog.metadata`; under it each kind of resource has its properties by name.
+const JSON: &str = "configs";
+
+/// Everything that was altered and is not a topic's: those are kept with the topic.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct DynamicConfigs(BTreeMap<ConfigResource, Properties>);
+
+impl DynamicConfigs {
+    /// Nothing is set.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What is set for a resource.
+    pub(crate) fn of(&self, resource: &ConfigResource) -> &Properties {
+        static NONE: Properties = Properties::new();
+        self.0.get(resource).unwrap_or(&NONE)
+    }
+
+    /// A value that is set for a resource.
+    pub(crate) fn get(&self, resource: &ConfigResource, name: &str) -> Option<&str> {
+        self.0.get(resource)?.get(name).map(String::as_str)
+    }
+
+    /// Replaces what is set for a resource.
+    pub(crate) fn set(&mut self, resource: &ConfigResource, properties: Properties) {
+        match properties.is_empty() {
+            true => self.0.remove(resource),
+            false => self.0.insert(resource.clone(), properties),
+        };
+    }
+
+    /// The resources for which something is set, in order.
+    pub(crate) fn resources(&self) -> impl Iterator<Item = &ConfigResource> {
+        self.0.keys()
+    }
+
+    /// Adds itself to the text of `fletchlog.metadata`.
+    pub(crate) fn write(&self, metadata: &mut Value) {
+        for (resource, properties) in &self.0 {
+            let (kind, name) = match resource {
+                // A topic's are with the topic.
+                ConfigResource::Topic(_) => continue,
+                ConfigResource::AllBrokers => ("brokers", String::new()),
+                ConfigResource::Broker(node) => ("brokers", node.to_string()),
+                ConfigResource::Group(group) => ("groups", group.clone()),
+                ConfigResource::ClientMetrics(name) => ("client.metrics", name.clone()),
+            };
+            metadata[JSON][kind][name] = json!(properties);
+        }
+    }
+
+    /// Reads what [`DynamicConfigs::write`] wrote; the error says what is wrong with the file.
+    pub(crate) fn read(metadata: &Map<String, Value>) -> Result<Self, String> {
+        let wrong = || format!("has no valid `{JSON}`");
+        let Some(configs) = metadata.get(JSON) else {
+            return Ok(Self::default());
+        };
+        let mut read = Self::default();
+        for (kind, resources) in configs.as_object().ok_or_else(wrong)? {
+            for (name, properties) in resources.as_object().ok_or_else(wrong)? {
+                let resource = match (&**kind, &**name) {
+                    ("brokers", "") => ConfigResource::AllBrokers,
+                    ("brokers", node) => ConfigResource::Broker(node.parse().map_err(|_| wrong())?),
+                    ("groups", group) => ConfigResource::Group(group.to_owned()),
+                    ("client.metrics", name) => ConfigResource::ClientMetrics(name.to_owned()),
+                    _ => return Err(wrong()),
+                };
+                let text = |(name, value): (&String, &Value)| Some((name.clone(), value.as_str()?.to_owned()));
+                let properties: Option<_> = properties.as_object().ok_or_else(wrong)?.iter().map(text).collect();
+                read.set(&resource, properties.ok_or_else(wrong)?);
+            }
+        }
+        Ok(read)
+    }
+}
+
+/// The properties of a broker's nodes: what it was opened with, what was altered since, and what follows for each node.
+#[derive(Debug)]
+pub(crate) struct BrokerConfigs {
+    fixed: Config,
+    altered: DynamicConfigs,
+    nodes: ByNode<Config>,
+}
+
+/// Something of each node; nodes that have the same share it.
+#[derive(Debug)]
+pub(crate) struct ByNode<T>(Vec<Arc<T>>);
+
+impl<T> ByNode<T> {
+    /// Of a node; of a number that is no node, the first one's.
+    pub(crate) fn of(&self, node: NodeId) -> &Arc<T> {
+        let index = usize::try_from(node - 1).unwrap_or(0);
+        self.0.get(index).unwrap_or(&self.0[0])
+    }
+}
+
+impl BrokerConfigs {
+    /// Of `nodes` nodes. A stored value that this release does not take is left out, as Kafka does, and is reported in the log.
+    pub(crate) fn new(fixed: &Config, altered: &DynamicConfigs, nodes: NodeId) -> Self {
+        let all = Arc::new(effective(fixed.clone(), altered.of(&ConfigResource::AllBrokers)));
+        let of_node = |node| match altered.of(&ConfigResource::Broker(node)) {
+            own if own.is_empty() => Arc::clone(&all),
+            own => Arc::new(effective(Config::clone(&all), own)),
+        };
+        Self {
+            nodes: ByNode((1..=nodes.max(1)).map(of_node).collect()),
+            fixed: fixed.clone(),
+            altered: altered.clone(),
+        }
+    }
+
+    /// The same broker after another change.
+    pub(crate) fn altered_to(&self, altered: &DynamicConfigs) -> Self {
+        let nodes = NodeId::try_from(self.nodes.0.len()).unwrap_or(NodeId::MAX);
+        Self::new(&self.fixed, altered, nodes)
+    }
+
+    /// What the broker was opened with.
+    pub(crate) fn fixed(&self) -> &Config {
+        &self.fixed
+    }
+
+    /// What was altered since.
+    pub(crate) fn altered(&self) -> &DynamicConfigs {
+        &self.altered
+    }
+
+    /// What is in effect on a node; of a number that is no node, what the first node has.
+    pub(crate) fn of(&self, node: NodeId) -> &Arc<Config> {
+        self.nodes.of(node)
+    }
+
+    /// What follows for each node from its properties.
+    pub(crate) fn by_node<T>(&self, of: impl Fn(&Config) -> T) -> ByNode<T> {
+        let mut made: Vec<Arc<T>> = Vec::with_capacity(self.nodes.0.len());
+        for (index, config) in self.nodes.0.iter().enumerate() {
+            let same = self.nodes.0[..index]
+                .iter()
+                .position(|known| Arc::ptr_eq(known, config));
+            made.push(same.map_or_else(|| Arc::new(of(config)), |same| Arc::clone(&made[same])));
+        }
+        ByNode(made)
+    }
+}
+
+fn effective(config: Config, altered: &Properties) -> Config {
+    let mut config = config;
+    for (name, value) in altered.iter().filter(|(name, _)| is_of_table(name)) {
+        match config.clone().with([(&**name, &**value)]) {
+            Ok(changed) => config = changed,
+            Err(error) => log::error!("a property that was set while the broker ran is left out: {error}"),
+        }
+    }
+    config
+}
+
+/// Whether these properties can be all that is set for it; `now`: what is in effect. Not for topics.
+///
+/// # Errors
+/// INVALID_REQUEST, INVALID_CONFIG, with Kafka's text.
+pub(crate) fn validate(
+    resource: &ConfigResource,
+    properties: &Properties,
+    now: &BrokerConfigs,
+) -> Result<(), BrokerError> {
+    match resource {
+        ConfigResource::Topic(_) => Ok(()),
+        ConfigResource::AllBrokers => {
+            broker::validate(properties, now, 1)?;
+            match properties.contains_key(broker::MIN_IN_SYNC) {
+                true => Ok(()),
+                false => Err(in_sync(
+                    "Cluster-level min.insync.replicas cannot be removed while ELR is enabled.",
+                )),
+            }
+        }
+        ConfigResource::Broker(node) => {
+            broker::validate(properties, now, *node)?;
+            match properties.contains_key(broker::MIN_IN_SYNC) {
+                true => Err(in_sync(
+                    "Broker-level min.insync.replicas cannot be altered while ELR is enabled.",
+                )),
+                false => Ok(()),
+            }
+        }
+        ConfigResource::Group(group) => group::validate(group, properties),
+        ConfigResource::ClientMetrics(name) => client_metrics::validate(name, properties),
+    }
+}
+
+/// What of all that is set for it has to be kept, see [`before`].
+pub(crate) fn stored(resource: &ConfigResource, mut after: Properties, now: &BrokerConfigs) -> Properties {
+    if *resource == ConfigResource::AllBrokers {
+        let fixed = now.fixed().text(broker::MIN_IN_SYNC);
+        after.retain(|name, value| name != broker::MIN_IN_SYNC || value != fixed);
+    }
+    after
+}
+
+/// What there is for a resource before it is altered: what is set, and for all nodes min.insync.replicas, which Kafka keeps there
+/// from the start. Kafka: `ConfigurationControlManager#maybeGenerateElrSafetyRecords`.
+pub(crate) fn before(resource: &ConfigResource, now: &BrokerConfigs) -> Properties {
+    let mut properties = now.altered().of(resource).clone();
+    if *resource == ConfigResource::AllBrokers {
+        let value = now.fixed().text(broker::MIN_IN_SYNC).to_owned();
+        properties.entry(broker::MIN_IN_SYNC.to_owned()).or_insert(value);
+    }
+    properties
+}
+
+/// Kafka: `ConfigurationControlManager#validateAlterConfig`, with eligible.leader.replicas.version 1.
+fn in_sync(text: &str) -> BrokerError {
+    refused(ErrorCode::INVALID_CONFIG, text)
+}
+
+fn refused(code: ErrorCode, text: impl Into<String>) -> BrokerError {
+    BrokerError::kafka(code, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use fletchlog_api::Scope;
+
+    use super::*;
+
+    fn properties(pairs: &[(&str, &str)]) -> Properties {
+        pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+    }
+
+    #[test]
+    fn what_is_written_is_read_back_and_a_wrong_text_is_refused() {
+        let mut configs = DynamicConfigs::default();
+        configs.set(&ConfigResource::AllBrokers, properties(&[("log.retention.ms", "5")]));
+        configs.set(&ConfigResource::Broker(2), properties(&[("max.connections", "7")]));
+        configs.set(&ConfigResource::Group("g".to_owned()), properties(&[("a", "b")]));
+        configs.set(
+            &ConfigResource::ClientMetrics("m".to_owned()),
+            properties(&[("c", "d")]),
+        );
+        configs.set(&ConfigResource::Broker(3), Properties::new());
+        let mut value = json!({});
+        configs.write(&mut value);
+        assert_eq!(DynamicConfigs::read(value.as_object().unwrap()), Ok(configs));
+        for wrong in [
+            json!({"configs": []}),
+            json!({"configs": {"brokers": {"x": {}}}}),
+            json!({"configs": {"brokers": {"1": {"a": 1}}}}),
+            json!({"configs": {"nodes": {"1": {}}}}),
+        ] {
+            let error = DynamicConfigs::read(wrong.as_object().unwrap()).unwrap_err();
+            assert_eq!(error, "has no valid `configs`", "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_nodes_own_value_wins_over_all_nodes_and_that_over_the_opening() {
+        let fixed = Config::parse(Scope::Broker, [("log.retention.ms", "1"), ("num.partitions", "4")]).unwrap();
+        let mut altered = DynamicConfigs::default();
+        altered.set(
+            &ConfigResource::AllBrokers,
+            properties(&[("log.retention.ms", "2"), ("message.max.bytes", "not a number")]),
+        );
+        altered.set(&ConfigResource::Broker(2), properties(&[("log.retention.ms", "3")]));
+        let configs = BrokerConfigs::new(&fixed, &altered, 2);
+        let values = [1, 2].map(|node| configs.of(node).long("log.retention.ms"));
+        assert_eq!(values, [2, 3]);
+        assert_eq!(configs.of(1).int("num.partitions"), 4);
+        assert_eq!(configs.of(1).int("message.max.bytes"), 1_048_588);
+        assert_eq!(configs.fixed().long("log.retention.ms"), 1);
+    }
+}

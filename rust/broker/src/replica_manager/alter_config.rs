@@ -1,0 +1,266 @@
+//! Other properties for a topic, a node, a group or a subscription to client metrics. Kafka:
+//! `ConfigurationControlManager#incrementalAlterConfigs`, `#legacyAlterConfigs`, `ConfigAdminManager#preprocess`, with the texts of their
+//! errors.
+//!
+//! It is one write of `fletchlog.metadata`, which is atomic: after a crash the change is there as a whole or not at all. The change
+//! takes effect once it is written.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use fletchlog_api::config_table::{Kind, keys};
+use fletchlog_api::{ConfigResource, ErrorCode, Scope};
+use fletchlog_log::config::Durability;
+
+use super::ReplicaManager;
+use crate::BrokerError;
+use crate::directory::ClusterMetadata;
+use crate::dynamic_config::{self, Properties};
+use crate::topics::validate_name;
+
+/// What to do with a property. Kafka: `AlterConfigOp.OpType`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AlterConfigOp {
+    /// The value replaces what there is.
+    Set,
+    /// Back to what the broker gives.
+    Delete,
+    /// The items of the value join the list.
+    Append,
+    /// The items of the value leave the list.
+    Subtract,
+}
+
+impl AlterConfigOp {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Set => "SET",
+            Self::Delete => "DELETE",
+            Self::Append => "APPEND",
+            Self::Subtract => "SUBTRACT",
+        }
+    }
+}
+
+/// A change of one property.
+#[derive(Debug, Clone)]
+pub struct AlterConfig {
+    /// Name of the property.
+    pub name: String,
+    /// What to do with it.
+    pub op: AlterConfigOp,
+    /// With what; ignored by `Delete`.
+    pub value: Option<String>,
+}
+
+impl ReplicaManager {
+    /// `alter_config`.
+    pub(crate) fn alter_config(
+        &self,
+        resource: &ConfigResource,
+        changes: &[AlterConfig],
+        validate_only: bool,
+    ) -> Result<(), BrokerError> {
+        check_names(changes.iter().map(|c| {
+            let may_be_null = c.op == AlterConfigOp::Delete;
+            (c.name.as_str(), may_be_null || c.value.is_some())
+        }))?;
+        self.alter(resource, validate_only, |before| {
+            let mut config = before.clone();
+            for change in changes {
+                alter_one(resource, &mut config, change)?;
+            }
+            Ok(config)
+        })
+    }
+
+    /// `replace_config`.
+    pub(crate) fn replace_config(
+        &self,
+        resource: &ConfigResource,
+        config: &[(String, Option<String>)],
+        validate_only: bool,
+    ) -> Result<(), BrokerError> {
+        check_names(config.iter().map(|(name, value)| (name.as_str(), value.is_some())))?;
+        self.alter(resource, validate_only, |_| {
+            let set =
+                |(name, value): &(String, Option<String>)| Some((name.clone(), value.as_deref()?.trim().to_owned()));
+            Ok(config.iter().filter_map(set).collect())
+        })
+    }
+
+    fn alter(
+        &self,
+        resource: &ConfigResource,
+        validate_only: bool,
+        change: impl FnOnce(&Properties) -> Result<Properties, BrokerError>,
+    ) -> Result<(), BrokerError> {
+        self.for_writing("alter properties")?;
+        self.check_node(resource)?;
+        let mut metadata = self.metadata.lock();
+        match resource {
+            ConfigResource::Topic(name) => self.alter_topic(&mut metadata, name, validate_only, change),
+            _ => self.alter_dynamic(&mut metadata, resource, validate_only, change),
+        }
+    }
+
+    /// Whether the broker has the node whose properties are meant.
+    pub(crate) fn check_node(&self, resource: &ConfigResource) -> Result<(), BrokerError> {
+        match resource {
+            ConfigResource::Broker(node) if !self.nodes().contains(node) => {
+                let text = format!("the broker has no node {node}; its nodes are 1 to {}", self.num_nodes());
+                Err(BrokerError::kafka(ErrorCode::INVALID_REQUEST, text))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn alter_topic(
+        &self,
+        metadata: &mut ClusterMetadata,
+        name: &str,
+        validate_only: bool,
+        change: impl FnOnce(&Properties) -> Result<Properties, BrokerError>,
+    ) -> Result<(), BrokerError> {
+        // Kafka looks whether there is such a topic last: `ConfigurationControlManager#validateAlterConfig`.
+        let record = metadata.topics.get(name).cloned();
+        let config = change(record.as_ref().map_or(&BTreeMap::new(), |record| &record.config))?;
+        check_name(name)?;
+        let settings = self.check_config(&config)?;
+        let mut record = record.ok_or_else(|| {
+            let text = format!("The topic '{name}' does not exist.");
+            BrokerError::kafka(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, text)
+        })?;
+        if validate_only || config == record.config {
+            return Ok(());
+        }
+        record.config = config;
+        if settings.log.durability == Durability::Fsync
+            && let Ok(topic) = self.topic(name)
+        {
+            let fs = &**self.logs.directory().fs();
+            topic.partitions.iter().try_for_each(|p| p.make_durable(fs))?;
+        }
+        let topic = self.topic(name)?;
+        let mut changed = metadata.clone();
+        changed.topics.insert(name.to_owned(), record.clone());
+        self.store_or_undo(&changed, metadata)?;
+        *metadata = changed;
+        let altered = topic.altered(record, &self.configs(), self.logs.directory())?;
+        self.logs.insert(Arc::new(altered));
+        Ok(())
+    }
+
+    /// Of nodes, groups and client metrics.
+    fn alter_dynamic(
+        &self,
+        metadata: &mut ClusterMetadata,
+        resource: &ConfigResource,
+        validate_only: bool,
+        change: impl FnOnce(&Properties) -> Result<Properties, BrokerError>,
+    ) -> Result<(), BrokerError> {
+        let now = self.configs();
+        let before = dynamic_config::before(resource, &now);
+        let after = change(&before)?;
+        dynamic_config::validate(resource, &after, &now)?;
+        if validate_only || after == before {
+            return Ok(());
+        }
+        let mut changed = metadata.clone();
+        changed
+            .configs
+            .set(resource, dynamic_config::stored(resource, after, &now));
+        let configs = now.altered_to(&changed.configs);
+        self.logs.make_durable(&configs)?;
+        self.store_or_undo(&changed, metadata)?;
+        *metadata = changed;
+        self.logs.reconfigure(configs)
+    }
+}
+
+/// What a broker asks of a request before the controller sees it: (name, whether it has a value or needs none).
+fn check_names<'a>(given: impl Iterator<Item = (&'a str, bool)>) -> Result<(), BrokerError> {
+    let refuse = |text: String| Err(BrokerError::kafka(ErrorCode::INVALID_REQUEST, text));
+    let mut names = BTreeSet::new();
+    let mut nulls = Vec::new();
+    let mut twice = false;
+    for (name, has_value) in given {
+        twice |= !names.insert(name);
+        if !has_value {
+            nulls.push(name);
+        }
+    }
+    if twice {
+        return refuse("Error due to duplicate config keys".to_owned());
+    }
+    if !nulls.is_empty() {
+        return refuse(format!("Null value not supported for : {}", nulls.join(", ")));
+    }
+    Ok(())
+}
+
+/// Kafka: `ControllerConfigurationValidator#validate`.
+fn check_name(topic: &str) -> Result<(), BrokerError> {
+    if topic.is_empty() {
+        let text = "Default topic resources are not allowed.".to_owned();
+        return Err(BrokerError::kafka(ErrorCode::INVALID_REQUEST, text));
+    }
+    validate_name(topic).map_err(|text| BrokerError::kafka(ErrorCode::INVALID_TOPIC_EXCEPTION, text))
+}
+
+/// Kafka: `ConfigurationControlManager#incrementalAlterConfigResource`, `ConfigAdminManager#prepareIncrementalConfigs`. A list that is
+/// not set begins as the default of the table, not as what the broker was opened with.
+fn alter_one(resource: &ConfigResource, config: &mut Properties, change: &AlterConfig) -> Result<(), BrokerError> {
+    let name = &change.name;
+    let value = change.value.as_deref().unwrap_or("").trim();
+    match change.op {
+        AlterConfigOp::Delete => {
+            config.remove(name);
+        }
+        AlterConfigOp::Set => {
+            config.insert(name.clone(), value.to_owned());
+        }
+        AlterConfigOp::Append | AlterConfigOp::Subtract => {
+            let Some(default) = default_of_list(resource, name) else {
+                return Err(BrokerError::kafka(ErrorCode::INVALID_CONFIG, no_list(resource, change)));
+            };
+            let before = config.get(name).map_or(default, String::as_str);
+            let mut items: Vec<&str> = before
+                .split(',')
+                .map(str::trim)
+                .filter(|item| !item.is_empty())
+                .collect();
+            for item in value.split(',').map(str::trim) {
+                if change.op == AlterConfigOp::Subtract {
+                    items.retain(|known| *known != item);
+                } else if !items.contains(&item) {
+                    items.push(item);
+                }
+            }
+            let items = items.join(",");
+            config.insert(name.clone(), items);
+        }
+    }
+    Ok(())
+}
+
+/// The default of a property that is a list; `None`: it is none.
+fn default_of_list(resource: &ConfigResource, name: &str) -> Option<&'static str> {
+    let scope = match resource {
+        ConfigResource::Topic(_) => Scope::Topic,
+        ConfigResource::AllBrokers | ConfigResource::Broker(_) => Scope::Broker,
+        ConfigResource::Group(_) | ConfigResource::ClientMetrics(_) => return None,
+    };
+    let key = keys(scope).iter().find(|key| key.name == name)?;
+    matches!(key.kind, Kind::ListOf(_)).then(|| key.default.unwrap_or(""))
+}
+
+fn no_list(resource: &ConfigResource, AlterConfig { name, op, .. }: &AlterConfig) -> String {
+    match resource {
+        ConfigResource::AllBrokers | ConfigResource::Broker(_) => {
+            let op = op.name().to_ascii_lowercase();
+            format!("Config value {op} is not allowed for config key: {name}")
+        }
+        _ => format!("Can't {} to key {name} because its type is not LIST.", op.name()),
+    }
+}
