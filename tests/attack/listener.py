@@ -250,14 +250,18 @@ ATTACKS: list[tuple[Attack, float, int, int]] = [
 ]
 
 
-def work(address: Address, told: Any, stop: Any) -> None:
-    """The working client: produces a record with acks=1 again and again; tells the milliseconds of each exchange."""
+def produce() -> bytes:
+    """A request with one record, acks=1."""
     record = bytes([0, 0, 0, 1, 2, 120, 0])
     header = struct.pack(">hiqqqhii", 0, 0, NOW, NOW, -1, -1, -1, 1) + bytes([len(record) * 2]) + record
     batch = struct.pack(">qiibI", 0, len(header) + 9, -1, 2, crc32c(header)) + header
     data = struct.pack(">i", 1) + text("work") + struct.pack(">iii", 1, 0, len(batch)) + batch
-    request = frame(0, 3, struct.pack(">hhi", -1, 1, 5000) + data)
-    waited = []
+    return frame(0, 3, struct.pack(">hhi", -1, 1, 5000) + data)
+
+
+def work(address: Address, told: Any, stop: Any) -> None:
+    """The working client: produces a record with acks=1 again and again; tells the milliseconds of each exchange."""
+    request, waited = produce(), []
     with socket.create_connection(address, timeout=60) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         while not stop.is_set():

@@ -126,9 +126,10 @@ impl Connection {
         self.busy
     }
 
-    /// The request in work waits from now on.
+    /// The request in work waits from now on, and with it goes the buffer that it came in.
     pub fn wait(&mut self) {
         self.waits = self.busy;
+        self.trim();
     }
 
     /// What the client has ended. It does not take an end back.
@@ -239,6 +240,18 @@ mod tests {
         let mut frame = u32::try_from(payload.len()).unwrap().to_be_bytes().to_vec();
         frame.extend(payload);
         frame
+    }
+
+    #[test]
+    fn a_request_that_waits_holds_no_buffer_and_loses_nothing_behind_it() {
+        let mut connection = Connection::default();
+        feed(&mut connection, &[frame(b"waits"), frame(b"next")].concat());
+        connection.next_frame(100).unwrap().unwrap();
+        assert!(connection.input.capacity() >= CHUNK / 2);
+        connection.wait();
+        assert!(connection.input.capacity() < 100, "{}", connection.input.capacity());
+        connection.answer([]);
+        assert_eq!(connection.next_frame(100).unwrap().as_deref(), Some(&b"next"[..]));
     }
 
     #[test]
