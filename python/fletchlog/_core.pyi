@@ -202,6 +202,14 @@ class Broker:
             fletchlog.errors.KafkaError: INVALID_REQUEST (42): no such node.
             ValueError: More than one of topic, node and group.
         """
+    def metrics(self) -> Metrics:
+        """What the broker has counted since it was opened and what it holds, under the names of Kafka's metrics. Opens no log.
+
+        Of all clients, embedded or on a listener, a partition of a request each: `messages-in-total`, `bytes-in-total`, `bytes-out-total`,
+        `produce-requests-total`, `failed-produce-requests-total`, `fetch-requests-total`, `failed-fetch-requests-total`. Of now:
+        `global-topic-count`, `global-partition-count`, `group-count`; `log-size`, bytes of all segments; `purgatory-size`, fetches that
+        wait; `incremental-fetch-session-count`. Requests by API and client are in `Listener.stats()`.
+        """
     def topics(self, *, include_internal: bool = False) -> list[str]:
         """Topic names, sorted; Kafka's internal ones only when asked for."""
     def transactions(self) -> list[TransactionDescription]:

@@ -165,7 +165,7 @@ class RecordMetadata(NamedTuple):
 
 
 class Metrics(dict[str, float]):
-    """What a client has counted and measured since it was made: Kafka's names of metrics to values, NaN where nothing was measured yet.
+    """What a client or a broker has counted and measured since it was made: Kafka's names of metrics to values, NaN where nothing was measured yet.
 
     Totals are counts, `-avg` and `-max` are over the whole time, where Kafka's are over the last 30 to 60 seconds. Latencies and other times are in
     milliseconds, sizes in bytes.

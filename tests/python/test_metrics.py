@@ -76,3 +76,39 @@ def test_metrics_are_an_arrow_table(broker: fl.Broker) -> None:
     table = metrics.to_pyarrow()
     assert table.schema == pa.schema([("name", pa.string()), ("value", pa.float64())])
     assert table["name"].to_pylist() == list(metrics)
+
+
+def test_a_broker_counts_what_its_clients_do() -> None:
+    with fl.Broker.in_memory() as broker:
+        fresh = broker.metrics()
+        assert set(fresh.values()) == {0.0}
+        broker.create_topic("t", partitions=3)
+        with fl.Producer(broker, {"enable.idempotence": False}) as producer:
+            for number in range(10):
+                producer.send("t", value=b"v" * number, partition=0).result()
+        with fl.Consumer(broker, {"group.id": "g", "auto.offset.reset": "earliest"}) as consumer:
+            consumer.subscribe(["t"])
+            read = 0
+            while read < 10:
+                read += len(consumer.poll(1000))
+            consumer.commit()
+            held = broker.metrics()
+            assert held["incremental-fetch-session-count"] == 1
+        metrics = broker.metrics()
+        assert (metrics["messages-in-total"], metrics["produce-requests-total"], metrics["failed-produce-requests-total"]) == (10, 10, 0)
+        assert metrics["bytes-in-total"] == broker.describe_topic("t").partitions[0].size_bytes == metrics["bytes-out-total"]
+        assert metrics["fetch-requests-total"] >= 1
+        assert metrics["failed-fetch-requests-total"] == 0
+        assert (metrics["global-topic-count"], metrics["group-count"]) == (2, 1)
+        assert metrics["log-size"] > metrics["bytes-in-total"]
+    with pytest.raises(fl.errors.ClosedError):
+        broker.metrics()
+
+
+def test_what_a_broker_refuses_is_counted() -> None:
+    with fl.Broker.in_memory() as broker, fl.Producer(broker, {"max.request.size": 10_000}) as producer:
+        broker.create_topic("t", config={"max.message.bytes": 200})
+        with pytest.raises(fl.errors.RecordTooLargeError):
+            producer.send("t", value=bytes(1000)).result()
+        assert broker.metrics()["failed-produce-requests-total"] == 1
+        assert broker.metrics()["messages-in-total"] == 0

@@ -11,6 +11,7 @@ mod group;
 mod kafka_apis;
 pub mod local_transport;
 mod log_manager;
+mod metrics;
 mod partition;
 pub mod port;
 mod replica_manager;
@@ -28,6 +29,7 @@ pub use fletchlog_log::ProducerState;
 pub use group::{GroupDescription, GroupListing, GroupMember};
 pub use local_transport::LocalTransport;
 pub use log_manager::{CleanedPartition, LogDirDescription};
+pub use metrics::BrokerMetric;
 pub use port::{Outcome, Port, Ticket};
 pub use replica_manager::{AlterConfig, AlterConfigOp, CreatedTopic, NewTopic, PartitionDescription, TopicDescription};
 pub use security::{

@@ -21,7 +21,7 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 
 use crate::convert::{
     broker_resource, bytes_from_py, changes_from_py, cleaned_partition_class, config_entry_class, config_from_py,
-    counted, describe, described_resource, number_from_py, offsets_from_py, partition_description_class,
+    counted, describe, described_resource, metrics_to_py, number_from_py, offsets_from_py, partition_description_class,
     partitions_from_py, properties_from_py, topic_description_class, transaction_to_py, unpicklable,
 };
 use crate::errors::{Failure, errors_module};
@@ -330,6 +330,12 @@ impl Broker {
             Ok(class.call1(row)?.unbind())
         };
         entries.iter().map(entry).collect()
+    }
+
+    /// What the broker has counted since it was opened, and what it holds.
+    fn metrics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let metrics = self.inner.call(py, |broker, _| broker.metrics())?;
+        metrics_to_py(py, metrics)
     }
 
     /// Topic names, sorted; Kafka's internal ones only when asked for.

@@ -14,6 +14,7 @@ use crate::config_description::{
     describe_topic_config,
 };
 use crate::log_manager::LogDirDescription;
+use crate::metrics::BrokerMetric;
 use crate::replica_manager::{AlterConfig, CreatedTopic, NewTopic};
 use crate::topics::validate_name;
 use crate::transaction::{TransactionDescription, TransactionFilter, TransactionListing};
@@ -159,6 +160,39 @@ impl Broker {
     ) -> Result<TransactionDescription, BrokerError> {
         let _open = self.enter()?;
         self.transactions.describe_transaction(node, transactional_id)
+    }
+
+    /// What the broker has counted since it was opened and what it holds, Kafka's names to values. Opens no log.
+    ///
+    /// # Errors
+    /// `Closed`, storage errors.
+    pub fn metrics(&self) -> Result<Vec<BrokerMetric>, BrokerError> {
+        let _open = self.enter()?;
+        self.replicas.see_new_topics()?;
+        let count = |number: usize| u32::try_from(number).map_or(f64::INFINITY, f64::from);
+        let dirs = self.logs.describe_log_dirs()?;
+        #[allow(clippy::cast_precision_loss)] // Exact up to 2^53.
+        let size: f64 = dirs
+            .iter()
+            .flat_map(|dir| &dir.partitions)
+            .map(|(_, bytes)| *bytes as f64)
+            .sum();
+        let topics = self.replicas.topic_table();
+        let partitions = topics.iter().map(|topic| topic.partitions.len()).sum();
+        let held = [
+            ("global-topic-count", count(topics.iter().count())),
+            ("global-partition-count", count(partitions)),
+            ("log-size", size),
+        ];
+        drop(topics);
+        let groups = ("group-count", count(self.groups.groups()?.len()));
+        Ok(self
+            .replicas
+            .metrics()
+            .into_iter()
+            .chain(held)
+            .chain([groups])
+            .collect())
     }
 
     /// The log directory of every node with the sizes of its partitions. Opens no log.

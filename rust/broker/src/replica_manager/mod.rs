@@ -30,6 +30,7 @@ use crate::directory::ClusterMetadata;
 use crate::dynamic_config::BrokerConfigs;
 use crate::failures::Failures;
 use crate::log_manager::LogManager;
+use crate::metrics::{BrokerMetric, BrokerTopicMetrics};
 use crate::partition::Partition;
 use crate::security::{CurrentSecurity, Rules};
 use crate::sync::{Changes, Mutex, Rank, ReadGuard};
@@ -46,6 +47,7 @@ pub(crate) struct ReplicaManager {
     fetches: FetchManager,
     purgatory: FetchPurgatory,
     failures: Failures,
+    metrics: BrokerTopicMetrics,
     /// Waiting clients wait for its next change.
     changes: Changes,
 }
@@ -63,6 +65,7 @@ impl ReplicaManager {
             metadata: Mutex::new(Rank::Metadata, metadata),
             purgatory: FetchPurgatory::default(),
             failures: Failures::default(),
+            metrics: BrokerTopicMetrics::default(),
             changes: Changes::default(),
             logs,
         }
@@ -112,6 +115,15 @@ impl ReplicaManager {
     /// False: the partition was never used, or another broker of the cluster keeps it.
     pub(crate) fn has_directory(&self, partition: &Partition) -> bool {
         partition.opened_log().is_some() || self.logs.directory().fs().exists(partition.dir())
+    }
+
+    /// What was counted, and how many fetches wait and fetch sessions there are. Kafka: `DelayedOperationPurgatory`, `FetchSessionCache`.
+    pub(crate) fn metrics(&self) -> Vec<BrokerMetric> {
+        let count = |number: usize| u32::try_from(number).map_or(f64::INFINITY, f64::from);
+        let mut metrics = self.metrics.read().to_vec();
+        metrics.push(("purgatory-size", count(self.purgatory.size())));
+        metrics.push(("incremental-fetch-session-count", count(self.fetches.sessions())));
+        metrics
     }
 
     /// The counter that waiting clients wait for.

@@ -54,13 +54,17 @@ impl ReplicaManager {
             if transactional && id.is_none() {
                 return refused(&tp, (ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None));
             }
-            let answer = self.append(node, acks, &tp, |partition, log| match id {
+            let size = records.len();
+            let answer = self.append(node, acks, &tp, size, |partition, log| match id {
                 Some(id) if is_transactional(&records) => {
                     self.append_transactional(id, transactions, partition, log, records)
                 }
                 _ => Ok(self.append_to(partition, log, records, AppendOrigin::Client)),
             });
-            answer.unwrap_or_else(|refusal| refused(&tp, refusal))
+            answer.unwrap_or_else(|refusal| {
+                self.metrics.produced(refusal.0, 0, 0);
+                refused(&tp, refusal)
+            })
         };
         let partitions: Vec<ProducePartitionResponse> = request.partitions.into_iter().map(one).collect();
         if acks == 0 {
@@ -85,6 +89,7 @@ impl ReplicaManager {
             let log = self.log_of(&partition)?;
             self.answer(
                 &partition,
+                records.len(),
                 self.append_to(&partition, log, records, AppendOrigin::Client),
             )
         };
@@ -104,6 +109,7 @@ impl ReplicaManager {
         node: NodeId,
         acks: i16,
         tp: &TopicPartition,
+        size: usize,
         write: impl FnOnce(&Partition, &PartitionLog) -> Result<Result<AppendInfo, AppendError>, Refusal>,
     ) -> Result<ProducePartitionResponse, Refusal> {
         let with_text = |error: BrokerError| (error.code(), Some(error.to_string()));
@@ -117,11 +123,26 @@ impl ReplicaManager {
         }
         check_topic(tp)?;
         let log = self.log_of(&partition).map_err(with_text)?;
-        Ok(self.answer(&partition, write(&partition, log)?))
+        Ok(self.answer(&partition, size, write(&partition, log)?))
     }
 
-    /// The answer to an append. Waiting fetches see what was appended.
-    fn answer(&self, partition: &Partition, appended: Result<AppendInfo, AppendError>) -> ProducePartitionResponse {
+    /// The answer to an append of `size` bytes. Waiting fetches see what was appended.
+    fn answer(
+        &self,
+        partition: &Partition,
+        size: usize,
+        appended: Result<AppendInfo, AppendError>,
+    ) -> ProducePartitionResponse {
+        let (messages, bytes) = match &appended {
+            Ok(info) if !info.duplicate => (info.last_offset - info.first_offset + 1, size),
+            _ => (0, 0),
+        };
+        let answer = self.answer_of(partition, appended);
+        self.metrics.produced(answer.error, messages, bytes);
+        answer
+    }
+
+    fn answer_of(&self, partition: &Partition, appended: Result<AppendInfo, AppendError>) -> ProducePartitionResponse {
         let tp = partition.tp();
         let what = || format!("append to {tp}");
         match appended {

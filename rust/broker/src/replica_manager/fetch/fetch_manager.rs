@@ -19,6 +19,11 @@ pub(crate) struct FetchManager {
 }
 
 impl FetchManager {
+    /// How many sessions there are, on all nodes.
+    pub(crate) fn sessions(&self) -> usize {
+        self.caches.iter().map(|cache| cache.lock().len()).sum()
+    }
+
     /// Empty caches. `reports_changes`: the caller calls [`Self::changed`] after every change of a partition.
     pub(crate) fn new(nodes: NodeId, slots: usize, reports_changes: bool) -> Self {
         let cache = |_| Mutex::new(Rank::FetchSessions, FetchSessionCache::new(slots, reports_changes));

@@ -89,6 +89,7 @@ impl ReplicaManager {
         if let Some(id) = made.evicted {
             self.purgatory.check_session(self, node, id);
         }
+        self.metrics.fetched(&made.response);
         made.response
     }
 

@@ -199,6 +199,11 @@ impl Default for FetchPurgatory {
 }
 
 impl FetchPurgatory {
+    /// How many fetches wait.
+    pub(crate) fn size(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
     /// Kafka: `tryCompleteElseWatch`: watched first, then tried, so that no append falls between.
     pub(crate) fn watch(&self, replicas: &ReplicaManager, mut fetch: DelayedFetch) -> Arc<Answer> {
         fetch.begin_to_wait();

@@ -71,6 +71,11 @@ pub(crate) struct FetchSessionCache {
 }
 
 impl FetchSessionCache {
+    /// How many sessions it holds.
+    pub(crate) fn len(&self) -> usize {
+        self.sessions.len()
+    }
+
     /// An empty cache. `reports_changes`: the caller calls [`Self::changed`] after every change of a partition.
     pub(crate) fn new(slots: usize, reports_changes: bool) -> Self {
         Self {

@@ -1,0 +1,67 @@
+//! What a broker counts from its opening on and what it holds, under the names of Kafka's metrics.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use fletchlog_api::{ErrorCode, FetchResponse};
+
+/// Kafka's name and the value.
+pub type BrokerMetric = (&'static str, f64);
+
+/// Of all topics together. Kafka: `BrokerTopicMetrics`.
+#[derive(Debug, Default)]
+pub(crate) struct BrokerTopicMetrics {
+    messages_in: AtomicU64,
+    bytes_in: AtomicU64,
+    bytes_out: AtomicU64,
+    produce_requests: AtomicU64,
+    failed_produce_requests: AtomicU64,
+    fetch_requests: AtomicU64,
+    failed_fetch_requests: AtomicU64,
+}
+
+fn add(to: &AtomicU64, number: usize) {
+    to.fetch_add(number as u64, Ordering::Relaxed);
+}
+
+impl BrokerTopicMetrics {
+    /// A partition's batches were asked to be appended; so many messages were, 0 for a repeated batch.
+    pub(crate) fn produced(&self, error: ErrorCode, messages: i64, bytes: usize) {
+        add(&self.produce_requests, 1);
+        match error {
+            ErrorCode::NONE => {
+                add(&self.messages_in, usize::try_from(messages).unwrap_or(0));
+                add(&self.bytes_in, bytes);
+            }
+            _ => add(&self.failed_produce_requests, 1),
+        }
+    }
+
+    /// An answer to a fetch, of each of its partitions.
+    pub(crate) fn fetched(&self, response: &FetchResponse) {
+        let is_refused = |error: ErrorCode| error != ErrorCode::NONE;
+        let failed = response.partitions.iter().filter(|p| is_refused(p.error)).count();
+        add(&self.fetch_requests, response.partitions.len());
+        add(&self.failed_fetch_requests, failed);
+        add(
+            &self.bytes_out,
+            response.partitions.iter().map(|p| p.records.len()).sum(),
+        );
+    }
+
+    pub(crate) fn read(&self) -> [BrokerMetric; 7] {
+        [
+            ("messages-in-total", value(&self.messages_in)),
+            ("bytes-in-total", value(&self.bytes_in)),
+            ("bytes-out-total", value(&self.bytes_out)),
+            ("produce-requests-total", value(&self.produce_requests)),
+            ("failed-produce-requests-total", value(&self.failed_produce_requests)),
+            ("fetch-requests-total", value(&self.fetch_requests)),
+            ("failed-fetch-requests-total", value(&self.failed_fetch_requests)),
+        ]
+    }
+}
+
+#[allow(clippy::cast_precision_loss)] // Exact up to 2^53.
+fn value(of: &AtomicU64) -> f64 {
+    of.load(Ordering::Relaxed) as f64
+}
