@@ -101,7 +101,7 @@ impl RecordAccumulator {
         Some(&mut self.batches[id])
     }
 
-    /// Appends to the last batch, closing it when it has no room. Returns the estimated growth in bytes.
+    /// Appends to the last batch, closing it when it has no room. Returns it with its estimated growth in bytes.
     #[inline]
     pub(crate) fn try_append(
         &mut self,
@@ -110,10 +110,11 @@ impl RecordAccumulator {
         key: Option<&[u8]>,
         value: Option<&[u8]>,
         headers: &[Header<'_>],
-    ) -> Option<(usize, &mut ProducerBatch)> {
-        let batch = self.last_batch(partition)?;
+    ) -> Option<(BatchId, usize)> {
+        let id = *self.queues.get(partition)?.batches.back()?;
+        let batch = &mut self.batches[id];
         match batch.try_append(timestamp, key, value, headers) {
-            Some(grown) => Some((grown, batch)),
+            Some(grown) => Some((id, grown)),
             None => {
                 batch.close_for_appends();
                 None

@@ -14,12 +14,14 @@ use crate::producer::shared::{Pause, Shared};
 /// nor other threads starve and the sender is woken once per chunk, not once per batch.
 const ROWS_PER_LOCK: usize = 16_384;
 
-/// Queues rows in order with the rules of `send` for each; rows before the one that fails stay queued.
+/// Queues rows in order with the rules of `send` for each; rows before the one that fails stay queued. An error counts rows from
+/// `first`.
 pub(crate) fn send_columns<C: RecordColumns>(
     shared: &Shared,
     pause: &mut dyn Pause,
     name: &str,
     columns: &C,
+    first: usize,
 ) -> Result<usize, ClientError> {
     if columns.is_empty() {
         return Ok(0);
@@ -37,7 +39,8 @@ pub(crate) fn send_columns<C: RecordColumns>(
             if let Some(error) = closed(core) {
                 return Err(error);
             }
-            core.check_ready_for_send().map_err(|error| in_row(error, row))?;
+            core.check_ready_for_send()
+                .map_err(|error| in_row(error, first + row))?;
             let end = rows.min(row.saturating_add(ROWS_PER_LOCK));
             let before = row;
             let stopped = append_rows(core, topic, columns, &mut row, end);
@@ -47,7 +50,7 @@ pub(crate) fn send_columns<C: RecordColumns>(
             }
             if let Err(error) = stopped {
                 guard.core.send_failed(&error);
-                return Err(in_row(error, row));
+                return Err(in_row(error, first + row));
             }
             (row < end).then_some(start)
         };
@@ -76,14 +79,9 @@ pub(crate) fn send_columns<C: RecordColumns>(
             value: columns.value(row),
             headers: &headers,
         };
-        append(shared, pause, topic, &one, start, |core, id| {
-            if let Some(batch) = core.accumulator.last_batch(id) {
-                batch.add_run(1);
-            }
-        })
-        .map_err(|error| {
+        append(shared, pause, topic, &one, start, |batch, _| batch.add_run(1)).map_err(|error| {
             shared.lock().core.send_failed(&error);
-            in_row(error, row)
+            in_row(error, first + row)
         })?;
         row += 1;
     }
@@ -138,9 +136,7 @@ fn append_rows<C: RecordColumns>(
         check_size(core, &one)?;
         match core.append(topic, &one) {
             Append::Done(id) => {
-                if let Some(batch) = core.accumulator.last_batch(id) {
-                    batch.add_run(1);
-                }
+                core.accumulator.batches[id].add_run(1);
                 *row += 1;
             }
             Append::NoMemory => return Ok(()),
