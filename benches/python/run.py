@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+import compression
 import fletchlog as fl
 import fresh_kafka
 import idle_partitions
@@ -142,8 +143,8 @@ def main() -> None:
         met = ratio <= IDLE_LIMIT
         print(f"  {name:28} {ratio:7.2f}  {few:.1f} us, {many:.1f} us  (limit {IDLE_LIMIT:g}: {'met' if met else 'MISSED'})")
         too_dear += [] if met else [name]
-    sends, fetches = send_records.measure(), large_fetches.measure()
-    for name, value, target in send_records.ratios(sends) + large_fetches.ratios(fetches):
+    sends, fetches, compressed = send_records.measure(), large_fetches.measure(), compression.measure()
+    for name, value, target in send_records.ratios(sends) + large_fetches.ratios(fetches) + compression.ratios(compressed):
         print(f"  {name:28} {value:7.2f}  (target {target:g}: {'met' if value >= target else 'MISSED'})")
     start = serve_start.measure()
     met = start["more_ms"] <= serve_start.SLOWER_MS and start["more_mib"] <= serve_start.LARGER_MIB
@@ -163,6 +164,7 @@ def main() -> None:
                 "ratios": {name: value for name, value, _ in ratios} | {"flat": flat},
                 "send": sends,
                 "large_fetches": fetches,
+                "compression": compressed,
                 "idle_partitions": idle,
                 "serve_start": start,
                 "fresh_kafka": fresh,

@@ -403,3 +403,103 @@ fn many_threads_share_a_producer_and_each_keeps_its_order() {
     }
     producer.close(None, &mut never).unwrap();
 }
+
+/// Numbered rows for one partition.
+struct Numbered {
+    partition: i32,
+    values: Vec<String>,
+}
+
+impl Numbered {
+    fn new(partition: i32, count: usize) -> Self {
+        // What gzip takes a moment for.
+        let value = |i: usize| format!("{i:06} {:x}", i.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        Self {
+            partition,
+            values: (0..count).map(value).collect(),
+        }
+    }
+}
+
+impl RecordColumns for Numbered {
+    fn len(&self) -> usize {
+        self.values.len()
+    }
+    fn value(&self, row: usize) -> Option<&[u8]> {
+        Some(self.values[row].as_bytes())
+    }
+    fn key(&self, _row: usize) -> Option<&[u8]> {
+        None
+    }
+    fn partition(&self, _row: usize) -> Option<i32> {
+        Some(self.partition)
+    }
+    fn timestamp(&self, _row: usize) -> Option<i64> {
+        None
+    }
+    fn headers<'a>(&'a self, _row: usize, _out: &mut Vec<(&'a str, Option<&'a [u8]>)>) {}
+    fn no_headers(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn rows_that_users_and_the_sender_compress_arrive_once_and_in_order() {
+    for codec in ["gzip", "snappy", "lz4", "zstd"] {
+        let broker = embedded(3);
+        let faults = Faults::scripted([(2, "lost-ack"), (5, "drop"), (9, "lost-ack"), (12, "drop")]).unwrap();
+        let config = [
+            ("compression.type", codec),
+            ("enable.idempotence", "true"),
+            ("batch.size", "2000"),
+            ("buffer.memory", "400000"),
+            ("retry.backoff.ms", "1"),
+            ("request.timeout.ms", "100"),
+            ("delivery.timeout.ms", "60000"),
+        ];
+        let producer = producer(&broker, Some(&faults), &config);
+        let rows: Vec<Numbered> = (0..3).map(|partition| Numbered::new(partition, 30_000)).collect();
+        std::thread::scope(|scope| {
+            for own in &rows {
+                let producer = &producer;
+                scope.spawn(move || producer.send_columns("t", own, 0, &mut never).unwrap());
+            }
+        });
+        producer.flush(&mut never).unwrap();
+        producer.close(None, &mut never).unwrap();
+        for own in &rows {
+            assert!(
+                values(&broker, own.partition) == own.values,
+                "{codec}, partition {}",
+                own.partition
+            );
+        }
+    }
+}
+
+#[test]
+fn a_producer_that_is_closed_while_users_compress_ends_and_keeps_what_was_in_order() {
+    for _ in 0..20 {
+        let broker = embedded(2);
+        let config = [
+            ("compression.type", "gzip"),
+            ("batch.size", "4000"),
+            ("enable.idempotence", "true"),
+        ];
+        let producer = producer(&broker, None, &config);
+        let rows: Vec<Numbered> = (0..2).map(|partition| Numbered::new(partition, 40_000)).collect();
+        std::thread::scope(|scope| {
+            for own in &rows {
+                let producer = &producer;
+                scope.spawn(move || drop(producer.send_columns("t", own, 0, &mut never)));
+            }
+            std::thread::sleep(Duration::from_millis(3));
+            drop(producer.close(Some(1), &mut never));
+        });
+        drop(producer);
+        for own in &rows {
+            let written = values(&broker, own.partition);
+            assert!(own.values.starts_with(&written), "partition {}", own.partition);
+        }
+    }
+}

@@ -81,6 +81,8 @@ pub(crate) struct ProducerBatch {
 #[derive(Debug)]
 enum Buffer {
     Open(BatchBuilder),
+    /// Its records are being compressed without the lock; the estimated size.
+    Packing(usize),
     Closed(Bytes),
 }
 
@@ -137,6 +139,7 @@ impl ProducerBatch {
     pub(crate) fn estimated_size(&self) -> usize {
         match &self.buffer {
             Buffer::Open(builder) => estimated(builder, self.ratio),
+            Buffer::Packing(size) => *size,
             Buffer::Closed(bytes) => bytes.len(),
         }
     }
@@ -147,7 +150,37 @@ impl ProducerBatch {
         match &self.buffer {
             _ if self.closed_for_appends => true,
             Buffer::Open(builder) => self.count > 0 && self.write_limit <= estimated(builder, self.ratio),
-            Buffer::Closed(_) => true,
+            Buffer::Packing(_) | Buffer::Closed(_) => true,
+        }
+    }
+
+    /// It is full, and its records are to be compressed.
+    pub(crate) fn is_unpacked(&self) -> bool {
+        let open = matches!(&self.buffer, Buffer::Open(builder) if !builder.is_packed());
+        open && self.ratio.is_some() && self.is_full()
+    }
+
+    /// Its records are being compressed: it cannot be drained.
+    pub(crate) fn is_packing(&self) -> bool {
+        matches!(self.buffer, Buffer::Packing(_))
+    }
+
+    /// The builder of a full batch whose records are to be compressed; [`Self::put_packed`] gives it back.
+    pub(crate) fn take_unpacked(&mut self) -> Option<BatchBuilder> {
+        if !self.is_unpacked() {
+            return None;
+        }
+        let packing = Buffer::Packing(self.estimated_size());
+        match std::mem::replace(&mut self.buffer, packing) {
+            Buffer::Open(builder) => Some(builder),
+            _ => None,
+        }
+    }
+
+    /// Ends [`Self::take_unpacked`], unless the batch was decided meanwhile.
+    pub(crate) fn put_packed(&mut self, builder: BatchBuilder) {
+        if matches!(self.buffer, Buffer::Packing(_)) {
+            self.buffer = Buffer::Open(builder);
         }
     }
 
@@ -257,7 +290,7 @@ impl ProducerBatch {
     pub(crate) fn bytes(&self) -> Bytes {
         match &self.buffer {
             Buffer::Closed(bytes) => bytes.clone(),
-            Buffer::Open(_) => Bytes::new(),
+            Buffer::Open(_) | Buffer::Packing(_) => Bytes::new(),
         }
     }
     /// Drops the bytes of a decided batch.
@@ -374,6 +407,10 @@ impl BatchTable {
                 self.slots.len() - 1
             }
         }
+    }
+    /// The batch of an id that may be out of date.
+    pub(crate) fn get_mut(&mut self, id: BatchId) -> Option<&mut ProducerBatch> {
+        self.slots.get_mut(id)?.as_mut()
     }
     /// Frees the slot of a batch that is decided, not queued and not on the wire.
     pub(crate) fn remove_if_unused(&mut self, id: BatchId) {

@@ -60,6 +60,8 @@ pub(crate) struct RecordAccumulator {
     next_serial: u64,
     drain_index: usize,
     node_drain_index: FxHashMap<NodeId, usize>,
+    /// The queue that a user compressed a batch of last.
+    pack_index: usize,
     /// (ready, drained) times per node. Kafka: `NodeLatencyStats`.
     latency: FxHashMap<NodeId, (i64, i64)>,
     random: Random,
@@ -82,6 +84,7 @@ impl RecordAccumulator {
             next_serial: 0,
             drain_index: 0,
             node_drain_index: FxHashMap::default(),
+            pack_index: 0,
             latency: FxHashMap::default(),
             random: Random::new(seed ^ 0xacc),
         }

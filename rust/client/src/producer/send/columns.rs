@@ -1,6 +1,6 @@
 //! Many rows at once: the lock is taken per chunk, partitions are found per run of rows, and no row gets a future.
 
-use fletchlog_records::Header;
+use fletchlog_records::{Compression, Header};
 
 use super::{MAX_OVERHEAD, append, check_partition, check_size, check_timestamp, closed, topic};
 use crate::ClientError;
@@ -54,6 +54,7 @@ pub(crate) fn send_columns<C: RecordColumns>(
             }
             (row < end).then_some(start)
         };
+        pack(shared);
         let Some(start) = start else {
             // The lock is not fair: without this the sender would wait until the memory is used up.
             std::thread::yield_now();
@@ -86,6 +87,24 @@ pub(crate) fn send_columns<C: RecordColumns>(
         row += 1;
     }
     Ok(rows)
+}
+
+/// Compresses full batches while the sender compresses and sends those in front of them.
+fn pack(shared: &Shared) {
+    let (config, mut unpacked) = {
+        let core = &mut shared.lock().core;
+        if core.config.compression == Compression::None {
+            return;
+        }
+        (core.config.clone(), core.accumulator.take_unpacked_behind())
+    };
+    while let Some(mut batch) = unpacked {
+        batch.pack(&config);
+        let mut guard = shared.lock();
+        guard.core.accumulator.put_packed(batch);
+        shared.wake_sender_locked(&mut guard);
+        unpacked = guard.core.accumulator.take_unpacked_behind();
+    }
 }
 
 fn in_row(error: ClientError, row: usize) -> ClientError {
