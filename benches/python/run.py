@@ -19,10 +19,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
+import compression
 import fletchlog as fl
 import fresh_kafka
 import idle_partitions
+import large_fetches
 import other_client
+import send as send_records
 import serve_start
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -140,6 +143,9 @@ def main() -> None:
         met = ratio <= IDLE_LIMIT
         print(f"  {name:28} {ratio:7.2f}  {few:.1f} us, {many:.1f} us  (limit {IDLE_LIMIT:g}: {'met' if met else 'MISSED'})")
         too_dear += [] if met else [name]
+    sends, fetches, compressed = send_records.measure(), large_fetches.measure(), compression.measure()
+    for name, value, target in send_records.ratios(sends) + large_fetches.ratios(fetches) + compression.ratios(compressed):
+        print(f"  {name:28} {value:7.2f}  (target {target:g}: {'met' if value >= target else 'MISSED'})")
     start = serve_start.measure()
     met = start["more_ms"] <= serve_start.SLOWER_MS and start["more_mib"] <= serve_start.LARGER_MIB
     figures = f"{start['serve_ms']:.1f} ms, {start['bare_ms']:.1f} ms; {start['serve_mib']:.1f} MiB, {start['bare_mib']:.1f} MiB"
@@ -156,6 +162,9 @@ def main() -> None:
             {
                 "rates": rates,
                 "ratios": {name: value for name, value, _ in ratios} | {"flat": flat},
+                "send": sends,
+                "large_fetches": fetches,
+                "compression": compressed,
                 "idle_partitions": idle,
                 "serve_start": start,
                 "fresh_kafka": fresh,

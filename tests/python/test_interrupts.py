@@ -115,7 +115,7 @@ def test_poll_of_a_group_that_waits_for_another_member(log: fl.Broker) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("what", ["send", "result", "flush", "send_arrow"])
+@pytest.mark.parametrize("what", ["send", "send_many", "result", "flush", "send_arrow"])
 def test_producing(log: fl.Broker, what: str) -> None:
     acknowledged: list[fl.Future] = []
     table = pa.table({"value": [b"row"] * 2000})
@@ -131,6 +131,7 @@ def test_producing(log: fl.Broker, what: str) -> None:
 
         calls: dict[str, Callable[[], object]] = {
             "send": send,
+            "send_many": lambda: producer.send_many("t", [b"row"] * 2000),
             "result": lambda: producer.send("t", value=b"sent").result(10),
             "flush": flush,
             "send_arrow": lambda: producer.send_arrow("t", table),

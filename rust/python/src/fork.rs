@@ -3,9 +3,11 @@
 //! A handle opened before `fork()` must not touch files, locks or threads of its parent: every entry compares the
 //! process id with the one at opening, and a handle that is dropped in a child is leaked instead of closed. After a
 //! panic inside the engine the handle cannot be trusted: later calls fail.
+#![allow(unsafe_code)]
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, TryLockError};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Mutex, Once, TryLockError};
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -26,6 +28,34 @@ pub fn once<'a, T>(py: Python<'_>, cell: &'a PyOnceLock<T>, make: impl FnOnce() 
         .ok_or_else(|| Failure::state("a value was not kept".to_owned()).into())
 }
 
+/// The id of this process: asking the system for it takes longer than queueing a record. 0: it has to be asked.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+
+extern "C" fn note_process() {
+    PROCESS.store(std::process::id(), Ordering::Relaxed);
+}
+
+/// Lets every child know its own id before anything else runs in it. Called once the module is loaded, which it stays.
+pub fn watch_forks() {
+    static WATCHED: Once = Once::new();
+    WATCHED.call_once(|| {
+        // SAFETY: the handler stays loaded, since Python never unloads a module. What it does may be done in the child of a process with
+        // threads: it calls getpid and stores a number, without a lock or memory of its own. `tests/python/test_handles.py` forks.
+        let watched = unsafe { libc::pthread_atfork(None, None, Some(note_process)) } == 0;
+        // Afterwards, so that no child has its parent's.
+        if watched {
+            note_process();
+        }
+    });
+}
+
+fn process_id() -> u32 {
+    match PROCESS.load(Ordering::Relaxed) {
+        0 => std::process::id(),
+        known => known,
+    }
+}
+
 /// What every handle knows about itself.
 #[derive(Debug)]
 struct Stamp {
@@ -38,13 +68,13 @@ impl Stamp {
     fn new(what: &'static str) -> Self {
         Self {
             what,
-            pid: std::process::id(),
+            pid: process_id(),
             broken: AtomicBool::new(false),
         }
     }
 
     fn is_owner(&self) -> bool {
-        self.pid == std::process::id()
+        self.pid == process_id()
     }
 
     fn check(&self) -> Result<(), Failure> {
@@ -105,6 +135,18 @@ impl<T: Send + Sync> Shared<T> {
             let _watch = Watch(&self.stamp);
             f(value, stop).map_err(Into::into)
         })
+    }
+}
+
+impl<T: Send + Sync> Shared<T> {
+    /// Calls the engine with the GIL held: what is called must neither wait nor call Python. A lock that it tries for may be
+    /// held by a thread that needs no GIL only.
+    pub fn at_once<R>(&self, py: Python<'_>, f: impl FnOnce(&T) -> R) -> PyResult<R> {
+        let outcome = self.get().and_then(|value| {
+            let _watch = Watch(&self.stamp);
+            logging::emit_after(|| catch_unwind(AssertUnwindSafe(|| f(value))).map_err(|panic| Failure::panic(&*panic)))
+        });
+        outcome.map_err(|failure| failure.into_py(py))
     }
 }
 

@@ -9,7 +9,8 @@
 //! - callbacks are queued and called by a thread of their own ([`callbacks`]), rebalance listeners after the call,
 //! - a Python object that is replaced is dropped after the lock; one that the engine drops is dropped by PyO3 when it is next
 //!   attached,
-//! - a lock that is held across any of this is only ever tried, never waited for ([`fork::Exclusive`]).
+//! - a lock that is held across any of this is only ever tried, never waited for ([`fork::Exclusive`]),
+//! - a thread that keeps the GIL in the engine only tries locks too ([`fork::Shared::at_once`]).
 
 pub mod assignors;
 pub mod broker;
@@ -58,6 +59,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
              interpreter or in a process of its own, not in a subinterpreter",
         ));
     }
+    fork::watch_forks();
     logging::install();
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<broker::Broker>()?;

@@ -11,8 +11,10 @@ use fletchlog_client::faults::FaultTransport;
 use fletchlog_client::producer::{OnDecided, ProducerRecord, RecordColumns, RecordFuture as Future};
 use fletchlog_client::{ClientError, Producer as Engine};
 use pyo3::exceptions::PyTypeError;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::{PyByteArray, PyBytes, PyIterator, PyString};
 
 use crate::callbacks::{Callbacks, ensure_callable};
 use crate::capsule::arrow_from_py;
@@ -29,6 +31,10 @@ use crate::peer::{Peer, arguments};
 use crate::table::Table;
 use crate::time::{Moment, Seconds, Wait};
 use crate::transaction::Transaction;
+
+/// After how many records of an iterable, which may be C code, other threads get the GIL and Ctrl-C is looked for: some 10 ms. A thread
+/// that waits for the GIL insists on it after 5 ms only, and begins to wait anew whenever it is released before.
+const BREATH: usize = 65_536;
 
 /// Kafka's producer. Thread-safe.
 #[pyclass(frozen, module = "fletchlog")]
@@ -53,6 +59,53 @@ impl Producer {
     fn on_decided(&self, py: Python<'_>, callback: &Bound<'_, PyAny>) -> PyResult<OnDecided> {
         self.inner.get().map_err(|failure| failure.into_py(py))?;
         self.callbacks.on_decided(py, callback)
+    }
+
+    /// Queues a record for each value; `sent` counts them.
+    fn send_each(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        values: &Bound<'_, PyAny>,
+        keys: Option<&Bound<'_, PyAny>>,
+        partition: Option<i32>,
+        sent: &mut usize,
+    ) -> PyResult<()> {
+        self.inner.get().map_err(|failure| failure.into_py(py))?;
+        let mut keys = keys.map(|keys| iterator("keys", keys)).transpose()?;
+        for value in iterator("values", values)? {
+            let value = given("value", self.value_serializer.as_ref(), &value?)?;
+            let key = match keys.as_mut().map(Iterator::next) {
+                Some(Some(key)) => given("key", self.key_serializer.as_ref(), &key?)?,
+                Some(None) => {
+                    return Err(Failure::argument("there are fewer keys than values: give as many").into_py(py));
+                }
+                None => None,
+            };
+            let row = OneRow(ProducerRecord {
+                topic,
+                partition,
+                timestamp: None,
+                key: key.as_deref(),
+                value: value.as_deref(),
+                headers: &[],
+            });
+            if !self.inner.at_once(py, |producer| producer.try_send_row(&row.0))? {
+                self.inner
+                    .call(py, |producer, stop| producer.send_columns(topic, &row, *sent, stop))?;
+            }
+            *sent += 1;
+            if sent.is_multiple_of(BREATH) {
+                self.inner.call(py, |_, stop| match stop() {
+                    true => Err(ClientError::Interrupted),
+                    false => Ok(()),
+                })?;
+            }
+        }
+        match keys.and_then(|mut keys| keys.next()).transpose()? {
+            Some(_) => Err(Failure::argument("there are more keys than values: give as many").into_py(py)),
+            None => Ok(()),
+        }
     }
 
     /// Calls the engine, then waits for the callbacks of what it has decided, as Java does.
@@ -125,26 +178,52 @@ impl Producer {
         headers: Option<&Bound<'_, PyAny>>,
         callback: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<RecordFuture> {
-        let on_decided = callback.map(|callback| self.on_decided(py, callback)).transpose()?;
+        let mut on_decided = callback.map(|callback| self.on_decided(py, callback)).transpose()?;
         let value = serialized("value", self.value_serializer.as_ref(), value)?;
         let key = serialized("key", self.key_serializer.as_ref(), key)?;
         let headers = headers_from_py(headers)?;
-        let future = self.inner.call(py, |producer, stop| {
-            let headers: Vec<(&str, Option<&[u8]>)> = headers.iter().map(|(k, v)| (k.as_str(), v.as_deref())).collect();
-            let record = ProducerRecord {
-                topic,
-                partition,
-                timestamp: timestamp_ms.map(|moment| moment.0),
-                key: key.as_deref(),
-                value: value.as_deref(),
-                headers: &headers,
-            };
-            producer.send_with(&record, on_decided, stop)
-        })?;
+        let headers: Vec<(&str, Option<&[u8]>)> = headers.iter().map(|(k, v)| (k.as_str(), v.as_deref())).collect();
+        let record = ProducerRecord {
+            topic,
+            partition,
+            timestamp: timestamp_ms.map(|moment| moment.0),
+            key: key.as_deref(),
+            value: value.as_deref(),
+            headers: &headers,
+        };
+        let queued = self
+            .inner
+            .at_once(py, |producer| producer.try_send_with(&record, &mut on_decided))?;
+        let future = match queued {
+            Some(future) => future,
+            None => self
+                .inner
+                .call(py, |producer, stop| producer.send_with(&record, on_decided, stop))?,
+        };
         Ok(RecordFuture {
             inner: Shared::new("future", future),
             callbacks: Arc::downgrade(&self.callbacks),
         })
+    }
+
+    /// Queues one record for each value, in order; returns how many.
+    #[pyo3(signature = (topic, values, keys=None, *, partition=None))]
+    fn send_many(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        values: &Bound<'_, PyAny>,
+        keys: Option<&Bound<'_, PyAny>>,
+        partition: Option<i32>,
+    ) -> PyResult<usize> {
+        let mut sent = 0;
+        let outcome = self.send_each(py, topic, values, keys, partition, &mut sent);
+        outcome.map_err(|error| {
+            let note = format!("send_many has queued {sent} records before this");
+            let noted = error.value(py).call_method1(intern!(py, "add_note"), (note,));
+            noted.err().unwrap_or(error)
+        })?;
+        Ok(sent)
     }
 
     /// Queues the rows of Arrow data in order; returns how many.
@@ -156,7 +235,7 @@ impl Producer {
             let mut rows = 0;
             for batch in batches {
                 let columns = Columns(ProducerBatch::try_new(&batch?)?);
-                rows += producer.send_columns(topic, &columns, stop)?;
+                rows += producer.send_columns(topic, &columns, rows, stop)?;
             }
             Ok::<_, Failure>(rows)
         })
@@ -306,6 +385,31 @@ impl RecordColumns for Columns {
     }
 }
 
+/// A record without headers as a row.
+struct OneRow<'a>(ProducerRecord<'a>);
+
+impl RecordColumns for OneRow<'_> {
+    fn len(&self) -> usize {
+        1
+    }
+    fn value(&self, _: usize) -> Option<&[u8]> {
+        self.0.value
+    }
+    fn key(&self, _: usize) -> Option<&[u8]> {
+        self.0.key
+    }
+    fn partition(&self, _: usize) -> Option<i32> {
+        self.0.partition
+    }
+    fn timestamp(&self, _: usize) -> Option<i64> {
+        self.0.timestamp
+    }
+    fn headers<'a>(&'a self, _: usize, _: &mut Vec<(&'a str, Option<&'a [u8]>)>) {}
+    fn no_headers(&self) -> bool {
+        true
+    }
+}
+
 /// The outcome of one `send`. Thread-safe.
 #[pyclass(frozen, module = "fletchlog")]
 pub struct RecordFuture {
@@ -429,6 +533,25 @@ fn serialized(
             optional_bytes_from_py(name, (!made.is_none()).then_some(&made))
         }
         _ => optional_bytes_from_py(name, value),
+    }
+}
+
+/// A key or value of an iterable as bytes; what is None stays so.
+fn given(name: &str, serializer: Option<&Py<PyAny>>, value: &Bound<'_, PyAny>) -> PyResult<Option<PyBackedBytes>> {
+    serialized(name, serializer, (!value.is_none()).then_some(value))
+}
+
+/// What an iterable has; a single value is refused, since it would be taken apart.
+fn iterator<'py>(name: &str, values: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyIterator>> {
+    let single = values.is_instance_of::<PyBytes>()
+        || values.is_instance_of::<PyByteArray>()
+        || values.is_instance_of::<PyString>();
+    match values.try_iter() {
+        Ok(iterator) if !single => Ok(iterator),
+        _ => Err(PyTypeError::new_err(format!(
+            "{name}: expected a list or another iterable of {name}, got {}",
+            describe(values)
+        ))),
     }
 }
 

@@ -64,6 +64,8 @@ pub struct BatchBuilder {
     next_delta: i32,
     base_timestamp: i64,
     max_timestamp: i64,
+    /// What [`BatchBuilder::pack`] has made, behind 61 free bytes.
+    packed: Option<Vec<u8>>,
 }
 
 impl BatchBuilder {
@@ -77,6 +79,7 @@ impl BatchBuilder {
             next_delta: 0,
             base_timestamp: NO_TIMESTAMP,
             max_timestamp: NO_TIMESTAMP,
+            packed: None,
         }
     }
     /// Appends a record at the next offset delta. The first timestamp is the base timestamp.
@@ -257,6 +260,24 @@ impl BatchBuilder {
         };
         self.finish(header, params.compression, params.compression_level)
     }
+    /// Compresses the records before [`BatchBuilder::build`], which is then to be called with the same codec and level, and before which
+    /// no record may be appended any more.
+    pub fn pack(&mut self, compression: Compression, level: Option<i32>) {
+        if compression != Compression::None {
+            self.packed = Some(self.compressed(compression, level));
+        }
+    }
+    /// [`BatchBuilder::pack`] was called.
+    pub fn is_packed(&self) -> bool {
+        self.packed.is_some()
+    }
+    /// The compressed records, behind 61 free bytes.
+    fn compressed(&self, compression: Compression, level: Option<i32>) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.buf.len() / 2 + RECORD_BATCH_OVERHEAD);
+        out.resize(RECORD_BATCH_OVERHEAD, 0);
+        compression.compress(&self.buf[RECORD_BATCH_OVERHEAD..], level, &mut out);
+        out
+    }
     /// Appends a record whose deltas are to the bases of the header that [`BatchBuilder::finish`] gets.
     pub(crate) fn append_deltas(&mut self, timestamp_delta: i64, offset_delta: i32, record: &Record<'_>) {
         let headers: Vec<Header<'_>> = record.headers().collect();
@@ -276,9 +297,8 @@ impl BatchBuilder {
             close(&mut self.buf, header);
             Bytes::copy_from_slice(&self.buf)
         } else {
-            let mut out = Vec::with_capacity(self.buf.len() / 2 + RECORD_BATCH_OVERHEAD);
-            out.resize(RECORD_BATCH_OVERHEAD, 0);
-            compression.compress(&self.buf[RECORD_BATCH_OVERHEAD..], level, &mut out);
+            let packed = self.packed.take();
+            let mut out = packed.unwrap_or_else(|| self.compressed(compression, level));
             close(&mut out, header);
             Bytes::from(out)
         };
@@ -292,6 +312,7 @@ impl BatchBuilder {
         self.next_delta = 0;
         self.base_timestamp = NO_TIMESTAMP;
         self.max_timestamp = NO_TIMESTAMP;
+        self.packed = None;
     }
 }
 

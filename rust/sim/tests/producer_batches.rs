@@ -115,7 +115,7 @@ fn batches(case: &Value, release: &str, columns: bool) -> Vec<(i64, i64)> {
     let hand_over = |producer: &Producer, records: &mut Vec<Record>| {
         if columns {
             assert_eq!(
-                producer.send_columns("t", &Rows(records), &mut never).unwrap(),
+                producer.send_columns("t", &Rows(records), 0, &mut never).unwrap(),
                 records.len()
             );
         } else {

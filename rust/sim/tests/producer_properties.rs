@@ -365,7 +365,10 @@ fn batches(rows: &[Row], columns: bool, config: &[(&str, &str)]) -> BTreeMap<i32
     let config = Config::parse(Scope::Producer, config.iter().copied()).unwrap();
     let producer = Producer::stepped(config, transport, clock.clone()).unwrap();
     if columns {
-        assert_eq!(producer.send_columns("t", &Rows(rows), &mut never).unwrap(), rows.len());
+        assert_eq!(
+            producer.send_columns("t", &Rows(rows), 0, &mut never).unwrap(),
+            rows.len()
+        );
     } else {
         for row in rows {
             let headers: Vec<(&str, Option<&[u8]>)> = row.header.iter().map(|h| ("h", Some(h.as_slice()))).collect();

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use crate::producer_harness::cluster::log_bytes;
 use crate::producer_harness::records_of;
@@ -9,7 +10,7 @@ use fletchlog_api::transport::SystemClock;
 use fletchlog_api::{Clock, Config, ErrorCode, Scope};
 use fletchlog_broker::{Broker, LocalTransport, OpenOptions};
 use fletchlog_client::faults::{FaultTransport, Faults};
-use fletchlog_client::producer::{ProducerRecord, RecordColumns};
+use fletchlog_client::producer::{OnDecided, ProducerRecord, RecordColumns};
 use fletchlog_client::{ClientError, Producer};
 
 fn clock() -> Arc<dyn Clock> {
@@ -220,7 +221,7 @@ fn memory_that_stays_full_fails_the_record_after_max_block() {
         Some(Err(ClientError::BufferExhausted(_)))
     ));
     // Two rows of 17 bytes just fill the 95 bytes of a batch for the first; the third needs another batch.
-    let rows = producer.send_columns("t", &Tens(3), &mut never);
+    let rows = producer.send_columns("t", &Tens(3), 0, &mut never);
     assert!(
         matches!(&rows, Err(ClientError::BufferExhausted(text)) if text.starts_with("row 2:")),
         "{rows:?}"
@@ -240,7 +241,10 @@ fn columns_larger_than_the_memory_flow_through_and_their_failure_is_told_by_flus
         None,
         &[("buffer.memory", "200000"), ("enable.idempotence", "true")],
     );
-    assert_eq!(producer.send_columns("t", &Tens(200_000), &mut never).unwrap(), 200_000);
+    assert_eq!(
+        producer.send_columns("t", &Tens(200_000), 0, &mut never).unwrap(),
+        200_000
+    );
     producer.flush(&mut never).unwrap();
     let total: i64 = (0..3)
         .map(|p| {
@@ -255,7 +259,7 @@ fn columns_larger_than_the_memory_flow_through_and_their_failure_is_told_by_flus
 
     let faults = Faults::scripted([(1, "refused:INVALID_RECORD")]).unwrap();
     let failing = self::producer(&broker, Some(&faults), &[]);
-    failing.send_columns("t", &Tens(10), &mut never).unwrap();
+    failing.send_columns("t", &Tens(10), 0, &mut never).unwrap();
     assert!(matches!(
         failing.flush(&mut never),
         Err(ClientError::Kafka {
@@ -265,6 +269,81 @@ fn columns_larger_than_the_memory_flow_through_and_their_failure_is_told_by_flus
     ));
     failing.flush(&mut never).unwrap();
     failing.close(None, &mut never).unwrap();
+}
+
+/// What a call that does not wait has once the sender lets go of the lock.
+fn soon<T>(mut call: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        if let Some(value) = call() {
+            return value;
+        }
+        assert!(Instant::now() < end, "the lock is free most of the time");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_send_that_would_have_to_wait_or_fail_is_left_to_the_call_that_does() {
+    let broker = embedded(1);
+    let config = [("batch.size", "100"), ("buffer.memory", "400"), ("linger.ms", "60000")];
+    let producer = producer(&broker, None, &config);
+    let called = Arc::new(AtomicUsize::new(0));
+    let call = || -> Option<OnDecided> {
+        let called = called.clone();
+        Some(Box::new(move |_| {
+            called.fetch_add(1, Ordering::SeqCst);
+        }))
+    };
+    let refused = |record: &ProducerRecord<'_>| {
+        let mut on_decided = call();
+        let refused = producer.try_send_with(record, &mut on_decided).is_none();
+        assert_eq!(on_decided.is_some(), refused, "it is taken with the record only");
+        refused && !producer.try_send_row(record)
+    };
+    assert!(refused(&record(0, b"the topic is unknown")));
+    assert_eq!(producer.partitions_for("t").unwrap(), 1);
+    assert!(refused(&record(1, b"no such partition")));
+    assert!(refused(&ProducerRecord {
+        timestamp: Some(-1),
+        ..record(0, b"v")
+    }));
+    assert!(refused(&record(0, &[b'x'; 400])), "larger than the memory");
+    let mut on_decided = call();
+    let first = soon(|| producer.try_send_with(&record(0, b"0"), &mut on_decided));
+    soon(|| producer.try_send_row(&record(0, b"1")).then_some(()));
+    // The second batch.
+    soon(|| producer.try_send_row(&record(0, &[b'2'; 90])).then_some(()));
+    assert!(first.try_result().is_none() || called.load(Ordering::SeqCst) == 1);
+    producer.flush(&mut never).unwrap();
+    assert_eq!(first.try_result().unwrap().unwrap().offset, 0);
+    assert_eq!(called.load(Ordering::SeqCst), 1);
+    assert_eq!(values(&broker, 0), ["0", "1", &"2".repeat(90)]);
+    producer.close(None, &mut never).unwrap();
+    assert!(refused(&record(0, b"closed")));
+    assert_eq!(called.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn memory_that_is_full_is_waited_for_by_the_call_that_waits() {
+    let broker = embedded(1);
+    let faults = Faults::scripted([(1, "drop")]).unwrap();
+    let config = [
+        ("batch.size", "1"),
+        ("buffer.memory", "200"),
+        ("request.timeout.ms", "100"),
+        ("delivery.timeout.ms", "60000"),
+    ];
+    let producer = producer(&broker, Some(&faults), &config);
+    assert_eq!(producer.partitions_for("t").unwrap(), 1);
+    soon(|| producer.try_send_row(&record(0, b"a")).then_some(()));
+    assert!(
+        !producer.try_send_row(&record(0, &[b'y'; 40])),
+        "the first request is lost: its memory is still used"
+    );
+    let second = producer.send(&record(0, &[b'y'; 40]), &mut never).unwrap();
+    assert_eq!(second.result(None, &mut never).unwrap().offset, 1);
+    producer.close(None, &mut never).unwrap();
 }
 
 #[test]
@@ -323,4 +402,104 @@ fn many_threads_share_a_producer_and_each_keeps_its_order() {
         assert_eq!(values(&broker, partition), expected);
     }
     producer.close(None, &mut never).unwrap();
+}
+
+/// Numbered rows for one partition.
+struct Numbered {
+    partition: i32,
+    values: Vec<String>,
+}
+
+impl Numbered {
+    fn new(partition: i32, count: usize) -> Self {
+        // What gzip takes a moment for.
+        let value = |i: usize| format!("{i:06} {:x}", i.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        Self {
+            partition,
+            values: (0..count).map(value).collect(),
+        }
+    }
+}
+
+impl RecordColumns for Numbered {
+    fn len(&self) -> usize {
+        self.values.len()
+    }
+    fn value(&self, row: usize) -> Option<&[u8]> {
+        Some(self.values[row].as_bytes())
+    }
+    fn key(&self, _row: usize) -> Option<&[u8]> {
+        None
+    }
+    fn partition(&self, _row: usize) -> Option<i32> {
+        Some(self.partition)
+    }
+    fn timestamp(&self, _row: usize) -> Option<i64> {
+        None
+    }
+    fn headers<'a>(&'a self, _row: usize, _out: &mut Vec<(&'a str, Option<&'a [u8]>)>) {}
+    fn no_headers(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn rows_that_users_and_the_sender_compress_arrive_once_and_in_order() {
+    for codec in ["gzip", "snappy", "lz4", "zstd"] {
+        let broker = embedded(3);
+        let faults = Faults::scripted([(2, "lost-ack"), (5, "drop"), (9, "lost-ack"), (12, "drop")]).unwrap();
+        let config = [
+            ("compression.type", codec),
+            ("enable.idempotence", "true"),
+            ("batch.size", "2000"),
+            ("buffer.memory", "400000"),
+            ("retry.backoff.ms", "1"),
+            ("request.timeout.ms", "100"),
+            ("delivery.timeout.ms", "60000"),
+        ];
+        let producer = producer(&broker, Some(&faults), &config);
+        let rows: Vec<Numbered> = (0..3).map(|partition| Numbered::new(partition, 30_000)).collect();
+        std::thread::scope(|scope| {
+            for own in &rows {
+                let producer = &producer;
+                scope.spawn(move || producer.send_columns("t", own, 0, &mut never).unwrap());
+            }
+        });
+        producer.flush(&mut never).unwrap();
+        producer.close(None, &mut never).unwrap();
+        for own in &rows {
+            assert!(
+                values(&broker, own.partition) == own.values,
+                "{codec}, partition {}",
+                own.partition
+            );
+        }
+    }
+}
+
+#[test]
+fn a_producer_that_is_closed_while_users_compress_ends_and_keeps_what_was_in_order() {
+    for _ in 0..20 {
+        let broker = embedded(2);
+        let config = [
+            ("compression.type", "gzip"),
+            ("batch.size", "4000"),
+            ("enable.idempotence", "true"),
+        ];
+        let producer = producer(&broker, None, &config);
+        let rows: Vec<Numbered> = (0..2).map(|partition| Numbered::new(partition, 40_000)).collect();
+        std::thread::scope(|scope| {
+            for own in &rows {
+                let producer = &producer;
+                scope.spawn(move || drop(producer.send_columns("t", own, 0, &mut never)));
+            }
+            std::thread::sleep(Duration::from_millis(3));
+            drop(producer.close(Some(1), &mut never));
+        });
+        drop(producer);
+        for own in &rows {
+            let written = values(&broker, own.partition);
+            assert!(own.values.starts_with(&written), "partition {}", own.partition);
+        }
+    }
 }

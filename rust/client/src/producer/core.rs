@@ -5,13 +5,12 @@ use std::sync::Arc;
 use fletchlog_api::{Clock, ErrorCode};
 use fletchlog_records::Header;
 
-use super::RecordMetadata;
 use super::config::ProducerConfig;
-use super::future::{OutcomeCell, Signal};
+use super::future::{BatchResult, OnDecided, Place, RecordFuture, Signal};
 use super::idempotence::Idempotence;
 use super::metadata::{PartitionId, ProducerMetadata, TopicId};
 use super::partitioner::{TopicPartitioner, partition_for_key};
-use super::producer_batch::{BatchId, Thunk};
+use super::producer_batch::BatchId;
 use super::record_accumulator::RecordAccumulator;
 use super::trace::{Trace, TraceEvent, TraceKind};
 use super::transaction::{RequestResult, TransactionManager};
@@ -31,8 +30,8 @@ pub(crate) struct Row<'a> {
 
 /// What became of an append.
 pub(crate) enum Append {
-    /// In a batch of this partition (it is its last record).
-    Done(PartitionId),
+    /// The last record of this batch.
+    Done(BatchId),
     /// buffer.memory is used up.
     NoMemory,
 }
@@ -178,12 +177,8 @@ impl Core {
         let fixed = self.fixed_partition(topic, row);
         let partition = fixed.unwrap_or_else(|| self.sticky_partition(topic));
         let mut id = self.partition_id(topic, partition);
-        if self
-            .accumulator
-            .try_append(id, row.timestamp, row.key, row.value, row.headers)
-            .is_some()
-        {
-            return Append::Done(id);
+        if let Some((batch, _)) = self.try_append(id, row) {
+            return Append::Done(batch);
         }
         self.partitioner(topic);
         let info = self.metadata.topic(topic);
@@ -191,16 +186,18 @@ impl Core {
         if fixed.is_none() {
             let moved = self.sticky_partition(topic);
             id = self.partition_id(topic, moved);
-            if self
-                .accumulator
-                .try_append(id, row.timestamp, row.key, row.value, row.headers)
-                .is_some()
-            {
-                return Append::Done(id);
+            if let Some((batch, _)) = self.try_append(id, row) {
+                return Append::Done(batch);
             }
         }
         self.append_to_new_batch(topic, id, row)
-            .map_or(Append::NoMemory, |_| Append::Done(id))
+            .map_or(Append::NoMemory, |(batch, _)| Append::Done(batch))
+    }
+
+    #[inline]
+    fn try_append(&mut self, id: PartitionId, row: &Row<'_>) -> Option<(BatchId, usize)> {
+        self.accumulator
+            .try_append(id, row.timestamp, row.key, row.value, row.headers)
     }
 
     /// 3.3+: the partition is left after batch.size bytes, when its batches are complete (KIP-794).
@@ -212,18 +209,15 @@ impl Core {
             if fixed.is_none() && self.note_appended(topic, id, 0) {
                 continue;
             }
-            let grown = match self
-                .accumulator
-                .try_append(id, row.timestamp, row.key, row.value, row.headers)
-            {
-                Some((grown, _)) => grown,
+            let (batch, grown) = match self.try_append(id, row) {
+                Some(appended) => appended,
                 None => {
                     // The batch is complete now, so the partition may be left before a new one is made.
                     if fixed.is_none() && self.note_appended(topic, id, 0) {
                         continue;
                     }
                     match self.append_to_new_batch(topic, id, row) {
-                        Some(grown) => grown,
+                        Some(appended) => appended,
                         None => return Append::NoMemory,
                     }
                 }
@@ -231,7 +225,7 @@ impl Core {
             if fixed.is_none() {
                 self.note_appended(topic, id, grown);
             }
-            return Append::Done(id);
+            return Append::Done(batch);
         }
     }
 
@@ -261,32 +255,21 @@ impl Core {
         self.partitioners[topic].appended(bytes, self.config.batch_size.max(1), all_full)
     }
 
-    fn append_to_new_batch(&mut self, topic: TopicId, id: PartitionId, row: &Row<'_>) -> Option<usize> {
+    fn append_to_new_batch(&mut self, topic: TopicId, id: PartitionId, row: &Row<'_>) -> Option<(BatchId, usize)> {
         let size = self.accumulator.buffer_size(row.key, row.value, row.headers);
         if !self.accumulator.has_memory(size) {
             return None;
         }
         let now = self.now();
         let name = self.metadata.topic(topic).name.clone();
-        let batch = self.accumulator.add_batch(id, &name, size, now);
+        let added = self.accumulator.add_batch(id, &name, size, now);
         // The first record of a partition in a transaction always opens a batch, so it passes here.
         if let Some(transactions) = self.transactions() {
             transactions.maybe_add_partition(id);
         }
-        let batch = &mut self.accumulator.batches[batch];
+        let batch = &mut self.accumulator.batches[added];
         batch.try_append(row.timestamp, row.key, row.value, row.headers);
-        Some(batch.estimated_size())
-    }
-
-    /// Gives the record that was appended last a future.
-    pub(crate) fn add_record_thunk(&mut self, id: PartitionId, timestamp: i64, cell: &Arc<OutcomeCell>) {
-        if let Some(batch) = self.accumulator.last_batch(id) {
-            batch.thunks.push(Thunk::Record {
-                index: batch.count() - 1,
-                timestamp,
-                cell: cell.clone(),
-            });
-        }
+        Some((added, batch.estimated_size()))
     }
 
     // ------------------------------------------------------------ transactions
@@ -370,35 +353,9 @@ impl Core {
         if self.accumulator.batches[id].done {
             return false;
         }
-        let thunks = std::mem::take(&mut self.accumulator.batches[id].thunks);
-        let tp = self
-            .metadata
-            .partition(self.accumulator.batches[id].partition)
-            .tp
-            .clone();
-        for thunk in thunks {
-            match thunk {
-                Thunk::Record { index, timestamp, cell } => {
-                    let offset = if base_offset < 0 {
-                        -1
-                    } else {
-                        base_offset.saturating_add(i64::from(index))
-                    };
-                    let timestamp = if log_append_time >= 0 {
-                        log_append_time
-                    } else {
-                        timestamp
-                    };
-                    let metadata = RecordMetadata {
-                        topic: tp.topic.clone(),
-                        partition: tp.partition,
-                        offset,
-                        timestamp,
-                    };
-                    cell.decide(Ok(metadata));
-                }
-                Thunk::Run { .. } => {}
-            }
+        if let Some(result) = self.accumulator.batches[id].result.take() {
+            let partition = self.accumulator.batches[id].partition;
+            result.written(&self.metadata.partition(partition).tp, base_offset, log_append_time);
         }
         self.accumulator.decided(id);
         true
@@ -409,15 +366,12 @@ impl Core {
         if self.accumulator.batches[id].done {
             return false;
         }
-        for thunk in std::mem::take(&mut self.accumulator.batches[id].thunks) {
-            match thunk {
-                Thunk::Record { cell, .. } => {
-                    cell.decide(Err(error.clone()));
-                }
-                Thunk::Run { .. } => {
-                    self.run_failure.get_or_insert_with(|| error.clone());
-                }
-            }
+        let batch = &mut self.accumulator.batches[id];
+        if let Some(result) = batch.result.take() {
+            result.failed(error);
+        }
+        if !batch.runs.is_empty() {
+            self.run_failure.get_or_insert_with(|| error.clone());
         }
         self.metrics.failed += i64::from(self.accumulator.batches[id].count());
         self.accumulator.decided(id);
@@ -460,10 +414,21 @@ impl Core {
         self.signal.notify();
     }
 
-    /// A record that never reached a batch.
-    pub(crate) fn fail_record(&mut self, cell: &OutcomeCell, error: ClientError) {
-        self.send_failed(&error);
-        cell.decide(Err(error));
+    /// The future of a record that never reached a batch.
+    pub(crate) fn failed_record(
+        &mut self,
+        timestamp: i64,
+        on_decided: Option<OnDecided>,
+        error: &ClientError,
+    ) -> RecordFuture {
+        self.send_failed(error);
+        let result = BatchResult::new(&self.signal);
+        let at = Place { index: 0, timestamp };
+        if let Some(call) = on_decided {
+            result.call_when_decided(at, call);
+        }
+        result.failed(error);
+        RecordFuture::new(result, at)
     }
 
     // ------------------------------------------------------------ trace

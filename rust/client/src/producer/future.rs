@@ -1,9 +1,10 @@
-//! The outcome of one record. Kafka: `FutureRecordMetadata`.
+//! The outcome of a batch and of its records. Kafka: `ProduceRequestResult`, `FutureRecordMetadata`.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fletchlog_api::Clock;
+use fletchlog_records::TopicPartition;
 
 use super::RecordMetadata;
 use crate::ClientError;
@@ -23,7 +24,8 @@ pub(crate) fn millis(ms: i64) -> Duration {
 /// Wakes all threads that wait for a record of one producer.
 pub(crate) struct Signal {
     clock: Arc<dyn Clock>,
-    lock: Mutex<()>,
+    /// How many wait.
+    waiting: Mutex<usize>,
     decided: Condvar,
 }
 
@@ -31,13 +33,26 @@ impl Signal {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
         Arc::new(Self {
             clock,
-            lock: Mutex::new(()),
+            waiting: Mutex::new(0),
             decided: Condvar::new(),
         })
     }
     pub(crate) fn notify(&self) {
-        let _guard = lock(&self.lock);
-        self.decided.notify_all();
+        // A system call even if nobody waits.
+        if *lock(&self.waiting) > 0 {
+            self.decided.notify_all();
+        }
+    }
+    /// Sleeps until [`Self::notify`], at most `ms`, unless `is_over` before.
+    fn wait(&self, ms: i64, is_over: impl FnOnce() -> bool) {
+        let mut waiting = lock(&self.waiting);
+        if is_over() {
+            return;
+        }
+        *waiting += 1;
+        let waited = self.decided.wait_timeout(waiting, millis(ms));
+        let (mut waiting, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        *waiting -= 1;
     }
 }
 
@@ -51,64 +66,180 @@ impl std::fmt::Debug for Signal {
 /// producer. Called under the producer's lock: it must neither wait nor call the producer.
 pub type OnDecided = Box<dyn FnOnce(&Result<RecordMetadata, ClientError>) + Send>;
 
-/// Where the sender puts the outcome of one record.
-pub(crate) struct OutcomeCell {
-    signal: Arc<Signal>,
-    decided: Mutex<Option<Result<RecordMetadata, ClientError>>>,
-    on_decided: Mutex<Vec<OnDecided>>,
+/// One record of a batch: its number there, and the timestamp that it was given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    pub index: i32,
+    pub timestamp: i64,
 }
 
-impl OutcomeCell {
-    pub(crate) fn new(signal: &Arc<Signal>, on_decided: Option<OnDecided>) -> Arc<Self> {
+/// What became of a batch.
+enum State {
+    /// Nothing yet. What is to be called then, in the order in which it was given.
+    Open(Vec<(Place, OnDecided)>),
+    Written {
+        tp: TopicPartition,
+        /// -1 if unknown.
+        base_offset: i64,
+        /// -1: records keep the timestamp that they were given.
+        log_append_time: i64,
+    },
+    Failed(ClientError),
+    /// Cut into smaller ones: the index of each one's first record, ascending. Kafka: `FutureRecordMetadata#chain`.
+    Split(Vec<(i32, Arc<BatchResult>)>),
+}
+
+impl State {
+    /// The outcome of a record; `None` while it is open.
+    fn outcome(&self, at: Place) -> Option<Result<RecordMetadata, ClientError>> {
+        match self {
+            Self::Written {
+                tp,
+                base_offset,
+                log_append_time,
+            } => Some(Ok(RecordMetadata {
+                topic: tp.topic.clone(),
+                partition: tp.partition,
+                offset: match base_offset {
+                    ..0 => -1,
+                    first => first.saturating_add(i64::from(at.index)),
+                },
+                timestamp: match log_append_time {
+                    ..0 => at.timestamp,
+                    time => *time,
+                },
+            })),
+            Self::Failed(error) => Some(Err(error.clone())),
+            Self::Open(_) | Self::Split(_) => None,
+        }
+    }
+}
+
+/// Where the sender puts the outcome of a batch, and where the futures of its records find it.
+pub(crate) struct BatchResult {
+    signal: Arc<Signal>,
+    state: Mutex<State>,
+}
+
+impl BatchResult {
+    pub(crate) fn new(signal: &Arc<Signal>) -> Arc<Self> {
         Arc::new(Self {
             signal: signal.clone(),
-            decided: Mutex::new(None),
-            on_decided: Mutex::new(on_decided.into_iter().collect()),
+            state: Mutex::new(State::Open(Vec::new())),
         })
     }
-    /// The first decision is kept. The caller calls [`Signal::notify`] afterwards.
-    pub(crate) fn decide(&self, outcome: Result<RecordMetadata, ClientError>) {
-        let mut decided = lock(&self.decided);
-        if decided.is_some() {
-            return;
+    /// The batch is in the log. The caller calls [`Signal::notify`] afterwards, as after [`Self::failed`].
+    pub(crate) fn written(&self, tp: &TopicPartition, base_offset: i64, log_append_time: i64) {
+        self.decide(State::Written {
+            tp: tp.clone(),
+            base_offset,
+            log_append_time,
+        });
+    }
+    /// The batch will not be in the log, or nobody knows.
+    pub(crate) fn failed(&self, error: &ClientError) {
+        self.decide(State::Failed(error.clone()));
+    }
+    /// The first decision is kept.
+    fn decide(&self, outcome: State) {
+        let mut state = lock(&self.state);
+        let State::Open(waiting) = &mut *state else { return };
+        let mut waiting = std::mem::take(waiting);
+        // Stable: what was given for the same record stays in its order.
+        waiting.sort_by_key(|(at, _)| at.index);
+        for (at, call) in waiting {
+            if let Some(outcome) = outcome.outcome(at) {
+                call(&outcome);
+            }
         }
-        for on_decided in std::mem::take(&mut *lock(&self.on_decided)) {
-            on_decided(&outcome);
+        *state = outcome;
+    }
+    /// The records go on in smaller batches, given by the index of each one's first record, ascending, from 0. Returns theirs.
+    pub(crate) fn split(&self, firsts: &[i32]) -> Vec<Arc<Self>> {
+        let pieces: Vec<_> = firsts.iter().map(|&first| (first, Self::new(&self.signal))).collect();
+        let results = pieces.iter().map(|(_, piece)| piece.clone()).collect();
+        let mut state = lock(&self.state);
+        if let State::Open(waiting) = &mut *state {
+            for (at, call) in std::mem::take(waiting) {
+                if let Some((first, piece)) = piece_of(&pieces, at.index) {
+                    let index = at.index - first;
+                    piece.call_when_decided(Place { index, ..at }, call);
+                }
+            }
+            *state = State::Split(pieces);
         }
-        *decided = Some(outcome);
+        results
+    }
+    /// Calls this with the outcome of a record, unless the batch is decided or split already.
+    pub(crate) fn call_when_decided(&self, at: Place, call: OnDecided) {
+        if let State::Open(waiting) = &mut *lock(&self.state) {
+            waiting.push((at, call));
+        }
     }
 }
 
-impl std::fmt::Debug for OutcomeCell {
+/// The piece that a record of a split batch is in.
+fn piece_of(pieces: &[(i32, Arc<BatchResult>)], index: i32) -> Option<&(i32, Arc<BatchResult>)> {
+    pieces[..pieces.partition_point(|(first, _)| *first <= index)].last()
+}
+
+impl std::fmt::Debug for BatchResult {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("OutcomeCell")
-            .field("decided", &self.decided)
-            .finish_non_exhaustive()
+        f.write_str(match &*lock(&self.state) {
+            State::Open(_) => "BatchResult: open",
+            State::Written { .. } => "BatchResult: written",
+            State::Failed(_) => "BatchResult: failed",
+            State::Split(_) => "BatchResult: split",
+        })
     }
 }
 
-/// The outcome of one send. Cheap to clone; thread-safe.
+/// The outcome of one send. Cheap to make and to clone: the records of a batch share it. Thread-safe.
 #[derive(Debug, Clone)]
 pub struct RecordFuture {
-    cell: Arc<OutcomeCell>,
+    result: Arc<BatchResult>,
+    at: Place,
 }
 
 impl RecordFuture {
-    pub(crate) fn new(cell: Arc<OutcomeCell>) -> Self {
-        Self { cell }
+    pub(crate) fn new(result: Arc<BatchResult>, at: Place) -> Self {
+        Self { result, at }
+    }
+    /// The batch that the record is in now, and its place there.
+    fn current(&self) -> (Arc<BatchResult>, Place) {
+        let (mut result, mut at) = (self.result.clone(), self.at);
+        loop {
+            let piece = match &*lock(&result.state) {
+                State::Split(pieces) => piece_of(pieces, at.index).cloned(),
+                _ => None,
+            };
+            let Some((first, piece)) = piece else {
+                return (result, at);
+            };
+            (result, at.index) = (piece, at.index - first);
+        }
     }
     /// The outcome if decided.
     pub fn try_result(&self) -> Option<Result<RecordMetadata, ClientError>> {
-        lock(&self.cell.decided).clone()
+        let (result, at) = self.current();
+        let state = lock(&result.state);
+        state.outcome(at)
     }
     /// Calls this with the outcome when it is decided, after what was given before it. False if it is decided already: then it is
     /// not called.
     pub fn on_decided(&self, call: OnDecided) -> bool {
-        let decided = lock(&self.cell.decided);
-        if decided.is_none() {
-            lock(&self.cell.on_decided).push(call);
+        loop {
+            let (result, at) = self.current();
+            match &mut *lock(&result.state) {
+                State::Open(waiting) => {
+                    waiting.push((at, call));
+                    return true;
+                }
+                // Since it was looked at.
+                State::Split(_) => {}
+                State::Written { .. } | State::Failed(_) => return false,
+            }
         }
-        decided.is_none()
     }
     /// Waits at most `timeout_ms` (`None` = for ever) for the outcome.
     ///
@@ -116,7 +247,7 @@ impl RecordFuture {
     /// Why the record was not acknowledged; `Timeout` when it is still open after `timeout_ms` (it may still succeed);
     /// `Interrupted`.
     pub fn result(&self, timeout_ms: Option<i64>, interrupt: Interrupt<'_>) -> Result<RecordMetadata, ClientError> {
-        let signal = &self.cell.signal;
+        let signal = &self.result.signal;
         let start = signal.clock.monotonic_ms();
         loop {
             if let Some(outcome) = self.try_result() {
@@ -129,12 +260,7 @@ impl RecordFuture {
                     "the record is still undecided after {waited} ms; it may be acknowledged later, ask its future again"
                 )));
             }
-            {
-                let guard = lock(&signal.lock);
-                if self.try_result().is_none() {
-                    drop(signal.decided.wait_timeout(guard, millis(left.min(WAIT_SLICE_MS))));
-                }
-            }
+            signal.wait(left.min(WAIT_SLICE_MS), || self.try_result().is_some());
             if self.try_result().is_none() && interrupt() {
                 return Err(ClientError::Interrupted);
             }

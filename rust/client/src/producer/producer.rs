@@ -138,9 +138,26 @@ impl Producer {
         send::send(&self.shared, &mut self.parked(interrupt), record, on_decided)
     }
 
+    /// Queues one record if that needs no waiting, as it mostly does not. Otherwise, and for a record that cannot be queued, nothing
+    /// has happened and `on_decided` is left: [`Producer::send_with`] waits, or has the error.
+    pub fn try_send_with(
+        &self,
+        record: &ProducerRecord<'_>,
+        on_decided: &mut Option<OnDecided>,
+    ) -> Option<RecordFuture> {
+        send::try_queue(&self.shared, record, |batch, signal, timestamp| {
+            batch.future_of_last(signal, timestamp, on_decided.take())
+        })
+    }
+
+    /// Queues one record as a row of [`Producer::send_columns`], if that needs no waiting. False: nothing has happened.
+    pub fn try_send_row(&self, record: &ProducerRecord<'_>) -> bool {
+        send::try_queue(&self.shared, record, |batch, _, _| batch.add_run(1)).is_some()
+    }
+
     /// Queues many records of one topic, in row order, with the same rules as `send` for each row.
-    /// Errors name the first row that could not be queued; rows before it are queued. Failures of queued rows are
-    /// reported by `flush`. Returns the rows queued.
+    /// Errors name the first row that could not be queued, counted from `first`; rows before it are queued. Failures of queued
+    /// rows are reported by `flush`. Returns the rows queued.
     ///
     /// # Errors
     /// Those of `send`, and those that `send` puts on the future.
@@ -148,10 +165,11 @@ impl Producer {
         &self,
         topic: &str,
         columns: &C,
+        first: usize,
         interrupt: Interrupt<'_>,
     ) -> Result<usize, ClientError> {
         self.start()?;
-        send::send_columns(&self.shared, &mut self.parked(interrupt), topic, columns)
+        send::send_columns(&self.shared, &mut self.parked(interrupt), topic, columns, first)
     }
 
     /// Makes everything queued ready and waits until it is decided. Returns the first failure of a `send_columns` row

@@ -7,7 +7,7 @@ use fletchlog_records::batch_header::{RECORD_BATCH_OVERHEAD, increment_sequence}
 use fletchlog_records::crc::crc32c;
 use fletchlog_records::{BatchBuilder, BatchParams, Compression, Header, RecordBatch, RecordCursor};
 
-use super::future::OutcomeCell;
+use super::future::{BatchResult, OnDecided, Place, RecordFuture, Signal};
 use super::metadata::PartitionId;
 
 /// Index of a batch in the [`BatchTable`].
@@ -16,17 +16,11 @@ pub(crate) type BatchId = usize;
 /// Kafka: `COMPRESSION_RATE_ESTIMATION_FACTOR`.
 const RATE_ESTIMATION_FACTOR: f32 = 1.05;
 
-/// The futures of the records of a batch; ordered by index, covering every record once.
-#[derive(Debug, Clone)]
-pub(crate) enum Thunk {
-    /// One record with a future of its own.
-    Record {
-        index: i32,
-        timestamp: i64,
-        cell: Arc<OutcomeCell>,
-    },
-    /// Records of `send_columns`: only the first failure is reported.
-    Run { first: i32, count: i32 },
+/// Records of `send_columns` that follow each other in a batch: only the first failure is reported, by `flush`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Run {
+    first: i32,
+    count: i32,
 }
 
 /// (producer id, epoch).
@@ -46,7 +40,10 @@ pub(crate) struct ProducerBatch {
     pub last_failure: Option<Arc<str>>,
     /// Kafka: `inRetry`.
     pub in_retry: bool,
-    pub thunks: Vec<Thunk>,
+    /// For the futures of its records, if they have any.
+    pub result: Option<Arc<BatchResult>>,
+    /// The records that have none, ascending.
+    pub runs: Vec<Run>,
     /// Set when it is first drained; changed by an epoch bump.
     pub producer: Option<(ProducerIdAndEpoch, i32)>,
     /// Belongs to a transaction.
@@ -84,6 +81,8 @@ pub(crate) struct ProducerBatch {
 #[derive(Debug)]
 enum Buffer {
     Open(BatchBuilder),
+    /// Its records are being compressed without the lock; the estimated size.
+    Packing(usize),
     Closed(Bytes),
 }
 
@@ -104,7 +103,8 @@ impl ProducerBatch {
             attempts: 0,
             last_failure: None,
             in_retry: false,
-            thunks: Vec::new(),
+            result: None,
+            runs: Vec::new(),
             producer: None,
             transactional: false,
             reset: false,
@@ -139,6 +139,7 @@ impl ProducerBatch {
     pub(crate) fn estimated_size(&self) -> usize {
         match &self.buffer {
             Buffer::Open(builder) => estimated(builder, self.ratio),
+            Buffer::Packing(size) => *size,
             Buffer::Closed(bytes) => bytes.len(),
         }
     }
@@ -149,12 +150,43 @@ impl ProducerBatch {
         match &self.buffer {
             _ if self.closed_for_appends => true,
             Buffer::Open(builder) => self.count > 0 && self.write_limit <= estimated(builder, self.ratio),
-            Buffer::Closed(_) => true,
+            Buffer::Packing(_) | Buffer::Closed(_) => true,
+        }
+    }
+
+    /// It is full, and its records are to be compressed.
+    pub(crate) fn is_unpacked(&self) -> bool {
+        let open = matches!(&self.buffer, Buffer::Open(builder) if !builder.is_packed());
+        open && self.ratio.is_some() && self.is_full()
+    }
+
+    /// Its records are being compressed: it cannot be drained.
+    pub(crate) fn is_packing(&self) -> bool {
+        matches!(self.buffer, Buffer::Packing(_))
+    }
+
+    /// The builder of a full batch whose records are to be compressed; [`Self::put_packed`] gives it back.
+    pub(crate) fn take_unpacked(&mut self) -> Option<BatchBuilder> {
+        if !self.is_unpacked() {
+            return None;
+        }
+        let packing = Buffer::Packing(self.estimated_size());
+        match std::mem::replace(&mut self.buffer, packing) {
+            Buffer::Open(builder) => Some(builder),
+            _ => None,
+        }
+    }
+
+    /// Ends [`Self::take_unpacked`], unless the batch was decided meanwhile.
+    pub(crate) fn put_packed(&mut self, builder: BatchBuilder) {
+        if matches!(self.buffer, Buffer::Packing(_)) {
+            self.buffer = Buffer::Open(builder);
         }
     }
 
     /// Appends one record if it has room for it (spec 9.2: the first record always fits). Returns the bytes by which the
-    /// estimated size grew. Adds no thunk.
+    /// estimated size grew. The caller gives it a future or adds it
+    /// to a run.
     #[inline]
     pub(crate) fn try_append(
         &mut self,
@@ -186,22 +218,36 @@ impl ProducerBatch {
         Some(grown)
     }
 
+    /// The future of the record that was appended last; `on_decided` is called with its outcome.
+    #[inline]
+    pub(crate) fn future_of_last(
+        &mut self,
+        signal: &Arc<Signal>,
+        timestamp: i64,
+        on_decided: Option<OnDecided>,
+    ) -> RecordFuture {
+        let at = Place {
+            index: self.count - 1,
+            timestamp,
+        };
+        let result = self.result.get_or_insert_with(|| BatchResult::new(signal));
+        if let Some(call) = on_decided {
+            result.call_when_decided(at, call);
+        }
+        RecordFuture::new(result.clone(), at)
+    }
+
     /// Notes that the last `count` records belong to a run of `send_columns`.
     #[inline]
     pub(crate) fn add_run(&mut self, count: i32) {
         if count == 0 {
             return;
         }
-        if let Some(Thunk::Run { first, count: run }) = self.thunks.last_mut()
-            && *first + *run == self.count - count
-        {
-            *run += count;
-            return;
+        let first = self.count - count;
+        match self.runs.last_mut() {
+            Some(last) if last.first + last.count == first => last.count += count,
+            _ => self.runs.push(Run { first, count }),
         }
-        self.thunks.push(Thunk::Run {
-            first: self.count - count,
-            count,
-        });
     }
 
     /// Kafka: `ProducerBatch#close`: builds the bytes if they are not built yet; clears the reset mark. Returns the builder
@@ -244,7 +290,7 @@ impl ProducerBatch {
     pub(crate) fn bytes(&self) -> Bytes {
         match &self.buffer {
             Buffer::Closed(bytes) => bytes.clone(),
-            Buffer::Open(_) => Bytes::new(),
+            Buffer::Open(_) | Buffer::Packing(_) => Bytes::new(),
         }
     }
     /// Drops the bytes of a decided batch.
@@ -328,31 +374,18 @@ fn with_producer(bytes: &Bytes, (id, epoch): ProducerIdAndEpoch, sequence: i32) 
     Bytes::from(copy)
 }
 
-/// The part of a parent's thunks that the records `first .. first + count` own, renumbered from 0.
-pub(crate) fn thunks_of(parent: &[Thunk], first: i32, count: i32) -> Vec<Thunk> {
+/// The part of a parent's runs that lies in the records `first .. first + count`, which are renumbered from 0.
+pub(crate) fn runs_of(parent: &[Run], first: i32, count: i32) -> Vec<Run> {
     let end = first + count;
-    parent
+    let cut = parent
         .iter()
-        .filter_map(|thunk| match thunk {
-            Thunk::Record { index, timestamp, cell } if (first..end).contains(index) => Some(Thunk::Record {
-                index: index - first,
-                timestamp: *timestamp,
-                cell: cell.clone(),
-            }),
-            Thunk::Record { .. } => None,
-            Thunk::Run {
-                first: run_first,
-                count: run,
-            } => {
-                let from = (*run_first).max(first);
-                let to = (run_first + run).min(end);
-                (from < to).then(|| Thunk::Run {
-                    first: from - first,
-                    count: to - from,
-                })
-            }
-        })
-        .collect()
+        .map(|run| (run.first.max(first), (run.first + run.count).min(end)));
+    let inside = cut.filter(|(from, to)| from < to);
+    let renumbered = inside.map(|(from, to)| Run {
+        first: from - first,
+        count: to - from,
+    });
+    renumbered.collect()
 }
 
 /// All batches of a producer that are queued, on the wire or undecided.
@@ -374,6 +407,10 @@ impl BatchTable {
                 self.slots.len() - 1
             }
         }
+    }
+    /// The batch of an id that may be out of date.
+    pub(crate) fn get_mut(&mut self, id: BatchId) -> Option<&mut ProducerBatch> {
+        self.slots.get_mut(id)?.as_mut()
     }
     /// Frees the slot of a batch that is decided, not queued and not on the wire.
     pub(crate) fn remove_if_unused(&mut self, id: BatchId) {

@@ -60,6 +60,8 @@ pub(crate) struct RecordAccumulator {
     next_serial: u64,
     drain_index: usize,
     node_drain_index: FxHashMap<NodeId, usize>,
+    /// The queue that a user compressed a batch of last.
+    pack_index: usize,
     /// (ready, drained) times per node. Kafka: `NodeLatencyStats`.
     latency: FxHashMap<NodeId, (i64, i64)>,
     random: Random,
@@ -82,6 +84,7 @@ impl RecordAccumulator {
             next_serial: 0,
             drain_index: 0,
             node_drain_index: FxHashMap::default(),
+            pack_index: 0,
             latency: FxHashMap::default(),
             random: Random::new(seed ^ 0xacc),
         }
@@ -101,7 +104,7 @@ impl RecordAccumulator {
         Some(&mut self.batches[id])
     }
 
-    /// Appends to the last batch, closing it when it has no room. Returns the estimated growth in bytes.
+    /// Appends to the last batch, closing it when it has no room. Returns it with its estimated growth in bytes.
     #[inline]
     pub(crate) fn try_append(
         &mut self,
@@ -110,10 +113,11 @@ impl RecordAccumulator {
         key: Option<&[u8]>,
         value: Option<&[u8]>,
         headers: &[Header<'_>],
-    ) -> Option<(usize, &mut ProducerBatch)> {
-        let batch = self.last_batch(partition)?;
+    ) -> Option<(BatchId, usize)> {
+        let id = *self.queues.get(partition)?.batches.back()?;
+        let batch = &mut self.batches[id];
         match batch.try_append(timestamp, key, value, headers) {
-            Some(grown) => Some((grown, batch)),
+            Some(grown) => Some((id, grown)),
             None => {
                 batch.close_for_appends();
                 None

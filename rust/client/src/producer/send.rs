@@ -2,14 +2,17 @@
 
 mod columns;
 
+use std::sync::Arc;
+
 use fletchlog_api::ErrorCode;
 use fletchlog_records::Header;
 use fletchlog_records::batch_builder::estimate_size_upper_bound;
 
 use super::ProducerRecord;
 use super::core::{Append, Core, Row};
-use super::future::{OnDecided, OutcomeCell, RecordFuture};
+use super::future::{OnDecided, RecordFuture, Signal};
 use super::metadata::TopicId;
+use super::producer_batch::ProducerBatch;
 use super::shared::{Guarded, Pause, Shared};
 use crate::ClientError;
 pub(crate) use columns::send_columns;
@@ -190,15 +193,36 @@ fn exhausted(core_memory: usize, waited: i64) -> ClientError {
     ))
 }
 
+/// Appends one row. Nothing: there is no memory for it now. Kafka: `KafkaProducer#doSend`, which wakes the sender.
+fn append_now<T>(
+    shared: &Shared,
+    guard: &mut Guarded,
+    topic: TopicId,
+    row: &Row<'_>,
+    then: impl FnOnce(&mut ProducerBatch, &Arc<Signal>) -> T,
+) -> Option<T> {
+    let core = &mut guard.core;
+    let Append::Done(id) = core.append(topic, row) else {
+        return None;
+    };
+    let batch = &mut core.accumulator.batches[id];
+    let (partition, is_first) = (batch.partition, batch.count() == 1);
+    let value = then(batch, &core.signal);
+    if is_first || core.accumulator.is_sendable_now(partition) {
+        shared.wake_sender_locked(guard);
+    }
+    Some(value)
+}
+
 /// Appends one row, waiting for memory. The caller's `then` runs under the same hold of the lock.
-fn append(
+fn append<T>(
     shared: &Shared,
     pause: &mut dyn Pause,
     topic: TopicId,
     row: &Row<'_>,
     start: i64,
-    mut then: impl FnMut(&mut Core, usize),
-) -> Result<(), ClientError> {
+    mut then: impl FnMut(&mut ProducerBatch, &Arc<Signal>) -> T,
+) -> Result<T, ClientError> {
     let (max_ms, memory) = {
         let guard = shared.lock();
         (guard.core.config.max_block_ms, guard.core.config.buffer_memory)
@@ -210,30 +234,17 @@ fn append(
         start,
         max_ms,
         |guard| {
-            let core = &mut guard.core;
-            if let Some(error) = closed(core) {
+            if let Some(error) = closed(&guard.core) {
                 return Err(error);
             }
-            core.check_ready_for_send()?;
-            match core.append(topic, row) {
-                Append::Done(id) => {
-                    then(core, id);
-                    if core.accumulator.is_sendable_now(id)
-                        || core.accumulator.last_batch(id).is_some_and(|b| b.count() == 1)
-                    {
-                        shared.wake_sender_locked(guard);
-                    }
-                    Ok(Some(()))
-                }
-                Append::NoMemory => {
-                    // A waiter makes everything sendable.
-                    if !waiting {
-                        waiting = true;
-                        core.accumulator.memory_waiters += 1;
-                    }
-                    Ok(None)
-                }
+            guard.core.check_ready_for_send()?;
+            let appended = append_now(shared, guard, topic, row, &mut then);
+            // A waiter makes everything sendable.
+            if appended.is_none() && !waiting {
+                waiting = true;
+                guard.core.accumulator.memory_waiters += 1;
             }
+            Ok(appended)
         },
         |waited| exhausted(memory, waited),
     );
@@ -244,52 +255,83 @@ fn append(
     result
 }
 
+/// A record's row, if partition and timestamp are possible.
+fn row_of<'a>(
+    core: &Core,
+    topic: TopicId,
+    record: &ProducerRecord<'a>,
+    headers: &'a [Header<'a>],
+) -> Result<Row<'a>, ClientError> {
+    check_partition(core, topic, record.partition)?;
+    if let Some(timestamp) = record.timestamp {
+        check_timestamp(timestamp)?;
+    }
+    Ok(Row {
+        partition: record.partition,
+        timestamp: record.timestamp.unwrap_or_else(|| core.clock.now_ms()),
+        key: record.key,
+        value: record.value,
+        headers,
+    })
+}
+
+fn headers_of<'a>(record: &ProducerRecord<'a>) -> Vec<Header<'a>> {
+    let headers = record.headers.iter().map(|&(key, value)| Header { key, value });
+    headers.collect()
+}
+
 /// Kafka: `KafkaProducer#send`. Failures that Java puts on the future are on the future; wrong arguments, unknown topics
 /// and interruption are errors of the call.
 pub(crate) fn send(
     shared: &Shared,
     pause: &mut dyn Pause,
     record: &ProducerRecord<'_>,
-    on_decided: Option<OnDecided>,
+    mut on_decided: Option<OnDecided>,
 ) -> Result<RecordFuture, ClientError> {
     shared.lock().core.check_ready_for_send()?;
     let topic = topic(shared, pause, record.topic)?;
-    let headers: Vec<Header<'_>> = record
-        .headers
-        .iter()
-        .map(|&(key, value)| Header { key, value })
-        .collect();
-    let (row, start, cell) = {
+    let headers = headers_of(record);
+    let (row, start, sized) = {
         let guard = shared.lock();
-        let core = &guard.core;
-        let timestamp = record.timestamp.unwrap_or_else(|| core.clock.now_ms());
-        check_partition(core, topic, record.partition)?;
-        if record.timestamp.is_some() {
-            check_timestamp(timestamp)?;
-        }
-        let row = Row {
-            partition: record.partition,
-            timestamp,
-            key: record.key,
-            value: record.value,
-            headers: &headers,
-        };
-        (row, core.now(), OutcomeCell::new(&core.signal, on_decided))
+        let row = row_of(&guard.core, topic, record, &headers)?;
+        (row, guard.core.now(), check_size(&guard.core, &row))
     };
-    let sized = check_size(&shared.lock().core, &row);
     let result = sized.and_then(|()| {
-        append(shared, pause, topic, &row, start, |core, id| {
-            core.add_record_thunk(id, row.timestamp, &cell)
+        append(shared, pause, topic, &row, start, |batch, signal| {
+            batch.future_of_last(signal, row.timestamp, on_decided.take())
         })
     });
     match result {
-        Ok(()) => Ok(RecordFuture::new(cell)),
         Err(error @ (ClientError::RecordTooLarge(_) | ClientError::BufferExhausted(_) | ClientError::Timeout(_))) => {
-            shared.lock().core.fail_record(&cell, error);
-            Ok(RecordFuture::new(cell))
+            let core = &mut shared.lock().core;
+            Ok(core.failed_record(row.timestamp, on_decided, &error))
         }
-        Err(error) => Err(error),
+        other => other,
     }
+}
+
+/// Queues one record without any waiting. Nothing, and nothing has happened: the lock is held, the topic or the memory has to be waited
+/// for, or the record cannot be queued. Then [`send`] or [`send_columns`] waits, or has the error.
+pub(crate) fn try_queue<T>(
+    shared: &Shared,
+    record: &ProducerRecord<'_>,
+    then: impl FnOnce(&mut ProducerBatch, &Arc<Signal>, i64) -> T,
+) -> Option<T> {
+    let mut guard = shared.lock_soon()?;
+    let core = &guard.core;
+    if closed(core).is_some() || core.check_ready_for_send().is_err() {
+        return None;
+    }
+    let topic = core.metadata.topic_id(record.topic)?;
+    if core.metadata.topic(topic).partitions.is_empty() {
+        return None;
+    }
+    let headers = headers_of(record);
+    let row = row_of(core, topic, record, &headers).ok()?;
+    check_size(core, &row).ok()?;
+    append_now(shared, &mut guard, topic, &row, |batch, signal| {
+        then(batch, signal, row.timestamp)
+    })
 }
 
 /// Makes everything queued sendable and waits until it is decided. The first failure of a `send_columns` row since the last

@@ -7,6 +7,7 @@ mod transactional;
 use std::sync::Arc;
 
 use fletchlog_api::{ErrorCode, InitProducerIdRequest, MetadataRequest, NodeId, ProduceRequest, Request, Transport};
+use fletchlog_records::Compression;
 
 use super::config::ProducerConfig;
 use super::core::Core;
@@ -100,6 +101,7 @@ impl Sender {
             return 0;
         }
         let held = self.client.in_process().is_some_and(|peer| !peer.begin_drain());
+        self.pack();
         let mut wait = {
             let mut guard = shared.lock();
             let core = &mut guard.core;
@@ -136,6 +138,24 @@ impl Sender {
             wait
         } else {
             wait.min(self.config.request_timeout_ms.max(1))
+        }
+    }
+
+    /// Compresses what this turn will drain, without the lock: users append meanwhile.
+    fn pack(&self) {
+        if self.config.compression == Compression::None {
+            return;
+        }
+        let mut batches = self.shared.lock().core.accumulator.take_unpacked_heads();
+        if batches.is_empty() {
+            return;
+        }
+        for batch in &mut batches {
+            batch.pack(&self.config);
+        }
+        let accumulator = &mut self.shared.lock().core.accumulator;
+        for batch in batches {
+            accumulator.put_packed(batch);
         }
     }
 

@@ -1,11 +1,14 @@
 //! The lock between the users' threads and the sender, and the two ways to wait behind it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use super::core::Core;
 use super::future::{WAIT_SLICE_MS, lock, millis};
 use crate::ClientError;
+
+/// How often a call that does not wait tries to get the lock.
+const SPINS: u32 = 100;
 
 /// [`Core`] behind its lock, with the condition variables of the waiting threads.
 pub(crate) struct Shared {
@@ -26,6 +29,9 @@ pub(crate) struct Guarded {
     progress: u64,
     /// A user waits for room.
     room_wanted: bool,
+    /// The sender sleeps, and how many users wait for progress: waking nobody takes a system call too.
+    parked: bool,
+    waiting: usize,
 }
 
 /// How a user's call waits for the sender.
@@ -48,6 +54,8 @@ impl Shared {
                 core,
                 progress: 0,
                 room_wanted: false,
+                parked: false,
+                waiting: 0,
             }),
             work: Condvar::new(),
             progress: Condvar::new(),
@@ -60,10 +68,22 @@ impl Shared {
         lock(&self.core)
     }
 
+    /// The lock, unless another thread holds it for long: a few microseconds, which a turn of the sender takes.
+    pub(crate) fn lock_soon(&self) -> Option<MutexGuard<'_, Guarded>> {
+        for _ in 0..SPINS {
+            match self.core.try_lock() {
+                Ok(guard) => return Some(guard),
+                Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
+                Err(TryLockError::WouldBlock) => std::hint::spin_loop(),
+            }
+        }
+        None
+    }
+
     /// Makes the sender look again. It tests `wake` under the lock before it parks, so it cannot miss a caller that
     /// holds the lock.
-    pub(crate) fn wake_sender_locked(&self, _held: &mut Guarded) {
-        if !self.wake.swap(true, Ordering::AcqRel) {
+    pub(crate) fn wake_sender_locked(&self, held: &mut Guarded) {
+        if !self.wake.swap(true, Ordering::AcqRel) && held.parked {
             self.work.notify_one();
         }
     }
@@ -73,22 +93,27 @@ impl Shared {
     }
     /// The sender sleeps until it is woken, at most `ms`.
     pub(crate) fn park(&self, ms: i64) {
-        let guard = self.lock();
+        let mut guard = self.lock();
         if self.take_wake() {
             return;
         }
-        if ms == i64::MAX {
-            drop(self.work.wait(guard).unwrap_or_else(PoisonError::into_inner));
+        guard.parked = true;
+        let mut guard = if ms == i64::MAX {
+            self.work.wait(guard).unwrap_or_else(PoisonError::into_inner)
         } else {
-            drop(self.work.wait_timeout(guard, millis(ms)));
-        }
+            let waited = self.work.wait_timeout(guard, millis(ms));
+            waited.unwrap_or_else(PoisonError::into_inner).0
+        };
+        guard.parked = false;
         self.take_wake();
     }
 
     /// Wakes every waiting user.
     pub(crate) fn made_progress(&self, held: &mut Guarded) {
         held.progress = held.progress.wrapping_add(1);
-        self.progress.notify_all();
+        if held.waiting > 0 {
+            self.progress.notify_all();
+        }
         if held.room_wanted && held.core.accumulator.has_room() {
             held.room_wanted = false;
             self.room.notify_all();
@@ -111,9 +136,12 @@ impl Shared {
     }
     /// A user sleeps until something happened since `seen`, at most one slice.
     pub(crate) fn wait_progress(&self, seen: u64, ms: i64) {
-        let guard = self.lock();
+        let mut guard = self.lock();
         if guard.progress == seen {
-            drop(self.progress.wait_timeout(guard, millis(ms.min(WAIT_SLICE_MS))));
+            guard.waiting += 1;
+            let waited = self.progress.wait_timeout(guard, millis(ms.min(WAIT_SLICE_MS)));
+            let (mut guard, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            guard.waiting -= 1;
         }
     }
 }

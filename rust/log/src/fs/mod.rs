@@ -3,6 +3,7 @@
 mod file_cache;
 mod memory;
 mod ofd_lock;
+mod read_buffers;
 mod real;
 
 pub use memory::MemoryFs;

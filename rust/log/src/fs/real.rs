@@ -14,6 +14,7 @@ use rustix::fs::{Advice, OFlags, fadvise};
 
 use super::file_cache::{CachedFile, FileCache, Handle};
 use super::ofd_lock::OfdLock;
+use super::read_buffers::{is_lent, read_lent};
 use super::{DirEntry, DirLock, DirSync, File, Fs, LockError};
 
 const FILE_MODE: u32 = 0o640;
@@ -47,6 +48,9 @@ struct RealFile {
 
 /// Reads up to `len` bytes at `position`.
 pub(super) fn read_at(file: &fs::File, position: u64, len: usize) -> io::Result<Bytes> {
+    if is_lent(len) {
+        return read_lent(len, |buffer| read_into(file, position, buffer));
+    }
     let mut out = Vec::new();
     out.try_reserve_exact(len)
         .map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;

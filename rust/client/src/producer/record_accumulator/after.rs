@@ -1,5 +1,6 @@
 //! What becomes of a batch after its request: another attempt, a split, expiry, the end (spec 9.5).
 
+use std::mem::take;
 use std::sync::Arc;
 
 use fletchlog_records::batch_builder::estimate_size_upper_bound;
@@ -8,7 +9,7 @@ use fletchlog_records::{BatchBuilder, Compression};
 use super::{RecordAccumulator, past_delivery};
 use crate::backoff::ExponentialBackoff;
 use crate::producer::idempotence::Idempotence;
-use crate::producer::producer_batch::{BatchId, ProducerBatch, thunks_of};
+use crate::producer::producer_batch::{BatchId, ProducerBatch, runs_of};
 
 impl RecordAccumulator {
     /// Queues a batch for another attempt (spec 9.5): at the front, or in sequence order under idempotence.
@@ -78,15 +79,16 @@ impl RecordAccumulator {
             piece.try_append(timestamp, key, value, headers);
             pieces.push(piece);
         });
-        let thunks = std::mem::take(&mut self.batches[id].thunks);
-        let mut first = 0;
+        let (runs, result) = (take(&mut self.batches[id].runs), self.batches[id].result.take());
+        let firsts = first_records(&pieces);
+        let mut results = result.map(|result| result.split(&firsts).into_iter());
         let mut ids = Vec::with_capacity(pieces.len());
-        for mut piece in pieces {
+        for (mut piece, first) in pieces.into_iter().zip(firsts) {
             piece.close_for_appends();
             piece.from_split = true;
             piece.memory = piece.estimated_size();
-            piece.thunks = thunks_of(&thunks, first, piece.count());
-            first += piece.count();
+            piece.runs = runs_of(&runs, first, piece.count());
+            piece.result = results.as_mut().and_then(Iterator::next);
             self.memory_used = self.memory_used.saturating_add(piece.memory);
             *self.incomplete.entry(serial).or_default() += 1;
             ids.push(self.batches.insert(piece));
@@ -178,4 +180,13 @@ impl RecordAccumulator {
         }
         self.batches.undecided()
     }
+}
+
+/// For each piece of a batch, the index of its first record in it.
+fn first_records(pieces: &[ProducerBatch]) -> Vec<i32> {
+    let ends = pieces.iter().scan(0, |end, piece| {
+        *end += piece.count();
+        Some(*end - piece.count())
+    });
+    ends.collect()
 }

@@ -3,11 +3,34 @@
 use std::sync::Arc;
 
 use fletchlog_api::NodeId;
+use fletchlog_records::BatchBuilder;
 
 use super::{RATIO_DETERIORATION, RATIO_IMPROVEMENT, ReadyCheck, RecordAccumulator, SPARE_BUILDERS};
+use crate::producer::config::ProducerConfig;
 use crate::producer::idempotence::Idempotence;
 use crate::producer::metadata::{PartitionId, ProducerMetadata};
 use crate::producer::producer_batch::{BatchId, ProducerBatch};
+
+/// The records of a full batch, on loan to the thread that compresses them.
+pub(crate) struct Unpacked {
+    id: BatchId,
+    serial: u64,
+    builder: BatchBuilder,
+}
+
+impl Unpacked {
+    fn of(id: BatchId, batch: &mut ProducerBatch) -> Option<Self> {
+        Some(Self {
+            id,
+            serial: batch.serial,
+            builder: batch.take_unpacked()?,
+        })
+    }
+
+    pub(crate) fn pack(&mut self, config: &ProducerConfig) {
+        self.builder.pack(config.compression, config.compression_level);
+    }
+}
 
 impl RecordAccumulator {
     fn is_backing_off(&self, batch: &ProducerBatch, now: i64) -> bool {
@@ -59,7 +82,8 @@ impl RecordAccumulator {
                 }
                 batch.leader_epoch = info.leader_epoch;
             }
-            if queue.muted || check.nodes.contains(&leader) {
+            // What is being compressed wakes the sender when it is.
+            if queue.muted || self.batches[head].is_packing() || check.nodes.contains(&leader) {
                 continue;
             }
             let batch = &self.batches[head];
@@ -174,7 +198,36 @@ impl RecordAccumulator {
     fn drainable(&self, partition: PartitionId, now: i64) -> Option<BatchId> {
         let queue = self.queues.get(partition)?;
         let &head = queue.batches.front()?;
-        (!queue.muted && !self.is_backing_off(&self.batches[head], now)).then_some(head)
+        let batch = &self.batches[head];
+        (!queue.muted && !batch.is_packing() && !self.is_backing_off(batch, now)).then_some(head)
+    }
+
+    /// The full batches at the heads of queues, to be compressed without the lock.
+    pub(crate) fn take_unpacked_heads(&mut self) -> Vec<Unpacked> {
+        let heads = self.queues.iter().filter(|queue| !queue.muted);
+        let heads = heads.filter_map(|queue| queue.batches.front().copied());
+        heads.filter_map(|id| Unpacked::of(id, &mut self.batches[id])).collect()
+    }
+
+    /// The oldest full batch of some queue that is not its head, which the sender takes. What is compressed lies in front of what is not.
+    pub(crate) fn take_unpacked_behind(&mut self) -> Option<Unpacked> {
+        for _ in 0..self.queues.len() {
+            self.pack_index = (self.pack_index + 1) % self.queues.len();
+            let newest_first = self.queues[self.pack_index].batches.iter().skip(1).rev().copied();
+            let behind = newest_first.skip_while(|&id| !self.batches[id].is_full());
+            if let Some(id) = behind.take_while(|&id| self.batches[id].is_unpacked()).last() {
+                return Unpacked::of(id, &mut self.batches[id]);
+            }
+        }
+        None
+    }
+
+    /// Gives one back, unless its batch is gone.
+    pub(crate) fn put_packed(&mut self, packed: Unpacked) {
+        let batch = self.batches.get_mut(packed.id);
+        if let Some(batch) = batch.filter(|batch| batch.serial == packed.serial) {
+            batch.put_packed(packed.builder);
+        }
     }
 
     fn close(&mut self, id: BatchId, topic: &Arc<str>) {

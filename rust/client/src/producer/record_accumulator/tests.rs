@@ -338,3 +338,69 @@ fn a_split_keeps_order_and_halves_its_products_from_4_2_on() {
         assert_eq!(values, [0, 1, 2, 3, 4, 5, 6]);
     }
 }
+
+#[test]
+fn a_batch_that_is_compressed_elsewhere_is_drained_afterwards_with_the_same_bytes() {
+    let config = [
+        ("batch.size", "400"),
+        ("compression.type", "gzip"),
+        ("linger.ms", "0"),
+        DELIVERY,
+    ];
+    let filled = || {
+        let (mut accumulator, metadata) = (accumulator(&config), metadata(1));
+        (0..60u8).for_each(|n| append(&mut accumulator, 0, &[n; 90], 0));
+        let ids = accumulator.queues[0].batches.clone();
+        assert!(ids.len() > 3);
+        (accumulator, metadata, ids)
+    };
+    let (mut plain, metadata, ids) = filled();
+    let expected: Vec<_> = ids
+        .iter()
+        .map(|&id| {
+            assert_eq!(plain.drain(&metadata, NODE, None, 0), [id]);
+            plain.batches[id].bytes()
+        })
+        .collect();
+
+    let (mut accumulator, metadata, ids) = filled();
+    let config = accumulator.config.clone();
+    let mut behind = accumulator.take_unpacked_behind().unwrap();
+    let mut heads = accumulator.take_unpacked_heads();
+    assert_eq!(heads.len(), 1);
+    assert!(accumulator.take_unpacked_heads().is_empty(), "it is under way");
+    assert!(accumulator.drain(&metadata, NODE, None, 0).is_empty());
+    assert!(!ready(&mut accumulator, &metadata, 0).0, "the sender would spin");
+    heads[0].pack(&config);
+    accumulator.put_packed(heads.remove(0));
+    assert_eq!(accumulator.drain(&metadata, NODE, None, 0), [ids[0]]);
+    assert!(
+        accumulator.drain(&metadata, NODE, None, 0).is_empty(),
+        "the second is under way"
+    );
+    behind.pack(&config);
+    accumulator.put_packed(behind);
+    while let Some(mut batch) = accumulator.take_unpacked_behind() {
+        batch.pack(&config);
+        accumulator.put_packed(batch);
+    }
+    let full = &ids.iter().copied().collect::<Vec<_>>()[1..ids.len() - 1];
+    assert!(full.iter().all(|&id| !accumulator.batches[id].is_unpacked()));
+    for &id in ids.iter().skip(1) {
+        assert_eq!(accumulator.drain(&metadata, NODE, None, 0), [id]);
+    }
+    let found: Vec<_> = ids.iter().map(|&id| accumulator.batches[id].bytes()).collect();
+    assert_eq!(found, expected);
+
+    let (mut accumulator, _, ids) = filled();
+    let late = accumulator.take_unpacked_heads().remove(0);
+    for id in accumulator.abort_all() {
+        accumulator.decided(id);
+        accumulator.batches.remove_if_unused(id);
+    }
+    append(&mut accumulator, 0, &[1; 90], 0);
+    accumulator.put_packed(late);
+    let reused = accumulator.queues[0].batches[0];
+    assert!(ids.contains(&reused), "the slot of another batch");
+    assert_eq!(accumulator.batches[reused].count(), 1);
+}

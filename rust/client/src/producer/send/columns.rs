@@ -1,6 +1,6 @@
 //! Many rows at once: the lock is taken per chunk, partitions are found per run of rows, and no row gets a future.
 
-use fletchlog_records::Header;
+use fletchlog_records::{Compression, Header};
 
 use super::{MAX_OVERHEAD, append, check_partition, check_size, check_timestamp, closed, topic};
 use crate::ClientError;
@@ -14,12 +14,14 @@ use crate::producer::shared::{Pause, Shared};
 /// nor other threads starve and the sender is woken once per chunk, not once per batch.
 const ROWS_PER_LOCK: usize = 16_384;
 
-/// Queues rows in order with the rules of `send` for each; rows before the one that fails stay queued.
+/// Queues rows in order with the rules of `send` for each; rows before the one that fails stay queued. An error counts rows from
+/// `first`.
 pub(crate) fn send_columns<C: RecordColumns>(
     shared: &Shared,
     pause: &mut dyn Pause,
     name: &str,
     columns: &C,
+    first: usize,
 ) -> Result<usize, ClientError> {
     if columns.is_empty() {
         return Ok(0);
@@ -37,7 +39,8 @@ pub(crate) fn send_columns<C: RecordColumns>(
             if let Some(error) = closed(core) {
                 return Err(error);
             }
-            core.check_ready_for_send().map_err(|error| in_row(error, row))?;
+            core.check_ready_for_send()
+                .map_err(|error| in_row(error, first + row))?;
             let end = rows.min(row.saturating_add(ROWS_PER_LOCK));
             let before = row;
             let stopped = append_rows(core, topic, columns, &mut row, end);
@@ -47,10 +50,11 @@ pub(crate) fn send_columns<C: RecordColumns>(
             }
             if let Err(error) = stopped {
                 guard.core.send_failed(&error);
-                return Err(in_row(error, row));
+                return Err(in_row(error, first + row));
             }
             (row < end).then_some(start)
         };
+        pack(shared);
         let Some(start) = start else {
             // The lock is not fair: without this the sender would wait until the memory is used up.
             std::thread::yield_now();
@@ -76,18 +80,31 @@ pub(crate) fn send_columns<C: RecordColumns>(
             value: columns.value(row),
             headers: &headers,
         };
-        append(shared, pause, topic, &one, start, |core, id| {
-            if let Some(batch) = core.accumulator.last_batch(id) {
-                batch.add_run(1);
-            }
-        })
-        .map_err(|error| {
+        append(shared, pause, topic, &one, start, |batch, _| batch.add_run(1)).map_err(|error| {
             shared.lock().core.send_failed(&error);
-            in_row(error, row)
+            in_row(error, first + row)
         })?;
         row += 1;
     }
     Ok(rows)
+}
+
+/// Compresses full batches while the sender compresses and sends those in front of them.
+fn pack(shared: &Shared) {
+    let (config, mut unpacked) = {
+        let core = &mut shared.lock().core;
+        if core.config.compression == Compression::None {
+            return;
+        }
+        (core.config.clone(), core.accumulator.take_unpacked_behind())
+    };
+    while let Some(mut batch) = unpacked {
+        batch.pack(&config);
+        let mut guard = shared.lock();
+        guard.core.accumulator.put_packed(batch);
+        shared.wake_sender_locked(&mut guard);
+        unpacked = guard.core.accumulator.take_unpacked_behind();
+    }
 }
 
 fn in_row(error: ClientError, row: usize) -> ClientError {
@@ -138,9 +155,7 @@ fn append_rows<C: RecordColumns>(
         check_size(core, &one)?;
         match core.append(topic, &one) {
             Append::Done(id) => {
-                if let Some(batch) = core.accumulator.last_batch(id) {
-                    batch.add_run(1);
-                }
+                core.accumulator.batches[id].add_run(1);
                 *row += 1;
             }
             Append::NoMemory => return Ok(()),
