@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fletchlog_api::{Clock, Config, ConfigError, LegacyGroupRequest, LegacyGroupResponse, NodeId, Request, Scope};
-use fletchlog_log::fs::{Fs, MemoryFs, RealFs};
+use fletchlog_log::fs::{Fs, MemoryFs, RealFs, free_unused_buffers};
 use fletchlog_log::{LogError, PartitionLog};
 use fletchlog_records::TopicPartition;
 
@@ -311,6 +311,11 @@ impl Broker {
     /// The properties that the broker was opened with.
     pub fn config(&self) -> &Config {
         self.replicas.config()
+    }
+
+    /// Gives memory back that reads have used and that none has used since the last call; true: there is more.
+    pub fn free_unused_memory(&self) -> bool {
+        free_unused_buffers()
     }
 
     /// The properties that are in effect on a node: [`Broker::config`] with what was altered since.

@@ -172,6 +172,8 @@ pub(crate) struct Processor<S: Sockets> {
     limits: Vec<(Option<Arc<Config>>, Limits)>,
     serial: u64,
     next_sweep_ms: i64,
+    /// Answers may have used memory that a sweep gives back.
+    holds_memory: bool,
     close_by_ms: Option<i64>,
 }
 
@@ -197,6 +199,7 @@ impl<S: Sockets> Processor<S> {
             rate_begun_ms: 0,
             serial: 0,
             next_sweep_ms: 0,
+            holds_memory: false,
             close_by_ms: None,
         }
     }
@@ -231,7 +234,7 @@ impl<S: Sockets> Processor<S> {
     /// How long to wait for events.
     fn timeout(&self) -> Option<Duration> {
         let now_ms = self.clock.monotonic_ms();
-        let mut until_ms = (!self.channels.is_empty()).then_some(self.next_sweep_ms);
+        let mut until_ms = (!self.channels.is_empty() || self.holds_memory).then_some(self.next_sweep_ms);
         let mut at_most = |ms: Option<i64>| until_ms = [until_ms, ms].into_iter().flatten().min();
         at_most(self.close_by_ms);
         at_most(self.refused.front().map(|(when_ms, ..)| *when_ms));
@@ -593,6 +596,7 @@ impl<S: Sockets> Processor<S> {
             return;
         };
         channel.connection.answer(chunks);
+        self.holds_memory = true;
         self.shared.apis.unsent().add(channel.connection.unsent());
         self.write(slot);
         self.next_request(slot);
@@ -684,6 +688,7 @@ impl<S: Sockets> Processor<S> {
 
     /// Closes connections whose time is over, and accepts what could not be accepted before.
     fn sweep(&mut self, now_ms: i64) {
+        self.holds_memory = self.shared.apis.broker().free_unused_memory();
         for index in 0..self.nodes.len() {
             self.accept(index);
         }

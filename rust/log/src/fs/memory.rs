@@ -11,6 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 
+use super::read_buffers::{is_lent, read_lent};
 use super::{DirEntry, DirLock, File, Fs, LockError};
 use crate::sync::{lock, read, write};
 
@@ -115,7 +116,12 @@ impl File for MemoryFile {
     fn read_at(&self, position: u64, len: usize) -> io::Result<Bytes> {
         let position = to_usize(position)?;
         let chunks = read(&self.chunks);
-        let mut out = Vec::with_capacity(len.min(chunks.len.saturating_sub(position)));
+        let len = len.min(chunks.len.saturating_sub(position));
+        if is_lent(len) {
+            drop(chunks);
+            return read_lent(len, |buffer| self.read_into(position as u64, buffer));
+        }
+        let mut out = Vec::with_capacity(len);
         chunks.read(position, len, |part| out.extend_from_slice(part));
         Ok(Bytes::from(out))
     }

@@ -7,6 +7,7 @@ mod read_buffers;
 mod real;
 
 pub use memory::MemoryFs;
+pub use read_buffers::free_unused_buffers;
 pub use real::RealFs;
 
 use std::fmt::Debug;

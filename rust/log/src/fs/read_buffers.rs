@@ -2,12 +2,14 @@
 //!
 //! A fetch reads some megabytes of each partition. The pages of fresh memory cost many times what reading into them does, so
 //! buffers are lent to the readers and taken up again afterwards. All logs of the process share them, as they do descriptors.
+//! They come from the system and not from the allocator, which would keep what a crowd of slow readers has had at a time.
 
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Mutex;
 
 use bytes::Bytes;
+use memmap2::MmapMut;
 
 /// Below this the allocator has memory at hand.
 const MIN_LENT: usize = 64 << 10;
@@ -20,58 +22,85 @@ const STEP: usize = 64 << 10;
 
 /// Free buffers, each full of bytes of earlier reads; the one that was used last is at the end.
 struct Free {
-    buffers: VecDeque<Vec<u8>>,
+    /// With the round in which it came back.
+    buffers: VecDeque<(u64, MmapMut)>,
     bytes: usize,
+    /// Number of the calls of [`free_unused`].
+    round: u64,
 }
 
 /// If the lock is taken, or was left locked by a fork, a buffer is freed, or a new one made.
 static FREE: Mutex<Free> = Mutex::new(Free {
     buffers: VecDeque::new(),
     bytes: 0,
+    round: 0,
 });
 
 impl Free {
     /// The smallest that has so many bytes and not more than twice as many.
-    fn take(&mut self, len: usize) -> Option<Vec<u8>> {
-        let fitting = self.buffers.iter().enumerate();
-        let fitting =
-            fitting.filter(|(_, buffer)| (len..=len.saturating_mul(2).saturating_add(STEP)).contains(&buffer.len()));
-        let (at, _) = fitting.min_by_key(|(_, buffer)| buffer.len())?;
-        let found = self.buffers.remove(at)?;
+    fn take(&mut self, len: usize) -> Option<MmapMut> {
+        let lens = self.buffers.iter().map(|(_, buffer)| buffer.len()).enumerate();
+        let fitting = lens.filter(|(_, size)| (len..=len.saturating_mul(2).saturating_add(STEP)).contains(size));
+        let (at, _) = fitting.min_by_key(|(_, size)| *size)?;
+        let (_, found) = self.buffers.remove(at)?;
         self.bytes -= found.len();
         Some(found)
     }
 
     /// Keeps it; those that were not used for the longest make room.
-    fn put(&mut self, buffer: Vec<u8>) {
+    fn put(&mut self, buffer: MmapMut) {
         self.bytes += buffer.len();
-        self.buffers.push_back(buffer);
-        while self.bytes > MAX_KEPT
-            && let Some(oldest) = self.buffers.pop_front()
-        {
+        self.buffers.push_back((self.round, buffer));
+        while self.bytes > MAX_KEPT {
+            self.free_oldest();
+        }
+    }
+
+    fn free_oldest(&mut self) {
+        if let Some((_, oldest)) = self.buffers.pop_front() {
             self.bytes -= oldest.len();
         }
+    }
+
+    /// Frees what has not come back since the last call.
+    fn free_unused(&mut self) {
+        while self.buffers.front().is_some_and(|(round, _)| *round < self.round) {
+            self.free_oldest();
+        }
+        self.round += 1;
     }
 }
 
 /// A buffer of which the first `used` bytes are read.
 struct Lent {
-    buffer: Vec<u8>,
+    /// There until it is dropped.
+    buffer: Option<MmapMut>,
     used: usize,
 }
 
 impl AsRef<[u8]> for Lent {
     fn as_ref(&self) -> &[u8] {
-        &self.buffer[..self.used]
+        self.buffer.as_deref().map_or(&[], |buffer| &buffer[..self.used])
     }
 }
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        if let Ok(mut free) = FREE.try_lock() {
-            free.put(std::mem::take(&mut self.buffer));
+        if let Ok(mut free) = FREE.try_lock()
+            && let Some(buffer) = self.buffer.take()
+        {
+            free.put(buffer);
         }
     }
+}
+
+/// Gives the system back what no read has used since the last call; to be called from time to time, as long as it says that some is
+/// left.
+pub fn free_unused_buffers() -> bool {
+    FREE.try_lock().is_ok_and(|mut free| {
+        free.free_unused();
+        free.bytes > 0
+    })
 }
 
 /// Whether a read of so many bytes is to use [`read_lent`].
@@ -82,20 +111,17 @@ pub(super) fn is_lent(len: usize) -> bool {
 /// `len` bytes in a lent buffer, as far as `read` fills them: it returns how many it did.
 pub(super) fn read_lent(len: usize, read: impl FnOnce(&mut [u8]) -> io::Result<usize>) -> io::Result<Bytes> {
     let free = FREE.try_lock().ok().and_then(|mut free| free.take(len));
-    let buffer = match free {
+    let mut buffer = match free {
         Some(buffer) => buffer,
-        None => {
-            let mut buffer = Vec::new();
-            let size = len.next_multiple_of(STEP);
-            buffer
-                .try_reserve_exact(size)
-                .map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
-            buffer.resize(size, 0);
-            buffer
-        }
+        None => MmapMut::map_anon(len.next_multiple_of(STEP))?,
     };
-    let mut lent = Lent { buffer, used: 0 };
-    lent.used = read(&mut lent.buffer[..len])?.min(len);
+    let read = read(&mut buffer[..len]);
+    // Also a failed read lets go of its buffer.
+    let mut lent = Lent {
+        buffer: Some(buffer),
+        used: 0,
+    };
+    lent.used = read?.min(len);
     Ok(Bytes::from_owner(lent))
 }
 
@@ -107,14 +133,19 @@ mod tests {
         Free {
             buffers: VecDeque::new(),
             bytes: 0,
+            round: 0,
         }
+    }
+
+    fn of_size(size: usize) -> MmapMut {
+        MmapMut::map_anon(size).unwrap()
     }
 
     #[test]
     fn the_smallest_that_fits_is_taken_and_none_that_is_far_too_large() {
         let mut free = empty();
         for size in [8 << 20, 1 << 20, 2 << 20] {
-            free.put(vec![0; size]);
+            free.put(of_size(size));
         }
         assert_eq!(free.take((1 << 20) - 5).unwrap().len(), 1 << 20);
         assert_eq!(free.take((1 << 20) - 5).unwrap().len(), 2 << 20);
@@ -126,12 +157,26 @@ mod tests {
     #[test]
     fn what_was_not_used_for_the_longest_makes_room() {
         let mut free = empty();
-        free.put(vec![0; 3 << 20]);
+        free.put(of_size(3 << 20));
         for _ in 0..100 {
-            free.put(vec![0; 1 << 20]);
+            free.put(of_size(1 << 20));
         }
         assert_eq!((free.bytes, free.buffers.len()), (MAX_KEPT, 64));
         assert!(free.take(3 << 20).is_none());
+    }
+
+    #[test]
+    fn what_no_read_has_used_for_a_round_is_freed() {
+        let mut free = empty();
+        free.put(of_size(1 << 20));
+        free.put(of_size(2 << 20));
+        free.free_unused();
+        let used = free.take(1 << 20).unwrap();
+        free.put(used);
+        free.free_unused();
+        assert_eq!((free.bytes, free.buffers.len()), (1 << 20, 1));
+        free.free_unused();
+        assert_eq!((free.bytes, free.buffers.len()), (0, 0));
     }
 
     #[test]
