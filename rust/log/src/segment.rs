@@ -565,6 +565,11 @@ impl LogSegment {
         read(&self.txn).index.collect(fetch_offset, upper_bound, found)
     }
 
+    /// The whole transaction index as its file has it; empty if there is no entry.
+    pub fn encoded_txn_index(&self) -> Vec<u8> {
+        read(&self.txn).index.encode(0)
+    }
+
     pub fn aborted(&self) -> Vec<AbortedTxn> {
         read(&self.txn).index.entries().to_vec()
     }
