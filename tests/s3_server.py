@@ -27,6 +27,12 @@ class S3Server:
     def __init__(self, port: int, log: Path) -> None:
         self.endpoint = f"http://127.0.0.1:{port}"
         self.options = {"endpoint_override": self.endpoint, "access_key": "reader", "secret_key": "hunter2-of-the-reader", "region": "us-east-1"}
+        self.environment = {
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_ACCESS_KEY_ID": self.options["access_key"],
+            "AWS_SECRET_ACCESS_KEY": self.options["secret_key"],
+            "AWS_REGION": "us-east-1",
+        }
         self.filesystem = fs.S3FileSystem(**self.options, allow_bucket_creation=True, allow_bucket_deletion=True)
         self._log = log
         self._numbers = itertools.count()

@@ -80,11 +80,9 @@ class Store:
         user = urlsplit(uri).netloc.rpartition("@")[0] if not uri.lower().startswith("abfs") else ""
         self._secrets += [part for part in user.split(":") if part]
         try:
-            import pyarrow.fs as _
-        except ImportError:
-            raise InvalidArgumentError("object stores are read through pyarrow: pip install 'fletchlog[arrow]'") from None
-        try:
             self.filesystem, self.base = _filesystem(uri, dict(options or {}))
+        except ImportError as error:
+            raise InvalidArgumentError(f"object stores are read through pyarrow, which cannot be imported ({error}): pip install 'fletchlog[arrow]'") from None
         except InvalidArgumentError:
             raise
         except (ValueError, TypeError, OSError, NotImplementedError) as error:
@@ -95,7 +93,7 @@ class Store:
     def __repr__(self) -> str:
         return f"<fletchlog.stores.Store {self.place}>"
 
-    def list(self) -> list[tuple[str, int, int]]:
+    def list(self, *, may_be_empty: bool = False) -> list[tuple[str, int, int]]:
         """Every object: name below the URI, bytes, time of the last change in ms since 1970. One request for a thousand objects.
 
         Raises:
@@ -104,12 +102,12 @@ class Store:
         from pyarrow.fs import FileSelector, FileType
 
         try:
-            found = self.filesystem.get_file_info(FileSelector(self.base, recursive=True))
+            found = self.filesystem.get_file_info(FileSelector(self.base, recursive=True, allow_not_found=may_be_empty))
         except OSError as error:
             raise self.explained(error) from None
         start = len(self.base.rstrip("/")) + 1
         objects = [(info.path[start:], info.size, (info.mtime_ns or 0) // 1_000_000) for info in found if info.type == FileType.File]
-        if not objects:
+        if not objects and not may_be_empty:
             raise self._nothing()
         return objects
 
@@ -180,9 +178,7 @@ class Store:
         if isinstance(error, FileNotFoundError):
             return self._nothing()
         if _REFUSED.search(text):
-            return PermissionError(
-                f"the store refused access; check the credentials in storage_options or in the environment, and what they may read ({text})"
-            )
+            return PermissionError(f"the store refused access; check the credentials in storage_options or in the environment, and what they may read ({text})")
         if _UNREACHABLE.search(text):
             return ConnectionError(f"the store does not answer; check the endpoint in storage_options or in AWS_ENDPOINT_URL, and the network ({text})")
         return OSError(text)
@@ -193,7 +189,7 @@ class _ChangedError(FileNotFoundError):
 
 
 def _filesystem(uri: str, options: dict[str, Any]) -> tuple[Any, str]:
-    """pyarrow's file system and the path in it."""
+    """The file system of pyarrow and the path in it."""
     from pyarrow import fs
 
     scheme = uri.partition("://")[0].lower()

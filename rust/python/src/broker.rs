@@ -539,6 +539,13 @@ impl Broker {
         })
     }
 
+    /// For the Spark source: base offset and bytes of every segment of a partition.
+    fn _segments(&self, py: Python<'_>, topic: &str, partition: i32) -> PyResult<Vec<(i64, u64)>> {
+        self.inner.call(py, |broker, _| {
+            Ok::<_, Failure>(log_of(broker, topic, partition)?.segments())
+        })
+    }
+
     /// For `fletchlog.exporting`: the files of a copy of these topics. (path in the copy, source, bytes of it or None for all) of those that
     /// are copied; (path, bytes) of those that are made, in the order in which they are to be written; (topic, partition, start, end).
     #[pyo3(signature = (topics=None))]

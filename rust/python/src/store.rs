@@ -58,7 +58,7 @@ impl fmt::Debug for PyStore {
     }
 }
 
-/// Calls Python in a thread of its own.
+/// Calls Python in a thread of its own. The caller does not have the GIL: it came through [`gate`], or is a stream, which has let it go.
 fn apart<T: Send>(call: impl FnOnce(Python<'_>) -> PyResult<T> + Send) -> Result<T> {
     scope(|scope| {
         let thread = Builder::new().name("fletchlog-store".to_owned());
