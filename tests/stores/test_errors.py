@@ -117,8 +117,7 @@ def test_an_endpoint_that_does_not_answer_is_named(s3: S3Server, silent: int) ->
 
 
 @pytest.mark.parametrize("what", ["deleted", "longer", "of the same size"])
-@pytest.mark.parametrize("threads", [1, 2])
-def test_an_object_that_changes_while_it_is_read_ends_the_scan(s3: S3Server, prefix: str, what: str, threads: int) -> None:
+def test_an_object_that_changes_while_it_is_read_ends_the_scan(s3: S3Server, prefix: str, what: str) -> None:
     victim = segments(s3, prefix)[1]
     with s3.filesystem.open_input_file(victim) as file:
         data = file.read()
@@ -127,7 +126,8 @@ def test_an_object_that_changes_while_it_is_read_ends_the_scan(s3: S3Server, pre
 
         def read() -> None:
             nonlocal rows
-            for batch in broker.scan("orders", batch_rows=500, threads=threads):
+            # several threads may have read the second segment before the first rows are handed out
+            for batch in broker.scan("orders", batch_rows=500, threads=1):
                 if rows == 0:
                     if what == "deleted":
                         s3.filesystem.delete_file(victim)
