@@ -284,7 +284,7 @@ ADVICE = {
     "BufferExhaustedError": "Send more slowly, or raise `buffer.memory` or `max.block.ms`.",
     "WakeupError": "Nothing: you asked for it. Close the consumer, or poll again.",
     "InternalError": "Report it with its text. Close the handle and open a new one.",
-    "StorageError": "See to the disk and its permissions, then repeat.",
+    "StorageError": "See to the disk and its permissions, or to the object store, then repeat; objects that have changed: open a new broker.",
     "DirectoryError": "Name another directory, or leave out `read_only` to make one.",
     "DirectoryLockedError": "End the other writer, read with `read_only=True`, or let it serve ([several processes](../howto/processes.md)).",
     "DamagedFileError": "`fletchlog verify DIR` says which file and where. Restore it, or leave the partition out.",

@@ -97,20 +97,34 @@ class Broker:
     Thread-safe. A handle belongs to the process that opened it. Closing (or leaving the `with` block) flushes and writes the
     clean-shutdown marker; a broker that is dropped without it is recovered at the next opening.
 
+    On an object store (`s3://bucket/prefix`, or what else pyarrow has a file system for) a broker is only read: it sees the objects that were there
+    when it was opened. Reading one that has changed or was deleted since raises `StorageError`; open a new broker then.
+
     Args:
-        path: Directory, created if it is missing and `read_only` is false.
+        path: Directory, created if it is missing and `read_only` is false. Or a URI that `pyarrow.fs.FileSystem.from_uri` takes, with `read_only`.
         nodes: Number of nodes; None: what the directory says, 1 for a new one.
         read_only: Takes no lock and never writes; sees what a live writer adds.
         config: Broker properties, see `config_table()`.
+        storage_options: Keyword arguments of pyarrow's file system, e.g. of `S3FileSystem`, if `path` is a URI: `endpoint_override`, `access_key`,
+            `secret_key`, `region`, ... None: from the environment, as the SDK of the store does.
 
     Raises:
         fletchlog.errors.DirectoryLockedError: Another writer has the directory.
-        fletchlog.errors.DirectoryError: Missing, foreign or inconsistent directory, or another number of nodes.
+        fletchlog.errors.DirectoryError: Missing, foreign or inconsistent directory, no such bucket or prefix, or another number of nodes.
+        fletchlog.errors.StorageError: The object store refuses access or does not answer, after some ten seconds.
+        fletchlog.errors.ReadOnlyError: A URI without `read_only`.
+        fletchlog.errors.InvalidArgumentError: pyarrow does not take the URI or an option.
         fletchlog.errors.ConfigException: Unknown or invalid property.
     """
 
     def __new__(
-        cls, path: str | PathLike[str], *, nodes: int | None = None, read_only: bool = False, config: BrokerConfig | _Properties | None = None
+        cls,
+        path: str | PathLike[str],
+        *,
+        nodes: int | None = None,
+        read_only: bool = False,
+        config: BrokerConfig | _Properties | None = None,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> Self: ...
     @staticmethod
     def in_memory(*, nodes: int = 1, config: BrokerConfig | _Properties | None = None) -> Broker:
@@ -348,6 +362,10 @@ class Broker:
 
         At least one whole batch; after that the last one may be cut off at `max_bytes`. Empty at the end of the log.
         """
+    def _segments(self, topic: str, partition: int) -> list[tuple[int, int]]: ...
+    def _sealed(
+        self, topics: list[str] | None = None
+    ) -> tuple[list[tuple[Path, Path, int | None]], list[tuple[Path, bytes]], list[tuple[str, int, int, int]]]: ...
     def _control_batches(self, topic: str, partition: int, start_offset: int, end_offset: int) -> list[tuple[int, int]]:
         """For `fletchlog.explain`: first and last offset of every control batch with an offset in the range (end exclusive)."""
     def delete_records(self, topic: str, partition: int, before_offset: int | None = None) -> int:

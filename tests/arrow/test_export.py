@@ -181,7 +181,7 @@ with fl.Broker(sys.argv[1]) as broker:
 for index in pathlib.Path(sys.argv[1], "t-0").glob("*.index"):
     index.unlink()
 with fl.Broker(sys.argv[1], read_only=True) as broker:
-    print(broker.scan("t").to_pyarrow().num_rows)
+    print(broker.scan("t", isolation_level="read_committed").to_pyarrow().num_rows)
 """
 
 

@@ -11,6 +11,7 @@ from fletchlog._core import Broker, Cluster, clean_offsets, partition_directorie
 from fletchlog.audit.report import AuditReport, compared
 from fletchlog.errors import UnknownTopicOrPartitionError
 from fletchlog.interop import readable_path
+from fletchlog.stores import is_uri
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -38,7 +39,7 @@ def audit(source: str | PathLike[str] | Broker, topics: Sequence[str] = (), *, k
 
     Args:
         source: The broker's directory, to which another process may be writing; a `Broker`, in memory too, whose batches are copied to a
-            temporary directory, a partition at a time; or `"kafka://HOST:PORT,..."`.
+            temporary directory, a partition at a time; a place on an object store, `"s3://bucket/prefix"`, likewise; or `"kafka://HOST:PORT,..."`.
         topics: Topics; none: all but Kafka's internal ones.
         keys: How many keys to list.
         config: Properties of the clients of a cluster.
@@ -46,6 +47,9 @@ def audit(source: str | PathLike[str] | Broker, topics: Sequence[str] = (), *, k
     Raises:
         fletchlog.errors.KafkaError: As `Broker`, `Cluster` and their `scan` raise it.
     """
+    if isinstance(source, str) and is_uri(source) and not source.startswith("kafka://"):
+        with Broker(source, read_only=True) as broker:
+            return audit(broker, topics, keys=keys)
     if isinstance(source, Broker):
         with tempfile.TemporaryDirectory(prefix="fletchlog-audit-") as copies:
             return _audit(source, "a broker in this process", lambda topic, described: _copy(source, topic, described, Path(copies)), topics, keys)

@@ -15,6 +15,7 @@ from fletchlog.cli.copy import copy
 from fletchlog.cli.demo import demo
 from fletchlog.cli.dump import dump
 from fletchlog.cli.explain import explain
+from fletchlog.cli.export import export
 from fletchlog.cli.groups import groups
 from fletchlog.cli.options import typer_command
 from fletchlog.cli.produce import produce
@@ -51,7 +52,23 @@ app.add_typer(groups, name="groups")
 app.add_typer(brokers, name="brokers")
 app.add_typer(transactions, name="transactions")
 app.add_typer(users, name="users")
-for command in (demo, typer_command(serve, OPTIONS), produce, consume, copy, explain, delete_records, clean, retention, assign, audit, dump, verify, config):
+for command in (
+    demo,
+    typer_command(serve, OPTIONS),
+    produce,
+    consume,
+    copy,
+    export,
+    explain,
+    delete_records,
+    clean,
+    retention,
+    assign,
+    audit,
+    dump,
+    verify,
+    config,
+):
     app.command()(command)
 
 

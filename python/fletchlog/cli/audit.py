@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fletchlog.cli.common import CommandError, cluster_of, command, configured, takes_clusters, topics_of
+from fletchlog.cli.common import CommandError, cluster_of, command, configured, opened, peer, store_of, takes_clusters, topics_of
 from fletchlog.cli.delivery import write_file
 from fletchlog.cli.options import CommandConfig, Config, lists_of_topics
 from fletchlog.cli.tables import draw
@@ -61,7 +61,12 @@ def audit(
     address, client = cluster_of(directory), configured(command_config, config)
     if address is None and client:
         raise CommandError(f"{directory} is a directory, and --config and --command-config are for clients of a cluster")
-    report = auditing.audit(address or directory, topics_of(directory, topics, client), keys=keys, config=client)
+    names = topics_of(directory, topics, client)
+    if store_of(directory):
+        with opened(directory, read_only=True) as broker:
+            report = auditing.audit(peer(broker, directory), names, keys=keys)
+    else:
+        report = auditing.audit(address or directory, names, keys=keys, config=client)
     # a mistake in a threshold is said before anything is written
     breaches = report.breaches(limits)
     if as_json:

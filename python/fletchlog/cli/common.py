@@ -36,6 +36,7 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
         try:
             if not getattr(function, "takes_clusters", False):
                 _refuse_clusters(kwargs.values())
+                _refuse_stores(kwargs.values())
             return function(*args, **kwargs)
         # ImportError: an extra is missing, and its text says which
         except (CommandError, _kafka_error(), ImportError) as error:
@@ -87,13 +88,18 @@ def topic(broker: fl.Broker | fl.Cluster, name: str, advice: str | None = None) 
         raise CommandError(_missing("topic", name, broker.topics(include_internal=True), advice or f"`fletchlog topics create DIR {name}` makes it")) from None
 
 
+def names_in(text: str) -> list[str]:
+    """The names of a list with commas."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
 def topics_of(place: os.PathLike[str], text: str, client: Mapping[str, str] | None = None) -> list[str]:
     """The topics of a list with commas, each of which the place has; `client`: properties of the clients of a cluster.
 
     Raises:
         CommandError: It lacks one.
     """
-    names = [name.strip() for name in text.split(",") if name.strip()]
+    names = names_in(text)
     if names:
         with opened(place, read_only=True, client=client) as broker:
             for name in names:
@@ -125,7 +131,7 @@ def _missing(kind: str, name: str, names: Iterable[str], advice: str) -> str:
 
 
 def takes_clusters(function: Callable[P, R]) -> Callable[P, R]:
-    """A command whose directory may be a cluster."""
+    """A command whose directory may be a cluster, or on an object store: it uses `opened`."""
     function.takes_clusters = True  # type: ignore[attr-defined]
     return function
 
@@ -140,6 +146,12 @@ def _refuse_clusters(arguments: Iterable[object]) -> None:
     for argument in arguments:
         if isinstance(argument, os.PathLike) and (address := cluster_of(argument)):
             raise CommandError(f"{address} is a cluster; this command works on a directory")
+
+
+def _refuse_stores(arguments: Iterable[object]) -> None:
+    for argument in arguments:
+        if isinstance(argument, os.PathLike) and (uri := store_of(argument)):
+            raise CommandError(f"{uri}: object stores are read-only; this command works on a directory of this machine. `fletchlog copy` brings topics there")
 
 
 def fail(message: str) -> NoReturn:
@@ -217,18 +229,40 @@ def cluster_of(source: os.PathLike[str] | str) -> str | None:
     return f"kafka://{text.removeprefix('kafka:/').lstrip('/')}" if text.startswith("kafka:/") else None
 
 
+def store_of(source: os.PathLike[str] | str) -> str | None:
+    """The URI, if a place on an object store is given. `Path` turns the two slashes of `s3://` into one."""
+    import re
+
+    found = re.fullmatch("(s3|s3a|gs|gcs|abfs|abfss|hdfs|viewfs):/+(.+)", os.fspath(source))
+    return f"{found[1]}://{found[2]}" if found else None
+
+
+def storage_options() -> dict[str, str]:
+    """Options of object stores, of the file that `FLETCHLOG_STORAGE_CONFIG` names: lines NAME=VALUE."""
+    path = os.environ.get("FLETCHLOG_STORAGE_CONFIG")
+    return properties_of_file(path) if path else {}
+
+
 def shown(source: os.PathLike[str]) -> str:
-    """The directory, or the address of the cluster, for a message."""
+    """The directory, the address of the cluster, or the URI of the store without secrets, for a message."""
+    if uri := store_of(source):
+        from fletchlog import stores
+
+        return stores.shown(uri)
     return cluster_of(source) or str(source)
 
 
 def opened(source: os.PathLike[str], *, read_only: bool = False, nodes: int | None = None, client: Mapping[str, str] | None = None) -> fl.Broker | fl.Cluster:
-    """The broker of a directory, or a cluster; `client`: properties of the clients of a cluster."""
+    """The broker of a directory or of a place on an object store, or a cluster; `client`: properties of the clients of a cluster."""
     import fletchlog as fl
 
     address = cluster_of(source)
     if address is not None:
         return fl.Cluster(address, {"default.api.timeout.ms": CLUSTER_MS} | dict(client or {}))
+    if uri := store_of(source):
+        if not read_only:
+            _refuse_stores([source])
+        return fl.Broker(uri, read_only=True, nodes=nodes, storage_options=storage_options())
     if read_only and not os.path.lexists(source):
         raise CommandError(f"{shown(source)}: does not exist; `fletchlog topics create {shown(source)} TOPIC` makes it")
     return fl.Broker(source, read_only=read_only, nodes=nodes)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fletchlog.cli.common import CommandError, cluster_of, command, configured, shown, takes_clusters, topics_of
+from fletchlog.cli.common import CommandError, cluster_of, command, configured, opened, shown, takes_clusters, topics_of
 from fletchlog.cli.options import lists_of_topics
 from fletchlog.cli.terminal import progress
 from fletchlog.cli.text import counted, note, say
@@ -21,8 +21,8 @@ _File = Annotated[Path | None, typer.Option(metavar="FILE", help="A file of such
 @command
 @takes_clusters
 def copy(
-    source: Annotated[Path, typer.Argument(help="The broker's directory, or kafka://HOST:PORT.", metavar="FROM")],
-    destination: Annotated[Path, typer.Argument(help="The same; a directory is made if it is missing.", metavar="TO")],
+    source: Annotated[Path, typer.Argument(help="The broker's directory, kafka://HOST:PORT, or s3://BUCKET/PREFIX.", metavar="FROM")],
+    destination: Annotated[Path, typer.Argument(help="A directory, which is made if it is missing, or kafka://HOST:PORT.", metavar="TO")],
     topics: Annotated[str, typer.Option("--topics", "-t", metavar="TOPIC,..", help="Default: all.", autocompletion=lists_of_topics)] = "",
     source_config: _Properties = None,
     destination_config: _Properties = None,
@@ -37,7 +37,6 @@ def copy(
 
     fletchlog copy data/ kafka://h1:9092
     """
-    import fletchlog as fl
     from fletchlog.copying import copy as copy_topics
 
     if shown(source) == shown(destination):
@@ -46,14 +45,14 @@ def copy(
     names = topics_of(source, topics, of_source)
     with ExitStack() as stack:
 
-        def opened(place: Path, *, read_only: bool) -> Any:
-            return cluster_of(place) or stack.enter_context(fl.Broker(place, read_only=read_only))
+        def at(place: Path, *, read_only: bool) -> Any:
+            return cluster_of(place) or stack.enter_context(opened(place, read_only=read_only))
 
         bar = stack.enter_context(progress(unit="records"))
         task = bar.add_task("copying", total=None)
         copied = copy_topics(
-            opened(source, read_only=True),
-            opened(destination, read_only=False),
+            at(source, read_only=True),
+            at(destination, read_only=False),
             names,
             source_config=of_source,
             destination_config=configured(destination_command_config, destination_config),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fletchlog.cli.common import CommandError, cluster_of, command, configured, topics_of
+from fletchlog.cli.common import CommandError, cluster_of, command, configured, opened, peer, shown, store_of, topics_of
 from fletchlog.cli.delivery import write_file
 from fletchlog.cli.options import CommandConfig, Config, lists_of_topics
 from fletchlog.cli.tables import draw
@@ -114,11 +114,15 @@ def _first(source: Path, topics: str, given: dict[str, str], orders: Sequence[st
             compare.order_config(order)
     with contextlib.ExitStack() as stack:
         address = cluster_of(source)
-        broker = address or stack.enter_context(fl.Broker(source, read_only=True))
-        shown = address or readable_path(source)
-        first = fl.explain.explain(broker, names, given, polls=polls, subscribe=subscribe, source=shown)
+        broker: fl.Broker | str = address or ""
+        if not address:
+            directory = opened(source, read_only=True)
+            stack.callback(directory.close)
+            broker = peer(directory, source)
+        place = shown(source) if store_of(source) else address or readable_path(source)
+        first = fl.explain.explain(broker, names, given, polls=polls, subscribe=subscribe, source=place)
         rest = list(dict.fromkeys([*(compare.every_order(first) if every else []), *(order for order in orders if order != EVERY)]))
-        return [first, *compare.against(broker, names, given, rest, polls=polls, subscribe=subscribe, source=shown)]
+        return [first, *compare.against(broker, names, given, rest, polls=polls, subscribe=subscribe, source=place)]
 
 
 def _from_trace(path: Path) -> Explanation:

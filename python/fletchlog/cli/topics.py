@@ -8,7 +8,19 @@ from typing import Annotated
 
 import typer
 
-from fletchlog.cli.common import CommandError, changed_properties, cluster_of, command, configured, opened, properties, shown, takes_clusters, topic
+from fletchlog.cli.common import (
+    CommandError,
+    changed_properties,
+    cluster_of,
+    command,
+    configured,
+    opened,
+    properties,
+    shown,
+    store_of,
+    takes_clusters,
+    topic,
+)
 from fletchlog.cli.options import CommandConfig, Config, names_of_topics
 from fletchlog.cli.tables import done, show
 from fletchlog.cli.text import counted, visible
@@ -105,7 +117,7 @@ def _directories(directory: Path) -> dict[str, str]:
     """Where the partitions of a directory are."""
     from fletchlog._core import partition_directories
 
-    return {} if cluster_of(directory) else {path.name: str(path) for path, _ in partition_directories(directory)}
+    return {} if cluster_of(directory) or store_of(directory) else {path.name: str(path) for path, _ in partition_directories(directory)}
 
 
 @topics.command()

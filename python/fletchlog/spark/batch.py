@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from fletchlog.spark.cluster import open_log
+from fletchlog.spark.directory import Directory
 from fletchlog.spark.errors import OptionError
 from fletchlog.spark.offset_reader import OffsetReader
 from fletchlog.spark.offsets import text
-from fletchlog.spark.range_calculator import OffsetRange, pack, split
+from fletchlog.spark.range_calculator import OffsetRange, at_segments, pack, split
 from fletchlog.spark.scan import read_ranges
 
 if TYPE_CHECKING:
@@ -37,17 +38,24 @@ class BatchReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> list[InputPartition]:
-        """One task per partition with records, more with minPartitions or maxRecordsPerPartition, fewer with maxPartitions."""
+        """One task per partition with records, more with minPartitions or maxRecordsPerPartition, fewer with maxPartitions.
+
+        On an object store a partition of several segments has more.
+        """
         options = self._options
         start_limit, end_limit = options.batch_limits()
-        reader = OffsetReader(open_log(options), options)
+        source = open_log(options, anew=True)
+        reader = OffsetReader(source, options)
         start = reader.resolve(start_limit, "startingOffsets")
         end = reader.resolve(end_limit, "endingOffsets")
         for tp, first in start.items():
             if first > end.get(tp, first):
                 raise OptionError(f"the start of {text([tp])}, {first}, is above its end, {end[tp]}")
         ranges = [OffsetRange(*tp, first, end[tp]) for tp, first in start.items() if tp in end]
-        tasks = split(self._narrowed(ranges, reader), options.min_partitions, options.max_records_per_partition)
+        ranges = self._narrowed(ranges, reader)
+        if options.store is not None and isinstance(source, Directory) and options.min_partitions is options.max_records_per_partition is None:
+            ranges = at_segments(ranges, source.segments)
+        tasks = split(ranges, options.min_partitions, options.max_records_per_partition)
         return [RangePartition(ranges) for ranges in pack(tasks, options.max_partitions)] or [RangePartition(())]
 
     def _narrowed(self, ranges: list[OffsetRange], reader: OffsetReader) -> list[OffsetRange]:  # noqa: ARG002 - `FilteringReader` uses it

@@ -7,7 +7,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from fletchlog.spark.directory import BATCH_ROWS, Directory, Topics, open_directory
+from fletchlog.spark.directory import BATCH_ROWS, Directory, Topics, open_directory, open_store
 from fletchlog.spark.schema import HEADERS
 
 if TYPE_CHECKING:
@@ -73,12 +73,14 @@ def _below(offsets: pa.ChunkedArray, end: int) -> Any:
 _clusters: dict[tuple[Any, ...], ClusterLog] = {}
 
 
-def open_log(options: SourceOptions) -> Directory | ClusterLog:
-    """The directory or the cluster that the options name, opened once per process.
+def open_log(options: SourceOptions, *, anew: bool = False) -> Directory | ClusterLog:
+    """The directory or the cluster that the options name, opened once per process. `anew`: see what an object store has now.
 
     Raises:
         fletchlog.errors.KafkaError: A missing or foreign directory, or properties that no client takes.
     """
+    if options.path is not None and options.store is not None:
+        return open_store(options.path, options.store, options.isolation_level, anew=anew)
     if options.path is not None:
         return open_directory(options.path, options.isolation_level)
     key = (os.getpid(), options.source, options.isolation_level, options.poll_timeout_ms, *sorted(options.client.items()))

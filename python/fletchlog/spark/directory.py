@@ -92,6 +92,10 @@ class Directory(Topics):
 
         return fl.Consumer(self._admin, {"isolation.level": self._isolation_level})
 
+    def segments(self, tp: Partition) -> list[tuple[int, int]]:
+        """Base offset and bytes of each segment."""
+        return list(self._admin._segments(*tp))  # noqa: SLF001 - of this package
+
     def scan(self, tp: Partition, start: int, end: int, *, columns: list[str]) -> Iterator[pa.RecordBatch]:
         """Records of a range as batches of these columns."""
         scan = self._admin.scan(
@@ -107,7 +111,7 @@ class Directory(Topics):
         return iter(scan)
 
 
-_brokers: dict[tuple[int, str, int, int], Any] = {}
+_brokers: dict[tuple[Any, ...], Any] = {}
 
 
 def open_directory(path: str, isolation_level: str) -> Directory:
@@ -116,18 +120,40 @@ def open_directory(path: str, isolation_level: str) -> Directory:
     Raises:
         fletchlog.errors.KafkaError: Missing or foreign directory.
     """
-    import fletchlog as fl
-
     try:
         status = Path(path).stat()
     except OSError:
         status = None
     key = (os.getpid(), path, status.st_dev, status.st_ino) if status is not None else None
+    return Directory(_broker(path, key, None), isolation_level)
+
+
+def open_store(path: str, options: Mapping[str, str], isolation_level: str, *, anew: bool) -> Directory:
+    """A place on an object store, opened once per process.
+
+    Args:
+        path: Its URI.
+        options: Keyword arguments of pyarrow's file system.
+        isolation_level: Which records are visible.
+        anew: A broker of a store does not see what changes: open another one.
+
+    Raises:
+        fletchlog.errors.KafkaError: As `Broker` raises it.
+    """
+    key = (os.getpid(), path, *sorted(options.items()))
+    if anew:
+        _brokers.pop(key, None)
+    return Directory(_broker(path, key, options), isolation_level)
+
+
+def _broker(path: str, key: tuple[Any, ...] | None, options: Mapping[str, str] | None) -> Any:
+    import fletchlog as fl
+
     broker = _brokers.get(key) if key is not None else None
     if broker is None:
-        broker = fl.Broker(path, read_only=True)
+        broker = fl.Broker(path, read_only=True, storage_options=options)
         for old in [old for old in _brokers if old[0] != os.getpid() or old[1] == path]:
             del _brokers[old]
         if key is not None:
             _brokers[key] = broker
-    return Directory(broker, isolation_level)
+    return broker

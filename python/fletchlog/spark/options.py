@@ -13,6 +13,7 @@ from fletchlog.spark.errors import OptionError
 from fletchlog.spark.limits import Earliest, Latest, Limit, check_batch, parse
 from fletchlog.spark.offsets import HIGHEST, Partition, parse_partitions
 from fletchlog.spark.patterns import PatternError, compile_java
+from fletchlog.stores import is_uri, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -21,7 +22,17 @@ log = logging.getLogger("fletchlog.spark")
 
 # name -> default and meaning; the page of the options is made from it
 KNOWN = {
-    "path": ("", "Directory of the log, where every executor can read it. This or `kafka.bootstrap.servers`."),
+    "path": (
+        "",
+        (
+            "Directory of the log, where every executor can read it, or a place on an object store, `s3://bucket/prefix`, whose options are `store.*`. This or "
+            "`kafka.bootstrap.servers`."
+        ),
+    ),
+    "store.*": (
+        "from the environment",
+        "Keyword arguments of pyarrow's file system of the object store, e.g. `store.access_key`. Every executor opens the store with them.",
+    ),
     "kafka.bootstrap.servers": ("", "A cluster, `h1:9092,h2:9092`. Other `kafka.*` options are properties of the clients."),
     "assign": ("", 'Partitions to read, `{"orders":[0,1]}`. One of `assign`, `subscribe` and `subscribePattern`.'),
     "subscribe": ("", "Topics to read, `orders,payments`."),
@@ -62,6 +73,7 @@ REFUSED = {
     "kafka.interceptor.classes": "interceptors could change the records",
 }
 DEFAULT_MAX_TRIGGER_DELAY = "15m"
+_STORE = "store."
 # As Spark's kafka source, which takes it from spark.network.timeout.
 DEFAULT_POLL_TIMEOUT_MS = 120_000
 
@@ -96,8 +108,9 @@ Strategy = Assign | Subscribe | SubscribePattern
 class SourceOptions:
     """Checked options; those that only a batch or only a stream has are read by `batch_limits` and `stream_start`."""
 
-    path: str | None
+    path: str | None = field(repr=False)  # a URI may have a password; `source` shows it without
     source: str
+    store: Mapping[str, str] | None = field(repr=False)  # None: not on an object store
     client: Mapping[str, str] = field(repr=False)  # may have passwords, and `given` too
     poll_timeout_ms: int
     strategy: Strategy
@@ -129,6 +142,7 @@ class SourceOptions:
         parsed = cls(
             path=path,
             source=source,
+            store=storage_options(given) if is_store(path) else None,
             client={name[6:]: value for name, value in given.items() if name.startswith("kafka.") and name != "kafka.bootstrap.servers"},
             poll_timeout_ms=_positive(given, "kafkaConsumer.pollTimeoutMs") or DEFAULT_POLL_TIMEOUT_MS,
             strategy=_strategy(given),
@@ -191,7 +205,7 @@ def _check_names(given: Mapping[str, str]) -> None:
     known = {name.lower() for name in KNOWN}
     ignored = {name.lower() for name in WITHOUT_EFFECT}
     for name in given:
-        if name in known:
+        if name in known or name.startswith(_STORE):
             continue
         if name in REFUSED:
             message = f"option {name} is refused: {REFUSED[name]}"
@@ -249,8 +263,23 @@ def target(given: Mapping[str, str]) -> tuple[str | None, str]:
         raise OptionError(message)
     if servers is not None:
         return None, f"kafka://{servers.strip()}"
-    path = absolute_path(given["path"])
+    path = given["path"].strip()
+    if is_store(path):
+        return path, shown(path)
+    if any(name.startswith(_STORE) for name in given):
+        raise OptionError(f"options store.* are for an object store, e.g. .option('path', 's3://bucket/prefix'); {path} is a directory")
+    path = absolute_path(path)
     return path, path
+
+
+def is_store(path: str | None) -> bool:
+    """Whether a path is a place on an object store."""
+    return path is not None and is_uri(path) and not path.startswith("file:")
+
+
+def storage_options(given: Mapping[str, str]) -> dict[str, str]:
+    """The options of the object store."""
+    return {name.removeprefix(_STORE): value for name, value in given.items() if name.startswith(_STORE)}
 
 
 def absolute_path(path: str) -> str:

@@ -7,7 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+
+
+# Bytes of an object store that one task reads, about.
+TASK_BYTES = 128 << 20
 
 
 @dataclass(frozen=True, order=True)
@@ -40,6 +44,27 @@ def split(ranges: Iterable[OffsetRange], min_partitions: int | None, max_records
     rest = total - sum(item.size for item in whole)
     wanted = max(min_partitions - len(whole), 1)
     return [part for item in kept for part in _cut(item, 1 if item in whole else _parts(item.size, rest, wanted)) if part.size > 0]
+
+
+def at_segments(ranges: Iterable[OffsetRange], segments_of: Callable[[tuple[str, int]], list[tuple[int, int]]]) -> list[OffsetRange]:
+    """Cuts ranges where segments begin, which their names say, into tasks of some 128 MiB: each reads objects of its own.
+
+    `segments_of`: base offset and bytes of each segment of a partition.
+    """
+    parts = []
+    for item in ranges:
+        segments = segments_of((item.topic, item.partition))
+        ends = [base for base, _ in segments[1:]] + [item.end]
+        start, gathered = item.start, 0
+        for (base, size), end in zip(segments, ends, strict=True):
+            if end <= item.start or base >= item.end:
+                continue
+            if gathered >= TASK_BYTES and base > start:
+                parts.append(OffsetRange(item.topic, item.partition, start, base))
+                start, gathered = base, 0
+            gathered += size
+        parts.append(OffsetRange(item.topic, item.partition, start, item.end))
+    return parts
 
 
 def pack(ranges: Iterable[OffsetRange], max_partitions: int | None) -> list[tuple[OffsetRange, ...]]:

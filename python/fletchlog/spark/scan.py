@@ -6,13 +6,13 @@ import gc
 import os
 from typing import TYPE_CHECKING
 
-from fletchlog.errors import OffsetOutOfRangeError
+from fletchlog.errors import OffsetOutOfRangeError, StorageError
 from fletchlog.spark.cluster import open_log
 from fletchlog.spark.offset_reader import loss_reporter
 from fletchlog.spark.schema import arrow_schema, check_projection
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     import pyarrow as pa
     from pyspark.sql.types import StructType
@@ -41,9 +41,27 @@ def read_ranges(wanted: tuple[OffsetRange, ...], options: SourceOptions, schema:
     target = arrow_schema(schema)
     source = open_log(options)
     spans = source.spans((item.topic, item.partition) for item in wanted)
+    if options.store is not None and not _covered(wanted, spans):
+        # this process has opened the store before the query was planned
+        source = open_log(options, anew=True)
+        spans = source.spans((item.topic, item.partition) for item in wanted)
     _freeze()
-    for item in wanted:
-        yield from _read_range(item, spans.get((item.topic, item.partition)), source, columns, target, options)
+    try:
+        for item in wanted:
+            yield from _read_range(item, spans.get((item.topic, item.partition)), source, columns, target, options)
+    except StorageError:
+        # an object has changed: Spark tries the task again, and then what is there now is read
+        if options.store is not None:
+            open_log(options, anew=True)
+        raise
+
+
+def _covered(wanted: Iterable[OffsetRange], spans: Mapping[Partition, Span]) -> bool:
+    def has(item: OffsetRange) -> bool:
+        span = spans.get((item.topic, item.partition))
+        return span is not None and item.end <= span.end
+
+    return all(map(has, wanted))
 
 
 def _freeze() -> None:

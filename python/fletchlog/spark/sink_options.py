@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fletchlog.spark.errors import OptionError
-from fletchlog.spark.options import absolute_path, boolean, duration_ms, log, nearest, target
+from fletchlog.spark.options import absolute_path, boolean, duration_ms, is_store, log, nearest, target
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -78,8 +78,10 @@ class SinkOptions:
             OptionError: What is wrong and what to write instead.
         """
         given = {name.lower(): value for name, value in options.items()}
-        producer, client = _properties(given)
         path, source = target(given)
+        if is_store(path):
+            raise OptionError(f"option path: object stores are read-only, {source} cannot be written; write into a directory or a cluster")
+        producer, client = _properties(given)
         if path is None and "locktimeout" in given:
             log.warning("option lockTimeout has no effect: a cluster has no lock")
         task_transactions = boolean(given, "transactionPerTask", default=False)

@@ -141,7 +141,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return OffsetReader(open_log(self._options), self._options)
 
     def _latest(self) -> Offsets:
-        reader = self._reader()
+        # what an object store has now; until the next batch the other answers are of the same objects
+        reader = OffsetReader(open_log(self._options, anew=True), self._options)
         return reader.latest(reader.assigned())
 
     def _check_target(self, until: Offsets) -> None:

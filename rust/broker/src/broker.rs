@@ -2,6 +2,9 @@
 
 mod admin;
 mod group_admin;
+mod seal;
+
+pub use seal::SealedDirectory;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};

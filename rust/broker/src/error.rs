@@ -44,6 +44,11 @@ pub enum BrokerError {
     /// Opened for reading only.
     #[error("the broker is open for reading only; open it without read_only to {0}")]
     ReadOnly(&'static str),
+    /// The directory is on an object store.
+    #[error(
+        "object stores are read-only; to {0}, copy the topics into a directory on a disk (fletchlog copy) and open that"
+    )]
+    ReadOnlyStore(&'static str),
     /// Closed.
     #[error("the broker is closed")]
     Closed,
@@ -148,7 +153,7 @@ impl BrokerError {
             Self::Log(LogError::OffsetOutOfRange { .. }) => ErrorCode::OFFSET_OUT_OF_RANGE,
             // As long as the broker is open, only a deletion of the topic closes a log.
             Self::Log(LogError::Closed) => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
-            Self::ReadOnly(_) => ErrorCode::POLICY_VIOLATION,
+            Self::ReadOnly(_) | Self::ReadOnlyStore(_) => ErrorCode::POLICY_VIOLATION,
             Self::DirectoryLocked { .. } | Self::Directory { .. } | Self::Log(_) => ErrorCode::KAFKA_STORAGE_ERROR,
             Self::Closed => ErrorCode::NETWORK_EXCEPTION,
         }

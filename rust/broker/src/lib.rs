@@ -22,7 +22,7 @@ mod topics;
 mod transaction;
 mod uuid;
 
-pub use broker::{Broker, OpenOptions};
+pub use broker::{Broker, OpenOptions, SealedDirectory};
 pub use config_description::{ConfigEntry, ConfigSource, ConfigSynonym, ConfigType};
 pub use error::BrokerError;
 pub use fletchlog_log::ProducerState;

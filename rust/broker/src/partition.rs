@@ -75,6 +75,11 @@ impl Partition {
         [&self.tp, &self.by_id]
     }
 
+    /// The id of its topic.
+    pub(crate) fn topic_id(&self) -> &[u8; 16] {
+        &self.topic_id
+    }
+
     /// Node that leads it.
     pub(crate) fn leader(&self) -> NodeId {
         self.replicas.first().copied().unwrap_or(1)

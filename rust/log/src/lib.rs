@@ -26,6 +26,7 @@ mod refresh;
 mod retention;
 mod roll;
 pub mod scan;
+mod seal;
 mod segment;
 mod segment_files;
 mod segment_indexes;
@@ -45,4 +46,5 @@ pub use partition_log::{
     AppendInfo, AppendOrigin, FetchBound, FetchDataInfo, LogBounds, OpenMode, PartitionLog, ProducerState,
     TimestampAndOffset,
 };
+pub use seal::SealedFile;
 pub use verify::{PartitionReport, verify_partition};

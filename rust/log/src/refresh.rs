@@ -242,6 +242,9 @@ impl PartitionLog {
         let OpenMode::ReadOnly { .. } = self.mode else {
             return Ok(());
         };
+        if self.fs.is_snapshot() {
+            return Ok(());
+        }
         let fits = {
             let mut writer = lock(&self.writer);
             self.view()?;

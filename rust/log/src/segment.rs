@@ -289,14 +289,16 @@ impl LogSegment {
 
     /// As [`LogSegment::translate_offset`], and whether there is a gap before the batch.
     pub fn find(&self, offset: i64, end: u64) -> Result<Option<Found>, LogError> {
-        let (entry, before) = self.with_indexes(|indexes| {
-            let entry = indexes.offset.lookup(offset);
-            (entry, indexes.offset.lookup(entry.offset.saturating_sub(1)))
-        })?;
-        if entry.position > 0 {
+        // The start of a segment needs no index: those of many small segments are not read for a scan.
+        if offset > self.base_offset {
+            let (entry, before) = self.with_indexes(|indexes| {
+                let entry = indexes.offset.lookup(offset);
+                (entry, indexes.offset.lookup(entry.offset.saturating_sub(1)))
+            })?;
             // A damaged entry may lead to a wrong batch, and the offset of its own batch may be damaged. Then the search starts at
             // the entry before it, and at last at the start of the log.
-            for (start, last_offset) in [(entry.position, Some(entry.offset)), (before.position, None)] {
+            let starts = [(entry.position, Some(entry.offset)), (before.position, None)];
+            for (start, last_offset) in starts.into_iter().filter(|_| entry.position > 0) {
                 if let Search::Sure(found) = self.search_from(start, last_offset, offset, end)? {
                     return Ok(found);
                 }
@@ -563,6 +565,11 @@ impl LogSegment {
 
     pub fn collect_aborted(&self, fetch_offset: i64, upper_bound: i64, found: &mut Vec<AbortedTxn>) -> bool {
         read(&self.txn).index.collect(fetch_offset, upper_bound, found)
+    }
+
+    /// The whole transaction index as its file has it; empty if there is no entry.
+    pub fn encoded_txn_index(&self) -> Vec<u8> {
+        read(&self.txn).index.encode(0)
     }
 
     pub fn aborted(&self) -> Vec<AbortedTxn> {

@@ -85,6 +85,12 @@ impl SegmentIndexes {
         !self.replace_files && self.written == (self.offset.len(), self.time.len())
     }
 
+    /// Writes all of them into new files.
+    pub fn write_anew(&mut self, fs: &dyn Fs, files: &SegmentFiles) -> io::Result<()> {
+        self.replace_files = true;
+        self.write(fs, files, true).map(drop)
+    }
+
     /// Writes what is not in the files yet; `trim` also cuts the bytes behind the last entry. True if a file changed.
     pub fn write(&mut self, fs: &dyn Fs, files: &SegmentFiles, trim: bool) -> io::Result<bool> {
         if self.replace_files {

@@ -19,6 +19,7 @@ mod golden_directories;
 mod idempotence;
 mod list_offsets_vectors;
 mod model;
+mod object_store;
 mod offset_order;
 mod old_formats;
 mod panics;

@@ -1,6 +1,6 @@
 //! `fletchlog.Broker`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
@@ -31,6 +31,7 @@ use crate::groups::{description_to_py, listing_to_py};
 use crate::listener::{Listener, close_in_forked_children};
 use crate::scan::Scan;
 use crate::scan_arguments::{Wanted, columns_from_py, threads_from_py, times_from_py};
+use crate::store;
 
 /// An embedded broker over a directory or memory: Kafka's log and its rules, without a cluster.
 ///
@@ -43,6 +44,13 @@ pub struct Broker {
     /// Closed before the broker.
     listeners: Mutex<Vec<Weak<SocketServer>>>,
 }
+
+/// What `_sealed` gives.
+type Sealed<'py> = (
+    Vec<(PathBuf, PathBuf, Option<u64>)>,
+    Vec<(PathBuf, Bound<'py, PyBytes>)>,
+    Vec<(String, i32, i64, i64)>,
+);
 
 /// Kafka: `DeleteRecordsRequest.HIGH_WATERMARK`.
 pub const TO_THE_END: i64 = -1;
@@ -86,6 +94,33 @@ impl Broker {
             inner: Shared::new("broker", engine),
             place,
             listeners: Mutex::default(),
+        })
+    }
+
+    fn open_store(
+        py: Python<'_>,
+        uri: &Path,
+        options: OpenOptions,
+        storage_options: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let uri = uri.to_string_lossy();
+        if uri.starts_with("kafka://") {
+            return Err(
+                Failure::argument("a cluster is opened by Cluster, Consumer and Producer, not by Broker").into(),
+            );
+        }
+        if !options.read_only {
+            let reason = "object stores are read-only; open it with read_only=True, or a directory on a disk to write";
+            return Err(Failure::of("read-only", reason).into());
+        }
+        let (fs, place) = store::open(py, &uri, storage_options)?;
+        Self::open_with(py, format!("'{place}'"), || {
+            Engine::open_in(
+                Arc::new(fs),
+                Path::new(&place),
+                options,
+                Arc::new(SystemClock::default()),
+            )
         })
     }
 
@@ -170,7 +205,7 @@ impl Broker {
 #[pymethods]
 impl Broker {
     #[new]
-    #[pyo3(signature = (path, *positional, nodes=None, read_only=false, config=None), text_signature = "(path, *, nodes=None, read_only=False, config=None)")]
+    #[pyo3(signature = (path, *positional, nodes=None, read_only=false, config=None, storage_options=None), text_signature = "(path, *, nodes=None, read_only=False, config=None, storage_options=None)")]
     fn new(
         py: Python<'_>,
         path: PathBuf,
@@ -178,6 +213,7 @@ impl Broker {
         nodes: Option<i64>,
         read_only: bool,
         config: Option<&Bound<'_, PyAny>>,
+        storage_options: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         if let Ok(second) = positional.get_item(0) {
             return Err(PyTypeError::new_err(format!(
@@ -186,6 +222,13 @@ impl Broker {
             )));
         }
         let options = options(nodes, read_only, config)?;
+        if store::is_uri(&path) {
+            return Self::open_store(py, &path, options, storage_options);
+        }
+        if storage_options.is_some() {
+            let reason = "storage_options are for an object store, Broker('s3://BUCKET/PREFIX', read_only=True, ...)";
+            return Err(Failure::argument(reason).into());
+        }
         let place = format!("'{}'", path.display());
         Self::open_with(py, place, || {
             Engine::open(&path, options, Arc::new(SystemClock::default()))
@@ -545,6 +588,25 @@ impl Broker {
             }
             Ok::<_, Failure>(found)
         })
+    }
+
+    /// For the Spark source: base offset and bytes of every segment of a partition.
+    fn _segments(&self, py: Python<'_>, topic: &str, partition: i32) -> PyResult<Vec<(i64, u64)>> {
+        self.inner.call(py, |broker, _| {
+            Ok::<_, Failure>(log_of(broker, topic, partition)?.segments())
+        })
+    }
+
+    /// For `fletchlog.exporting`: the files of a copy of these topics. (path in the copy, source, bytes of it or None for all) of those that
+    /// are copied; (path, bytes) of those that are made, in the order in which they are to be written; (topic, partition, start, end).
+    #[pyo3(signature = (topics=None))]
+    fn _sealed<'py>(&self, py: Python<'py>, topics: Option<Vec<String>>) -> PyResult<Sealed<'py>> {
+        let sealed = self.inner.call(py, |broker, _| broker.seal(topics.as_deref()))?;
+        let copied = sealed.copied.into_iter().map(|f| (f.path, f.source, f.len)).collect();
+        let made = sealed.made.into_iter();
+        let made = made.map(|(path, bytes)| (path, PyBytes::new(py, &bytes))).collect();
+        let partition = |(tp, start, end): (TopicPartition, i64, i64)| (tp.topic.to_string(), tp.partition, start, end);
+        Ok((copied, made, sealed.partitions.into_iter().map(partition).collect()))
     }
 
     /// Moves the log start to `before_offset` (None or Kafka's -1: the end); returns the new log start.

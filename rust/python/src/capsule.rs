@@ -47,6 +47,15 @@ impl Drop for Gil {
     }
 }
 
+/// Runs a call of a stream without the GIL. Its consumer may have it (polars) or not (pyarrow), and the call may wait for a thread that
+/// needs it: one that reads from an object store.
+pub fn without_gil<T: Send>(call: impl FnOnce() -> T + Send) -> T {
+    match Gil::hold() {
+        Some(_gil) => Python::attach(|py| py.detach(call)),
+        None => call(),
+    }
+}
+
 /// Whether this is the process's main interpreter: the one that `PyGILState_Ensure`, and so every thread that PyO3 attaches,
 /// works in.
 pub fn in_main_interpreter(_py: Python<'_>) -> bool {

@@ -434,7 +434,7 @@ impl From<BrokerError> for Failure {
             BrokerError::Log(error) => return error.into(),
             BrokerError::DirectoryLocked { .. } => "locked",
             BrokerError::Directory { .. } => "directory",
-            BrokerError::ReadOnly(_) => "read-only",
+            BrokerError::ReadOnly(_) | BrokerError::ReadOnlyStore(_) => "read-only",
             BrokerError::Closed => "closed",
         };
         Self::of(variant, error.to_string())

@@ -36,10 +36,13 @@ pub fn gate<T: Send>(
             catch_unwind(AssertUnwindSafe(|| call(&mut stop))).unwrap_or_else(|panic| Err(Failure::panic(&*panic)))
         })
     });
-    match raised {
-        Some(error) => Err(error),
-        None => outcome.map_err(|failure| failure.into_py(py)),
+    if let Some(error) = raised {
+        return Err(error);
     }
+    outcome.map_err(|failure| {
+        // Ctrl-C came in a part of the call that does not ask, such as a request to an object store.
+        py.check_signals().err().unwrap_or_else(|| failure.into_py(py))
+    })
 }
 
 /// Runs a call that asks for Ctrl-C while it holds locks: in a thread of its own, while this one asks (every 50 ms) and holds

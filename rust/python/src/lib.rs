@@ -7,6 +7,7 @@
 //! - the engine asks for Ctrl-C ([`gate`]) with no lock held, or runs in a thread beside the one that asks ([`gate::beside`]),
 //!   and what it logs is handed to Python later ([`logging`]),
 //! - callbacks are queued and called by a thread of their own ([`callbacks`]), rebalance listeners after the call,
+//! - the file system of an object store is called in a thread beside the one that reads ([`store`]),
 //! - a Python object that is replaced is dropped after the lock; one that the engine drops is dropped by PyO3 when it is next
 //!   attached,
 //! - a lock that is held across any of this is only ever tried, never waited for ([`fork::Exclusive`]),
@@ -41,6 +42,7 @@ pub mod scan;
 mod scan_arguments;
 mod scan_threads;
 pub mod segment_records;
+mod store;
 pub mod table;
 mod time;
 pub mod trace;

@@ -17,7 +17,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 
 use crate::broker::log_of;
-use crate::capsule::{schema_to_py, stream_to_py};
+use crate::capsule::{schema_to_py, stream_to_py, without_gil};
 use crate::cluster_scan;
 use crate::convert::unpicklable;
 use crate::errors::Failure;
@@ -288,8 +288,7 @@ impl ClusterRows {
     }
 }
 
-/// Reads a plan: touches Python only to log, between two batches, so the consumer of the stream may call it with or without
-/// the GIL.
+/// Reads a plan without the GIL, whether or not the consumer of the stream has it; logs between two batches.
 struct Reader {
     rows: Rows,
     batch_rows: usize,
@@ -368,7 +367,7 @@ impl Iterator for Reader {
         if self.done {
             return None;
         }
-        match logging::emit_after(|| self.next_batch()) {
+        match logging::emit_after(|| without_gil(|| self.next_batch())) {
             Ok(Some(batch)) => Some(Ok(batch)),
             Ok(None) => {
                 self.done = true;

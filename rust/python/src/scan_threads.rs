@@ -15,6 +15,7 @@ use fletchlog_log::FetchBound;
 use fletchlog_log::scan::{Scan as LogScan, ScanOrder, ScanRange};
 use fletchlog_records::TimeRange;
 
+use crate::capsule::without_gil;
 use crate::errors::Failure;
 use crate::scan::fill_from_logs;
 
@@ -121,9 +122,11 @@ impl Drop for ScanThreads {
         if self.pid != std::process::id() {
             return std::mem::forget(threads);
         }
-        for thread in threads {
-            let _ = thread.join();
-        }
+        without_gil(|| {
+            for thread in threads {
+                let _ = thread.join();
+            }
+        });
     }
 }
 

@@ -23,7 +23,7 @@ mod metadata_file;
 mod names;
 mod open;
 
-pub(crate) use log_dir::LogOffsets;
-pub(crate) use metadata_file::{ClusterMetadata, TopicRecord};
+pub(crate) use log_dir::{LogDir, LogOffsets};
+pub(crate) use metadata_file::{ClusterMetadata, METADATA_FILE, TopicRecord};
 pub(crate) use names::{deleted_dir_name, partition_dir_name};
 pub(crate) use open::Directory;

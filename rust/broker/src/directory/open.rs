@@ -17,6 +17,9 @@ use super::{MAX_NODES, MAX_PARTITIONS};
 use crate::sync::lock;
 use crate::{BrokerError, uuid};
 
+/// What an export has yet to write, in the directory that it makes. Its name is also in `fletchlog.exporting`.
+const EXPORT_PLAN: &str = "fletchlog.export";
+
 /// Whose directory it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -64,14 +67,16 @@ fn classify(fs: &dyn Fs, root: &Path) -> Result<Found, BrokerError> {
     }
     let ignorable = |name: &str| name == ".lock" || name == "lost+found" || name.starts_with(METADATA_FILE);
     if let Some(other) = entries.iter().find(|e| !ignorable(&e.name)) {
-        return Err(BrokerError::directory(
-            fs,
-            root,
-            format!(
-                "holds `{}` but neither {METADATA_FILE} nor {META_PROPERTIES}, so it is no broker's directory; give an empty or a new one",
-                other.name
-            ),
-        ));
+        let advice = if fs.is_snapshot() || has(EXPORT_PLAN) {
+            ", or an export that is not finished; finish it with the same fletchlog export, or give the prefix of a whole directory"
+        } else {
+            "; give an empty or a new one"
+        };
+        let name = &other.name;
+        let reason = format!(
+            "holds `{name}` but neither {METADATA_FILE} nor {META_PROPERTIES}, so it is no broker's directory{advice}"
+        );
+        return Err(BrokerError::directory(fs, root, reason));
     }
     Ok(Found::Empty)
 }
@@ -291,6 +296,9 @@ impl Directory {
 
     /// Read-only: the metadata again if it has changed since `seen` (the bytes or the listing it was made from).
     pub(crate) fn reload(&self, seen: &ClusterMetadata) -> Result<Option<ClusterMetadata>, BrokerError> {
+        if self.fs.is_snapshot() {
+            return Ok(None);
+        }
         // A writer may have adopted the directory since.
         let metadata = if self.kind == Kind::Ours || self.fs.exists(&self.root.join(METADATA_FILE)) {
             ClusterMetadata::load(&*self.fs, &self.root)?.0

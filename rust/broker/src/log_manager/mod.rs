@@ -132,7 +132,9 @@ impl LogManager {
 
     /// Error unless it may be written; `action` completes "open it without read_only to ...".
     pub(crate) fn for_writing(&self, action: &'static str) -> Result<(), BrokerError> {
-        if self.is_read_only() {
+        if self.directory.fs().is_snapshot() {
+            Err(BrokerError::ReadOnlyStore(action))
+        } else if self.is_read_only() {
             Err(BrokerError::ReadOnly(action))
         } else {
             Ok(())
@@ -421,7 +423,8 @@ pub(crate) fn node_index(partition: &Partition) -> usize {
     usize::try_from(partition.leader() - 1).unwrap_or(0)
 }
 
-fn offsets(partition: &Partition, log: &PartitionLog) -> LogOffsets {
+/// The offsets of a log as checkpoints have them.
+pub(crate) fn offsets(partition: &Partition, log: &PartitionLog) -> LogOffsets {
     LogOffsets {
         tp: partition.tp().clone(),
         recovery_point: log.recovery_point(),

@@ -71,6 +71,11 @@ impl ReplicaManager {
         }
     }
 
+    /// Topics and what else `fletchlog.metadata` keeps, as they are known now.
+    pub(crate) fn current_metadata(&self) -> ClusterMetadata {
+        self.metadata.lock().clone()
+    }
+
     /// The clock.
     pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
         self.logs.clock()

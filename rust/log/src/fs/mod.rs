@@ -1,12 +1,14 @@
-//! The file system as the log needs it: real, in memory, or simulated.
+//! The file system as the log needs it: real, in memory, objects of a store, or simulated.
 
 mod file_cache;
 mod memory;
+mod object;
 mod ofd_lock;
 mod read_buffers;
 mod real;
 
 pub use memory::MemoryFs;
+pub use object::{Object, ObjectFs, ObjectStore};
 pub use read_buffers::free_unused_buffers;
 pub use real::RealFs;
 
@@ -64,6 +66,10 @@ pub struct DirEntry {
 
 /// A file system.
 pub trait Fs: Send + Sync + Debug {
+    /// Whether nothing in it ever changes, as seen here, and nothing can be written: no reader has to look again.
+    fn is_snapshot(&self) -> bool {
+        false
+    }
     /// Opens for reading; `write` also for writing; `create` creates a missing file (mode 0640).
     fn open(&self, path: &Path, write: bool, create: bool) -> io::Result<Arc<dyn File>>;
     /// As [`Fs::open`], for a segment's `.log`: handles of many segments share the process's descriptors, so holding one

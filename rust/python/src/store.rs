@@ -1,0 +1,98 @@
+//! An object store of Python's (`fletchlog.stores.Store`, over pyarrow) as the engine's [`ObjectStore`].
+//!
+//! The engine may hold a lock while it reads. Each request runs in a thread of its own: no signal handler can run in it, so none can
+//! wait for that lock, and the thread that waits for it has not the GIL.
+
+use std::fmt;
+use std::io::{Error, ErrorKind, Result};
+use std::ops::Range;
+use std::path::Path;
+use std::thread::{Builder, scope};
+
+use bytes::Bytes;
+use fletchlog_log::fs::{Object, ObjectFs, ObjectStore};
+use pyo3::exceptions::{PyFileNotFoundError, PyPermissionError};
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use std::sync::Arc;
+
+use crate::errors::Failure;
+use crate::gate::gate;
+
+/// Whether a path is the URI of a store: `SCHEME://...`.
+pub fn is_uri(path: &Path) -> bool {
+    let scheme = path.to_str().and_then(|path| Some(path.split_once("://")?.0));
+    scheme.is_some_and(|scheme| {
+        scheme.len() > 1 && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+.-".contains(&b))
+    })
+}
+
+/// A store, listed, and the URI without secrets by which it is shown.
+pub fn open(py: Python<'_>, uri: &str, options: Option<&Bound<'_, PyAny>>) -> PyResult<(ObjectFs, String)> {
+    let store = py.import("fletchlog.stores")?.call_method1("Store", (uri, options))?;
+    let place: String = store.getattr("place")?.extract()?;
+    let store = PyStore {
+        store: store.unbind(),
+        place: place.clone(),
+    };
+    let fs = gate(py, |_| {
+        ObjectFs::open(Arc::new(store), Path::new(&place)).map_err(|error| {
+            let variant = match error.kind() {
+                ErrorKind::NotFound => "directory",
+                _ => "storage",
+            };
+            Failure::of(variant, format!("{place}: {error}"))
+        })
+    })?;
+    Ok((fs, place))
+}
+
+struct PyStore {
+    store: Py<PyAny>,
+    place: String,
+}
+
+impl fmt::Debug for PyStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("PyStore").field(&self.place).finish()
+    }
+}
+
+/// Calls Python in a thread of its own. The caller does not have the GIL: it came through [`gate`], or is a stream, which has let it go.
+fn apart<T: Send>(call: impl FnOnce(Python<'_>) -> PyResult<T> + Send) -> Result<T> {
+    scope(|scope| {
+        let thread = Builder::new().name("fletchlog-store".to_owned());
+        let request = || Python::attach(|py| call(py).map_err(|error| to_io(py, &error)));
+        let answer = thread.spawn_scoped(scope, request)?.join();
+        answer.unwrap_or_else(|panic| Err(Error::other(Failure::panic(&*panic).to_string())))
+    })
+}
+
+fn to_io(py: Python<'_>, error: &PyErr) -> Error {
+    let kind = if error.is_instance_of::<PyFileNotFoundError>(py) {
+        ErrorKind::NotFound
+    } else if error.is_instance_of::<PyPermissionError>(py) {
+        ErrorKind::PermissionDenied
+    } else {
+        ErrorKind::Other
+    };
+    Error::new(kind, error.value(py).to_string())
+}
+
+impl ObjectStore for PyStore {
+    fn list(&self) -> Result<Vec<Object>> {
+        apart(|py| {
+            let listed: Vec<(String, u64, i64)> = self.store.call_method0(py, "list")?.extract(py)?;
+            let object = |(key, len, modified_ms)| Object { key, len, modified_ms };
+            Ok(listed.into_iter().map(object).collect())
+        })
+    }
+
+    fn read(&self, object: &Object, range: Range<u64>) -> Result<Bytes> {
+        apart(|py| {
+            let arguments = (&object.key, object.len, range.start, range.end - range.start);
+            let read: PyBackedBytes = self.store.call_method1(py, "read", arguments)?.extract(py)?;
+            Ok(Bytes::copy_from_slice(&read))
+        })
+    }
+}
