@@ -31,7 +31,7 @@ demo: tools-java build ## Run the whole story on 336,776 real flights; writes de
 test: tools-java build lint test-rust test-python ## Set up everything, run the lints and every test that is not slow by nature
 
 test-slow: tools-java build ## The tests marked slow: full slices of kills and faults, every recording through Python, the demo
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow --durations=25
+	$(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart 0 -m slow --durations=25
 
 build: $(STAMPS)/core ## Leave .venv with a release build of the package and every extra
 
@@ -61,7 +61,7 @@ test-binding: build ## Rust tests of the binding (panics become exceptions)
 	PYO3_PYTHON=$(CURDIR)/$(BIN)/python PYTHONPATH=$(CURDIR)/python cargo test --locked -p fletchlog-python
 
 test-python: tools-java build ## Python tests only (a real Spark session included), without the slow ones
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow" --durations=25
+	$(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart 0 -m "not slow" --durations=25
 
 # Fetches Kafka into .build/interop with Maven. SEED=n CASES=n choose and size what is generated; both are printed.
 test-interop: tools-java build ## Judge fletchlog by real Kafka releases: tools, brokers, clients (needs a JDK, Maven, Go, Node.js)
