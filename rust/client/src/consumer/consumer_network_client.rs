@@ -162,11 +162,6 @@ impl ConsumerNetworkClient {
         std::mem::take(&mut self.done)
     }
 
-    /// Whether answers were read whose callbacks have not run.
-    pub fn has_done(&self) -> bool {
-        !self.done.is_empty()
-    }
-
     /// Whether any request is unsent, in flight or answered but unread.
     pub fn has_pending(&self) -> bool {
         !self.client.is_idle() || self.has_unsent()

@@ -323,14 +323,11 @@ impl Consumer {
         self.turn_net(wait)
     }
 
-    /// As `read_net`, without waiting when a queued fetch can be handed out. Ours (spec 7.4): nor when the answer to the only request has
-    /// just been handled, for the next fetch can be sent. Java waits for retry.backoff.ms then, though nothing is on its way.
+    /// As `read_net`, without waiting when a queued fetch can be handed out.
     fn read_net_unless_available(&mut self, wait: Option<Wait<'_>>) -> Result<(), ClientError> {
-        let handles = self.net.has_done();
         self.run_callbacks()?;
-        let waits = self.is_revoking() || !self.buffer.has_available_fetches(&self.subs);
-        let is_idle = handles && !self.net.has_pending();
-        self.turn_net(wait.filter(|_| waits && !is_idle))
+        let wait = wait.filter(|_| self.is_revoking() || !self.buffer.has_available_fetches(&self.subs));
+        self.turn_net(wait)
     }
 
     fn turn_net(&mut self, wait: Option<Wait<'_>>) -> Result<(), ClientError> {
