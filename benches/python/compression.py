@@ -16,6 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 
 import fletchlog as fl
+from report import report
 
 ROOT = Path(__file__).resolve().parents[2]
 CODECS = ("gzip", "snappy", "lz4", "zstd")
@@ -64,11 +65,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
     rates = measure(arguments.records, arguments.rounds)
-    for name, value in rates.items():
-        print(f"  {name:28} {value:6.2f} million records/s")
-    for name, value, target in ratios(rates):
-        print(f"  {name:32} {value:6.2f}  (target {target:g}: {'met' if value >= target else 'MISSED'})")
-    print(json.dumps(rates))
+    report(rates, ratios(rates))
 
 
 if __name__ == "__main__":

@@ -6,13 +6,13 @@ Every record through a consumer, each poll as one Arrow batch. The rounds of all
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 import time
 
 import pyarrow as pa
 
 import fletchlog as fl
+from report import report
 
 PARTITIONS = 12
 CODECS = ("none", "lz4")
@@ -69,11 +69,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
     rates = measure(arguments.records, arguments.rounds)
-    for name, value in rates.items():
-        print(f"  {name:28} {value:6.2f} million records/s")
-    for name, value, target in ratios(rates):
-        print(f"  {name:32} {value:6.2f}  (target {target:g}: {'met' if value >= target else 'MISSED'})")
-    print(json.dumps(rates))
+    report(rates, ratios(rates))
 
 
 if __name__ == "__main__":

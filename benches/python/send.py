@@ -8,7 +8,6 @@ brings along, which keeps nothing on a disk. The rounds of all candidates take t
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import tempfile
@@ -18,6 +17,7 @@ from collections.abc import Callable
 from confluent_kafka import Producer
 
 import fletchlog as fl
+from report import report
 
 VALUE = b"0123456789"
 TOPIC = "t"
@@ -114,11 +114,7 @@ def main() -> None:
     arguments = parser.parse_args()
     rates = measure(arguments.records, arguments.rounds)
     print(f"{arguments.records:,} records of 10 bytes, best of {arguments.rounds}, {os.cpu_count()} cores, Python {sys.version.split()[0]}")
-    for name, value in rates.items():
-        print(f"  {name:28} {value:6.2f} million records/s")
-    for name, value, target in ratios(rates):
-        print(f"  {name:28} {value:6.2f}  (target {target:g}: {'met' if value >= target else 'MISSED'})")
-    print(json.dumps(rates))
+    report(rates, ratios(rates))
 
 
 if __name__ == "__main__":

@@ -243,7 +243,7 @@ fn broker_synonyms(broker: &BrokerConfigs, node: NodeId, name: &str, default: Op
     let alone: [(&str, Option<&str>); 1] = [(name, default)];
     let units = UNITS.iter().find(|units| units.iter().any(|(unit, _)| *unit == name));
     let names = units.map_or(&alone[..], |units| *units);
-    let (fixed, altered) = (broker.fixed(), broker.altered());
+    let fixed = broker.fixed();
     let mut synonyms = Vec::new();
     for source in [
         ConfigSource::DynamicBrokerConfig,
@@ -256,11 +256,8 @@ fn broker_synonyms(broker: &BrokerConfigs, node: NodeId, name: &str, default: Op
             let given = key.and_then(|key| fixed.get(key.name).filter(|_| fixed.is_explicit(key.name)));
             let default = key.map_or(*default, |key| key.default.filter(|_| key.name != WITHOUT_DEFAULT));
             let value = match source {
-                ConfigSource::DynamicBrokerConfig => altered.get(&ConfigResource::Broker(node), name),
-                ConfigSource::DynamicDefaultBrokerConfig => {
-                    let always = given.or(default).filter(|_| *name == "min.insync.replicas");
-                    altered.get(&ConfigResource::AllBrokers, name).or(always)
-                }
+                ConfigSource::DynamicBrokerConfig => broker.altered().get(&ConfigResource::Broker(node), name),
+                ConfigSource::DynamicDefaultBrokerConfig => broker.of_all(name),
                 ConfigSource::StaticBrokerConfig => given,
                 _ => default,
             };

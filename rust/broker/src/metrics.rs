@@ -50,18 +50,23 @@ impl BrokerTopicMetrics {
 
     pub(crate) fn read(&self) -> [BrokerMetric; 7] {
         [
-            ("messages-in-total", value(&self.messages_in)),
-            ("bytes-in-total", value(&self.bytes_in)),
-            ("bytes-out-total", value(&self.bytes_out)),
-            ("produce-requests-total", value(&self.produce_requests)),
-            ("failed-produce-requests-total", value(&self.failed_produce_requests)),
-            ("fetch-requests-total", value(&self.fetch_requests)),
-            ("failed-fetch-requests-total", value(&self.failed_fetch_requests)),
+            ("messages-in-total", total(&self.messages_in)),
+            ("bytes-in-total", total(&self.bytes_in)),
+            ("bytes-out-total", total(&self.bytes_out)),
+            ("produce-requests-total", total(&self.produce_requests)),
+            ("failed-produce-requests-total", total(&self.failed_produce_requests)),
+            ("fetch-requests-total", total(&self.fetch_requests)),
+            ("failed-fetch-requests-total", total(&self.failed_fetch_requests)),
         ]
     }
 }
 
+fn total(of: &AtomicU64) -> f64 {
+    value(of.load(Ordering::Relaxed))
+}
+
+/// A count as the value of a metric.
 #[allow(clippy::cast_precision_loss)] // Exact up to 2^53.
-fn value(of: &AtomicU64) -> f64 {
-    of.load(Ordering::Relaxed) as f64
+pub(crate) fn value(count: u64) -> f64 {
+    count as f64
 }

@@ -14,7 +14,7 @@ use crate::config_description::{
     describe_topic_config,
 };
 use crate::log_manager::LogDirDescription;
-use crate::metrics::BrokerMetric;
+use crate::metrics::{BrokerMetric, value};
 use crate::replica_manager::{AlterConfig, CreatedTopic, NewTopic};
 use crate::topics::validate_name;
 use crate::transaction::{TransactionDescription, TransactionFilter, TransactionListing};
@@ -169,23 +169,21 @@ impl Broker {
     pub fn metrics(&self) -> Result<Vec<BrokerMetric>, BrokerError> {
         let _open = self.enter()?;
         self.replicas.see_new_topics()?;
-        let count = |number: usize| u32::try_from(number).map_or(f64::INFINITY, f64::from);
         let dirs = self.logs.describe_log_dirs()?;
-        #[allow(clippy::cast_precision_loss)] // Exact up to 2^53.
-        let size: f64 = dirs
+        let size = dirs
             .iter()
             .flat_map(|dir| &dir.partitions)
-            .map(|(_, bytes)| *bytes as f64)
+            .map(|(_, bytes)| bytes)
             .sum();
         let topics = self.replicas.topic_table();
-        let partitions = topics.iter().map(|topic| topic.partitions.len()).sum();
+        let partitions: usize = topics.iter().map(|topic| topic.partitions.len()).sum();
         let held = [
-            ("global-topic-count", count(topics.iter().count())),
-            ("global-partition-count", count(partitions)),
-            ("log-size", size),
+            ("global-topic-count", value(topics.iter().count() as u64)),
+            ("global-partition-count", value(partitions as u64)),
+            ("log-size", value(size)),
         ];
         drop(topics);
-        let groups = ("group-count", count(self.groups.groups()?.len()));
+        let groups = ("group-count", value(self.groups.groups()?.len() as u64));
         Ok(self
             .replicas
             .metrics()

@@ -148,6 +148,13 @@ impl BrokerConfigs {
         &self.altered
     }
 
+    /// What is set for all nodes. min.insync.replicas always is: Kafka keeps it there from the start. Kafka:
+    /// `ConfigurationControlManager#maybeGenerateElrSafetyRecords`.
+    pub(crate) fn of_all(&self, name: &str) -> Option<&str> {
+        let always = || (name == broker::MIN_IN_SYNC).then(|| self.fixed.text(name));
+        self.altered.get(&ConfigResource::AllBrokers, name).or_else(always)
+    }
+
     /// What is in effect on a node; of a number that is no node, what the first node has.
     pub(crate) fn of(&self, node: NodeId) -> &Arc<Config> {
         self.nodes.of(node)
@@ -220,13 +227,12 @@ pub(crate) fn stored(resource: &ConfigResource, mut after: Properties, now: &Bro
     after
 }
 
-/// What there is for a resource before it is altered: what is set, and for all nodes min.insync.replicas, which Kafka keeps there
-/// from the start. Kafka: `ConfigurationControlManager#maybeGenerateElrSafetyRecords`.
+/// What there is for a resource before it is altered: what is set, see [`BrokerConfigs::of_all`].
 pub(crate) fn before(resource: &ConfigResource, now: &BrokerConfigs) -> Properties {
     let mut properties = now.altered().of(resource).clone();
     if *resource == ConfigResource::AllBrokers {
-        let value = now.fixed().text(broker::MIN_IN_SYNC).to_owned();
-        properties.entry(broker::MIN_IN_SYNC.to_owned()).or_insert(value);
+        let value = now.of_all(broker::MIN_IN_SYNC).map(str::to_owned);
+        properties.extend(value.map(|value| (broker::MIN_IN_SYNC.to_owned(), value)));
     }
     properties
 }

@@ -178,7 +178,7 @@ impl LogManager {
 
     /// Of the logs that are due, the one with the largest share of dirty bytes.
     fn filthiest(&self) -> Result<Option<Arc<Partition>>, BrokerError> {
-        let topics: Vec<_> = self.table().iter().cloned().collect();
+        let topics = self.topics();
         let mut filthiest: Option<(f64, &Arc<Partition>)> = None;
         for partition in topics.iter().flat_map(|topic| &topic.partitions) {
             if !partition.config().log.cleanup_compact || partition.is_uncleanable() {

@@ -29,7 +29,7 @@ pub struct LogDirDescription {
 impl LogManager {
     /// The log directory of every node. No log is opened.
     pub(crate) fn describe_log_dirs(&self) -> Result<Vec<LogDirDescription>, BrokerError> {
-        let topics: Vec<_> = self.table().iter().cloned().collect();
+        let topics = self.topics();
         let fs = self.directory.fs();
         let mut dirs = Vec::new();
         for (dir, node) in self.directory.log_dirs().iter().zip(1..) {

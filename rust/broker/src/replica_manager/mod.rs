@@ -30,7 +30,7 @@ use crate::directory::ClusterMetadata;
 use crate::dynamic_config::BrokerConfigs;
 use crate::failures::Failures;
 use crate::log_manager::LogManager;
-use crate::metrics::{BrokerMetric, BrokerTopicMetrics};
+use crate::metrics::{BrokerMetric, BrokerTopicMetrics, value};
 use crate::partition::Partition;
 use crate::security::{CurrentSecurity, Rules};
 use crate::sync::{Changes, Mutex, Rank, ReadGuard};
@@ -124,10 +124,9 @@ impl ReplicaManager {
 
     /// What was counted, and how many fetches wait and fetch sessions there are. Kafka: `DelayedOperationPurgatory`, `FetchSessionCache`.
     pub(crate) fn metrics(&self) -> Vec<BrokerMetric> {
-        let count = |number: usize| u32::try_from(number).map_or(f64::INFINITY, f64::from);
         let mut metrics = self.metrics.read().to_vec();
-        metrics.push(("purgatory-size", count(self.purgatory.size())));
-        metrics.push(("incremental-fetch-session-count", count(self.fetches.sessions())));
+        metrics.push(("purgatory-size", value(self.purgatory.size() as u64)));
+        metrics.push(("incremental-fetch-session-count", value(self.fetches.sessions() as u64)));
         metrics
     }
 

@@ -25,7 +25,7 @@ struct Free {
     /// With the round in which it came back.
     buffers: VecDeque<(u64, MmapMut)>,
     bytes: usize,
-    /// Number of the calls of [`free_unused`].
+    /// Number of the calls of [`Self::free_unused`].
     round: u64,
 }
 

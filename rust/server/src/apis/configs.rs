@@ -93,7 +93,7 @@ fn describe(
         resource::TOPIC => described(ConfigResource::Topic(name.to_owned())),
         resource::BROKER if name.is_empty() => described(ConfigResource::AllBrokers),
         resource::BROKER => {
-            check_broker_id(
+            check_broker(
                 call,
                 "Broker",
                 name,
@@ -106,7 +106,7 @@ fn describe(
         resource::BROKER_LOGGER if name.is_empty() => Err(Refusal::request("Broker id must not be empty")),
         // There are no loggers with levels of their own.
         resource::BROKER_LOGGER => {
-            check_broker_id(call, "Broker", name, "Unexpected broker id, expected {} but").map(|()| Vec::new())
+            check_broker(call, "Broker", name, "Unexpected broker id, expected {} but").map(|()| Vec::new())
         }
         resource::CLIENT_METRICS if name.is_empty() => {
             Err(Refusal::request("Client metrics subscription name must not be empty"))
@@ -173,12 +173,8 @@ fn of_node(call: &Call<'_>) -> Vec<ConfigEntry> {
     entries
 }
 
-fn check_broker(call: &Call<'_>, name: &str, expected: &str) -> Result<(), Refusal> {
-    check_broker_id(call, "Node", name, expected)
-}
-
 /// A node answers only for itself.
-fn check_broker_id(call: &Call<'_>, what: &str, name: &str, expected: &str) -> Result<(), Refusal> {
+fn check_broker(call: &Call<'_>, what: &str, name: &str, expected: &str) -> Result<(), Refusal> {
     let id: i32 = name
         .parse()
         .map_err(|_| Refusal::request(format!("{what} id must be an integer, but it is: {name}")))?;
@@ -356,11 +352,11 @@ fn check_resource(
         resource::TOPIC => ConfigResource::Topic(name.to_string()),
         resource::BROKER if name.is_empty() => ConfigResource::AllBrokers,
         resource::BROKER => {
-            check_broker(call, name, "Unexpected broker id, expected {}, but")?;
+            check_broker(call, "Node", name, "Unexpected broker id, expected {}, but")?;
             ConfigResource::Broker(call.peer.port.node())
         }
         resource::BROKER_LOGGER => {
-            check_broker(call, name, "Unexpected node id. Expected {}, but")?;
+            check_broker(call, "Node", name, "Unexpected node id. Expected {}, but")?;
             return Ok(None);
         }
         resource::GROUP => ConfigResource::Group(name.to_string()),
