@@ -1,7 +1,7 @@
 """The program whose processes `kills.spark_queries` kills: one Spark session with two streams and two writers of frames into one directory.
 
 `python -m kills.spark_driver JSON` (a `Plan`) runs until it is killed or, for the last one, until everything is written. What was done stands
-in files of the plan's directory. A query or write that fails is started again, as an operator does.
+in files of the plan's directory. A query or write that fails is started again, as an operator does. A session that Spark broke ends at once with `BROKEN`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,11 @@ from spark_session import start
 PARTITIONS = 3
 VERSION_ROWS = 200
 WRITE_ROWS = 150
-# What Spark does to itself: several queries meet in one session (it serializes a collection that another thread changes); a machine that is busy.
-OF_SPARK = ("Task serialization failed: java.lang.IllegalStateException: Illegal size", "Python worker failed to connect back")
+# Several queries in one session change a collection of Spark at the same time. From then on no task of that session can be serialized.
+BREAKS = "Task serialization failed: java.lang.IllegalStateException: Illegal size"
+BROKEN = 3
+# A machine that is busy.
+OF_SPARK = "Python worker failed to connect back"
 # Versions of `c` that a driver repeats although they are done.
 REPEATED = 2
 
@@ -144,7 +147,9 @@ class Driver:
                 act(name)
             except Exception as error:  # noqa: BLE001 - whatever a kill may cause
                 note(self.plan.file("failures"), f"{name}: {str(error)[:3000]!r}")
-                if self.plan.last and not any(text in str(error) for text in OF_SPARK):
+                if BREAKS in str(error):
+                    os._exit(BROKEN)
+                if self.plan.last and OF_SPARK not in str(error):
                     self.failed.append(name)
                     return
                 time.sleep(0.1)

@@ -34,7 +34,7 @@ import fletchlog as fl
 from kills import shim
 from kills.difference import difference
 from kills.processes import environment, processes_of
-from kills.spark_driver import PARTITIONS, VERSION_ROWS, WRITE_ROWS, Plan, lines
+from kills.spark_driver import BROKEN, PARTITIONS, VERSION_ROWS, WRITE_ROWS, Plan, lines
 from kills.spark_watched import marks, tasks
 
 NAME = "query-kills"
@@ -44,6 +44,8 @@ DRIVERS = 4
 KILLS_PER_DRIVER = 6
 # Nothing takes nearly as long.
 START_SECONDS, END_SECONDS = 180, 300
+# So many sessions the last driver may need.
+SESSIONS = 5
 WORKER, EXECUTOR, DRIVER = b"pyspark.daemon", b"CoarseGrainedExecutorBackend", b"SparkSubmit"
 LOCAL = {"spark.sql.streaming.minBatchesToRetain": "100000", "spark.task.maxFailures": "50", "spark.stage.maxConsecutiveAttempts": "50"}
 CLUSTER = {
@@ -234,13 +236,13 @@ class Running:
             self.process = subprocess.Popen(command, start_new_session=True, cwd=self.root, env=settings, **streams)
 
     def wait(self, done: Callable[[], object], limit: float, what: str) -> None:
-        """Until it is so.
+        """Until it is so, or Spark broke the session.
 
         Raises:
             RuntimeError: It takes too long, or the driver has ended before.
         """
         end = time.monotonic() + limit
-        while not done():
+        while not done() and self.process.poll() != BROKEN:
             if time.monotonic() > end or self.process.poll() is not None:
                 how = "hangs" if self.process.poll() is None else f"ended with {self.process.returncode}"
                 raise RuntimeError(f"the driver {how} instead of {what}: {self.said()}")
@@ -299,7 +301,7 @@ class Campaign:
         self.wanted, self.deadline, self.seed, self.scratch = wanted, deadline, seed, scratch
         self.rng = random.Random(seed)
         self.killed: Counter[str] = Counter()
-        self.directories = self.drivers = self.rows = self.attempts = self.violations = 0
+        self.directories = self.drivers = self.rows = self.attempts = self.broken = self.violations = 0
         self.home = spark_home(scratch)
         self.standalone = Standalone(self.home, scratch)
 
@@ -370,18 +372,23 @@ class Campaign:
             self.kill_driver(running)
         finally:
             running.end()
+            self.broken += running.process.returncode == BROKEN
 
     def run_last(self, root: Path) -> None:
-        """A driver that ends by itself."""
-        running = Running(self.plan(root, last=True), self.home, self.standalone)
-        try:
-            running.process.wait(END_SECONDS)
-            if running.process.returncode:
-                raise RuntimeError(f"the last driver failed: {running.said()}")
-        except subprocess.TimeoutExpired:
-            raise RuntimeError(f"the last driver hangs: {running.said()}") from None
-        finally:
-            running.end()
+        """A driver that ends by itself; as an operator does, with another session where Spark broke one."""
+        for _ in range(SESSIONS):
+            running = Running(self.plan(root, last=True), self.home, self.standalone)
+            try:
+                running.process.wait(END_SECONDS)
+            except subprocess.TimeoutExpired:
+                raise RuntimeError(f"the last driver hangs: {running.said()}") from None
+            finally:
+                running.end()
+            if running.process.returncode != BROKEN:
+                break
+            self.broken += 1
+        if running.process.returncode:
+            raise RuntimeError(f"the last driver failed: {running.said()}")
 
     def one_directory(self, root: Path) -> list[str]:
         """Complaints about it."""
@@ -441,7 +448,8 @@ def main() -> int:
         finally:
             campaign.standalone.end()
     kinds = ", ".join(f"{number} of a {kind}" for kind, number in campaign.killed.items())
-    books = f"{campaign.drivers} drivers, {campaign.attempts} attempts after the first, {campaign.directories} directories, {campaign.rows} rows, seed {seed}"
+    books = f"{campaign.drivers} drivers, {campaign.broken} sessions broken by Spark, {campaign.attempts} attempts after the first"
+    books += f", {campaign.directories} directories, {campaign.rows} rows, seed {seed}"
     print(f"{NAME}: {campaign.killed.total()}, {campaign.violations} violations ({kinds}; {books})")
     return 1 if campaign.violations else 0
 
