@@ -97,7 +97,10 @@ def chosen() -> list[str]:
 
 
 def main() -> int:
-    """Prints what became of each bug."""
+    """Prints what became of each bug; with any argument only how it is used."""
+    if sys.argv[1:]:
+        print(__doc__)
+        return 0
     limit = seconds("mutants", 1200)
     names = chosen()
     copy_sources()

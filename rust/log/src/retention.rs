@@ -1,5 +1,6 @@
 //! Deleting from the start (spec 4.1, 4.2). Kafka: `UnifiedLog#deleteOldSegments`, `#maybeIncrementLogStartOffset`.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::config::Durability;
@@ -108,11 +109,8 @@ impl PartitionLog {
         }
         self.mark_directory_changed();
         // The files first: after a crash the log start must not be lower than readers have seen.
-        let renamed = gone
-            .iter()
-            .try_for_each(|segment| self.rename_deleted(writer, segment, config, now_ms));
-        renamed
-            .and_then(|()| sync.map_or(Ok(()), |sync| sync()))
+        let synced = || sync.as_ref().map_or(Ok(()), |sync| sync());
+        self.rename_deleted(writer, gone, config, now_ms, synced)
             .inspect_err(|e| self.fence(e))?;
         {
             let mut published = write(&self.view);
@@ -124,21 +122,31 @@ impl PartitionLog {
         Ok(())
     }
 
+    /// A power loss may undo any of the renames since the last `sync`. So the records of one segment after the other go, from the oldest
+    /// on, and then what belongs to them: what comes back is the end of the log, without a hole, and with its aborted transactions.
     fn rename_deleted(
         &self,
         writer: &mut Writer,
-        segment: &LogSegment,
+        gone: &[Arc<LogSegment>],
         config: &LogConfig,
         now_ms: i64,
+        sync: impl Fn() -> Result<(), LogError>,
     ) -> Result<(), LogError> {
-        let snapshot = segment_file(&self.dir, segment.base_offset, SNAPSHOT);
-        for path in segment.files.all().into_iter().chain([snapshot.as_path()]) {
-            if let Some(deleted) = self.rename_if_there(path, &with_suffix(path, DELETED))? {
-                let delete_at = now_ms.saturating_add(config.file_delete_delay_ms);
-                writer.deleted.push((deleted, delete_at));
-            }
+        let delete_at = now_ms.saturating_add(config.file_delete_delay_ms);
+        let mut rename = |path: &Path| -> Result<(), LogError> {
+            let deleted = self.rename_if_there(path, &with_suffix(path, DELETED))?;
+            writer.deleted.extend(deleted.map(|deleted| (deleted, delete_at)));
+            Ok(())
+        };
+        for segment in gone {
+            rename(&segment.files.log)?;
+            sync()?;
         }
-        Ok(())
+        for segment in gone {
+            rename(&segment_file(&self.dir, segment.base_offset, SNAPSHOT))?;
+            segment.files.all().into_iter().try_for_each(&mut rename)?;
+        }
+        sync()
     }
 
     /// Removes files whose delay is over; what cannot be removed is removed when the log is opened next.

@@ -10,6 +10,7 @@ mod bit_flips;
 mod broker_disk;
 mod checkpoint_flips;
 mod crash_points;
+mod deleted_segments;
 mod dropped_segments;
 mod failed_append;
 mod failed_close;
