@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use fletchlog_api::{Completion, FetchRequest, NodeId, Request, Response};
-use fletchlog_records::TopicPartition;
+use fletchlog_records::{ErrorCode, TopicPartition};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::changed::Changed;
@@ -203,7 +203,7 @@ impl FetchRequests {
     }
 
     /// The callback of a fetch: the node is free again, and every partition of the answer goes to the end of the queue, in
-    /// the answer's order.
+    /// the answer's order. Returns whether it is an answer without an error.
     pub fn on_completion(
         &mut self,
         completion: Completion,
@@ -212,7 +212,7 @@ impl FetchRequests {
         metadata: &mut ConsumerMetadata,
         trace: &mut Trace,
         now_ms: i64,
-    ) {
+    ) -> bool {
         let node = completion.node;
         let NodeFetches {
             session,
@@ -235,7 +235,7 @@ impl FetchRequests {
                         .node(node)
                         .because("the connection was lost before the fetch was answered")
                 });
-                return;
+                return false;
             }
         };
         self.metrics.fetch_latency.add(now_ms.saturating_sub(*asked_ms).max(0));
@@ -249,14 +249,16 @@ impl FetchRequests {
             }
             log::info!("fetch answer of node {node} thrown away: {why}; the next request is a full one");
             trace.push(|| TraceEvent::new(TraceKind::Error).node(node).because(why));
-            return;
+            return false;
         }
         trace.response(node, full, &response, |tp| session.fetch_offset(tp).unwrap_or(-1));
+        let failed = response.partitions.iter().any(|p| p.error != ErrorCode::NONE);
         for partition in response.partitions {
             if let Some(offset) = session.fetch_offset(&partition.tp) {
                 buffer.add(CompletedFetch::new(offset, partition));
             }
         }
+        !failed
     }
 }
 

@@ -323,18 +323,20 @@ impl Consumer {
         self.turn_net(wait)
     }
 
-    /// As `read_net`, without waiting when a queued fetch can be handed out.
+    /// As `read_net`, without waiting when a queued fetch can be handed out. Ours (spec 7.4): nor when nothing is on its way because a
+    /// fetch has just been answered, without error. The next one can be sent, where Java waits for retry.backoff.ms.
     fn read_net_unless_available(&mut self, wait: Option<Wait<'_>>) -> Result<(), ClientError> {
-        self.run_callbacks()?;
-        let wait = wait.filter(|_| self.is_revoking() || !self.buffer.has_available_fetches(&self.subs));
-        self.turn_net(wait)
+        let answered = self.run_callbacks()?;
+        let waits = self.is_revoking() || !self.buffer.has_available_fetches(&self.subs);
+        let sends_next = answered && !self.net.has_pending();
+        self.turn_net(wait.filter(|_| waits && !sends_next))
     }
 
     fn turn_net(&mut self, wait: Option<Wait<'_>>) -> Result<(), ClientError> {
         self.net.try_send(&self.metadata);
         self.net.net_poll(&mut self.metadata, wait)?;
         self.net.try_send(&self.metadata);
-        self.run_callbacks()
+        self.run_callbacks().map(drop)
     }
 
     /// `transmit` of spec 7.4: may take an answer from the socket, but runs no callback. Kafka: `transmitSends`.
@@ -357,12 +359,13 @@ impl Consumer {
         Ok(())
     }
 
-    fn run_callbacks(&mut self) -> Result<(), ClientError> {
-        let mut failure = Ok(());
+    /// Returns whether a fetch was answered without an error.
+    fn run_callbacks(&mut self) -> Result<bool, ClientError> {
+        let (mut answered, mut failure) = (false, Ok(()));
         for completion in self.net.take_done() {
             let now = self.net.now_ms();
             if self.fetches.is_mine(&completion) {
-                self.fetches.on_completion(
+                answered |= self.fetches.on_completion(
                     completion,
                     &mut self.subs,
                     &mut self.buffer,
@@ -401,6 +404,6 @@ impl Consumer {
                 }
             }
         }
-        failure
+        failure.map(|()| answered)
     }
 }

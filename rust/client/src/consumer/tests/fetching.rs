@@ -539,3 +539,32 @@ fn the_trace_tells_why_a_partition_was_left_out() {
         (1, 3, 0, Some(true))
     );
 }
+
+#[test]
+fn a_poll_does_not_wait_when_the_answer_that_it_handles_was_the_only_thing_on_its_way() {
+    for version in ["2.4", "2.6", "3.1", "3.9", "4.3"] {
+        // B is at its end long before A and C, so fetches of B alone are under way while they are handed out.
+        let broker = FakeBroker::default()
+            .with("A", 0, 9, 10)
+            .with("B", 0, 2, 10)
+            .with("C", 0, 9, 10);
+        let more = [
+            ("retry.backoff.ms", "100000"),
+            ("max.poll.records", "7"),
+            ("max.partition.fetch.bytes", "1"),
+            ("fletchlog.consumer.version", version),
+        ];
+        let mut c = consumer(&broker, &more);
+        c.assign(&abc()).unwrap();
+        let (mut got, mut polls) = (0, 0);
+        while got < 200 {
+            got += c.poll(1_000_000, &mut || false).unwrap().count();
+            polls += 1;
+            assert!(polls < 200, "{version}");
+            // What is held back for fetch.max.wait.ms is answered, and read when the next fetch is written.
+            broker.clock.advance(30);
+        }
+        let waited = fletchlog_api::Clock::monotonic_ms(&*broker.clock);
+        assert!(waited < 100_000, "{version} waited {waited} ms");
+    }
+}
