@@ -169,6 +169,7 @@ $(STAMPS)/venv: constraints.txt
 	@mkdir -p $(STAMPS) && touch $@
 
 # the extension module, release build, editable: Python sources are used where they are
-$(STAMPS)/core: $(STAMPS)/venv pyproject.toml $(RUST_SOURCES) | tools-rust
+# the binding takes its docstrings from the stub
+$(STAMPS)/core: $(STAMPS)/venv pyproject.toml python/fletchlog/_core.pyi $(RUST_SOURCES) | tools-rust
 	$(MATURIN) develop --release --locked --quiet
 	@mkdir -p $(STAMPS) && touch $@

@@ -54,7 +54,7 @@ fn to_py(assignment: AssignmentByTopic) -> PyAssignment {
         .collect()
 }
 
-/// The legacy assignors: `{consumer id: {topic: streams}}` in, `{thread id: {topic: [partitions]}}` out.
+#[doc = stub!(assign_legacy)]
 #[pyfunction]
 pub fn assign_legacy(
     py: Python<'_>,
@@ -94,7 +94,7 @@ pub fn assign_legacy(
 #[derive(FromPyObject)]
 pub struct Member(Vec<String>, Option<String>, BTreeMap<String, Vec<i32>>, Option<i32>);
 
-/// The current assignors: `{member id: Member}` in, `{member id: {topic: [partitions]}}` out.
+#[doc = stub!(assign)]
 #[pyfunction]
 pub fn assign(
     py: Python<'_>,

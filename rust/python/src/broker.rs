@@ -33,9 +33,7 @@ use crate::scan::Scan;
 use crate::scan_arguments::{Wanted, columns_from_py, threads_from_py, times_from_py};
 use crate::store;
 
-/// An embedded broker over a directory or memory: Kafka's log and its rules, without a cluster.
-///
-/// Thread-safe. A handle belongs to the process that opened it.
+#[doc = stub!(Broker)]
 #[pyclass(frozen, module = "fletchlog")]
 pub struct Broker {
     inner: Shared<Arc<Engine>>,
@@ -235,7 +233,7 @@ impl Broker {
         })
     }
 
-    /// A broker in memory, gone when it is closed.
+    #[doc = stub!(Broker.in_memory)]
     #[staticmethod]
     #[pyo3(signature = (*, nodes=1, config=None))]
     fn in_memory(py: Python<'_>, nodes: i64, config: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
@@ -269,19 +267,19 @@ impl Broker {
         crate::interop::call(slf.as_any(), "broker_html", None)
     }
 
-    /// Node ids, ascending.
+    #[doc = stub!(Broker.nodes)]
     #[getter]
     fn nodes(&self, py: Python<'_>) -> PyResult<Vec<i32>> {
         self.inner.call(py, |broker, _| Ok::<_, Failure>(broker.nodes()))
     }
 
-    /// Whether it was opened for reading only.
+    #[doc = stub!(Broker.read_only)]
     #[getter]
     fn read_only(&self, py: Python<'_>) -> PyResult<bool> {
         self.inner.call(py, |broker, _| Ok::<_, Failure>(broker.is_read_only()))
     }
 
-    /// Creates a topic.
+    #[doc = stub!(Broker.create_topic)]
     #[pyo3(signature = (topic, partitions=1, *, config=None))]
     fn create_topic(
         &self,
@@ -295,12 +293,12 @@ impl Broker {
             .call(py, |broker, _| broker.create_topic(topic, partitions, &config))
     }
 
-    /// Deletes a topic and its files.
+    #[doc = stub!(Broker.delete_topic)]
     fn delete_topic(&self, py: Python<'_>, topic: &str) -> PyResult<()> {
         self.inner.call(py, |broker, _| broker.delete_topic(topic))
     }
 
-    /// Gives a topic more partitions: `partitions` in all.
+    #[doc = stub!(Broker.create_partitions)]
     #[pyo3(signature = (topic, partitions, *, validate_only=false))]
     fn create_partitions(&self, py: Python<'_>, topic: &str, partitions: i32, validate_only: bool) -> PyResult<()> {
         self.inner.call(py, |broker, _| {
@@ -308,7 +306,7 @@ impl Broker {
         })
     }
 
-    /// Changes properties of a topic; None removes the topic's own value.
+    #[doc = stub!(Broker.alter_topic_config)]
     #[pyo3(signature = (topic, config, *, validate_only=false))]
     fn alter_topic_config(
         &self,
@@ -320,7 +318,7 @@ impl Broker {
         self.alter_config(py, &ConfigResource::Topic(topic.to_owned()), config, validate_only)
     }
 
-    /// Changes properties of a node, or of all of them; None removes the value.
+    #[doc = stub!(Broker.alter_broker_config)]
     #[pyo3(signature = (config, *, node=None, validate_only=false))]
     fn alter_broker_config(
         &self,
@@ -332,7 +330,7 @@ impl Broker {
         self.alter_config(py, &broker_resource(node), config, validate_only)
     }
 
-    /// Changes properties of a group; None removes the value.
+    #[doc = stub!(Broker.alter_group_config)]
     #[pyo3(signature = (group, config, *, validate_only=false))]
     fn alter_group_config(
         &self,
@@ -344,7 +342,7 @@ impl Broker {
         self.alter_config(py, &ConfigResource::Group(group), config, validate_only)
     }
 
-    /// Every property of a topic, a node or a group, or of the first node, with where it comes from.
+    #[doc = stub!(Broker.describe_config)]
     #[pyo3(signature = (topic=None, *, node=None, group=None))]
     fn describe_config(
         &self,
@@ -375,20 +373,20 @@ impl Broker {
         entries.iter().map(entry).collect()
     }
 
-    /// What the broker has counted since it was opened, and what it holds.
+    #[doc = stub!(Broker.metrics)]
     fn metrics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let metrics = self.inner.call(py, |broker, _| broker.metrics())?;
         metrics_to_py(py, metrics)
     }
 
-    /// Topic names, sorted; Kafka's internal ones only when asked for.
+    #[doc = stub!(Broker.topics)]
     #[pyo3(signature = (*, include_internal=false))]
     fn topics(&self, py: Python<'_>, include_internal: bool) -> PyResult<Vec<String>> {
         let names = self.inner.call(py, |broker, _| broker.topics(include_internal))?;
         Ok(names.iter().map(ToString::to_string).collect())
     }
 
-    /// Every transactional id of the broker, sorted, with its state.
+    #[doc = stub!(Broker.transactions)]
     fn transactions<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let known = self.inner.call(py, |broker, _| broker.transactions())?;
         let rows: Vec<_> = known
@@ -398,24 +396,24 @@ impl Broker {
         PyList::new(py, rows)
     }
 
-    /// Every group, by id.
+    #[doc = stub!(Broker.groups)]
     fn groups(&self, py: Python<'_>) -> PyResult<Vec<Py<PyAny>>> {
         let groups = self.inner.call(py, |broker, _| broker.groups())?;
         groups.iter().map(|group| listing_to_py(py, group)).collect()
     }
 
-    /// A group and its members.
+    #[doc = stub!(Broker.describe_group)]
     fn describe_group(&self, py: Python<'_>, group_id: &str) -> PyResult<Py<PyAny>> {
         let group = self.inner.call(py, |broker, _| broker.describe_group(group_id))?;
         description_to_py(py, &group)
     }
 
-    /// Deletes a group without members, and its offsets.
+    #[doc = stub!(Broker.delete_group)]
     fn delete_group(&self, py: Python<'_>, group_id: &str) -> PyResult<()> {
         self.inner.call(py, |broker, _| broker.delete_group(group_id))
     }
 
-    /// Users of SCRAM: name -> mechanism -> iterations.
+    #[doc = stub!(Broker.describe_user_scram_credentials)]
     fn describe_user_scram_credentials<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let users = self
             .inner
@@ -431,7 +429,7 @@ impl Broker {
         Ok(all)
     }
 
-    /// Sets the password of a user of SCRAM.
+    #[doc = stub!(Broker.upsert_user_scram_credential)]
     #[pyo3(signature = (user, password, mechanism="SCRAM-SHA-256", iterations=4096))]
     fn upsert_user_scram_credential(
         &self,
@@ -453,7 +451,7 @@ impl Broker {
         })
     }
 
-    /// Removes the password of a user of SCRAM.
+    #[doc = stub!(Broker.delete_user_scram_credential)]
     #[pyo3(signature = (user, mechanism="SCRAM-SHA-256"))]
     fn delete_user_scram_credential(&self, py: Python<'_>, user: &str, mechanism: &str) -> PyResult<()> {
         let deletion = ScramDeletion {
@@ -465,7 +463,7 @@ impl Broker {
         })
     }
 
-    /// Deletes committed offsets of a group.
+    #[doc = stub!(Broker.delete_offsets)]
     fn delete_offsets(&self, py: Python<'_>, group_id: &str, partitions: &Bound<'_, PyAny>) -> PyResult<()> {
         let partitions = partitions_from_py(partitions)?;
         let deleted = self
@@ -478,20 +476,20 @@ impl Broker {
         }
     }
 
-    /// Commits offsets for a group without members.
+    #[doc = stub!(Broker.alter_offsets)]
     fn alter_offsets(&self, py: Python<'_>, group_id: &str, offsets: &Bound<'_, PyAny>) -> PyResult<()> {
         let offsets = offsets_from_py(offsets)?;
         self.inner
             .call(py, |broker, _| broker.alter_offsets(&group_id.into(), &offsets))
     }
 
-    /// Id, explicit configuration, and per partition leader, offsets and size. Of a Kafka broker's directory: of the partitions that are in it.
+    #[doc = stub!(Broker.describe_topic)]
     fn describe_topic(&self, py: Python<'_>, topic: &str) -> PyResult<Py<PyAny>> {
         let description = self.inner.call(py, |broker, _| broker.describe_topic(topic))?;
         Self::describe(py, &description)
     }
 
-    /// The records of the log as a stream of Arrow batches, without a consumer.
+    #[doc = stub!(Broker.scan)]
     #[pyo3(signature = (topic, partition=None, start_offset=None, end_offset=None, *, batch_rows=131_072, include_headers=false, isolation_level="read_uncommitted", order="offset", columns=None, start_time=None, end_time=None, threads=None))]
     #[allow(clippy::too_many_arguments)] // the contract's keywords
     fn scan(
@@ -525,7 +523,7 @@ impl Broker {
         self.inner.call(py, |broker, _| Scan::open(broker, topic, &wanted))
     }
 
-    /// Appends what a Produce request carries for one partition: a record batch in Kafka's v2 format.
+    #[doc = stub!(Broker.append_batches)]
     fn append_batches(
         &self,
         py: Python<'_>,
@@ -539,7 +537,7 @@ impl Broker {
         })
     }
 
-    /// Record batches from the one that holds `offset`, cut as a Fetch response cuts them.
+    #[doc = stub!(Broker.read_batches)]
     fn read_batches<'py>(
         &self,
         py: Python<'py>,
@@ -556,7 +554,7 @@ impl Broker {
         Ok(PyBytes::new(py, &records))
     }
 
-    /// For `fletchlog.explain`: first and last offset of every control batch with an offset in the range (end exclusive).
+    #[doc = stub!(Broker._control_batches)]
     fn _control_batches(
         &self,
         py: Python<'_>,
@@ -609,7 +607,7 @@ impl Broker {
         Ok((copied, made, sealed.partitions.into_iter().map(partition).collect()))
     }
 
-    /// Moves the log start to `before_offset` (None or Kafka's -1: the end); returns the new log start.
+    #[doc = stub!(Broker.delete_records)]
     #[pyo3(signature = (topic, partition, before_offset=None))]
     fn delete_records(&self, py: Python<'_>, topic: &str, partition: i32, before_offset: Option<i64>) -> PyResult<i64> {
         let tp = TopicPartition::new(topic, partition);
@@ -618,12 +616,12 @@ impl Broker {
             .call(py, |broker, _| broker.delete_records(&tp, before_offset))
     }
 
-    /// Applies retention by time and size to every topic now; returns how many segments were deleted.
+    #[doc = stub!(Broker.run_retention)]
     fn run_retention(&self, py: Python<'_>) -> PyResult<usize> {
         self.inner.call(py, |broker, _| broker.run_retention())
     }
 
-    /// Compacts a topic: of each key the newest record stays.
+    #[doc = stub!(Broker.clean_topic)]
     #[pyo3(signature = (topic, *, force=false))]
     fn clean_topic(&self, py: Python<'_>, topic: &str, force: bool) -> PyResult<Vec<Py<PyAny>>> {
         let cleaned = self.inner.call(py, |broker, stop| {
@@ -651,12 +649,12 @@ impl Broker {
             .collect()
     }
 
-    /// Puts everything on disk (fsync).
+    #[doc = stub!(Broker.flush)]
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         self.inner.call(py, |broker, _| broker.flush())
     }
 
-    /// Lets Kafka's clients connect over TCP.
+    #[doc = stub!(Broker.listen)]
     #[pyo3(signature = (host="127.0.0.1", port=0, *, advertised=None, config=None))]
     fn listen(
         &self,
@@ -681,7 +679,7 @@ impl Broker {
         Ok(Listener::new(server))
     }
 
-    /// Flushes, closes and unlocks. Closing twice does nothing.
+    #[doc = stub!(Broker.close)]
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.inner.call(py, |broker, _| {
             let listeners = std::mem::take(&mut *self.listeners());

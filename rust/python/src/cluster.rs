@@ -32,7 +32,7 @@ use crate::scan_arguments::{Wanted, columns_from_py, times_from_py};
 /// In place of a number that a cluster does not report.
 const UNKNOWN: i64 = -1;
 
-/// A Kafka cluster: its topics and groups.
+#[doc = stub!(Cluster)]
 #[pyclass(frozen, module = "fletchlog")]
 pub struct Cluster {
     inner: Exclusive<AdminClient>,
@@ -65,7 +65,7 @@ impl Cluster {
         })
     }
 
-    /// Topic names, sorted; Kafka's internal ones only when asked for.
+    #[doc = stub!(Cluster.topics)]
     #[pyo3(signature = (*, include_internal=false))]
     fn topics(&self, py: Python<'_>, include_internal: bool) -> PyResult<Vec<String>> {
         let topics = self.inner.call(py, |client, stop| client.topics(None, stop))?;
@@ -75,13 +75,13 @@ impl Cluster {
         Ok(names)
     }
 
-    /// Id, explicit configuration (None if the client may not read it), and per partition leader and offsets.
+    #[doc = stub!(Cluster.describe_topic)]
     fn describe_topic(&self, py: Python<'_>, topic: &str) -> PyResult<Py<PyAny>> {
         let (described, config) = self.inner.call(py, |client, stop| client.describe_topic(topic, stop))?;
         topic_to_py(py, &described, config)
     }
 
-    /// Creates a topic.
+    #[doc = stub!(Cluster.create_topic)]
     #[pyo3(signature = (topic, partitions=1, *, config=None, replication_factor=None))]
     fn create_topic(
         &self,
@@ -97,12 +97,12 @@ impl Cluster {
         })
     }
 
-    /// Deletes a topic.
+    #[doc = stub!(Cluster.delete_topic)]
     fn delete_topic(&self, py: Python<'_>, topic: &str) -> PyResult<()> {
         self.inner.call(py, |client, stop| client.delete_topic(topic, stop))
     }
 
-    /// Gives a topic more partitions: `partitions` in all.
+    #[doc = stub!(Cluster.create_partitions)]
     #[pyo3(signature = (topic, partitions, *, validate_only=false))]
     fn create_partitions(&self, py: Python<'_>, topic: &str, partitions: i32, validate_only: bool) -> PyResult<()> {
         self.inner.call(py, |client, stop| {
@@ -110,7 +110,7 @@ impl Cluster {
         })
     }
 
-    /// Changes properties of a topic; None removes the topic's own value.
+    #[doc = stub!(Cluster.alter_topic_config)]
     #[pyo3(signature = (topic, config, *, validate_only=false))]
     fn alter_topic_config(
         &self,
@@ -125,7 +125,7 @@ impl Cluster {
         })
     }
 
-    /// Changes properties of a node, or of all of them; None removes the value.
+    #[doc = stub!(Cluster.alter_broker_config)]
     #[pyo3(signature = (config, *, node=None, validate_only=false))]
     fn alter_broker_config(
         &self,
@@ -140,7 +140,7 @@ impl Cluster {
         })
     }
 
-    /// Changes properties of a group; None removes the value.
+    #[doc = stub!(Cluster.alter_group_config)]
     #[pyo3(signature = (group, config, *, validate_only=false))]
     fn alter_group_config(
         &self,
@@ -155,7 +155,7 @@ impl Cluster {
         })
     }
 
-    /// Every property of a topic, a node or a group, or of one of the nodes, with where it comes from.
+    #[doc = stub!(Cluster.describe_config)]
     #[pyo3(signature = (topic=None, *, node=None, group=None))]
     fn describe_config(
         &self,
@@ -188,7 +188,7 @@ impl Cluster {
         entries.iter().map(entry).collect()
     }
 
-    /// Moves the log start to `before_offset` (None or Kafka's -1: the end); returns the new log start.
+    #[doc = stub!(Cluster.delete_records)]
     #[pyo3(signature = (topic, partition, before_offset=None))]
     fn delete_records(&self, py: Python<'_>, topic: &str, partition: i32, before_offset: Option<i64>) -> PyResult<i64> {
         let before_offset = before_offset.filter(|offset| *offset != TO_THE_END);
@@ -200,7 +200,7 @@ impl Cluster {
             .call(py, |client, stop| client.delete_records(&tp, before_offset, stop))
     }
 
-    /// The records of a topic as a stream of Arrow batches, read from all leaders at once.
+    #[doc = stub!(Cluster.scan)]
     #[pyo3(signature = (topic, partition=None, start_offset=None, end_offset=None, *, batch_rows=131_072, include_headers=false, isolation_level="read_uncommitted", order="offset", columns=None, start_time=None, end_time=None))]
     #[allow(clippy::too_many_arguments)] // the contract's keywords
     fn scan(
@@ -239,26 +239,26 @@ impl Cluster {
         })
     }
 
-    /// Deletes a group without members, and its offsets.
+    #[doc = stub!(Cluster.delete_group)]
     fn delete_group(&self, py: Python<'_>, group_id: &str) -> PyResult<()> {
         self.inner.call(py, |client, stop| client.delete_group(group_id, stop))
     }
 
-    /// Deletes committed offsets of a group.
+    #[doc = stub!(Cluster.delete_offsets)]
     fn delete_offsets(&self, py: Python<'_>, group_id: &str, partitions: &Bound<'_, PyAny>) -> PyResult<()> {
         let partitions = partitions_from_py(partitions)?;
         self.inner
             .call(py, |client, stop| client.delete_offsets(group_id, &partitions, stop))
     }
 
-    /// Commits offsets for a group without members.
+    #[doc = stub!(Cluster.alter_offsets)]
     fn alter_offsets(&self, py: Python<'_>, group_id: &str, offsets: &Bound<'_, PyAny>) -> PyResult<()> {
         let offsets = offsets_from_py(offsets)?;
         self.inner
             .call(py, |client, stop| client.alter_offsets(group_id, &offsets, stop))
     }
 
-    /// Every group, by id.
+    #[doc = stub!(Cluster.groups)]
     fn groups(&self, py: Python<'_>) -> PyResult<Vec<Py<PyAny>>> {
         let groups = self.inner.call(py, AdminClient::groups)?;
         let listing = |(group, coordinator): &(fletchlog_wire::messages::list_groups_response::ListedGroup, NodeId)| {
@@ -273,14 +273,14 @@ impl Cluster {
         groups.iter().map(listing).collect()
     }
 
-    /// Every transactional id, by id, with its state.
+    #[doc = stub!(Cluster.transactions)]
     fn transactions<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let all = self.inner.call(py, AdminClient::transactions)?;
         let described = all.into_iter().map(|(state, node)| transaction_of(state, node));
         described.map(|known| transaction_to_py(py, &known)).collect()
     }
 
-    /// A group and its members.
+    #[doc = stub!(Cluster.describe_group)]
     fn describe_group(&self, py: Python<'_>, group_id: &str) -> PyResult<Py<PyAny>> {
         let (group, node) = self
             .inner
@@ -288,7 +288,7 @@ impl Cluster {
         description_to_py(py, &group_of(group, node))
     }
 
-    /// Closes the connections. Closing twice does nothing.
+    #[doc = stub!(Cluster.close)]
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.inner.close(py, |client, _| {
             drop(client);

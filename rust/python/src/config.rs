@@ -39,7 +39,7 @@ fn kind_text(kind: Kind) -> String {
     }
 }
 
-/// Every property of every scope, in the order of the table.
+#[doc = stub!(config_table)]
 #[pyfunction]
 pub fn config_table(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyAny>>> {
     let class = config_key_class(py)?;

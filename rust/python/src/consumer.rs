@@ -53,7 +53,7 @@ impl Listener {
     }
 }
 
-/// Kafka's consumer. One thread at a time; only `wakeup` may be called from another one.
+#[doc = stub!(Consumer)]
 #[pyclass(frozen, module = "fletchlog")]
 pub struct Consumer {
     inner: Exclusive<Engine>,
@@ -176,7 +176,7 @@ impl Consumer {
         })
     }
 
-    /// Joins the group with these topics, or with every topic whose whole name matches `pattern`.
+    #[doc = stub!(Consumer.subscribe)]
     #[pyo3(signature = (topics=None, *, pattern=None, on_assigned=None, on_revoked=None, on_lost=None))]
     fn subscribe(
         &self,
@@ -223,13 +223,13 @@ impl Consumer {
         Ok(())
     }
 
-    /// Takes exactly these partitions, without a group's help.
+    #[doc = stub!(Consumer.assign)]
     fn assign(&self, py: Python<'_>, partitions: &Bound<'_, PyAny>) -> PyResult<()> {
         let partitions = partitions_from_py(partitions)?;
         self.inner.call(py, |consumer, _| consumer.assign(&partitions))
     }
 
-    /// Leaves the subscription or assignment.
+    #[doc = stub!(Consumer.unsubscribe)]
     fn unsubscribe(&self, py: Python<'_>) -> PyResult<()> {
         let events = self
             .inner
@@ -243,18 +243,19 @@ impl Consumer {
         told
     }
 
-    /// Returns up to `max.poll.records` records; waits at most `timeout_ms` when there are none.
+    #[doc = stub!(Consumer.poll)]
     #[pyo3(signature = (timeout_ms=Wait(1000)), text_signature = "($self, timeout_ms=1000)")]
     fn poll(&self, py: Python<'_>, timeout_ms: Wait) -> PyResult<Records> {
         let polled = self.poll_at_most(py, None, timeout_ms.0)?;
         Ok(Records::new(polled, Arc::clone(&self.builder)))
     }
 
+    #[doc = stub!(Consumer.__iter__)]
     fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
         slf
     }
 
-    /// The next record; waits for it without end. Positions move, and commits reach, only over what was handed out.
+    #[doc = stub!(Consumer.__next__)]
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         loop {
             // A poll that was given up may have left more than one; the others follow.
@@ -280,7 +281,7 @@ impl Consumer {
         }
     }
 
-    /// Assigned partitions, in the order that decides requests.
+    #[doc = stub!(Consumer.assignment)]
     fn assignment<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let partitions = self
             .inner
@@ -288,7 +289,7 @@ impl Consumer {
         partitions_to_py(py, &partitions)
     }
 
-    /// Subscribed topics.
+    #[doc = stub!(Consumer.subscription)]
     fn subscription(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let topics = self
             .inner
@@ -296,7 +297,7 @@ impl Consumer {
         Ok(topics.iter().map(ToString::to_string).collect())
     }
 
-    /// The next poll of this partition starts at `offset`.
+    #[doc = stub!(Consumer.seek)]
     fn seek(&self, py: Python<'_>, partition: &Bound<'_, PyAny>, offset: &Bound<'_, PyAny>) -> PyResult<()> {
         let tp = partition_from_py(partition)?;
         if let Ok(offset) = offset.extract::<i64>() {
@@ -317,7 +318,7 @@ impl Consumer {
             .call(py, |consumer, _| consumer.seek_committed(&tp, &committed))
     }
 
-    /// To the log start, when next polled; None: all assigned partitions.
+    #[doc = stub!(Consumer.seek_to_beginning)]
     #[pyo3(signature = (partitions=None))]
     fn seek_to_beginning(&self, py: Python<'_>, partitions: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let partitions = partitions.map(partitions_from_py).transpose()?.unwrap_or_default();
@@ -325,14 +326,14 @@ impl Consumer {
             .call(py, |consumer, _| consumer.seek_to_beginning(&partitions))
     }
 
-    /// To the log end, when next polled; None: all assigned partitions.
+    #[doc = stub!(Consumer.seek_to_end)]
     #[pyo3(signature = (partitions=None))]
     fn seek_to_end(&self, py: Python<'_>, partitions: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let partitions = partitions.map(partitions_from_py).transpose()?.unwrap_or_default();
         self.inner.call(py, |consumer, _| consumer.seek_to_end(&partitions))
     }
 
-    /// Offset of the next record to be returned.
+    #[doc = stub!(Consumer.position)]
     #[pyo3(signature = (partition, timeout_ms=None))]
     fn position(&self, py: Python<'_>, partition: &Bound<'_, PyAny>, timeout_ms: Option<Wait>) -> PyResult<i64> {
         let tp = partition_from_py(partition)?;
@@ -341,7 +342,7 @@ impl Consumer {
             .call(py, |consumer, stop| consumer.position(&tp, timeout_ms, stop))
     }
 
-    /// Per partition the lowest offset whose timestamp is at or after the time (ms), None if there is none.
+    #[doc = stub!(Consumer.offsets_for_times)]
     #[pyo3(signature = (times, timeout_ms=None))]
     fn offsets_for_times<'py>(
         &self,
@@ -365,7 +366,7 @@ impl Consumer {
         Ok(dict)
     }
 
-    /// Log start offsets.
+    #[doc = stub!(Consumer.beginning_offsets)]
     #[pyo3(signature = (partitions, timeout_ms=None))]
     fn beginning_offsets<'py>(
         &self,
@@ -378,7 +379,7 @@ impl Consumer {
         })
     }
 
-    /// End offsets for this consumer's isolation level.
+    #[doc = stub!(Consumer.end_offsets)]
     #[pyo3(signature = (partitions, timeout_ms=None))]
     fn end_offsets<'py>(
         &self,
@@ -391,7 +392,7 @@ impl Consumer {
         })
     }
 
-    /// Commits the positions of all partitions, or exactly `offsets`.
+    #[doc = stub!(Consumer.commit)]
     #[pyo3(signature = (offsets=None, timeout_ms=None))]
     fn commit(&self, py: Python<'_>, offsets: Option<&Bound<'_, PyAny>>, timeout_ms: Option<Wait>) -> PyResult<()> {
         let timeout_ms = self.timeout(timeout_ms);
@@ -409,7 +410,7 @@ impl Consumer {
         })
     }
 
-    /// Committed offsets of the group: of one partition, or a dict for several.
+    #[doc = stub!(Consumer.committed)]
     #[pyo3(signature = (partitions, timeout_ms=None))]
     fn committed<'py>(
         &self,
@@ -440,32 +441,32 @@ impl Consumer {
         })
     }
 
-    /// Returns and fetches nothing more of these partitions; what is buffered is kept.
+    #[doc = stub!(Consumer.pause)]
     fn pause(&self, py: Python<'_>, partitions: &Bound<'_, PyAny>) -> PyResult<()> {
         let partitions = partitions_from_py(partitions)?;
         self.inner.call(py, |consumer, _| consumer.pause(&partitions))
     }
 
-    /// Ends a pause.
+    #[doc = stub!(Consumer.resume)]
     fn resume(&self, py: Python<'_>, partitions: &Bound<'_, PyAny>) -> PyResult<()> {
         let partitions = partitions_from_py(partitions)?;
         self.inner.call(py, |consumer, _| consumer.resume(&partitions))
     }
 
-    /// Paused partitions.
+    #[doc = stub!(Consumer.paused)]
     fn paused<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let partitions = self.inner.call(py, |consumer, _| Ok::<_, Failure>(consumer.paused()))?;
         partitions_to_py(py, &partitions)
     }
 
-    /// Records returned so far that were older than one returned before them, under `fletchlog.fetch.order=timestamp`.
+    #[doc = stub!(Consumer.late_records)]
     #[getter]
     fn late_records(&self, py: Python<'_>) -> PyResult<u64> {
         self.inner
             .call(py, |consumer, _| Ok::<_, Failure>(consumer.late_records()))
     }
 
-    /// What it has counted and measured, under the names of Kafka's metrics.
+    #[doc = stub!(Consumer.metrics)]
     fn metrics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let metrics = self
             .inner
@@ -473,7 +474,7 @@ impl Consumer {
         metrics_to_py(py, metrics)
     }
 
-    /// What `send_offsets_to_transaction` needs to know of this consumer; None without group.id.
+    #[doc = stub!(Consumer.group_metadata)]
     fn group_metadata<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let group = self
             .inner
@@ -481,7 +482,7 @@ impl Consumer {
         group.map(|group| group_metadata_to_py(py, &group)).transpose()
     }
 
-    /// Lag per partition: end offset as far as known, less the position.
+    #[doc = stub!(Consumer.lag)]
     fn lag<'py>(&self, py: Python<'py>) -> Offsets<'py> {
         let lag = self
             .inner
@@ -493,7 +494,7 @@ impl Consumer {
         Ok(dict)
     }
 
-    /// Every request, answer and decision of poll, when `fletchlog.trace` is on.
+    #[doc = stub!(Consumer.trace)]
     fn trace(&self, py: Python<'_>) -> PyResult<Table> {
         crate::trace::ensure_on(self.traced, "consumer")?;
         self.inner
@@ -501,7 +502,7 @@ impl Consumer {
             .map(|table| crate::trace::with_config(table, "consumer", &self.config))
     }
 
-    /// For `fletchlog.replay`: the committed offsets that a recorded run began with.
+    #[doc = stub!(Consumer._begin_from_committed)]
     fn _begin_from_committed(&self, py: Python<'_>, offsets: &Bound<'_, PyAny>) -> PyResult<()> {
         let offsets = offsets_from_py(offsets)?;
         self.inner.call(py, |consumer, _| {
@@ -510,18 +511,18 @@ impl Consumer {
         })
     }
 
-    /// The story of the polls so far, when `fletchlog.trace` is on.
+    #[doc = stub!(Consumer.explain)]
     fn explain<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         crate::trace::ensure_on(slf.get().traced, "consumer")?;
         crate::interop::call(slf.as_any(), "explain", None)
     }
 
-    /// Under asyncio: the polls that have records, one after another.
+    #[doc = stub!(Consumer.__aiter__)]
     fn __aiter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         slf.py().import("fletchlog.aio")?.call_method1("Polls", (slf,))
     }
 
-    /// For `fletchlog.aio`: a poll was given up after a wake-up. The next one returns what it had read, and is not woken.
+    #[doc = stub!(Consumer._hand_back)]
     fn _hand_back(&self, records: Option<&Bound<'_, Records>>) {
         self.wakeup.forget();
         if let (Some(records), Ok(mut stashed)) = (records, self.stashed.lock()) {
@@ -529,12 +530,12 @@ impl Consumer {
         }
     }
 
-    /// Ends the blocking call of another thread, or the next one, with `WakeupError`. Thread-safe.
+    #[doc = stub!(Consumer.wakeup)]
     fn wakeup(&self) {
         self.wakeup.wake();
     }
 
-    /// Commits if `enable.auto.commit`, leaves the group and closes. Closing twice does nothing.
+    #[doc = stub!(Consumer.close)]
     #[pyo3(signature = (timeout_ms=CLOSE), text_signature = "($self, timeout_ms=30000)")]
     fn close(&self, py: Python<'_>, timeout_ms: Wait) -> PyResult<()> {
         let timeout_ms = timeout_ms.0;

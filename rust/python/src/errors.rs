@@ -493,8 +493,7 @@ impl From<ArrowError> for Failure {
     }
 }
 
-/// Every row of both tables, for `errors.py` and its test: (variant or Kafka's name, code or None, whether a client may
-/// retry, class).
+#[doc = stub!(error_classes)]
 #[pyfunction]
 pub fn error_classes() -> Vec<(&'static str, Option<i16>, bool, &'static str)> {
     let codes = ErrorCode::ALL

@@ -13,7 +13,7 @@ use crate::gate::gate;
 use crate::table::Table;
 use crate::trace::{columns, table};
 
-/// Faults between producers and their broker: by a script, or at random from a seed.
+#[doc = stub!(Faults)]
 #[pyclass(frozen, module = "fletchlog")]
 pub struct Faults {
     inner: Arc<Engine>,
@@ -73,7 +73,7 @@ impl Faults {
         Ok(Self { inner, plan })
     }
 
-    /// While the context is entered, sends pile up and nothing is put on the wire.
+    #[doc = stub!(Faults.held)]
     fn held(&self) -> Held {
         Held {
             faults: Arc::clone(&self.inner),
@@ -81,7 +81,7 @@ impl Faults {
         }
     }
 
-    /// What was done to every request so far: one row per request and partition, in order of arrival.
+    #[doc = stub!(Faults.log)]
     fn log(&self, py: Python<'_>) -> PyResult<Table> {
         gate(py, |_| {
             let log = self.inner.log();
@@ -115,7 +115,7 @@ impl Faults {
     }
 }
 
-/// The context manager of [`Faults::held`].
+#[doc = stub!(Held)]
 #[pyclass(frozen, module = "fletchlog")]
 pub struct Held {
     faults: Arc<Engine>,

@@ -24,7 +24,7 @@ use crate::gate::gate;
 use crate::table::Table;
 use crate::trace::{columns, table};
 
-/// Every batch of a `.log` file, with what follows the last one.
+#[doc = stub!(inspect_segment)]
 #[pyfunction]
 pub fn inspect_segment(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyAny>> {
     let (size, batches, tail) = gate(py, |stop| {
@@ -77,7 +77,7 @@ fn marker_name(kind: i16) -> &'static str {
     }
 }
 
-/// Checks every partition of a broker's directory (or one partition's directory): batches, indexes, side files.
+#[doc = stub!(verify)]
 #[pyfunction]
 pub fn verify(py: Python<'_>, directory: PathBuf) -> PyResult<Vec<Bound<'_, PyAny>>> {
     let reports = gate(py, |stop| {
@@ -102,7 +102,7 @@ pub fn verify(py: Python<'_>, directory: PathBuf) -> PyResult<Vec<Bound<'_, PyAn
         .collect()
 }
 
-/// The partition directories that `verify` would check, and the bytes of their segments.
+#[doc = stub!(partition_directories)]
 #[pyfunction]
 pub fn partition_directories(py: Python<'_>, directory: PathBuf) -> PyResult<Vec<(PathBuf, u64)>> {
     gate(py, |_| {
@@ -119,7 +119,7 @@ pub fn partition_directories(py: Python<'_>, directory: PathBuf) -> PyResult<Vec
     })
 }
 
-/// The `.log` files of a partition's directory, by base offset.
+#[doc = stub!(segment_files)]
 #[pyfunction]
 pub fn segment_files(py: Python<'_>, directory: PathBuf) -> PyResult<Vec<PathBuf>> {
     gate(py, |_| {
@@ -147,8 +147,7 @@ fn list(fs: &dyn Fs, directory: &Path) -> Result<Vec<DirEntry>, LogError> {
     })
 }
 
-/// The offset up to which the cleaner has compacted each partition of a log directory. Kafka:
-/// `cleaner-offset-checkpoint`.
+#[doc = stub!(clean_offsets)]
 #[pyfunction]
 pub fn clean_offsets(py: Python<'_>, log_dir: PathBuf) -> PyResult<BTreeMap<(String, i32), i64>> {
     let offsets = gate(py, |_| {

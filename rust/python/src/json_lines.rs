@@ -13,8 +13,7 @@ use crate::gate::gate;
 /// The lines, and the rows that are not JSON with the reason.
 type Lines<'py> = (Bound<'py, PyBytes>, Vec<(usize, String)>);
 
-/// The first column of Arrow data (binary) as newline-delimited JSON: one line `{"v": VALUE}` per row, null where a row is null
-/// or not JSON; and the rows that are not exactly one JSON value, with the reason.
+#[doc = stub!(json_lines)]
 #[pyfunction]
 pub fn json_lines<'py>(py: Python<'py>, data: &Bound<'py, PyAny>) -> PyResult<Lines<'py>> {
     let incoming = arrow_from_py(data)?;

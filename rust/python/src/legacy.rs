@@ -16,7 +16,7 @@ use crate::gate::gate;
 use crate::records::{Builder, Records};
 use crate::time::Wait;
 
-/// Kafka's 0.8 high-level consumer: a number of streams per topic, each read by a thread of its own.
+#[doc = stub!(LegacyConsumer)]
 #[pyclass(frozen, module = "fletchlog")]
 pub struct LegacyConsumer {
     inner: Shared<Engine>,
@@ -41,13 +41,13 @@ impl LegacyConsumer {
         })
     }
 
-    /// `<group>_<consumer.id>`, or `<group>_<host>-<ms>-<8 hex digits>`.
+    #[doc = stub!(LegacyConsumer.consumer_id)]
     #[getter]
     fn consumer_id(&self) -> PyResult<String> {
         Ok(self.inner.get()?.consumer_id().to_owned())
     }
 
-    /// Joins the group with so many streams per topic, once: `{topic: [streams]}`, thread 0 first.
+    #[doc = stub!(LegacyConsumer.create_message_streams)]
     fn create_message_streams<'py>(
         &self,
         py: Python<'py>,
@@ -74,7 +74,7 @@ impl LegacyConsumer {
         Ok(topics)
     }
 
-    /// The owners of the group's partitions now: `{topic: {partition: thread id}}`.
+    #[doc = stub!(LegacyConsumer.owners)]
     fn owners<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let owners = self.inner.call(py, |consumer, _| consumer.owners())?;
         let topics = PyDict::new(py);
@@ -88,17 +88,17 @@ impl LegacyConsumer {
         Ok(topics)
     }
 
-    /// Commits the positions of all streams: everything that polls have returned.
+    #[doc = stub!(LegacyConsumer.commit_offsets)]
     fn commit_offsets(&self, py: Python<'_>) -> PyResult<()> {
         self.inner.call(py, |consumer, _| consumer.commit_offsets())
     }
 
-    /// Commits (under auto.commit.enable), leaves the group and closes the streams. Closing twice does nothing.
+    #[doc = stub!(LegacyConsumer.shutdown)]
     fn shutdown(&self, py: Python<'_>) -> PyResult<()> {
         self.inner.call(py, |consumer, _| consumer.shutdown())
     }
 
-    /// The same as `shutdown`.
+    #[doc = stub!(LegacyConsumer.close)]
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.shutdown(py)
     }
@@ -127,7 +127,7 @@ impl LegacyConsumer {
     }
 }
 
-/// One stream of a legacy consumer: a thread of the group, to be polled by one thread.
+#[doc = stub!(LegacyStream)]
 #[pyclass(frozen, module = "fletchlog")]
 pub struct LegacyStream {
     inner: Exclusive<Stream>,
@@ -149,13 +149,13 @@ impl LegacyStream {
 
 #[pymethods]
 impl LegacyStream {
-    /// `<consumer id>-<i>`.
+    #[doc = stub!(LegacyStream.thread_id)]
     #[getter]
     fn thread_id(&self) -> &str {
         &self.thread_id
     }
 
-    /// The topic.
+    #[doc = stub!(LegacyStream.topic)]
     #[getter]
     fn topic(&self) -> &str {
         &self.topic
@@ -165,24 +165,25 @@ impl LegacyStream {
         format!("<fletchlog.LegacyStream: {} of {}>", self.thread_id, self.topic)
     }
 
-    /// The partitions that this stream reads now; empty while it is idle or the group rebalances.
+    #[doc = stub!(LegacyStream.assignment)]
     fn assignment<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let partitions = self.inner.call(py, |stream, _| Ok::<_, Failure>(stream.assignment()))?;
         partitions_to_py(py, &partitions)
     }
 
-    /// Records of this stream's partitions; waits at most `timeout_ms` when there are none.
+    #[doc = stub!(LegacyStream.poll)]
     #[pyo3(signature = (timeout_ms=Wait(1000)), text_signature = "($self, timeout_ms=1000)")]
     fn poll(&self, py: Python<'_>, timeout_ms: Wait) -> PyResult<Records> {
         let polled = self.inner.call(py, |stream, stop| stream.poll(timeout_ms.0, stop))?;
         Ok(Records::new(polled, Arc::clone(&self.builder)))
     }
 
+    #[doc = stub!(LegacyStream.__iter__)]
     fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
         slf
     }
 
-    /// The next record; waits for it consumer.timeout.ms.
+    #[doc = stub!(LegacyStream.__next__)]
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let taken = self.inner.call(py, |stream, stop| stream.next(stop))?;
         match taken {

@@ -13,6 +13,9 @@
 //! - a lock that is held across any of this is only ever tried, never waited for ([`fork::Exclusive`]),
 //! - a thread that keeps the GIL in the engine only tries locks too ([`fork::Shared::at_once`]).
 
+// `stub!`, the docstrings.
+include!(concat!(env!("OUT_DIR"), "/stub.rs"));
+
 pub mod assignors;
 pub mod broker;
 pub mod callbacks;

@@ -16,7 +16,7 @@ use crate::fork::Shared;
 use crate::table::Table;
 use crate::trace::{columns, table};
 
-/// A port of a broker that Kafka's clients connect to.
+#[doc = stub!(Listener)]
 #[pyclass(frozen, module = "fletchlog")]
 pub struct Listener {
     server: Shared<Arc<SocketServer>>,
@@ -117,23 +117,23 @@ fn host_and_port(text: &str) -> Result<(String, Option<u16>), Failure> {
 
 #[pymethods]
 impl Listener {
-    /// `host:port` of every node, separated by commas: the clients' bootstrap.servers.
+    #[doc = stub!(Listener.bootstrap)]
     #[getter]
     fn bootstrap(&self) -> &str {
         &self.bootstrap
     }
 
-    /// The requests by API, version and client software, as an Arrow table; the connections are in its metadata.
+    #[doc = stub!(Listener.stats)]
     fn stats(&self, py: Python<'_>) -> PyResult<Table> {
         self.server.call(py, |server, _| statistics(server))
     }
 
-    /// The last requests, the newest at the end, as an Arrow table.
+    #[doc = stub!(Listener.last_requests)]
     fn last_requests(&self, py: Python<'_>) -> PyResult<Table> {
         self.server.call(py, |server, _| last_requests(server))
     }
 
-    /// Ends every connection. The broker stays open. Closing twice does nothing.
+    #[doc = stub!(Listener.close)]
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.server.call(py, |server, _| {
             server.close();
@@ -195,7 +195,7 @@ fn last_requests(server: &SocketServer) -> Result<Table, Failure> {
     }))
 }
 
-/// Name, key, lowest and highest version of every API of Kafka's protocol that a listener serves, by key.
+#[doc = stub!(served_apis)]
 #[pyfunction]
 pub fn served_apis() -> Vec<(&'static str, i16, i16, i16)> {
     fletchlog_server::served_apis().collect()

@@ -83,7 +83,7 @@ impl Line {
     }
 }
 
-/// Hands the lines that the engine logs to `receiver`, not to Python's `logging`.
+#[doc = stub!(log_to)]
 #[pyfunction]
 pub fn log_to(py: Python<'_>, receiver: Py<PyAny>) -> PyResult<()> {
     let taken = RECEIVER.set(py, receiver);

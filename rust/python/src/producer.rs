@@ -36,7 +36,7 @@ use crate::transaction::Transaction;
 /// that waits for the GIL insists on it after 5 ms only, and begins to wait anew whenever it is released before.
 const BREATH: usize = 65_536;
 
-/// Kafka's producer. Thread-safe.
+#[doc = stub!(Producer)]
 #[pyclass(frozen, module = "fletchlog")]
 pub struct Producer {
     inner: Shared<Engine>,
@@ -164,7 +164,7 @@ impl Producer {
         })
     }
 
-    /// Queues one record.
+    #[doc = stub!(Producer.send)]
     #[pyo3(signature = (topic, value=None, key=None, *, partition=None, timestamp_ms=None, headers=None, callback=None))]
     #[allow(clippy::too_many_arguments)] // the contract's keywords
     fn send(
@@ -206,7 +206,7 @@ impl Producer {
         })
     }
 
-    /// Queues one record for each value, in order; returns how many.
+    #[doc = stub!(Producer.send_many)]
     #[pyo3(signature = (topic, values, keys=None, *, partition=None))]
     fn send_many(
         &self,
@@ -226,7 +226,7 @@ impl Producer {
         Ok(sent)
     }
 
-    /// Queues the rows of Arrow data in order; returns how many.
+    #[doc = stub!(Producer.send_arrow)]
     fn send_arrow(&self, py: Python<'_>, topic: &str, data: &Bound<'_, PyAny>) -> PyResult<usize> {
         let batches = arrow_from_py(data)?;
         self.inner.call(py, |producer, stop| {
@@ -241,22 +241,22 @@ impl Producer {
         })
     }
 
-    /// Sends everything queued and waits until it is decided; raises the first failure of a `send_arrow` row.
+    #[doc = stub!(Producer.flush)]
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         self.settled(py, |producer, stop| producer.flush(stop))
     }
 
-    /// Registers the transactional.id: ends what an earlier producer of this name left open, and fences it.
+    #[doc = stub!(Producer.init_transactions)]
     fn init_transactions(&self, py: Python<'_>) -> PyResult<()> {
         self.inner.call(py, |producer, stop| producer.init_transactions(stop))
     }
 
-    /// Opens a transaction; nothing is sent yet.
+    #[doc = stub!(Producer.begin_transaction)]
     fn begin_transaction(&self, py: Python<'_>) -> PyResult<()> {
         self.inner.call(py, |producer, _| producer.begin_transaction())
     }
 
-    /// Makes the offsets part of the transaction: the group has them when, and only if, it commits.
+    #[doc = stub!(Producer.send_offsets_to_transaction)]
     fn send_offsets_to_transaction(
         &self,
         py: Python<'_>,
@@ -270,34 +270,34 @@ impl Producer {
         })
     }
 
-    /// Sends everything queued, waits until it is acknowledged, and commits.
+    #[doc = stub!(Producer.commit_transaction)]
     fn commit_transaction(&self, py: Python<'_>) -> PyResult<()> {
         self.settled(py, |producer, stop| producer.commit_transaction(stop))
     }
 
-    /// Drops what was not sent yet and aborts.
+    #[doc = stub!(Producer.abort_transaction)]
     fn abort_transaction(&self, py: Python<'_>) -> PyResult<()> {
         self.settled(py, |producer, stop| producer.abort_transaction(stop))
     }
 
-    /// A context that begins a transaction, commits it at its end and aborts it when an exception leaves it.
+    #[doc = stub!(Producer.transaction)]
     fn transaction(slf: Bound<'_, Self>) -> Transaction {
         Transaction::new(slf.unbind())
     }
 
-    /// Number of partitions of a topic.
+    #[doc = stub!(Producer.partitions_for)]
     fn partitions_for(&self, py: Python<'_>, topic: &str) -> PyResult<i32> {
         self.inner.call(py, |producer, _| producer.partitions_for(topic))
     }
 
-    /// (producer id, epoch), once the broker gave one.
+    #[doc = stub!(Producer.producer_id)]
     #[getter]
     fn producer_id(&self, py: Python<'_>) -> PyResult<Option<(i64, i16)>> {
         self.inner
             .call(py, |producer, _| Ok::<_, Failure>(producer.producer_id()))
     }
 
-    /// What it has counted and measured, under the names of Kafka's metrics.
+    #[doc = stub!(Producer.metrics)]
     fn metrics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let metrics = self
             .inner
@@ -305,7 +305,7 @@ impl Producer {
         metrics_to_py(py, metrics)
     }
 
-    /// What happened to every batch, when `fletchlog.trace` is on.
+    #[doc = stub!(Producer.trace)]
     fn trace(&self, py: Python<'_>) -> PyResult<Table> {
         crate::trace::ensure_on(self.traced, "producer")?;
         self.inner
@@ -313,10 +313,7 @@ impl Producer {
             .map(|table| crate::trace::with_config(table, "producer", &self.config))
     }
 
-    /// Sends everything queued, ends an open transaction (both in at most `timeout_ms`) and stops. Closing twice does nothing.
-    ///
-    /// Without `timeout_ms` it ends as well: records fail after `delivery.timeout.ms`, and a transaction that cannot be ended within
-    /// `max.block.ms` after that is left to `transaction.timeout.ms`, with a warning.
+    #[doc = stub!(Producer.close)]
     #[pyo3(signature = (timeout_ms=None))]
     fn close(&self, py: Python<'_>, timeout_ms: Option<Wait>) -> PyResult<()> {
         let timeout_ms = timeout_ms.map(|wait| wait.0);
@@ -410,7 +407,7 @@ impl RecordColumns for OneRow<'_> {
     }
 }
 
-/// The outcome of one `send`. Thread-safe.
+#[doc = stub!(RecordFuture)]
 #[pyclass(frozen, module = "fletchlog")]
 pub struct RecordFuture {
     inner: Shared<Future>,
@@ -420,7 +417,7 @@ pub struct RecordFuture {
 
 #[pymethods]
 impl RecordFuture {
-    /// Waits for the outcome.
+    #[doc = stub!(RecordFuture.result)]
     #[pyo3(signature = (timeout=None, *, timeout_ms=None))]
     fn result(&self, py: Python<'_>, timeout: Option<Seconds>, timeout_ms: Option<Wait>) -> PyResult<Py<PyAny>> {
         let timeout_ms = limit(timeout, timeout_ms)?;
@@ -428,7 +425,7 @@ impl RecordFuture {
         Ok(record_metadata_to_py(py, &metadata)?.unbind())
     }
 
-    /// Waits for the outcome; returns why the record was not written, or None if it was.
+    #[doc = stub!(RecordFuture.exception)]
     #[pyo3(signature = (timeout=None, *, timeout_ms=None))]
     fn exception(&self, py: Python<'_>, timeout: Option<Seconds>, timeout_ms: Option<Wait>) -> PyResult<Option<PyErr>> {
         let timeout_ms = limit(timeout, timeout_ms)?;
@@ -445,7 +442,7 @@ impl RecordFuture {
         Ok(failed.map(|error| Failure::from(error).into_py(py)))
     }
 
-    /// Calls `callback(future)` once the outcome is decided, in the producer's thread of callbacks; at once, in this thread, if it is.
+    #[doc = stub!(RecordFuture.add_done_callback)]
     fn add_done_callback(slf: &Bound<'_, Self>, callback: &Bound<'_, PyAny>) -> PyResult<()> {
         ensure_callable(callback, "callback(future)")?;
         let (py, this) = (slf.py(), slf.get());
@@ -463,34 +460,34 @@ impl RecordFuture {
         }
     }
 
-    /// Under asyncio: the outcome, as `result()` has it. The event loop is not blocked.
+    #[doc = stub!(RecordFuture.__await__)]
     fn __await__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let outcome = slf.py().import("fletchlog.aio")?.call_method1("outcome", (slf,))?;
         outcome.call_method0("__await__")
     }
 
-    /// Whether it is decided.
+    #[doc = stub!(RecordFuture.done)]
     fn done(&self, py: Python<'_>) -> PyResult<bool> {
         self.inner
             .call(py, |future, _| Ok::<_, Failure>(future.try_result().is_some()))
     }
 
-    /// Whether it is undecided.
+    #[doc = stub!(RecordFuture.running)]
     fn running(&self, py: Python<'_>) -> PyResult<bool> {
         Ok(!self.done(py)?)
     }
 
-    /// Tries to take the record back, which is never possible: False.
+    #[doc = stub!(RecordFuture.cancel)]
     fn cancel(&self) -> bool {
         false
     }
 
-    /// Whether it was taken back: False.
+    #[doc = stub!(RecordFuture.cancelled)]
     fn cancelled(&self) -> bool {
         false
     }
 
-    /// The same outcome as a `concurrent.futures.Future`.
+    #[doc = stub!(RecordFuture.future)]
     fn future<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         slf.py().import("fletchlog.aio")?.call_method1("future", (slf,))
     }

@@ -26,7 +26,7 @@ const BATCH_PAYLOAD_MAX: usize = 1 << 30;
 /// Memory for columns, kept from poll to poll.
 pub type Builder = Arc<Mutex<Option<RowsBuilder>>>;
 
-/// The records of one poll. Rows come in the order of a Java for-each over `ConsumerRecords` (spec 7.6), or by timestamp.
+#[doc = stub!(Records)]
 #[pyclass(frozen, module = "fletchlog")]
 pub struct Records {
     polled: Arc<PolledRecords>,
@@ -119,13 +119,13 @@ impl Records {
         interop::call(slf.as_any(), "records_html", None)
     }
 
-    /// The schema, as pyarrow has it.
+    #[doc = stub!(Records.schema)]
     #[getter]
     fn schema<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         interop::call(slf.as_any(), "schema", None)
     }
 
-    /// The same records with the column `headers`.
+    #[doc = stub!(Records.with_headers)]
     fn with_headers(&self) -> Self {
         Self {
             polled: Arc::clone(&self.polled),
@@ -136,7 +136,7 @@ impl Records {
         }
     }
 
-    /// (topic, partition, first_offset, last_offset, count) in drain order.
+    #[doc = stub!(Records.runs)]
     fn runs<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let class = run_class(py)?;
         self.polled
@@ -154,7 +154,7 @@ impl Records {
             .collect()
     }
 
-    /// Partitions in the order of their first rows.
+    #[doc = stub!(Records.partitions)]
     fn partitions<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let list = PyList::empty(py);
         let mut seen = HashSet::new();
@@ -198,13 +198,13 @@ impl Records {
         schema_to_py(py, &kafka_schema(self.include_headers))
     }
 
-    /// As a `pyarrow.Table`.
+    #[doc = stub!(Records.to_pyarrow)]
     #[pyo3(signature = (*, include_headers=false))]
     fn to_pyarrow<'py>(slf: &Bound<'py, Self>, include_headers: bool) -> PyResult<Bound<'py, PyAny>> {
         interop::call(&view(slf, include_headers)?, "to_pyarrow", None)
     }
 
-    /// As a `pandas.DataFrame`; `options` go to `pyarrow.Table.to_pandas` (`types_mapper=pd.ArrowDtype` is quickest).
+    #[doc = stub!(Records.to_pandas)]
     #[pyo3(signature = (*, include_headers=false, **options))]
     fn to_pandas<'py>(
         slf: &Bound<'py, Self>,
@@ -214,7 +214,7 @@ impl Records {
         interop::call(&view(slf, include_headers)?, "to_pandas", options)
     }
 
-    /// As a `polars.DataFrame`.
+    #[doc = stub!(Records.to_polars)]
     #[pyo3(signature = (*, include_headers=false))]
     fn to_polars<'py>(slf: &Bound<'py, Self>, include_headers: bool) -> PyResult<Bound<'py, PyAny>> {
         interop::call(&view(slf, include_headers)?, "to_polars", None)
@@ -292,7 +292,7 @@ impl InSpan {
     }
 }
 
-/// Records one by one: the documented slow path.
+#[doc = stub!(RecordIterator)]
 #[pyclass(frozen, module = "fletchlog")]
 pub struct RecordIterator {
     polled: Arc<PolledRecords>,

@@ -12,7 +12,7 @@ use crate::errors::Failure;
 /// A release: major, minor.
 type Release = (u32, u32);
 
-/// First and last release of every row of the decision table, and whether the partitions of a subscription are sorted there.
+#[doc = stub!(decision_rows)]
 #[pyfunction]
 pub fn decision_rows() -> Vec<(Release, Release, bool)> {
     ROWS.iter()
@@ -26,20 +26,20 @@ pub fn decision_rows() -> Vec<(Release, Release, bool)> {
         .collect()
 }
 
-/// Major and minor number of a release such as 2.6 or 2.6.3.
+#[doc = stub!(parse_release)]
 #[pyfunction]
 pub fn parse_release(text: &str) -> PyResult<Release> {
     let unknown = || Failure::argument(format!("`{text}` is no release of Kafka's clients from 2.4 to 4.3")).into();
     config_table::parse_release(text).ok_or_else(unknown)
 }
 
-/// Java's `TopicPartition.hashCode()`.
+#[doc = stub!(java_hash)]
 #[pyfunction]
 pub fn java_hash(topic: &str, partition: i32) -> i32 {
     topic_partition_hash(&TopicPartition::new(topic, partition))
 }
 
-/// The size of the hash table that decides this order, and the bucket of each partition; None where no table decides.
+#[doc = stub!(hash_buckets)]
 #[pyfunction]
 pub fn hash_buckets(order: Vec<(String, i32)>, release: Release, subscribe: bool) -> Option<(usize, Vec<usize>)> {
     let order: Vec<_> = order

@@ -62,7 +62,7 @@ struct Plan {
     threads: usize,
 }
 
-/// Records of the log, as a stream of Arrow batches. Every hand-over starts from the first row again.
+#[doc = stub!(Scan)]
 #[pyclass(frozen, module = "fletchlog")]
 pub struct Scan {
     plan: Plan,
@@ -133,7 +133,7 @@ impl Scan {
 
 #[pymethods]
 impl Scan {
-    /// The schema, as pyarrow has it.
+    #[doc = stub!(Scan.schema)]
     #[getter]
     fn schema<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         interop::call(slf.as_any(), "schema", None)
@@ -163,28 +163,28 @@ impl Scan {
         interop::call(slf.as_any(), "batches", None)
     }
 
-    /// As a `pyarrow.RecordBatchReader`.
+    #[doc = stub!(Scan.to_reader)]
     fn to_reader<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         interop::call(slf.as_any(), "to_reader", None)
     }
 
-    /// All rows as a `pyarrow.Table`.
+    #[doc = stub!(Scan.to_pyarrow)]
     fn to_pyarrow<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         interop::call(slf.as_any(), "to_pyarrow", None)
     }
 
-    /// All rows as a `pandas.DataFrame`; `options` go to `pyarrow.Table.to_pandas`.
+    #[doc = stub!(Scan.to_pandas)]
     #[pyo3(signature = (**options))]
     fn to_pandas<'py>(slf: &Bound<'py, Self>, options: Option<&Bound<'py, PyDict>>) -> PyResult<Bound<'py, PyAny>> {
         interop::call(slf.as_any(), "to_pandas", options)
     }
 
-    /// All rows as a `polars.DataFrame`.
+    #[doc = stub!(Scan.to_polars)]
     fn to_polars<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         interop::call(slf.as_any(), "to_polars", None)
     }
 
-    /// Raises the failure that ended the last stream of this scan, if one did.
+    #[doc = stub!(Scan._raise_failure)]
     fn _raise_failure(&self, py: Python<'_>) -> PyResult<()> {
         match self.failure.lock().ok().and_then(|mut failure| failure.take()) {
             Some(failure) => Err(failure.into_py(py)),

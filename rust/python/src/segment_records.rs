@@ -18,8 +18,7 @@ const MOST_PAYLOAD: usize = 16 << 20;
 /// Bytes read at a time: a few hundred batches of a default producer. A batch that is larger is read whole.
 const READ_BYTES: usize = 4 << 20;
 
-/// The records from the batch at `position` on (rows of Spark's kafka schema with headers; control batches are left
-/// out), some megabytes of them, and the position to continue at: None where the file, or what can be read of it, ends.
+#[doc = stub!(segment_records)]
 #[pyfunction]
 pub fn segment_records(
     py: Python<'_>,

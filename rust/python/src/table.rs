@@ -10,7 +10,7 @@ use crate::capsule::{batch_to_py, schema_to_py, stream_to_py};
 use crate::convert::counted;
 use crate::interop;
 
-/// A table in memory with the Arrow PyCapsule interface.
+#[doc = stub!(Table)]
 #[pyclass(frozen, module = "fletchlog")]
 pub struct Table {
     batch: RecordBatch,
@@ -50,7 +50,7 @@ impl Table {
         interop::call(slf.as_any(), "table_html", None)
     }
 
-    /// The schema, as pyarrow has it.
+    #[doc = stub!(Table.schema)]
     #[getter]
     fn schema<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         interop::call(slf.as_any(), "schema", None)
@@ -83,18 +83,18 @@ impl Table {
         schema_to_py(py, &self.batch.schema())
     }
 
-    /// As a `pyarrow.Table`.
+    #[doc = stub!(Table.to_pyarrow)]
     fn to_pyarrow<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         interop::call(slf.as_any(), "to_pyarrow", None)
     }
 
-    /// As a `pandas.DataFrame`.
+    #[doc = stub!(Table.to_pandas)]
     #[pyo3(signature = (**options))]
     fn to_pandas<'py>(slf: &Bound<'py, Self>, options: Option<&Bound<'py, PyDict>>) -> PyResult<Bound<'py, PyAny>> {
         interop::call(slf.as_any(), "to_pandas", options)
     }
 
-    /// As a `polars.DataFrame`.
+    #[doc = stub!(Table.to_polars)]
     fn to_polars<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         interop::call(slf.as_any(), "to_polars", None)
     }

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use crate::convert::unpicklable;
 use crate::producer::Producer;
 
-/// One transaction of a producer, from `with` to the end of the block.
+#[doc = stub!(Transaction)]
 #[pyclass(frozen, module = "fletchlog")]
 pub struct Transaction {
     producer: Py<Producer>,
