@@ -330,6 +330,8 @@ impl<S: Sockets> Processor<S> {
             match self.sockets.accept(index) {
                 Ok((socket, address)) => {
                     self.accepted += 1;
+                    // It may have come after an alteration that came after the last look.
+                    self.reconfigure(index, node);
                     self.open(socket, address, index, node);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
