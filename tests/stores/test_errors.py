@@ -116,6 +116,31 @@ def test_an_endpoint_that_does_not_answer_is_named(s3: S3Server, silent: int) ->
         assert "s3://bucket-0: the store does not answer; check the endpoint" in text
 
 
+@pytest.mark.parametrize("what", ["deleted", "longer", "of the same size"])
+def test_an_object_that_changes_while_it_is_read_ends_the_scan(s3: S3Server, prefix: str, what: str) -> None:
+    victim = segments(s3, prefix)[1]
+    with s3.filesystem.open_input_file(victim) as file:
+        data = file.read()
+    with opened(s3, prefix) as broker:
+        rows = 0
+
+        def read() -> None:
+            nonlocal rows
+            # several threads may have read the second segment before the first rows are handed out
+            for batch in broker.scan("orders", batch_rows=500, threads=1):
+                if rows == 0:
+                    if what == "deleted":
+                        s3.filesystem.delete_file(victim)
+                    else:
+                        s3.put(victim, data + b"x" if what == "longer" else bytes(len(data)))
+                rows += batch.num_rows
+
+        text = fails_within_30_s(read, fl.errors.StorageError)
+        assert "the object was deleted or has changed since the store was opened; open it again" in text
+        assert victim.rpartition("/")[2] in text
+        assert 0 < rows < 12_000
+
+
 def test_a_change_between_two_reads_of_one_object_is_seen(s3: S3Server, prefix: str) -> None:
     victim = segments(s3, prefix)[0]
     with s3.filesystem.open_input_file(victim) as file:

@@ -31,3 +31,15 @@ def test_every_consumer_of_a_stream_reads_it(s3: S3Server, bucket: str, tmp_path
         begun = pa.RecordBatchReader.from_stream(scan)
         assert begun.read_next_batch().num_rows > 0
         del begun
+
+
+def test_a_stream_that_is_released_without_the_gil_drops_its_store(s3: S3Server, bucket: str, tmp_path: Path) -> None:
+    """Inside a callback, which runs in a thread of the engine; pyarrow releases a stream without the GIL."""
+    with fl.Broker(tmp_path / "log") as broker:
+        broker.create_topic("orders")
+        s3.upload(tmp_path / "log", bucket)
+        # the scan has the last reference to the store
+        held = [pa.RecordBatchReader.from_stream(fl.Broker(f"s3://{bucket}", read_only=True, storage_options=s3.options).scan("orders"))]
+        with fl.Producer(broker) as producer:
+            producer.send("orders", b"v", callback=lambda *_: held.clear())
+        assert not held

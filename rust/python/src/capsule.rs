@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi, to_ffi};
 use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
 use arrow_array::{Array, RecordBatch, RecordBatchReader, StructArray};
-use arrow_schema::{Schema, SchemaRef};
+use arrow_schema::{ArrowError, Schema, SchemaRef};
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -22,7 +22,38 @@ const ARRAY: &std::ffi::CStr = c"arrow_array";
 
 /// A stream as `__arrow_c_stream__` returns it.
 pub fn stream_to_py(py: Python<'_>, reader: Box<dyn RecordBatchReader + Send>) -> PyResult<Bound<'_, PyCapsule>> {
+    let reader = Box::new(Released(Some(reader)));
     PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(reader), STREAM)
+}
+
+/// A stream that its consumer may release without the GIL (pyarrow does). What it has of Python's (an object store, a callable for
+/// tokens) is dropped by PyO3, which inside one of its own calls does not see that the GIL is gone.
+struct Released(Option<Box<dyn RecordBatchReader + Send>>);
+
+impl Iterator for Released {
+    type Item = Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.as_mut()?.next()
+    }
+}
+
+impl RecordBatchReader for Released {
+    fn schema(&self) -> SchemaRef {
+        let schema = self.0.as_ref().map(|reader| reader.schema());
+        schema.unwrap_or_else(|| Arc::new(Schema::empty()))
+    }
+}
+
+impl Drop for Released {
+    fn drop(&mut self) {
+        let reader = self.0.take();
+        match Gil::hold() {
+            // Without the GIL, and so that PyO3 knows it. When the interpreter ends, with it.
+            Some(_gil) => drop(Python::try_attach(|py| py.detach(|| drop(reader)))),
+            None => drop(reader),
+        }
+    }
 }
 
 /// Holds the GIL until it is dropped.
