@@ -323,6 +323,8 @@ pub struct TopicMetadata {
 /// Answer.
 #[derive(Debug, Clone)]
 pub struct MetadataResponse {
+    /// NONE or REBOOTSTRAP_REQUIRED.
+    pub error: ErrorCode,
     /// Cluster id.
     pub cluster_id: Arc<str>,
     /// Node ids ascending.

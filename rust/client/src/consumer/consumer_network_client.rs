@@ -349,9 +349,7 @@ impl ConsumerNetworkClient {
         } = response;
         if kind.is_metadata {
             match result {
-                // A node that has just started names none. Kafka: `DefaultMetadataUpdater#handleSuccessfulResponse`.
-                Ok(Response::Metadata(response)) if !response.nodes.is_empty() => {
-                    self.client.set_nodes(&response.nodes);
+                Ok(Response::Metadata(response)) if self.client.handle_metadata(&response) => {
                     metadata.on_response(response, now);
                 }
                 _ => metadata.failed_update(now),

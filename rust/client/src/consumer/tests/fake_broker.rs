@@ -233,6 +233,7 @@ impl State {
         nodes.sort_unstable();
         nodes.dedup();
         MetadataResponse {
+            error: ErrorCode::NONE,
             cluster_id: "test".into(),
             nodes,
             topics,

@@ -250,6 +250,7 @@ impl Client {
                 };
                 let (cluster_id, nodes) = ("test".into(), (1..=*nodes).collect());
                 let response = MetadataResponse {
+                    error: ErrorCode::NONE,
                     cluster_id,
                     nodes,
                     topics: vec![topic],
