@@ -238,6 +238,11 @@ impl ConsumerNetworkClient {
         }
     }
 
+    /// The broker is in this process.
+    pub fn is_in_process(&mut self) -> bool {
+        self.client.in_process().is_some()
+    }
+
     /// See [`Transport::begin_heartbeats`].
     pub fn begin_heartbeats(&mut self, plan: HeartbeatPlan) {
         self.client.transport().begin_heartbeats(plan);

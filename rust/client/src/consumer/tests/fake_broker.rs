@@ -480,6 +480,7 @@ impl State {
                 session_id: d.session,
                 session_epoch: 0,
                 by_topic_ids: false,
+                forgotten_by_id: Vec::new(),
                 partitions: vec![],
                 forgotten: vec![],
             };

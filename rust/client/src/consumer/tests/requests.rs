@@ -397,6 +397,7 @@ impl Client {
                 continue;
             }
             let partition = FetchPartition {
+                topic_id: [0; 16],
                 fetch_offset: subs.position(&tp).unwrap(),
                 current_leader_epoch: epoch,
                 last_fetched_epoch: -1,
