@@ -215,3 +215,58 @@ def test_a_checkpoint_of_sparks_source_says_where_to_start(spark: SparkSession, 
     _, batches = streamed(spark, "fletchlog", filled.address, goes_on, scratch / "fletchlog")
     assert sorted(int(value) for batch in batches for _, _, value in batch) == list(range(100, 160))
     count(PART, queries_handed_over=1)
+
+
+def test_a_query_changes_between_the_sources_and_goes_on_from_its_checkpoint(
+    spark: SparkSession,  # noqa: F811
+    filled: Filled,
+    scratch: Path,
+    count: Callable[..., None],
+) -> None:
+    """Spark keeps the offsets of a source by its place in the query, not by its format, and the text of both sources' is the same."""
+    filled.create("changed")
+    options = {"subscribe": "changed", "startingOffsets": "earliest"}
+    seen = []
+    for number, source in enumerate(["kafka", "fletchlog", "kafka", "fletchlog"]):
+        filled.send("changed", 40 * number, 40 * (number + 1))
+        _, batches = streamed(spark, source, filled.address, options, scratch / "query")
+        seen.append(sorted(int(value) for batch in batches for _, _, value in batch))
+    assert seen == [list(range(40 * number, 40 * (number + 1))) for number in range(4)]
+    count(PART, queries_changed_over=3)
+
+
+def stopped_within_a_batch(spark: SparkSession, address: str, options: Options, checkpoint: Path) -> None:  # noqa: F811
+    """A query of Spark's source that has planned a batch and not finished it."""
+
+    def fail(rows: DataFrame, _: int) -> None:
+        raise RuntimeError(rows.count())
+
+    stream = frame(spark, "kafka", address, options, stream=True)
+    with pytest.raises(StreamingQueryException):
+        run(stream.writeStream.foreachBatch(fail).trigger(availableNow=True).option("checkpointLocation", str(checkpoint)).start())
+
+
+def test_a_batch_that_sparks_source_has_planned_is_read_again_by_ours(spark: SparkSession, filled: Filled, scratch: Path) -> None:  # noqa: F811
+    filled.create("planned")
+    filled.send("planned", 0, 40)
+    options = {"subscribe": "planned", "startingOffsets": "earliest"}
+    streamed(spark, "kafka", filled.address, options, scratch / "query")
+    filled.send("planned", 40, 60)
+    stopped_within_a_batch(spark, filled.address, options, scratch / "query")
+    filled.send("planned", 60, 90)
+    _, batches = streamed(spark, "fletchlog", filled.address, options, scratch / "query")
+    assert [sorted(int(value) for _, _, value in batch) for batch in batches] == [list(range(40, 60)), list(range(60, 90))]
+
+
+def test_where_a_first_batch_began_that_sparks_source_did_not_finish_is_an_option(spark: SparkSession, filled: Filled, scratch: Path) -> None:  # noqa: F811
+    """Spark has its end; its start is in a file of that source alone."""
+    filled.create("unfinished")
+    filled.send("unfinished", 0, 40)
+    options = {"subscribe": "unfinished", "startingOffsets": json.dumps({"unfinished": {"0": 5, "1": 6}})}
+    stopped_within_a_batch(spark, filled.address, options, scratch / "query")
+    filled.send("unfinished", 40, 60)
+    with pytest.raises(StreamingQueryException, match="sources/0/0"):
+        streamed(spark, "fletchlog", filled.address, {**options, "startingOffsets": "latest"}, scratch / "query")
+    began = (scratch / "query" / "sources" / "0" / "0").read_text().splitlines()[-1]
+    _, batches = streamed(spark, "fletchlog", filled.address, {**options, "startingOffsets": began}, scratch / "query")
+    assert [sorted(int(value) for _, _, value in batch) for batch in batches] == [sorted([*range(10, 40, 2), *range(13, 40, 2)]), list(range(40, 60))]

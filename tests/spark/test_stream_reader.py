@@ -3,7 +3,7 @@
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from fletchlog.spark.errors import DataLossError, OptionError
+from fletchlog.spark.errors import CheckpointError, DataLossError, OptionError
 from fletchlog.spark.options import SourceOptions
 from fletchlog.spark.schema import kafka_schema
 from fletchlog.spark.stream import NO_LIMIT, StreamReader
@@ -56,6 +56,18 @@ def test_a_query_that_died_in_its_empty_first_batch_reads_at_once_after_it(log, 
     start = planner.initialOffset()
     assert planner.partitions(start, start) == []  # the batch that Spark had logged, again
     assert planner.latestOffset(start, ALL) == {"t": {"0": 5}}
+
+
+def test_a_first_batch_of_another_run_that_ends_before_latest_says_where_to_look_for_its_start(log, reader):
+    log.topic("t").append("t", 0, 5)
+    planner = reader(startingOffsets="latest")
+    start = planner.initialOffset()
+    with pytest.raises(CheckpointError, match=r'ends at \{"t": \{"0": 3\}\}, and startingOffsets is \{"t": \{"0": 5\}\} by now.*sources/0/0'):
+        planner.partitions(start, {"t": {"0": 3}})
+    forgiving = reader(startingOffsets="latest", failOnDataLoss="false")
+    assert forgiving.partitions(forgiving.initialOffset(), {"t": {"0": 3}}) == []
+    (planned,) = reader(startingOffsets='{"t":{"0":1}}').partitions({"t": {"0": 1}}, {"t": {"0": 3}})
+    assert [(part.start, part.end) for part in planned.ranges] == [(1, 3)]
 
 
 def test_a_spark_that_passes_no_start_gets_the_empty_first_batch_too(log, reader):

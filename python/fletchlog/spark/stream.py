@@ -6,6 +6,7 @@ share nothing.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
@@ -15,8 +16,8 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from fletchlog.spark.batch import RangePartition
 from fletchlog.spark.cluster import open_log
-from fletchlog.spark.errors import DataLossError
-from fletchlog.spark.limits import SpecificOffsets
+from fletchlog.spark.errors import CheckpointError, DataLossError
+from fletchlog.spark.limits import Earliest, SpecificOffsets
 from fletchlog.spark.offset_reader import OffsetReader, loss_reporter
 from fletchlog.spark.offsets import JsonOffsets, Offsets, from_json, text, to_json
 from fletchlog.spark.range_calculator import pack, split
@@ -110,6 +111,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: JsonOffsets, end: JsonOffsets) -> Sequence[InputPartition]:
         """Tasks of one batch. The start may be behind the end of the log after a crash and a deleted topic."""
         begin, until = from_json(start), from_json(end)
+        if not self._start_is_logged and start == self._initial:
+            self._check_first(begin, until)
         self._start_is_logged = True  # a batch that is planned is logged, its end too: also the empty one in which a query died
         if self._target is not None:
             self._check_target(until)
@@ -144,6 +147,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # what an object store has now; until the next batch the other answers are of the same objects
         reader = OffsetReader(open_log(self._options, anew=True), self._options)
         return reader.latest(reader.assigned())
+
+    def _check_first(self, begin: Offsets, until: Offsets) -> None:
+        """The first batch of an earlier run, again. Spark has logged its end and not its start, which is looked up anew: `latest` is later by now."""
+        late = {tp for tp, offset in until.items() if offset < begin.get(tp, 0)}
+        if late and self._options.fail_on_data_loss and not isinstance(self._start_limit, Earliest):
+            ends, starts = (json.dumps(to_json({tp: of[tp] for tp in late})) for of in (until, begin))
+            raise CheckpointError(
+                f"an earlier run of the query did not finish its first batch. It ends at {ends}, and startingOffsets is {starts} by now. Set the option "
+                f"startingOffsets to where that run began: of a query of Spark's kafka source, the file sources/0/0 of the checkpoint has it; "
+                f"a query of this source began at the end of that batch"
+            )
 
     def _check_target(self, until: Offsets) -> None:
         """Spark: KafkaMicroBatchStream#verifyEndOffsetForTriggerAvailableNow."""

@@ -14,7 +14,7 @@ pub use group::*;
 pub use legacy_group::*;
 pub use transaction::*;
 
-use crate::{ErrorCode, NodeId};
+use crate::{ErrorCode, NodeId, TopicId};
 
 /// Every request a client of ours sends.
 #[derive(Debug, Clone)]
@@ -120,6 +120,8 @@ pub enum IsolationLevel {
 pub struct FetchPartition {
     /// Partition.
     pub tp: TopicPartition,
+    /// Id of its topic; [`NO_TOPIC_ID`](crate::NO_TOPIC_ID) if the client does not know it.
+    pub topic_id: TopicId,
     /// First offset wanted.
     pub fetch_offset: i64,
     /// Leader epoch known to the client, -1 none.
@@ -130,7 +132,7 @@ pub struct FetchPartition {
     pub partition_max_bytes: i32,
 }
 
-/// Fetch, v12 semantics (names, sessions, leader epochs).
+/// Fetch: v12 semantics (names, sessions, leader epochs), or by topic ids.
 #[derive(Debug, Clone)]
 pub struct FetchRequest {
     /// fetch.max.wait.ms.
@@ -145,12 +147,16 @@ pub struct FetchRequest {
     pub session_id: i32,
     /// -1 sessionless, 0 full fetch that asks for a session, n > 0 incremental.
     pub session_epoch: i32,
-    /// Whether the topics went by their ids (version 13 and higher): a session keeps to one of both.
+    /// Whether the topics go by their ids where the node serves version 13 or higher: a session keeps to one of both. To a broker
+    /// their names are then [`topic_by_id`](crate::topic_by_id).
     pub by_topic_ids: bool,
     /// Partitions in wire order.
     pub partitions: Vec<FetchPartition>,
     /// Partitions to forget (incremental only).
     pub forgotten: Vec<TopicPartition>,
+    /// What version 13 and higher says in its place: with the ids that the session knows, and partitions under the former ids of
+    /// topics that were made anew.
+    pub forgotten_by_id: Vec<(TopicPartition, TopicId)>,
 }
 
 /// A transaction that was aborted, for the client-side filter.
@@ -165,7 +171,7 @@ pub struct AbortedTransaction {
 /// Answer for one partition.
 #[derive(Debug, Clone)]
 pub struct FetchPartitionResponse {
-    /// Partition.
+    /// Partition; in an answer by topic ids its topic is [`topic_by_id`](crate::topic_by_id).
     pub tp: TopicPartition,
     /// NONE or the partition's error.
     pub error: ErrorCode,
@@ -312,8 +318,8 @@ pub struct TopicMetadata {
     pub error: ErrorCode,
     /// Name.
     pub name: Arc<str>,
-    /// 16-byte topic id.
-    pub topic_id: [u8; 16],
+    /// Its id.
+    pub topic_id: TopicId,
     /// True for __consumer_offsets and the like.
     pub is_internal: bool,
     /// Partitions ascending.
@@ -323,6 +329,8 @@ pub struct TopicMetadata {
 /// Answer.
 #[derive(Debug, Clone)]
 pub struct MetadataResponse {
+    /// NONE or REBOOTSTRAP_REQUIRED.
+    pub error: ErrorCode,
     /// Cluster id.
     pub cluster_id: Arc<str>,
     /// Node ids ascending.

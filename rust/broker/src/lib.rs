@@ -36,5 +36,4 @@ pub use security::{
     Acl, AclFilter, AclOperation, Action, AlteredUsers, Authorizer, CLUSTER_NAME, Coded, PatternType, PermissionType,
     Principal, ResourceType, ScramDeletion, ScramUpsertion,
 };
-pub use topics::{topic_by_id, topic_id_of};
 pub use transaction::{TransactionDescription, TransactionFilter, TransactionListing};

@@ -70,7 +70,7 @@ impl Partition {
         &self.tp
     }
 
-    /// Topic and number as fetches have them: by name, and [by id](crate::topics::topic_by_id).
+    /// Topic and number as fetches have them: by name, and [by id](fletchlog_api::topic_by_id).
     pub(crate) fn fetched_as(&self) -> [&TopicPartition; 2] {
         [&self.tp, &self.by_id]
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fletchlog_api::{Config, ConfigError, Scope};
+use fletchlog_api::{Config, ConfigError, Scope, topic_by_id};
 use fletchlog_records::TopicPartition;
 use rustc_hash::FxHashMap;
 
@@ -53,21 +53,6 @@ pub(crate) const CLUSTER_METADATA: &str = "__cluster_metadata";
 /// Kafka: `Topic#isInternal`.
 pub(crate) fn is_internal(name: &str) -> bool {
     name == CONSUMER_OFFSETS || name == TRANSACTION_STATE || name == "__share_group_state"
-}
-
-/// In front of the hexadecimal digits of an id.
-const BY_ID: char = '\0';
-
-/// What a fetch by topic ids (version 13 and higher) has in place of a topic's name. Its session keeps that, whatever topic has the
-/// id, as Kafka keeps ids. No topic can have such a name. Kafka: `TopicIdPartition`, `CachedPartition#equals`.
-pub fn topic_by_id(id: [u8; 16]) -> Arc<str> {
-    format!("{BY_ID}{:032x}", u128::from_be_bytes(id)).into()
-}
-
-/// The id in what [`topic_by_id`] made; `None`: a name.
-pub fn topic_id_of(topic: &str) -> Option<[u8; 16]> {
-    let digits = topic.strip_prefix(BY_ID)?;
-    u128::from_str_radix(digits, 16).ok().map(u128::to_be_bytes)
 }
 
 /// A topic.
@@ -235,17 +220,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_comes_back_from_what_stands_for_it_and_names_are_none() {
-        for id in [[0; 16], [0xff; 16], *b"0123456789abcdef"] {
-            let topic = topic_by_id(id);
-            assert_eq!(topic_id_of(&topic), Some(id));
-            assert!(validate_name(&topic).is_err());
-        }
-        assert_eq!(topic_id_of("0123"), None);
-    }
-
-    #[test]
     fn names_follow_kafkas_rule() {
+        assert!(validate_name(&topic_by_id([1; 16])).is_err());
         for good in ["a", "A.b_c-9", "...", &"x".repeat(249)] {
             assert_eq!(validate_name(good), Ok(()), "{good}");
         }

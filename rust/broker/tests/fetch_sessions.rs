@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::common::*;
 use fletchlog_api::*;
-use fletchlog_broker::{Broker, topic_by_id};
+use fletchlog_broker::Broker;
 
 fn broker_with(topics: &[(&str, usize)]) -> Arc<Broker> {
     let broker = in_memory(1);

@@ -72,6 +72,7 @@ fn request(step: &Value, session: i32) -> FetchRequest {
         _ => -1,
     };
     let partitions = step["partitions"].as_array().unwrap().iter().map(|p| FetchPartition {
+        topic_id: [0; 16],
         tp: tp(p["topic"].as_str().unwrap(), 0),
         fetch_offset: p["offset"].as_i64().unwrap(),
         current_leader_epoch: epoch,
@@ -87,6 +88,7 @@ fn request(step: &Value, session: i32) -> FetchRequest {
         session_id: session,
         session_epoch: int("sep", -1),
         by_topic_ids: false,
+        forgotten_by_id: Vec::new(),
         partitions: partitions.collect(),
         forgotten: forgotten.map(|f| tp(f[0].as_str().unwrap(), 0)).collect(),
     }

@@ -156,6 +156,17 @@ impl AdminClient {
         self.without_metadata = 0;
         self.nodes = self.transport.bootstrap();
     }
+
+    /// A node asks to begin anew with bootstrap.servers. Kafka: `AdminMetadataManager#initiateRebootstrap` (KIP-1102).
+    fn rebootstrap(&mut self, asks: NodeId) -> Stop {
+        if self.rebootstraps {
+            for node in std::mem::replace(&mut self.nodes, self.transport.bootstrap()) {
+                self.transport.disconnect(node);
+            }
+        }
+        let why = ErrorCode::REBOOTSTRAP_REQUIRED.message();
+        Stop::Again(format!("node {asks}: {why}"))
+    }
 }
 
 impl Call<'_, '_> {
@@ -245,6 +256,9 @@ impl Call<'_, '_> {
             return Err(failed(node, Failure::Malformed("another answer than metadata".into())));
         };
         self.client.without_metadata = 0;
+        if metadata.error == ErrorCode::REBOOTSTRAP_REQUIRED {
+            return Err(self.client.rebootstrap(node));
+        }
         for topic in metadata.topics.iter().filter(|_| names.is_some()) {
             match topic.error {
                 ErrorCode::NONE => {}
@@ -315,3 +329,6 @@ fn checked<'a>(what: &str, mut codes: impl Iterator<Item = (i16, Option<&'a str>
         false => Stop::Again(why),
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -358,7 +358,7 @@ impl Connection {
 
     /// Writes a request of the connection itself.
     fn write_own(&mut self, api: ApiKey, request: &impl Message) -> Result<(), Failure> {
-        let version = self.version_of(api)?;
+        let version = self.version_of(api, i16::MAX)?;
         let wire_id = self.next_wire_id();
         let header = self.header(api, version, wire_id);
         self.write_frame(&header, |w| request.encode(w, version))?;
@@ -409,16 +409,19 @@ impl Connection {
         id
     }
 
-    /// The version to send an API in.
-    fn version_of(&self, api: ApiKey) -> Result<i16, Failure> {
-        let usable = self.versions.as_ref().map_or(Ok(0), |versions| versions.usable(api));
+    /// The version to send an API in, at most `newest`.
+    fn version_of(&self, api: ApiKey, newest: i16) -> Result<i16, Failure> {
+        let usable = self
+            .versions
+            .as_ref()
+            .map_or(Ok(0), |versions| versions.usable(api, newest));
         usable.map_err(|why| Failure::UnsupportedVersion(why.into()))
     }
 
     /// Encodes a request at the version that the node serves; if no version can carry it, it fails at once.
     fn write_request(&mut self, id: i32, request: Request) -> Result<(), Failure> {
         let api = codec::api_of(&request);
-        let version = self.version_of(api)?;
+        let version = self.version_of(api, codec::newest_version(&request))?;
         codec::check(&request, version).map_err(|why| Failure::UnsupportedVersion(why.into()))?;
         let limit = MAX_ANSWER.saturating_add(codec::bytes_asked_for(&request));
         let is_silent = matches!(&request, Request::Produce(produce) if produce.acks == 0);
@@ -445,7 +448,7 @@ impl Connection {
     }
 
     fn write_message(&mut self, id: i32, api: ApiKey, encode: EncodeBody) -> Result<(), Failure> {
-        let version = self.version_of(api)?;
+        let version = self.version_of(api, i16::MAX)?;
         let wire_id = self.next_wire_id();
         let header = self.header(api, version, wire_id);
         self.write_frame(&header, |w| encode(w, version))?;

@@ -505,4 +505,4 @@ impl<S: Sockets> std::fmt::Debug for TcpTransport<S> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

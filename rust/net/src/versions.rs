@@ -7,13 +7,13 @@ use fletchlog_wire::messages::ApiVersionsResponse;
 
 /// Versions that the client can send, where they are fewer than `wire` can encode.
 ///
-/// Fetch 13 and Produce 13 name topics by id alone. Produce 12, EndTxn 5 and TxnOffsetCommit 5 are those of transactions of
+/// Produce 13 names topics by id alone. Produce 12, EndTxn 5 and TxnOffsetCommit 5 are those of transactions of
 /// version 2 (KIP-890), AddPartitionsToTxn 4 is for brokers. JoinGroup 9 may ask a leader not to assign (KIP-814).
 /// OffsetCommit 10 and OffsetFetch 10 name topics by id. A Metadata request below 4 could not say that a topic must not be created.
 fn sent_versions(api: ApiKey) -> (i16, i16) {
     match api {
         ApiKey::Produce => (3, 11),
-        ApiKey::Fetch => (4, 12),
+        ApiKey::Fetch => (4, 18),
         ApiKey::Metadata => (4, 13),
         ApiKey::JoinGroup => (0, 8),
         ApiKey::OffsetCommit => (2, 9),
@@ -43,9 +43,11 @@ impl Versions {
         }
     }
 
-    /// The newest version that both know, or why there is none. Kafka: `NodeApiVersions#latestUsableVersion`.
-    pub(crate) fn usable(&self, api: ApiKey) -> Result<i16, String> {
+    /// The newest version that both know and that is not above `newest`, or why there is none. Kafka:
+    /// `NodeApiVersions#latestUsableVersion`.
+    pub(crate) fn usable(&self, api: ApiKey, newest: i16) -> Result<i16, String> {
         let (min, max) = sent_versions(api);
+        let max = max.min(newest);
         let Some(&(served_min, served_max)) = self.served.get(&api) else {
             return Err(format!("it does not serve {}", api.name()));
         };
@@ -77,6 +79,8 @@ mod tests {
 
     use super::*;
 
+    const ANY: i16 = i16::MAX;
+
     fn response(ranges: &[(i16, i16, i16)]) -> ApiVersionsResponse {
         let range = |&(api_key, min_version, max_version): &(i16, i16, i16)| ApiVersion {
             api_key,
@@ -92,23 +96,24 @@ mod tests {
     #[test]
     fn the_newest_version_that_both_know_is_used() {
         let versions = Versions::of(&response(&[(0, 3, 9), (1, 4, 18), (2, 0, 1), (3, 9, 8), (999, 0, 1)]));
-        assert_eq!(versions.usable(ApiKey::Produce), Ok(9));
-        assert_eq!(versions.usable(ApiKey::Fetch), Ok(12));
-        assert_eq!(versions.usable(ApiKey::ListOffsets), Ok(1));
+        assert_eq!(versions.usable(ApiKey::Produce, ANY), Ok(9));
+        assert_eq!(versions.usable(ApiKey::Fetch, ANY), Ok(18));
+        assert_eq!(versions.usable(ApiKey::Fetch, 12), Ok(12));
+        assert_eq!(versions.usable(ApiKey::ListOffsets, ANY), Ok(1));
         assert!(
             versions
-                .usable(ApiKey::Metadata)
+                .usable(ApiKey::Metadata, ANY)
                 .unwrap_err()
                 .contains("versions 9 to 8")
         );
         assert!(
             versions
-                .usable(ApiKey::JoinGroup)
+                .usable(ApiKey::JoinGroup, ANY)
                 .unwrap_err()
                 .contains("does not serve JoinGroup")
         );
         let new = Versions::of(&response(&[(1, 13, 18)]));
-        assert!(new.usable(ApiKey::Fetch).unwrap_err().contains("sends 4 to 12"));
+        assert!(new.usable(ApiKey::Fetch, 12).unwrap_err().contains("sends 4 to 12"));
     }
 
     #[test]

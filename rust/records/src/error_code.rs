@@ -128,6 +128,7 @@ error_codes! {
     115 UNSUPPORTED_ENDPOINT_TYPE false "the type of endpoint is not known";
     120 TRANSACTION_ABORTABLE false "the transaction has to be aborted";
     128 INVALID_REGULAR_EXPRESSION false "the pattern is not valid";
+    129 REBOOTSTRAP_REQUIRED false "the metadata is out of date, bootstrap.servers must be asked again";
 }
 
 impl std::fmt::Display for ErrorCode {

@@ -38,6 +38,7 @@ impl Client {
     /// Asks for records of these topics; a session has been told of them before.
     fn fetch_of(&mut self, topics: &[&str], max_wait_ms: i32) {
         let listed = |topic: &&str| FetchPartition {
+            topic_id: [0; 16],
             tp: TopicPartition::new(*topic, 0),
             fetch_offset: 0,
             current_leader_epoch: -1,
@@ -53,6 +54,7 @@ impl Client {
             session_id: self.session_id,
             session_epoch: self.session_epoch,
             by_topic_ids: false,
+            forgotten_by_id: Vec::new(),
             partitions: topics.iter().filter(|_| is_listed).map(listed).collect(),
             forgotten: Vec::new(),
         };

@@ -27,6 +27,7 @@ impl KafkaApis {
                 .collect(),
         };
         Ok(MetadataResponse {
+            error: ErrorCode::NONE,
             cluster_id: self.replicas.cluster_id().clone(),
             nodes: self.replicas.nodes(),
             topics,

@@ -21,7 +21,7 @@ pub use topic_admin::{PartitionDescription, TopicDescription};
 
 use std::sync::Arc;
 
-use fletchlog_api::{Clock, Config, ErrorCode, NodeId};
+use fletchlog_api::{Clock, Config, ErrorCode, NodeId, topic_id_of};
 use fletchlog_log::{LogError, PartitionLog};
 use fletchlog_records::TopicPartition;
 
@@ -34,7 +34,7 @@ use crate::metrics::{BrokerMetric, BrokerTopicMetrics, value};
 use crate::partition::Partition;
 use crate::security::{CurrentSecurity, Rules};
 use crate::sync::{Changes, Mutex, Rank, ReadGuard};
-use crate::topics::{Topic, TopicTable, topic_id_of};
+use crate::topics::{Topic, TopicTable};
 use fetch::{FetchManager, FetchPurgatory};
 
 /// The topics of a broker and their partitions. Thread-safe; appends to different partitions run side by side.
@@ -189,7 +189,7 @@ impl ReplicaManager {
             .ok_or_else(|| BrokerError::unknown_partition(tp))
     }
 
-    /// A partition of a fetch, whose topic is one [by its id](crate::topics::topic_by_id) if so; read-only brokers look again for
+    /// A partition of a fetch, whose topic is one [by its id](fletchlog_api::topic_by_id) if so; read-only brokers look again for
     /// one that they do not know.
     pub(crate) fn fetched_partition(&self, tp: &TopicPartition, by_id: bool) -> Result<Arc<Partition>, BrokerError> {
         let Some(id) = topic_id_of(&tp.topic).filter(|_| by_id) else {

@@ -182,9 +182,11 @@ pub fn fetch_of(partitions: &[(&TopicPartition, i64, i32)]) -> FetchRequest {
         session_id: 0,
         session_epoch: -1,
         by_topic_ids: false,
+        forgotten_by_id: Vec::new(),
         partitions: partitions
             .iter()
             .map(|(tp, offset, max)| FetchPartition {
+                topic_id: [0; 16],
                 tp: (*tp).clone(),
                 fetch_offset: *offset,
                 current_leader_epoch: -1,

@@ -238,6 +238,11 @@ impl ConsumerNetworkClient {
         }
     }
 
+    /// The broker is in this process.
+    pub fn is_in_process(&mut self) -> bool {
+        self.client.in_process().is_some()
+    }
+
     /// See [`Transport::begin_heartbeats`].
     pub fn begin_heartbeats(&mut self, plan: HeartbeatPlan) {
         self.client.transport().begin_heartbeats(plan);
@@ -349,9 +354,7 @@ impl ConsumerNetworkClient {
         } = response;
         if kind.is_metadata {
             match result {
-                // A node that has just started names none. Kafka: `DefaultMetadataUpdater#handleSuccessfulResponse`.
-                Ok(Response::Metadata(response)) if !response.nodes.is_empty() => {
-                    self.client.set_nodes(&response.nodes);
+                Ok(Response::Metadata(response)) if self.client.handle_metadata(&response) => {
                     metadata.on_response(response, now);
                 }
                 _ => metadata.failed_update(now),

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use fletchlog_api::{Completion, FetchRequest, NodeId, Request, Response};
-use fletchlog_records::{ErrorCode, TopicPartition};
+use fletchlog_api::{Completion, ErrorCode, FetchRequest, NodeId, Request, Response};
+use fletchlog_records::TopicPartition;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::changed::Changed;
@@ -74,6 +74,7 @@ impl FetchRequests {
             metadata,
             settings,
             all_led,
+            in_process: net.is_in_process(),
         };
         let blocked = if all_busy {
             FxHashSet::default() // No node can be sent a request.
@@ -223,7 +224,10 @@ impl FetchRequests {
         *in_flight = None;
         self.version += 1;
         let response = match completion.result {
-            Ok(Response::Fetch(response)) => response,
+            Ok(Response::Fetch(mut response)) => {
+                session.name_topics(&mut response);
+                response
+            }
             _ => {
                 session.handle_error();
                 // Kafka: `AbstractFetch#handleFetchFailure`.
@@ -242,7 +246,7 @@ impl FetchRequests {
         let size = response.partitions.iter().map(|p| p.records.len()).sum::<usize>();
         self.metrics.fetch_size.add(i64::try_from(size).unwrap_or(i64::MAX));
         let full = session.is_full();
-        let misses_ids = session.is_refused();
+        let misses_ids = session.is_refused() || response.error == ErrorCode::FETCH_SESSION_TOPIC_ID_ERROR;
         if let Err(why) = session.handle_response(&response) {
             if misses_ids {
                 metadata.request_update_for_ids();
@@ -270,9 +274,10 @@ fn fetch_request(settings: &Settings, session: SessionRequest) -> FetchRequest {
         isolation_level: settings.isolation_level,
         session_id: session.session_id,
         session_epoch: session.session_epoch,
-        by_topic_ids: false,
+        by_topic_ids: session.by_topic_ids,
         partitions: session.partitions,
         forgotten: session.forgotten,
+        forgotten_by_id: session.forgotten_by_id,
     }
 }
 

@@ -1,8 +1,10 @@
 //! One node's fetch session, client side (spec 7.3). Kafka: `FetchSessionHandler`.
 
-use fletchlog_api::{ErrorCode, FetchPartition, FetchResponse, PartitionStates};
+use std::sync::Arc;
+
+use fletchlog_api::{ErrorCode, FetchPartition, FetchResponse, NO_TOPIC_ID, PartitionStates, TopicId, topic_id_of};
 use fletchlog_records::TopicPartition;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// What a request carries for its session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,6 +17,41 @@ pub struct SessionRequest {
     pub partitions: Vec<FetchPartition>,
     /// Partitions to take out of the session.
     pub forgotten: Vec<TopicPartition>,
+    /// The ids of all topics in it are known, so it can go by them. Kafka: `FetchRequestData#canUseTopicIds`.
+    pub by_topic_ids: bool,
+    /// By ids: `forgotten`, then partitions under the former ids of their topics. Kafka: `FetchRequestData#toForget`, `#toReplace`.
+    pub forgotten_by_id: Vec<(TopicPartition, TopicId)>,
+}
+
+/// The topics of a session's partitions by their ids. Kafka: `FetchSessionHandler#sessionTopicNames`.
+#[derive(Debug, Default)]
+struct SessionTopics {
+    /// Names, and how many partitions of the session have this id.
+    names: FxHashMap<TopicId, (Arc<str>, usize)>,
+    /// Partitions whose topic has no known id.
+    without_id: usize,
+}
+
+impl SessionTopics {
+    fn add(&mut self, partition: &FetchPartition) {
+        if partition.topic_id == NO_TOPIC_ID {
+            self.without_id += 1;
+            return;
+        }
+        let name = || (Arc::clone(&partition.tp.topic), 0);
+        self.names.entry(partition.topic_id).or_insert_with(name).1 += 1;
+    }
+
+    fn remove(&mut self, partition: &FetchPartition) {
+        if partition.topic_id == NO_TOPIC_ID {
+            self.without_id -= 1;
+        } else if let Some((_, count)) = self.names.get_mut(&partition.topic_id) {
+            *count -= 1;
+            if *count == 0 {
+                self.names.remove(&partition.topic_id);
+            }
+        }
+    }
 }
 
 /// The client's view of the session: its partitions in the order in which they were added, with the last request's
@@ -24,11 +61,12 @@ pub struct FetchSessionHandler {
     id: i32,
     epoch: i32,
     asked: PartitionStates<FetchPartition>,
-    /// Of the partitions, those that were asked for without the id of their topic.
+    topics: SessionTopics,
+    /// In the same process: of the partitions, those that were asked for without the id of their topic.
     without_id: FxHashSet<TopicPartition>,
-    /// The session goes by topic ids.
+    /// In the same process: the session goes by topic ids.
     by_ids: bool,
-    /// The request under way does not go by what the session goes by: it is refused.
+    /// In the same process: the request under way does not go by what the session goes by.
     refused: bool,
 }
 
@@ -36,6 +74,8 @@ impl FetchSessionHandler {
     /// A full request for what is wanted now, in this order; remembers it. Kafka: `FetchSessionHandler.Builder#build`.
     pub fn build_full(&mut self, wanted: Vec<FetchPartition>) -> SessionRequest {
         self.asked = wanted.iter().map(|p| (p.tp.clone(), p.clone())).collect();
+        self.topics = SessionTopics::default();
+        wanted.iter().for_each(|p| self.topics.add(p));
         self.request(wanted, Vec::new())
     }
 
@@ -60,30 +100,58 @@ impl FetchSessionHandler {
         }
         altered.sort_unstable_by_key(|&(place, _)| place);
         forgotten.sort_unstable_by_key(|&(place, _)| place);
-        let forgotten: Vec<TopicPartition> = forgotten.into_iter().map(|(_, tp)| tp).collect();
-        for tp in &forgotten {
-            self.asked.remove(tp);
+        let mut forgotten_by_id: Vec<(TopicPartition, TopicId)> = Vec::new();
+        for (_, tp) in forgotten {
+            if let Some(former) = self.asked.get(&tp).cloned() {
+                self.topics.remove(&former);
+                self.asked.remove(&tp);
+                forgotten_by_id.push((tp, former.topic_id));
+            }
         }
         let mut partitions = added;
         partitions.extend(altered.into_iter().map(|(_, wanted)| wanted));
+        let mut replaced = Vec::new();
         for wanted in &partitions {
+            if let Some(former) = self.asked.get(&wanted.tp) {
+                let ids = (former.topic_id, wanted.topic_id);
+                if ids.0 != ids.1 && ids.0 != NO_TOPIC_ID && ids.1 != NO_TOPIC_ID {
+                    replaced.push((wanted.tp.clone(), former.topic_id));
+                }
+                self.topics.remove(former);
+            }
+            self.topics.add(wanted);
             self.asked.insert(wanted.tp.clone(), wanted.clone());
         }
-        Some(self.request(partitions, forgotten))
+        let mut request = self.request(partitions, forgotten_by_id);
+        request.forgotten_by_id.extend(replaced);
+        Some(request)
     }
 
-    fn request(&self, partitions: Vec<FetchPartition>, forgotten: Vec<TopicPartition>) -> SessionRequest {
+    fn request(&self, partitions: Vec<FetchPartition>, forgotten: Vec<(TopicPartition, TopicId)>) -> SessionRequest {
         SessionRequest {
             session_id: self.id,
             session_epoch: self.epoch,
             partitions,
-            forgotten,
+            forgotten: forgotten.iter().map(|(tp, _)| tp.clone()).collect(),
+            by_topic_ids: self.topics.without_id == 0 && forgotten.iter().all(|(_, id)| *id != NO_TOPIC_ID),
+            forgotten_by_id: forgotten,
+        }
+    }
+
+    /// Puts the names of topics into an answer by ids. A topic with an id that the session does not know keeps it in place of a name.
+    /// Kafka: `FetchResponse#responseData`.
+    pub fn name_topics(&self, response: &mut FetchResponse) {
+        for partition in &mut response.partitions {
+            let topic = &mut partition.tp.topic;
+            if let Some((name, _)) = topic_id_of(topic).and_then(|id| self.topics.names.get(&id)) {
+                *topic = Arc::clone(name);
+            }
         }
     }
 
     /// Notes whether the request that was just built can go by topic ids. One that does not go by what its session goes by is
-    /// refused with FETCH_SESSION_TOPIC_ID_ERROR. Requests of ours carry names alone, so the client does that broker's part.
-    /// Kafka: `FetchSessionHandler.Builder#build` (`canUseTopicIds`), `FetchManager#newContext` (spec 7.3).
+    /// refused with FETCH_SESSION_TOPIC_ID_ERROR. Requests to a broker in the same process carry names alone, so the client does
+    /// that broker's part. Kafka: `FetchSessionHandler.Builder#build` (`canUseTopicIds`), `FetchManager#newContext` (spec 7.3).
     pub fn note_topic_ids(&mut self, request: &SessionRequest, without_id: FxHashSet<TopicPartition>) {
         let incremental = request.session_epoch > 0;
         let forgets = incremental && request.forgotten.iter().any(|tp| self.without_id.contains(tp));
@@ -162,7 +230,7 @@ impl FetchSessionHandler {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use fletchlog_api::FetchPartitionResponse;
+    use fletchlog_api::{FetchPartitionResponse, topic_by_id};
 
     use super::*;
 
@@ -170,6 +238,7 @@ mod tests {
         list.iter()
             .map(|&(topic, p, fetch_offset)| FetchPartition {
                 tp: TopicPartition::new(topic, p),
+                topic_id: NO_TOPIC_ID,
                 fetch_offset,
                 current_leader_epoch: -1,
                 last_fetched_epoch: -1,
@@ -315,6 +384,81 @@ mod tests {
             by_ids(&[&["bar"], &[], &[]]),
             [(0, true), (1, true), (2, false)],
             "the request that forgets bar-0 still goes by names, the next one by ids"
+        );
+    }
+
+    /// With the ids of topics; 0: not known.
+    fn with_ids(list: &[(&str, i32, i64, u8)]) -> Vec<FetchPartition> {
+        let partition = |&(topic, p, offset, id): &(&str, i32, i64, u8)| FetchPartition {
+            topic_id: [id; 16],
+            ..wanted(&[(topic, p, offset)]).remove(0)
+        };
+        list.iter().map(partition).collect()
+    }
+
+    /// A session by ids with these partitions of foo (1) and bar (2).
+    fn established_by_ids() -> FetchSessionHandler {
+        let mut h = FetchSessionHandler::default();
+        let all = with_ids(&[("foo", 0, 0, 1), ("foo", 1, 0, 1), ("bar", 0, 0, 2)]);
+        assert!(build(&mut h, all).by_topic_ids);
+        let (foo, bar) = (topic_by_id([1; 16]), topic_by_id([2; 16]));
+        let mut response = answer(123, ErrorCode::NONE, &[(&bar, 0), (&foo, 1), (&foo, 0)]);
+        h.name_topics(&mut response);
+        let named: Vec<String> = response.partitions.iter().map(|p| p.tp.to_string()).collect();
+        assert_eq!(named, ["bar-0", "foo-1", "foo-0"]);
+        h.handle_response(&response).unwrap();
+        h
+    }
+
+    #[test]
+    fn a_request_goes_by_ids_while_those_of_all_topics_are_known() {
+        let mut h = established_by_ids();
+        let request = build(
+            &mut h,
+            with_ids(&[("foo", 0, 0, 1), ("foo", 1, 5, 0), ("bar", 0, 0, 2)]),
+        );
+        assert_eq!(
+            (request.by_topic_ids, names(&request.partitions)),
+            (false, vec!["foo-1".to_owned()])
+        );
+        let refused = answer(0, ErrorCode::FETCH_SESSION_TOPIC_ID_ERROR, &[]);
+        assert!(h.handle_response(&refused).is_err());
+        let request = build(&mut h, with_ids(&[("foo", 0, 0, 1), ("foo", 1, 5, 1)]));
+        assert_eq!(
+            (request.session_id, request.session_epoch, request.by_topic_ids),
+            (123, 0, true)
+        );
+    }
+
+    #[test]
+    fn a_topic_that_was_made_anew_is_asked_for_by_its_new_id_and_forgotten_by_its_former_one() {
+        let mut h = established_by_ids();
+        let request = build(
+            &mut h,
+            with_ids(&[("bar", 0, 0, 2), ("foo", 0, 0, 3), ("baz", 0, 0, 4)]),
+        );
+        assert_eq!(names(&request.partitions), ["baz-0", "foo-0"]);
+        let foo = |p| TopicPartition::new("foo", p);
+        assert_eq!(request.forgotten, [foo(1)]);
+        assert_eq!(request.forgotten_by_id, [(foo(1), [1; 16]), (foo(0), [1; 16])]);
+        assert!(request.by_topic_ids);
+        let mut late = answer(123, ErrorCode::NONE, &[(&topic_by_id([1; 16]), 0)]);
+        h.name_topics(&mut late);
+        assert!(h.handle_response(&late).is_err(), "of the former topic");
+    }
+
+    #[test]
+    fn a_partition_that_had_no_id_is_forgotten_by_name() {
+        let mut h = FetchSessionHandler::default();
+        assert!(!build(&mut h, with_ids(&[("foo", 0, 0, 1), ("bar", 0, 0, 0)])).by_topic_ids);
+        let by_names = answer(123, ErrorCode::NONE, &[("foo", 0), ("bar", 0)]);
+        h.handle_response(&by_names).unwrap();
+        let request = build(&mut h, with_ids(&[("foo", 0, 0, 1)]));
+        assert_eq!((request.by_topic_ids, request.forgotten.len()), (false, 1));
+        h.handle_response(&answer(123, ErrorCode::NONE, &[])).unwrap();
+        assert!(
+            build(&mut h, with_ids(&[("foo", 0, 1, 1)])).by_topic_ids,
+            "which its session refuses"
         );
     }
 

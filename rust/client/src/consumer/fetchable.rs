@@ -1,7 +1,7 @@
 //! Which partitions may be fetched of which node, and in which order they are listed (spec 7.3, 7.8).
 //! Kafka: `AbstractFetch#fetchablePartitions`.
 
-use fletchlog_api::{FetchPartition, NodeId, java_hash};
+use fletchlog_api::{FetchPartition, NO_TOPIC_ID, NodeId, java_hash};
 use fletchlog_records::TopicPartition;
 use rustc_hash::FxHashSet;
 
@@ -23,6 +23,8 @@ pub struct View<'a> {
     pub(super) settings: &'a Settings,
     /// The metadata has a leader of every assigned partition.
     pub(super) all_led: bool,
+    /// The broker is in this process: it is asked by names.
+    pub(super) in_process: bool,
 }
 
 impl<'a> View<'a> {
@@ -69,6 +71,10 @@ impl<'a> View<'a> {
         let leader = state.leader().filter(|_| state.read_node() == Some(node))?;
         Some(FetchPartition {
             tp: tp.clone(),
+            topic_id: match self.settings.row.topic_ids && !self.in_process {
+                true => self.metadata.topic_id(&tp.topic),
+                false => NO_TOPIC_ID,
+            },
             fetch_offset: state.position()?,
             current_leader_epoch: leader.epoch,
             last_fetched_epoch: -1,

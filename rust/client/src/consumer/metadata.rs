@@ -3,7 +3,7 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use fletchlog_api::{ErrorCode, MetadataRequest, MetadataResponse, NodeId};
+use fletchlog_api::{ErrorCode, MetadataRequest, MetadataResponse, NO_TOPIC_ID, NodeId, TopicId};
 use fletchlog_records::TopicPartition;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -34,6 +34,8 @@ pub struct ConsumerMetadata {
     wanted: Wanted,
     nodes: Vec<NodeId>,
     topics: FxHashMap<Arc<str>, Vec<Option<Leader>>>,
+    /// Where the answer had them. Kafka: `MetadataSnapshot#topicIds`.
+    ids: FxHashMap<Arc<str>, TopicId>,
     names: Vec<Arc<str>>,
     internal: Vec<Arc<str>>,
     /// Wanted topics that the last answer has refused, in its order.
@@ -68,6 +70,7 @@ impl ConsumerMetadata {
             wanted: Wanted::Topics(Vec::new()),
             nodes: Vec::new(),
             topics: FxHashMap::default(),
+            ids: FxHashMap::default(),
             names: Vec::new(),
             internal: Vec::new(),
             errors: Vec::new(),
@@ -153,6 +156,7 @@ impl ConsumerMetadata {
         self.refreshed = true;
         self.nodes = response.nodes;
         self.topics.clear();
+        self.ids.clear();
         self.names.clear();
         self.internal.clear();
         self.errors.clear();
@@ -168,6 +172,9 @@ impl ConsumerMetadata {
             }
             if !retained {
                 continue;
+            }
+            if topic.topic_id != NO_TOPIC_ID {
+                self.ids.insert(Arc::clone(&topic.name), topic.topic_id);
             }
             if topic.error != ErrorCode::NONE {
                 self.errors.push((topic.name, topic.error));
@@ -231,6 +238,11 @@ impl ConsumerMetadata {
     /// Whether the last answer named this topic.
     pub fn knows(&self, topic: &str) -> bool {
         self.topics.contains_key(topic)
+    }
+
+    /// The id of a topic; [`NO_TOPIC_ID`] if the last answer had none.
+    pub fn topic_id(&self, topic: &str) -> TopicId {
+        self.ids.get(topic).copied().unwrap_or(NO_TOPIC_ID)
     }
 
     /// Number of partitions of a known topic.

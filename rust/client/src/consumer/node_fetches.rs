@@ -44,7 +44,9 @@ impl NodeFetches {
         };
         if let Some(request) = &request {
             self.changed = Changed::default();
-            self.session.note_topic_ids(request, view.without_topic_id(node));
+            if view.in_process {
+                self.session.note_topic_ids(request, view.without_topic_id(node));
+            }
         }
         request
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use fletchlog_api::transport::{Waker, node_of_connection};
-use fletchlog_api::{Failure, InProcess, NodeId, Ready, Request, Response, Transport};
+use fletchlog_api::{ErrorCode, Failure, InProcess, MetadataResponse, NodeId, Ready, Request, Response, Transport};
 
 use super::RequestId;
 use super::cluster_connection_states::ClusterConnectionStates;
@@ -13,6 +13,9 @@ use super::in_flight_requests::{InFlightRequest, InFlightRequests};
 use super::reconnect::Reconnect;
 use crate::ClientError;
 use crate::metrics::RequestMetrics;
+
+/// Metadata is wanted for longer than any metadata.recovery.rebootstrap.trigger.ms.
+const SINCE_EVER: i64 = i64::MIN;
 
 /// What became of a request. Kafka: `ClientResponse`.
 #[derive(Debug)]
@@ -90,8 +93,23 @@ impl<K> NetworkClient<K> {
         self.transport.waker()
     }
 
-    /// The nodes of the cluster as of a Metadata answer.
-    pub(crate) fn set_nodes(&mut self, nodes: &[NodeId]) {
+    /// Takes over the nodes of a Metadata answer. False: it says nothing about the cluster and counts as a failed request. Kafka:
+    /// `NetworkClient.DefaultMetadataUpdater#handleSuccessfulResponse`, `#initiateRebootstrap` (KIP-1102).
+    pub(crate) fn handle_metadata(&mut self, response: &MetadataResponse) -> bool {
+        if response.error == ErrorCode::REBOOTSTRAP_REQUIRED {
+            self.metadata_wanted_since_ms = Some(SINCE_EVER);
+            return false;
+        }
+        // A node that has just started names none.
+        if response.nodes.is_empty() {
+            return false;
+        }
+        self.set_nodes(&response.nodes);
+        true
+    }
+
+    /// The nodes of the cluster.
+    pub(super) fn set_nodes(&mut self, nodes: &[NodeId]) {
         self.nodes = nodes.to_vec();
         self.nodes.sort_unstable();
         self.metadata_wanted_since_ms = None;
@@ -130,7 +148,11 @@ impl<K> NetworkClient<K> {
                 given_up.extend(self.give_up(node, &Failure::Disconnected, now));
             }
         }
-        self.rebootstrap(now, "no metadata for metadata.recovery.rebootstrap.trigger.ms");
+        let why = match self.metadata_wanted_since_ms {
+            Some(SINCE_EVER) => "a node asks for it",
+            _ => "no metadata for metadata.recovery.rebootstrap.trigger.ms",
+        };
+        self.rebootstrap(now, why);
         given_up
     }
 

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fletchlog_api::{
-    Completion, ErrorCode, Failure, MetadataRequest, NodeId, ProduceRequest, Ready, Request, Response, Transport,
+    Completion, ErrorCode, Failure, MetadataRequest, MetadataResponse, NodeId, ProduceRequest, Ready, Request,
+    Response, Transport,
 };
 
 use super::{ClientResponse, InFlightRequest, NetworkClient, Reconnect, RequestId};
@@ -290,4 +291,50 @@ fn metadata_that_do_not_come_for_the_trigger_s_time_close_the_connections_and_be
     );
     client.set_nodes(&[1]);
     assert!(client.handle_timed_out_requests(9_000).is_empty(), "an answer came");
+}
+
+fn metadata(error: ErrorCode, nodes: &[NodeId]) -> MetadataResponse {
+    MetadataResponse {
+        error,
+        cluster_id: "c".into(),
+        nodes: nodes.to_vec(),
+        topics: Vec::new(),
+    }
+}
+
+#[test]
+fn a_node_that_asks_for_it_makes_the_client_begin_anew_at_once() {
+    let (sockets, mut client) = knows_two_nodes(Some(300_000));
+    let id = send(&mut client, 2, any_request(), 10);
+    assert!(!client.handle_metadata(&metadata(ErrorCode::REBOOTSTRAP_REQUIRED, &[7])));
+    assert_eq!(
+        client.node_for_metadata(11),
+        Some(1),
+        "not before its connections are closed"
+    );
+    assert_eq!(
+        outcomes(client.handle_timed_out_requests(11)),
+        [(id, Some(Failure::Disconnected))]
+    );
+    assert_eq!(sockets.0.lock().unwrap().disconnected, [1, 2]);
+    assert_eq!(client.node_for_metadata(12), Some(-1));
+    assert!(client.handle_timed_out_requests(13).is_empty(), "once");
+    assert!(client.handle_metadata(&metadata(ErrorCode::NONE, &[3])));
+    assert_eq!(client.node_for_metadata(14), Some(3));
+}
+
+#[test]
+fn under_metadata_recovery_strategy_none_a_node_that_asks_to_begin_anew_is_asked_again() {
+    let (sockets, mut client) = knows_two_nodes(None);
+    assert!(!client.handle_metadata(&metadata(ErrorCode::REBOOTSTRAP_REQUIRED, &[])));
+    assert!(client.handle_timed_out_requests(1).is_empty());
+    assert_eq!(client.node_for_metadata(1), Some(1));
+    assert!(sockets.0.lock().unwrap().disconnected.is_empty());
+}
+
+#[test]
+fn metadata_of_a_node_that_has_just_started_change_nothing() {
+    let (_, mut client) = knows_two_nodes(None);
+    assert!(!client.handle_metadata(&metadata(ErrorCode::NONE, &[])));
+    assert_eq!(client.node_for_metadata(1), Some(1));
 }

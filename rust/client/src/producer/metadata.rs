@@ -191,6 +191,7 @@ mod tests {
 
     fn answer(name: &str, partitions: i32) -> MetadataResponse {
         MetadataResponse {
+            error: ErrorCode::NONE,
             cluster_id: Arc::from("c"),
             nodes: vec![1],
             topics: vec![TopicMetadata {

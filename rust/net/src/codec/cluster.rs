@@ -38,6 +38,7 @@ pub(super) fn metadata_answer(version: i16, r: &mut Reader, book: &mut AddressBo
     let nodes = book.set_brokers(brokers.map(|b| (b.node_id, b.host, b.port)));
     let topics = response.topics.into_iter().filter_map(|t| topic(t, version));
     let value = api::MetadataResponse {
+        error: error(response.error_code),
         cluster_id: response.cluster_id.unwrap_or_default(),
         nodes,
         topics: topics.collect(),

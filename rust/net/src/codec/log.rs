@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use fletchlog_api as api;
-use fletchlog_api::{IsolationLevel, Response};
+use fletchlog_api::{IsolationLevel, Response, TopicId, topic_by_id};
+use fletchlog_records::TopicPartition;
 use fletchlog_wire::messages::{
     FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse, OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse, ProduceRequest, ProduceResponse, fetch_request, list_offsets_request,
@@ -15,6 +16,9 @@ use super::{Throttle, by_topic, error, flat, tp};
 
 /// The replica id of a client that is no broker. Kafka: `ListOffsetsRequest#CONSUMER_REPLICA_ID`.
 const CONSUMER: i32 = -1;
+
+/// First version of Fetch that names topics by their ids alone.
+pub(super) const FETCH_BY_ID: i16 = 13;
 
 type Decoded = Result<(Response, Throttle), WireError>;
 
@@ -94,17 +98,16 @@ pub(super) fn fetch(
             Some(topic) => topic.partitions.push(partition),
             None => topics.push(fetch_request::FetchTopic {
                 topic: p.tp.topic,
+                topic_id: p.topic_id,
                 partitions: vec![partition],
-                ..Default::default()
             }),
         }
     }
-    let forgotten = by_topic(request.forgotten.into_iter().map(|tp| (tp, ()))).into_iter();
-    let forgotten = forgotten.map(|(topic, partitions)| fetch_request::ForgottenTopic {
-        topic,
-        partitions: partitions.into_iter().map(|(partition, ())| partition).collect(),
-        ..Default::default()
-    });
+    let forgotten = if version < FETCH_BY_ID {
+        forgotten_by_name(request.forgotten)
+    } else {
+        forgotten_by_id(request.forgotten_by_id)
+    };
     FetchRequest {
         replica_id: CONSUMER,
         max_wait_ms: request.max_wait_ms,
@@ -114,16 +117,45 @@ pub(super) fn fetch(
         session_id: request.session_id,
         session_epoch: request.session_epoch,
         topics,
-        forgotten_topics_data: forgotten.collect(),
+        forgotten_topics_data: forgotten,
         rack_id: Arc::clone(rack),
         ..Default::default()
     }
     .encode(w, version)
 }
 
+fn forgotten_by_name(forgotten: Vec<TopicPartition>) -> Vec<fetch_request::ForgottenTopic> {
+    let topics = by_topic(forgotten.into_iter().map(|tp| (tp, ()))).into_iter();
+    let topic = |(topic, partitions): (Arc<str>, Vec<(i32, ())>)| fetch_request::ForgottenTopic {
+        topic,
+        partitions: partitions.into_iter().map(|(partition, ())| partition).collect(),
+        ..Default::default()
+    };
+    topics.map(topic).collect()
+}
+
+fn forgotten_by_id(forgotten: Vec<(TopicPartition, TopicId)>) -> Vec<fetch_request::ForgottenTopic> {
+    let mut topics: Vec<fetch_request::ForgottenTopic> = Vec::new();
+    let mut places = std::collections::HashMap::new();
+    for (tp, topic_id) in forgotten {
+        let place = *places.entry(topic_id).or_insert_with(|| {
+            topics.push(fetch_request::ForgottenTopic {
+                topic_id,
+                ..Default::default()
+            });
+            topics.len() - 1
+        });
+        topics[place].partitions.push(tp.partition);
+    }
+    topics
+}
+
 pub(super) fn fetched(version: i16, r: &mut Reader) -> Decoded {
     let response = FetchResponse::decode(r, version)?;
-    let topics = response.responses.into_iter().map(|t| (t.topic, t.partitions));
+    let topics = response.responses.into_iter().map(|t| match version {
+        FETCH_BY_ID.. => (topic_by_id(t.topic_id), t.partitions),
+        _ => (t.topic, t.partitions),
+    });
     let partitions = flat(topics, |topic, p| api::FetchPartitionResponse {
         tp: tp(topic, p.partition_index),
         error: error(p.error_code),

@@ -43,6 +43,14 @@ pub(crate) fn api_of(request: &Request) -> ApiKey {
     }
 }
 
+/// The newest version that can carry a request. Kafka: `AbstractFetch#createFetchRequest`.
+pub(crate) fn newest_version(request: &Request) -> i16 {
+    match request {
+        Request::Fetch(fetch) if !fetch.by_topic_ids => log::FETCH_BY_ID - 1,
+        _ => i16::MAX,
+    }
+}
+
 /// Refuses a request that would mean something else in this version. Kafka: `ListOffsetsRequest.Builder#forConsumer`.
 pub(crate) fn check(request: &Request, version: i16) -> Result<(), &'static str> {
     let Request::ListOffsets(request) = request else {

@@ -274,6 +274,7 @@ fn an_answer_may_be_as_large_as_what_was_asked_for_and_no_larger() {
         partitions: Vec::new(),
         forgotten: Vec::new(),
         by_topic_ids: false,
+        forgotten_by_id: Vec::new(),
     });
     node.send(1, fetch);
     let limit = i32::try_from(MAX_ANSWER + 1000).unwrap();
@@ -383,6 +384,7 @@ fn a_fetch_says_where_the_client_is_and_the_answer_where_it_is_to_read() {
             session_id: 0,
             session_epoch: 0,
             by_topic_ids: false,
+            forgotten_by_id: Vec::new(),
             partitions: Vec::new(),
             forgotten: Vec::new(),
         })
@@ -474,4 +476,83 @@ fn an_answer_of_administration_asks_for_a_pause_too() {
     node.answer(id, 1, 4, &response).unwrap();
     let answer = node.connection.take_answer().unwrap();
     assert_eq!((answer.id, answer.throttle_ms), (5, 70));
+}
+
+fn fetch_by_ids(by_topic_ids: bool) -> Request {
+    let (t, u) = (TopicPartition::new("t", 3), TopicPartition::new("u", 0));
+    Request::Fetch(api::FetchRequest {
+        max_wait_ms: 1,
+        min_bytes: 1,
+        max_bytes: 1,
+        isolation_level: api::IsolationLevel::ReadUncommitted,
+        session_id: 5,
+        session_epoch: 1,
+        by_topic_ids,
+        partitions: vec![api::FetchPartition {
+            tp: t.clone(),
+            topic_id: [7; 16],
+            fetch_offset: 9,
+            current_leader_epoch: -1,
+            last_fetched_epoch: -1,
+            partition_max_bytes: 10,
+        }],
+        forgotten: vec![u.clone()],
+        forgotten_by_id: vec![(u, [8; 16]), (t, [6; 16])],
+    })
+}
+
+#[test]
+fn a_fetch_goes_by_topic_ids_where_the_node_serves_them_and_all_are_known() {
+    for (served, by_topic_ids, version) in [(18, true, 18), (13, true, 13), (12, true, 12), (18, false, 12)] {
+        let mut node = Node::ready(&[(ApiKey::Fetch, 4, served)]);
+        node.send(1, fetch_by_ids(by_topic_ids));
+        assert_eq!(node.requests()[0].api_version, version, "{served} {by_topic_ids}");
+    }
+    let mut node = Node::ready(&[(ApiKey::Fetch, 13, 18)]);
+    node.send(1, fetch_by_ids(false));
+    assert!(matches!(
+        &node.answers()[..],
+        [(1, Err(Failure::UnsupportedVersion(why)))] if why.contains("sends 4 to 12")
+    ));
+}
+
+#[test]
+fn a_fetch_by_topic_ids_names_nothing_and_forgets_what_a_former_topic_had() {
+    let sent = |version| {
+        let mut writer = frame::begin();
+        codec::encode(fetch_by_ids(true), &"".into(), version, &mut writer).unwrap();
+        let body = Bytes::from(frame::finish(writer).unwrap().concat()).slice(4..);
+        let sent = fletchlog_wire::messages::FetchRequest::decode(&mut Reader::new(body), version).unwrap();
+        let listed = sent.topics.into_iter().map(|t| (t.topic.to_string(), t.topic_id[0]));
+        let forgotten = sent.forgotten_topics_data.into_iter();
+        let forgotten = forgotten.map(|t| (t.topic.to_string(), t.topic_id[0], t.partitions));
+        (listed.collect::<Vec<_>>(), forgotten.collect::<Vec<_>>())
+    };
+    let unnamed = String::new;
+    let by_ids = vec![(unnamed(), 8, vec![0]), (unnamed(), 6, vec![3])];
+    assert_eq!(sent(18), (vec![(unnamed(), 7)], by_ids));
+    assert_eq!(
+        sent(12),
+        (vec![("t".to_owned(), 0)], vec![("u".to_owned(), 0, vec![0])])
+    );
+}
+
+#[test]
+fn an_answer_by_topic_ids_has_them_in_place_of_names() {
+    let mut node = Node::ready(&[(ApiKey::Fetch, 4, 18)]);
+    node.send(1, fetch_by_ids(true));
+    let id = node.requests()[0].correlation_id;
+    let response = FetchResponse {
+        responses: vec![fetch_response::FetchableTopicResponse {
+            topic_id: [7; 16],
+            partitions: vec![fetch_response::PartitionData::default()],
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    node.answer(id, 1, 18, &response).unwrap();
+    let (_, Ok(Response::Fetch(answer))) = node.answers().remove(0) else {
+        panic!("no fetch");
+    };
+    assert_eq!(api::topic_id_of(&answer.partitions[0].tp.topic), Some([7; 16]));
 }

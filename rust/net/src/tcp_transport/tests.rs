@@ -16,7 +16,7 @@ use super::*;
 /// Longer than anything here may take.
 const LONG: Duration = Duration::from_secs(20);
 
-fn settings(bootstrap: &[u16], request_timeout_ms: i64) -> ConnectionSettings {
+pub(crate) fn settings(bootstrap: &[u16], request_timeout_ms: i64) -> ConnectionSettings {
     let address = |&port: &u16| Address {
         host: "127.0.0.1".into(),
         port,
@@ -75,7 +75,7 @@ impl Sockets for Named {
     }
 }
 
-fn server() -> (TcpListener, u16) {
+pub(crate) fn server() -> (TcpListener, u16) {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = server.local_addr().unwrap().port();
     (server, port)
@@ -100,7 +100,7 @@ fn settled(transport: &mut TcpTransport, node: NodeId) -> Ready {
     }
 }
 
-fn read_request(stream: &mut TcpStream) -> RequestHeader {
+pub(crate) fn read_request(stream: &mut TcpStream) -> RequestHeader {
     let mut size = [0; 4];
     stream.read_exact(&mut size).unwrap();
     let mut payload = vec![0; u32::from_be_bytes(size) as usize];
@@ -108,7 +108,7 @@ fn read_request(stream: &mut TcpStream) -> RequestHeader {
     RequestHeader::decode(&mut Reader::new(payload.into())).unwrap()
 }
 
-fn answer(stream: &mut TcpStream, request: &RequestHeader, message: &impl Message) {
+pub(crate) fn answer(stream: &mut TcpStream, request: &RequestHeader, message: &impl Message) {
     let mut writer = frame::begin();
     let version = response_header_version(request.api_key, request.api_version);
     let header = ResponseHeader {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use fletchlog_api as api;
-use fletchlog_api::IsolationLevel;
-use fletchlog_broker::{AclOperation, Broker, ResourceType, topic_by_id, topic_id_of};
+use fletchlog_api::{IsolationLevel, NO_TOPIC_ID, topic_by_id, topic_id_of};
+use fletchlog_broker::{AclOperation, Broker, ResourceType};
 use fletchlog_records::{ErrorCode, TopicPartition};
 use fletchlog_wire::messages::{FetchRequest, FetchResponse, fetch_request, fetch_response};
 
@@ -61,6 +61,7 @@ pub(super) fn fetch(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
         by_topic_ids: by_id,
         partitions,
         forgotten,
+        forgotten_by_id: Vec::new(),
     };
     call.ask(api::Request::Fetch(request), move |answer| {
         let mut answer: api::FetchResponse = response!(Fetch, answer)?;
@@ -156,6 +157,7 @@ pub(super) fn isolation_level(id: i8) -> Option<IsolationLevel> {
 fn partitions_of(topic: &fetch_request::FetchTopic) -> impl Iterator<Item = api::FetchPartition> {
     topic.partitions.iter().map(|p| api::FetchPartition {
         tp: TopicPartition::new(Arc::clone(&topic.topic), p.partition),
+        topic_id: NO_TOPIC_ID, // `tp` says it.
         fetch_offset: p.fetch_offset,
         current_leader_epoch: p.current_leader_epoch,
         last_fetched_epoch: p.last_fetched_epoch,

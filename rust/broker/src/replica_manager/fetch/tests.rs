@@ -276,6 +276,7 @@ impl Side {
             .listed
             .iter()
             .map(|&(which, from_end, current_leader_epoch)| FetchPartition {
+                topic_id: [0; 16],
                 tp: tp(which),
                 fetch_offset: (self.end(which) + from_end).max(0),
                 current_leader_epoch,
@@ -298,6 +299,7 @@ impl Side {
                 _ => 0,
             },
             by_topic_ids: false,
+            forgotten_by_id: Vec::new(),
             partitions: partitions.collect(),
             forgotten: step.forgotten.iter().copied().map(tp).collect(),
         };
@@ -401,7 +403,9 @@ fn who_begins_to_wait_for_a_topic_that_was_made_again_meanwhile_is_answered_at_o
         session_id: 0,
         session_epoch: -1,
         by_topic_ids: false,
+        forgotten_by_id: Vec::new(),
         partitions: vec![FetchPartition {
+            topic_id: [0; 16],
             tp: tp(GONE),
             fetch_offset: side.end(GONE),
             current_leader_epoch: -1,

@@ -233,6 +233,7 @@ impl State {
         nodes.sort_unstable();
         nodes.dedup();
         MetadataResponse {
+            error: ErrorCode::NONE,
             cluster_id: "test".into(),
             nodes,
             topics,
@@ -479,6 +480,7 @@ impl State {
                 session_id: d.session,
                 session_epoch: 0,
                 by_topic_ids: false,
+                forgotten_by_id: Vec::new(),
                 partitions: vec![],
                 forgotten: vec![],
             };

@@ -294,6 +294,7 @@ fn an_answer_about_topics_that_are_no_longer_wanted_teaches_nothing_of_them() {
         partitions: Vec::new(),
     };
     let answer = || MetadataResponse {
+        error: ErrorCode::NONE,
         cluster_id: "test".into(),
         nodes: vec![1],
         topics: vec![topic("a"), topic("b")],
@@ -316,6 +317,7 @@ fn topic_ids_are_asked_for_at_once_or_when_time_has_passed_after_an_answer() {
         metadata.start_request();
         metadata.on_response(
             MetadataResponse {
+                error: ErrorCode::NONE,
                 cluster_id: "test".into(),
                 nodes: vec![1],
                 topics: Vec::new(),

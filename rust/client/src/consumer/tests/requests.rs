@@ -250,6 +250,7 @@ impl Client {
                 };
                 let (cluster_id, nodes) = ("test".into(), (1..=*nodes).collect());
                 let response = MetadataResponse {
+                    error: ErrorCode::NONE,
                     cluster_id,
                     nodes,
                     topics: vec![topic],
@@ -396,6 +397,7 @@ impl Client {
                 continue;
             }
             let partition = FetchPartition {
+                topic_id: [0; 16],
                 fetch_offset: subs.position(&tp).unwrap(),
                 current_leader_epoch: epoch,
                 last_fetched_epoch: -1,

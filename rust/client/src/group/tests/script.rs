@@ -37,6 +37,7 @@ impl Transport for Script {
     fn send(&mut self, node: NodeId, correlation_id: i32, request: Request) {
         if let Request::Metadata(_) = request {
             let response = MetadataResponse {
+                error: ErrorCode::NONE,
                 cluster_id: "c".into(),
                 nodes: vec![1],
                 topics: Vec::new(),

@@ -14,6 +14,7 @@ fn metadata(partitions: i32) -> ProducerMetadata {
     metadata.request_topic("t");
     metadata.update(
         &MetadataResponse {
+            error: ErrorCode::NONE,
             cluster_id: Arc::from("c"),
             nodes: vec![NODE],
             topics: vec![TopicMetadata {
@@ -249,6 +250,7 @@ fn batches_expire_by_creation_muted_or_retried() {
 fn a_partition_without_leader_asks_for_metadata() {
     let (mut accumulator, mut metadata) = (accumulator(&[]), metadata(1));
     let mut response = MetadataResponse {
+        error: ErrorCode::NONE,
         cluster_id: Arc::from("c"),
         nodes: vec![NODE],
         topics: Vec::new(),

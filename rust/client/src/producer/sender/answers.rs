@@ -87,9 +87,7 @@ impl Sender {
             (RequestKind::Produce(batches), Response::Produce(response)) => {
                 self.produced(core, batches, response.partitions, now);
             }
-            // A node that has just started names none. Kafka: `DefaultMetadataUpdater#handleSuccessfulResponse`.
-            (RequestKind::Metadata, Response::Metadata(response)) if !response.nodes.is_empty() => {
-                self.client.set_nodes(&response.nodes);
+            (RequestKind::Metadata, Response::Metadata(response)) if self.client.handle_metadata(&response) => {
                 core.metadata.update(&response, now);
             }
             (RequestKind::InitProducerId, Response::InitProducerId(response)) => self.initialized(core, response, now),

@@ -180,6 +180,7 @@ impl Fixture {
     fn answer_metadata(&mut self) {
         let leader = self.wire.state.lock().unwrap().leader;
         let response = MetadataResponse {
+            error: ErrorCode::NONE,
             cluster_id: Arc::from("c"),
             nodes: vec![1, 2],
             topics: vec![TopicMetadata {
