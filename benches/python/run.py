@@ -22,11 +22,13 @@ import pyarrow as pa
 import compression
 import fletchlog as fl
 import fresh_kafka
+import history
 import idle_partitions
 import large_fetches
 import other_client
 import send as send_records
 import serve_start
+from history import Ratio
 
 ROOT = Path(__file__).resolve().parents[2]
 VALUE = b"0123456789"
@@ -116,6 +118,7 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=10_000_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=Path, default=ROOT / ".build" / "bench.json")
+    parser.add_argument("--history", type=Path, default=history.PATH, help="the last figures, which those of this run replace")
     arguments = parser.parse_args()
     rates = floors(arguments.records) | {f"python_{name}": value for name, value in measure(arguments.records, arguments.rounds).items()}
     ratios = [
@@ -144,7 +147,8 @@ def main() -> None:
         print(f"  {name:28} {ratio:7.2f}  {few:.1f} us, {many:.1f} us  (limit {IDLE_LIMIT:g}: {'met' if met else 'MISSED'})")
         too_dear += [] if met else [name]
     sends, fetches, compressed = send_records.measure(), large_fetches.measure(), compression.measure()
-    for name, value, target in send_records.ratios(sends) + large_fetches.ratios(fetches) + compression.ratios(compressed):
+    others = send_records.ratios(sends) + large_fetches.ratios(fetches) + compression.ratios(compressed)
+    for name, value, target in others:
         print(f"  {name:28} {value:7.2f}  (target {target:g}: {'met' if value >= target else 'MISSED'})")
     start = serve_start.measure()
     met = start["more_ms"] <= serve_start.SLOWER_MS and start["more_mib"] <= serve_start.LARGER_MIB
@@ -171,6 +175,13 @@ def main() -> None:
             }
         )
         + "\n"
+    )
+    history.compare_and_write(
+        [Ratio(name, value) for name, value, _ in ratios + others]
+        + [Ratio("scan of 1 million / of all", flat, "flat")]
+        + [Ratio(f"{kind}, 1,000 partitions / 10", idle[f"{kind}_ratio"], "lower") for kind in ("backlog", "tail")]
+        + [Ratio("serve / bare Python, start", start["ms_ratio"], "lower"), Ratio("fixture kafka / none", fresh["ratio"], "lower")],
+        arguments.history,
     )
     print(json.dumps({name: round(value, 3) for name, value, _ in ratios}))
     if too_dear:

@@ -444,8 +444,8 @@ impl RecordColumns for Numbered {
 }
 
 #[test]
-fn rows_that_users_and_the_sender_compress_arrive_once_and_in_order() {
-    for codec in ["gzip", "snappy", "lz4", "zstd"] {
+fn rows_that_users_append_and_compress_beside_the_sender_arrive_once_and_in_order() {
+    for codec in ["none", "gzip", "snappy", "lz4", "zstd"] {
         let broker = embedded(3);
         let faults = Faults::scripted([(2, "lost-ack"), (5, "drop"), (9, "lost-ack"), (12, "drop")]).unwrap();
         let config = [
@@ -478,11 +478,11 @@ fn rows_that_users_and_the_sender_compress_arrive_once_and_in_order() {
 }
 
 #[test]
-fn a_producer_that_is_closed_while_users_compress_ends_and_keeps_what_was_in_order() {
-    for _ in 0..20 {
+fn a_producer_that_is_closed_while_users_append_and_compress_ends_and_keeps_what_was_in_order() {
+    for round in 0..40 {
         let broker = embedded(2);
         let config = [
-            ("compression.type", "gzip"),
+            ("compression.type", ["gzip", "none"][round % 2]),
             ("batch.size", "4000"),
             ("enable.idempotence", "true"),
         ];
@@ -502,4 +502,84 @@ fn a_producer_that_is_closed_while_users_compress_ends_and_keeps_what_was_in_ord
             assert!(own.values.starts_with(&written), "partition {}", own.partition);
         }
     }
+}
+
+#[test]
+fn users_that_append_to_the_same_partition_at_once_each_keep_their_order() {
+    let broker = embedded(1);
+    let config = [("batch.size", "2000"), ("buffer.memory", "400000"), ("linger.ms", "1")];
+    let producer = producer(&broker, None, &config);
+    let all = Numbered::new(0, 60_000).values;
+    let rows: Vec<Numbered> = all
+        .chunks(20_000)
+        .map(|part| Numbered {
+            partition: 0,
+            values: part.to_vec(),
+        })
+        .collect();
+    std::thread::scope(|scope| {
+        for own in &rows {
+            let producer = &producer;
+            scope.spawn(move || producer.send_columns("t", own, 0, &mut never).unwrap());
+        }
+    });
+    producer.close(None, &mut never).unwrap();
+    let mut written = values(&broker, 0);
+    for own in &rows {
+        let found: Vec<&String> = written
+            .iter()
+            .filter(|value| own.values.binary_search(value).is_ok())
+            .collect();
+        assert!(found.into_iter().eq(&own.values));
+    }
+    written.sort_unstable();
+    assert!(written == all);
+}
+
+/// Rows of which the last cannot be read.
+struct Broken(usize);
+
+impl RecordColumns for Broken {
+    fn len(&self) -> usize {
+        self.0
+    }
+    fn value(&self, row: usize) -> Option<&[u8]> {
+        assert!(row + 1 < self.0, "no such row");
+        Some(b"0123456789")
+    }
+    fn key(&self, _row: usize) -> Option<&[u8]> {
+        None
+    }
+    fn partition(&self, _row: usize) -> Option<i32> {
+        None
+    }
+    fn timestamp(&self, _row: usize) -> Option<i64> {
+        None
+    }
+    fn headers<'a>(&'a self, _row: usize, _out: &mut Vec<(&'a str, Option<&'a [u8]>)>) {}
+    fn no_headers(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_panic_while_rows_are_appended_leaves_a_producer_that_sends_what_came_before() {
+    let broker = embedded(1);
+    let producer = producer(
+        &broker,
+        None,
+        &[("linger.ms", "60000"), ("delivery.timeout.ms", "120000")],
+    );
+    for rows in [300, 2000] {
+        let before = values(&broker, 0).len();
+        let sent = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            drop(producer.send_columns("t", &Broken(rows), 0, &mut never));
+        }));
+        assert!(sent.is_err());
+        producer.flush(&mut never).unwrap();
+        assert_eq!(values(&broker, 0).len(), before + rows - 1);
+    }
+    producer.send(&record(0, b"after"), &mut never).unwrap();
+    producer.close(None, &mut never).unwrap();
+    assert_eq!(values(&broker, 0).last().map(String::as_str), Some("after"));
 }

@@ -83,7 +83,64 @@ enum Buffer {
     Open(BatchBuilder),
     /// Its records are being compressed without the lock; the estimated size.
     Packing(usize),
+    /// A user appends to it without the lock; the estimated size before that.
+    Lent(usize),
     Closed(Bytes),
+}
+
+/// The records of an open batch, on loan to the thread that appends to them.
+#[derive(Debug)]
+pub(crate) struct Lent {
+    builder: BatchBuilder,
+    write_limit: usize,
+    ratio: Option<f32>,
+    max_record_size: usize,
+    /// Appended so far.
+    pub added: i32,
+    /// Bytes by which the estimated size grew.
+    pub grown: usize,
+}
+
+/// What records are appended to.
+pub(crate) trait Fill {
+    /// Appends one record without headers if there is room for it; returns the bytes by which the estimated size grew.
+    fn push(&mut self, timestamp: i64, key: Option<&[u8]>, value: Option<&[u8]>) -> Option<usize>;
+    /// Kafka: `MemoryRecordsBuilder#isFull`.
+    fn is_full(&self) -> bool;
+}
+
+impl Fill for Lent {
+    #[inline]
+    fn push(&mut self, timestamp: i64, key: Option<&[u8]>, value: Option<&[u8]>) -> Option<usize> {
+        let (size, grown) = append(
+            &mut self.builder,
+            self.write_limit,
+            self.ratio,
+            timestamp,
+            key,
+            value,
+            &[],
+        )?;
+        self.max_record_size = self.max_record_size.max(size);
+        self.added += 1;
+        self.grown += grown;
+        Some(grown)
+    }
+    #[inline]
+    fn is_full(&self) -> bool {
+        is_full(&self.builder, self.write_limit, self.ratio)
+    }
+}
+
+impl Fill for ProducerBatch {
+    #[inline]
+    fn push(&mut self, timestamp: i64, key: Option<&[u8]>, value: Option<&[u8]>) -> Option<usize> {
+        self.try_append(timestamp, key, value, &[])
+    }
+    #[inline]
+    fn is_full(&self) -> bool {
+        ProducerBatch::is_full(self)
+    }
 }
 
 impl ProducerBatch {
@@ -139,7 +196,7 @@ impl ProducerBatch {
     pub(crate) fn estimated_size(&self) -> usize {
         match &self.buffer {
             Buffer::Open(builder) => estimated(builder, self.ratio),
-            Buffer::Packing(size) => *size,
+            Buffer::Packing(size) | Buffer::Lent(size) => *size,
             Buffer::Closed(bytes) => bytes.len(),
         }
     }
@@ -149,7 +206,8 @@ impl ProducerBatch {
     pub(crate) fn is_full(&self) -> bool {
         match &self.buffer {
             _ if self.closed_for_appends => true,
-            Buffer::Open(builder) => self.count > 0 && self.write_limit <= estimated(builder, self.ratio),
+            Buffer::Open(builder) => is_full(builder, self.write_limit, self.ratio),
+            Buffer::Lent(_) => false,
             Buffer::Packing(_) | Buffer::Closed(_) => true,
         }
     }
@@ -160,9 +218,40 @@ impl ProducerBatch {
         open && self.ratio.is_some() && self.is_full()
     }
 
-    /// Its records are being compressed: it cannot be drained.
-    pub(crate) fn is_packing(&self) -> bool {
-        matches!(self.buffer, Buffer::Packing(_))
+    /// A user compresses its records, or appends to them: it cannot be drained.
+    pub(crate) fn is_on_loan(&self) -> bool {
+        matches!(self.buffer, Buffer::Packing(_) | Buffer::Lent(_))
+    }
+
+    /// The records of an open batch that has room, to be appended to without the lock; [`Self::take_back`] ends it.
+    pub(crate) fn lend(&mut self) -> Option<Lent> {
+        if !matches!(self.buffer, Buffer::Open(_)) || self.is_full() {
+            return None;
+        }
+        let lent = Buffer::Lent(self.estimated_size());
+        match std::mem::replace(&mut self.buffer, lent) {
+            Buffer::Open(builder) => Some(Lent {
+                builder,
+                write_limit: self.write_limit,
+                ratio: self.ratio,
+                max_record_size: self.max_record_size,
+                added: 0,
+                grown: 0,
+            }),
+            _ => None,
+        }
+    }
+
+    /// Ends [`Self::lend`], with a run of what was appended. False if the batch was decided meanwhile: nothing was appended.
+    pub(crate) fn take_back(&mut self, lent: Lent) -> bool {
+        if !matches!(self.buffer, Buffer::Lent(_)) {
+            return false;
+        }
+        self.buffer = Buffer::Open(lent.builder);
+        self.count += lent.added;
+        self.max_record_size = lent.max_record_size;
+        self.add_run(lent.added);
+        true
     }
 
     /// The builder of a full batch whose records are to be compressed; [`Self::put_packed`] gives it back.
@@ -201,18 +290,7 @@ impl ProducerBatch {
         if self.closed_for_appends {
             return None;
         }
-        let (size, grown) = if self.ratio.is_none() {
-            let size = builder.append_within(self.write_limit, timestamp, key, value, headers)?;
-            (size, size)
-        } else {
-            let size = builder.size_of_next(timestamp, key.map(<[u8]>::len), value.map(<[u8]>::len), headers);
-            let before = estimated(builder, self.ratio);
-            if self.count > 0 && (self.write_limit <= before || before.saturating_add(size) > self.write_limit) {
-                return None;
-            }
-            builder.append(timestamp, key, value, headers);
-            (size, estimated(builder, self.ratio) - before)
-        };
+        let (size, grown) = append(builder, self.write_limit, self.ratio, timestamp, key, value, headers)?;
         self.count += 1;
         self.max_record_size = self.max_record_size.max(size);
         Some(grown)
@@ -290,7 +368,7 @@ impl ProducerBatch {
     pub(crate) fn bytes(&self) -> Bytes {
         match &self.buffer {
             Buffer::Closed(bytes) => bytes.clone(),
-            Buffer::Open(_) | Buffer::Packing(_) => Bytes::new(),
+            Buffer::Open(_) | Buffer::Packing(_) | Buffer::Lent(_) => Bytes::new(),
         }
     }
     /// Drops the bytes of a decided batch.
@@ -338,6 +416,39 @@ impl ProducerBatch {
             visit(record.timestamp, record.key, record.value, &headers);
         }
     }
+}
+
+/// Appends one record if it has room within the limit (spec 9.2: the first record always fits). Returns its bytes, and by how many the
+/// estimated size grew.
+#[inline]
+fn append(
+    builder: &mut BatchBuilder,
+    limit: usize,
+    ratio: Option<f32>,
+    timestamp: i64,
+    key: Option<&[u8]>,
+    value: Option<&[u8]>,
+    headers: &[Header<'_>],
+) -> Option<(usize, usize)> {
+    if ratio.is_none() {
+        let size = builder.append_within(limit, timestamp, key, value, headers)?;
+        return Some((size, size));
+    }
+    let before = estimated(builder, ratio);
+    if builder.count() > 0 {
+        let size = builder.size_of_next(timestamp, key.map(<[u8]>::len), value.map(<[u8]>::len), headers);
+        if limit <= before || before.saturating_add(size) > limit {
+            return None;
+        }
+    }
+    let size = builder.append_within(usize::MAX, timestamp, key, value, headers)?;
+    Some((size, estimated(builder, ratio) - before))
+}
+
+/// Kafka: `MemoryRecordsBuilder#isFull`.
+#[inline]
+fn is_full(builder: &BatchBuilder, limit: usize, ratio: Option<f32>) -> bool {
+    builder.count() > 0 && limit <= estimated(builder, ratio)
 }
 
 /// Kafka: `MemoryRecordsBuilder#estimatedBytesWritten`.

@@ -99,8 +99,12 @@ impl RecordAccumulator {
 
     /// The batch that records of this partition would be appended to.
     #[inline]
+    pub(crate) fn last_batch_id(&self, partition: PartitionId) -> Option<BatchId> {
+        self.queues.get(partition)?.batches.back().copied()
+    }
+    #[inline]
     pub(crate) fn last_batch(&mut self, partition: PartitionId) -> Option<&mut ProducerBatch> {
-        let id = *self.queues.get(partition)?.batches.back()?;
+        let id = self.last_batch_id(partition)?;
         Some(&mut self.batches[id])
     }
 

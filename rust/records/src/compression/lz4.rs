@@ -10,6 +10,8 @@
 //! | 4 + n | block: length u32 little endian, bit 31 = stored raw; [xxh32 of the bytes, if flagged] |
 //! | 4     | end mark: length 0; [content checksum, if flagged: ignored]                           |
 
+use std::cell::RefCell;
+
 use lz4_flex::block::{DecompressError, compress_into, decompress_into, get_maximum_output_size};
 use twox_hash::XxHash32;
 
@@ -26,6 +28,12 @@ const BLOCK_SIZE: usize = 64 * 1024;
 const STORED: u32 = 0x8000_0000;
 /// One byte of a match length extends it by at most 255.
 const MAX_EXPANSION: usize = 255;
+
+thread_local! {
+    // A frame does not say how large its blocks become: to clear room for the largest for each of them costs as much as to decompress
+    // a small batch.
+    static BLOCK: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
 
 #[allow(clippy::cast_possible_truncation, reason = "the second byte is wanted")]
 fn header_checksum(descriptor: &[u8]) -> u8 {
@@ -111,7 +119,7 @@ fn read_header(rest: &mut &[u8], magic: i8) -> Result<Frame, DecodeError> {
 pub(super) fn decompress(input: &[u8], magic: i8, limit: usize) -> Result<Vec<u8>, DecodeError> {
     let mut rest = input;
     let frame = read_header(&mut rest, magic)?;
-    let mut out = Vec::with_capacity(input.len().saturating_mul(2).min(limit));
+    let mut out = Vec::new();
     loop {
         let length = u32::from_le_bytes(field(take(&mut rest, 4, "the length of a block")?, 0));
         let size = usize::try_from(length & !STORED).unwrap_or(usize::MAX);
@@ -141,13 +149,31 @@ pub(super) fn decompress(input: &[u8], magic: i8, limit: usize) -> Result<Vec<u8
             out.extend_from_slice(block);
             continue;
         }
-        let most = frame.max_block.min(size.saturating_mul(MAX_EXPANSION));
-        make_room(&mut out, most.min(room), limit);
-        out.resize(at + most.min(room), 0);
-        match decompress_into(block, &mut out[at..]) {
-            Ok(written) => out.truncate(at + written),
-            Err(DecompressError::OutputTooSmall { .. }) if room < most => return Err(DecodeError::Limit),
-            Err(error) => return Err(DecodeError::Malformed(error.to_string())),
-        }
+        append_block(block, frame.max_block, limit, &mut out)?;
     }
+}
+
+/// Decompresses a block of at most `max_block` bytes.
+fn append_block(block: &[u8], max_block: usize, limit: usize, out: &mut Vec<u8>) -> Result<(), DecodeError> {
+    let (at, room) = (out.len(), limit - out.len());
+    let most = max_block.min(block.len().saturating_mul(MAX_EXPANSION));
+    let result = if most.min(room) <= BLOCK_SIZE {
+        BLOCK.with_borrow_mut(|scratch| {
+            if scratch.is_empty() {
+                scratch.resize(BLOCK_SIZE, 0);
+            }
+            let written = decompress_into(block, &mut scratch[..most.min(room)])?;
+            make_room(out, written, limit);
+            out.extend_from_slice(&scratch[..written]);
+            Ok(())
+        })
+    } else {
+        make_room(out, most.min(room), limit);
+        out.resize(at + most.min(room), 0);
+        decompress_into(block, &mut out[at..]).map(|written| out.truncate(at + written))
+    };
+    result.map_err(|error| match error {
+        DecompressError::OutputTooSmall { .. } if room < most => DecodeError::Limit,
+        error => DecodeError::Malformed(error.to_string()),
+    })
 }

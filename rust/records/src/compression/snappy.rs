@@ -9,6 +9,8 @@
 //!
 //! A payload without the magic is one raw block: other clients write that.
 
+use std::cell::RefCell;
+
 use snap::raw::{Decoder, Encoder, decompress_len, max_compress_len};
 
 use super::{DecodeError, make_room};
@@ -21,17 +23,21 @@ const BLOCK_SIZE: usize = 32 * 1024;
 /// A raw block cannot expand further: three bytes copy at most 64.
 const MAX_EXPANSION: usize = 64;
 
+thread_local! {
+    // Its table has 32 KiB, twice what a batch has.
+    static ENCODER: RefCell<Encoder> = RefCell::new(Encoder::new());
+}
+
 #[allow(clippy::expect_used, reason = "blocks of 32 KiB fit every bound of the encoder")]
 pub(super) fn compress(input: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&MAGIC);
     out.extend_from_slice(&1i32.to_be_bytes());
     out.extend_from_slice(&1i32.to_be_bytes());
-    let mut encoder = Encoder::new();
     for block in input.chunks(BLOCK_SIZE) {
         let at = out.len();
         out.resize(at + 4 + max_compress_len(block.len()), 0);
-        let size = encoder
-            .compress(block, &mut out[at + 4..])
+        let size = ENCODER
+            .with_borrow_mut(|encoder| encoder.compress(block, &mut out[at + 4..]))
             .expect("the output has the bound's size");
         let length = i32::try_from(size).expect("a block is small");
         out[at..at + 4].copy_from_slice(&length.to_be_bytes());
@@ -45,7 +51,6 @@ pub(super) fn decompress(input: &[u8], limit: usize) -> Result<Vec<u8>, DecodeEr
         append_block(input, limit, &mut out)?;
         return Ok(out);
     }
-    out.reserve(input.len().saturating_mul(2).min(limit));
     let mut rest = skip_header(input)?;
     while !rest.is_empty() {
         if rest.starts_with(&MAGIC) {

@@ -82,8 +82,8 @@ impl RecordAccumulator {
                 }
                 batch.leader_epoch = info.leader_epoch;
             }
-            // What is being compressed wakes the sender when it is.
-            if queue.muted || self.batches[head].is_packing() || check.nodes.contains(&leader) {
+            // What is being compressed or appended to wakes the sender when it is back.
+            if queue.muted || self.batches[head].is_on_loan() || check.nodes.contains(&leader) {
                 continue;
             }
             let batch = &self.batches[head];
@@ -199,7 +199,7 @@ impl RecordAccumulator {
         let queue = self.queues.get(partition)?;
         let &head = queue.batches.front()?;
         let batch = &self.batches[head];
-        (!queue.muted && !batch.is_packing() && !self.is_backing_off(batch, now)).then_some(head)
+        (!queue.muted && !batch.is_on_loan() && !self.is_backing_off(batch, now)).then_some(head)
     }
 
     /// The full batches at the heads of queues, to be compressed without the lock.

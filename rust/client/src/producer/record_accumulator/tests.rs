@@ -6,6 +6,7 @@ use fletchlog_api::{Config, ErrorCode, MetadataResponse, PartitionMetadata, Scop
 
 use super::*;
 use crate::producer::metadata::ProducerMetadata;
+use crate::producer::producer_batch::Fill;
 
 const NODE: NodeId = 1;
 
@@ -405,4 +406,41 @@ fn a_batch_that_is_compressed_elsewhere_is_drained_afterwards_with_the_same_byte
     let reused = accumulator.queues[0].batches[0];
     assert!(ids.contains(&reused), "the slot of another batch");
     assert_eq!(accumulator.batches[reused].count(), 1);
+}
+
+#[test]
+fn a_batch_that_a_user_appends_to_is_sent_when_it_is_back() {
+    let (mut accumulator, metadata) = (accumulator(&[("linger.ms", "0")]), metadata(1));
+    append(&mut accumulator, 0, b"a", 0);
+    let id = accumulator.last_batch_id(0).unwrap();
+    let mut lent = accumulator.batches[id].lend().unwrap();
+    assert!(accumulator.batches[id].lend().is_none(), "to one at a time");
+    for _ in 0..10 {
+        lent.push(0, None, Some(b"b")).unwrap();
+    }
+    assert!(!ready(&mut accumulator, &metadata, 9).0, "the sender would spin");
+    assert!(accumulator.drain(&metadata, NODE, None, 9).is_empty());
+    append(&mut accumulator, 0, b"c", 9);
+    assert!(accumulator.batches[id].take_back(lent));
+    assert_eq!(accumulator.batches[id].count(), 11);
+    let sizes = [11, 1].map(|count| {
+        let drained = accumulator.drain(&metadata, NODE, None, 9);
+        assert_eq!(accumulator.batches[drained[0]].count(), count);
+        accumulator.batches[drained[0]].bytes().len()
+    });
+    assert!(sizes[0] > sizes[1]);
+}
+
+#[test]
+fn a_batch_that_was_decided_while_a_user_appended_to_it_takes_nothing_back() {
+    let mut accumulator = accumulator(&[]);
+    append(&mut accumulator, 0, b"a", 0);
+    let id = accumulator.last_batch_id(0).unwrap();
+    let mut lent = accumulator.batches[id].lend().unwrap();
+    lent.push(0, None, Some(b"b")).unwrap();
+    for id in accumulator.abort_all() {
+        accumulator.decided(id);
+    }
+    assert!(!accumulator.batches[id].take_back(lent));
+    assert_eq!(accumulator.batches[id].count(), 1);
 }

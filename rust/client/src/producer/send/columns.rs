@@ -1,4 +1,4 @@
-//! Many rows at once: the lock is taken per chunk, partitions are found per run of rows, and no row gets a future.
+//! Many rows at once: partitions are found per run of rows, long runs are appended without the lock, and no row gets a future.
 
 use fletchlog_records::{Compression, Header};
 
@@ -6,13 +6,16 @@ use super::{MAX_OVERHEAD, append, check_partition, check_size, check_timestamp, 
 use crate::ClientError;
 use crate::producer::RecordColumns;
 use crate::producer::core::{Append, Core, Row};
-use crate::producer::metadata::TopicId;
+use crate::producer::metadata::{PartitionId, TopicId};
 use crate::producer::partitioner::partition_for_key;
+use crate::producer::producer_batch::{BatchId, Fill, Lent};
 use crate::producer::shared::{Pause, Shared};
 
-/// Rows appended under one hold of the lock: 18 batches of ten-byte records, 0.3 ms of work, so that neither the sender
-/// nor other threads starve and the sender is woken once per chunk, not once per batch.
+/// Rows between two wake-ups of the sender, and most rows appended under one hold of the lock: 18 batches of ten-byte records, 0.3 ms
+/// of work, so that neither the sender nor other threads starve and the sender is woken once per chunk, not once per batch.
 const ROWS_PER_LOCK: usize = 16_384;
+/// A run that is shorter is appended under the lock: taking it twice costs as much.
+const LONG_RUN: usize = 64;
 
 /// Queues rows in order with the rules of `send` for each; rows before the one that fails stay queued. An error counts rows from
 /// `first`.
@@ -33,26 +36,21 @@ pub(crate) fn send_columns<C: RecordColumns>(
     let mut row = 0;
     let mut rested_at = None;
     while row < rows {
+        let end = rows.min(row.saturating_add(ROWS_PER_LOCK));
+        let stopped = append_chunk(shared, topic, columns, &mut row, end);
         let start = {
             let mut guard = shared.lock();
-            let core = &mut guard.core;
-            if let Some(error) = closed(core) {
-                return Err(error);
+            // Also without a new row: the sender passes over a batch that it finds on loan.
+            shared.wake_sender_locked(&mut guard);
+            match stopped {
+                Ok(()) => (row < end).then(|| guard.core.now()),
+                Err(Stopped::Closed(error)) => return Err(error),
+                Err(Stopped::NotReady(error)) => return Err(in_row(error, first + row)),
+                Err(Stopped::At(error)) => {
+                    guard.core.send_failed(&error);
+                    return Err(in_row(error, first + row));
+                }
             }
-            core.check_ready_for_send()
-                .map_err(|error| in_row(error, first + row))?;
-            let end = rows.min(row.saturating_add(ROWS_PER_LOCK));
-            let before = row;
-            let stopped = append_rows(core, topic, columns, &mut row, end);
-            let start = core.now();
-            if row > before {
-                shared.wake_sender_locked(&mut guard);
-            }
-            if let Err(error) = stopped {
-                guard.core.send_failed(&error);
-                return Err(in_row(error, first + row));
-            }
-            (row < end).then_some(start)
         };
         pack(shared);
         let Some(start) = start else {
@@ -118,29 +116,124 @@ fn in_row(error: ClientError, row: usize) -> ClientError {
     }
 }
 
+/// Why no more rows can be appended.
+enum Stopped {
+    Closed(ClientError),
+    /// There is no transaction, or it has failed.
+    NotReady(ClientError),
+    /// This row cannot be.
+    At(ClientError),
+}
+
 /// Appends rows until `end` or until memory is short; `row` moves on.
+fn append_chunk<C: RecordColumns>(
+    shared: &Shared,
+    topic: TopicId,
+    columns: &C,
+    row: &mut usize,
+    end: usize,
+) -> Result<(), Stopped> {
+    let mut back: Option<Loan<'_>> = None;
+    loop {
+        let mut guard = shared.lock();
+        let core = &mut guard.core;
+        let after_run = back.is_some();
+        if let Some(loan) = back.take() {
+            loan.give_back(core, row);
+        }
+        if let Some(error) = closed(core) {
+            return Err(Stopped::Closed(error));
+        }
+        core.check_ready_for_send().map_err(Stopped::NotReady)?;
+        let lent = append_rows(core, topic, columns, row, end, after_run).map_err(Stopped::At)?;
+        drop(guard);
+        let Some((run, batch, serial, lent)) = lent else {
+            return Ok(());
+        };
+        let mut loan = Loan {
+            shared,
+            run,
+            batch,
+            serial,
+            lent: Some(lent),
+        };
+        loan.fill(columns, *row, end);
+        back = Some(loan);
+    }
+}
+
+/// A batch that this thread appends to without the lock.
+struct Loan<'a> {
+    shared: &'a Shared,
+    run: Run,
+    batch: BatchId,
+    serial: u64,
+    /// There until it is given back.
+    lent: Option<Lent>,
+}
+
+impl Loan<'_> {
+    fn fill<C: RecordColumns>(&mut self, columns: &C, row: usize, end: usize) {
+        if let Some(lent) = &mut self.lent {
+            self.run.fill(lent, columns, row, end);
+        }
+    }
+
+    /// `row` moves behind what was appended. If the batch was decided meanwhile, its rows are appended anew.
+    fn give_back(mut self, core: &mut Core, row: &mut usize) {
+        if let Some(added) = self.put(core) {
+            *row += added;
+        }
+    }
+
+    fn put(&mut self, core: &mut Core) -> Option<usize> {
+        let lent = self.lent.take()?;
+        let (added, grown) = (lent.added, lent.grown);
+        let batch = core.accumulator.batches.get_mut(self.batch);
+        let batch = batch.filter(|batch| batch.serial == self.serial)?;
+        batch.take_back(lent).then(|| self.run.note(core, added, grown))
+    }
+}
+
+impl Drop for Loan<'_> {
+    /// A panic must not leave a batch that can never be sent. Its last rows are not reported as queued; they are sent like those before.
+    fn drop(&mut self) {
+        if self.lent.is_some() {
+            let shared = self.shared;
+            let mut guard = shared.lock();
+            self.put(&mut guard.core);
+            shared.wake_sender_locked(&mut guard);
+        }
+    }
+}
+
+/// Appends rows until `end`, until memory is short, or until there is a long run: that is left to the caller, with the batch
+/// that is lent for it. `after_run`: a run has ended at this row, which no open batch may have room for.
 fn append_rows<C: RecordColumns>(
     core: &mut Core,
     topic: TopicId,
     columns: &C,
     row: &mut usize,
     end: usize,
-) -> Result<(), ClientError> {
+    mut after_run: bool,
+) -> Result<Option<(Run, BatchId, u64, Lent)>, ClientError> {
     let wall = core.clock.now_ms();
     let plain = columns.no_headers();
     let mut names: Vec<(&str, Option<&[u8]>)> = Vec::new();
     let mut headers: Vec<Header<'_>> = Vec::new();
     while *row < end {
-        if plain {
-            append_run(core, topic, columns, row, end, wall)?;
-            if *row == end {
-                break;
-            }
-        } else {
+        if !plain {
             names.clear();
             headers.clear();
             columns.headers(*row, &mut names);
             headers.extend(names.iter().map(|&(key, value)| Header { key, value }));
+        } else if !std::mem::take(&mut after_run) {
+            if let Some(lent) = append_run(core, topic, columns, row, end, wall)? {
+                return Ok(Some(lent));
+            }
+            if *row == end {
+                break;
+            }
         }
         let given = columns.timestamp(*row);
         let one = Row {
@@ -158,14 +251,76 @@ fn append_rows<C: RecordColumns>(
                 core.accumulator.batches[id].add_run(1);
                 *row += 1;
             }
-            Append::NoMemory => return Ok(()),
+            Append::NoMemory => return Ok(None),
         }
     }
-    Ok(())
+    Ok(None)
+}
+
+/// Consecutive rows without headers that the same partition takes, and what ends them.
+struct Run {
+    topic: TopicId,
+    id: PartitionId,
+    partition: i32,
+    explicit: Option<i32>,
+    /// The partitioner places its rows, and keys do not count.
+    free: bool,
+    ignore_keys: bool,
+    /// Bytes of key and value.
+    most: usize,
+    wall: i64,
+    /// KIP-794 counts bytes and may leave the partition after any row: the run ends where it would.
+    counted: bool,
+    batch_size: usize,
+    produced: usize,
+}
+
+impl Run {
+    fn takes<C: RecordColumns>(&self, columns: &C, row: usize) -> bool {
+        columns.partition(row) == self.explicit && (!self.free || self.ignore_keys || columns.key(row).is_none())
+    }
+
+    /// It goes on as far as one can see.
+    fn is_long<C: RecordColumns>(&self, columns: &C, row: usize, end: usize) -> bool {
+        end - row >= LONG_RUN && [1, LONG_RUN - 1].iter().all(|ahead| self.takes(columns, row + ahead))
+    }
+
+    /// Appends rows until one does not fit (or needs a check); returns how many, and the bytes by which the batch grew.
+    fn fill<C: RecordColumns>(&self, batch: &mut impl Fill, columns: &C, row: usize, end: usize) -> (i32, usize) {
+        let (mut taken, mut grown) = (0i32, 0);
+        for at in row..end {
+            let (key, value) = (columns.key(at), columns.value(at));
+            let same = columns.partition(at) == self.explicit && (!self.free || key.is_none() || self.ignore_keys);
+            let timestamp = columns.timestamp(at).unwrap_or(self.wall);
+            let lengths = key.map_or(0, <[u8]>::len).saturating_add(value.map_or(0, <[u8]>::len));
+            if !same || timestamp < 0 || lengths > self.most || taken == i32::MAX {
+                break;
+            }
+            let Some(size) = batch.push(timestamp, key, value) else {
+                break;
+            };
+            taken += 1;
+            grown += size;
+            let bytes = self.produced.saturating_add(grown);
+            let whole = self.batch_size;
+            if self.counted && bytes >= whole && (bytes >= whole.saturating_mul(2) || batch.is_full()) {
+                break;
+            }
+        }
+        (taken, grown)
+    }
+
+    /// Counts what was appended for the partitioner, if it is still where it was. Returns the rows.
+    fn note(&self, core: &mut Core, taken: i32, grown: usize) -> usize {
+        if self.counted && taken > 0 && core.sticky_partition(self.topic) == self.partition {
+            core.note_appended(self.topic, self.id, grown);
+        }
+        usize::try_from(taken).unwrap_or(0)
+    }
 }
 
 /// The fast path: consecutive rows without headers that the same partition takes go into its last batch until one does
-/// not fit (or needs a check); that row is left to the caller.
+/// not fit (or needs a check); that row is left to the caller. For a long run the batch is lent instead.
 fn append_run<C: RecordColumns>(
     core: &mut Core,
     topic: TopicId,
@@ -173,64 +328,58 @@ fn append_run<C: RecordColumns>(
     row: &mut usize,
     end: usize,
     wall: i64,
-) -> Result<(), ClientError> {
+) -> Result<Option<(Run, BatchId, u64, Lent)>, ClientError> {
     let explicit = columns.partition(*row);
     let free = core.is_free(explicit, columns.key(*row));
-    if !free && explicit.is_none() {
-        append_keyed(core, topic, columns, row, end, wall);
-        return Ok(());
+    let by_key = !free && explicit.is_none();
+    let scattered = explicit.is_some() && *row + 1 < end && columns.partition(*row + 1) != explicit;
+    if by_key || scattered {
+        append_placed(core, topic, columns, row, end, wall);
+        return Ok(None);
     }
     check_partition(core, topic, explicit)?;
     let partition = match explicit {
         Some(partition) => partition,
         None => core.sticky_partition(topic),
     };
-    let id = core.partition_id(topic, partition);
-    let ignore_keys = core.config.ignore_keys;
-    let most = core
-        .config
-        .max_request_size
-        .min(core.config.buffer_memory)
-        .saturating_sub(MAX_OVERHEAD);
-    // KIP-794 counts bytes and may leave the partition after any row: the loop ends where it would.
-    let counted = free && core.config.release.built_in_partitioner;
-    let (batch_size, produced) = (core.config.batch_size.max(1), core.produced(topic));
-    let Some(batch) = core.accumulator.last_batch(id) else {
-        return Ok(());
+    let run = Run {
+        topic,
+        id: core.partition_id(topic, partition),
+        partition,
+        explicit,
+        free,
+        ignore_keys: core.config.ignore_keys,
+        most: most(core),
+        wall,
+        counted: free && core.config.release.built_in_partitioner,
+        batch_size: core.config.batch_size.max(1),
+        produced: core.produced(topic),
     };
-    let mut taken = 0i32;
-    let mut at = *row;
-    let mut grown = 0;
-    while at < end && taken < i32::MAX {
-        let key = columns.key(at);
-        let same = columns.partition(at) == explicit && (!free || key.is_none() || ignore_keys);
-        let value = columns.value(at);
-        let timestamp = columns.timestamp(at).unwrap_or(wall);
-        let lengths = key.map_or(0, <[u8]>::len).saturating_add(value.map_or(0, <[u8]>::len));
-        if !same || timestamp < 0 || lengths > most {
-            break;
-        }
-        let Some(size) = batch.try_append(timestamp, key, value, &[]) else {
-            break;
-        };
-        at += 1;
-        taken += 1;
-        grown += size;
-        let bytes = produced.saturating_add(grown);
-        if counted && bytes >= batch_size && (bytes >= batch_size.saturating_mul(2) || batch.is_full()) {
-            break;
-        }
+    let Some(id) = core.accumulator.last_batch_id(run.id) else {
+        return Ok(None);
+    };
+    let batch = &mut core.accumulator.batches[id];
+    if run.is_long(columns, *row, end) {
+        let serial = batch.serial;
+        return Ok(batch.lend().map(|lent| (run, id, serial, lent)));
     }
+    let (taken, grown) = run.fill(batch, columns, *row, end);
     batch.add_run(taken);
-    *row = at;
-    if counted && taken > 0 {
-        core.note_appended(topic, id, grown);
-    }
-    Ok(())
+    *row += run.note(core, taken, grown);
+    Ok(None)
 }
 
-/// The same for rows that their keys place: each goes to its own partition's last batch.
-fn append_keyed<C: RecordColumns>(
+/// Most bytes of a key and a value together that need no check.
+fn most(core: &Core) -> usize {
+    let config = &core.config;
+    config
+        .max_request_size
+        .min(config.buffer_memory)
+        .saturating_sub(MAX_OVERHEAD)
+}
+
+/// The same for rows whose partitions follow from each of them: each goes to its own partition's last batch.
+fn append_placed<C: RecordColumns>(
     core: &mut Core,
     topic: TopicId,
     columns: &C,
@@ -238,29 +387,26 @@ fn append_keyed<C: RecordColumns>(
     end: usize,
     wall: i64,
 ) {
-    if core.config.round_robin {
-        return;
-    }
-    let count = core.metadata.topic(topic).count();
-    let most = core
-        .config
-        .max_request_size
-        .min(core.config.buffer_memory)
-        .saturating_sub(MAX_OVERHEAD);
+    let (count, most) = (core.metadata.topic(topic).count(), most(core));
+    let by_key = !core.config.round_robin && !core.config.ignore_keys;
     while *row < end {
-        let (None, Some(key)) = (columns.partition(*row), columns.key(*row)) else {
-            return;
+        let key = columns.key(*row);
+        let partition = match (columns.partition(*row), key) {
+            (Some(partition), _) if (0..count).contains(&partition) => partition,
+            (None, Some(key)) if by_key => partition_for_key(key, count),
+            _ => return,
         };
         let value = columns.value(*row);
         let timestamp = columns.timestamp(*row).unwrap_or(wall);
-        if timestamp < 0 || key.len().saturating_add(value.map_or(0, <[u8]>::len)) > most {
+        let lengths = key.map_or(0, <[u8]>::len).saturating_add(value.map_or(0, <[u8]>::len));
+        if timestamp < 0 || lengths > most {
             return;
         }
-        let id = core.partition_id(topic, partition_for_key(key, count));
+        let id = core.partition_id(topic, partition);
         let Some(batch) = core.accumulator.last_batch(id) else {
             return;
         };
-        if batch.try_append(timestamp, Some(key), value, &[]).is_none() {
+        if batch.try_append(timestamp, key, value, &[]).is_none() {
             return;
         }
         batch.add_run(1);
