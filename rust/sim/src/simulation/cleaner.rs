@@ -89,6 +89,9 @@ pub(super) fn clean(hand: &Hand, process: u32, plan: &CompactionPlan, call: Call
     };
     let cleaned = make(hand, call);
     for (op, partition) in ops {
+        if call.forces() {
+            raise_bound(hand, op, partition);
+        }
         let tp = hand.world.tp(partition);
         let outcome = match &cleaned {
             Some(all) if all.iter().any(|(cleaned, _)| *cleaned == tp) => Outcome::Ok,
@@ -148,6 +151,16 @@ fn begin(hand: &Hand, process: u32, plan: &CompactionPlan, call: Call) -> Option
         (op, partition)
     };
     Some(bounds.into_iter().map(begin).collect())
+}
+
+/// A forced cleaning also closes the active segment with what others appended since its bound was looked at.
+fn raise_bound(hand: &Hand, op: usize, partition: Partition) {
+    let below = {
+        let cluster = hand.world.cluster();
+        let broker = cluster.broker();
+        broker.and_then(|broker| bound(hand, broker, partition, true))
+    };
+    hand.world.recorder().raise_bound(op, below.unwrap_or(i64::MAX));
 }
 
 /// Nothing from here on may be cleaned now: it is open, or in the active segment.

@@ -101,6 +101,13 @@ impl Recorder {
         }
     }
 
+    /// A cleaning may have gone up to here.
+    pub fn raise_bound(&mut self, op: usize, bound: i64) {
+        if let Action::Cleaned { below, .. } = &mut self.ops[op].action {
+            *below = bound.max(*below);
+        }
+    }
+
     /// Something that takes no time.
     pub fn note(&mut self, process: u32, action: Action) {
         let op = self.begin(process, action);
