@@ -204,12 +204,16 @@ impl FetchSessionHandler {
             if let Some(tp) = extra.map(|p| p.tp.clone()).or(omitted) {
                 self.id = 0;
                 return Err(format!(
-                    "the answer to a full fetch has one partition too many or too few: {tp}"
+                    "the answer to a full fetch has one partition too many or too few: {}",
+                    shown(&tp)
                 ));
             }
         } else if let Some(p) = extra {
             self.epoch = 0;
-            return Err(format!("the answer holds {}, which is not in the session", p.tp));
+            return Err(format!(
+                "the answer holds {}, which is not in the session",
+                shown(&p.tp)
+            ));
         }
         if response.session_id == 0 {
             (self.id, self.epoch) = (0, 0);
@@ -224,6 +228,18 @@ impl FetchSessionHandler {
     /// The connection was lost: the next request closes the old session and is a full one.
     pub fn handle_error(&mut self) {
         self.epoch = 0;
+    }
+}
+
+/// For messages: a partition that was answered by an id nobody asked for has no name.
+fn shown(tp: &TopicPartition) -> String {
+    match topic_id_of(&tp.topic) {
+        Some(id) => format!(
+            "partition {} of topic id {:032x}",
+            tp.partition,
+            u128::from_be_bytes(id)
+        ),
+        None => tp.to_string(),
     }
 }
 
@@ -444,7 +460,8 @@ mod tests {
         assert!(request.by_topic_ids);
         let mut late = answer(123, ErrorCode::NONE, &[(&topic_by_id([1; 16]), 0)]);
         h.name_topics(&mut late);
-        assert!(h.handle_response(&late).is_err(), "of the former topic");
+        let refused = h.handle_response(&late).unwrap_err();
+        assert!(refused.contains("of topic id "), "of the former topic: {refused}");
     }
 
     #[test]
