@@ -68,13 +68,24 @@ fn values(broker: &Broker, partition: i32) -> Vec<String> {
 }
 
 /// Ten-byte values, null keys.
-struct Tens(usize);
+struct Tens {
+    rows: usize,
+    /// Reading the last row panics.
+    broken: bool,
+}
+
+impl Tens {
+    fn new(rows: usize) -> Self {
+        Self { rows, broken: false }
+    }
+}
 
 impl RecordColumns for Tens {
     fn len(&self) -> usize {
-        self.0
+        self.rows
     }
-    fn value(&self, _row: usize) -> Option<&[u8]> {
+    fn value(&self, row: usize) -> Option<&[u8]> {
+        assert!(!self.broken || row + 1 < self.rows, "no such row");
         Some(b"0123456789")
     }
     fn key(&self, _row: usize) -> Option<&[u8]> {
@@ -221,7 +232,7 @@ fn memory_that_stays_full_fails_the_record_after_max_block() {
         Some(Err(ClientError::BufferExhausted(_)))
     ));
     // Two rows of 17 bytes just fill the 95 bytes of a batch for the first; the third needs another batch.
-    let rows = producer.send_columns("t", &Tens(3), 0, &mut never);
+    let rows = producer.send_columns("t", &Tens::new(3), 0, &mut never);
     assert!(
         matches!(&rows, Err(ClientError::BufferExhausted(text)) if text.starts_with("row 2:")),
         "{rows:?}"
@@ -242,7 +253,7 @@ fn columns_larger_than_the_memory_flow_through_and_their_failure_is_told_by_flus
         &[("buffer.memory", "200000"), ("enable.idempotence", "true")],
     );
     assert_eq!(
-        producer.send_columns("t", &Tens(200_000), 0, &mut never).unwrap(),
+        producer.send_columns("t", &Tens::new(200_000), 0, &mut never).unwrap(),
         200_000
     );
     producer.flush(&mut never).unwrap();
@@ -259,7 +270,7 @@ fn columns_larger_than_the_memory_flow_through_and_their_failure_is_told_by_flus
 
     let faults = Faults::scripted([(1, "refused:INVALID_RECORD")]).unwrap();
     let failing = self::producer(&broker, Some(&faults), &[]);
-    failing.send_columns("t", &Tens(10), 0, &mut never).unwrap();
+    failing.send_columns("t", &Tens::new(10), 0, &mut never).unwrap();
     assert!(matches!(
         failing.flush(&mut never),
         Err(ClientError::Kafka {
@@ -536,32 +547,6 @@ fn users_that_append_to_the_same_partition_at_once_each_keep_their_order() {
     assert!(written == all);
 }
 
-/// Rows of which the last cannot be read.
-struct Broken(usize);
-
-impl RecordColumns for Broken {
-    fn len(&self) -> usize {
-        self.0
-    }
-    fn value(&self, row: usize) -> Option<&[u8]> {
-        assert!(row + 1 < self.0, "no such row");
-        Some(b"0123456789")
-    }
-    fn key(&self, _row: usize) -> Option<&[u8]> {
-        None
-    }
-    fn partition(&self, _row: usize) -> Option<i32> {
-        None
-    }
-    fn timestamp(&self, _row: usize) -> Option<i64> {
-        None
-    }
-    fn headers<'a>(&'a self, _row: usize, _out: &mut Vec<(&'a str, Option<&'a [u8]>)>) {}
-    fn no_headers(&self) -> bool {
-        true
-    }
-}
-
 #[test]
 fn a_panic_while_rows_are_appended_leaves_a_producer_that_sends_what_came_before() {
     let broker = embedded(1);
@@ -573,7 +558,7 @@ fn a_panic_while_rows_are_appended_leaves_a_producer_that_sends_what_came_before
     for rows in [300, 2000] {
         let before = values(&broker, 0).len();
         let sent = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            drop(producer.send_columns("t", &Broken(rows), 0, &mut never));
+            drop(producer.send_columns("t", &Tens { rows, broken: true }, 0, &mut never));
         }));
         assert!(sent.is_err());
         producer.flush(&mut never).unwrap();

@@ -12,7 +12,7 @@ use fletchlog_wire::messages::{
 };
 use fletchlog_wire::{Message, Reader, WireError, Writer};
 
-use super::{Throttle, by_topic, error, flat, tp};
+use super::{Throttle, by_topic, error, flat, grouped, tp};
 
 /// The replica id of a client that is no broker. Kafka: `ListOffsetsRequest#CONSUMER_REPLICA_ID`.
 const CONSUMER: i32 = -1;
@@ -125,29 +125,23 @@ pub(super) fn fetch(
 }
 
 fn forgotten_by_name(forgotten: Vec<TopicPartition>) -> Vec<fetch_request::ForgottenTopic> {
-    let topics = by_topic(forgotten.into_iter().map(|tp| (tp, ()))).into_iter();
-    let topic = |(topic, partitions): (Arc<str>, Vec<(i32, ())>)| fetch_request::ForgottenTopic {
+    let topics = grouped(forgotten.into_iter().map(|tp| (tp.topic, tp.partition))).into_iter();
+    let topic = |(topic, partitions)| fetch_request::ForgottenTopic {
         topic,
-        partitions: partitions.into_iter().map(|(partition, ())| partition).collect(),
+        partitions,
         ..Default::default()
     };
     topics.map(topic).collect()
 }
 
 fn forgotten_by_id(forgotten: Vec<(TopicPartition, TopicId)>) -> Vec<fetch_request::ForgottenTopic> {
-    let mut topics: Vec<fetch_request::ForgottenTopic> = Vec::new();
-    let mut places = std::collections::HashMap::new();
-    for (tp, topic_id) in forgotten {
-        let place = *places.entry(topic_id).or_insert_with(|| {
-            topics.push(fetch_request::ForgottenTopic {
-                topic_id,
-                ..Default::default()
-            });
-            topics.len() - 1
-        });
-        topics[place].partitions.push(tp.partition);
-    }
-    topics
+    let topics = grouped(forgotten.into_iter().map(|(tp, id)| (id, tp.partition))).into_iter();
+    let topic = |(topic_id, partitions)| fetch_request::ForgottenTopic {
+        topic_id,
+        partitions,
+        ..Default::default()
+    };
+    topics.map(topic).collect()
 }
 
 pub(super) fn fetched(version: i16, r: &mut Reader) -> Decoded {

@@ -8,6 +8,8 @@ mod group;
 mod log;
 mod transaction;
 
+use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -166,16 +168,25 @@ type OfTopic<T> = (Arc<str>, Vec<(i32, T)>);
 
 /// Partitions by topic: topics in the order of their first partition, partitions in the order given.
 fn by_topic<T>(partitions: impl IntoIterator<Item = (TopicPartition, T)>) -> Vec<OfTopic<T>> {
-    let mut topics: Vec<OfTopic<T>> = Vec::new();
-    let mut places = std::collections::HashMap::new();
-    for (tp, value) in partitions {
-        let place = *places.entry(Arc::clone(&tp.topic)).or_insert_with(|| {
-            topics.push((tp.topic, Vec::new()));
-            topics.len() - 1
+    grouped(
+        partitions
+            .into_iter()
+            .map(|(tp, value)| (tp.topic, (tp.partition, value))),
+    )
+}
+
+/// Values by key: keys in the order of their first value, values in the order given.
+fn grouped<K: Clone + Eq + Hash, T>(values: impl IntoIterator<Item = (K, T)>) -> Vec<(K, Vec<T>)> {
+    let mut groups: Vec<(K, Vec<T>)> = Vec::new();
+    let mut places = HashMap::new();
+    for (key, value) in values {
+        let place = *places.entry(key.clone()).or_insert_with(|| {
+            groups.push((key, Vec::new()));
+            groups.len() - 1
         });
-        topics[place].1.push((tp.partition, value));
+        groups[place].1.push(value);
     }
-    topics
+    groups
 }
 
 /// Partitions of topics, one after the other.

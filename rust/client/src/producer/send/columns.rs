@@ -276,13 +276,17 @@ struct Run {
 }
 
 impl Run {
-    fn takes<C: RecordColumns>(&self, columns: &C, row: usize) -> bool {
-        columns.partition(row) == self.explicit && (!self.free || self.ignore_keys || columns.key(row).is_none())
+    #[inline]
+    fn takes<C: RecordColumns>(&self, columns: &C, row: usize, key: Option<&[u8]>) -> bool {
+        columns.partition(row) == self.explicit && (!self.free || key.is_none() || self.ignore_keys)
     }
 
     /// It goes on as far as one can see.
     fn is_long<C: RecordColumns>(&self, columns: &C, row: usize, end: usize) -> bool {
-        end - row >= LONG_RUN && [1, LONG_RUN - 1].iter().all(|ahead| self.takes(columns, row + ahead))
+        end - row >= LONG_RUN
+            && [row + 1, row + LONG_RUN - 1]
+                .iter()
+                .all(|&at| self.takes(columns, at, columns.key(at)))
     }
 
     /// Appends rows until one does not fit (or needs a check); returns how many, and the bytes by which the batch grew.
@@ -290,10 +294,9 @@ impl Run {
         let (mut taken, mut grown) = (0i32, 0);
         for at in row..end {
             let (key, value) = (columns.key(at), columns.value(at));
-            let same = columns.partition(at) == self.explicit && (!self.free || key.is_none() || self.ignore_keys);
             let timestamp = columns.timestamp(at).unwrap_or(self.wall);
-            let lengths = key.map_or(0, <[u8]>::len).saturating_add(value.map_or(0, <[u8]>::len));
-            if !same || timestamp < 0 || lengths > self.most || taken == i32::MAX {
+            let same = self.takes(columns, at, key);
+            if !same || needs_check(timestamp, key, value, self.most) || taken == i32::MAX {
                 break;
             }
             let Some(size) = batch.push(timestamp, key, value) else {
@@ -378,6 +381,13 @@ fn most(core: &Core) -> usize {
         .saturating_sub(MAX_OVERHEAD)
 }
 
+/// It may have to be refused, which the way of a single record decides.
+#[inline]
+fn needs_check(timestamp: i64, key: Option<&[u8]>, value: Option<&[u8]>, most: usize) -> bool {
+    let lengths = key.map_or(0, <[u8]>::len).saturating_add(value.map_or(0, <[u8]>::len));
+    timestamp < 0 || lengths > most
+}
+
 /// The same for rows whose partitions follow from each of them: each goes to its own partition's last batch.
 fn append_placed<C: RecordColumns>(
     core: &mut Core,
@@ -398,8 +408,7 @@ fn append_placed<C: RecordColumns>(
         };
         let value = columns.value(*row);
         let timestamp = columns.timestamp(*row).unwrap_or(wall);
-        let lengths = key.map_or(0, <[u8]>::len).saturating_add(value.map_or(0, <[u8]>::len));
-        if timestamp < 0 || lengths > most {
+        if needs_check(timestamp, key, value, most) {
             return;
         }
         let id = core.partition_id(topic, partition);
