@@ -197,3 +197,16 @@ def test_open_and_close(tmp_path: Path) -> None:
     interrupt_often(open_and_close, check)
     with fl.Broker(path, read_only=True) as reader:
         assert reader.scan("t", partition=1).to_pyarrow().num_rows == ROUNDS
+
+
+@pytest.mark.parametrize("client", [fl.Producer, fl.Consumer, fl.Cluster, lambda it: fl.Producer(fl.Broker.in_memory(), it)])
+def test_an_argument_whose_type_check_is_interrupted(client: Callable[[Any], object]) -> None:
+    """Whether an argument is a mapping is asked of Python code, and a signal's handler may run within it."""
+
+    class Interrupted:
+        @property
+        def __class__(self) -> Any:
+            raise Interrupt
+
+    with pytest.raises(Interrupt):
+        client(Interrupted())

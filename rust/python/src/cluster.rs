@@ -45,7 +45,7 @@ impl Cluster {
     #[new]
     #[pyo3(signature = (servers, config=None))]
     fn new(py: Python<'_>, servers: &Bound<'_, PyAny>, config: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
-        let (servers, config) = arguments(Some(servers), config);
+        let (servers, config) = arguments(Some(servers), config)?;
         let (config, callback) = split_callback(config)?;
         let config = cluster_config_from_py(config.as_ref())?;
         let peer = Peer::of(py, servers, &config, callback)?;

@@ -149,7 +149,7 @@ impl Consumer {
     #[pyo3(signature = (broker=None, config=None))]
     fn new(py: Python<'_>, broker: Option<&Bound<'_, PyAny>>, config: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         import_classes(py)?;
-        let (broker, config) = arguments(broker, config);
+        let (broker, config) = arguments(broker, config)?;
         let (config, callback) = split_callback(config)?;
         let config = config_from_py(Scope::Consumer, config.as_ref())?;
         let traced = config.boolean("fletchlog.trace");

@@ -194,18 +194,33 @@ pub fn described_resource(
     }
 }
 
+/// A mapping as a dict; `None` if the object is something else.
+///
+/// `cast::<PyMapping>` runs Python code of `collections.abc`, prints what that raises and takes it for "no mapping": a
+/// Ctrl-C that arrives there would be lost.
+pub fn as_dict<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyDict>>> {
+    if let Ok(dict) = object.cast::<PyDict>() {
+        return Ok(Some(dict.clone()));
+    }
+    let py = object.py();
+    if !object.is_instance(&py.get_type::<PyMapping>())? {
+        return Ok(None);
+    }
+    Ok(Some(py.get_type::<PyDict>().call1((object,))?.cast_into()?))
+}
+
 fn pairs_from_py<T>(
     config: &Bound<'_, PyAny>,
     value_of: impl Fn(&str, &Bound<'_, PyAny>) -> PyResult<T>,
 ) -> PyResult<Vec<(String, T)>> {
-    let mapping = config.cast::<PyMapping>().map_err(|_| {
+    let config = as_dict(config)?.ok_or_else(|| {
         PyTypeError::new_err(format!(
             "a configuration is a dict of Kafka's property names, got {}",
             describe(config)
         ))
     })?;
     let mut properties = Vec::new();
-    for item in mapping.items()?.iter() {
+    for item in config.items().iter() {
         let (name, value): (Bound<'_, PyAny>, Bound<'_, PyAny>) = item.extract()?;
         let name = name
             .cast::<PyString>()

@@ -7,8 +7,9 @@ use fletchlog_api::Config;
 use fletchlog_net::{Token, TokenSource};
 use fletchlog_sasl::jaas;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyMapping, PyTuple};
+use pyo3::types::PyTuple;
 
+use crate::convert::as_dict;
 use crate::errors::Failure;
 
 /// confluent-kafka's name of the function that returns a token.
@@ -60,9 +61,12 @@ pub fn split_callback<'py>(config: Option<&Bound<'py, PyAny>>) -> PyResult<Split
     let Some(config) = config else {
         return Ok((None, None));
     };
-    let callback = match config.cast::<PyMapping>() {
-        Ok(mapping) if mapping.contains(CALLBACK)? => mapping.get_item(CALLBACK)?,
-        _ => return Ok((Some(config.clone()), None)),
+    let unchanged = || Ok((Some(config.clone()), None));
+    let Some(dict) = as_dict(config)? else {
+        return unchanged();
+    };
+    let Some(callback) = dict.get_item(CALLBACK)? else {
+        return unchanged();
     };
     if !callback.is_callable() {
         return Err(Failure::argument(format!(
@@ -70,13 +74,8 @@ pub fn split_callback<'py>(config: Option<&Bound<'py, PyAny>>) -> PyResult<Split
         ))
         .into());
     }
-    let rest = PyDict::new(config.py());
-    for item in config.cast::<PyMapping>().map_err(PyErr::from)?.items()?.iter() {
-        let (name, value): (Bound<'_, PyAny>, Bound<'_, PyAny>) = item.extract()?;
-        if !name.eq(CALLBACK)? {
-            rest.set_item(name, value)?;
-        }
-    }
+    let rest = dict.copy()?;
+    rest.del_item(CALLBACK)?;
     Ok((Some(rest.into_any()), Some(callback.unbind())))
 }
 

@@ -7,10 +7,10 @@ use fletchlog_broker::{Broker as Engine, LocalTransport};
 use fletchlog_net::{Address, ConnectionSettings, TcpTransport, TokenSource, bootstrap_servers};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyMapping, PyString};
+use pyo3::types::PyString;
 
 use crate::broker::Broker;
-use crate::convert::describe;
+use crate::convert::{as_dict, describe};
 use crate::errors::Failure;
 use crate::oauth::token_source;
 
@@ -32,11 +32,11 @@ pub type Arguments<'a, 'py> = (Option<&'a Bound<'py, PyAny>>, Option<&'a Bound<'
 pub fn arguments<'a, 'py>(
     broker: Option<&'a Bound<'py, PyAny>>,
     config: Option<&'a Bound<'py, PyAny>>,
-) -> Arguments<'a, 'py> {
-    match (broker, config) {
-        (Some(only), None) if only.cast::<PyMapping>().is_ok() => (None, Some(only)),
+) -> PyResult<Arguments<'a, 'py>> {
+    Ok(match (broker, config) {
+        (Some(only), None) if as_dict(only)?.is_some() => (None, Some(only)),
         both => both,
-    }
+    })
 }
 
 impl Peer {

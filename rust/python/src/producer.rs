@@ -137,7 +137,7 @@ impl Producer {
         import_classes(py)?;
         let key_serializer = serializer_from_py("key_serializer", key_serializer)?;
         let value_serializer = serializer_from_py("value_serializer", value_serializer)?;
-        let (broker, config) = arguments(broker, config);
+        let (broker, config) = arguments(broker, config)?;
         let (config, callback) = split_callback(config)?;
         let config = config_from_py(Scope::Producer, config.as_ref())?;
         let traced = config.boolean("fletchlog.trace");
