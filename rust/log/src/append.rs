@@ -71,7 +71,12 @@ impl PartitionLog {
                     ..info
                 });
             }
-            Err(Refusal { code, message }) => return Err(refused(code, message, view.log_start_offset)),
+            Err(Refusal { code, message }) => {
+                for ValidBatch { header, .. } in &valid.batches {
+                    writer.producers.note_unverified(header, origin, now_ms);
+                }
+                return Err(refused(code, message, view.log_start_offset));
+            }
         };
         self.assign_epoch(leader_epoch, info.first_offset)?;
         let timestamps = valid.batches.iter().map(|batch| batch.header.max_timestamp);

@@ -238,12 +238,25 @@ pub(crate) struct PendingAppend {
     entries: Vec<ProducerStateEntry>,
     started: Vec<(i64, i64)>,
     completed: Vec<CompletedTxn>,
+    /// Producers with a batch or marker of a transaction: nothing of theirs waits for verification any more.
+    verified: Vec<i64>,
+}
+
+/// A producer whose batch waited for the coordinator's word that this partition is in its transaction. Until a batch of a
+/// transaction is appended, none with a higher sequence is: the one before it would be lost. Kafka: `VerificationStateEntry`.
+#[derive(Debug, Clone, Copy)]
+struct VerificationStateEntry {
+    producer_epoch: i16,
+    lowest_sequence: i32,
+    timestamp: i64,
 }
 
 /// All producers of a partition.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct ProducerStateManager {
     producers: FxHashMap<i64, ProducerStateEntry>,
+    /// Of this run alone: no snapshot has them.
+    verification_states: FxHashMap<i64, VerificationStateEntry>,
     /// First offset of each open transaction and its producer.
     ongoing: BTreeMap<i64, i64>,
 }
@@ -285,7 +298,10 @@ impl ProducerStateManager {
             .unwrap_or_else(|| ProducerStateEntry::new(header.producer_id));
         match marker {
             Some(marker) => Self::end_txn(&mut entry, pending, header, marker, origin)?,
-            None => Self::data(&mut entry, pending, header, origin, strict)?,
+            None => self.data(&mut entry, pending, header, origin, strict)?,
+        }
+        if header.is_transactional() {
+            pending.verified.push(header.producer_id);
         }
         match pending.entries.iter_mut().find(|e| e.producer_id == entry.producer_id) {
             Some(slot) => *slot = entry,
@@ -296,6 +312,7 @@ impl ProducerStateManager {
 
     /// Kafka: `ProducerAppendInfo#appendDataBatch`.
     fn data(
+        &self,
         entry: &mut ProducerStateEntry,
         pending: &mut PendingAppend,
         header: &BatchHeader,
@@ -312,6 +329,7 @@ impl ProducerStateManager {
         }
         entry.check_epoch(header.producer_epoch, origin)?;
         if origin.is_client() {
+            self.check_verified_sequence(header)?;
             entry.check_sequence(header.producer_epoch, header.base_sequence, strict)?;
         }
         match (entry.current_txn_first_offset, header.is_transactional()) {
@@ -337,6 +355,42 @@ impl ProducerStateManager {
         });
         entry.last_timestamp = header.max_timestamp;
         Ok(())
+    }
+
+    /// Kafka: `ProducerAppendInfo#checkSequence`.
+    fn check_verified_sequence(&self, header: &BatchHeader) -> Result<(), Refusal> {
+        match self.verification_states.get(&header.producer_id) {
+            Some(entry) if header.base_sequence > entry.lowest_sequence => refuse(
+                ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER,
+                format!(
+                    "producer {} sent sequence {} while the one of sequence {} waits for verification",
+                    header.producer_id, header.base_sequence, entry.lowest_sequence
+                ),
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes a batch that was refused because it waits for its verification. Kafka: `ProducerStateManager#maybeCreateVerificationStateEntry`.
+    pub fn note_unverified(&mut self, header: &BatchHeader, origin: AppendOrigin, now_ms: i64) {
+        let unknown = ProducerStateEntry::new(header.producer_id);
+        if !self
+            .get(header.producer_id)
+            .unwrap_or(&unknown)
+            .must_be_verified(header, origin)
+        {
+            return;
+        }
+        let new = VerificationStateEntry {
+            producer_epoch: header.producer_epoch,
+            lowest_sequence: header.base_sequence,
+            timestamp: now_ms,
+        };
+        let entry = self.verification_states.entry(header.producer_id).or_insert(new);
+        let is_lower = header.base_sequence < entry.lowest_sequence;
+        if header.producer_epoch > entry.producer_epoch || (header.producer_epoch == entry.producer_epoch && is_lower) {
+            *entry = new;
+        }
     }
 
     /// Kafka: `ProducerAppendInfo#appendEndTxnMarker`.
@@ -376,6 +430,9 @@ impl ProducerStateManager {
 
     /// Takes the effects over. Returns the aborted transactions, for the transaction index.
     pub fn commit(&mut self, pending: PendingAppend) -> Vec<AbortedTxn> {
+        for producer_id in &pending.verified {
+            self.verification_states.remove(producer_id);
+        }
         for entry in pending.entries {
             self.producers.insert(entry.producer_id, entry);
         }
@@ -408,6 +465,8 @@ impl ProducerStateManager {
         self.producers.retain(|_, entry| {
             entry.current_txn_first_offset.is_some() || now_ms.saturating_sub(entry.last_timestamp) < expiration_ms
         });
+        self.verification_states
+            .retain(|_, entry| now_ms.saturating_sub(entry.timestamp) < expiration_ms);
     }
 
     /// What a reload from a snapshot keeps: the newest batch of each producer.

@@ -210,7 +210,7 @@ impl ReplicaManager {
         // An older client does not retry CONCURRENT_TRANSACTIONS of a produce request. Kafka: ReplicaManager.
         appended.map_err(|code| match code {
             ErrorCode::CONCURRENT_TRANSACTIONS => (ErrorCode::NOT_ENOUGH_REPLICAS, None),
-            ErrorCode::INVALID_TXN_STATE => (code, Some("the partition was not added to the transaction".to_owned())),
+            ErrorCode::INVALID_TXN_STATE => (code, Some("Partition was not added to the transaction".to_owned())),
             code => (code, None),
         })
     }

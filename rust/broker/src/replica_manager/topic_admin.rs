@@ -350,6 +350,7 @@ impl ReplicaManager {
         before_offset: Option<i64>,
     ) -> Result<i64, BrokerError> {
         self.for_writing("delete records")?;
+        let partition = self.partition(tp)?;
         if topics::is_internal(&tp.topic) {
             let text = format!(
                 "`{}` is the broker's own topic; its records cannot be deleted",
@@ -357,7 +358,6 @@ impl ReplicaManager {
             );
             return Err(BrokerError::kafka(ErrorCode::INVALID_TOPIC_EXCEPTION, text));
         }
-        let partition = self.partition(tp)?;
         if !partition.config().log.cleanup_delete {
             return Err(BrokerError::kafka(
                 ErrorCode::POLICY_VIOLATION,

@@ -9,7 +9,7 @@ use fletchlog_api::{
 use fletchlog_records::TopicPartition;
 
 use super::coordinator::{Locked, TransactionCoordinator};
-use super::state::{Init, TransactionMetadata};
+use super::state::{Init, NO_PRODUCER_ID, TransactionMetadata};
 use crate::failures::Refused;
 use crate::replica_manager::AddPartitionsToTxnManager;
 use crate::topics::{CONSUMER_OFFSETS, is_internal};
@@ -49,7 +49,7 @@ impl TransactionCoordinator {
         if !(1..=self.max_timeout_ms).contains(&timeout_ms) {
             return Err(ErrorCode::INVALID_TRANSACTION_TIMEOUT.into());
         }
-        let expected = (request.producer_id >= 0).then_some((request.producer_id, request.producer_epoch));
+        let expected = (request.producer_id != NO_PRODUCER_ID).then_some((request.producer_id, request.producer_epoch));
         self.in_new(transactional_id, |transaction| {
             let now_ms = self.replicas.clock().now_ms();
             let incomplete = self.complete_transaction(transaction);

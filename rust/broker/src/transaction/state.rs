@@ -16,7 +16,7 @@ use fletchlog_api::ErrorCode;
 use fletchlog_records::TopicPartition;
 
 const NO_EPOCH: i16 = -1;
-const NO_PRODUCER_ID: i64 = -1;
+pub(super) const NO_PRODUCER_ID: i64 = -1;
 const NO_TIMESTAMP: i64 = -1;
 
 /// State of a transactional id. Kafka's Dead is an id that is not in the table; PrepareEpochFence is never seen, as fencing

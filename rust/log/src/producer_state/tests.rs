@@ -383,3 +383,44 @@ fn a_producer_that_was_not_verified_continues_a_transaction_but_opens_none() {
     );
     assert_eq!(state.apply(&batch(0, 3, 4), None, unverified), Err(48));
 }
+
+#[test]
+fn a_batch_behind_one_that_waits_for_its_verification_is_refused() {
+    let mut state = State::default();
+    let batch = |epoch, sequence, offset| BatchHeader {
+        attributes: 0x10,
+        ..header(epoch, sequence, offset, 1)
+    };
+    let unverified = AppendOrigin::UnverifiedClient;
+    assert_eq!(state.apply(&batch(0, 3, 0), None, unverified), Err(48));
+    state.manager.note_unverified(&batch(0, 3, 0), unverified, 1000);
+    // The lowest sequence of the newest epoch counts.
+    for (epoch, sequence) in [(0, 2), (0, 4)] {
+        state
+            .manager
+            .note_unverified(&batch(epoch, sequence, 0), unverified, 1000);
+    }
+    assert_eq!(state.apply(&header(0, 3, 0, 1), None, AppendOrigin::Client), Err(45));
+    assert_eq!(state.apply(&batch(0, 3, 0), None, AppendOrigin::Client), Err(45));
+    let mut forgotten = state.manager.clone();
+    forgotten.remove_expired(1000 + 99, 100);
+    assert!(forgotten.check_verified_sequence(&batch(0, 3, 0)).is_err());
+    forgotten.remove_expired(1000 + 100, 100);
+    assert!(forgotten.check_verified_sequence(&batch(0, 3, 0)).is_ok());
+    // The batch itself is appended, and nothing waits after it.
+    assert!(state.apply(&batch(0, 2, 0), None, AppendOrigin::Client).is_ok());
+    assert!(state.apply(&batch(0, 3, 1), None, unverified).is_ok());
+    // A batch of a newer epoch takes the place of an older one that waits.
+    state.manager.note_unverified(&batch(1, 9, 2), unverified, 1000);
+    state.manager.note_unverified(&batch(2, 5, 2), unverified, 1000);
+    state.manager.note_unverified(&batch(1, 0, 2), unverified, 1000);
+    assert_eq!(state.apply(&header(2, 6, 2, 1), None, AppendOrigin::Client), Err(45));
+    // A marker ends the waiting too.
+    let marker = marker(PID, 2, 2);
+    assert!(
+        state
+            .apply(&marker, end(ControlType::Abort, 0), AppendOrigin::Coordinator)
+            .is_ok()
+    );
+    assert!(state.manager.check_verified_sequence(&batch(2, 6, 3)).is_ok());
+}

@@ -13,8 +13,9 @@ use fletchlog_wire::messages::{
 use super::authorization::cluster_refused;
 use super::{Call, Handled, Unreadable};
 
-/// No resource has this type: Kafka cannot read a request with it. Kafka: `ResourceType#UNKNOWN`.
-const UNKNOWN_TYPE: i8 = 0;
+/// A request in which one of its codes is this. Kafka: `UNKNOWN` of `ResourceType`, `PatternType`, `AclOperation`,
+/// `AclPermissionType`.
+const UNKNOWN_CODE: i8 = 0;
 /// Kafka closes the connection that asks for it. Kafka: `CreateAclsRequest#validate`, `DescribeAclsRequest#normalizeAndValidate`.
 const UNKNOWN: Unreadable =
     Unreadable::Refused("it names a type, a pattern, an operation or a permission that does not exist");
@@ -61,7 +62,13 @@ fn filter(
 
 pub(super) fn describe_acls(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: DescribeAclsRequest = call.message()?;
-    if request.resource_type_filter == UNKNOWN_TYPE {
+    let codes = [
+        request.resource_type_filter,
+        request.pattern_type_filter,
+        request.operation,
+        request.permission_type,
+    ];
+    if codes.contains(&UNKNOWN_CODE) {
         return Err(UNKNOWN);
     }
     let filter = filter(
@@ -141,7 +148,15 @@ fn acl(creation: &create_acls_request::AclCreation) -> Option<Acl> {
 
 pub(super) fn create_acls(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: CreateAclsRequest = call.message()?;
-    if request.creations.iter().any(|acl| acl.resource_type == UNKNOWN_TYPE) {
+    let codes = |acl: &create_acls_request::AclCreation| {
+        [
+            acl.resource_type,
+            acl.resource_pattern_type,
+            acl.operation,
+            acl.permission_type,
+        ]
+    };
+    if request.creations.iter().any(|acl| codes(acl).contains(&UNKNOWN_CODE)) {
         return Err(UNKNOWN);
     }
     let result = |outcome: Result<(), Refusal>| {
@@ -186,10 +201,18 @@ fn validated(acls: Vec<Acl>) -> (Vec<Acl>, Vec<Result<(), Refusal>>) {
 
 pub(super) fn delete_acls(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: DeleteAclsRequest = call.message()?;
+    let codes = |filter: &delete_acls_request::DeleteAclsFilter| {
+        [
+            filter.resource_type_filter,
+            filter.pattern_type_filter,
+            filter.operation,
+            filter.permission_type,
+        ]
+    };
     if request
         .filters
         .iter()
-        .any(|filter| filter.resource_type_filter == UNKNOWN_TYPE)
+        .any(|filter| codes(filter).contains(&UNKNOWN_CODE))
     {
         return Err(UNKNOWN);
     }

@@ -71,15 +71,15 @@ pub(super) fn describe_topic_partitions(call: &mut Call<'_>) -> Result<Handled, 
         }
         false => request.topics.iter().map(|t| Arc::clone(&t.name)).collect(),
     };
-    let (first, mut from) = match &request.cursor {
+    let (first, from) = match &request.cursor {
         Some(cursor) => (Arc::clone(&cursor.topic_name), cursor.partition_index),
         None => (Arc::default(), 0),
     };
-    let is_cursor_wrong = from < 0 || (request.cursor.is_some() && !names.contains(&first));
-    if is_cursor_wrong {
+    let is_listed = request.topics.is_empty() || names.contains(&first);
+    if from < 0 || (request.cursor.is_some() && !is_listed) {
         let refused = |name| refused_topic(ErrorCode::INVALID_REQUEST, name);
         return call.answer(&DescribeTopicPartitionsResponse {
-            topics: names.into_iter().map(refused).collect(),
+            topics: request.topics.into_iter().map(|topic| refused(topic.name)).collect(),
             ..Default::default()
         });
     }
@@ -96,7 +96,7 @@ pub(super) fn describe_topic_partitions(call: &mut Call<'_>) -> Result<Handled, 
     let mut room = usize::try_from(request.response_partition_limit.clamp(1, PARTITION_LIMIT)).unwrap_or(1);
     let mut topics = Vec::new();
     let mut next_cursor = None;
-    for name in names.range(first..) {
+    for name in names.range(Arc::clone(&first)..) {
         if !call.may_topic(AclOperation::Describe, name) {
             topics.push(refused_topic(ErrorCode::TOPIC_AUTHORIZATION_FAILED, Arc::clone(name)));
             continue;
@@ -105,7 +105,11 @@ pub(super) fn describe_topic_partitions(call: &mut Call<'_>) -> Result<Handled, 
             next_cursor = Some(cursor(name, 0));
             break;
         }
-        let skip = usize::try_from(std::mem::take(&mut from)).unwrap_or(0);
+        let skip = if *name == first {
+            usize::try_from(from).unwrap_or(0)
+        } else {
+            0
+        };
         let found = metadata_of(call, Some(vec![Arc::clone(name)]), false)?;
         for topic in found.topics {
             let all = topic.partitions.len();

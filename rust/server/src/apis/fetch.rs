@@ -1,5 +1,6 @@
 //! Fetch. Kafka: `KafkaApis#handleFetchRequest`, `FetchResponse#toMessage`.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -35,6 +36,7 @@ pub(super) fn fetch(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     };
     let (broker, client) = (Arc::clone(call.broker()), call.peer.client());
     let is_denied = request.topics.iter().any(|t| is_denied(&broker, &client, &t.topic));
+    let follower = Follower::of(call, &request);
     // The message is large, and freed before the answer is made.
     let topics = std::mem::take(&mut request.topics);
     let partitions = topics.iter().flat_map(partitions_of).collect();
@@ -52,7 +54,11 @@ pub(super) fn fetch(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     *call.reserved = Some(reserved);
     let request = api::FetchRequest {
         // A refusal is answered at once.
-        max_wait_ms: if is_denied { 0 } else { request.max_wait_ms },
+        max_wait_ms: if is_denied || follower.is_some() {
+            0
+        } else {
+            request.max_wait_ms
+        },
         min_bytes: request.min_bytes,
         max_bytes: granted,
         isolation_level,
@@ -68,9 +74,49 @@ pub(super) fn fetch(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
         if by_id {
             answer.partitions.sort_by_key(place);
         }
+        if let Some(follower) = follower {
+            follower.refuse(&mut answer.partitions);
+        }
         hide_denied(&broker, &client, &mut answer.partitions);
         Ok(message(answer))
     })
+}
+
+/// A broker that asks as a replica of the partitions. None of another process is one.
+struct Follower {
+    may_follow: bool,
+    /// The partitions that it asks for with a leader epoch.
+    with_epoch: HashSet<TopicPartition>,
+}
+
+impl Follower {
+    fn of(call: &Call<'_>, request: &FetchRequest) -> Option<Self> {
+        if request.replica_id.max(request.replica_state.replica_id) < 0 {
+            return None;
+        }
+        let partitions = request.topics.iter().flat_map(partitions_of);
+        let with_epoch = partitions.filter(|p| p.current_leader_epoch >= 0).map(|p| p.tp);
+        Some(Self {
+            may_follow: call.check_cluster(AclOperation::ClusterAction).is_ok(),
+            with_epoch: with_epoch.collect(),
+        })
+    }
+
+    /// What is wrong with a partition or an epoch comes first, then that the replica is unknown. Kafka:
+    /// `Partition#followerReplicaOrThrow`.
+    fn refuse(&self, partitions: &mut [api::FetchPartitionResponse]) {
+        for partition in partitions {
+            let is_readable = matches!(partition.error, ErrorCode::NONE | ErrorCode::OFFSET_OUT_OF_RANGE);
+            let error = match (self.may_follow, is_readable) {
+                (false, _) => ErrorCode::TOPIC_AUTHORIZATION_FAILED,
+                (true, false) => continue,
+                (true, true) if self.with_epoch.contains(&partition.tp) => ErrorCode::UNKNOWN_LEADER_EPOCH,
+                (true, true) => ErrorCode::NOT_LEADER_OR_FOLLOWER,
+            };
+            fail(partition);
+            partition.error = error;
+        }
+    }
 }
 
 /// Whether the client may not read a topic. That no topic has an id is no secret.

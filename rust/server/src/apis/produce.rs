@@ -59,7 +59,7 @@ impl Asked {
             if let Err(RecordError::Corrupt { reason, .. }) = next_batch_size(&records) {
                 self.unreadable.insert(tp.clone(), reason.into());
             }
-            self.unknown_codec |= !is_denied && codec(attributes).is_none();
+            self.unknown_codec |= !is_denied && codec(attributes).is_none() && is_there(call, &tp);
             if is_unknown {
                 self.refuse(tp, ErrorCode::UNKNOWN_TOPIC_ID);
             } else if is_denied {
@@ -130,7 +130,7 @@ pub(super) fn produce(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     }
     let is_allowed = match &request.transactional_id {
         Some(id) => call.may_transaction(AclOperation::Write, id),
-        None => call.broker().authorizer().is_none(),
+        None => false,
     };
     if !asked.transactional.is_empty() && !is_allowed {
         asked.fail(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED);

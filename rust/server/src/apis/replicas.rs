@@ -213,12 +213,14 @@ fn reassign(
     if target.is_empty() {
         return invalid("an empty replica list.".to_owned());
     }
-    for (place, node) in target.iter().enumerate() {
-        if target[..place].contains(node) {
-            return invalid(format!("the broker {node} more than once."));
-        }
+    let mut sorted = target.to_vec();
+    sorted.sort_unstable();
+    for (place, node) in sorted.iter().enumerate() {
         if !call.broker().nodes().contains(node) {
             return invalid(format!("broker {node}, but no such broker is registered."));
+        }
+        if place > 0 && sorted[place - 1] == *node {
+            return invalid(format!("the broker {node} more than once."));
         }
     }
     if target == current {

@@ -41,11 +41,17 @@ pub(super) fn describe_client_quotas(call: &mut Call<'_>) -> Result<Handled, Unr
 
 /// Kafka: `ClientQuotasImage#describe`.
 fn check_quota_filter(components: &[describe_client_quotas_request::ComponentData]) -> Result<(), (ErrorCode, String)> {
+    let invalid = |text: String| Err((ErrorCode::INVALID_REQUEST, text));
     let mut seen = HashSet::new();
     for component in components {
         let kind = &*component.entity_type;
         if kind.is_empty() {
-            return Err((ErrorCode::INVALID_REQUEST, "Invalid empty entity type.".to_owned()));
+            return invalid("Invalid empty entity type.".to_owned());
+        }
+        if !seen.insert(kind) {
+            return invalid(format!(
+                "Entity type {kind} cannot appear more than once in the filter."
+            ));
         }
         if !["user", "client-id", "ip"].contains(&kind) {
             return Err((
@@ -53,28 +59,23 @@ fn check_quota_filter(components: &[describe_client_quotas_request::ComponentDat
                 format!("Unsupported entity type {kind}"),
             ));
         }
-        if !(0..=2).contains(&component.match_type) {
-            return Err((
-                ErrorCode::INVALID_REQUEST,
-                format!("Unknown match type {}", component.match_type),
-            ));
-        }
-        // Kafka: `ClientQuotasImage#describe`; 1: the default, 2: any that is given.
-        let takes_none = [(1, "MATCH_TYPE_DEFAULT"), (2, "MATCH_TYPE_SPECIFIED")];
-        if let Some((_, name)) = takes_none.iter().find(|(kind, _)| *kind == component.match_type)
-            && component.r#match.is_some()
-        {
-            let text = format!("Request specified {name}, but also specified a match string.");
-            return Err((ErrorCode::INVALID_REQUEST, text));
-        }
-        if !seen.insert(kind) {
-            let text = format!("Entity type {kind} cannot appear more than once in the filter.");
-            return Err((ErrorCode::INVALID_REQUEST, text));
+        // 0: this one, 1: the default, 2: any that is given.
+        match (component.match_type, component.r#match.is_some()) {
+            (0, true) | (1 | 2, false) => {}
+            (0, false) => {
+                return invalid("Request specified MATCH_TYPE_EXACT, but set match string to null.".to_owned());
+            }
+            (1 | 2, true) => {
+                let name = ["DEFAULT", "SPECIFIED"][usize::from(component.match_type == 2)];
+                return invalid(format!(
+                    "Request specified MATCH_TYPE_{name}, but also specified a match string."
+                ));
+            }
+            (unknown, _) => return invalid(format!("Unknown match type {unknown}")),
         }
     }
     if seen.contains("ip") && seen.len() > 1 {
-        let text = "Invalid entity filter component combination. IP filter component should not be used with user or clientId filter component.";
-        return Err((ErrorCode::INVALID_REQUEST, text.to_owned()));
+        return invalid("Invalid entity filter component combination. IP filter component should not be used with user or clientId filter component.".to_owned());
     }
     Ok(())
 }
