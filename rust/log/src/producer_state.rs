@@ -319,7 +319,8 @@ impl ProducerStateManager {
         origin: AppendOrigin,
         strict: bool,
     ) -> Result<(), Refusal> {
-        // Kafka: UnifiedLog#analyzeAndValidateProducerState, batchMissingRequiredVerification: before epoch and sequence.
+        entry.check_epoch(header.producer_epoch, origin)?;
+        // Kafka: UnifiedLog#analyzeAndValidateProducerState, batchMissingRequiredVerification: before the sequence.
         if entry.must_be_verified(header, origin) {
             let message = format!(
                 "producer {} has not added this partition to its transaction",
@@ -327,7 +328,6 @@ impl ProducerStateManager {
             );
             return refuse(ErrorCode::INVALID_TXN_STATE, message);
         }
-        entry.check_epoch(header.producer_epoch, origin)?;
         if origin.is_client() {
             self.check_verified_sequence(header)?;
             entry.check_sequence(header.producer_epoch, header.base_sequence, strict)?;

@@ -107,10 +107,6 @@ impl GroupCoordinator {
     pub(crate) fn delete_offsets(&self, group_id: &str, tps: &[TopicPartition]) -> Result<OffsetResults, BrokerError> {
         self.replicas.for_writing("delete offsets")?;
         let known = |tp: &TopicPartition| self.replicas.partition(tp).is_ok();
-        if !tps.is_empty() && !tps.iter().any(known) {
-            let code = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
-            return Ok(tps.iter().map(|tp| (tp.clone(), code)).collect());
-        }
         if group_id.is_empty() {
             return Err(BrokerError::kafka(
                 ErrorCode::INVALID_GROUP_ID,

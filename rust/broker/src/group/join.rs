@@ -106,7 +106,7 @@ impl GroupCoordinator {
         if group.is_stored || self.store_group(group).is_ok() {
             return Ok(());
         }
-        if group.members.is_empty() && group.pending_members.is_empty() {
+        if !group.is_in_use() {
             self.remove_group(group);
         }
         Err((ErrorCode::COORDINATOR_NOT_AVAILABLE, Arc::from("")))

@@ -128,7 +128,14 @@ impl GroupCoordinator {
         commit: impl FnOnce(&mut Group) -> Result<T, Refused>,
     ) -> Result<T, Refused> {
         if simple {
-            return self.in_new_group(group_id, commit);
+            return self.in_new_group(group_id, |group| {
+                let committed = commit(group);
+                // A commit of which nothing was written makes no group.
+                if !group.is_in_use() {
+                    self.remove_group(group);
+                }
+                committed
+            });
         }
         let committed = self.in_group(group_id, commit);
         committed.unwrap_or(Err(unknown.into()))

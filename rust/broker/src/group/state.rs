@@ -170,6 +170,12 @@ impl Group {
         self.offsets.keys().chain(pending)
     }
 
+    /// Whether it has a record, an offset or somebody who joins.
+    pub(crate) fn is_in_use(&self) -> bool {
+        let is_empty = self.members.is_empty() && self.pending_members.is_empty();
+        self.is_stored || !is_empty || self.with_offsets().next().is_some()
+    }
+
     /// A member.
     pub(crate) fn member(&self, id: &str) -> Option<&Member> {
         self.members.iter().find(|m| &*m.id == id)

@@ -200,8 +200,13 @@ impl ReplicaManager {
         let (Err(AppendError::Refused { code, .. }), Ok(header)) = (&unverified, BatchHeader::parse(&records)) else {
             return Ok(unverified);
         };
-        if *code != ErrorCode::INVALID_TXN_STATE {
-            return Ok(unverified);
+        match *code {
+            ErrorCode::INVALID_TXN_STATE => {}
+            // Kafka looks at the epoch before it asks, so the answer has no log start.
+            ErrorCode::INVALID_PRODUCER_EPOCH if header.is_transactional() => {
+                return Err((ErrorCode::INVALID_PRODUCER_EPOCH, None));
+            }
+            _ => return Ok(unverified),
         }
         let producer = (header.producer_id, header.producer_epoch);
         let appended = transactions.in_transaction(transactional_id, producer, partition.tp(), || {

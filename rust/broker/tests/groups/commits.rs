@@ -269,6 +269,19 @@ fn a_group_is_deleted_with_its_offsets_once_nobody_is_in_it() {
 }
 
 #[test]
+fn a_commit_of_which_nothing_is_kept_makes_no_group() {
+    let world = World::new(&[]);
+    let member = world.connect();
+    let too_large = |request: &mut OffsetCommitRequest| request.offsets[0].1.metadata = "x".repeat(4097).into();
+    assert_eq!(commit_with(&member, &[("t", 0, 5)], too_large), [12]);
+    assert_eq!(world.broker.groups().unwrap(), []);
+    // The group that has an offset already stays.
+    assert_eq!(commit(&member, "g", -1, "", None, &[("t", 0, 5)]), [0]);
+    assert_eq!(commit_with(&member, &[("t", 0, 6)], too_large), [12]);
+    assert_eq!(fetch(&world.broker, "g"), [Some(5), None]);
+}
+
+#[test]
 fn offsets_are_deleted_unless_a_member_may_read_them() {
     let world = World::new(&[]);
     let delete = |tps: &[TopicPartition]| {
@@ -277,13 +290,10 @@ fn offsets_are_deleted_unless_a_member_may_read_them() {
     };
     let (t0, t1, t7) = (tp("t", 0), tp("t", 1), tp("t", 7));
     assert_eq!(code(delete(std::slice::from_ref(&t0))), 69);
-    assert_eq!(
-        delete(&[tp("nope", 0)]).unwrap(),
-        [3],
-        "groups-022: nothing is asked of the group"
-    );
+    assert_eq!(code(delete(&[tp("nope", 0)])), 69, "the group is asked first");
     let mut member = world.connect();
     assert_eq!(commit(&member, "g", -1, "", None, &[("t", 0, 5)]), [0]);
+    assert_eq!(delete(&[tp("nope", 0)]).unwrap(), [3]);
     // groups-046
     assert_eq!(delete(&[t0.clone(), t1.clone(), t7.clone()]).unwrap(), [0, 0, 3]);
     assert_eq!(fetch(&world.broker, "g"), [None, None]);

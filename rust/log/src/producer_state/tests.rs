@@ -382,6 +382,9 @@ fn a_producer_that_was_not_verified_continues_a_transaction_but_opens_none() {
             .is_ok()
     );
     assert_eq!(state.apply(&batch(0, 3, 4), None, unverified), Err(48));
+    // An older epoch is refused without asking anybody.
+    assert!(state.apply(&batch(1, 0, 4), None, AppendOrigin::Client).is_ok());
+    assert_eq!(state.apply(&batch(0, 0, 5), None, unverified), Err(47));
 }
 
 #[test]
