@@ -81,14 +81,13 @@ def cluster(request: pytest.FixtureRequest, scratch: Path) -> Iterator[Cluster]:
         yield running
 
 
-def slowly(batches: Any) -> Iterator[pa.RecordBatch]:
-    """So that a task lasts: somebody is killed meanwhile."""
-    for batch in batches:
-        time.sleep(0.4)
-        yield batch
-
-
 def load(spark: SparkSession, cluster: Cluster, *, stream: bool = False, **options: str) -> DataFrame:
+    def slowly(batches: Any) -> Iterator[pa.RecordBatch]:
+        """So that a task lasts: somebody is killed meanwhile. Within a function, so that executors need no module of the tests."""
+        for batch in batches:
+            time.sleep(0.4)
+            yield batch
+
     reader = spark.readStream if stream else spark.read
     places = {"kafka.bootstrap.servers": cluster.address, "subscribe": "t", "startingOffsets": "earliest", **options}
     columns = "partition int, offset long, value binary"
