@@ -209,7 +209,6 @@ fn topics_are_refused_by_kafkas_rules() {
     assert_eq!(code("a_b", 1), ErrorCode::INVALID_TOPIC_EXCEPTION);
     assert_eq!(code("", 1), ErrorCode::INVALID_TOPIC_EXCEPTION);
     assert_eq!(code("a/b", 1), ErrorCode::INVALID_TOPIC_EXCEPTION);
-    assert_eq!(code("__consumer_offsets", 1), ErrorCode::INVALID_TOPIC_EXCEPTION);
     assert_eq!(code("t", 0), ErrorCode::INVALID_PARTITIONS);
     assert_eq!(code("t", -1), ErrorCode::INVALID_PARTITIONS);
     assert_eq!(code("t", i32::MAX), ErrorCode::INVALID_PARTITIONS);

@@ -44,8 +44,8 @@ impl KafkaApis {
             error = ErrorCode::INVALID_TOPIC_EXCEPTION;
         } else if create && !self.replicas.is_read_only() && self.replicas.config().boolean("auto.create.topics.enable")
         {
-            match self.replicas.create_user_topic(name, &NewTopic::default()) {
-                Ok(_)
+            match self.auto_create(name) {
+                Ok(())
                 | Err(BrokerError::Kafka {
                     code: ErrorCode::TOPIC_ALREADY_EXISTS,
                     ..
@@ -69,6 +69,15 @@ impl KafkaApis {
             topic_id: [0; 16],
             is_internal: topics::is_internal(name),
             partitions: Vec::new(),
+        }
+    }
+
+    /// Kafka: `DefaultAutoTopicCreationManager#creatableTopic`.
+    fn auto_create(&self, name: &str) -> Result<(), BrokerError> {
+        match name {
+            topics::CONSUMER_OFFSETS => self.replicas.offsets_topic().map(drop),
+            topics::TRANSACTION_STATE => self.replicas.transaction_topic().map(drop),
+            _ => self.replicas.create_user_topic(name, &NewTopic::default()).map(drop),
         }
     }
 

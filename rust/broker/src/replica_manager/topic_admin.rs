@@ -43,7 +43,8 @@ pub struct PartitionDescription {
 }
 
 impl ReplicaManager {
-    /// `create_topic`. Kafka: `ReplicationControlManager#createTopics`, in its order.
+    /// `create_topic`. The topics of the coordinators can be made as well, as in Kafka: they get the partitions and the properties
+    /// of the request. Kafka: `ReplicationControlManager#createTopics`, in its order.
     pub(crate) fn create_user_topic(&self, name: &str, new: &NewTopic) -> Result<CreatedTopic, BrokerError> {
         self.for_writing("create topics")?;
         topics::validate_name(name).map_err(|reason| BrokerError::kafka(ErrorCode::INVALID_TOPIC_EXCEPTION, reason))?;
@@ -55,12 +56,6 @@ impl ReplicaManager {
         }
         let mut metadata = self.metadata.lock();
         check_name_is_free(&metadata, name)?;
-        if topics::is_internal(name) {
-            return Err(BrokerError::kafka(
-                ErrorCode::INVALID_TOPIC_EXCEPTION,
-                format!("`{name}` is the broker's own topic; choose another name"),
-            ));
-        }
         let config = self.checked_config(&new.config)?;
         let placement = new.place(self.config(), metadata.nodes)?;
         let record = new_record(&metadata, placement, config, true);

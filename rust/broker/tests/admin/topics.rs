@@ -27,6 +27,61 @@ fn replicas(broker: &std::sync::Arc<Broker>, topic: &str) -> Vec<Vec<i32>> {
     partitions.into_iter().map(|p| p.replicas).collect()
 }
 
+/// Seen on a 4.3.1 broker, which gives them the properties of any topic then.
+#[test]
+fn the_topics_of_the_coordinators_can_be_created() {
+    let broker = in_memory(1);
+    for name in ["__consumer_offsets", "__transaction_state", "__share_group_state"] {
+        broker.create_topic_with(name, &new(3, 1)).unwrap();
+        let (code, text) = refused(broker.create_topic_with(name, &new(3, 1)));
+        assert_eq!(code, ErrorCode::TOPIC_ALREADY_EXISTS);
+        assert_eq!(text, format!("Topic '{name}' already exists."));
+        let topic = broker.describe_topic(name).unwrap();
+        assert_eq!(topic.partitions.len(), 3);
+        assert_eq!(policy(&broker, name), "delete");
+    }
+    let (code, text) = refused(broker.create_topic_with("__cluster_metadata", &new(3, 1)));
+    assert_eq!(code, ErrorCode::INVALID_REQUEST);
+    assert_eq!(text, "Creation of internal topic __cluster_metadata is prohibited.");
+}
+
+fn policy(broker: &std::sync::Arc<Broker>, topic: &str) -> String {
+    let config = broker.describe_topic(topic).unwrap().config;
+    let found = config.iter().find(|(name, _)| name.as_str() == "cleanup.policy");
+    found.map_or("delete", |(_, value)| value.as_str()).to_owned()
+}
+
+/// Kafka: `DefaultAutoTopicCreationManager#creatableTopic`.
+#[test]
+fn metadata_makes_the_topics_of_the_coordinators_with_their_own_properties() {
+    let broker = Broker::in_memory(
+        options(
+            None,
+            false,
+            &[
+                ("auto.create.topics.enable", "true"),
+                ("offsets.topic.num.partitions", "7"),
+            ],
+        ),
+        ManualClock::new(),
+    )
+    .unwrap();
+    let mut client = Client::new(&broker);
+    let mut ask = |topic: &str| {
+        let request = Request::Metadata(MetadataRequest {
+            topics: Some(vec![topic.into()]),
+            allow_auto_topic_creation: true,
+        });
+        match client.ask(1, request) {
+            Response::Metadata(response) => (response.topics[0].error, response.topics[0].partitions.len()),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(ask("__consumer_offsets"), (ErrorCode::NONE, 7));
+    assert_eq!(ask("__transaction_state"), (ErrorCode::NONE, 50));
+    assert_eq!(policy(&broker, "__consumer_offsets"), "compact");
+}
+
 #[test]
 fn what_cannot_be_created_is_refused_in_kafkas_words() {
     let broker = in_memory(1);

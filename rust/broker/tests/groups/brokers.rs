@@ -83,3 +83,26 @@ fn groups_of_a_read_only_broker_work_in_memory() {
             .any(|t| &**t == "__consumer_offsets")
     );
 }
+
+#[test]
+fn groups_live_in_the_partitions_of_a_topic_that_a_client_has_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = || {
+        let clock = ManualClock::new();
+        World {
+            broker: Broker::open(dir.path(), options(None, false, &[]), clock.clone()).unwrap(),
+            clock,
+        }
+    };
+    let world = open();
+    world.broker.create_topic("__consumer_offsets", 3, &[]).unwrap();
+    world.broker.create_topic("t", 4, &[]).unwrap();
+    let (mut a, b) = two(&world);
+    let (id, generation) = (a.id.clone(), a.generation);
+    assert_eq!(a.commit_as(generation, &id, 3), ErrorCode::NONE);
+    let described = world.broker.describe_topic("__consumer_offsets").unwrap();
+    assert_eq!(described.partitions.len(), 3);
+    assert!(described.partitions.iter().any(|p| p.high_watermark > 0));
+    drop((a, b, world));
+    assert_eq!(open().member().committed(), Some(3));
+}
