@@ -7,10 +7,12 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 import fletchlog as fl
 
@@ -53,6 +55,28 @@ def test_a_signal_ends_it_cleanly_and_the_directory_holds_the_records(tmp_path, 
     with fl.Broker(tmp_path / "data", read_only=True) as broker:
         assert broker.scan("orders").to_pyarrow()["value"].to_pylist() == acknowledged
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+
+@pytest.mark.parametrize(("given", "offsets"), [([], [3, 4]), (["--config", "log.cleaner.enable=false"], [0, 1, 2, 3, 4])])
+def test_compacted_topics_in_memory_are_compacted_as_on_a_cluster(given, offsets):
+    process, bootstrap = serve("--memory", "--config", "log.cleaner.backoff.ms=50", *given)
+    compacted = {"cleanup.policy": "compact", "segment.ms": "1", "min.cleanable.dirty.ratio": "0.01"}
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic("orders", 1, 1, config=compacted)])["orders"].result(20)
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(5):
+        producer.produce("orders", str(number), "key", timestamp=1_790_000_000_000 + 1000 * number)
+        producer.flush(20)
+    cluster = fl.Cluster(f"kafka://{bootstrap}")
+    if given:
+        time.sleep(0.5)  # ten rounds of a cleaner that is not to run
+    deadline = time.monotonic() + 60
+    # The active segment is not cleaned.
+    while (left := cluster.scan("orders").to_pyarrow()["offset"].to_pylist()) != offsets and time.monotonic() < deadline:
+        time.sleep(0.05)
+    cluster.close()
+    assert end(process) == 0
+    assert left == offsets
 
 
 def test_a_signal_that_comes_as_soon_as_it_listens_ends_it():

@@ -63,6 +63,9 @@ def serve(
         _end_with_parent(stop)
     log_to(lambda line: note(f"fletchlog: {line}"))
     given = _properties(config, config_file, auto_create)
+    if memory:
+        # As in Kafka. A directory can have readers in other processes, behind whose backs nothing changes unless asked for.
+        given = {"log.cleaner.enable": "true"} | given
     if lenient:
         given = _known(given)
     with _broker(directory, memory, nodes, read_only, given) as broker:

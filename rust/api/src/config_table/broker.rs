@@ -159,7 +159,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "log.cleaner.enable",
         Kind::Boolean,
         Some("false"),
-        "true: a background thread cleans compacted topics that are due and runs retention when log.retention.check.interval.ms says so. Kafka's default is true; here nothing changes behind a reader's back unless asked for, and clean_topic() cleans.",
+        "true: a background thread cleans compacted topics that are due and runs retention when log.retention.check.interval.ms says so. Kafka's default is true, as is that of `fletchlog serve --memory`; elsewhere nothing changes behind a reader's back unless asked for, and clean_topic() cleans.",
     ),
     row(
         "log.cleaner.max.compaction.lag.ms",
