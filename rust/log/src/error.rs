@@ -100,6 +100,11 @@ impl LogError {
         matches!(source.kind(), StorageFull | QuotaExceeded | WriteZero)
     }
 
+    /// A file is not there (any more).
+    pub(crate) fn is_not_found(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+
     /// See [`is_out_of_descriptors`].
     pub(crate) fn is_out_of_descriptors(&self) -> bool {
         matches!(self, Self::Io { source, .. } if is_out_of_descriptors(source))

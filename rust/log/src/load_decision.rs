@@ -92,7 +92,7 @@ impl Loader<'_> {
             // unless a power loss took the name of the one behind it (Kafka does not sync that before the `.swap`).
             let misses_boundary =
                 decision.before_last < self.recovery_point && self.recovery_point < decision.next_offset;
-            if active && misses_boundary && !planned.is_swap() {
+            if active && misses_boundary && !planned.files.is_swap() {
                 let what = format!(
                     "its last batch ends below offset {}, but a batch was on disk that ends below {} (recovery-point-offset-checkpoint)",
                     decision.next_offset, self.recovery_point

@@ -25,13 +25,6 @@ pub(crate) struct PlannedSegment {
     pub has_txn_index: bool,
 }
 
-impl PlannedSegment {
-    /// It is the result of a cleaning that was not completed.
-    pub fn is_swap(&self) -> bool {
-        self.files.log.as_os_str().as_encoded_bytes().ends_with(SWAP.as_bytes())
-    }
-}
-
 /// The directory as it is meant to be.
 #[derive(Debug)]
 pub(crate) struct LoadPlan {
@@ -70,6 +63,17 @@ impl SegmentFile {
 }
 
 impl LoadPlan {
+    /// Whether the segments are in the same files.
+    pub fn has_segments_of(&self, other: &Self) -> bool {
+        let files = |plan: &Self| {
+            plan.segments
+                .values()
+                .map(|segment| segment.files.log.clone())
+                .collect::<Vec<_>>()
+        };
+        files(self) == files(other)
+    }
+
     /// # Errors
     /// `Damaged` for a `.log` file that no log can have.
     pub fn read(fs: &dyn Fs, dir: &Path) -> Result<Self, LogError> {

@@ -29,9 +29,10 @@ impl PartitionLog {
         let mut result = self.read_view(&self.view()?, fetch);
         // The writer that this log is read beside has deleted or replaced a segment between the look at the view and the
         // opening of its file: take over its changes, and if that does not help, load the directory anew.
-        for look in [Self::catch_up, Self::load_again] {
+        let looks = [Self::catch_up, Self::load_again, Self::load_again, Self::load_again];
+        for look in looks.into_iter().filter(|_| self.is_beside_writer()) {
             match result {
-                Err(LogError::Io { ref source, .. }) if source.kind() == std::io::ErrorKind::NotFound => look(self)?,
+                Err(ref error) if error.is_not_found() || matches!(error, LogError::Damaged { .. }) => look(self)?,
                 other => return other,
             }
             result = self.read_view(&self.view()?, fetch);

@@ -2,7 +2,6 @@
 //! batches of the files; bytes behind them may be an append in progress and are ignored.
 
 use std::collections::BTreeSet;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -25,23 +24,30 @@ use crate::{LogConfig, LogError, OpenMode, producer_snapshot};
 
 /// A writer may delete or rename a file between our listing and opening it; then the directory is listed again. If a file is
 /// missing more often than this, that is not the reason.
-const ATTEMPTS: usize = 5;
+const ATTEMPTS: usize = 10;
 
-fn is_gone(error: &LogError) -> bool {
-    matches!(error, LogError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
-}
-
-/// What is in the directory. While it is listed the writer may delete segments, the oldest first. A listing that lacks one of
-/// them may still have older ones, which are deleted by now: these are left out.
+/// What is in the directory. The writer may rename and delete files while it is listed, and a file that is renamed may be in the
+/// listing under neither name. So it is listed until two listings have the same segments, of which the first is still there.
 fn list(fs: &dyn Fs, dir: &Path) -> Result<LoadPlan, LogError> {
-    let mut plan = LoadPlan::read(fs, dir)?;
-    while plan.segments.len() > 1
-        && let Some(first) = plan.segments.first_entry()
-        && !fs.exists(&first.get().files.log)
-    {
-        first.remove();
+    let mut plan = LoadPlan::read(fs, dir);
+    for _ in 0..ATTEMPTS {
+        let before = match plan {
+            Ok(_) if fs.is_snapshot() => break,
+            Err(ref e) if !(e.is_not_found() && fs.exists(dir)) => break,
+            before => before,
+        };
+        plan = LoadPlan::read(fs, dir);
+        if let (Ok(before), Ok(plan)) = (&before, &plan)
+            && before.has_segments_of(plan)
+            && plan
+                .segments
+                .first_key_value()
+                .is_none_or(|(_, first)| fs.exists(&first.files.log))
+        {
+            break;
+        }
     }
-    Ok(plan)
+    plan
 }
 
 fn params(config: &LogConfig, base_offset: i64, files: SegmentFiles, size: u64, now_ms: i64) -> SegmentParams {
@@ -67,9 +73,9 @@ impl ReadOnlyLoader<'_> {
         let mut attempt = 1;
         loop {
             match self.try_load() {
-                Err(e) if is_gone(&e) && attempt < ATTEMPTS && self.fs.exists(self.dir) => attempt += 1,
+                Err(e) if e.is_not_found() && attempt < ATTEMPTS && self.fs.exists(self.dir) => attempt += 1,
                 // Nobody has used the partition yet.
-                Err(e) if self.may_be_missing && is_gone(&e) && !self.fs.exists(self.dir) => {
+                Err(e) if self.may_be_missing && e.is_not_found() && !self.fs.exists(self.dir) => {
                     return Ok(self.without_segments(LeaderEpochCache::default()));
                 }
                 other => return other,
@@ -237,12 +243,14 @@ impl PartitionLog {
         Ok(())
     }
 
+    /// Whether another process may change the files.
+    pub(crate) fn is_beside_writer(&self) -> bool {
+        matches!(self.mode, OpenMode::ReadOnly { .. }) && !self.fs.is_snapshot()
+    }
+
     /// Read-only logs: takes over what the writer has changed since the last look.
     pub(crate) fn catch_up(&self) -> Result<(), LogError> {
-        let OpenMode::ReadOnly { .. } = self.mode else {
-            return Ok(());
-        };
-        if self.fs.is_snapshot() {
+        if !self.is_beside_writer() {
             return Ok(());
         }
         let fits = {
@@ -293,7 +301,7 @@ impl PartitionLog {
             {
                 Ok(len) => len,
                 // Not created yet, or deleted before it was ever opened.
-                Err(e) if is_gone(&e) => return Ok(active.size() == 0 && self.is_without_segments()?),
+                Err(e) if e.is_not_found() => return Ok(active.size() == 0 && self.is_without_segments()?),
                 Err(e) => return Err(e),
             };
             if len < view.active_size {
@@ -327,7 +335,7 @@ impl PartitionLog {
 
     fn is_without_segments(&self) -> Result<bool, LogError> {
         match list(&*self.fs, &self.dir) {
-            Err(e) if is_gone(&e) => Ok(true),
+            Err(e) if e.is_not_found() => Ok(true),
             listed => Ok(listed?.segments.is_empty()),
         }
     }

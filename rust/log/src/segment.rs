@@ -1,6 +1,7 @@
 //! One segment: a `.log` file and its side files. Kafka: `LogSegment`.
 
 use std::io;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
@@ -155,10 +156,15 @@ impl LogSegment {
         if let Some(file) = &*file {
             return Ok(Arc::clone(file));
         }
-        let opened = self
-            .fs
-            .open_segment(&self.files.log, self.writable, false)
-            .map_err(|e| self.io("open", e))?;
+        let open = |path: &Path| self.fs.open_segment(path, self.writable, false);
+        let opened = match open(&self.files.log) {
+            // The writer that this segment is read beside has ended its cleaning since the directory was listed.
+            Err(e) if e.kind() == io::ErrorKind::NotFound && self.files.is_swap() => {
+                open(&self.files.log.with_extension(""))
+            }
+            opened => opened,
+        };
+        let opened = opened.map_err(|e| self.io("open", e))?;
         *file = Some(Arc::clone(&opened));
         Ok(opened)
     }

@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use crate::file_name::{LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, segment_file};
+use crate::file_name::{LOG, OFFSET_INDEX, SWAP, TIME_INDEX, TXN_INDEX, segment_file};
 
 #[derive(Debug, Clone)]
 pub(crate) struct SegmentFiles {
@@ -33,6 +33,11 @@ impl SegmentFiles {
             time_index: name(TIME_INDEX),
             txn_index: name(TXN_INDEX),
         }
+    }
+
+    /// The result of a cleaning that was not completed.
+    pub fn is_swap(&self) -> bool {
+        self.log.as_os_str().as_encoded_bytes().ends_with(SWAP.as_bytes())
     }
 
     pub fn all(&self) -> [&Path; 4] {

@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::FileExt;
 
+use crate::common::compacted::{self, clean, keys, put};
 use crate::common::*;
 use fletchlog_log::{AppendOrigin, FetchBound, LogConfig, LogError};
 
@@ -178,4 +179,63 @@ fn a_reader_sees_an_unfinished_replacement_as_complete() {
         assert_eq!((log.log_end_offset(), offsets(&log).len()), (67, 64), "{damage}");
         assert_eq!(files(&path), before);
     }
+}
+
+#[test]
+fn a_reader_whose_segments_were_merged_meanwhile_looks_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t-0");
+    let writer = open(&real(), &path, compacted::config(), CLEAN);
+    let names: Vec<String> = (0..7).map(|i| format!("k{i}")).collect();
+    for i in 0..60 {
+        put(&writer, &[(&names[i % 7], Some("value"))]);
+    }
+    writer.roll(NOW).unwrap();
+    // Segments are merged if they are small before a cleaning.
+    clean(&writer);
+    let reader = open(&real(), &path, compacted::config(), READ_ONLY);
+    assert!(reader.segments().len() > 3);
+    // The file of the first segment now has what was in several, and the reader has opened none of them.
+    clean(&writer);
+    assert!(writer.segments().len() < reader.segments().len());
+    assert_eq!(keys(&reader), keys(&writer));
+    assert_eq!(keys(&reader).len(), 7);
+}
+
+#[test]
+fn readers_beside_a_cleaner_see_every_key() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t-0");
+    let writer = open(&real(), &path, compacted::config(), CLEAN);
+    let names: Vec<String> = (0..10).map(|i| format!("k{i}")).collect();
+    let put_some = |range: std::ops::Range<usize>| {
+        for i in range {
+            put(&writer, &[(&names[i % 10], Some("value"))]);
+        }
+    };
+    put_some(0..10);
+    let is_over = || writer.log_end_offset() >= 3_000;
+    std::thread::scope(|scope| {
+        scope.spawn(|| put_some(10..3_000));
+        scope.spawn(|| {
+            while !is_over() {
+                clean(&writer);
+                writer.delete_old_segments(NOW).unwrap();
+            }
+        });
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !is_over() {
+                    let reader = open(&real(), &path, compacted::config(), READ_ONLY);
+                    for _ in 0..3 {
+                        reader.refresh(0).unwrap();
+                        let seen = keys(&reader);
+                        assert!(seen.windows(2).all(|pair| pair[0].0 < pair[1].0), "{seen:?}");
+                        let distinct: std::collections::BTreeSet<_> = seen.iter().map(|(_, key)| key).collect();
+                        assert_eq!(distinct.len(), 10, "{seen:?}");
+                    }
+                }
+            });
+        }
+    });
 }
