@@ -32,9 +32,11 @@ impl PartitionLog {
         let looks = [Self::catch_up, Self::load_again, Self::load_again, Self::load_again];
         for look in looks.into_iter().filter(|_| self.is_beside_writer()) {
             match result {
-                Err(ref error) if error.is_not_found() || matches!(error, LogError::Damaged { .. }) => look(self)?,
+                Err(ref error) if error.is_not_found() => {}
+                Err(LogError::Damaged { .. }) if self.has_other_files()? => {}
                 other => return other,
             }
+            look(self)?;
             result = self.read_view(&self.view()?, fetch);
         }
         result

@@ -248,6 +248,16 @@ impl PartitionLog {
         matches!(self.mode, OpenMode::ReadOnly { .. }) && !self.fs.is_snapshot()
     }
 
+    /// Whether the writer has replaced segments since the last look: what looks like damage may be that.
+    pub(crate) fn has_other_files(&self) -> Result<bool, LogError> {
+        let plan = list(&*self.fs, &self.dir)?;
+        let planned = plan.segments.iter().map(|(base, planned)| (*base, planned.size));
+        let seen = self.segments();
+        // The active segment grows.
+        let sealed = seen.len().saturating_sub(1);
+        Ok(!planned.take(sealed).eq(seen.into_iter().take(sealed)))
+    }
+
     /// Read-only logs: takes over what the writer has changed since the last look.
     pub(crate) fn catch_up(&self) -> Result<(), LogError> {
         if !self.is_beside_writer() {
