@@ -20,7 +20,7 @@ pub const READ_BYTES: usize = 1 << 20;
 const READ_BYTES_MIN: usize = 64 << 10;
 
 /// A scan could not begin or go on.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 pub enum ScanError {
     /// The range ends before it starts.
     #[error("start_offset is {start} and end_offset {end}; a range does not end before it starts")]
@@ -47,8 +47,8 @@ pub enum ScanError {
         tp: TopicPartition,
         /// Base offset of the batch, or the offset to read from.
         offset: i64,
-        /// Cause.
-        source: LogError,
+        /// Cause. Every later call gets the same.
+        source: Arc<LogError>,
     },
 }
 
@@ -107,7 +107,7 @@ impl ScanRange {
         let first = first.map_err(|source| ScanError::Unreadable {
             tp: self.tp().clone(),
             offset: self.start,
-            source,
+            source: Arc::new(source),
         })?;
         self.start = self.start.max(first);
         Ok(self)
@@ -204,6 +204,8 @@ pub struct Scan {
     bound: FetchBound,
     walks: Vec<Walk>,
     progress: Progress,
+    /// What ended it.
+    failure: Option<ScanError>,
 }
 
 #[derive(Debug)]
@@ -240,6 +242,7 @@ impl Scan {
                 .map(|range| Walk::new(range.clone(), read_bytes))
                 .collect(),
             progress,
+            failure: None,
         }
     }
 
@@ -261,9 +264,18 @@ impl Scan {
     /// The records that come next; `None` at the end. Of a batch whose records were read in part, the rest.
     ///
     /// # Errors
-    /// `Unreadable`: records before it have been shown, and no later call goes past it.
+    /// `Unreadable`: records before it have been shown, and every later call gets the same.
     pub fn next_batch(&mut self) -> Result<Option<ScanBatch<'_>>, ScanError> {
-        let found = match &mut self.progress {
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone());
+        }
+        let turn = self.turn().inspect_err(|failure| self.failure = Some(failure.clone()))?;
+        Ok(turn.and_then(|(place, until)| self.walks.get_mut(place)?.batch(until)))
+    }
+
+    /// The range whose records come next, and up to which timestamp (ms) they do.
+    fn turn(&mut self) -> Result<Option<(usize, Option<i64>)>, ScanError> {
+        Ok(match &mut self.progress {
             Progress::Offset(place) => {
                 while let Some(walk) = self.walks.get_mut(*place)
                     && !walk.step(self.bound)?
@@ -285,8 +297,7 @@ impl Scan {
                 *shown = turn.map(|turn| turn.place);
                 turn.map(|MergeTurn { place, until, .. }| (place, Some(until)))
             }
-        };
-        Ok(found.and_then(|(place, until)| self.walks.get_mut(place)?.batch(until)))
+        })
     }
 }
 
@@ -330,7 +341,7 @@ impl Walk {
         })
     }
 
-    /// Finds the next batch with records of the range. `false`: the range is finished. An error repeats.
+    /// Finds the next batch with records of the range. `false`: the range is finished.
     fn step(&mut self, bound: FetchBound) -> Result<bool, ScanError> {
         if let Some((slice, cursor)) = &self.records {
             // The reader stopped: it had enough, or before a malformed record, or at the end of the range.
@@ -341,12 +352,7 @@ impl Walk {
             }
             self.records = None;
         }
-        let found = self.find(bound);
-        if !matches!(found, Ok(true)) {
-            // Behind a damaged batch nothing is shown: the next call reads from that batch again.
-            self.batches = BatchIter::new(Bytes::new());
-        }
-        found
+        self.find(bound)
     }
 
     fn find(&mut self, bound: FetchBound) -> Result<bool, ScanError> {
@@ -422,7 +428,7 @@ impl Walk {
         ScanError::Unreadable {
             tp: self.range.tp().clone(),
             offset,
-            source: source.into(),
+            source: Arc::new(source.into()),
         }
     }
 }

@@ -283,7 +283,7 @@ impl Failure {
     }
 
     /// A log that cannot be read: a damaged file is reported to the reader like a damaged batch.
-    pub fn reading(error: LogError) -> Self {
+    pub fn reading(error: &LogError) -> Self {
         match error {
             LogError::Damaged { .. } => Self::of("corrupt", error.to_string()),
             other => other.into(),
@@ -392,8 +392,14 @@ impl From<RecordError> for Failure {
 
 impl From<LogError> for Failure {
     fn from(error: LogError) -> Self {
+        Self::from(&error)
+    }
+}
+
+impl From<&LogError> for Failure {
+    fn from(error: &LogError) -> Self {
         let variant = match error {
-            LogError::Record(error) => return error.into(),
+            LogError::Record(error) => return error.clone().into(),
             LogError::OffsetOutOfRange { .. } => "out-of-range",
             LogError::Damaged { .. } => "damaged",
             LogError::Io { .. } => "storage",
@@ -412,7 +418,7 @@ impl From<ScanError> for Failure {
         match error {
             ScanError::Backwards { .. } => Self::argument(error.to_string()),
             ScanError::Gone { .. } => Self::kafka(ErrorCode::OFFSET_OUT_OF_RANGE, error.to_string()),
-            ScanError::Unreadable { tp, offset, source } => Self::reading(source).at(&tp, offset),
+            ScanError::Unreadable { tp, offset, source } => Self::reading(&source).at(&tp, offset),
         }
     }
 }

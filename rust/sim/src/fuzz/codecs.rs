@@ -68,11 +68,13 @@ pub(super) fn snappy(data: &[u8]) {
 
 pub(super) fn lz4(data: &[u8]) {
     codec(Compression::Lz4, data, |payload, limit| {
-        let mut decoder = lz4_flex::frame::FrameDecoder::new(payload);
-        let out = read_all(&mut decoder, limit)?;
-        // A block that holds nothing looks like the end there, though more may follow.
-        let goes_on = payload.iter().any(|_| matches!(decoder.read(&mut [0]), Ok(1)));
-        (!goes_on).then_some(out)
+        // A decoder a frame: one that goes on to a frame of other blocks keeps the room of the first. A block that holds nothing
+        // looks like the end of its frame; what follows is then no frame, and nothing is compared.
+        let (mut rest, mut out) = (payload, Vec::new());
+        while !rest.is_empty() {
+            out.extend(read_all(lz4_flex::frame::FrameDecoder::new(&mut rest), limit - out.len())?);
+        }
+        Some(out)
     });
 }
 
