@@ -122,11 +122,12 @@ def main() -> None:
     arguments = parser.parse_args()
     rates = floors(arguments.records) | {f"python_{name}": value for name, value in measure(arguments.records, arguments.rounds).items()}
     ratios = [
-        ("scan / decode floor", rates["python_scan"] / rates["decode_floor"], 0.5),
+        ("scan / decode floor", rates["python_scan"] / rates["decode_floor"], 0.95),
+        ("scan / scan floor", rates["python_scan"] / rates["scan_floor"], 0.95),
         ("scan on 2 threads / scan", rates["python_scan_2_threads"] / rates["python_scan"], 1.8),
         ("scan of values / scan", rates["python_scan_value"] / rates["python_scan"], 1.0),
         ("scan of offsets / scan", rates["python_scan_offset"] / rates["python_scan"], 1.3),
-        ("poll of 100,000 / scan", rates["python_poll_100000"] / rates["python_scan"], 0.77),
+        ("poll of 100,000 / scan", rates["python_poll_100000"] / rates["python_scan"], 0.9),
         ("poll of 10,000 / scan", rates["python_poll_10000"] / rates["python_scan"], 0.77),
         ("send_arrow / encode floor", rates["python_send_arrow"] / rates["encode_floor"], 0.25),
         ("scan / confluent-kafka", rates["python_scan"] / rates["python_confluent_kafka"], 30.0),

@@ -2,7 +2,7 @@
 //!
 //! Both trust their input blindly (well-formed, uncompressed, null keys, no headers, lengths and deltas of at most two
 //! bytes) and know no capacities, columns or errors; that is what makes them floors and useless for anything else.
-//! - [`decode_floor`]: one pass over segment bytes that checks each batch's CRC and fills flat vectors: offset,
+//! - [`decode_floor`]: a naive decoder. One pass over segment bytes that checks each batch's CRC and fills flat vectors: offset,
 //!   timestamp, end of value, value bytes.
 //! - [`encode_floor`]: the way back: flat vectors of ten-byte values and timestamps encoded into full batches of 16 KiB
 //!   with CRC.

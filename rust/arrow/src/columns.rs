@@ -119,14 +119,14 @@ pub(crate) struct Columns {
     pub(crate) timestamps: Vec<i64>,
     pub(crate) timestamp_nulls: Vec<u32>,
     pub(crate) headers: Option<HeadersColumn>,
-    /// Sizes of the last batch: rows, value bytes, key bytes.
+    /// Sizes that the next batch may have: rows, value bytes, key bytes.
     hint: (usize, usize, usize),
 }
 
-/// Grows `vec` for `more` elements, from the pool when it holds nothing yet.
+/// Grows `vec` for `more` elements, from the pool when it holds nothing yet: then `more` are still free when it holds `hint`.
 fn reserve<T>(pool: &Pool<T>, vec: &mut Vec<T>, more: usize, hint: usize) {
     if vec.capacity() == 0 {
-        *vec = pool.take(more.max(hint));
+        *vec = pool.take(hint + more);
     } else {
         vec.reserve(more);
     }
@@ -223,7 +223,14 @@ impl Columns {
     /// are not asked for the arrays are empty.
     pub(crate) fn take(&mut self, pools: &Pools) -> Taken {
         let rows = std::mem::take(&mut self.rows);
-        self.hint = (rows, self.value.data.len(), self.key.data.len());
+        // The end of a range makes a small batch: the next is as large as those before it.
+        let size = |now: usize, hint: usize| now.max(hint - hint / 8);
+        let (row_hint, value_hint, key_hint) = self.hint;
+        self.hint = (
+            size(rows, row_hint),
+            size(self.value.data.len(), value_hint),
+            size(self.key.data.len(), key_hint),
+        );
         let timestamp_nulls = null_buffer(&self.timestamp_nulls, rows);
         self.timestamp_nulls.clear();
         let timestamps = ScalarBuffer::from(into_buffer(&pools.long, &mut self.timestamps));

@@ -6,8 +6,9 @@
 //! - keys and values are disjoint parts of `payload[position..end]`, so all values (all keys) together are no longer
 //!   than that region, and each byte column has room for it plus [`SLACK`], which covers one over-store.
 //!
-//! Columns that are not asked for are neither reserved nor written; the loop is compiled for every choice of columns. Without
-//! keys, values and headers the records need not be parsed one by one ([`decode_numbers`]).
+//! Columns that are not asked for are neither reserved nor written; the loop is compiled for every choice of columns.
+//! Records that have the layout of the one before them are not parsed one by one ([`Heads::write_alike`]): their ends are known, so
+//! that a processor works on several at a time.
 //!
 //! A build with debug assertions checks both bounds at every row; the tests of [`crate::export`] run that way and
 //! compare every column with a plain decoder.
@@ -15,7 +16,7 @@
 
 use arrow_array::BinaryArray;
 use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
-use fletchlog_records::record::{MIN_RECORD_SIZE, RawRecord, parse_record, parse_small};
+use fletchlog_records::record::{Frame, MIN_RECORD_SIZE, RawRecord, parse_record, parse_small};
 use fletchlog_records::{RecordCursor, RecordError, RecordsSlice, TimeRange};
 
 use crate::columns::asked::{KEY, OFFSET, TIMESTAMP, VALUE};
@@ -26,6 +27,10 @@ use crate::columns::{BytesColumn, Columns, Pools};
 const PIECE: usize = 16;
 /// Room behind the last byte of a column for the surplus: less than a piece, or a whole one of an empty value.
 const SLACK: usize = PIECE;
+
+/// Records of one layout that are worth finding it out, and how often there may be fewer before the rest of a batch is parsed one by one.
+const WORTHWHILE: usize = 24;
+const MAX_SHORT_RUNS: usize = 4;
 
 /// Which records to take.
 #[derive(Debug, Clone, Copy)]
@@ -80,6 +85,7 @@ fn head<T>(vec: &mut Vec<T>) -> *mut T {
 }
 
 /// Where the next key or value goes.
+#[derive(Clone, Copy)]
 struct BytesHead {
     end: *mut i32,
     data: *mut u8,
@@ -114,6 +120,22 @@ impl BytesHead {
         }
     }
 
+    /// Writes `payload[at..at + len]`.
+    ///
+    /// # Safety
+    /// As [`Self::write`]; the field is inside the payload.
+    #[inline(always)]
+    unsafe fn write_some(&mut self, payload: &[u8], at: usize, len: usize) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let bytes = payload.get_unchecked(at..at + len);
+            copy_over(payload, bytes, self.data.add(self.len));
+            self.len += len;
+            self.end.write(below_2_gib(self.len));
+            self.end = self.end.add(1);
+        }
+    }
+
     /// Makes `rows` rows part of the column.
     ///
     /// # Safety
@@ -124,6 +146,24 @@ impl BytesHead {
             column.offsets.set_len(rows + 1);
             column.data.set_len(self.len);
         }
+    }
+}
+
+/// The timestamps of a batch's records in microseconds: the base and a delta, which has 14 bits, times the factor.
+struct Microseconds {
+    base: i64,
+    factor: i64,
+}
+
+impl Microseconds {
+    /// `None` if one of them could overflow.
+    fn of(slice: &RecordsSlice) -> Option<Self> {
+        const MOST: i64 = i64::MAX / 1000 - (1 << 14);
+        let base = slice.timestamp(0);
+        (-MOST..=MOST).contains(&base).then(|| Self {
+            base: base * 1000,
+            factor: (slice.timestamp(1) - base) * 1000,
+        })
     }
 }
 
@@ -188,6 +228,75 @@ impl Heads {
         }
     }
 
+    /// Writes at most `most` records of `region`, a part of the payload, from `position` on: as long as they have the layout
+    /// `frame`, their offsets are in the window and no column but `key` is null or begins with them. Returns how many.
+    ///
+    /// # Safety
+    /// As [`Self::write`], for `most` rows. A base offset and a delta do not overflow.
+    #[inline(never)]
+    unsafe fn write_alike<const ASKED: u8>(
+        &mut self,
+        slice: &RecordsSlice,
+        region: &[u8],
+        window: &Window,
+        frame: &Frame,
+        position: usize,
+        most: usize,
+    ) -> usize {
+        let value = match frame.value() {
+            Some(value) => value,
+            None if ASKED & VALUE == 0 => 0..0,
+            None => return 0,
+        };
+        let key = frame.key().filter(|_| ASKED & KEY != 0);
+        if key.is_some() != self.key.is_some() {
+            return 0;
+        }
+        let Some(times) = Microseconds::of(slice) else { return 0 };
+        // Copies that nothing points to: the loop keeps them in registers.
+        let (mut values, mut keys, offsets, timestamps) = (self.value, self.key, self.offset, self.timestamp);
+        let (base_offset, wanted, size) = (slice.base_offset, window.from_offset..window.to_offset, frame.size());
+        let (mut written, mut at) = (0, position);
+        while written < most
+            && let Some((timestamp_delta, offset_delta)) = frame.deltas(region, at)
+        {
+            let offset = base_offset + offset_delta;
+            if !wanted.contains(&offset) {
+                break;
+            }
+            // SAFETY: the caller's promise; a record of this layout is in the payload with its key and value.
+            unsafe {
+                if ASKED & OFFSET != 0 {
+                    offsets.add(written).write(offset);
+                }
+                if ASKED & TIMESTAMP != 0 {
+                    timestamps
+                        .add(written)
+                        .write(times.base + timestamp_delta * times.factor);
+                }
+                if ASKED & VALUE != 0 {
+                    values.write_some(&slice.payload, at + value.start, value.len());
+                }
+                if let (Some(keys), Some(key)) = (&mut keys, &key) {
+                    keys.write_some(&slice.payload, at + key.start, key.len());
+                }
+            }
+            at += size;
+            written += 1;
+        }
+        (self.value, self.key) = (values, keys);
+        // SAFETY: so many rows were written of each column that is asked for.
+        unsafe {
+            if ASKED & OFFSET != 0 {
+                self.offset = offsets.add(written);
+            }
+            if ASKED & TIMESTAMP != 0 {
+                self.timestamp = timestamps.add(written);
+            }
+        }
+        written
+    }
+
     /// Makes `rows` rows part of the columns.
     ///
     /// # Safety
@@ -243,9 +352,6 @@ pub(crate) fn decode(
     cursor: &mut RecordCursor,
     window: Window,
 ) -> Result<usize, RecordError> {
-    if !columns.asks(KEY | VALUE) && columns.headers.is_none() {
-        return decode_numbers(columns, pools, slice, cursor, window);
-    }
     let timed = if window.times == TimeRange::ALL { 0 } else { TIMED };
     LOOPS[usize::from(columns.asked | timed)](columns, pools, slice, cursor, window)
 }
@@ -295,6 +401,9 @@ fn decode_as<const ASKED: u8>(
     let mut failure = None;
     let last = slice.count - 1;
     let mut heads = Heads::new(columns);
+    // Only a parse checks whether the sum of base offset and delta overflows.
+    let sums_fit = (0..=i64::MAX - i64::from(i32::MAX)).contains(&slice.base_offset);
+    let (mut size, mut short_runs) = (0, 0);
     while rows - before + left_out < budget && returned <= last {
         let (raw, end, offset) = match parse(slice, region, position, (returned == last).then_some(payload.len())) {
             Ok(parsed) => parsed,
@@ -327,8 +436,23 @@ fn decode_as<const ASKED: u8>(
             }
             rows += 1;
         }
+        let is_alike = std::mem::replace(&mut size, end - position) == end - position;
+        let record = position..end;
         position = end;
         returned += 1;
+        if ASKED & TIMED == 0
+            && short_runs < MAX_SHORT_RUNS
+            && is_alike
+            && let Some(frame) = region.get(record).filter(|_| sums_fit).and_then(Frame::of)
+        {
+            let most = (budget - (rows - before)).min(usize::try_from(last - returned).unwrap_or(0));
+            // SAFETY: as above, for so many rows.
+            let alike = unsafe { heads.write_alike::<ASKED>(slice, region, &window, &frame, position, most) };
+            short_runs += usize::from(alike < WORTHWHILE);
+            rows += alike;
+            position += alike * frame.size();
+            returned += i32::try_from(alike).unwrap_or(0);
+        }
     }
     // SAFETY: every column was written up to `rows`.
     unsafe { heads.close(columns, rows) };
@@ -336,74 +460,6 @@ fn decode_as<const ASKED: u8>(
     match failure {
         Some(reason) if rows == before => Err(slice.invalid(reason)),
         _ => Ok(rows - before),
-    }
-}
-
-/// The same for offsets and timestamps alone, or neither.
-#[inline(never)]
-fn decode_numbers(
-    columns: &mut Columns,
-    pools: &Pools,
-    slice: &RecordsSlice,
-    cursor: &mut RecordCursor,
-    window: Window,
-) -> Result<usize, RecordError> {
-    let left = usize::try_from(slice.count.saturating_sub(cursor.returned())).unwrap_or(0);
-    let bytes = slice.payload.len().saturating_sub(cursor.position());
-    let budget = left.min(window.max_records).min(bytes / MIN_RECORD_SIZE + 1);
-    if columns.rows.saturating_add(budget) > i32::MAX as usize {
-        return Err(slice.invalid("one Arrow batch would have more than 2^31 rows; finish it first"));
-    }
-    columns.reserve(pools, budget, 0, 0);
-    let (before, asked) = (columns.rows, columns.asked);
-    let (offsets, timestamps) = (head(&mut columns.offsets), head(&mut columns.timestamps));
-    let nulls = &mut columns.timestamp_nulls;
-    let (mut appended, mut seen, mut ended) = (0, 0, false);
-    let mut failure = None;
-    while seen < budget && !ended && failure.is_none() && cursor.returned() < slice.count {
-        let visited = cursor.visit(slice, budget - seen, |offset, milliseconds, _| {
-            if offset < window.from_offset {
-                return true;
-            }
-            if offset >= window.to_offset {
-                ended = true;
-                return false;
-            }
-            seen += 1;
-            if !window.times.contains(milliseconds) {
-                return true;
-            }
-            debug_assert!(appended < budget);
-            if asked & OFFSET != 0 {
-                // SAFETY: there is room for `budget` rows, and this is at most the one with the number `seen`.
-                unsafe { offsets.add(appended).write(offset) };
-            }
-            if asked & TIMESTAMP != 0 {
-                let microseconds = milliseconds.checked_mul(1000);
-                if microseconds.is_none() {
-                    nulls.push(row_number(before + appended));
-                }
-                // SAFETY: as above.
-                unsafe { timestamps.add(appended).write(microseconds.unwrap_or(0)) };
-            }
-            appended += 1;
-            true
-        });
-        failure = visited.err();
-    }
-    columns.rows = before + appended;
-    // SAFETY: the columns asked for were written up to this row.
-    unsafe {
-        if columns.asks(OFFSET) {
-            columns.offsets.set_len(columns.rows);
-        }
-        if columns.asks(TIMESTAMP) {
-            columns.timestamps.set_len(columns.rows);
-        }
-    }
-    match failure {
-        Some(error) if appended == 0 => Err(error),
-        _ => Ok(appended),
     }
 }
 

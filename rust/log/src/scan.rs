@@ -269,7 +269,9 @@ impl Scan {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
         }
-        let turn = self.turn().inspect_err(|failure| self.failure = Some(failure.clone()))?;
+        let turn = self
+            .turn()
+            .inspect_err(|failure| self.failure = Some(failure.clone()))?;
         Ok(turn.and_then(|(place, until)| self.walks.get_mut(place)?.batch(until)))
     }
 

@@ -13,7 +13,7 @@
 
 use crate::varint::{read_varint, read_varlong};
 use crate::{RecordError, RecordsSlice, TimestampType};
-use frame::Frame;
+pub use frame::Frame;
 
 mod frame;
 

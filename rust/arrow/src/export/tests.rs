@@ -527,6 +527,23 @@ fn fields() -> impl Strategy<Value = Fields> {
     (time, bytes(), bytes(), headers)
 }
 
+/// Records without anything in common, or runs of records of one layout.
+fn rows() -> impl Strategy<Value = Vec<Fields>> {
+    let run = (fields(), 1..30u8, 0..3i64).prop_map(|(fields, count, step)| {
+        let filled = |bytes: &Option<Vec<u8>>, i: u8| bytes.as_ref().map(|bytes| vec![i; bytes.len()]);
+        let record = |i: u8| {
+            let (timestamp, key, value, headers) = &fields;
+            let timestamp = timestamp.saturating_add(step * i64::from(i));
+            (timestamp, filled(key, i), filled(value, i), headers.clone())
+        };
+        (0..count).map(record).collect::<Vec<_>>()
+    });
+    prop_oneof![
+        1 => proptest::collection::vec(fields(), 1..40),
+        2 => proptest::collection::vec(run, 1..5).prop_map(|runs| runs.concat()),
+    ]
+}
+
 fn encode(rows: &[Fields], base_offset: i64, compression: Compression) -> Bytes {
     let mut builder = BatchBuilder::with_capacity(0);
     for (timestamp, key, value, headers) in rows {
@@ -549,7 +566,7 @@ fn encode(rows: &[Fields], base_offset: i64, compression: Compression) -> Bytes 
 proptest! {
     #[test]
     fn the_columns_are_what_the_plain_decoder_reads(
-        batches in proptest::collection::vec((proptest::collection::vec(fields(), 1..40), 0..2i32, 0u8..5), 1..6),
+        batches in proptest::collection::vec((rows(), 0..2i32, 0u8..5), 1..6),
         keys in any::<bool>(),
         include_headers in any::<bool>(),
         cut in 1usize..50,
@@ -581,7 +598,7 @@ proptest! {
 
     #[test]
     fn some_columns_of_a_range_of_times_are_those_columns_of_its_rows(
-        batches in proptest::collection::vec((proptest::collection::vec(fields(), 1..40), 0..2i32, 0u8..5), 1..6),
+        batches in proptest::collection::vec((rows(), 0..2i32, 0u8..5), 1..6),
         columns in Just(Column::ALL.to_vec()).prop_shuffle(),
         number in 1..8usize,
         (start, end) in (proptest::option::of(-2i64..120), proptest::option::of(-2i64..120)),
@@ -619,8 +636,26 @@ proptest! {
     }
 
     #[test]
+    fn the_offsets_asked_for_are_those_of_the_whole(
+        rows in rows(),
+        (start, end) in (0..150i64, 0..150i64),
+        max in 1usize..60,
+        append_time in any::<bool>(),
+    ) {
+        let mut slice = slice_of(&encode(&rows, 5, Compression::None));
+        if append_time {
+            slice.timestamp_type = TimestampType::LogAppendTime;
+        }
+        let mut expected = plainly(&tp("t", 0), &slice, true);
+        expected.retain(|row| (start..end).contains(&row.offset));
+        let (mut builder, mut cursor) = (RowsBuilder::new(true), RecordCursor::new());
+        while builder.append_records(&tp("t", 0), &slice, &mut cursor, max, start, end).unwrap() > 0 {}
+        prop_assert_eq!(rows_of(&builder.finish()), expected);
+    }
+
+    #[test]
     fn damaged_records_give_the_rows_before_them(
-        rows in proptest::collection::vec(fields(), 1..30),
+        rows in rows(),
         damage in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..6),
         count in 0i32..60,
     ) {

@@ -2,11 +2,13 @@
 //! their deltas take the same number of bytes. Three comparisons show whether the next record has it as well; then its end is known
 //! without parsing it, and a loop need not wait for one length to find the next.
 
+use std::ops::Range;
+
 use crate::varint::read_varint;
 
 /// The layout of a record without headers whose fields up to the key length fit into eight bytes, its deltas into two each.
 #[derive(Debug)]
-pub(super) struct Frame {
+pub struct Frame {
     /// Bytes of the whole record.
     size: usize,
     /// The bits of the first eight bytes that fix the layout: lengths, and of deltas which bytes they take.
@@ -17,6 +19,8 @@ pub(super) struct Frame {
     value_length_at: usize,
     value_length_fixed: u16,
     value_length: u16,
+    key: Option<Range<usize>>,
+    value: Option<Range<usize>>,
 }
 
 /// A varint of one or two bytes among the first eight.
@@ -39,7 +43,7 @@ impl Delta {
 
 impl Frame {
     /// The layout of `record`, which was parsed and found good; `None` if it is another kind.
-    pub(super) fn of(record: &[u8]) -> Option<Self> {
+    pub fn of(record: &[u8]) -> Option<Self> {
         let bytes = record.first_chunk::<8>()?;
         let mut fixed = [0u8; 8];
         let mut at = 0;
@@ -49,11 +53,13 @@ impl Frame {
         let offset_delta = delta(bytes, &mut fixed, &mut at)?;
         let mut value_length_at = at;
         mark(bytes, &mut fixed, &mut at, 0xff)?; // key length
-        let key = read_varint(record, &mut value_length_at)?;
-        value_length_at += usize::try_from(key.max(0)).ok()?;
+        let key_length = read_varint(record, &mut value_length_at)?;
+        let key = field(value_length_at, key_length)?;
+        value_length_at = key.as_ref().map_or(value_length_at, |key| key.end);
         let mut value_at = value_length_at;
-        let value = read_varint(record, &mut value_at)?;
-        let value_end = value_at + usize::try_from(value.max(0)).ok()?;
+        let value_length = read_varint(record, &mut value_at)?;
+        let value = field(value_at, value_length)?;
+        let value_end = value.as_ref().map_or(value_at, |value| value.end);
         let value_length_fixed = match value_at - value_length_at {
             1 => 0x00ff,
             2 => 0xffff,
@@ -73,23 +79,43 @@ impl Frame {
             value_length_at,
             value_length_fixed,
             value_length: two_bytes(record, value_length_at)? & value_length_fixed,
+            key,
+            value,
         })
     }
 
     /// Bytes of each record.
-    pub(super) fn size(&self) -> usize {
+    pub fn size(&self) -> usize {
         self.size
+    }
+
+    /// Where the key is in each record, `None` if it is null.
+    pub fn key(&self) -> Option<Range<usize>> {
+        self.key.clone()
+    }
+
+    /// Where the value is in each record, `None` if it is null.
+    pub fn value(&self) -> Option<Range<usize>> {
+        self.value.clone()
     }
 
     /// Timestamp and offset delta of the record at `position` if it has this layout: then it is well formed.
     #[inline(always)]
-    pub(super) fn deltas(&self, payload: &[u8], position: usize) -> Option<(i64, i64)> {
+    pub fn deltas(&self, payload: &[u8], position: usize) -> Option<(i64, i64)> {
         let record = payload.get(position..)?.get(..self.size)?;
         let first = u64::from_le_bytes(*record.first_chunk::<8>()?);
         let fits = first & self.fixed == self.first
             && two_bytes(record, self.value_length_at)? & self.value_length_fixed == self.value_length
             && record.last() == Some(&0);
         fits.then(|| (self.timestamp_delta.of(first), self.offset_delta.of(first)))
+    }
+}
+
+/// The bytes of a field at `at`; `Some(None)` if it is null.
+fn field(at: usize, length: i32) -> Option<Option<Range<usize>>> {
+    match usize::try_from(length) {
+        Ok(length) => Some(Some(at..at.checked_add(length)?)),
+        Err(_) => Some(None),
     }
 }
 

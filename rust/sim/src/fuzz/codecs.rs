@@ -72,7 +72,10 @@ pub(super) fn lz4(data: &[u8]) {
         // looks like the end of its frame; what follows is then no frame, and nothing is compared.
         let (mut rest, mut out) = (payload, Vec::new());
         while !rest.is_empty() {
-            out.extend(read_all(lz4_flex::frame::FrameDecoder::new(&mut rest), limit - out.len())?);
+            out.extend(read_all(
+                lz4_flex::frame::FrameDecoder::new(&mut rest),
+                limit - out.len(),
+            )?);
         }
         Some(out)
     });

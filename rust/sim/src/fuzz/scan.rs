@@ -50,6 +50,10 @@ pub(super) fn whole(logs: &[Arc<PartitionLog>], bound: FetchBound, order: ScanOr
     let names: Vec<_> = ranges.iter().map(|range| format!("{} at offset", range.tp())).collect();
     assert!(names.iter().any(|name| failure.starts_with(name)), "{failure}");
     let again = scan.next_batch().map(|batch| batch.is_some());
-    assert_eq!(again.map_err(|error| error.to_string()), Err(failure), "an error repeats");
+    assert_eq!(
+        again.map_err(|error| error.to_string()),
+        Err(failure),
+        "an error repeats"
+    );
     found
 }
