@@ -1,13 +1,13 @@
 """Our clients on a broker over TCP, against Kafka's own tools, confluent-kafka and a bare socket, in one run.
 
     python benches/python/remote.py                       # a real Kafka 4.3.1, fetched with Maven (JDK 17)
-    python benches/python/remote.py --broker fletchlog    # fletchlog serve
+    python benches/python/remote.py --broker fletchlog    # fletchlog in a process of its own
 
 Candidates read the same topic of 4 partitions, page cache warm; they take turns and the best round counts. Ours use stock settings:
 each poll is taken as one Arrow batch. `confluent` is the tuned consume loop of other_client.py into pyarrow. `java` is
 kafka-consumer-perf-test, its rate without the start of the JVM and the rebalance. `bare` asks for 50 MiB a partition and throws the
 answers away: what the broker can give. Writing: `send_arrow`, acks=all, until every row is acknowledged, against
-kafka-producer-perf-test with stock settings. Targets: benches/README.md.
+kafka-producer-perf-test with stock settings. `tls_*` are ours over TLS, with the broker's certificate checked. Targets: benches/README.md.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -32,32 +33,50 @@ import fletchlog as fl
 import other_client
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path.append(str(ROOT / "tests"))
+from certificates import Authority  # noqa: E402 - of the tests, as are the two below
 from interop import kafka  # noqa: E402 - the interop tests know how to fetch and start Kafka
 from interop.kraft import Kraft, format_directory  # noqa: E402
 
 RELEASE = "4.3.1"
 PARTITIONS = other_client.PARTITIONS
 CHUNK = 131_072
+CANDIDATES = ["bare", "consumer", "tls_consumer", "scan", "tls_scan", "confluent", "java_consumer", "send_arrow", "tls_send_arrow", "java_producer"]
+# of bin/kafka-server-start.sh
+JVM = ["java", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"]
 # value sizes, and how many records of each
 SIZES = {10: 20_000_000, 100: 5_000_000, 1000: 1_000_000}
+SECURE = {"listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL"}
+# a process of fletchlog with both listeners; it ends with its standard input
+SERVE = """
+import json, sys
+import fletchlog as fl
+with fl.Broker(sys.argv[1]) as broker, broker.listen() as plain, broker.listen(config=json.loads(sys.argv[2])) as secure:
+    print(json.dumps([plain.bootstrap, secure.bootstrap]), flush=True)
+    sys.stdin.read()
+"""
 # of a partition in a bare fetch
 FETCH_BYTES = 50 << 20
 
 
 @contextlib.contextmanager
-def served(kind: str) -> Iterator[str]:
-    """The address of a broker on loopback; gone with the context."""
+def served(kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The address of a broker on loopback, and the configuration of a client that speaks TLS with it; gone with the context."""
     with tempfile.TemporaryDirectory(prefix="fletchlog-bench-") as directory:
         scratch = Path(directory)
+        authority = Authority(scratch)
+        config = {"ssl.keystore.type": "PEM", "ssl.keystore.location": authority.issue("broker", ("127.0.0.1",))[0]}
+        client = {"security.protocol": "SSL", "ssl.truststore.location": authority.file}
         if kind == "kafka":
-            with Kraft(RELEASE, format_directory(scratch / "data"), scratch) as broker:
-                yield broker.address
+            kafka.JVM[:] = JVM
+            with Kraft(RELEASE, format_directory(scratch / "data"), scratch, config=config | SECURE, secure=("SSL",)) as broker:
+                yield broker.address, {"bootstrap.servers": broker.address_of("SSL"), **client}
             return
-        command = [sys.executable, "-m", "fletchlog", "serve", str(scratch / "data"), "--listen", "127.0.0.1:0", "--print-address", "--with-parent"]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        command = [sys.executable, "-c", SERVE, str(scratch / "data"), json.dumps(config | {"security.protocol": "SSL"})]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
-            yield json.loads(process.stdout.readline())["bootstrap"]
+            plain, secure = json.loads(process.stdout.readline())
+            yield plain, {"bootstrap.servers": secure, **client}
             process.terminate()
 
 
@@ -73,17 +92,18 @@ def table(records: int, size: int) -> pa.Table:
 class Bench:
     """What one broker gives and takes, with values of one size."""
 
-    def __init__(self, address: str, size: int, records: int) -> None:
+    def __init__(self, address: str, tls: dict[str, Any], size: int, records: int) -> None:
         self.address, self.size, self.records = address, size, records
-        self.cluster = fl.Cluster(f"kafka://{address}")
+        self.plain, self.tls = {"bootstrap.servers": address}, tls
+        self.cluster = fl.Cluster(self.plain)
         self.topic = f"read-{size}"
         self._rows = table(records, size)
         self._written = 0
         self.cluster.create_topic(self.topic, partitions=PARTITIONS)
         self._send(self.topic)
 
-    def _send(self, topic: str) -> None:
-        with fl.Producer(f"kafka://{self.address}") as producer:
+    def _send(self, topic: str, config: dict[str, Any] | None = None) -> None:
+        with fl.Producer(config or self.plain) as producer:
             producer.send_arrow(topic, self._rows)
 
     def new_topic(self) -> str:
@@ -95,19 +115,27 @@ class Bench:
 
     def consumer(self) -> float:
         """Million records a second of our consumer."""
+        return self._rate(lambda: self._poll(self.plain))
 
-        def read() -> None:
-            seen = 0
-            with fl.Consumer(f"kafka://{self.address}", {"auto.offset.reset": "earliest"}) as consumer:
-                consumer.assign([fl.TopicPartition(self.topic, p) for p in range(PARTITIONS)])
-                while seen < self.records:
-                    seen += pa.record_batch(consumer.poll(timeout_ms=5000)).num_rows
+    def tls_consumer(self) -> float:
+        """The same over TLS."""
+        return self._rate(lambda: self._poll(self.tls))
 
-        return self._rate(read)
+    def _poll(self, config: dict[str, Any]) -> None:
+        seen = 0
+        with fl.Consumer(config | {"auto.offset.reset": "earliest"}) as consumer:
+            consumer.assign([fl.TopicPartition(self.topic, p) for p in range(PARTITIONS)])
+            while seen < self.records:
+                seen += pa.record_batch(consumer.poll(timeout_ms=5000)).num_rows
 
     def scan(self) -> float:
         """Of `Cluster.scan`."""
         return self._rate(lambda: sum(batch.num_rows for batch in self.cluster.scan(self.topic)))
+
+    def tls_scan(self) -> float:
+        """The same over TLS."""
+        with fl.Cluster(self.tls) as cluster:
+            return self._rate(lambda: sum(batch.num_rows for batch in cluster.scan(self.topic)))
 
     def confluent(self) -> float:
         """Of confluent-kafka's tuned loop."""
@@ -127,6 +155,11 @@ class Bench:
         """Of our producer."""
         topic = self.new_topic()
         return self._rate(lambda: self._send(topic))
+
+    def tls_send_arrow(self) -> float:
+        """The same over TLS."""
+        topic = self.new_topic()
+        return self._rate(lambda: self._send(topic, self.tls))
 
     def java_producer(self) -> float:
         """Of kafka-producer-perf-test."""
@@ -182,11 +215,11 @@ def main() -> None:
     parser.add_argument("--broker", choices=["kafka", "fletchlog"], default="kafka")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--sizes", type=int, nargs="*", default=list(SIZES), help="of values, in bytes")
-    parser.add_argument("--only", nargs="*", default=["bare", "consumer", "scan", "confluent", "java_consumer", "send_arrow", "java_producer"])
+    parser.add_argument("--only", nargs="*", default=CANDIDATES)
     arguments = parser.parse_args()
-    with served(arguments.broker) as address:
+    with served(arguments.broker) as (address, tls):
         for size in arguments.sizes:
-            bench = Bench(address, size, SIZES[size])
+            bench = Bench(address, tls, size, SIZES[size])
             best: dict[str, float] = {}
             for _ in range(arguments.rounds):
                 for name in arguments.only:
@@ -198,6 +231,7 @@ def main() -> None:
                 ("consumer", "bare"),
                 ("scan", "bare"),
                 ("send_arrow", "java_producer"),
+                *((name, f"tls_{name}") for name in ("consumer", "scan", "send_arrow")),
             ]
             ratios = {f"{ours} / {other}": round(best[ours] / best[other], 2) for ours, other in pairs if ours in best and other in best}
             rates = {name: round(rate, 2) for name, rate in best.items()}

@@ -27,12 +27,11 @@ import fletchlog as fl
 sys.path.append(str(Path(__file__).resolve().parents[2] / "tests"))
 from interop import kafka
 from interop.kraft import Kraft, format_directory
+from remote import JVM
 from spark_session import session
 
 RELEASE = "4.3.1"
 PARTITIONS = 4
-# of bin/kafka-server-start.sh
-JVM = ["java", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"]
 # what one sink leaves to be done, in the broker and the JVMs, is not the next one's
 SETTLE_SECONDS = 3
 TUNED = {"kafka.batch.size": str(1 << 20), "kafka.linger.ms": "50"}

@@ -142,24 +142,23 @@ def test_records_that_are_deleted_while_they_are_read_are_lost_data(cluster):
     broker, servers = cluster
     broker.create_topic("big", config={"retention.ms": "-1"})
     with fl.Producer(broker, {"batch.size": 0}) as producer:
-        for i in range(1000):
-            producer.send("big", value=b"%d" % i + bytes(1000), timestamp_ms=START_MS + i)
-    fetches = {"kafka.max.poll.records": "10", "kafka.max.partition.fetch.bytes": "20000", "kafka.fetch.max.bytes": "20000"}
+        for i in range(2000):  # 40 MB: a task has read one batch of 8 MiB, and 4 MiB more
+            producer.send("big", value=b"%d" % i + bytes(20_000), timestamp_ms=START_MS + i)
     schema = kafka_schema(include_headers=False)
     for fail in ("false", "true"):
-        options = SourceOptions.parse({"kafka.bootstrap.servers": servers, "subscribe": "big", "failOnDataLoss": fail, **fetches})
-        begin, gone = {"false": (0, 600), "true": (600, 900)}[fail]
-        batches = read_ranges((OffsetRange("big", 0, begin, 1000),), options, schema)
+        options = SourceOptions.parse({"kafka.bootstrap.servers": servers, "subscribe": "big", "failOnDataLoss": fail})
+        begin, gone = {"false": (0, 1200), "true": (1200, 1900)}[fail]
+        batches = read_ranges((OffsetRange("big", 0, begin, 2000),), options, schema)
         offsets = next(batches)["offset"].to_pylist()
         broker.delete_records("big", 0, gone)
         if fail == "true":
-            with pytest.raises(DataLossError, match=r"of big-0 .* were deleted while they were read; what is left of the range begins at 900"):
+            with pytest.raises(DataLossError, match=r"of big-0 .* were deleted while they were read; what is left of the range begins at 1900"):
                 list(batches)
             continue
         offsets += [offset for batch in batches for offset in batch["offset"].to_pylist()]
         first_lost = next(i for i, offset in enumerate(offsets) if offset != i)
-        assert 10 <= first_lost < 100
-        assert offsets == [*range(first_lost), *range(600, 1000)]
+        assert 400 <= first_lost < 1000
+        assert offsets == [*range(first_lost), *range(1200, 2000)]
 
 
 @pytest.fixture

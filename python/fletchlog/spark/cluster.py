@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from typing import TYPE_CHECKING, Any
 
-from fletchlog.spark.directory import BATCH_ROWS, Directory, Topics, open_directory, open_store
-from fletchlog.spark.schema import HEADERS
+from fletchlog.spark.directory import Directory, Topics, open_directory, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,8 +17,6 @@ if TYPE_CHECKING:
     from fletchlog.spark.offsets import Partition
     from fletchlog.spark.options import SourceOptions
 
-_STEP_MS = 200
-
 
 class ClusterLog(Topics):
     """Topics, offsets and records of a cluster. For one thread."""
@@ -29,9 +25,9 @@ class ClusterLog(Topics):
         import fletchlog as fl
 
         super().__init__(fl.Cluster(options.source, options.client), options.isolation_level)
-        self._poll_timeout_ms = options.poll_timeout_ms
-        config = {"max.poll.records": str(BATCH_ROWS), **options.client, "auto.offset.reset": "none", "enable.auto.commit": "false"}
-        self._consumer = fl.Consumer(options.source, config)
+        self._consumer = fl.Consumer(options.source, {**options.client, "auto.offset.reset": "none", "enable.auto.commit": "false"})
+        # of its own: how long a task waits for records has another option
+        self._records = fl.Cluster(options.source, {**options.client, "default.api.timeout.ms": str(options.poll_timeout_ms)})
 
     def _asking(self) -> AbstractContextManager[Any]:
         return contextlib.nullcontext(self._consumer)
@@ -43,31 +39,7 @@ class ClusterLog(Topics):
             fletchlog.errors.OffsetOutOfRangeError: Retention took records of the range meanwhile.
             fletchlog.errors.KafkaTimeoutError: The broker gave nothing for `kafkaConsumer.pollTimeoutMs`.
         """
-        import fletchlog as fl
-
-        consumer, position = self._consumer, start
-        consumer.assign([tp])
-        consumer.seek(tp, start)
-        deadline = time.monotonic() + self._poll_timeout_ms / 1000
-        while position < end:
-            records: Any = consumer.poll(_STEP_MS)
-            before, position = position, consumer.position(tp)
-            if len(records):
-                table = (records.with_headers() if HEADERS in columns else records).to_pyarrow()
-                if position > end:
-                    table = table.filter(_below(table["offset"], end))
-                yield from table.select(columns).to_batches(max_chunksize=BATCH_ROWS)
-            if position > before:
-                deadline = time.monotonic() + self._poll_timeout_ms / 1000
-            elif time.monotonic() > deadline:
-                message = f"no records of {tp[0]}-{tp[1]} from offset {position} on within {self._poll_timeout_ms} ms; {end} is the end of the range"
-                raise fl.errors.KafkaTimeoutError(message)
-
-
-def _below(offsets: pa.ChunkedArray, end: int) -> Any:
-    import pyarrow.compute as pc
-
-    return pc.less(offsets, end)
+        return self._scan(self._records, tp, start, end, columns=columns)
 
 
 _clusters: dict[tuple[Any, ...], ClusterLog] = {}

@@ -69,6 +69,11 @@ class Topics:
             answers = consumer.offsets_for_times({fl.TopicPartition(*tp): timestamp for tp, timestamp in timestamps.items()})
         return {(tp.topic, tp.partition): None if found is None else found.offset for tp, found in answers.items()}
 
+    def _scan(self, source: Any, tp: Partition, start: int, end: int, **more: Any) -> Iterator[pa.RecordBatch]:
+        return iter(
+            source.scan(tp[0], partition=tp[1], start_offset=start, end_offset=end, batch_rows=BATCH_ROWS, isolation_level=self._isolation_level, **more)
+        )
+
     def _asking(self) -> AbstractContextManager[Any]:
         """A consumer with the isolation level, for questions about offsets."""
         raise NotImplementedError
@@ -98,17 +103,7 @@ class Directory(Topics):
 
     def scan(self, tp: Partition, start: int, end: int, *, columns: list[str]) -> Iterator[pa.RecordBatch]:
         """Records of a range as batches of these columns."""
-        scan = self._admin.scan(
-            tp[0],
-            partition=tp[1],
-            start_offset=start,
-            end_offset=end,
-            batch_rows=BATCH_ROWS,
-            columns=columns,
-            isolation_level=self._isolation_level,
-            threads=1,  # Spark runs a task a core
-        )
-        return iter(scan)
+        return self._scan(self._admin, tp, start, end, columns=columns, threads=1)  # Spark runs a task a core
 
 
 _brokers: dict[tuple[Any, ...], Any] = {}
