@@ -18,6 +18,7 @@ import json
 import os
 import re
 import socket
+import ssl
 import struct
 import subprocess
 import sys
@@ -41,7 +42,7 @@ from interop.kraft import Kraft, format_directory  # noqa: E402
 RELEASE = "4.3.1"
 PARTITIONS = other_client.PARTITIONS
 CHUNK = 131_072
-CANDIDATES = ["bare", "consumer", "tls_consumer", "scan", "tls_scan", "confluent", "java_consumer", "send_arrow", "tls_send_arrow", "java_producer"]
+CANDIDATES = ["bare", "tls_bare", "consumer", "tls_consumer", "scan", "tls_scan", "confluent", "java_consumer", "send_arrow", "tls_send_arrow", "java_producer"]
 # of bin/kafka-server-start.sh
 JVM = ["java", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"]
 # value sizes, and how many records of each
@@ -145,6 +146,11 @@ class Bench:
         """Of a socket that asks for everything and looks at nothing but where the next fetch begins."""
         return self._rate(lambda: [drain(self.address, self.topic, partition) for partition in range(PARTITIONS)])
 
+    def tls_bare(self) -> float:
+        """The same over TLS, by OpenSSL."""
+        context = ssl.create_default_context(cafile=self.tls["ssl.truststore.location"])
+        return self._rate(lambda: [drain(self.tls["bootstrap.servers"], self.topic, partition, context) for partition in range(PARTITIONS)])
+
     def java_consumer(self) -> float:
         """Of kafka-consumer-perf-test."""
         printed = java("ConsumerPerformance", "--bootstrap-server", self.address, "--topic", self.topic, "--messages", str(self.records), "--timeout", "30000")
@@ -174,16 +180,16 @@ class Bench:
         return self.records / (time.perf_counter() - began) / 1e6
 
 
-def drain(address: str, topic: str, partition: int) -> None:
+def drain(address: str, topic: str, partition: int, context: ssl.SSLContext | None = None) -> None:
     """Reads a partition to its end with Fetch requests of version 4."""
     host, port = address.split(":")
-    with socket.create_connection((host, int(port))) as bare:
+    with socket.create_connection((host, int(port))) as plain, context.wrap_socket(plain, server_hostname=host) if context else plain as bare:
         name, buffer, offset = topic.encode(), memoryview(bytearray(FETCH_BYTES + (2 << 20))), 0
         while True:
             header = struct.pack(">hhih5s", 1, 4, 1, 5, b"bench")
             asked = struct.pack(f">iiiibih{len(name)}siiqi", -1, 500, 1, FETCH_BYTES, 0, 1, len(name), name, 1, partition, offset, FETCH_BYTES)
             bare.sendall(struct.pack(">i", len(header) + len(asked)) + header + asked)
-            left = length = struct.unpack(">i", bare.recv(4, socket.MSG_WAITALL))[0]
+            left = length = struct.unpack(">i", b"".join(bare.recv(1) for _ in range(4)))[0]
             while left:
                 left -= bare.recv_into(buffer[length - left : length])
             # correlation id, throttle time, topics, the name, partitions; then the partition's fields
@@ -231,7 +237,8 @@ def main() -> None:
                 ("consumer", "bare"),
                 ("scan", "bare"),
                 ("send_arrow", "java_producer"),
-                *((name, f"tls_{name}") for name in ("consumer", "scan", "send_arrow")),
+                *((name, f"tls_{name}") for name in ("bare", "consumer", "scan", "send_arrow")),
+                ("tls_scan", "tls_bare"),
             ]
             ratios = {f"{ours} / {other}": round(best[ours] / best[other], 2) for ours, other in pairs if ours in best and other in best}
             rates = {name: round(rate, 2) for name, rate in best.items()}
