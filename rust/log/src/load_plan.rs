@@ -63,15 +63,20 @@ impl SegmentFile {
 }
 
 impl LoadPlan {
-    /// Whether the segments are in the same files.
-    pub fn has_segments_of(&self, other: &Self) -> bool {
+    /// Whether the segments of `before` are in the same files here, and others only behind them.
+    pub fn begins_with(&self, before: &Self) -> bool {
         let files = |plan: &Self| {
             plan.segments
                 .values()
                 .map(|segment| segment.files.log.clone())
                 .collect::<Vec<_>>()
         };
-        files(self) == files(other)
+        files(self).starts_with(&files(before))
+    }
+
+    /// Whether no file is on its way to another name or to be deleted.
+    pub fn is_clean(&self) -> bool {
+        self.remove.is_empty() && self.rename.is_empty()
     }
 
     /// # Errors

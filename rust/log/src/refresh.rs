@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::batch_walk::{BatchMeta, CheckedWalk, OffsetOrder, WalkEnd};
-use crate::file_name::{LOG, segment_file};
+use crate::file_name::{LOG, SWAP, segment_file};
 use crate::fs::Fs;
 use crate::leader_epoch::LeaderEpochCache;
 use crate::load_plan::{LoadPlan, PlannedSegment};
@@ -27,9 +27,11 @@ use crate::{LogConfig, LogError, OpenMode, producer_snapshot};
 const ATTEMPTS: usize = 10;
 
 /// What is in the directory. The writer may rename and delete files while it is listed, and a file that is renamed may be in the
-/// listing under neither name. So it is listed until two listings have the same segments, of which the first is still there.
+/// listing under neither name. So it is listed until two listings in turn have the same segments, but for new ones at the end, and
+/// the first is still there; or four, if names of theirs show that the writer is at it: one that renames many files may be missed twice.
 fn list(fs: &dyn Fs, dir: &Path) -> Result<LoadPlan, LogError> {
     let mut plan = LoadPlan::read(fs, dir);
+    let mut agreed = 0;
     for _ in 0..ATTEMPTS {
         let before = match plan {
             Ok(_) if fs.is_snapshot() => break,
@@ -37,13 +39,13 @@ fn list(fs: &dyn Fs, dir: &Path) -> Result<LoadPlan, LogError> {
             before => before,
         };
         plan = LoadPlan::read(fs, dir);
-        if let (Ok(before), Ok(plan)) = (&before, &plan)
-            && before.has_segments_of(plan)
-            && plan
-                .segments
-                .first_key_value()
-                .is_none_or(|(_, first)| fs.exists(&first.files.log))
-        {
+        let (Ok(before), Ok(plan)) = (&before, &plan) else {
+            continue;
+        };
+        let first = plan.segments.first_key_value();
+        let agrees = plan.begins_with(before) && first.is_none_or(|(_, first)| fs.exists(&first.files.log));
+        agreed = if agrees { agreed + 1 } else { 0 };
+        if agreed >= if plan.is_clean() { 1 } else { 3 } {
             break;
         }
     }
@@ -253,9 +255,12 @@ impl PartitionLog {
         let plan = list(&*self.fs, &self.dir)?;
         let planned = plan.segments.iter().map(|(base, planned)| (*base, planned.size));
         let seen = self.segments();
+        let Some((&(active, _), sealed)) = seen.split_last() else {
+            return Ok(true);
+        };
         // The active segment grows.
-        let sealed = seen.len().saturating_sub(1);
-        Ok(!planned.take(sealed).eq(seen.into_iter().take(sealed)))
+        let is_same = planned.take(sealed.len()).eq(sealed.iter().copied()) && plan.segments.contains_key(&active);
+        Ok(!is_same)
     }
 
     /// Read-only logs: takes over what the writer has changed since the last look.
@@ -286,7 +291,14 @@ impl PartitionLog {
             now_ms: 0,
             may_be_missing: false,
         };
-        let loaded = loader.load()?;
+        let mut loaded = loader.load()?;
+        let first = view.segments.first().base_offset;
+        for _ in 0..ATTEMPTS {
+            if loaded.segments.first().base_offset <= first || !self.has_segment(first) {
+                break;
+            }
+            loaded = loader.load()?;
+        }
         writer.producers = loaded.producers;
         *write(&self.epochs) = loaded.epochs;
         *write(&self.view) = View {
@@ -350,6 +362,14 @@ impl PartitionLog {
         }
     }
 
+    /// Whether a segment that a listing does not show is in the directory all the same, under a name that it has while it is replaced, or
+    /// under its own before that or afterwards.
+    fn has_segment(&self, base_offset: i64) -> bool {
+        let log = segment_file(&self.dir, base_offset, LOG);
+        let swap = SegmentFiles::with_suffix(&self.dir, base_offset, SWAP).log;
+        [&log, &swap, &log].into_iter().any(|path| self.fs.exists(path))
+    }
+
     /// False: the batches behind those that were seen do not follow them.
     fn follow_appends(
         &self,
@@ -387,13 +407,14 @@ impl PartitionLog {
         if !plan.segments.contains_key(&active) {
             return Ok(false);
         }
-        let kept: Vec<_> = view
-            .segments
-            .as_slice()
-            .iter()
-            .filter(|segment| plan.segments.contains_key(&segment.base_offset))
-            .cloned()
-            .collect();
+        let mut kept = Vec::new();
+        for segment in view.segments.as_slice() {
+            if plan.segments.contains_key(&segment.base_offset) {
+                kept.push(Arc::clone(segment));
+            } else if self.has_segment(segment.base_offset) {
+                return Ok(false);
+            }
+        }
         let segments = Segments::new(kept);
         let mut published = write(&self.view);
         published.log_start_offset = published.log_start_offset.max(segments.first().base_offset);

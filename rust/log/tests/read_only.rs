@@ -203,6 +203,26 @@ fn a_reader_whose_segments_were_merged_meanwhile_looks_again() {
 }
 
 #[test]
+fn a_reader_whose_segment_begins_with_a_larger_batch_meanwhile_looks_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t-0");
+    let writer = open(&real(), &path, compacted::config(), CLEAN);
+    put(&writer, &[("small", Some("value"))]);
+    writer.roll(NOW).unwrap();
+    put(&writer, &[("large", Some(&"a larger value ".repeat(3)))]);
+    writer.roll(NOW).unwrap();
+    put(&writer, &[("last", Some("value"))]);
+    // This reader has opened no file when the first segment becomes what is left of all three.
+    let reader = open(&real(), &path, compacted::config(), READ_ONLY);
+    put(&writer, &[("small", Some("value"))]);
+    writer.roll(NOW).unwrap();
+    clean(&writer);
+    assert!(writer.segments().len() < 4);
+    assert_eq!(keys(&reader), keys(&writer));
+    assert_eq!(keys(&reader).len(), 3);
+}
+
+#[test]
 fn readers_beside_a_cleaner_see_every_key() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("t-0");
@@ -229,6 +249,7 @@ fn readers_beside_a_cleaner_see_every_key() {
                     let reader = open(&real(), &path, compacted::config(), READ_ONLY);
                     for _ in 0..3 {
                         reader.refresh(0).unwrap();
+                        assert_eq!(reader.log_start_offset(), 0);
                         let seen = keys(&reader);
                         assert!(seen.windows(2).all(|pair| pair[0].0 < pair[1].0), "{seen:?}");
                         let distinct: std::collections::BTreeSet<_> = seen.iter().map(|(_, key)| key).collect();
