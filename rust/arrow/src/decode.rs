@@ -14,6 +14,8 @@
 //! compare every column with a plain decoder.
 #![allow(unsafe_code)]
 
+use std::ops::Range;
+
 use arrow_array::BinaryArray;
 use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use fletchlog_records::record::{Frame, MIN_RECORD_SIZE, RawRecord, parse_record, parse_small};
@@ -31,6 +33,37 @@ const SLACK: usize = PIECE;
 /// Records of one layout that are worth finding it out, and how often there may be fewer before the rest of a batch is parsed one by one.
 const WORTHWHILE: usize = 24;
 const MAX_SHORT_RUNS: usize = 4;
+
+/// When to look for records of one layout in a batch.
+struct Runs {
+    /// Bytes of the last record.
+    size: usize,
+    short: usize,
+}
+
+impl Runs {
+    fn of(slice: &RecordsSlice) -> Self {
+        // Only a parse checks whether the sum of base offset and delta overflows.
+        let sums_fit = (0..=i64::MAX - i64::from(i32::MAX)).contains(&slice.base_offset);
+        let short = if sums_fit { 0 } else { MAX_SHORT_RUNS };
+        Self { size: 0, short }
+    }
+
+    /// The layout of a record, if the one before it has its size and looking was worthwhile so far.
+    #[inline(always)]
+    fn frame<const ASKED: u8>(&mut self, region: &[u8], record: Range<usize>) -> Option<Frame> {
+        let is_alike = std::mem::replace(&mut self.size, record.len()) == record.len();
+        // In this order: sizes that change at random would mislead the processor at every record.
+        if ASKED & TIMED != 0 || self.short >= MAX_SHORT_RUNS || !is_alike {
+            return None;
+        }
+        region.get(record).and_then(Frame::of)
+    }
+
+    fn note(&mut self, records: usize) {
+        self.short += usize::from(records < WORTHWHILE);
+    }
+}
 
 /// Which records to take.
 #[derive(Debug, Clone, Copy)]
@@ -370,6 +403,12 @@ static LOOPS: [Loop; 32] = [
     decode_as::<24>, decode_as::<25>, decode_as::<26>, decode_as::<27>, decode_as::<28>, decode_as::<29>, decode_as::<30>, decode_as::<31>,
 ];
 
+/// Records that `bytes` bytes can have at most. A record is at least 7 bytes: a wrong count reserves nothing beyond them.
+fn budget(slice: &RecordsSlice, returned: i32, window: &Window, bytes: usize) -> usize {
+    let left = usize::try_from(slice.count.saturating_sub(returned)).unwrap_or(0);
+    left.min(window.max_records).min(bytes / MIN_RECORD_SIZE + 1)
+}
+
 #[inline(never)]
 fn decode_as<const ASKED: u8>(
     columns: &mut Columns,
@@ -381,10 +420,8 @@ fn decode_as<const ASKED: u8>(
     let payload: &[u8] = &slice.payload;
     let region = payload.get(..window.end).unwrap_or(payload);
     let (mut position, mut returned) = (cursor.position(), cursor.returned());
-    let left = usize::try_from(slice.count.saturating_sub(returned)).unwrap_or(0);
     let bytes = region.len().saturating_sub(position);
-    // A record is at least 7 bytes: a wrong count reserves nothing beyond them.
-    let budget = left.min(window.max_records).min(bytes / MIN_RECORD_SIZE + 1);
+    let budget = budget(slice, returned, &window, bytes);
     if budget == 0 {
         return Ok(0);
     }
@@ -401,9 +438,7 @@ fn decode_as<const ASKED: u8>(
     let mut failure = None;
     let last = slice.count - 1;
     let mut heads = Heads::new(columns);
-    // Only a parse checks whether the sum of base offset and delta overflows.
-    let sums_fit = (0..=i64::MAX - i64::from(i32::MAX)).contains(&slice.base_offset);
-    let (mut size, mut short_runs) = (0, 0);
+    let mut runs = Runs::of(slice);
     while rows - before + left_out < budget && returned <= last {
         let (raw, end, offset) = match parse(slice, region, position, (returned == last).then_some(payload.len())) {
             Ok(parsed) => parsed,
@@ -436,19 +471,14 @@ fn decode_as<const ASKED: u8>(
             }
             rows += 1;
         }
-        let is_alike = std::mem::replace(&mut size, end - position) == end - position;
-        let record = position..end;
+        let frame = runs.frame::<ASKED>(region, position..end);
         position = end;
         returned += 1;
-        if ASKED & TIMED == 0
-            && short_runs < MAX_SHORT_RUNS
-            && is_alike
-            && let Some(frame) = region.get(record).filter(|_| sums_fit).and_then(Frame::of)
-        {
+        if let Some(frame) = frame {
             let most = (budget - (rows - before)).min(usize::try_from(last - returned).unwrap_or(0));
             // SAFETY: as above, for so many rows.
             let alike = unsafe { heads.write_alike::<ASKED>(slice, region, &window, &frame, position, most) };
-            short_runs += usize::from(alike < WORTHWHILE);
+            runs.note(alike);
             rows += alike;
             position += alike * frame.size();
             returned += i32::try_from(alike).unwrap_or(0);
@@ -457,10 +487,8 @@ fn decode_as<const ASKED: u8>(
     // SAFETY: every column was written up to `rows`.
     unsafe { heads.close(columns, rows) };
     *cursor = RecordCursor::resume_at(position, returned);
-    match failure {
-        Some(reason) if rows == before => Err(slice.invalid(reason)),
-        _ => Ok(rows - before),
-    }
+    let failure = failure.filter(|_| rows == before);
+    failure.map_or(Ok(rows - before), |reason| Err(slice.invalid(reason)))
 }
 
 /// A row number; no column outgrows 31 bits, as was checked before the loop.
