@@ -68,16 +68,10 @@ pub(super) fn snappy(data: &[u8]) {
 
 pub(super) fn lz4(data: &[u8]) {
     codec(Compression::Lz4, data, |payload, limit| {
-        // A decoder a frame: one that goes on to a frame of other blocks keeps the room of the first. A block that holds nothing
-        // looks like the end of its frame; what follows is then no frame, and nothing is compared.
-        let (mut rest, mut out) = (payload, Vec::new());
-        while !rest.is_empty() {
-            out.extend(read_all(
-                lz4_flex::frame::FrameDecoder::new(&mut rest),
-                limit - out.len(),
-            )?);
-        }
-        Some(out)
+        // One frame, as ours reads it. A block that holds nothing looks like its end there; then bytes are left, and nothing is compared.
+        let mut rest = payload;
+        let out = read_all(lz4_flex::frame::FrameDecoder::new(&mut rest), limit)?;
+        rest.is_empty().then_some(out)
     });
 }
 
