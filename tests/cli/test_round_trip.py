@@ -103,6 +103,7 @@ def test_csv_has_no_place_for_bytes_and_says_for_which(cli, one):
     assert refused.out.splitlines()[1] == 't,0,0,1970-01-01T00:00:00.005000+00:00,k,x,"[{""key"": ""h"", ""value"": ""1""}]"'
 
 
+@pytest.mark.slow
 def test_through_a_file_and_through_a_pipe(cli, shell, one):
     for form in ("jsonl", "json", "parquet", "arrow"):
         file = one.parent / f"out.{form}"

@@ -87,6 +87,7 @@ def test_a_log_that_has_grown_is_refused(small_broker):
     assert "orders-1 (31 records in 2 batches)" in str(refused.value)
 
 
+@pytest.mark.slow
 def test_records_appended_while_the_run_was_recorded_are_refused(small_broker):
     def late(consumer):
         drain(consumer)

@@ -244,6 +244,7 @@ def test_tokens_come_from_an_endpoint(listening):
         server.shutdown()
 
 
+@pytest.mark.slow
 def test_a_session_that_ends_is_renewed_while_records_flow(listening):
     address = listening(LISTENER | {"connections.max.reauth.ms": "1500"})
     asked = []

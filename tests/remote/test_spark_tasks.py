@@ -94,6 +94,7 @@ def test_a_repeated_batch_that_is_cut_into_other_tasks_is_an_error(spark, save, 
     assert committed() == parts(400, 4)
 
 
+@pytest.mark.slow
 def test_a_stream_whose_commit_spark_forgot_is_not_written_again(spark, servers, topic, committed, tmp_path):
     with fl.Cluster(f"kafka://{servers}") as cluster:
         cluster.create_topic(f"{topic}-in", partitions=PARTITIONS)

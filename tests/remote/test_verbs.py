@@ -49,6 +49,7 @@ def filled(broker, partitions=5, records=400):
     return transactional
 
 
+@pytest.mark.slow
 def test_a_scan_gives_the_rows_that_a_broker_gives(cluster):
     broker, _, cluster = cluster
     open_one = filled(broker)

@@ -109,6 +109,7 @@ def silent() -> Iterator[int]:
         yield listener.getsockname()[1]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_an_endpoint_that_does_not_answer_is_named(s3: S3Server, silent: int) -> None:
     for port in (1, silent):
@@ -188,6 +189,7 @@ def test_a_signal_and_other_threads_do_not_block_it(s3: S3Server, prefix: str) -
         assert counts == [12_000] * 6
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_a_read(s3: S3Server, prefix: str, silent: int) -> None:
     code = f"""
 import fletchlog as fl

@@ -91,6 +91,7 @@ def kafka_python(kafka, mechanism, user, password):
     return json.loads(subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout)
 
 
+@pytest.mark.slow
 def test_kafka_python_authenticates_and_is_refused(broker):
     with broker.listen(config=PLAIN) as kafka:
         assert kafka_python(kafka, "PLAIN", "alice", "alice-secret") == ["orders"]
@@ -108,6 +109,7 @@ def test_listeners_of_a_broker_differ(broker):
         assert "orders" in AdminClient(sasl(with_sasl)).list_topics(timeout=5).topics
 
 
+@pytest.mark.slow
 def test_librdkafka_authenticates_again_before_its_session_ends(broker):
     """KIP-368: its connection is not closed."""
     with broker.listen(config=PLAIN | {"connections.max.reauth.ms": "4000"}) as kafka:
@@ -229,6 +231,7 @@ def oauth(kafka, claims, alg="none"):
     }
 
 
+@pytest.mark.slow
 def test_oauthbearer_lets_in_who_has_a_valid_token(broker):
     config = {
         "security.protocol": "SASL_PLAINTEXT",
