@@ -43,9 +43,7 @@ struct Runs {
 
 impl Runs {
     fn of(slice: &RecordsSlice) -> Self {
-        // Only a parse checks whether the sum of base offset and delta overflows.
-        let sums_fit = (0..=i64::MAX - i64::from(i32::MAX)).contains(&slice.base_offset);
-        let short = if sums_fit { 0 } else { MAX_SHORT_RUNS };
+        let short = if slice.sums_fit() { 0 } else { MAX_SHORT_RUNS };
         Self { size: 0, short }
     }
 
@@ -261,8 +259,9 @@ impl Heads {
         }
     }
 
-    /// Writes at most `most` records of `region`, a part of the payload, from `position` on: as long as they have the layout
-    /// `frame`, their offsets are in the window and no column but `key` is null or begins with them. Returns how many.
+    /// Writes at most `most` records of `region`, a part of the payload, from `position` on, and returns how many. It ends before a
+    /// record of another layout than `frame` or with an offset outside of the window. It writes none if values are asked for and
+    /// these are null, or if the key column has begun and these keys are null, or the reverse.
     ///
     /// # Safety
     /// As [`Self::write`], for `most` rows. A base offset and a delta do not overflow.

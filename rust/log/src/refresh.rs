@@ -362,8 +362,8 @@ impl PartitionLog {
         }
     }
 
-    /// Whether a segment that a listing does not show is in the directory all the same, under a name that it has while it is replaced, or
-    /// under its own before that or afterwards.
+    /// Whether a segment that a listing does not show is in the directory all the same. The writer may rename it between the
+    /// questions: first and last by its own name, between them by the name that it has while it replaces another.
     fn has_segment(&self, base_offset: i64) -> bool {
         let log = segment_file(&self.dir, base_offset, LOG);
         let swap = SegmentFiles::with_suffix(&self.dir, base_offset, SWAP).log;

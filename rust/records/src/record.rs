@@ -400,8 +400,7 @@ impl RecordCursor {
         let left = usize::try_from(slice.count.saturating_sub(self.returned)).unwrap_or(0);
         let most = max.min(left);
         let payload: &[u8] = &slice.payload;
-        // Only a parse checks whether the sum of base offset and delta overflows.
-        let sums_fit = (0..=i64::MAX - i64::from(i32::MAX)).contains(&slice.base_offset);
+        let sums_fit = slice.sums_fit();
         let mut at = self.position; // local ones: the loop keeps them in registers
         let mut passed = 0;
         let mut size = 0;
@@ -475,6 +474,11 @@ impl RecordsSlice {
             base_offset: self.base_offset,
             reason: reason.to_owned(),
         }
+    }
+    /// Whether the base offset and any delta add up to an offset. Only a parse checks each sum: without this, records may not be
+    /// taken by their layout ([`Frame`]).
+    pub fn sums_fit(&self) -> bool {
+        (0..=i64::MAX - i64::from(i32::MAX)).contains(&self.base_offset)
     }
     /// Timestamp of a record with this delta; sums beyond 64 bits wrap as Java's do.
     #[inline(always)]
