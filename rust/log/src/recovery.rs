@@ -288,7 +288,10 @@ pub(crate) fn replay(
             let batch = match walk.next().map_err(|e| segment.io("read", e))? {
                 Ok(batch) => batch,
                 Err(why) => {
-                    why.unless_disorder(&segment.files.log, walk.position())?;
+                    if let WalkEnd::Disorder(reason) = why {
+                        let (path, position) = (segment.files.log.display(), walk.position());
+                        log::warn!("{path}: producers are restored up to position {position}: {reason}; run verify, or restore the file");
+                    }
                     break;
                 }
             };

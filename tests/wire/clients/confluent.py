@@ -46,9 +46,9 @@ def group(topic, count):
     second.subscribe([topic])
     for _ in range(200):
         first.poll(0.05), second.poll(0.05)
-        if first.assignment() and second.assignment():
+        shared = [sorted(p.partition for p in member.assignment()) for member in (first, second)]
+        if all(shared) and sum(map(len, shared)) == 3:  # while members rejoin, one still names partitions of another
             break
-    shared = [sorted(p.partition for p in member.assignment()) for member in (first, second)]
     committed = second.committed([TopicPartition(topic, p) for p in before], timeout=10)
     first.close(), second.close()
     return before, shared, {p.partition: p.offset for p in committed}
