@@ -263,7 +263,7 @@ impl PartitionLog {
     /// The producers that are remembered, by id (spec 3).
     pub fn active_producers(&self) -> Vec<ProducerState> {
         let writer = self.lock_writer();
-        let of_entry = |entry: &crate::producer_state::ProducerStateEntry| ProducerState {
+        let of_entry = |entry: crate::producer_state::ProducerStateEntry| ProducerState {
             producer_id: entry.producer_id,
             producer_epoch: entry.producer_epoch,
             last_sequence: entry.last_seq(),

@@ -2,6 +2,7 @@
 //! `ProducerStateManager`, `ProducerStateEntry`, `ProducerAppendInfo`.
 
 use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
 
 use fletchlog_records::batch_header::decrement_sequence;
 use fletchlog_records::control::{ControlType, EndTxnMarker};
@@ -45,11 +46,20 @@ impl BatchMetadata {
 }
 
 /// The newest batches of a producer, oldest first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 struct Window {
     batches: [BatchMetadata; NUM_BATCHES_TO_RETAIN],
     len: usize,
 }
+
+/// What is behind `len` is left from before.
+impl PartialEq for Window {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_slice() == other.as_slice()
+    }
+}
+
+impl Eq for Window {}
 
 impl Window {
     const EMPTY: BatchMetadata = BatchMetadata {
@@ -223,6 +233,47 @@ impl ProducerStateEntry {
     }
 }
 
+/// How an entry is kept. A partition may remember millions of producers, most of them for one batch of epoch 0 (each that is
+/// loaded from a snapshot, and each that has sent once): those take 40 bytes of the table with their key.
+#[derive(Debug, Clone)]
+enum Stored {
+    /// Epoch 0, no transaction or marker ever, nothing but this batch.
+    OneBatch(BatchMetadata),
+    Full(Box<ProducerStateEntry>),
+}
+
+impl Stored {
+    fn new(entry: &ProducerStateEntry) -> Self {
+        match *entry.window.as_slice() {
+            [batch] if Self::one_batch(entry.producer_id, batch) == *entry => Self::OneBatch(batch),
+            _ => Self::Full(Box::new(*entry)),
+        }
+    }
+
+    fn one_batch(producer_id: i64, batch: BatchMetadata) -> ProducerStateEntry {
+        let mut entry = ProducerStateEntry::new(producer_id);
+        entry.producer_epoch = 0;
+        entry.last_timestamp = batch.timestamp;
+        entry.window.push(batch);
+        entry
+    }
+
+    fn entry(&self, producer_id: i64) -> ProducerStateEntry {
+        match self {
+            Self::OneBatch(batch) => Self::one_batch(producer_id, *batch),
+            Self::Full(entry) => **entry,
+        }
+    }
+
+    fn is_expired(&self, now_ms: i64, expiration_ms: i64) -> bool {
+        let (in_transaction, last_timestamp) = match self {
+            Self::OneBatch(batch) => (false, batch.timestamp),
+            Self::Full(entry) => (entry.current_txn_first_offset.is_some(), entry.last_timestamp),
+        };
+        !in_transaction && now_ms.saturating_sub(last_timestamp) >= expiration_ms
+    }
+}
+
 /// A transaction that a marker has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CompletedTxn {
@@ -254,7 +305,7 @@ struct VerificationStateEntry {
 /// All producers of a partition.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct ProducerStateManager {
-    producers: FxHashMap<i64, ProducerStateEntry>,
+    producers: FxHashMap<i64, Stored>,
     /// Of this run alone: no snapshot has them.
     verification_states: FxHashMap<i64, VerificationStateEntry>,
     /// First offset of each open transaction and its producer.
@@ -262,12 +313,28 @@ pub(crate) struct ProducerStateManager {
 }
 
 impl ProducerStateManager {
-    pub fn get(&self, producer_id: i64) -> Option<&ProducerStateEntry> {
-        self.producers.get(&producer_id)
+    pub fn get(&self, producer_id: i64) -> Option<ProducerStateEntry> {
+        self.producers.get(&producer_id).map(|stored| stored.entry(producer_id))
     }
 
-    pub fn entries(&self) -> impl Iterator<Item = &ProducerStateEntry> {
-        self.producers.values()
+    /// In no order.
+    pub fn entries(&self) -> impl Iterator<Item = ProducerStateEntry> {
+        self.producers
+            .iter()
+            .map(|(producer_id, stored)| stored.entry(*producer_id))
+    }
+
+    fn insert(&mut self, entry: &ProducerStateEntry) {
+        match self.producers.entry(entry.producer_id) {
+            Entry::Occupied(mut occupied) => match occupied.get_mut() {
+                Stored::Full(stored) => **stored = *entry,
+                stored @ Stored::OneBatch(_) => *stored = Stored::new(entry),
+            },
+            Entry::Vacant(vacant) => {
+                vacant.insert(Stored::new(entry));
+            }
+        }
+        debug_assert_eq!(self.get(entry.producer_id), Some(*entry));
     }
 
     /// First offset and producer of every open transaction, ascending.
@@ -288,13 +355,11 @@ impl ProducerStateManager {
         if !header.has_producer_id() || (header.is_control() && marker.is_none()) {
             return Ok(());
         }
-        let known = pending
-            .entries
-            .iter()
-            .find(|e| e.producer_id == header.producer_id)
-            .or_else(|| self.get(header.producer_id));
-        let mut entry = known
+        let mut before = pending.entries.iter();
+        let mut entry = before
+            .find(|entry| entry.producer_id == header.producer_id)
             .copied()
+            .or_else(|| self.get(header.producer_id))
             .unwrap_or_else(|| ProducerStateEntry::new(header.producer_id));
         match marker {
             Some(marker) => Self::end_txn(&mut entry, pending, header, marker, origin)?,
@@ -376,7 +441,7 @@ impl ProducerStateManager {
         let unknown = ProducerStateEntry::new(header.producer_id);
         if !self
             .get(header.producer_id)
-            .unwrap_or(&unknown)
+            .unwrap_or(unknown)
             .must_be_verified(header, origin)
         {
             return;
@@ -433,8 +498,8 @@ impl ProducerStateManager {
         for producer_id in &pending.verified {
             self.verification_states.remove(producer_id);
         }
-        for entry in pending.entries {
-            self.producers.insert(entry.producer_id, entry);
+        for entry in &pending.entries {
+            self.insert(entry);
         }
         self.ongoing.extend(pending.started);
         let mut aborted = Vec::new();
@@ -462,17 +527,18 @@ impl ProducerStateManager {
 
     /// Forgets producers that were silent too long, by event time, unless they have a transaction open (spec 3.7).
     pub fn remove_expired(&mut self, now_ms: i64, expiration_ms: i64) {
-        self.producers.retain(|_, entry| {
-            entry.current_txn_first_offset.is_some() || now_ms.saturating_sub(entry.last_timestamp) < expiration_ms
-        });
+        self.producers
+            .retain(|_, stored| !stored.is_expired(now_ms, expiration_ms));
         self.verification_states
             .retain(|_, entry| now_ms.saturating_sub(entry.timestamp) < expiration_ms);
     }
 
     /// What a reload from a snapshot keeps: the newest batch of each producer.
     pub fn keep_newest_batches(&mut self) {
-        for entry in self.producers.values_mut() {
+        for (producer_id, stored) in &mut self.producers {
+            let mut entry = stored.entry(*producer_id);
             entry.window.keep_newest();
+            *stored = Stored::new(&entry);
         }
     }
 
@@ -482,7 +548,7 @@ impl ProducerStateManager {
             if let Some(first) = entry.current_txn_first_offset {
                 manager.ongoing.insert(first, entry.producer_id);
             }
-            manager.producers.insert(entry.producer_id, entry);
+            manager.insert(&entry);
         }
         manager.remove_expired(now_ms, expiration_ms);
         manager
@@ -490,7 +556,7 @@ impl ProducerStateManager {
 
     /// Entries in order of producer id.
     pub fn to_snapshot(&self) -> Vec<SnapshotEntry> {
-        let mut entries: Vec<_> = self.producers.values().map(|entry| entry.to_snapshot()).collect();
+        let mut entries: Vec<_> = self.entries().map(ProducerStateEntry::to_snapshot).collect();
         entries.sort_by_key(|entry| entry.producer_id);
         entries
     }

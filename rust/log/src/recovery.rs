@@ -290,7 +290,9 @@ pub(crate) fn replay(
                 Err(why) => {
                     if let WalkEnd::Disorder(reason) = why {
                         let (path, position) = (segment.files.log.display(), walk.position());
-                        log::warn!("{path}: producers are restored up to position {position}: {reason}; run verify, or restore the file");
+                        log::warn!(
+                            "{path}: producers are restored up to position {position}: {reason}; run verify, or restore the file"
+                        );
                     }
                     break;
                 }

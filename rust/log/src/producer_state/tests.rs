@@ -427,3 +427,34 @@ fn a_batch_behind_one_that_waits_for_its_verification_is_refused() {
     );
     assert!(state.manager.check_verified_sequence(&batch(2, 6, 3)).is_ok());
 }
+
+#[test]
+fn a_producer_of_one_batch_takes_forty_bytes_until_it_sends_more() {
+    assert!(size_of::<(i64, Stored)>() <= 40);
+    let is_small = |state: &State| matches!(state.manager.producers.get(&PID), Some(Stored::OneBatch(_)));
+    let mut state = State::default();
+    state.apply(&header(0, 0, 0, 3), None, AppendOrigin::Client).unwrap();
+    assert!(is_small(&state));
+    let entry = state.manager.get(PID).unwrap();
+    assert_eq!(
+        (entry.producer_epoch, entry.last_seq(), entry.last_timestamp),
+        (0, 2, 1000)
+    );
+    assert!(entry.find_duplicate_batch(&header(0, 0, 0, 3)).is_some());
+    state.apply(&header(0, 3, 3, 1), None, AppendOrigin::Client).unwrap();
+    assert!(!is_small(&state));
+    assert!(
+        state
+            .manager
+            .get(PID)
+            .unwrap()
+            .find_duplicate_batch(&header(0, 0, 0, 3))
+            .is_some()
+    );
+    // As after a reload.
+    state.manager.keep_newest_batches();
+    assert!(is_small(&state));
+    assert_eq!(state.manager.get(PID).unwrap().last_seq(), 3);
+    state.apply(&header(1, 0, 4, 1), None, AppendOrigin::Client).unwrap();
+    assert!(!is_small(&state), "the epoch is not 0");
+}
