@@ -134,6 +134,14 @@ impl Broker {
         self.replicas.nodes()
     }
 
+    /// Whether a partition can have these replicas, in Kafka's words. Kafka: `ReplicationControlManager#validateManualPartitionAssignment`.
+    ///
+    /// # Errors
+    /// INVALID_REPLICA_ASSIGNMENT.
+    pub fn check_assignment(&self, replicas: &[NodeId]) -> Result<(), BrokerError> {
+        self.replicas.check_assignment(replicas)
+    }
+
     /// Creates a topic; `config` by `Scope::Topic`. When it returns, the topic is on disk at every durability level. A
     /// directory of a partition that a power loss takes is made again when the partition is first used.
     ///

@@ -150,6 +150,11 @@ impl ReplicaManager {
         (1..=self.num_nodes()).collect()
     }
 
+    /// Whether a partition can have these replicas.
+    pub(crate) fn check_assignment(&self, replicas: &[NodeId]) -> Result<(), BrokerError> {
+        new_topic::check_assignment(replicas, self.metadata.lock().nodes, None)
+    }
+
     /// Whether the broker was opened for reading only.
     pub(crate) fn is_read_only(&self) -> bool {
         self.logs.is_read_only()

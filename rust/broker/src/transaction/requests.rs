@@ -7,9 +7,10 @@ use fletchlog_api::{
     EndTxnRequest, EndTxnResponse, ErrorCode, InitProducerIdRequest, InitProducerIdResponse, NodeId, StorageFailure,
 };
 use fletchlog_records::TopicPartition;
+use fletchlog_records::ids::NO_PRODUCER_ID;
 
 use super::coordinator::{Locked, TransactionCoordinator};
-use super::state::{Init, NO_PRODUCER_ID, TransactionMetadata};
+use super::state::{Init, TransactionMetadata};
 use crate::failures::Refused;
 use crate::replica_manager::AddPartitionsToTxnManager;
 use crate::topics::{CONSUMER_OFFSETS, is_internal};

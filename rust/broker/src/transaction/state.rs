@@ -14,10 +14,7 @@ use std::sync::Arc;
 
 use fletchlog_api::ErrorCode;
 use fletchlog_records::TopicPartition;
-
-const NO_EPOCH: i16 = -1;
-pub(super) const NO_PRODUCER_ID: i64 = -1;
-const NO_TIMESTAMP: i64 = -1;
+use fletchlog_records::ids::{NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP};
 
 /// State of a transactional id. Kafka's Dead is an id that is not in the table; PrepareEpochFence is never seen, as fencing
 /// and aborting are one step here.
@@ -105,9 +102,9 @@ impl TransactionMetadata {
         Self {
             transactional_id,
             producer_id,
-            producer_epoch: NO_EPOCH,
+            producer_epoch: NO_PRODUCER_EPOCH,
             last_producer_id: NO_PRODUCER_ID,
-            last_producer_epoch: NO_EPOCH,
+            last_producer_epoch: NO_PRODUCER_EPOCH,
             next_producer_id: NO_PRODUCER_ID,
             timeout_ms: 0,
             state: TransactionState::Empty,
@@ -154,18 +151,18 @@ impl TransactionMetadata {
         if Self::is_exhausted(epoch) && expected.is_none_or(|(_, expected)| expected == epoch) {
             next.producer_id = new_id()?;
             next.producer_epoch = 0;
-            next.last_producer_epoch = if expected.is_some() { epoch } else { NO_EPOCH };
+            next.last_producer_epoch = if expected.is_some() { epoch } else { NO_PRODUCER_EPOCH };
             return Ok(Init::Ready(next));
         }
         match expected {
-            Some((_, expected)) if epoch != NO_EPOCH && expected != epoch => {
+            Some((_, expected)) if epoch != NO_PRODUCER_EPOCH && expected != epoch => {
                 // The answer to an earlier request was lost: the same answer again.
                 if expected != self.last_producer_epoch {
                     return Err(ErrorCode::PRODUCER_FENCED.into());
                 }
             }
             _ => {
-                next.last_producer_epoch = if expected.is_some() { epoch } else { NO_EPOCH };
+                next.last_producer_epoch = if expected.is_some() { epoch } else { NO_PRODUCER_EPOCH };
                 next.producer_epoch = epoch.checked_add(1).ok_or(ErrorCode::PRODUCER_FENCED)?;
             }
         }
@@ -174,7 +171,7 @@ impl TransactionMetadata {
 
     /// Whether the id can be the one of this transactional id; its epoch is compared later.
     fn may_be(&self, (producer_id, epoch): (i64, i16)) -> bool {
-        self.producer_epoch == NO_EPOCH
+        self.producer_epoch == NO_PRODUCER_EPOCH
             || producer_id == self.producer_id
             || (producer_id == self.last_producer_id && Self::is_exhausted(epoch))
     }
@@ -187,7 +184,7 @@ impl TransactionMetadata {
                 .producer_epoch
                 .checked_add(1)
                 .ok_or(ErrorCode::UNKNOWN_SERVER_ERROR)?,
-            last_producer_epoch: NO_EPOCH,
+            last_producer_epoch: NO_PRODUCER_EPOCH,
             ..self.prepare_end(false, now_ms)
         })
     }

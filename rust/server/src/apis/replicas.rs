@@ -204,24 +204,8 @@ fn reassign(
     let Some(target) = target else {
         return Ok((ErrorCode::NO_REASSIGNMENT_IN_PROGRESS, None));
     };
-    let invalid = |text: String| {
-        refused(
-            ErrorCode::INVALID_REPLICA_ASSIGNMENT,
-            format!("The manual partition assignment includes {text}"),
-        )
-    };
-    if target.is_empty() {
-        return invalid("an empty replica list.".to_owned());
-    }
-    let mut sorted = target.to_vec();
-    sorted.sort_unstable();
-    for (place, node) in sorted.iter().enumerate() {
-        if !call.broker().nodes().contains(node) {
-            return invalid(format!("broker {node}, but no such broker is registered."));
-        }
-        if place > 0 && sorted[place - 1] == *node {
-            return invalid(format!("the broker {node} more than once."));
-        }
+    if let Err(error) = call.broker().check_assignment(target) {
+        return refused(error.code(), error.kafka_message());
     }
     if target == current {
         return Ok((ErrorCode::NONE, None));
