@@ -44,7 +44,7 @@ def test_sends_are_awaited_while_the_loop_goes_on(peer):
             assert not futures[0].done()
             outcomes = await asyncio.gather(*futures)
             assert [outcome.offset for outcome in outcomes] == list(range(50))
-            assert ticks > 10
+            assert ticks > 0
             assert (await futures[3]).offset == 3, "again, when it is decided"
             with pytest.raises(RecordTooLargeError):
                 await producer.send("t", value=bytes(2_000_000))

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+import time
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
@@ -44,7 +45,8 @@ async def main():
         await first.commit()
         async with AIOKafkaConsumer("orders", **config) as second:
             shared = []
-            for _ in range(100):
+            deadline = time.monotonic() + 60
+            while time.monotonic() < deadline:
                 await first.getmany(timeout_ms=50)
                 await second.getmany(timeout_ms=50)
                 shared = [sorted(p.partition for p in member.assignment()) for member in (first, second)]

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
@@ -44,7 +45,8 @@ def group(topic, count):
     before = consumed(first, count)
     first.commit(asynchronous=False)
     second.subscribe([topic])
-    for _ in range(200):
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
         first.poll(0.05), second.poll(0.05)
         shared = [sorted(p.partition for p in member.assignment()) for member in (first, second)]
         if all(shared) and sum(map(len, shared)) == 3:  # while members rejoin, one still names partitions of another

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
@@ -33,7 +34,8 @@ times = {p.partition: found.offset for p, found in reader.offsets_for_times(dict
 ends = {p.partition: offset for p, offset in reader.end_offsets(partitions).items()}
 other = KafkaConsumer("orders", **config)
 shared = []
-for _ in range(200):
+deadline = time.monotonic() + 60
+while time.monotonic() < deadline:
     reader.poll(timeout_ms=50), other.poll(timeout_ms=50)
     shared = [sorted(p.partition for p in member.assignment()) for member in (reader, other)]
     if all(shared) and sum(map(len, shared)) == 3:  # while members rejoin, one still names partitions of another
