@@ -16,6 +16,19 @@ def test_the_session_of_the_tests_is_configured(spark):
     assert [spark.conf.get(name) for name in names] == ["true", "true"]
 
 
+@pytest.mark.parametrize("named_by", ["the builder", "the environment"])
+def test_a_server_that_runs_already_is_not_asked_to_change_its_sockets(named_by, monkeypatch):
+    builder = SparkSession.Builder()
+    if named_by == "the builder":
+        builder = builder.remote("sc://localhost")
+    else:
+        monkeypatch.setenv("SPARK_REMOTE", "sc://localhost")
+    set_there = configure(builder)._options
+    assert "spark.python.unix.domain.socket.enabled" not in set_there
+    assert set_there["spark.sql.python.filterPushdown.enabled"] == "true"
+    assert "spark.python.unix.domain.socket.enabled" in configure(SparkSession.Builder().remote("local[2]"))._options
+
+
 def test_the_first_line_of_an_error_says_what_happened(spark, read):
     shown = configure(SparkSession.builder, hide_tracebacks=True)._options
     name = next(name for name in shown if "hideTraceback" in name)

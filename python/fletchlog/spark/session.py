@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from typing import TYPE_CHECKING
 
@@ -9,8 +10,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SETTINGS = {"spark.sql.python.filterPushdown.enabled": "true"}
+# What the process that starts workers has, and no session can change.
+_UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
 if hasattr(socket, "AF_UNIX"):
-    SETTINGS["spark.python.unix.domain.socket.enabled"] = "true"
+    SETTINGS[_UNIX_SOCKETS] = "true"
 _HIDE_TRACEBACKS = "spark.sql.execution.pyspark.udf.hideTraceback.enabled"
 
 
@@ -18,16 +21,19 @@ def configure(builder: SparkSession.Builder, *, hide_tracebacks: bool = False) -
     """Sets what is good for the format `fletchlog`; call it before `getOrCreate()` starts the session.
 
     Workers talk to Spark over Unix sockets, so a task waits less, and batch queries hand their filters to the source. What is set on the builder
-    afterwards goes first. Releases of Spark that do not know a setting ignore it.
+    afterwards goes first. Releases of Spark that do not know a setting ignore it. A session of a Spark Connect server that runs already
+    (`sc://...`) cannot choose the sockets: start the server with `spark.python.unix.domain.socket.enabled=true`.
 
     Args:
-        builder: `SparkSession.builder`.
+        builder: `SparkSession.builder`, with its `remote(...)` if it has one.
         hide_tracebacks: The first line of an error says what happened, and no traceback of Python follows. It holds for every Python function
             of the session.
 
     Returns:
         The builder.
     """
+    remote = builder._options.get("spark.remote", os.environ.get("SPARK_REMOTE", ""))  # noqa: SLF001 - Spark has no other way to ask
     for name, value in SETTINGS.items():
-        builder = builder.config(name, value)
+        if name != _UNIX_SOCKETS or not remote.startswith("sc://"):
+            builder = builder.config(name, value)
     return builder.config(_HIDE_TRACEBACKS, "true") if hide_tracebacks else builder
