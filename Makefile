@@ -118,11 +118,12 @@ bit-flips: tools-rust ## Every bit of a 64 KiB segment and its side files, one a
 	cargo run --locked --release -p fletchlog-sim --example bit_flips
 
 # These three preload a library, which is built with cc.
-kills: build ## kill -9 of a Python process at random system calls (KILLS, THREAD_KILLS of processes with threads, SPARK_KILLS of the sink's commit, QUERY_KILLS of real Spark queries, LISTENER_KILLS of a serving process, TIME_LIMIT seconds, SEED)
+kills: build ## kill -9 of a Python process at random system calls (KILLS, THREAD_KILLS of processes with threads, SPARK_KILLS of the sink's commit, QUERY_KILLS of real Spark queries, TASK_KILLS of tasks that commit by themselves, LISTENER_KILLS of a serving process, TIME_LIMIT seconds, SEED)
 	$(SUITE) -m kills.one_thread
 	$(SUITE) -m kills.many_threads
 	$(SUITE) -m kills.spark_sink
 	$(SUITE) -m kills.spark_queries
+	$(SUITE) -m kills.spark_tasks
 	$(SUITE) -m kills.listener
 
 attack: build ## Hostile clients of a serving process while one works (CONNECTIONS, SECONDS an attack, P99_MS)

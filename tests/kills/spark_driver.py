@@ -1,4 +1,5 @@
-"""The program whose processes `kills.spark_queries` kills: one Spark session with two streams and two writers of frames into one directory.
+"""The program whose processes `kills.spark_queries` and `kills.spark_tasks` kill: one Spark session with two streams and two writers of frames into one
+directory, or with a stream whose tasks write into a cluster.
 
 `python -m kills.spark_driver JSON` (a `Plan`) runs until it is killed or, for the last one, until everything is written. What was done stands
 in files of the plan's directory. A query or write that fails is started again, as an operator does. A session that Spark broke ends at once with `BROKEN`.
@@ -47,6 +48,12 @@ class Plan:
     last: bool
     planted: bool
     topics: str = "abcd"
+    cluster: str = ""
+
+    @property
+    def place(self) -> Path:
+        """What the marks of processes are beside: the log, or where tasks that write into the cluster would stage."""
+        return self.file("tasks" if self.cluster else "log")
 
     def text(self) -> str:
         """For the command line."""
@@ -98,14 +105,22 @@ class Driver:
         read = self.spark.readStream.format("fletchlog").options(**options).load()
         return read.select("partition", "value").mapInArrow(slowly, "partition int, value binary")
 
+    def tasks_of(self, stream: Any) -> Any:
+        """Into the cluster, with `transactionPerTask`."""
+        place = {"kafka.bootstrap.servers": self.plan.cluster, "transactionPerTask": "true", "stagingPath": str(self.plan.place)}
+        return stream.writeStream.format(self.format).options(**place, topic=Path(self.plan.root).name)
+
     def save(self, frame: Any, topic: str, **options: Any) -> None:
         """`df.write`."""
         frame.write.format(self.format).options(**self.sink(topic, **options)).mode("append").save()
 
     def query(self, name: str) -> Any:
-        """`a`: the sink; `b`: `foreachBatch`, each batch in the order of its numbers."""
+        """`a`: the sink; `b`: `foreachBatch`, each batch in the order of its numbers; `e`: the sink, each task by itself."""
         stream = self.stream()
-        writer = stream.writeStream.foreachBatch(self.ordered) if name == "b" else stream.writeStream.format(self.format).options(**self.sink("a"))
+        if name == "b":
+            writer = stream.writeStream.foreachBatch(self.ordered)
+        else:
+            writer = self.tasks_of(stream) if name == "e" else stream.writeStream.format(self.format).options(**self.sink("a"))
         if self.plan.last:
             writer = writer.trigger(availableNow=True)
         return writer.option("checkpointLocation", f"{self.plan.root}/checkpoint-{name}").start()
@@ -158,14 +173,14 @@ class Driver:
 
     def run(self) -> int:
         """Both queries and both writers at the same time; then a write that clears what killed drivers left."""
-        acts = {"a": self.run_query, "b": self.run_query, "c": self.write_versions, "d": self.write_frames}
+        acts = {"a": self.run_query, "b": self.run_query, "c": self.write_versions, "d": self.write_frames, "e": self.run_query}
         threads = [threading.Thread(target=self.again_and_again, args=(acts[name], name), daemon=True) for name in self.plan.topics]
         note(self.plan.file("started"), str(os.getpid()))
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        if not self.failed:
+        if not self.failed and not self.plan.cluster:
             self.save(self.spark.range(1).selectExpr("'end' as value"), "end", stagingRetention="1ms")
         self.spark.stop()
         return 1 if self.failed else 0

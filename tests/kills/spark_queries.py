@@ -110,7 +110,7 @@ class Judge:
     """Compares what readers of committed records see with what must be there; one complaint a topic."""
 
     def __init__(self, root: Path, topics: str, *, last: bool) -> None:
-        self.root, self.last = root, last
+        self.root, self.last, self.place = root, last, root / "log"
         self.wrong: list[str] = []
         with opened(root / "log") as broker:
             self.found = {topic: read(broker, topic) for topic in topics}
@@ -262,13 +262,13 @@ class Running:
         return processes_of(self.process.pid) | (self.standalone.those() if self.standalone is not None else {})
 
     def doing(self, what: str) -> list[int]:
-        """Processes that commit, or write as a task."""
+        """Processes that commit, that write as a task or have written."""
         there = set(self.those(WORKER))
-        return [int(mark.name) for mark in marks(self.root / "log", what).glob("*") if int(mark.name) in there]
+        return [int(mark.name) for mark in marks(self.plan.place, what).glob("*") if int(mark.name) in there]
 
     def committing(self) -> list[int]:
-        """Processes that commit."""
-        return self.doing("commit")
+        """Processes that commit: tasks, where they do it by themselves."""
+        return self.doing("task" if self.plan.cluster else "commit")
 
     def end(self) -> None:
         """Kills what is left."""
@@ -296,6 +296,10 @@ def kill(pids: Iterable[int]) -> int:
 
 class Campaign:
     """One directory after the other, until so many kills are done."""
+
+    name = NAME
+    # beside executors and drivers
+    kinds = ("task", "worker", "commit")
 
     def __init__(self, wanted: int, deadline: float, seed: int, scratch: Path) -> None:
         self.wanted, self.deadline, self.seed, self.scratch = wanted, deadline, seed, scratch
@@ -341,7 +345,7 @@ class Campaign:
 
     def kill_one(self, running: Running) -> None:
         """A task that writes, any worker or its daemon, one that commits, or an executor."""
-        kind = self.rng.choice(["task", "worker", "commit", "executor" if running.those(EXECUTOR) else "task"])
+        kind = self.rng.choice([*self.kinds, "executor" if running.those(EXECUTOR) else "task"])
         find = {"worker": lambda: running.those(WORKER), "executor": lambda: running.those(EXECUTOR)}
         pids = find[kind]() if kind in find else running.doing(kind)
         if pids:
@@ -392,24 +396,43 @@ class Campaign:
 
     def one_directory(self, root: Path) -> list[str]:
         """Complaints about it."""
-        fill(root)
+        self.fill(root)
         self.directories += 1
         for driver in range(DRIVERS + 1):
             last = driver == DRIVERS or self.over
             self.drivers += 1
             try:
                 self.run_last(root) if last else self.run_killed(root)
-                judge = Judge(root, "abcd", last=last)
+                judge = self.judge(root, last=last)
             except (RuntimeError, fl.KafkaError) as error:
                 return [str(error)]
             if judge.wrong or last:
-                self.attempts += sum(not line.endswith(" 0") for line in lines(tasks(root / "log")))
+                self.attempts += sum(not line.endswith(" 0") for line in lines(tasks(judge.place)))
                 self.rows += sum(len(rows) for partitions in judge.found.values() for rows in partitions)
                 return judge.wrong
         raise AssertionError
 
-    def run(self) -> None:
-        """Directory after directory."""
+    def fill(self, root: Path) -> None:
+        """What the drivers of a directory read and write."""
+        fill(root)
+
+    def judge(self, root: Path, *, last: bool) -> Judge:
+        """What a driver left."""
+        return Judge(root, "abcd", last=last)
+
+    def run(self) -> str:
+        """Directory after directory; what was done, in a line."""
+        try:
+            self.run_directories()
+        finally:
+            self.standalone.end()
+        kinds = ", ".join(f"{number} of a {kind}" for kind, number in self.killed.items())
+        books = f"{self.drivers} drivers, {self.broken} sessions broken by Spark, {self.attempts} attempts after the first"
+        books += f", {self.directories} directories, {self.rows} rows, seed {self.seed}"
+        return f"{self.name}: {self.killed.total()}, {self.violations} violations ({kinds}; {books})"
+
+    def run_directories(self) -> None:
+        """Prints a line for each violation."""
         while not self.over:
             with tempfile.TemporaryDirectory(dir=self.scratch, ignore_cleanup_errors=True) as root:
                 wrong = self.one_directory(Path(root))
@@ -443,14 +466,7 @@ def main() -> int:
     wanted, limit, seed = count(NAME, "QUERY_KILLS", 100), seconds(NAME, 3600), count(NAME, "SEED", 0)
     with tempfile.TemporaryDirectory(prefix="fletchlog-", ignore_cleanup_errors=True) as scratch:
         campaign = Campaign(wanted, time.monotonic() + limit, seed, Path(scratch))
-        try:
-            campaign.run()
-        finally:
-            campaign.standalone.end()
-    kinds = ", ".join(f"{number} of a {kind}" for kind, number in campaign.killed.items())
-    books = f"{campaign.drivers} drivers, {campaign.broken} sessions broken by Spark, {campaign.attempts} attempts after the first"
-    books += f", {campaign.directories} directories, {campaign.rows} rows, seed {seed}"
-    print(f"{NAME}: {campaign.killed.total()}, {campaign.violations} violations ({kinds}; {books})")
+        print(campaign.run())
     return 1 if campaign.violations else 0
 
 

@@ -23,14 +23,19 @@ PAUSE = 0.15
 
 
 def marks(path: str | Path, doing: str) -> Path:
-    """Where each process that commits, or writes as a task, has a file of its name."""
+    """Where each process that commits, that writes as a task or has written, has a file of its name."""
     return Path(f"{path}.{doing}")
+
+
+def place(options: SinkOptions) -> str:
+    """The directory, or where rows for a cluster would be staged: beside it are the marks."""
+    return str(options.path if options.path is not None else options.staging_path)
 
 
 @contextlib.contextmanager
 def marked(options: SinkOptions, doing: str = "commit") -> Iterator[None]:
     """The mark of this process, from before the commit until after it, between pauses; or while a task writes."""
-    folder = marks(str(options.path), doing)
+    folder = marks(place(options), doing)
     folder.mkdir(exist_ok=True)
     mark = folder / str(os.getpid())
     mark.touch()
@@ -55,12 +60,14 @@ def tasks(path: str | Path) -> Path:
 
 
 def written(writer: Any, write: Callable[[Iterator[Any]], Any], iterator: Iterator[Any]) -> Any:
-    """What the product's task does, with a note and a mark."""
+    """What the product's task does, with a note and marks: one while it writes, one when it has written and Spark does not know it yet."""
     context = TaskContext.get()
     assert context is not None
-    note(tasks(str(writer._options.path)), f"{os.getppid()} {context.attemptNumber()}")
+    note(tasks(place(writer._options)), f"{os.getppid()} {context.attemptNumber()}")
     with marked(writer._options, "task"):
-        return write(iterator)
+        done = write(iterator)
+        with marked(writer._options, "written task"):
+            return done
 
 
 class SlowedBatch(BatchWriter):
@@ -99,8 +106,13 @@ class DroppedBatch(BatchWriter):
             clear(self._options, {self._run})
 
 
-class DroppedStream(StreamWriter):
+class DroppedStream(SlowedStream):
     """Without the ledger: a planted defect."""
+
+    def _ledger(self, context: Any) -> tuple[str, int]:
+        """Each attempt of a task has another one."""
+        name, number = super()._ledger(context)
+        return f"{name}-{context.taskAttemptId()}-{os.getpid()}", number
 
     def commit(self, messages: list[Any], batchId: int) -> None:
         """Appends whatever was appended before."""

@@ -29,6 +29,7 @@ SIZES = {
     "power_loss": "IMAGES",
     "listener": "LISTENER_KILLS",
     "spark_queries": "QUERY_KILLS",
+    "spark_tasks": "TASK_KILLS",
 }
 LAST_LINES = {
     "one_thread": r"kills: (\d+), (\d+) violations",
@@ -37,6 +38,7 @@ LAST_LINES = {
     "call_faults": r"call-faults: (\d+) runs \([1-9]\d* with a fault, .*\), (\d+) violations \(.*\)",
     "listener": r"listener-kills: (\d+), (\d+) violations \([1-9]\d* acknowledged records, .*\)",
     "spark_queries": r"query-kills: (\d+), (\d+) violations \(.*, [1-9]\d* rows, .*\)",
+    "spark_tasks": r"task-kills: (\d+), (\d+) violations \(.*, [1-9]\d* rows, .*\)",
     "power_loss": r"power-loss: (\d+) images \(.* [1-9]\d* acknowledged records\), (\d+) violations \(.*\)",
 }
 
@@ -71,6 +73,7 @@ def test_what_was_acknowledged_survives_a_few(name: str, size: int, tmp_path: Pa
         ("power_loss", 10, 2),
         ("listener", 60, 10),
         ("spark_queries", 8, 2),
+        ("spark_tasks", 8, 2),
     ],
 )
 def test_what_was_acknowledged_survives(name: str, size: int, least: int, tmp_path: Path) -> None:
@@ -95,7 +98,7 @@ def test_a_limit_that_is_no_number_is_one_clear_line(name: str) -> None:
     assert re.fullmatch(r"[a-z-]+: TIME_LIMIT=soon is not a number of seconds\n", done.stderr)
 
 
-@pytest.mark.parametrize("name", sorted(SIZES.keys() - {"listener", "spark_queries"}))
+@pytest.mark.parametrize("name", sorted(SIZES.keys() - {"listener", "spark_queries", "spark_tasks"}))
 def test_a_missing_compiler_is_named(name: str, tmp_path: Path) -> None:
     done = suite(name, PATH=tmp_path, FLETCHLOG_SHIM="")
     assert (done.returncode, done.stdout) == (1, "")
