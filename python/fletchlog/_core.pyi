@@ -100,6 +100,10 @@ class Broker:
     On an object store (`s3://bucket/prefix`, or what else pyarrow has a file system for) a broker is only read: it sees the objects that were there
     when it was opened. Reading one that has changed or was deleted since raises `StorageError`; open a new broker then.
 
+    Objects `*.rsm-manifest` and no `meta.properties` mean segments that Aiven's plug-in for Kafka's tiered storage has uploaded, on a store or in a directory:
+    with `read_only` they are read as the log that they were uploaded from. Opening reads every manifest, and raises `DirectoryError` with the name of the object
+    for one that is missing, damaged, encrypted or of an unknown version.
+
     Args:
         path: Directory, created if it is missing and `read_only` is false. Or a URI that `pyarrow.fs.FileSystem.from_uri` takes, with `read_only`.
         nodes: Number of nodes; None: what the directory says, 1 for a new one.

@@ -58,6 +58,8 @@ def audit(source: str | PathLike[str] | Broker, topics: Sequence[str] = (), *, k
             return _audit(cluster, str(source), None, topics, keys)
     root = Path(source)
     with Broker(root, read_only=True) as broker:
+        if not any((root / name).exists() for name in ("fletchlog.metadata", "meta.properties")):
+            return audit(broker, topics, keys=keys)  # segments of tiered storage
         folders = {folder.name: folder for folder, _ in partition_directories(root)} if broker.topics(include_internal=True) else {}
 
         def folder_of(topic: str, described: PartitionDescription) -> Path:

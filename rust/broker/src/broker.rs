@@ -13,11 +13,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fletchlog_api::{Clock, Config, ConfigError, LegacyGroupRequest, LegacyGroupResponse, NodeId, Request, Scope};
-use fletchlog_log::fs::{Fs, MemoryFs, RealFs, free_unused_buffers};
+use fletchlog_log::fs::{Fs, MemoryFs, free_unused_buffers};
 use fletchlog_log::{LogError, PartitionLog};
 use fletchlog_records::TopicPartition;
 
-use crate::directory::Directory;
+use crate::directory::{Directory, file_system};
 use crate::group::{ClientLiveness, GroupCoordinator};
 use crate::kafka_apis::{Handled, KafkaApis};
 use crate::log_manager::{CleanedPartition, CleanerThread, LogManager};
@@ -64,12 +64,12 @@ impl std::fmt::Debug for Broker {
 }
 
 impl Broker {
-    /// Opens (or creates, in write mode) a directory.
+    /// Opens (or creates, in write mode) a directory. With `read_only` also one of segments of tiered storage.
     ///
     /// # Errors
     /// [`BrokerError::Directory`] (missing, foreign, inconsistent), [`BrokerError::DirectoryLocked`], or what recovery found.
     pub fn open(path: &Path, options: OpenOptions, clock: Arc<dyn Clock>) -> Result<Arc<Self>, BrokerError> {
-        Self::open_in(Arc::new(RealFs::new()), path, options, clock)
+        Self::open_in(file_system(path, options.read_only)?, path, options, clock)
     }
 
     /// A broker in memory: the same code over a file system in memory, gone with the last reference.

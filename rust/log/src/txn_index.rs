@@ -37,6 +37,12 @@ fn i64_at(bytes: &[u8; ENTRY_SIZE], at: usize) -> i64 {
     i64::from_be_bytes(field)
 }
 
+/// Bytes of the entries of a file whose last offsets are below `offset`.
+pub(crate) fn bytes_below(bytes: &[u8], offset: i64) -> usize {
+    let (entries, _) = bytes.as_chunks::<ENTRY_SIZE>();
+    entries.iter().take_while(|entry| i64_at(entry, 18) < offset).count() * ENTRY_SIZE
+}
+
 impl TransactionIndex {
     /// `Err`: why the file is not usable (version, order, length); the index is then made from the segment.
     pub fn parse(base: i64, bytes: &[u8]) -> Result<Self, String> {

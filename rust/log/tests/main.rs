@@ -29,4 +29,5 @@ mod real_fs;
 mod recovery_vectors;
 mod retention;
 mod scan;
+mod tiered_storage;
 mod verify;

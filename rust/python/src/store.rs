@@ -38,7 +38,7 @@ pub fn open(py: Python<'_>, uri: &str, options: Option<&Bound<'_, PyAny>>) -> Py
     let fs = gate(py, |_| {
         ObjectFs::open(Arc::new(store), Path::new(&place)).map_err(|error| {
             let variant = match error.kind() {
-                ErrorKind::NotFound => "directory",
+                ErrorKind::NotFound | ErrorKind::InvalidData => "directory",
                 _ => "storage",
             };
             Failure::of(variant, format!("{place}: {error}"))

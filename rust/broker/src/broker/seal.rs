@@ -40,6 +40,9 @@ impl Broker {
             let text = "only a broker that is open with read_only=True can be exported".to_owned();
             return Err(BrokerError::kafka(fletchlog_api::ErrorCode::INVALID_REQUEST, text));
         }
+        if self.logs.directory().fs().is_snapshot() {
+            return Err(BrokerError::ReadOnlyStore("export"));
+        }
         self.replicas.see_new_topics()?;
         let mut metadata = self.replicas.current_metadata();
         if let Some(wanted) = topics {

@@ -26,4 +26,4 @@ mod open;
 pub(crate) use log_dir::{LogDir, LogOffsets};
 pub(crate) use metadata_file::{ClusterMetadata, METADATA_FILE, TopicRecord};
 pub(crate) use names::{deleted_dir_name, partition_dir_name};
-pub(crate) use open::Directory;
+pub(crate) use open::{Directory, file_system};

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use fletchlog_api::NodeId;
 use fletchlog_log::checkpoint;
 use fletchlog_log::file_name::{CLEANER_CHECKPOINT, META_PROPERTIES, PARTITION_METADATA};
-use fletchlog_log::fs::{DirLock, Fs, LockError};
+use fletchlog_log::fs::{DirLock, Fs, LockError, RealFs, open_local};
 use fletchlog_records::TopicPartition;
 
 use super::log_dir::LogDir;
@@ -42,6 +42,22 @@ pub(crate) struct Directory {
     read_only: bool,
     log_dirs: Vec<LogDir>,
     locks: Mutex<Vec<Box<dyn DirLock>>>,
+}
+
+/// What a directory of this machine is read through: itself, unless it has segments of tiered storage in place of a log directory.
+pub(crate) fn file_system(root: &Path, read_only: bool) -> Result<Arc<dyn Fs>, BrokerError> {
+    let fs: Arc<dyn Fs> = Arc::new(RealFs::new());
+    if !read_only
+        || [METADATA_FILE, META_PROPERTIES]
+            .iter()
+            .any(|name| fs.exists(&root.join(name)))
+    {
+        return Ok(fs);
+    }
+    match open_local(root) {
+        Ok(tiered) => Ok(tiered.map_or(fs, |tiered| Arc::new(tiered))),
+        Err(error) => Err(BrokerError::directory(&*fs, root, error.to_string())),
+    }
 }
 
 enum Found {

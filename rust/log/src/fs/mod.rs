@@ -6,11 +6,13 @@ mod object;
 mod ofd_lock;
 mod read_buffers;
 mod real;
+mod tiered;
 
 pub use memory::MemoryFs;
 pub use object::{Object, ObjectFs, ObjectStore};
 pub use read_buffers::free_unused_buffers;
 pub use real::RealFs;
+pub use tiered::open_local;
 
 use std::fmt::Debug;
 use std::io;

@@ -16,6 +16,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use bytes::{Bytes, BytesMut};
 
+use super::tiered::{TieredStore, is_tiered};
 use super::{DirEntry, DirLock, File, Fs, LockError};
 use crate::sync::lock;
 
@@ -77,12 +78,16 @@ impl fmt::Debug for ObjectFs {
 }
 
 impl ObjectFs {
-    /// Lists the store. `root` is what paths begin with.
+    /// Lists the store. `root` is what paths begin with. Segments of tiered storage are shown as a directory ([`TieredStore`]).
     ///
     /// # Errors
-    /// Those of the listing.
-    pub fn open(store: Arc<dyn ObjectStore>, root: &Path) -> Result<Self> {
-        let objects = store.list()?;
+    /// Those of the listing; those of [`TieredStore::open`].
+    pub fn open(mut store: Arc<dyn ObjectStore>, root: &Path) -> Result<Self> {
+        let mut objects = store.list()?;
+        if is_tiered(&objects) {
+            store = Arc::new(TieredStore::open(store, objects)?);
+            objects = store.list()?;
+        }
         let mut dirs = HashMap::from([(String::new(), BTreeMap::new())]);
         for (index, object) in objects.iter().enumerate() {
             let mut dir = String::new();
@@ -157,7 +162,7 @@ fn parts(key: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-fn join(dir: &str, name: &str) -> String {
+pub(super) fn join(dir: &str, name: &str) -> String {
     if dir.is_empty() {
         name.to_owned()
     } else {
