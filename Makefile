@@ -9,6 +9,7 @@ MAKEFLAGS += --no-builtin-rules
 PYTHON ?= python3
 BIN := .venv/bin
 STAMPS := .build/stamps
+JAR := .build/jvm/fletchlog-spark.jar
 RUST_SOURCES := $(shell find rust -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 PYTHON_SOURCES := python tests benches tools docs
 
@@ -20,7 +21,7 @@ OLDEST = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
 SUITE := PYTHONPATH=$(CURDIR)/tests:$(CURDIR)/tools $(BIN)/python
 
-.PHONY: help demo test test-slow build lint lint-rust lint-python test-rust test-python test-binding test-interop test-browser docs bench crash-points bit-flips kills attack call-faults power-loss fuzz mutants sim wheel release deny memcheck miri coverage oldest-rust tools-rust tools-java tools-browser clean
+.PHONY: help demo test test-slow build jar lint lint-rust lint-python test-rust test-python test-binding test-interop test-browser docs bench crash-points bit-flips kills attack call-faults power-loss fuzz mutants sim wheel release deny memcheck miri coverage oldest-rust tools-rust tools-java tools-browser clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -30,10 +31,12 @@ demo: tools-java build ## Run the whole story on 336,776 real flights; writes de
 
 test: tools-java build lint test-rust test-python ## Set up everything, run the lints and every test that is not slow by nature
 
-test-slow: tools-java build ## The tests marked slow: full slices of kills and faults, every recording through Python, the demo
+test-slow: tools-java build jar ## The tests marked slow: full slices of kills and faults, every recording through Python, the demo
 	$(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart 0 -m slow --durations=25
 
 build: $(STAMPS)/core ## Leave .venv with a release build of the package and every extra
+
+jar: $(JAR) ## Build the jar of the Spark format fletchlog-columnar, and its wheel, into .build/jvm (needs a JDK)
 
 lint: lint-rust lint-python ## Formats, clippy, the checks of crate edges, citations, properties, callers and lengths, ruff, mypy --strict, stubtest
 
@@ -60,7 +63,7 @@ test-rust: tools-rust ## Rust tests only
 test-binding: build ## Rust tests of the binding (panics become exceptions)
 	PYO3_PYTHON=$(CURDIR)/$(BIN)/python PYTHONPATH=$(CURDIR)/python cargo test --locked -p fletchlog-python
 
-test-python: tools-java build ## Python tests only (a real Spark session included), without the slow ones
+test-python: tools-java build jar ## Python tests only (a real Spark session included), without the slow ones
 	$(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart 0 -m "not slow" --durations=25
 
 # Fetches Kafka into .build/interop with Maven. SEED=n CASES=n choose and size what is generated; both are printed.
@@ -107,7 +110,7 @@ oldest-rust: ## The sources compile with the oldest Rust that Cargo.toml promise
 	rustup toolchain install $(OLDEST) --profile minimal
 	cargo +$(OLDEST) check --locked --workspace --all-targets
 
-bench: build ## Ratios against the floor and against another client, in one run
+bench: build jar ## Ratios against the floor and against another client, in one run
 	cargo build --locked --release -p fletchlog-arrow --examples
 	$(BIN)/python benches/python/run.py
 
@@ -174,3 +177,7 @@ $(STAMPS)/venv: constraints.txt
 $(STAMPS)/core: $(STAMPS)/venv pyproject.toml python/fletchlog/_core.pyi $(RUST_SOURCES) | tools-rust
 	$(MATURIN) develop --release --locked --quiet
 	@mkdir -p $(STAMPS) && touch $@
+
+# with the build directory of the extension: both are release builds of the same crates
+$(JAR): $(STAMPS)/core tools/jar.py $(shell find jvm -type f) | tools-rust
+	CARGO_TARGET_DIR=$(CURDIR)/.build/maturin $(BIN)/python tools/jar.py

@@ -2,8 +2,12 @@
 
 import os
 import sys
+from pathlib import Path
 
 import pytest
+
+# of the format `fletchlog-columnar`; `make jar`
+JAR = Path(__file__).resolve().parents[1] / ".build/jvm/fletchlog-spark.jar"
 
 
 def start(**config):
@@ -25,6 +29,7 @@ def start(**config):
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.catalogImplementation", "in-memory")
+        .config("spark.jars", str(JAR))
         .config("spark.driver.extraJavaOptions", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
     )
     for name, value in config.items():

@@ -28,7 +28,7 @@ from rust_text import Function, Source, closing, product
 
 ROOT = Path(__file__).resolve().parent.parent
 CHECKED = ["records", "wire", "log", "broker", "client", "net", "arrow"]
-SHIPPED = [*CHECKED, "api", "server", "python"]
+SHIPPED = [*CHECKED, "api", "server", "jni", "python"]
 # type or function -> why the product needs no call of it
 EXCEPTED = {
     **dict.fromkeys(

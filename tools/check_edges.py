@@ -26,6 +26,7 @@ ALLOWED: dict[str, set[str]] = {
     "client": {"records", "api"},
     "server": {"records", "api", "broker", "wire", "sasl", "tls"},
     "net": {"records", "api", "wire", "sasl", "tls"},
+    "jni": {"records", "api", "log", "arrow", "broker"},
     "python": {"server", "net", "wire", "sasl", "records", "api", "log", "arrow", "broker", "client"},
     "sim": {"records", "wire", "sasl", "api", "log", "arrow", "broker", "client", "server", "net", "tls"},
 }
@@ -37,7 +38,7 @@ RESERVED = {
     "mio": {"server", "net"},
     "socket2": {"server", "net"},
     "pyo3": {"python"},
-    "arrow-": {"arrow", "python", "sim"},
+    "arrow-": {"arrow", "jni", "python", "sim"},
     "rustix": {"log", "python", "server"},
 }
 # modules of a crate that may use those behind them only: what serves requests, what owns state, what owns files

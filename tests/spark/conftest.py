@@ -43,12 +43,18 @@ def log(tmp_path):
     opened.broker.close()
 
 
+@pytest.fixture(params=["fletchlog", pytest.param("fletchlog-columnar", marks=pytest.mark.slow)])
+def source(request):
+    """Both formats promise the same."""
+    return request.param
+
+
 @pytest.fixture
-def read(spark, log):
+def read(spark, log, source):
     """A batch frame over the log."""
 
-    def load(schema=None, **options):
-        reader = spark.read.format("fletchlog")
+    def load(schema=None, format=source, **options):  # noqa: A002 - Spark's name
+        reader = spark.read.format(format)
         if schema is not None:
             reader = reader.schema(schema)
         return reader.options(path=log.path, **{name.replace("__", "."): value for name, value in options.items()}).load()
@@ -57,12 +63,12 @@ def read(spark, log):
 
 
 @pytest.fixture
-def run(spark, log, tmp_path):
+def run(spark, log, tmp_path, source):
     """Runs a streaming query over what is there now and answers (values, progress); one checkpoint per test."""
     sink = f"sink_{uuid.uuid4().hex}"
 
-    def start(each=None, trigger=None, checkpoint="checkpoint", **options):
-        stream = spark.readStream.format("fletchlog").options(path=log.path, **options).load()
+    def start(each=None, trigger=None, checkpoint="checkpoint", format=source, **options):  # noqa: A002 - Spark's name
+        stream = spark.readStream.format(format).options(path=log.path, **options).load()
         seen = []
 
         def collect(frame, batch):

@@ -24,10 +24,16 @@ if TYPE_CHECKING:
 
 
 class RangePartition(InputPartition):
-    """One task: ranges of offsets, or none at all (Spark needs at least one task)."""
+    """One task: ranges of offsets, or none at all (Spark needs at least one task).
 
-    def __init__(self, ranges: tuple[OffsetRange, ...]) -> None:
+    The attributes are also read by the columnar source, in Java (`jvm/src/fletchlog/spark/Ranges.java`), which has no other way to the options.
+    """
+
+    def __init__(self, ranges: tuple[OffsetRange, ...], options: SourceOptions) -> None:
         self.ranges = ranges
+        self.path = options.path
+        self.isolation_level = options.isolation_level
+        self.fail_on_data_loss = options.fail_on_data_loss
 
 
 class BatchReader(DataSourceReader):
@@ -56,7 +62,8 @@ class BatchReader(DataSourceReader):
         if options.store is not None and isinstance(source, Directory) and options.min_partitions is options.max_records_per_partition is None:
             ranges = at_segments(ranges, source.segments)
         tasks = split(ranges, options.min_partitions, options.max_records_per_partition)
-        return [RangePartition(ranges) for ranges in pack(tasks, options.max_partitions)] or [RangePartition(())]
+        packed = pack(tasks, options.max_partitions) or [()]
+        return [RangePartition(ranges, options) for ranges in packed]
 
     def _narrowed(self, ranges: list[OffsetRange], reader: OffsetReader) -> list[OffsetRange]:  # noqa: ARG002 - `FilteringReader` uses it
         """What the filters of the query leave."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import socket
 from typing import TYPE_CHECKING
@@ -20,9 +21,10 @@ _HIDE_TRACEBACKS = "spark.sql.execution.pyspark.udf.hideTraceback.enabled"
 def configure(builder: SparkSession.Builder, *, hide_tracebacks: bool = False) -> SparkSession.Builder:
     """Sets what is good for the format `fletchlog`; call it before `getOrCreate()` starts the session.
 
-    Workers talk to Spark over Unix sockets, so a task waits less, and batch queries hand their filters to the source. What is set on the builder
-    afterwards goes first. Releases of Spark that do not know a setting ignore it. A session of a Spark Connect server that runs already
-    (`sc://...`) cannot choose the sockets: start the server with `spark.python.unix.domain.socket.enabled=true`.
+    Workers talk to Spark over Unix sockets, so a task waits less, and batch queries hand their filters to the source. If the package
+    `fletchlog-spark-jar` is installed, its jar is added to `spark.jars`: the session then has the format `fletchlog-columnar` too. What is set on
+    the builder afterwards goes first. Releases of Spark that do not know a setting ignore it. A session of a Spark Connect server that runs
+    already (`sc://...`) can choose neither: start the server with `spark.python.unix.domain.socket.enabled=true`, and with the jar.
 
     Args:
         builder: `SparkSession.builder`, with its `remote(...)` if it has one.
@@ -33,7 +35,13 @@ def configure(builder: SparkSession.Builder, *, hide_tracebacks: bool = False) -
         The builder.
     """
     remote = builder._options.get("spark.remote", os.environ.get("SPARK_REMOTE", ""))  # noqa: SLF001 - Spark has no other way to ask
+    is_running = remote.startswith("sc://")
     for name, value in SETTINGS.items():
-        if name != _UNIX_SOCKETS or not remote.startswith("sc://"):
+        if name != _UNIX_SOCKETS or not is_running:
             builder = builder.config(name, value)
+    if not is_running and importlib.util.find_spec("fletchlog_spark_jar") is not None:
+        from fletchlog_spark_jar import path
+
+        before = builder._options.get("spark.jars")  # noqa: SLF001 - as above
+        builder = builder.config("spark.jars", f"{before},{path()}" if before else path())
     return builder.config(_HIDE_TRACEBACKS, "true") if hide_tracebacks else builder

@@ -119,7 +119,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ranges = self._reader().ranges(begin, until, self._report_loss)
         options = self._options
         tasks = split(ranges, options.min_partitions, options.max_records_per_partition)
-        return [RangePartition(ranges) for ranges in pack(tasks, options.max_partitions)]
+        return [RangePartition(ranges, options) for ranges in pack(tasks, options.max_partitions)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Record batches of one task."""

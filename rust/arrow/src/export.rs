@@ -11,11 +11,14 @@ use crate::constants::{Constants, Run};
 use crate::decode::{Window, decode};
 use crate::schema::{Column, schema_of};
 
+/// Bytes of keys, values and headers of a batch: above some 16 MiB new memory pages dominate the cost, below 2 MiB the hand-over.
+const BATCH_PAYLOAD: usize = 8 << 20;
+
 /// Collects decoded records into one Arrow batch after the other.
 ///
 /// A builder is meant to live as long as its consumer or scan: it keeps the memory of its columns, takes it back when a
 /// batch it handed out is dropped (on any thread), and builds constant columns once. Batches of some 131,072 rows or
-/// 8 MiB are quickest; the caller watches [`RowsBuilder::rows`] and [`RowsBuilder::payload_bytes`].
+/// 8 MiB are quickest; the caller asks [`RowsBuilder::room`].
 #[derive(Debug)]
 pub struct RowsBuilder {
     asked: Arc<[Column]>,
@@ -155,6 +158,19 @@ impl RowsBuilder {
     /// Bytes of the keys, values and headers asked for so far.
     pub fn payload_bytes(&self) -> usize {
         self.columns.payload_bytes()
+    }
+
+    /// How many records of this slice may still be appended to a batch of some `batch_rows` rows or 8 MiB; 0 = the batch is full.
+    pub fn room(&self, batch_rows: usize, slice: &RecordsSlice) -> usize {
+        let rows = self.rows();
+        let payload = self.payload_bytes();
+        if rows >= batch_rows || payload >= BATCH_PAYLOAD {
+            return 0;
+        }
+        // records of one batch differ in size, but not by so much that their mean would miss the target by more than a batch
+        let mean = slice.payload.len() / usize::try_from(slice.count).unwrap_or(1).max(1);
+        let by_payload = (BATCH_PAYLOAD - payload) / mean.max(1) + 1;
+        by_payload.min(batch_rows - rows)
     }
 
     /// The rows so far as one batch, leaving the builder empty. No rows give a batch of no rows.

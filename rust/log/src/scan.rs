@@ -9,7 +9,7 @@ use bytes::Bytes;
 use fletchlog_records::committed::AbortedTransactions;
 use fletchlog_records::timestamp_merge::{MergeTurn, TimestampMerge};
 use fletchlog_records::{
-    BatchIter, DECOMPRESSION_LIMIT, RecordCursor, RecordError, RecordsSlice, TimeRange, TopicPartition,
+    BatchIter, DECOMPRESSION_LIMIT, RecordBatch, RecordCursor, RecordError, RecordsSlice, TimeRange, TopicPartition,
 };
 
 use crate::{FetchBound, LogError, PartitionLog};
@@ -275,6 +275,24 @@ impl Scan {
         Ok(turn.and_then(|(place, until)| self.walks.get_mut(place)?.batch(until)))
     }
 
+    /// How many records of the ranges the next batch has, range after range, instead of [`Self::next_batch`]; `None` at the end. Of a
+    /// batch that is wholly in its range the header says it: its records are neither decompressed nor parsed.
+    ///
+    /// # Errors
+    /// `Unreadable`, as [`Self::next_batch`].
+    pub fn next_count(&mut self) -> Result<Option<u64>, ScanError> {
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone());
+        }
+        for walk in &mut self.walks {
+            let counted = walk.count(self.bound);
+            if let Some(count) = counted.inspect_err(|failure| self.failure = Some(failure.clone()))? {
+                return Ok(Some(count));
+            }
+        }
+        Ok(None)
+    }
+
     /// The range whose records come next, and up to which timestamp (ms) they do.
     fn turn(&mut self) -> Result<Option<(usize, Option<i64>)>, ScanError> {
         Ok(match &mut self.progress {
@@ -358,11 +376,46 @@ impl Walk {
     }
 
     fn find(&mut self, bound: FetchBound) -> Result<bool, ScanError> {
+        let Some(batch) = self.find_batch(bound)? else {
+            return Ok(false);
+        };
+        self.records = Some((self.records_of(&batch)?, RecordCursor::new()));
+        Ok(true)
+    }
+
+    fn records_of(&self, batch: &RecordBatch) -> Result<RecordsSlice, ScanError> {
+        let records = batch.records(DECOMPRESSION_LIMIT);
+        records.map_err(|error| self.unreadable(batch.header().base_offset, error))
+    }
+
+    /// How many records of the range the next batch has.
+    fn count(&mut self, bound: FetchBound) -> Result<Option<u64>, ScanError> {
+        let Some(batch) = self.find_batch(bound)? else {
+            return Ok(None);
+        };
+        let header = batch.header();
+        // A header of an older format is made up from the entry, which may be a wrapper of many.
+        let is_counted =
+            header.magic == 2 && header.base_offset >= self.range.start && header.next_offset() <= self.range.end;
+        if let (true, Ok(count)) = (is_counted, u64::try_from(header.records_count)) {
+            return Ok(Some(count));
+        }
+        let slice = self.records_of(&batch)?;
+        let (mut cursor, mut count) = (RecordCursor::new(), 0);
+        let unreadable = |error| self.unreadable(slice.base_offset, error);
+        while let Some(record) = cursor.next(&slice).map_err(unreadable)? {
+            count += u64::from((self.range.start..self.range.end).contains(&record.offset));
+        }
+        Ok(Some(count))
+    }
+
+    /// The next batch that may have records of the range, valid and visible.
+    fn find_batch(&mut self, bound: FetchBound) -> Result<Option<RecordBatch>, ScanError> {
         while self.next_offset < self.range.end {
             let next = self.batches.next().transpose();
             let Some(batch) = next.map_err(|error| self.unreadable(self.next_offset, error))? else {
                 if !self.read(bound)? {
-                    return Ok(false);
+                    return Ok(None);
                 }
                 continue;
             };
@@ -370,7 +423,7 @@ impl Walk {
             let (base_offset, next_offset) = (header.base_offset, header.next_offset());
             if base_offset >= self.range.end {
                 self.next_offset = self.range.end;
-                return Ok(false);
+                return Ok(None);
             }
             batch
                 .ensure_valid()
@@ -382,18 +435,12 @@ impl Walk {
                     .map_err(|error| self.unreadable(base_offset, error))?;
             let skipped =
                 is_aborted || header.is_control() || next_offset <= self.range.start || self.times.excludes(header);
-            if !skipped {
-                let slice = batch
-                    .records(DECOMPRESSION_LIMIT)
-                    .map_err(|error| self.unreadable(base_offset, error))?;
-                self.records = Some((slice, RecordCursor::new()));
-            }
             self.next_offset = next_offset.max(self.next_offset);
             if !skipped {
-                return Ok(true);
+                return Ok(Some(batch));
             }
         }
-        Ok(false)
+        Ok(None)
     }
 
     /// Reads the next bytes. `false`: there are none.

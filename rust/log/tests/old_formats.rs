@@ -1,7 +1,10 @@
 //! Segments of message formats v0 and v1 are read, looked up by time, and refused as input (spec 1.6).
 
+use std::sync::Arc;
+
 use crate::common::*;
 use bytes::Bytes;
+use fletchlog_log::scan::{Scan, ScanOrder, ScanRange};
 use fletchlog_log::{AppendOrigin, CleanerOptions, FetchBound, OpenMode};
 use fletchlog_records::Compression;
 use fletchlog_records::crc::crc32;
@@ -56,7 +59,11 @@ fn old_segments_are_read_and_new_batches_follow_them() {
             );
             log
         };
-        check(READ_ONLY);
+        let log = Arc::new(check(READ_ONLY));
+        let range = ScanRange::resolve(log, Some(2), Some(7), FetchBound::HighWatermark).unwrap();
+        let mut scan = Scan::new(&[range], FetchBound::HighWatermark, ScanOrder::Offset);
+        let counts = std::iter::from_fn(|| scan.next_count().unwrap());
+        assert_eq!(counts.sum::<u64>(), 5);
         let log = check(UNCLEAN);
         assert_eq!(append(&log, batch(&[(50, b"new")])).first_offset, 9);
         let old = Bytes::from(entry(magic, 0, 0, b"x"));

@@ -42,6 +42,14 @@ fn read(scan: &mut Scan, max: usize) -> (Vec<Row>, Option<ScanError>) {
     }
 }
 
+fn count(scan: &mut Scan) -> Result<u64, ScanError> {
+    let mut rows = 0;
+    while let Some(count) = scan.next_count()? {
+        rows += count;
+    }
+    Ok(rows)
+}
+
 fn scan(
     logs: &[Arc<PartitionLog>],
     range: (Option<i64>, Option<i64>),
@@ -222,6 +230,8 @@ proptest! {
                 };
                 prop_assert_eq!(&rows, &expected, "{:?} {:?}", bound, order);
                 if order == ScanOrder::Offset {
+                    let counted = count(&mut scan(&logs, range, bound, order).unwrap());
+                    prop_assert_eq!(counted.unwrap(), expected.len() as u64, "{:?}", bound);
                     let whole = logs.iter().map(|log| ScanRange::resolve(Arc::clone(log), range.0, range.1, bound).unwrap());
                     let parts: Vec<_> = whole.flat_map(|range| range.parts(part_bytes)).collect();
                     let by_parts = parts.into_iter().flat_map(|part| read(&mut Scan::new(&[part], bound, order), max).0);
@@ -339,4 +349,9 @@ fn what_is_before_a_damaged_batch_is_shown_and_nothing_behind_it() {
         assert!(rows.is_empty(), "{rows:?}");
         assert_eq!(again.unwrap().to_string(), text);
     }
+    let mut scan = scan(&[log], whole, FetchBound::HighWatermark, ScanOrder::Offset).unwrap();
+    assert_eq!(scan.next_count().unwrap(), Some(3));
+    let text = scan.next_count().unwrap_err().to_string();
+    assert!(text.starts_with("t-0 at offset 3: ") && text.contains("CRC"), "{text}");
+    assert_eq!(scan.next_count().unwrap_err().to_string(), text);
 }

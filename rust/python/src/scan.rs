@@ -12,7 +12,7 @@ use fletchlog_client::consumer::{RangeScan, ScannedSpan};
 use fletchlog_log::FetchBound;
 use fletchlog_log::scan::{Scan as LogScan, ScanOrder, ScanRange};
 use fletchlog_net::TopicOffsets;
-use fletchlog_records::{RecordCursor, RecordsSlice, TimeRange, TopicPartition};
+use fletchlog_records::{RecordCursor, TimeRange, TopicPartition};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 
@@ -26,10 +26,6 @@ use crate::logging;
 use crate::peer::Peer;
 use crate::scan_arguments::Wanted;
 use crate::scan_threads::{PART_BYTES, ScanThreads, Work};
-
-/// Bytes of keys, values and headers per Arrow batch: above some 16 MiB new memory pages dominate the cost, below 2 MiB
-/// the hand-over.
-const BATCH_PAYLOAD: usize = 8 << 20;
 
 /// Where the records are.
 #[derive(Clone)]
@@ -235,7 +231,7 @@ fn threads(plan: &Plan, ranges: &[ScanRange], bound: FetchBound, order: ScanOrde
 /// Appends rows until a batch is full or the scan is at its end.
 pub fn fill_from_logs(scan: &mut LogScan, builder: &mut RowsBuilder, batch_rows: usize) -> Result<(), Failure> {
     while let Some(batch) = scan.next_batch()? {
-        let room = room(builder, batch_rows, batch.slice);
+        let room = builder.room(batch_rows, batch.slice);
         if room == 0 {
             break;
         }
@@ -266,7 +262,7 @@ impl ClusterRows {
             let Some((ScannedSpan { tp, span, end }, cursor)) = &mut self.current else {
                 return Ok(());
             };
-            let room = room(builder, batch_rows, &span.slice);
+            let room = builder.room(batch_rows, &span.slice);
             if room == 0 {
                 return Ok(());
             }
@@ -345,19 +341,6 @@ impl Reader {
         }
         Ok((self.builder.rows() > 0).then(|| self.builder.finish()))
     }
-}
-
-/// How many records of this slice may still be appended; 0 = the batch is full.
-fn room(builder: &RowsBuilder, batch_rows: usize, slice: &RecordsSlice) -> usize {
-    let rows = builder.rows();
-    let payload = builder.payload_bytes();
-    if rows >= batch_rows || payload >= BATCH_PAYLOAD {
-        return 0;
-    }
-    // records of one batch differ in size, but not by so much that their mean would miss the target by more than a batch
-    let mean = slice.payload.len() / usize::try_from(slice.count).unwrap_or(1).max(1);
-    let by_payload = (BATCH_PAYLOAD - payload) / mean.max(1) + 1;
-    by_payload.min(batch_rows - rows)
 }
 
 impl Iterator for Reader {

@@ -1,0 +1,36 @@
+//! Directories open for reading, one broker each: a task costs no recovery of what the task before it has read.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fletchlog_api::transport::SystemClock;
+use fletchlog_api::{Config, Scope};
+use fletchlog_broker::{Broker, OpenOptions};
+
+/// Device and number of a directory: one that was made anew at the same path has others.
+type Identity = (u64, u64);
+
+static OPEN: Mutex<BTreeMap<PathBuf, (Identity, Arc<Broker>)>> = Mutex::new(BTreeMap::new());
+
+/// The broker of a directory, opened once per process and as long as the directory is the same.
+pub(crate) fn open(path: &Path) -> Result<Arc<Broker>, String> {
+    let identity = path.metadata().ok().map(|found| (found.dev(), found.ino()));
+    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((of, broker)) = open.get(path)
+        && Some(*of) == identity
+    {
+        return Ok(Arc::clone(broker));
+    }
+    let options = OpenOptions {
+        nodes: None,
+        read_only: true,
+        config: Config::parse(Scope::Broker, []).map_err(|error| error.to_string())?,
+    };
+    let broker = Broker::open(path, options, Arc::new(SystemClock::default())).map_err(|error| error.to_string())?;
+    if let Some(identity) = identity {
+        open.insert(path.to_path_buf(), (identity, Arc::clone(&broker)));
+    }
+    Ok(broker)
+}

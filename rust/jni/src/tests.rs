@@ -1,0 +1,139 @@
+//! The readers without Java. What Spark gets of them is compared with the Python source in `tests/spark`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use fletchlog_api::transport::SystemClock;
+use fletchlog_api::{Config, Scope};
+use fletchlog_broker::{Broker, OpenOptions};
+use fletchlog_records::{BatchBuilder, BatchParams, TopicPartition};
+
+use super::*;
+
+/// A topic of one partition, a segment for each batch.
+fn writer(path: &Path) -> Arc<Broker> {
+    let options = OpenOptions {
+        nodes: None,
+        read_only: false,
+        config: Config::parse(Scope::Broker, []).unwrap(),
+    };
+    let broker = Broker::open(path, options, Arc::new(SystemClock::default())).unwrap();
+    let config = [
+        ("segment.bytes", "100"),
+        ("retention.ms", "-1"),
+        ("file.delete.delay.ms", "0"),
+    ];
+    let config = config.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    broker.create_topic("t", 1, &config).unwrap();
+    broker
+}
+
+fn append(broker: &Broker, values: &[&str]) {
+    let mut builder = BatchBuilder::with_capacity(256);
+    for value in values {
+        builder.append(1000, None, Some(value.as_bytes()), &[]);
+    }
+    let batch = builder.build(&BatchParams::default());
+    broker.append_batches(&TopicPartition::new("t", 0), batch).unwrap();
+}
+
+fn reader(path: &Path, offsets: std::ops::Range<i64>, columns: i32) -> Reader {
+    let range = Range::new(path.to_str().unwrap().to_owned(), "t", 0, offsets, false);
+    Reader::new(range, &columns_of(columns))
+}
+
+/// All answers until the end.
+fn steps(reader: &mut Reader) -> Vec<Step> {
+    let mut out = [0; SLOTS];
+    let mut steps = Vec::new();
+    loop {
+        match reader.next(&mut out).unwrap() {
+            Step::End => return steps,
+            step => steps.push(step),
+        }
+    }
+}
+
+#[test]
+fn rows_are_counted_as_they_are_decoded() {
+    let directory = tempfile::tempdir().unwrap();
+    let broker = writer(directory.path());
+    append(&broker, &["a", "b", "c"]);
+    append(&broker, &["d", "e"]);
+    for columns in [0, 1 << 1, 0b11_1111] {
+        let mut all = reader(directory.path(), 0..5, columns);
+        assert_eq!(steps(&mut all), [Step::Rows(5)], "{columns:b}");
+        let mut some = reader(directory.path(), 1..4, columns);
+        assert_eq!(steps(&mut some), [Step::Rows(3)], "{columns:b}");
+    }
+}
+
+#[test]
+fn the_addresses_are_those_of_the_columns_asked_for() {
+    let directory = tempfile::tempdir().unwrap();
+    append(&writer(directory.path()), &["ab", "", "cde"]);
+    let mut out = [0; SLOTS];
+    let mut reader = reader(directory.path(), 0..3, 0b110); // value, offset
+    assert_eq!(reader.next(&mut out).unwrap(), Step::Rows(3));
+    let [validity, ends, bytes, none, offsets, ..] = out;
+    assert_eq!((validity, none), (0, 0));
+    // SAFETY: the reader says that these are the buffers of three rows, and it lives.
+    let (ends, bytes, offsets) = unsafe {
+        (
+            std::slice::from_raw_parts(ends as *const i32, 4),
+            std::slice::from_raw_parts(bytes as *const u8, 5),
+            std::slice::from_raw_parts(offsets as *const i64, 3),
+        )
+    };
+    assert_eq!(
+        (ends, bytes, offsets),
+        (&[0, 2, 2, 5][..], &b"abcde"[..], &[0, 1, 2][..])
+    );
+}
+
+#[test]
+fn what_is_gone_is_reported_and_the_rest_is_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let broker = writer(directory.path());
+    append(&broker, &["a", "b"]);
+    append(&broker, &["c", "d"]);
+    broker.delete_records(&TopicPartition::new("t", 0), Some(2)).unwrap();
+    for columns in [0, 1 << 1] {
+        let found = steps(&mut reader(directory.path(), 1..7, columns));
+        let [Step::Lost(start), Step::Lost(end), Step::Rows(2)] = &found[..] else {
+            panic!("{found:?}");
+        };
+        assert_eq!(start, "the log of t-0 starts at 2; offsets from 1 were to be read");
+        assert_eq!(end, "the log of t-0 ends at 4; offsets up to 6 were to be read");
+    }
+    let range = Range::new(directory.path().to_str().unwrap().to_owned(), "gone", 3, 4..9, false);
+    let lost = "gone-3 is gone; offsets 4 to 8 were to be read".to_owned();
+    assert_eq!(steps(&mut Reader::new(range, &[])), [Step::Lost(lost)]);
+}
+
+#[test]
+fn a_directory_that_was_made_anew_is_opened_anew() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path().join("log");
+    append(&writer(&path), &["a"]);
+    assert_eq!(steps(&mut reader(&path, 0..1, 0)), [Step::Rows(1)]);
+    std::fs::rename(&path, parent.path().join("old")).unwrap();
+    append(&writer(&path), &["b", "c"]);
+    assert_eq!(steps(&mut reader(&path, 0..2, 0)), [Step::Rows(2)]);
+}
+
+#[test]
+fn a_panic_is_an_error() {
+    let failed = caught::<()>(|| panic!("of {}", "a test"));
+    assert_eq!(failed, Err("internal error: of a test".to_owned()));
+}
+
+#[test]
+fn a_missing_directory_is_an_error_that_names_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let failed = reader(&directory.path().join("nowhere"), 0..1, 0).next(&mut [0; SLOTS]);
+    assert!(
+        failed.as_ref().is_err_and(|text| text.contains("nowhere")),
+        "{failed:?}"
+    );
+}
