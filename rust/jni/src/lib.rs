@@ -117,7 +117,10 @@ pub unsafe extern "system" fn Java_fletchlog_spark_Native_close(_env: *mut c_voi
     let handle = unsafe { Box::from_raw(handle as *mut Handle) };
     OPEN.fetch_sub(1, Ordering::Relaxed);
     // A panic while it is dropped has nobody to be reported to; what it leaks is the reader's memory.
-    let _ = caught(|| Ok(drop(handle)));
+    let _ = caught(move || {
+        drop(handle);
+        Ok(())
+    });
 }
 
 /// How many readers are open.

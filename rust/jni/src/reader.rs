@@ -53,7 +53,10 @@ impl Range {
     fn log(&self) -> Result<Option<Arc<PartitionLog>>, String> {
         match directories::open(&self.path)?.partition_log(&self.tp) {
             Ok(log) => Ok(Some(log)),
-            Err(BrokerError::Kafka { code, .. }) if code == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => Ok(None),
+            Err(BrokerError::Kafka {
+                code: ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+                ..
+            }) => Ok(None),
             Err(error) => Err(error.to_string()),
         }
     }
