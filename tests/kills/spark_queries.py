@@ -44,6 +44,8 @@ DRIVERS = 4
 KILLS_PER_DRIVER = 6
 # Nothing takes nearly as long.
 START_SECONDS, END_SECONDS = 180, 300
+# How long a kill waits for a process that does what it is to die in.
+MOMENT_SECONDS = 5
 # So many sessions the last driver may need.
 SESSIONS = 5
 WORKER, EXECUTOR, DRIVER = b"pyspark.daemon", b"CoarseGrainedExecutorBackend", b"SparkSubmit"
@@ -347,7 +349,9 @@ class Campaign:
         """A task that writes, any worker or its daemon, one that commits, or an executor."""
         kind = self.rng.choice([*self.kinds, "executor" if running.those(EXECUTOR) else "task"])
         find = {"worker": lambda: running.those(WORKER), "executor": lambda: running.those(EXECUTOR)}
-        pids = find[kind]() if kind in find else running.doing(kind)
+        end = time.monotonic() + MOMENT_SECONDS
+        while not (pids := find[kind]() if kind in find else running.doing(kind)) and time.monotonic() < end:
+            time.sleep(0.005)
         if pids:
             self.killed[kind] += kill([self.rng.choice(pids)])
 
