@@ -255,6 +255,9 @@ impl TieredStore {
 
     /// The entries of a transaction index whose markers are below an offset.
     fn txns_below(&self, indexes: &Object, txn: Range<u64>, offset: i64) -> Result<Range<u64>> {
+        if txn.is_empty() {
+            return Ok(txn);
+        }
         let bytes = self.fetch(indexes, txn.clone())?;
         Ok(txn.start..txn.start + txn_index::bytes_below(&bytes, offset) as u64)
     }
@@ -287,7 +290,9 @@ impl TieredStore {
             };
             out.extend_from_slice(&bytes[at(range.start)..at(range.end)]);
         };
-        while let Some(bytes) = self.recent(&object.key, wanted.start) {
+        while !wanted.is_empty()
+            && let Some(bytes) = self.recent(&object.key, wanted.start)
+        {
             add(wanted.start, &bytes);
             wanted.start += 1;
         }
