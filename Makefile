@@ -11,7 +11,7 @@ BIN := .venv/bin
 STAMPS := .build/stamps
 JAR := .build/jvm/fletchlog-spark.jar
 RUST_SOURCES := $(shell find rust -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
-PYTHON_SOURCES := python tests benches tools docs
+PYTHON_SOURCES := python tests benches tools docs jvm
 
 # maturin gets its own target directory: its release build and `cargo test` would otherwise rebuild each other's work
 MATURIN := env -u CONDA_PREFIX VIRTUAL_ENV=$(CURDIR)/.venv CARGO_TARGET_DIR=$(CURDIR)/.build/maturin PIP_QUIET=1 PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/maturin

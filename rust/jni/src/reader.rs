@@ -51,7 +51,10 @@ impl Range {
 
     /// The log; `None`: there is no such partition.
     fn log(&self) -> Result<Option<Arc<PartitionLog>>, String> {
-        match directories::open(&self.path)?.partition_log(&self.tp) {
+        let broker = directories::open(&self.path)?;
+        // Looks at the directory: a topic may have been deleted or made anew since the broker was opened.
+        broker.topics(false).map_err(|error| error.to_string())?;
+        match broker.partition_log(&self.tp) {
             Ok(log) => Ok(Some(log)),
             Err(BrokerError::Kafka {
                 code: ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,

@@ -123,6 +123,20 @@ fn a_directory_that_was_made_anew_is_opened_anew() {
 }
 
 #[test]
+fn a_topic_that_was_made_anew_is_read_anew() {
+    let directory = tempfile::tempdir().unwrap();
+    let broker = writer(directory.path());
+    append(&broker, &["a", "b", "c"]);
+    assert_eq!(steps(&mut reader(directory.path(), 0..3, 0)), [Step::Rows(3)]);
+    broker.delete_topic("t").unwrap();
+    broker.create_topic("t", 1, &[]).unwrap();
+    append(&broker, &["d"]);
+    let lost = "the log of t-0 ends at 1; offsets up to 2 were to be read".to_owned();
+    let found = steps(&mut reader(directory.path(), 0..3, 0));
+    assert_eq!(found, [Step::Lost(lost), Step::Rows(1)]);
+}
+
+#[test]
 fn a_panic_is_an_error() {
     let failed = caught::<()>(|| panic!("of {}", "a test"));
     assert_eq!(failed, Err("internal error: of a test".to_owned()));
