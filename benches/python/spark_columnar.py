@@ -57,7 +57,10 @@ QUERIES: dict[str, Callable[[DataFrame], object]] = {
 
 
 def processor_time() -> float:
-    """Seconds of processor time of this process and all that it started: Spark, its workers of Python, and those that have ended."""
+    """Seconds of processor time of this process and all that it started: Spark and its workers of Python.
+
+    A process that ends between two calls may take its time along, which makes the difference too small, or even negative.
+    """
     children: dict[int, list[int]] = {}
     ticks: dict[int, int] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
