@@ -1,5 +1,5 @@
 # The few commands a person needs. `make help` prints them.
-# Needed beforehand: Rust (stable), CPython >= 3.11, Java 17 (for Spark), make. Everything else lands in .venv and .build.
+# Needed beforehand: Rust (stable), CPython >= 3.11, a JDK 17 (for Spark and the jar), make. Everything else lands in .venv and .build.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c

@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / ".build/jvm"
 JAR = BUILD / "fletchlog-spark.jar"
 PACKAGE = "fletchlog_spark_jar"
+MACOS = sys.platform == "darwin"
 # a date that a zip file can have, so that the same sources give the same bytes
 DATE = (1980, 1, 1, 0, 0, 0)
 
@@ -38,7 +39,7 @@ def main() -> None:
     jars = Path(pyspark.__file__).parent / "jars"
     run("javac", "--release", "17", lints, "-Werror", "-cp", f"{jars}/*", "-d", str(classes), *sources)
     shutil.copytree(ROOT / "jvm/resources", classes, dirs_exist_ok=True)
-    native = classes / "native" / f"{platform.system().lower()}-{architecture()}"
+    native = classes / "native" / system()
     native.mkdir(parents=True)
     shutil.copy(library(), native)
     write(JAR, {path.relative_to(classes).as_posix(): path.read_bytes() for path in sorted(classes.rglob("*")) if path.is_file()})
@@ -46,16 +47,18 @@ def main() -> None:
         print(f"jar: {path.relative_to(ROOT)}  {path.stat().st_size:,} bytes")
 
 
-def architecture() -> str:
-    """This machine's, as Java calls it."""
-    return {"x86_64": "amd64"}.get(platform.machine(), platform.machine())
+def system() -> str:
+    """This machine's operating system and architecture, as Java calls them (`Native.java`)."""
+    if MACOS:
+        return "mac-" + {"arm64": "aarch64"}.get(platform.machine(), platform.machine())
+    return f"{platform.system().lower()}-" + {"x86_64": "amd64"}.get(platform.machine(), platform.machine())
 
 
 def library() -> Path:
     """The library that Java loads, without symbols."""
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     run("cargo", "rustc", "--release", "--locked", "--quiet", "-p", "fletchlog-jni", "--crate-type", "cdylib", "--", "-C", "strip=symbols")
-    return target / "release/libfletchlog_jni.so"
+    return target / ("release/libfletchlog_jni.dylib" if MACOS else "release/libfletchlog_jni.so")
 
 
 def wheel() -> Path:

@@ -37,7 +37,8 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def server(folder):
     """Of Spark Connect, in a process of its own, with fletchlog in its Python; its address."""
-    settings = {"spark.connect.grpc.binding.port": "0", "spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
+    settings = {"spark.connect.grpc.binding.address": "127.0.0.1", "spark.connect.grpc.binding.port": "0"}
+    settings |= {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
     settings["spark.python.unix.domain.socket.enabled"] = "true"
     command = [SPARK / "sbin" / "start-connect-server.sh", "--master", "local[2]", *(f"--conf={name}={value}" for name, value in settings.items())]
     places = {"SPARK_HOME": str(SPARK), "SPARK_LOG_DIR": str(folder), "SPARK_PID_DIR": str(folder), "SPARK_NO_DAEMONIZE": "yes"}

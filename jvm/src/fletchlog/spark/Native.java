@@ -33,12 +33,13 @@ final class Native {
   /** A library is loaded by one class loader only, and Spark has one for each session and one for tasks: each gets a file of its own. */
   private static void load() {
     String os = System.getProperty("os.name").toLowerCase().split(" ")[0];
-    String resource = "/native/" + os + "-" + System.getProperty("os.arch") + "/libfletchlog_jni.so";
+    String file = System.mapLibraryName("fletchlog_jni");
+    String resource = "/native/" + os + "-" + System.getProperty("os.arch") + "/" + file;
     try (InputStream library = Native.class.getResourceAsStream(resource)) {
       if (library == null) {
         throw new FileNotFoundException("the jar has no library for this system (" + resource + "); read with format(\"fletchlog\")");
       }
-      Path copy = Files.createTempFile("libfletchlog_jni", ".so");
+      Path copy = Files.createTempFile("fletchlog", file);
       try {
         Files.copy(library, copy, StandardCopyOption.REPLACE_EXISTING);
         System.load(copy.toString());
