@@ -90,7 +90,8 @@ class TaskCampaign(Campaign):
         fill(root)
         self.min_partitions = self.rng.choice([1, 2 * PARTITIONS])
         with fl.Cluster(f"kafka://{self.bootstrap}") as cluster:
-            cluster.create_topic(root.name, partitions=PARTITIONS)
+            # the sink's batches have up to 1 MiB, more than the segments of `Served`
+            cluster.create_topic(root.name, partitions=PARTITIONS, config={"segment.bytes": str(2 << 20)})
 
     def plan(self, root: Path, *, last: bool) -> Plan:
         """Another master, and other numbers of cores, each time."""
