@@ -276,7 +276,8 @@ impl Scan {
     }
 
     /// How many records of the ranges the next batch has, range after range, instead of [`Self::next_batch`]; `None` at the end. Of a
-    /// batch that is wholly in its range the header says it: its records are neither decompressed nor parsed.
+    /// batch that is wholly in its range the header says it: its records are neither decompressed nor parsed. Times of the ranges leave out
+    /// whole batches only.
     ///
     /// # Errors
     /// `Unreadable`, as [`Self::next_batch`].

@@ -82,8 +82,13 @@ impl ObjectFs {
     ///
     /// # Errors
     /// Those of the listing; those of [`TieredStore::open`].
-    pub fn open(mut store: Arc<dyn ObjectStore>, root: &Path) -> Result<Self> {
-        let mut objects = store.list()?;
+    pub fn open(store: Arc<dyn ObjectStore>, root: &Path) -> Result<Self> {
+        let objects = store.list()?;
+        Self::of_listing(store, objects, root)
+    }
+
+    /// As [`Self::open`], with the listing of the store.
+    pub(super) fn of_listing(mut store: Arc<dyn ObjectStore>, mut objects: Vec<Object>, root: &Path) -> Result<Self> {
         if is_tiered(&objects) {
             store = Arc::new(TieredStore::open(store, objects)?);
             objects = store.list()?;

@@ -24,10 +24,11 @@ pub fn open_local(root: &Path) -> Result<Option<ObjectFs>> {
         fs: RealFs::new(),
         root: root.to_path_buf(),
     };
-    if !is_tiered(&store.list()?) {
+    let objects = store.list()?;
+    if !is_tiered(&objects) {
         return Ok(None);
     }
-    ObjectFs::open(Arc::new(store), root).map(Some)
+    ObjectFs::of_listing(Arc::new(store), objects, root).map(Some)
 }
 
 #[derive(Debug)]
