@@ -361,7 +361,13 @@ impl RecordCursor {
     /// Walks at most `max` records, for cutting a span that is decoded later. Returns (records walked, first offset, last offset),
     /// `None` if nothing was left. Ends before a malformed record as [`Self::visit`] does.
     pub fn walk(&mut self, slice: &RecordsSlice, max: usize) -> Result<Option<(usize, i64, i64)>, RecordError> {
-        self.walk_while(slice, max, |_| true)
+        let (mut first, mut last) = (None, 0);
+        let walked = self.pass::<false>(slice, max, |offset, _, _| {
+            first.get_or_insert(offset);
+            last = offset;
+            true
+        })?;
+        Ok(first.map(|first| (walked, first, last)))
     }
 
     /// As [`Self::walk`], up to the first record whose timestamp (ms) `wanted` refuses. `wanted` is called once for each
@@ -395,6 +401,17 @@ impl RecordCursor {
         &mut self,
         slice: &RecordsSlice,
         max: usize,
+        visit: impl FnMut(i64, i64, bool) -> bool,
+    ) -> Result<usize, RecordError> {
+        self.pass::<true>(slice, max, visit)
+    }
+
+    /// As [`Self::visit`]. Without `EACH`, of records that are not parsed only the last of each run is shown.
+    #[inline(always)]
+    fn pass<const EACH: bool>(
+        &mut self,
+        slice: &RecordsSlice,
+        max: usize,
         mut visit: impl FnMut(i64, i64, bool) -> bool,
     ) -> Result<usize, RecordError> {
         let left = usize::try_from(slice.count.saturating_sub(self.returned)).unwrap_or(0);
@@ -425,6 +442,13 @@ impl RecordCursor {
             at = end;
             passed += 1;
             let Some(frame) = frame else { continue };
+            if !EACH {
+                // The loop below shows the last one, and checks the end of the batch.
+                let before_last = most.min(left - 1).saturating_sub(passed);
+                let skipped = frame.alike(payload, at, before_last).saturating_sub(1);
+                at += skipped * frame.size();
+                passed += skipped;
+            }
             while passed < most
                 && let Some((timestamp_delta, offset_delta)) = frame.deltas(payload, at)
             {

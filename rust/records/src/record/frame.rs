@@ -16,6 +16,7 @@ pub struct Frame {
     first: u64,
     timestamp_delta: Delta,
     offset_delta: Delta,
+    /// Where the length of the value is, and which of its bits are fixed: none if it is among the first eight bytes.
     value_length_at: usize,
     value_length_fixed: u16,
     value_length: u16,
@@ -61,6 +62,10 @@ impl Frame {
         let value = field(value_at, value_length)?;
         let value_end = value.as_ref().map_or(value_at, |value| value.end);
         let value_length_fixed = match value_at - value_length_at {
+            _ if value_at <= fixed.len() => {
+                fixed[value_length_at..value_at].fill(0xff);
+                0
+            }
             1 => 0x00ff,
             2 => 0xffff,
             _ => return None,
@@ -103,11 +108,25 @@ impl Frame {
     #[inline(always)]
     pub fn deltas(&self, payload: &[u8], position: usize) -> Option<(i64, i64)> {
         let record = payload.get(position..)?.get(..self.size)?;
+        let first = self.first_of(record)?;
+        Some((self.timestamp_delta.of(first), self.offset_delta.of(first)))
+    }
+
+    /// How many records from `position` on have this layout, one behind the other, but at most `most`. Each of them is well formed.
+    pub fn alike(&self, payload: &[u8], position: usize, most: usize) -> usize {
+        let records = payload.get(position..).unwrap_or_default().chunks_exact(self.size);
+        records.take(most).take_while(|record| self.first_of(record).is_some()).count()
+    }
+
+    /// The first eight bytes of `record`, which has the size of the layout, if it has the layout.
+    #[inline(always)]
+    fn first_of(&self, record: &[u8]) -> Option<u64> {
         let first = u64::from_le_bytes(*record.first_chunk::<8>()?);
+        let has_value_length = || Some(two_bytes(record, self.value_length_at)? & self.value_length_fixed == self.value_length);
         let fits = first & self.fixed == self.first
-            && two_bytes(record, self.value_length_at)? & self.value_length_fixed == self.value_length
+            && (self.value_length_fixed == 0 || has_value_length()?)
             && record.last() == Some(&0);
-        fits.then(|| (self.timestamp_delta.of(first), self.offset_delta.of(first)))
+        if fits { Some(first) } else { None }
     }
 }
 
