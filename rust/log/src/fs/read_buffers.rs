@@ -20,6 +20,10 @@ const MAX_KEPT: usize = 64 << 20;
 /// Sizes are multiples of this, so that slices that differ by a batch use the same buffers.
 const STEP: usize = 64 << 10;
 
+/// Buffers of so many bytes and more are made of pages of this size where the system has them: a fresh one then costs a tenth, and
+/// reading it misses fewer translations.
+const HUGE_PAGE: usize = 2 << 20;
+
 /// Free buffers, each full of bytes of earlier reads; the one that was used last is at the end.
 struct Free {
     /// With the round in which it came back.
@@ -108,12 +112,23 @@ pub(super) fn is_lent(len: usize) -> bool {
     (MIN_LENT..=MAX_LENT).contains(&len)
 }
 
+/// A fresh buffer of at least `len` bytes.
+fn map(len: usize) -> io::Result<MmapMut> {
+    if len < HUGE_PAGE {
+        return MmapMut::map_anon(len.next_multiple_of(STEP));
+    }
+    let buffer = MmapMut::map_anon(len.next_multiple_of(HUGE_PAGE))?;
+    #[cfg(target_os = "linux")]
+    let _ = buffer.advise(memmap2::Advice::HugePage); // A system without such pages uses its own.
+    Ok(buffer)
+}
+
 /// `len` bytes in a lent buffer, as far as `read` fills them: it returns how many it did.
 pub(super) fn read_lent(len: usize, read: impl FnOnce(&mut [u8]) -> io::Result<usize>) -> io::Result<Bytes> {
     let free = FREE.try_lock().ok().and_then(|mut free| free.take(len));
     let mut buffer = match free {
         Some(buffer) => buffer,
-        None => MmapMut::map_anon(len.next_multiple_of(STEP))?,
+        None => map(len)?,
     };
     let read = read(&mut buffer[..len]);
     // Also a failed read lets go of its buffer.
