@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use fletchlog_records::batch::set_offset_and_epoch;
 use fletchlog_records::{ErrorCode, TimestampType};
+use std::sync::atomic::Ordering;
 
 use crate::batch_walk::BatchMeta;
 use crate::config::Durability;
@@ -171,9 +172,16 @@ impl PartitionLog {
         }
         let mut epochs = write(&self.epochs);
         let mut changed = epochs.clone();
-        if changed.assign(epoch, start_offset) {
-            self.store_epochs(&mut epochs, changed)?;
+        if !changed.assign(epoch, start_offset) {
+            return Ok(());
         }
+        if epochs.latest_epoch().is_some() {
+            return self.store_epochs(&mut epochs, changed);
+        }
+        changed.write_first(&*self.fs, &self.dir)?;
+        self.epochs_unsynced.store(true, Ordering::Release);
+        self.mark_directory_changed();
+        *epochs = changed;
         Ok(())
     }
 

@@ -202,15 +202,20 @@ pub fn partition_metadata_text(topic_id: &[u8; 16]) -> String {
 /// id and writes the file again if a power loss took it, and a topic of 1,000 partitions does not wait for 2,000 fsyncs.
 pub fn write_partition_metadata(fs: &dyn Fs, partition_dir: &Path, topic_id: &[u8; 16]) -> Result<(), LogError> {
     let path = partition_dir.join(PARTITION_METADATA);
-    let temporary = with_suffix(&path, ".tmp");
+    replace_unsynced(fs, &path, &partition_metadata_text(topic_id))
+}
+
+/// Replaces a file, for everyone but a power loss whole or not at all: that may leave it missing, empty or with zeros.
+pub(crate) fn replace_unsynced(fs: &dyn Fs, path: &Path, text: &str) -> Result<(), LogError> {
+    let temporary = with_suffix(path, ".tmp");
     let write = || {
         // Left by a failed attempt.
         fs.remove_file(&temporary)?;
         let file = fs.open(&temporary, true, true)?;
-        file.write_at(0, partition_metadata_text(topic_id).as_bytes())?;
-        fs.rename(&temporary, &path)
+        file.write_at(0, text.as_bytes())?;
+        fs.rename(&temporary, path)
     };
-    write().map_err(|e| LogError::io("write", &path, e))
+    write().map_err(|e| LogError::io("write", path, e))
 }
 
 /// Identity of a log directory. Kafka: `MetaProperties`.

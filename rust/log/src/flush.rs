@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Condvar, Mutex, PoisonError};
 
+use crate::leader_epoch::LeaderEpochCache;
 use crate::partition_log::PartitionLog;
 use crate::sync::{FenceOnPanic, lock, read, write};
 use crate::view::View;
@@ -156,6 +157,10 @@ impl PartitionLog {
         for segment in segments {
             segment.sync(side_files)?;
         }
+        if side_files && self.epochs_unsynced.swap(false, Ordering::AcqRel) {
+            let synced = LeaderEpochCache::sync(&*self.fs, &self.dir);
+            synced.inspect_err(|_| self.epochs_unsynced.store(true, Ordering::Release))?;
+        }
         if self.directory_changed.swap(false, Ordering::AcqRel) {
             self.sync_names().inspect_err(|_| self.mark_directory_changed())?;
         }
@@ -192,6 +197,7 @@ impl PartitionLog {
         let view = read(&self.view).clone();
         let segments = view.segments.as_slice();
         segments.iter().map(|segment| segment.unsynced_files()).sum::<usize>()
+            + usize::from(self.epochs_unsynced.load(Ordering::Acquire))
             + usize::from(self.directory_changed.load(Ordering::Acquire))
     }
 }

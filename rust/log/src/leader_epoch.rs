@@ -1,11 +1,12 @@
 //! `leader-epoch-checkpoint`: which leader epoch wrote from which offset on (spec 1.9). Kafka: `LeaderEpochFileCache`.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::LogError;
 use crate::batch_walk::HeaderWalk;
-use crate::checkpoint::{checkpoint_text, read_checkpoint};
+use crate::checkpoint::{checkpoint_text, read_checkpoint, replace_unsynced};
 use crate::file_name::LEADER_EPOCH_CHECKPOINT;
 use crate::fs::Fs;
 use crate::segment::LogSegment;
@@ -51,14 +52,29 @@ impl LeaderEpochCache {
 
     /// Replaces the file. Its name is synced with the next flush: until then recovery finds the epochs in the batches.
     pub fn write(&self, fs: &dyn Fs, dir: &Path) -> Result<(), LogError> {
-        let lines: Vec<String> = self
-            .entries
-            .iter()
-            .map(|e| format!("{} {}", e.epoch, e.start_offset))
-            .collect();
         let path = path_in(dir);
-        fs.replace_without_name(&path, checkpoint_text(&lines).as_bytes())
+        fs.replace_without_name(&path, self.text().as_bytes())
             .map_err(|e| LogError::io("write", &path, e))
+    }
+
+    /// Writes the file of a log that had none, without an fsync, which a log's first record would wait for: [`Self::sync`] is due before
+    /// the recovery point moves. Until then recovery finds the epochs in the batches.
+    pub fn write_first(&self, fs: &dyn Fs, dir: &Path) -> Result<(), LogError> {
+        replace_unsynced(fs, &path_in(dir), &self.text())
+    }
+
+    /// fsync of the file, if there is one.
+    pub fn sync(fs: &dyn Fs, dir: &Path) -> Result<(), LogError> {
+        let path = path_in(dir);
+        match fs.open(&path, true, false).and_then(|file| file.sync()) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(LogError::io("sync", &path, e)),
+            _ => Ok(()),
+        }
+    }
+
+    fn text(&self) -> String {
+        let line = |entry: &EpochEntry| format!("{} {}", entry.epoch, entry.start_offset);
+        checkpoint_text(&self.entries.iter().map(line).collect::<Vec<_>>())
     }
 
     /// The epochs of the batches of a log, in place of a file that a power loss has left without its bytes.

@@ -124,6 +124,7 @@ impl Loaded {
                 deleted: Vec::new(),
             }),
             epochs: RwLock::new(self.epochs),
+            epochs_unsynced: AtomicBool::new(self.directory_changed),
             cleaning: Mutex::default(),
             durable: Durable::new(self.recovery_point),
             directory_changed: AtomicBool::new(self.directory_changed),

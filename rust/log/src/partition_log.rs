@@ -172,6 +172,8 @@ pub struct PartitionLog {
     pub(crate) view: RwLock<View>,
     pub(crate) writer: Mutex<Writer>,
     pub(crate) epochs: RwLock<LeaderEpochCache>,
+    /// Their file may lack an fsync.
+    pub(crate) epochs_unsynced: AtomicBool,
     /// Held while the log is cleaned; taken before `writer`.
     pub(crate) cleaning: Mutex<()>,
     pub(crate) durable: Durable,
