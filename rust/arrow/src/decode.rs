@@ -180,7 +180,7 @@ impl BytesHead {
     }
 }
 
-/// The timestamps of a batch's records in microseconds: the base and a delta, which has 14 bits, times the factor.
+/// The timestamps of a batch's records in microseconds: the base and a delta, which has 21 bits, times the factor.
 struct Microseconds {
     base: i64,
     factor: i64,
@@ -189,7 +189,7 @@ struct Microseconds {
 impl Microseconds {
     /// `None` if one of them could overflow.
     fn of(slice: &RecordsSlice) -> Option<Self> {
-        const MOST: i64 = i64::MAX / 1000 - (1 << 14);
+        const MOST: i64 = i64::MAX / 1000 - (1 << 21);
         let base = slice.timestamp(0);
         (-MOST..=MOST).contains(&base).then(|| Self {
             base: base * 1000,
@@ -265,8 +265,30 @@ impl Heads {
     ///
     /// # Safety
     /// As [`Self::write`], for `most` rows. A base offset and a delta do not overflow.
-    #[inline(never)]
     unsafe fn write_alike<const ASKED: u8>(
+        &mut self,
+        slice: &RecordsSlice,
+        region: &[u8],
+        window: &Window,
+        frame: &Frame,
+        position: usize,
+        most: usize,
+    ) -> usize {
+        let write = if frame.is_wide() {
+            Self::write_alike_as::<ASKED, true>
+        } else {
+            Self::write_alike_as::<ASKED, false>
+        };
+        // SAFETY: the caller's promise.
+        unsafe { write(self, slice, region, window, frame, position, most) }
+    }
+
+    /// [`Self::write_alike`] for layouts whose deltas have two bytes at most, and for the others (`WIDE`).
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(never)]
+    unsafe fn write_alike_as<const ASKED: u8, const WIDE: bool>(
         &mut self,
         slice: &RecordsSlice,
         region: &[u8],
@@ -290,7 +312,7 @@ impl Heads {
         let (base_offset, wanted, size) = (slice.base_offset, window.from_offset..window.to_offset, frame.size());
         let (mut written, mut at) = (0, position);
         while written < most
-            && let Some((timestamp_delta, offset_delta)) = frame.deltas(region, at)
+            && let Some((timestamp_delta, offset_delta)) = frame.deltas::<WIDE>(region, at)
         {
             let offset = base_offset + offset_delta;
             if !wanted.contains(&offset) {

@@ -196,11 +196,11 @@ pub fn parse_record(payload: &[u8], pos: usize) -> Result<(RawRecord<'_>, usize)
     ))
 }
 
-/// Bytes that [`parse_small`] looks at before the value: length 2, attributes 1, timestamp delta 2, offset delta 2, key
-/// length 2, value length 2, rounded up to a load that a machine does at once.
+/// Bytes that [`parse_small`] looks at before the value: attributes 1, at most 3 each of length, timestamp delta, offset delta, key
+/// length and value length. A machine loads them at once.
 const WINDOW: usize = 16;
 
-/// The varint of one or two bytes at `win[*at]`, still zig-zag; `None` if it is longer. Indexes are masked, which never
+/// The varint of one to three bytes at `win[*at]`, still zig-zag; `None` if it is longer. Indexes are masked, which never
 /// changes them, so that no bound is checked.
 #[inline(always)]
 fn read_short(win: &[u8; WINDOW], at: &mut usize) -> Option<u32> {
@@ -210,11 +210,17 @@ fn read_short(win: &[u8; WINDOW], at: &mut usize) -> Option<u32> {
         return Some(u32::from(first));
     }
     let second = win[(*at + 1) & (WINDOW - 1)];
-    if second >= 0x80 {
+    let low = u32::from(first & 0x7f) | u32::from(second & 0x7f) << 7;
+    if second < 0x80 {
+        *at += 2;
+        return Some(low);
+    }
+    let third = win[(*at + 2) & (WINDOW - 1)];
+    if third >= 0x80 {
         return None;
     }
-    *at += 2;
-    Some(u32::from(first & 0x7f) | u32::from(second) << 7)
+    *at += 3;
+    Some(low | u32::from(third) << 14)
 }
 
 #[inline(always)]
@@ -223,7 +229,7 @@ fn unzigzag_short(raw: u32) -> i32 {
     ((raw >> 1) as i32) ^ -((raw & 1) as i32)
 }
 
-/// [`parse_record`] for the common record: without headers, every field's varint at most two bytes, well formed, and not
+/// [`parse_record`] for the common record: without headers, every field's varint at most three bytes, well formed, and not
 /// at the very end of the payload. `None` means only that it is not such a record: use [`parse_record`].
 #[inline(always)]
 pub fn parse_small(payload: &[u8], pos: usize) -> Option<(RawRecord<'_>, usize)> {
@@ -450,7 +456,7 @@ impl RecordCursor {
                 passed += skipped;
             }
             while passed < most
-                && let Some((timestamp_delta, offset_delta)) = frame.deltas(payload, at)
+                && let Some((timestamp_delta, offset_delta)) = frame.deltas::<true>(payload, at)
             {
                 if passed + 1 == left && at + frame.size() != payload.len() {
                     break; // The parse will say what is wrong.

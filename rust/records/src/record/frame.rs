@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use crate::varint::read_varint;
 
-/// The layout of a record without headers whose fields up to the key length fit into eight bytes, its deltas into two each.
+/// The layout of a record without headers whose fields up to the key length fit into eight bytes, its deltas into three each.
 #[derive(Debug)]
 pub struct Frame {
     /// Bytes of the whole record.
@@ -24,20 +24,24 @@ pub struct Frame {
     value: Option<Range<usize>>,
 }
 
-/// A varint of one or two bytes among the first eight.
+/// A varint of one to three bytes among the first eight.
 #[derive(Debug)]
 struct Delta {
     shift: usize,
-    /// Mask of its second byte.
-    second: u64,
+    /// Its bits, seven a byte.
+    mask: u64,
 }
 
+const WIDE_MASK: u64 = 0x7f_7f7f;
+
 impl Delta {
+    /// Not `WIDE`: it has two bytes at most.
     #[inline(always)]
-    #[allow(clippy::cast_possible_wrap, reason = "14 bits")]
-    fn of(&self, first: u64) -> i64 {
-        let bytes = first >> self.shift;
-        let raw = bytes & 0x7f | (bytes >> 8 & self.second) << 7;
+    #[allow(clippy::cast_possible_wrap, reason = "21 bits")]
+    fn of<const WIDE: bool>(&self, first: u64) -> i64 {
+        let bits = first >> self.shift & self.mask;
+        let third = if WIDE { (bits & 0x7f_0000) >> 2 } else { 0 };
+        let raw = bits & 0x7f | (bits & 0x7f00) >> 1 | third;
         (raw >> 1) as i64 ^ -((raw & 1) as i64)
     }
 }
@@ -104,25 +108,39 @@ impl Frame {
         self.value.clone()
     }
 
-    /// Timestamp and offset delta of the record at `position` if it has this layout: then it is well formed.
+    /// A delta has three bytes.
+    pub fn is_wide(&self) -> bool {
+        self.timestamp_delta.mask == WIDE_MASK || self.offset_delta.mask == WIDE_MASK
+    }
+
+    /// Timestamp and offset delta of the record at `position` if it has this layout: then it is well formed. Without `WIDE`, a little
+    /// quicker, the layout must not be [`Self::is_wide`].
     #[inline(always)]
-    pub fn deltas(&self, payload: &[u8], position: usize) -> Option<(i64, i64)> {
+    pub fn deltas<const WIDE: bool>(&self, payload: &[u8], position: usize) -> Option<(i64, i64)> {
+        debug_assert!(WIDE || !self.is_wide());
         let record = payload.get(position..)?.get(..self.size)?;
         let first = self.first_of(record)?;
-        Some((self.timestamp_delta.of(first), self.offset_delta.of(first)))
+        Some((
+            self.timestamp_delta.of::<WIDE>(first),
+            self.offset_delta.of::<WIDE>(first),
+        ))
     }
 
     /// How many records from `position` on have this layout, one behind the other, but at most `most`. Each of them is well formed.
     pub fn alike(&self, payload: &[u8], position: usize, most: usize) -> usize {
         let records = payload.get(position..).unwrap_or_default().chunks_exact(self.size);
-        records.take(most).take_while(|record| self.first_of(record).is_some()).count()
+        records
+            .take(most)
+            .take_while(|record| self.first_of(record).is_some())
+            .count()
     }
 
     /// The first eight bytes of `record`, which has the size of the layout, if it has the layout.
     #[inline(always)]
     fn first_of(&self, record: &[u8]) -> Option<u64> {
         let first = u64::from_le_bytes(*record.first_chunk::<8>()?);
-        let has_value_length = || Some(two_bytes(record, self.value_length_at)? & self.value_length_fixed == self.value_length);
+        let has_value_length =
+            || Some(two_bytes(record, self.value_length_at)? & self.value_length_fixed == self.value_length);
         let fits = first & self.fixed == self.first
             && (self.value_length_fixed == 0 || has_value_length()?)
             && record.last() == Some(&0);
@@ -149,19 +167,17 @@ fn mark(bytes: &[u8; 8], fixed: &mut [u8; 8], at: &mut usize, bits: u8) -> Optio
     }
 }
 
-/// Fixes which bytes the delta at `*at` takes, and moves `*at` behind it; `None` if they are more than two.
+/// Fixes which bytes the delta at `*at` takes, and moves `*at` behind it; `None` if they are more than three.
 fn delta(bytes: &[u8; 8], fixed: &mut [u8; 8], at: &mut usize) -> Option<Delta> {
     let begin = *at;
     mark(bytes, fixed, at, 0x80)?;
-    let second = match *at - begin {
-        1 => 0,
-        2 => 0x7f,
+    let mask = match *at - begin {
+        1 => 0x7f,
+        2 => 0x7f7f,
+        3 => WIDE_MASK,
         _ => return None,
     };
-    Some(Delta {
-        shift: 8 * begin,
-        second,
-    })
+    Some(Delta { shift: 8 * begin, mask })
 }
 
 #[inline(always)]

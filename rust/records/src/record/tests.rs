@@ -177,7 +177,7 @@ proptest! {
         kinds in proptest::collection::vec((
             prop_oneof![Just(None), (0usize..3).prop_map(Some), (60usize..70).prop_map(Some)],
             prop_oneof![Just(None), Just(Some(10usize)), (60usize..70).prop_map(Some), Just(Some(8200))],
-            prop_oneof![Just(0i64), Just(-70), Just(8000), Just(9000), Just(i64::MIN)],
+            prop_oneof![Just(0i64), Just(-70), Just(8000), Just(9000), Just(1_000_000), Just(i64::MIN)],
             1usize..20,
         ), 1..4),
         damage in proptest::option::of((any::<proptest::sample::Index>(), any::<u8>())),
