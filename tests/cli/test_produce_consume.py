@@ -118,7 +118,7 @@ def test_a_reader_does_not_need_the_writers_lock(cli, orders):
         (["produce", "{data}", "order"], "order"),
         (["produce", "{data}", "orders", "-f", "xml"], "lines, jsonl, json, csv, tsv, parquet"),
         (["produce", "{data}", "orders", "/nonexistent/file"], "/nonexistent/file"),
-        (["produce", "{data}", "orders", "-f", "jsonl"], "line 1: not a JSON text"),
+        (["produce", "{data}", "orders", "-f", "jsonl"], "line 1, column 1: not a JSON text"),
         (["produce", "{data}", "orders", "-f", "csv", "--key", "id"], "--key id is no field"),
         (["produce", "{data}", "orders", "-f", "parquet"], "not a Parquet file"),
         (["produce", "{data}", "orders", "--value", "x"], "need rows with fields"),

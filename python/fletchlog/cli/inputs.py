@@ -239,13 +239,13 @@ def _lines(file: BinaryIO, source: Input) -> Iterator[pa.Table]:
 def _jsonl(file: BinaryIO, source: Input) -> Iterator[pa.Table]:
     def rows() -> Iterator[Row]:
         for number, line in enumerate(_text(file, source, "\n"), 1):
-            text = line.strip(" \t\r\n")
+            text = line.rstrip(" \t\r\n")
             if text:
-                place = f"{source.where}, line {number}"
-                row, end = _object(text, 0, place)
+                place, start = f"{source.where}, line {number}", _skip(text, 0)
+                row, end = _object(text, start, source.where, number)
                 if end != len(text):
-                    raise CommandError(f"{place}: not a JSON text: something follows the object in column {_skip(text, end) + 1}")
-                yield row, text.encode(), place
+                    raise CommandError(f"{place}, column {_skip(text, end) + 1}: not a JSON text: something follows the object")
+                yield row, text[start:].encode(), place
 
     yield from _from_rows(rows(), source)
 
@@ -267,7 +267,7 @@ def _elements(text: str, where: str) -> Iterator[Row]:
     while position < len(text):
         line, counted_to = line + text.count("\n", counted_to, position), position
         place = f"{where}, line {line}"
-        row, end = _object(text, position, place)
+        row, end = _object(text, position, where, line, whole=True)
         yield row, text[position:end].encode(), place
         position = _skip(text, end)
         if in_array:
@@ -288,12 +288,15 @@ def _skip(text: str, position: int) -> int:
     return found.end() if found else position
 
 
-def _object(text: str, position: int, place: str) -> tuple[dict[str, Any], int]:
-    """A JSON object and where it ends."""
+def _object(text: str, position: int, where: str, line: int, *, whole: bool = False) -> tuple[dict[str, Any], int]:
+    """A JSON object and where it ends; it begins in this line. `whole`: the text is the whole input, not the line."""
+    place = f"{where}, line {line}"
     try:
         row, end = _DECODER.raw_decode(text, position)
     except RecursionError:
         raise CommandError(f"{place}: the JSON text is nested too deep") from None
+    except json.JSONDecodeError as error:
+        raise CommandError(f"{where}, line {error.lineno if whole else line}, column {error.colno}: not a JSON text: {error.msg}") from None
     except ValueError as error:
         raise CommandError(f"{place}: not a JSON text: {error}") from None
     if not isinstance(row, dict):
@@ -330,7 +333,8 @@ def _csv(file: BinaryIO, source: Input) -> Iterator[pa.Table]:
         _check_header(reader.fieldnames or (), delimiter, source)
         yield from _from_rows(rows(), source)
     except csv.Error as error:
-        raise CommandError(f"{source.where}, line {reader.line_num}: not {source.form}: {error}") from None
+        # of the lines that were read, also those of a row that is not complete
+        raise CommandError(f"{source.where}, line {reader.reader.line_num}: not {source.form}: {error}") from None
 
 
 def _csv_records(lines: Iterable[str], delimiter: str, source: Input) -> Iterator[tuple[dict[str, Any], str]]:
@@ -388,20 +392,21 @@ def _seekable(file: BinaryIO) -> BinaryIO:
 
 
 def _avro(file: BinaryIO, source: Input) -> Iterator[pa.Table]:
+    from fletchlog.errors import InvalidArgumentError
     from fletchlog.serde.avro import records
 
-    names: Sequence[str] | None = None
-
     def rows() -> Iterator[Row]:
-        for number, row in enumerate(records(file), 1):
-            if not isinstance(row, dict):
-                raise CommandError(f"{source.where}: record {number} is no Avro record with fields")
-            yield row, None, f"{source.where}, record {number}"
+        try:
+            for number, row in enumerate(records(file), 1):
+                if not isinstance(row, dict):
+                    raise CommandError(f"{source.where}: record {number} is no Avro record with fields")
+                yield row, None, f"{source.where}, record {number}"
+        except InvalidArgumentError as error:
+            raise CommandError(f"{source.where}: {error}") from None
 
     first = next(iterator := rows(), None)
     if first is not None:
-        names = list(first[0])
-        source.has(names, source.where)
+        source.has(first[0], source.where)
         yield from _from_rows(itertools.chain([first], iterator), source)
 
 
