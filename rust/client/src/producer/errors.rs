@@ -36,12 +36,17 @@ pub(crate) fn refused(understood: ErrorCode, tp: &TopicPartition, detail: Option
     }
 }
 
-/// The user's error for a batch past delivery.timeout.ms; `cause`: the error of its last attempt, or of the wait for
-/// one.
+/// The user's error for a batch past delivery.timeout.ms; `cause`: the error of its last attempt, of the batch that it
+/// waited for, or of the wait for one.
 pub(crate) fn expired(tp: &TopicPartition, records: i32, waited_ms: i64, cause: Option<&str>) -> ClientError {
+    let (s, were, they) = if records == 1 {
+        ("", "was", "it")
+    } else {
+        ("s", "were", "they")
+    };
     ClientError::Timeout(with_cause(
         format!(
-            "{records} records for {tp} were not acknowledged within {waited_ms} ms (delivery.timeout.ms); they may still be in the log"
+            "{records} record{s} for {tp} {were} not acknowledged within {waited_ms} ms (delivery.timeout.ms); {they} may still be in the log"
         ),
         cause,
     ))

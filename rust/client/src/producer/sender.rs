@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use fletchlog_api::{ErrorCode, InitProducerIdRequest, MetadataRequest, NodeId, ProduceRequest, Request, Transport};
 use fletchlog_records::Compression;
+use rustc_hash::FxHashMap;
 
 use super::config::ProducerConfig;
 use super::core::Core;
@@ -336,13 +337,20 @@ impl Sender {
         if late.is_empty() {
             return false;
         }
+        // a batch that was never sent waited behind one of its partition that failed
+        let failed: FxHashMap<_, _> = late
+            .iter()
+            .map(|&id| &core.accumulator.batches[id])
+            .filter_map(|batch| Some((batch.partition, batch.last_failure.clone()?)))
+            .collect();
         for id in late {
             let batch = &core.accumulator.batches[id];
             let tp = core.metadata.partition(batch.partition).tp.clone();
-            let cause = batch.last_failure.clone().or_else(|| self.not_sent_because(core));
-            let cause = cause.or_else(|| self.client.last_failure().map(Arc::from));
-            let batch = &core.accumulator.batches[id];
             let waited = now.saturating_sub(batch.created_ms);
+            let cause = batch.last_failure.clone();
+            let cause = cause.or_else(|| failed.get(&batch.partition).cloned());
+            let cause = cause.or_else(|| self.not_sent_because(core));
+            let cause = cause.or_else(|| self.client.last_failure().map(Arc::from));
             let error = expired(&tp, batch.count(), waited, cause.as_deref());
             core.trace(TraceKind::Expired, id, None, -1, Some(ErrorCode::REQUEST_TIMED_OUT));
             if let Some(state) = &mut core.idempotence {

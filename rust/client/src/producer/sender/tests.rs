@@ -532,6 +532,31 @@ fn a_batch_that_expires_tells_how_its_last_attempt_failed() {
 }
 
 #[test]
+fn a_batch_that_expires_behind_one_that_failed_tells_how_that_failed() {
+    let times = [("request.timeout.ms", "100"), ("delivery.timeout.ms", "300")];
+    let mut f = Fixture::new(&[
+        times[0],
+        times[1],
+        ("max.in.flight.requests.per.connection", "1"),
+        ("batch.size", "1"),
+    ]);
+    let futures: Vec<_> = (0..3).map(|value| f.send(value)).collect();
+    f.turns();
+    while futures[2].try_result().is_none() {
+        if f.unanswered().contains(&(1, "produce")) {
+            f.answer_produce(ErrorCode::NOT_ENOUGH_REPLICAS, -1);
+        }
+        f.producer.run_for(10);
+        f.turns();
+    }
+    for future in futures {
+        let error = future.try_result().unwrap().unwrap_err().to_string();
+        assert!(error.contains("1 record for "), "{error}");
+        assert!(error.contains(ErrorCode::NOT_ENOUGH_REPLICAS.message()), "{error}");
+    }
+}
+
+#[test]
 fn a_connection_that_is_lost_again_and_again_is_left_alone_for_longer_each_time() {
     let mut f = Fixture::new(&[("reconnect.backoff.ms", "50"), ("reconnect.backoff.max.ms", "1000")]);
     let now = |f: &Fixture| f.wire.time.0.load(Ordering::SeqCst);
