@@ -33,6 +33,9 @@ def test_every_command_that_changes_something_has_json(cli, topic):
         producer.send("orders", value=b"x")
         producer.flush()
     assert cli("transactions", "abort", topic, "copier", "--json").json == {"transactional_id": "copier"}
+    assert cli("users", "add", topic, "alice", "--json", stdin="p\n").json == {"user": "alice", "mechanisms": ["SCRAM-SHA-256", "SCRAM-SHA-512"]}
+    assert cli("users", "remove", topic, "alice", "--mechanism", "SCRAM-SHA-512", "--json").json == {"user": "alice", "mechanisms": ["SCRAM-SHA-512"]}
+    assert cli("copy", topic, topic.with_name("other"), "--json").json == [{"topic": "orders", "records": 1, "skipped": []}]
 
 
 @pytest.mark.parametrize("words", [["explain", "{d}", "-t"], ["audit", "{d}", "-t"], ["copy", "{d}", "other", "-t"]])
@@ -83,6 +86,15 @@ def test_a_narrow_screen_gets_a_line_for_each_field(cli, topic, monkeypatch):
     ):  # fmt: skip
         lines = cli(*words).out.splitlines()
         assert not [line for line in lines if "\u2503" in line or "\u2026" in line], words
+
+
+def test_no_name_of_a_partition_is_cut_off(cli, data):
+    name = "a-topic-with-a-rather-long-name-as-they-are"
+    cli("topics", "create", data, name, "--partitions", 2)
+    for words in (["verify", data], ["audit", data], ["topics", "list", data]):
+        said = cli(*words).out
+        assert name in said, words
+        assert "\u2026" not in said, words
 
 
 def test_a_cluster_that_is_away_is_named_by_its_address(cli, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,6 +29,7 @@ def copy(
     destination_config: _Properties = None,
     source_command_config: _File = None,
     destination_command_config: _File = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of sentences.")] = False,
 ) -> None:
     """Copy topics up to their ends as of now; the same command again goes on.
 
@@ -58,6 +60,10 @@ def copy(
             destination_config=configured(destination_command_config, destination_config),
             on_progress=lambda topic, records: bar.update(task, advance=records, description=topic),
         )
+    if as_json:
+        skipped = {topic.topic: [{"partition": p, "first": first, "end": end} for p, (first, end) in topic.skipped.items()] for topic in copied}
+        print(json.dumps([{"topic": topic.topic, "records": topic.records, "skipped": skipped[topic.topic]} for topic in copied], indent=2))
+        return
     for topic in copied:
         say(f"{topic.topic}: {counted(topic.records, 'record')} copied")
         for partition, (first, end) in topic.skipped.items():

@@ -40,6 +40,9 @@ def show(rows: Sequence[Mapping[str, Any]], *, as_json: bool, empty: str, title:
 def draw(table: Table) -> None:
     """Prints a table; one line a cell where the screen is narrow, or has no room for the words of its columns."""
     console = out()
+    for column in table.columns:
+        # nothing is cut off
+        column.overflow = "fold"
     if console.width >= NARROW and console.measure(table, options=console.options.update(max_width=ANY)).minimum <= console.width:
         console.print(table)
         return

@@ -11,13 +11,14 @@ from typing import Annotated
 import typer
 
 from fletchlog.cli.common import CommandError, command
-from fletchlog.cli.tables import draw
+from fletchlog.cli.tables import done, draw
 from fletchlog.cli.text import say, visible
 
 users = typer.Typer(no_args_is_help=True, help="Add, list and remove the users of SCRAM that clients of a listener can be.")
 
 Directory = Annotated[Path, typer.Argument(help="The broker's directory.", metavar="DIR")]
 User = Annotated[str, typer.Argument(help="Name of the user.", metavar="USER")]
+Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table or a sentence.")]
 MECHANISMS = ["SCRAM-SHA-256", "SCRAM-SHA-512"]
 Mechanisms = Annotated[
     list[str] | None, typer.Option("--mechanism", metavar="NAME", help="SCRAM-SHA-256 or SCRAM-SHA-512; may be repeated. Both unless given.")
@@ -31,6 +32,7 @@ def add(
     user: User,
     mechanism: Mechanisms = None,
     iterations: Annotated[int, typer.Option(help="Iterations of PBKDF2.")] = 4096,
+    as_json: Json = False,
 ) -> None:
     """Give a user a password, which is asked for; without a terminal it is the first line of standard input.
 
@@ -39,15 +41,16 @@ def add(
     import fletchlog as fl
 
     password = _password(user)
+    wanted = mechanism or MECHANISMS
     with fl.Broker(directory) as broker:
-        for name in mechanism or MECHANISMS:
+        for name in wanted:
             broker.upsert_user_scram_credential(user, password, name, iterations)
-    say(f"{visible(user)} has a password for {' and '.join(mechanism or MECHANISMS)}")
+    done(f"{user} has a password for {' and '.join(wanted)}", as_json=as_json, user=user, mechanisms=wanted)
 
 
 @users.command("list")
 @command
-def list_users(directory: Directory, as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False) -> None:
+def list_users(directory: Directory, as_json: Json = False) -> None:
     """List the users of a directory, also while another process writes to it.
 
     fletchlog users list data/
@@ -72,7 +75,7 @@ def list_users(directory: Directory, as_json: Annotated[bool, typer.Option("--js
 
 @users.command()
 @command
-def remove(directory: Directory, user: User, mechanism: Mechanisms = None) -> None:
+def remove(directory: Directory, user: User, mechanism: Mechanisms = None, as_json: Json = False) -> None:
     """Take a user's passwords away.
 
     fletchlog users remove data/ alice
@@ -86,7 +89,7 @@ def remove(directory: Directory, user: User, mechanism: Mechanisms = None) -> No
             raise CommandError(f"{visible(user)} has no password for {' or '.join(mechanism or MECHANISMS)}")
         for name in wanted:
             broker.delete_user_scram_credential(user, name)
-    say(f"{visible(user)} has no password for {' and '.join(wanted)} any more")
+    done(f"{user} has no password for {' and '.join(wanted)} any more", as_json=as_json, user=user, mechanisms=wanted)
 
 
 def _password(user: str) -> str:

@@ -79,6 +79,8 @@ def _print(reports: list[PartitionReport]) -> None:
     from rich.table import Table
 
     table = Table("partition", "start", "end", "segments", "batches", "records", "holes", "producers", "open transactions", "state")
+    # many begin alike
+    table.columns[0].no_wrap = True
     for column in table.columns[1:-1]:
         column.justify = "right"
     for report in sorted(reports, key=_place):
