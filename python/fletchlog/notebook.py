@@ -42,7 +42,16 @@ def table(value: Table) -> str:
 
 
 def broker(value: Broker) -> str:
-    """The topics of a broker."""
+    """The topics of a broker, while it is open."""
+    from fletchlog.errors import ClosedError
+
+    try:
+        return _topics(value)
+    except ClosedError:
+        return f"<pre>{html.escape(repr(value))}</pre>"
+
+
+def _topics(value: Broker) -> str:
     described = [value.describe_topic(topic) for topic in value.topics()]
     rows = [
         (

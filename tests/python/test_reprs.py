@@ -68,6 +68,29 @@ def test_faults_say_what_goes_wrong() -> None:
         assert repr(held) == "<fletchlog.Held: held>"
 
 
+def test_what_was_read_is_told_in_a_line(tmp_path: pathlib.Path) -> None:
+    with fl.Broker(tmp_path / "data") as broker:
+        broker.create_topic("t", partitions=2)
+        with fl.Producer(broker) as producer:
+            producer.send_many("t", [b"v"] * 3, partition=0)
+        with fl.Consumer(broker, {"auto.offset.reset": "earliest", "fletchlog.trace": True}) as consumer:
+            consumer.assign([("t", 0), ("t", 1)])
+            rows = iter(consumer.poll())
+            assert repr(rows) == "<fletchlog.RecordIterator: 3 records left>"
+            next(rows)
+            next(rows)
+            assert repr(rows) == "<fletchlog.RecordIterator: 1 record left>"
+            assert list(rows)
+            assert repr(rows) == "<fletchlog.RecordIterator: 0 records left>"
+            assert repr(consumer.explain()) == "<fletchlog.explain.Explanation: Java client 2.6 (as 2.4 - 2.6), 2 partitions, 1 poll>"
+            same = "the same: 1 poll, every request, answer and record range"
+            assert repr(fl.replay(consumer.trace(), broker)) == f"<fletchlog.explain.Replay: {same}>"
+        audited = fl.audit.audit(broker)
+        assert repr(audited) == f"<fletchlog.audit.AuditReport of {audited.source}: 2 partitions, 3 records>"
+        assert "1 topic on 1 node" in broker._repr_html_()
+    assert broker._repr_html_() == f"<pre>&lt;fletchlog.Broker &#x27;{tmp_path / 'data'}&#x27;: closed&gt;</pre>"
+
+
 def test_no_repr_has_a_secret() -> None:
     config = {
         "bootstrap.servers": "127.0.0.1:9",

@@ -124,6 +124,12 @@ class AuditReport:
     keys_in_several_partitions: dict[str, int]
     lateness: dict[str, list[int]]
 
+    def __repr__(self) -> str:
+        from fletchlog.explain.words import counted
+
+        found = [counted(len(self.partitions), "partition"), counted(sum(p.records for p in self.partitions), "record")]
+        return f"<fletchlog.audit.AuditReport of {self.source}: {', '.join(found)}>"
+
     def breaches(self, most: Mapping[str, float]) -> list[str]:
         """A sentence per partition and threshold that it exceeds; empty: none.
 

@@ -10,6 +10,7 @@ from fletchlog.errors import InvalidArgumentError, KafkaError
 from fletchlog.explain.compare import Parting, parting
 from fletchlog.explain.refusals import refuse_change, refuse_others
 from fletchlog.explain.run import Explanation, explanation
+from fletchlog.explain.words import counted
 from fletchlog.types import OffsetAndMetadata
 
 if TYPE_CHECKING:
@@ -43,10 +44,13 @@ class Replay:
         """Whether every decision and every record range of every poll is the same."""
         return self.parting is None
 
+    def __repr__(self) -> str:
+        return f"<fletchlog.explain.Replay: {self}>"
+
     def __str__(self) -> str:
         polls = len(self.recorded.story.polls) - 1
         if self.parting is None:
-            return f"the same: {polls} polls, every request, answer and record range"
+            return f"the same: {counted(polls, 'poll')}, every request, answer and record range"
         return f"not the same; the runs part {self.parting}"
 
 

@@ -111,6 +111,12 @@ class Explanation:
     def __str__(self) -> str:
         return self.text()
 
+    def __repr__(self) -> str:
+        from fletchlog.explain.compare import title
+
+        found = [words.counted(len(self.story.lanes), "partition"), words.counted(len(self.polls), "poll")]
+        return f"<fletchlog.explain.Explanation: {title(self)}, {', '.join(found)}>"
+
     def _repr_html_(self) -> str:
         from fletchlog.explain.picture import svg
 

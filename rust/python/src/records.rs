@@ -320,9 +320,34 @@ impl RecordIterator {
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.next(py)
     }
+
+    fn __repr__(&self) -> String {
+        match self.place.try_lock() {
+            Ok(place) => format!(
+                "<fletchlog.RecordIterator: {} left>",
+                counted(self.left(&place), "record")
+            ),
+            Err(_) => "<fletchlog.RecordIterator: in use>".to_owned(),
+        }
+    }
 }
 
 impl RecordIterator {
+    fn left(&self, place: &Place) -> usize {
+        let runs = self.order[place.run..].iter().map(|&index| &self.polled.runs[index]);
+        let all: usize = runs.flat_map(|run| &run.spans).map(|span| span.count).sum();
+        let Some(&index) = self.order.get(place.run) else {
+            return all;
+        };
+        let spans = &self.polled.runs[index].spans;
+        let before: usize = spans.iter().take(place.span).map(|span| span.count).sum();
+        let of_this = match (&place.in_span, spans.get(place.span)) {
+            (Some(here), Some(span)) => span.count - here.left,
+            _ => 0,
+        };
+        all - before - of_this
+    }
+
     /// The next record as Python sees it; `None` after the last.
     pub fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let Ok(mut place) = self.place.try_lock() else {
