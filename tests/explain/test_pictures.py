@@ -151,6 +151,20 @@ def test_a_card_shows_two_orders_and_how_long_a_partition_waits(small_broker):
     assert imread(io.BytesIO(to_png(drawing, scale=1))).shape[:2] == (630, 1200)
 
 
+def test_a_card_counts_one_in_the_singular_and_does_not_wait_for_0_polls():
+    with fl.Broker.in_memory() as broker:
+        broker.create_topic("t")
+        with fl.Producer(broker) as producer:
+            producer.send("t", value=b"v")
+        one = explain(broker, ["t"], polls=2)
+        (other,) = against(broker, ["t"], None, ["kip-387"], polls=2)
+    drawing = picture.card(one, other)
+    said = [shape.text for shape in drawing.shapes if isinstance(shape, picture.Text)]
+    assert drawing.headline == "With Java client 2.6 and with KIP-387 no partition waits for its turn"
+    assert "poll() of 1 partition: t" in said
+    assert [text for text in said if text.startswith("1 poll, 1 record, ")]
+
+
 def test_a_png_is_the_same_every_time(runs):
     assert picture.png(runs) == picture.png(runs)
     assert picture.png(runs).startswith(b"\x89PNG")
@@ -211,6 +225,15 @@ def test_a_page_says_where_any_two_of_its_runs_part(runs):
     assert set(parts) == {"0-1", "0-2", "1-2"}
     assert parts["0-2"]["poll"] >= 1
     assert "KIP-387" in parts["0-2"]["text"]
+
+
+def test_runs_that_are_the_same_are_named_in_a_sentence_by_their_releases(small_broker):
+    config = {"max.poll.records": 10}
+    first = explain(small_broker, ["orders"], config, polls=12)
+    told = story([first, *against(small_broker, ["orders"], config, ["3.1", "3.6", "kip-387"], polls=12)])
+    assert [run["title"] for run in told["runs"] if run["title"].endswith(": the same")]
+    assert not [run["name"] for run in told["runs"] if "the same" in run["name"]]
+    assert not [part["text"] for part in told["parts"].values() if "the same" in part["text"]]
 
 
 def test_a_producers_trace_joins_the_page(runs, small_broker):

@@ -192,6 +192,17 @@ def test_one_of_a_thing_is_told_in_the_singular():
     assert counted(1, "bucket") == "1 bucket"
 
 
+def test_where_nothing_is_read_no_order_is_explained():
+    with fl.Broker.in_memory() as broker:
+        broker.create_topic("t")
+        broker.create_topic("u", partitions=2)
+        one, two = explain(broker, ["t"], polls=1).text(), explain(broker, ["u"], polls=1).text()
+    assert "Why this partition next" in two
+    assert "order" not in one
+    for text in (one, two):
+        assert text.endswith("\n\nNo poll returned a record.")
+
+
 def test_runs_with_the_same_title_are_told_apart_by_their_files(broker):
     one = explain(broker, ["orders"], polls=1, source="days/monday.arrow")
     assert titles([one, replace(one, source="days/tuesday.arrow")]) == [f"{title(one)}: monday.arrow", f"{title(one)}: tuesday.arrow"]

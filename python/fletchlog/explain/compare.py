@@ -39,6 +39,7 @@ ROWS = _rows()
 
 JAVA = "Java client "
 KIP_387 = "kip-387"
+SAME = ": the same"
 NAMED = {KIP_387: "KIP-387", "timestamp": "By timestamp"}
 """Orders that no release has."""
 
@@ -127,10 +128,15 @@ def every_order(told: Explanation) -> list[str]:
     return [*rows, KIP_387]
 
 
+def subject(title: str) -> str:
+    """What a title names, for a sentence."""
+    return title.removesuffix(SAME)
+
+
 def title(told: Explanation) -> str:
     """Whose order it is, with the releases that share its row, or with the orders that decide the same in this run."""
     if told.same:
-        return f"{', '.join([whose(told), *told.same])}: the same"
+        return f"{', '.join([whose(told), *told.same])}{SAME}"
     row = "" if told.order in NAMED else next((row for row in ROWS.values() if _in_row(parse_release(told.release), row)), "")
     return whose(told) + (f" (as {row})" if " - " in row else "")
 

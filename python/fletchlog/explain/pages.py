@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from fletchlog._core import __version__
 from fletchlog.errors import InvalidArgumentError, SchemaError
 from fletchlog.explain._fairness import fairness
-from fletchlog.explain.compare import distinct, parting, titles
+from fletchlog.explain.compare import distinct, parting, subject, titles
 from fletchlog.explain.words import counted, request_order
 
 if TYPE_CHECKING:
@@ -67,20 +67,21 @@ def story(explanations: Sequence[Explanation], producer: Any = None) -> dict[str
         "lanes": [list(lane) for lane in lanes],
         "ends": [list(runs[0].ends.get(lane, ())) for lane in lanes],
         "gaps": [_gaps(runs, lane) for lane in lanes],
-        "runs": [_run(run, name) for run, name in zip(runs, titles(runs), strict=True)],
+        "runs": [_run(run, title) for run, title in zip(runs, titles(runs), strict=True)],
         "parts": _parts(runs),
         "producer": _producer(producer) if producer is not None else None,
     }
 
 
-def _run(told: Explanation, name: str) -> dict[str, Any]:
+def _run(told: Explanation, title: str) -> dict[str, Any]:
     found, buckets = told.places, told.buckets
     numbers = {tuple(lane): number for number, lane in enumerate(told.story.lanes)}
     # the first line is a headline, the last ones the list; the lines between give the reason
     why = request_order([], buckets, told.release, subscribed=told.subscribed)[1:]
     measured = asdict(fairness(told.polls, told.ends))
     return {
-        "title": name,
+        "title": title,
+        "name": subject(title),
         "release": told.release,
         "order": told.order,
         "config": told.config,
@@ -102,7 +103,7 @@ def _gaps(runs: Sequence[Explanation], lane: tuple[str, int]) -> list[Any] | Non
 def _parts(runs: Sequence[Explanation]) -> dict[str, Any]:
     """Where any two runs part, by `i-j`."""
     parts = {}
-    names = titles(runs)
+    names = [subject(title) for title in titles(runs)]
     for i, one in enumerate(runs):
         for j in range(i + 1, len(runs)):
             found = parting(one.story, runs[j].story)

@@ -14,6 +14,7 @@ from fletchlog.errors import InvalidArgumentError
 from fletchlog.explain._fairness import fairness
 from fletchlog.explain.compare import align, distinct, title, whose
 from fletchlog.explain.shapes import ACCENTS, DIGIT, INK, LEFT, PAPER, QUIET, SOFT, WIDTH, Bar, Drawing, Text, lane_bars, to_png, to_svg
+from fletchlog.explain.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -107,7 +108,7 @@ def card(one: Explanation, other: Explanation) -> Drawing:
     drawing = Drawing(headline=_sentence(items), height=CARD_HEIGHT)
     drawing.shapes.append(Text(LEFT, 40, drawing.headline, min(28.0, (WIDTH - 2 * LEFT) / len(drawing.headline) / 0.56), bold=True))
     named = ", ".join(dict.fromkeys(lane.topic for lane in lanes))
-    drawing.shapes.append(Text(LEFT, 72, f"poll() of {len(lanes):,} partitions: {named[:90]}", 15, QUIET))
+    drawing.shapes.append(Text(LEFT, 72, f"poll() of {counted(len(lanes), 'partition')}: {named[:90]}", 15, QUIET))
     y = 108.0
     for item in items:
         y = _Panel(drawing, item, title(item), max(len(i.polls) for i in items), gutter, row, size).draw(y)
@@ -119,13 +120,10 @@ def card(one: Explanation, other: Explanation) -> Drawing:
 def _sentence(items: Sequence[Explanation]) -> str:
     """Who waits for how long."""
     (one, waits), (other, less) = ((whose(item), fairness(item.polls, item.ends).worst_wait_polls) for item in items)
+    waiting = f"a partition waits for its turn up to {counted(waits, 'poll')}" if waits else "no partition waits for its turn"
     if waits == less:
-        return f"With {one} and with {other} a partition waits for its turn up to {_polls(waits)}"
-    return f"With {one} a partition waits for its turn up to {_polls(waits)}, with {other} up to {_polls(less)}"
-
-
-def _polls(number: int) -> str:
-    return f"{number:,} poll{'' if number == 1 else 's'}"
+        return f"With {one} and with {other} {waiting}"
+    return f"With {one} {waiting}, with {other} " + (f"up to {counted(less, 'poll')}" if less else "none waits")
 
 
 class _Panel:
@@ -147,7 +145,7 @@ class _Panel:
     def draw(self, y: float) -> float:
         records = sum(run[3] for run in self.spans.ribbon)
         asks = sum(step[0] == "ask" for steps in self.item.story.polls for step in steps)
-        numbers = f"{len(self.item.polls):,} polls, {records:,} records, {asks:,} request{'' if asks == 1 else 's'}"
+        numbers = f"{counted(len(self.item.polls), 'poll')}, {counted(records, 'record')}, {counted(asks, 'request')}"
         self.add(Text(LEFT, y + 8, self.name, 14, bold=True))
         self.add(Text(WIDTH - RIGHT, y + 8, numbers, 12, QUIET, "end"))
         y += 26

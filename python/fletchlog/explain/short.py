@@ -29,11 +29,12 @@ def short(told: Explanation, title: str) -> str:
     topics = list(dict.fromkeys(lane.topic for lane in told.story.lanes))
     partitions = f"{counted(len(told.story.lanes), 'partition')} of {listed(topics, NAMES)}" if topics else "no partition"
     lines = [f"{title} reads {partitions}" + (f" ({told.source})" if told.source else "")]
-    if places:
+    if len(places) > 1:
         lines += _wrap(f"Asked for in this order: {listed([str(place) for place in places], NAMES)}", "  ")
-    if buckets is not None:
+    if len(places) > 1 and buckets is not None:
         lines += _wrap(f"It is the walk of a Java hash table with {counted(buckets, 'bucket')}: always the same, but not the order the program gives.", "    ")
-    lines += _wrap(f"Why this partition next: {RULES[told.order]}. A partition whose records still wait in the queue is not asked for.", "  ")
+    if len(places) > 1:
+        lines += _wrap(f"Why this partition next: {RULES[told.order]}. A partition whose records still wait in the queue is not asked for.", "  ")
     found = _Teller(told.story, TURNS[told.order])
     said = found.tell()
     lines.append("")
@@ -47,6 +48,8 @@ def short(told: Explanation, title: str) -> str:
 
 def _numbers(told: Explanation) -> str:
     f = fairness(told.polls, told.ends)
+    if not f.records:
+        return "No poll returned a record."
     runs = f"{counted(f.polls, 'poll')} returned {counted(f.records, 'record')} in {counted(f.runs, 'run')} from one partition in a row"
     if f.runs < 2:  # noqa: PLR2004 - nothing to compare
         return f"{runs}."

@@ -107,7 +107,7 @@ function pollPanel(model, poll) {
 function spoken(model, poll) {
   const taken = (model.run.polls[poll] || []).filter((step) => step[0] === "take");
   const parts = taken.slice(0, 3).map((step) => `${plural(step[4], "record")} of ${laneName(model.story, step[1])}`);
-  return `${model.run.title}, poll ${number(poll)} returns ${parts.join(", ") || "nothing"}${taken.length > 3 ? ` and ${plural(taken.length - 3, "partition")} more` : ""}.`;
+  return `${model.run.name}, poll ${number(poll)} returns ${parts.join(", ") || "nothing"}${taken.length > 3 ? ` and ${plural(taken.length - 3, "partition")} more` : ""}.`;
 }
 
 function leftOut(model, poll) {

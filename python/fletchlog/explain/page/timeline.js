@@ -40,7 +40,7 @@ class Timeline {
     const run = model.run;
     const asks = model.asks.length;
     this.element.innerHTML = `<h2></h2><div class="top"><canvas></canvas></div><div class="scroller" tabindex="-1"><canvas role="img"></canvas><div class="spacer"></div></div><p class="hidden-lanes" aria-hidden="true"></p>`;
-    this.element.querySelector("h2").append(run.title, small(`${model.polls.toLocaleString("en")} polls, ${model.total.toLocaleString("en")} records, ${plural(asks, "request")}`));
+    this.element.querySelector("h2").append(run.title, small([plural(model.polls, "poll"), plural(model.total, "record"), plural(asks, "request")].join(", ")));
     [this.top, this.canvas] = this.element.querySelectorAll("canvas");
     this.top.setAttribute("aria-hidden", "true");
     this.canvas.setAttribute("aria-label", `Polls from left to right, one lane per partition. ${run.title}. The slider and the text below tell the same poll by poll.`);
