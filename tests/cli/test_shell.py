@@ -88,6 +88,15 @@ def test_a_narrow_screen_gets_a_line_for_each_field(cli, topic, monkeypatch):
         assert not [line for line in lines if "\u2503" in line or "\u2026" in line], words
 
 
+@pytest.mark.parametrize("words", [["topics", "create", "{place}", "t"], ["topics", "list", "{place}"], ["produce", "{place}", "t", "--partitions", "1"]])
+def test_an_address_without_a_host_makes_no_directory(cli, tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    assert "it names no server" in cli(*[word.replace("{place}", "kafka://") for word in words], code=1).err
+    if words[1] != "list":
+        assert "object stores are read-only" in cli(*[word.replace("{place}", "s3://") for word in words], code=1).err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_no_name_of_a_partition_is_cut_off(cli, data):
     name = "a-topic-with-a-rather-long-name-as-they-are"
     cli("topics", "create", data, name, "--partitions", 2)

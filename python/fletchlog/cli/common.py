@@ -224,17 +224,17 @@ def configured(file: os.PathLike[str] | str | None, pairs: Iterable[str] | None 
 
 
 def cluster_of(source: os.PathLike[str] | str) -> str | None:
-    """The address, if a cluster is given in place of a directory. `Path` turns the two slashes of `kafka://` into one."""
+    """The address, if a cluster is given in place of a directory. `Path` turns the two slashes of `kafka://` into one, or none at the end."""
     text = os.fspath(source)
-    return f"kafka://{text.removeprefix('kafka:/').lstrip('/')}" if text.startswith("kafka:/") else None
+    return f"kafka://{text.removeprefix('kafka:').lstrip('/')}" if text == "kafka:" or text.startswith("kafka:/") else None
 
 
 def store_of(source: os.PathLike[str] | str) -> str | None:
-    """The URI, if a place on an object store is given. `Path` turns the two slashes of `s3://` into one."""
+    """The URI, if a place on an object store is given. `Path` turns the two slashes of `s3://` into one, or none at the end."""
     import re
 
-    found = re.fullmatch("(s3|s3a|gs|gcs|abfs|abfss|hdfs|viewfs):/+(.+)", os.fspath(source))
-    return f"{found[1]}://{found[2]}" if found else None
+    found = re.fullmatch("(s3|s3a|gs|gcs|abfs|abfss|hdfs|viewfs):(?:/+(.*))?", os.fspath(source))
+    return f"{found[1]}://{found[2] or ''}" if found else None
 
 
 def storage_options() -> dict[str, str]:
