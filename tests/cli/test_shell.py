@@ -63,6 +63,10 @@ def test_members_without_commits_and_the_directories_of_partitions_are_shown(cli
         while not member.assignment():
             member.poll(timeout_ms=100)
         address = f"kafka://{kafka.bootstrap}"
+        # a cluster does not say how large a log is, and where
+        assert [row["size_bytes"] for row in cli("topics", "describe", address, "t", "--json").json[0]["partitions"]] == [None, None]
+        assert "-1" not in (said := cli("topics", "describe", address, "t").out)
+        assert "bytes" not in said
         told = cli("groups", "describe", address, "g", "--json").json
         assert (told["state"], [one["client"] for one in told["members"]]) == ("Stable", ["me"])
         assert [(row["partition"], row["committed"], row["member"] is None) for row in told["partitions"]] == [(0, None, False), (1, None, False)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -24,6 +24,9 @@ from fletchlog.cli.common import (
 from fletchlog.cli.options import CommandConfig, Config, names_of_topics
 from fletchlog.cli.tables import done, show
 from fletchlog.cli.text import counted, visible
+
+if TYPE_CHECKING:
+    import fletchlog as fl
 
 topics = typer.Typer(no_args_is_help=True, help="List, create, describe, alter and delete topics of a directory.")
 
@@ -93,24 +96,24 @@ def describe(
     with opened(directory, read_only=True, client=configured(command_config)) as broker:
         described = [topic(broker, name) for name in names or broker.topics()]
     paths = _directories(directory)
+    unknown: dict[str, Any] = {} if cluster_of(directory) is None else {"size_bytes": None, "segments": None}
     if as_json:
         rows = [
-            found._asdict() | {"partitions": [p._asdict() | {"directory": paths.get(f"{found.name}-{p.partition}")} for p in found.partitions]}
+            found._asdict() | {"partitions": [p._asdict() | unknown | {"directory": paths.get(f"{found.name}-{p.partition}")} for p in found.partitions]}
             for found in described
         ]
         print(json.dumps(rows, indent=2))
         return
     for found in described:
         settings = "properties may not be read" if found.config is None else ", ".join(f"{key}={value}" for key, value in sorted(found.config.items()))
-        partitions = [
-            {
-                "partition": p.partition, "leader": p.leader, "start": p.log_start_offset, "end": p.high_watermark,
-                "last stable": p.last_stable_offset, "bytes": p.size_bytes, "segments": p.segments,
-                "directory": paths.get(f"{found.name}-{p.partition}"),
-            }
-            for p in found.partitions
-        ]  # fmt: skip
+        partitions = [_row(p, paths.get(f"{found.name}-{p.partition}"), sized=not unknown) for p in found.partitions]
         show(partitions, as_json=False, empty="", title=f"{found.name}  (id {found.topic_id}; {settings or 'defaults'})")
+
+
+def _row(partition: fl.PartitionDescription, directory: str | None, *, sized: bool) -> dict[str, Any]:
+    row: dict[str, Any] = {"partition": partition.partition, "leader": partition.leader, "start": partition.log_start_offset}
+    row |= {"end": partition.high_watermark, "last stable": partition.last_stable_offset}
+    return row | {"bytes": partition.size_bytes, "segments": partition.segments, "directory": directory} if sized else row
 
 
 def _directories(directory: Path) -> dict[str, str]:
