@@ -192,7 +192,14 @@ def test_verify_tells_offsets_segments_producers_and_what_recovery_would_cut(cli
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "words", [["explain", "-t", "orders", "--html"], ["explain", "-t", "orders", "--svg"], ["audit", "--html"], ["consume", "orders", "-f", "json", "-o"]]
+    "words",
+    [
+        ["explain", "-t", "orders", "--html"],
+        ["explain", "-t", "orders", "--svg"],
+        ["audit", "--html"],
+        ["consume", "orders", "-f", "json", "-o"],
+        ["consume", "orders", "-f", "jsonl", "-o"],
+    ],
 )
 def test_a_file_that_does_not_fit_the_disk_is_not_there_and_is_named(orders, tmp_path, words):
     # a file may have a kilobyte in this process; a full disk fails in the same way, but needs rights to make one
@@ -206,4 +213,6 @@ def test_a_file_that_does_not_fit_the_disk_is_not_there_and_is_named(orders, tmp
         assert (done.returncode, done.stderr.splitlines()[-1]) == (1, f"fletchlog: {out}: File too large")
         if words[0] != "consume":
             assert (out.read_text() if out.exists() else None) == before
+        elif "jsonl" in words:
+            assert [json.loads(line)["offset"] for line in out.read_text().splitlines()]
         assert [path for path in tmp_path.iterdir() if path.name.startswith(".")] == []

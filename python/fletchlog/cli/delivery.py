@@ -55,13 +55,16 @@ class Output:
         self._pipe = _is_pipe(self._file)
         self._poll = _poll(self._file)
         self._written = 0
+        self._whole = 0
         self._waiting: deque[tuple[int, Offsets]] = deque()
         self._offsets: Offsets = {}
 
     def close(self, *, keep: bool) -> None:
-        """Closes the file; one that is not to be kept is as it was before."""
+        """Closes the file; one that is not to be kept is as it was before. A record that did not fit the disk is not begun."""
         if self._place is None:
             return
+        if self._aside is not None and self._waiting:
+            self._file.truncate(self._whole)
         self._file.close()
         if self._aside is None:
             return
@@ -105,7 +108,8 @@ class Output:
 
     def _settle(self, position: int) -> Offsets:
         while self._waiting and self._waiting[0][0] <= position:
-            self._offsets |= self._waiting.popleft()[1]
+            self._whole, offsets = self._waiting.popleft()
+            self._offsets |= offsets
         return dict(self._offsets)
 
     def _write(self, data: memoryview) -> int:
