@@ -1,5 +1,6 @@
 """`fletchlog topics`."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -65,11 +66,13 @@ def test_every_command_teaches_with_examples(cli):
     assert "fletchlog" in cli("--version").out
 
 
-def test_examples_fit_a_terminal_of_80_columns(cli):
+def test_examples_and_paragraphs_fit_a_terminal_of_80_columns(cli):
     def walk(words, command):
         for name, found in getattr(command, "commands", {}).items():
             walk([*words, name], found)
         shown = [line.strip() for line in cli(*words, "--help").out.splitlines()]
+        # the terminal breaks the lines of a paragraph
+        assert not re.search(r"\S\n\S", command.help or ""), words
         for line in (command.help or "").splitlines():
             if line.startswith(("  ", "fletchlog ")):
                 assert line.strip() in shown

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from typing import Annotated
 
 import typer
@@ -70,6 +72,10 @@ for command in (
     config,
 ):
     app.command()(command)
+for of in (app, topics, groups, brokers, transactions, users):
+    for registered in of.registered_commands:
+        # the terminal's width breaks the lines of a paragraph, not the source's
+        registered.help = re.sub(r"(?<=\S)\n(?=\S)", " ", inspect.getdoc(registered.callback) or "")
 
 
 @app.callback(invoke_without_command=True)
