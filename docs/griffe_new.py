@@ -13,4 +13,5 @@ class NewIsInit(griffe.Extension):
     def on_class_members(self, *, cls: griffe.Class, **_: Any) -> None:
         """Once the members of a class are known."""
         if "__new__" in cls.members and "__init__" not in cls.members:
-            cls.members["__init__"] = cls.members["__new__"]
+            made = cls.members["__init__"] = cls.members["__new__"]
+            made.returns = None

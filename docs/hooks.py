@@ -119,7 +119,7 @@ def _parameter(one: Any) -> list[str]:
         ]
     names = " ".join(f"`{name}`" for name in [*one.opts, *one.secondary_opts])
     value = f" `{one.metavar}`" if one.metavar else ""
-    default = "" if one.default in (None, False, (), "") else f"`{one.default}`"
+    default = "" if one.default in (None, False, (), "") else f"`{one.default}`{{.whole}}"
     return [names + value, default, _escaped(one.help or "")]
 
 
@@ -341,9 +341,9 @@ def config_tables() -> str:
         rows = [
             [
                 f"`{k.name}`",
-                k.type.replace("|", "\\|"),
-                f"`{k.default}`" if k.default else "",
-                k.doc,
+                _breakable(k.type.replace("|", "\\|")),
+                f"`{k.default}`{{.whole}}" if k.default else "",
+                _breakable(k.doc),
             ]
             for k in fl.config_table()
             if k.scope == scope
@@ -352,6 +352,15 @@ def config_tables() -> str:
             f"## {scope.capitalize()}\n\n{table(['property', 'type', 'default', 'what it does'], rows)}"
         )
     return "\n\n".join(parts)
+
+
+def _breakable(text: str) -> str:
+    """Text whose dotted names may go on in the next line behind a dot."""
+    parts = text.split("`")
+    return "`".join(
+        part if number % 2 else re.sub(r"(?<=\w)\.(?=[a-zA-Z])", ".<wbr>", part)
+        for number, part in enumerate(parts)
+    )
 
 
 def table(heads: list[str], rows: list[list[Any]]) -> str:

@@ -1,9 +1,12 @@
 """Copying topics between directories and clusters, once and in order, even if processes are killed.
 
 ```text
-read       records that are committed, partition by partition; control records and aborted ones are left out, so offsets may become smaller
-write      one transaction a batch, and with it the offset to go on at, as that of a consumer group: the ledger
-again      a copy that was killed leaves a transaction that the next one aborts; it goes on where the ledger says
+read       records that are committed, partition by partition; control records and
+           aborted ones are left out, so offsets may become smaller
+write      one transaction a batch, and with it the offset to go on at, as that of a
+           consumer group: the ledger
+again      a copy that was killed leaves a transaction that the next one aborts; it goes
+           on where the ledger says
 ```
 The ledger's group and the transactional id carry the id of the source's topic: another address of the same cluster, or a moved directory, goes on.
 Of two copies of one topic at the same time the later one fences the earlier one. Kafka: KIP-98, KIP-447.

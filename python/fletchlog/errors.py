@@ -2,40 +2,40 @@
 
 ::
 
-    KafkaError                              code, name, retriable: from Kafka's error table
-    ├── ConfigException                     also ValueError: unknown, invalid or contradictory properties
-    ├── InvalidArgumentError                also ValueError: an argument that can never be right
-    │   ├── SchemaError                     Arrow columns that cannot be produced
-    │   └── ReplayRefusedError              a trace whose log has changed, or whose group had other members
-    ├── IllegalStateError                   the call does not fit the state of the handle
-    │   ├── ClosedError                     the handle was closed
-    │   ├── ConcurrentAccessError           two threads in one consumer at once; nothing has changed
-    │   ├── ForkedHandleError               a handle of the parent process used in a forked child
-    │   └── ReadOnlyError                   the broker is open for reading only
-    ├── KafkaTimeoutError                   also TimeoutError
-    │   └── BufferExhaustedError            no room in buffer.memory within max.block.ms
-    ├── WakeupError                         `Consumer.wakeup()` was called
-    ├── InternalError                       a defect of fletchlog; the handle is unusable from here on
-    ├── StorageError                        files could not be read or written
-    │   ├── DirectoryError                  missing, foreign or inconsistent directory
-    │   │   └── DirectoryLockedError        another writer (of ours or a Kafka broker) has it
-    │   ├── DamagedFileError                a file does not hold what it must
-    │   └── FencedLogError                  an earlier write failed; reopen the broker
-    ├── InvalidTopicError                   also ValueError
-    ├── InvalidPartitionsError              also ValueError
-    ├── PolicyViolationError                the topic's cleanup.policy, or a broker open for reading only, refuses it
+    KafkaError                           code, name, retriable: from Kafka's error table
+    ├── ConfigException                  also ValueError: a property is unknown or invalid
+    ├── InvalidArgumentError             also ValueError: an argument that can never be right
+    │   ├── SchemaError                  Arrow columns that cannot be produced
+    │   └── ReplayRefusedError           the log or the group has changed
+    ├── IllegalStateError                the call does not fit the state of the handle
+    │   ├── ClosedError                  the handle was closed
+    │   ├── ConcurrentAccessError        two threads in one consumer at once
+    │   ├── ForkedHandleError            a handle of the parent, used in a forked child
+    │   └── ReadOnlyError                the broker is open for reading only
+    ├── KafkaTimeoutError                also TimeoutError
+    │   └── BufferExhaustedError         no room in buffer.memory within max.block.ms
+    ├── WakeupError                      `Consumer.wakeup()` was called
+    ├── InternalError                    a defect; the handle is unusable from here on
+    ├── StorageError                     files could not be read or written
+    │   ├── DirectoryError               missing, foreign or inconsistent directory
+    │   │   └── DirectoryLockedError     another writer (of ours or a Kafka broker) has it
+    │   ├── DamagedFileError             a file does not hold what it must
+    │   └── FencedLogError               an earlier write failed; reopen the broker
+    ├── InvalidTopicError                also ValueError
+    ├── InvalidPartitionsError           also ValueError
+    ├── PolicyViolationError             cleanup.policy, or read_only, refuses it
     ├── TopicAlreadyExistsError
-    ├── UnknownTopicOrPartitionError        also LookupError
-    ├── OffsetOutOfRangeError               .partitions: {TopicPartition: offset}
-    │   └── LogTruncationError              also .divergent_offsets: {TopicPartition: offset}
-    ├── NoOffsetForPartitionError           .partitions: [TopicPartition]
-    ├── CorruptRecordError                  .topic_partition, .offset
-    ├── RecordDeserializationError          also ValueError; .topic_partition, .offset, .column, .data
+    ├── UnknownTopicOrPartitionError     also LookupError
+    ├── OffsetOutOfRangeError            .partitions: {TopicPartition: offset}
+    │   └── LogTruncationError           also .divergent_offsets: {TopicPartition: offset}
+    ├── NoOffsetForPartitionError        .partitions: [TopicPartition]
+    ├── CorruptRecordError               .topic_partition, .offset
+    ├── RecordDeserializationError       also ValueError; those above, .column, .data
     ├── InvalidRecordError
     ├── InvalidTimestampError
     ├── RecordTooLargeError
-    │   └── RecordBatchTooLargeError        larger than segment.bytes
-    ├── UnsupportedFormatError              a version or codec that the receiver does not take
+    │   └── RecordBatchTooLargeError     larger than segment.bytes
+    ├── UnsupportedFormatError           a version or codec that the receiver does not take
     ├── InvalidRequiredAcksError
     ├── OutOfOrderSequenceError
     ├── DuplicateSequenceError
@@ -44,21 +44,21 @@
     ├── UnknownProducerIdError
     ├── NotEnoughReplicasError
     │   └── NotEnoughReplicasAfterAppendError
-    ├── LeaderError                         no leader, or not this node
-    ├── NetworkError                        the connection was lost before the answer came
+    ├── LeaderError                      no leader, or not this node
+    ├── NetworkError                     the connection was lost before the answer came
     ├── AuthenticationError
-    │   ├── SslAuthenticationError          TLS could not be set up: certificates, host name, or no TLS at all
-    │   └── SaslAuthenticationError         the broker refused the user
-    ├── ListenerError                       also OSError: a port could not be opened
+    │   ├── SslAuthenticationError       TLS could not be set up
+    │   └── SaslAuthenticationError      the broker refused the user
+    ├── ListenerError                    also OSError: a port could not be opened
     ├── TransactionError
-    │   ├── TransactionAbortableError       abort the transaction, then continue
-    │   ├── TransactionAbortedError         the record's transaction was aborted before it was sent
+    │   ├── TransactionAbortableError    abort the transaction, then continue
+    │   ├── TransactionAbortedError      aborted before the record was sent
     │   ├── InvalidTxnStateError
     │   ├── InvalidTxnTimeoutError
-    │   ├── InvalidPidMappingError          the broker has forgotten the transactional id
+    │   ├── InvalidPidMappingError       the broker has forgotten the transactional id
     │   ├── ConcurrentTransactionsError
     │   ├── TransactionCoordinatorFencedError
-    │   └── UnstableOffsetCommitError       an offset is part of an open transaction
+    │   └── UnstableOffsetCommitError    an offset is part of an open transaction
     ├── GroupError
     │   ├── CommitFailedError
     │   ├── InvalidGroupIdError
@@ -69,9 +69,9 @@
     │   ├── InvalidSessionTimeoutError
     │   ├── FencedInstanceIdError
     │   ├── GroupMaxSizeReachedError
-    │   ├── GroupIdNotFoundError            also LookupError
-    │   ├── NonEmptyGroupError              its members have to leave first
-    │   └── GroupSubscribedToTopicError     a member may read the offset that was to be deleted
+    │   ├── GroupIdNotFoundError         also LookupError
+    │   ├── NonEmptyGroupError           its members have to leave first
+    │   └── GroupSubscribedToTopicError  a member may read the offset
     ├── OffsetMetadataTooLargeError
     └── UnknownServerError
 

@@ -1,9 +1,12 @@
 """Copying a directory as files, to an object store or another directory, so that readers can open the copy.
 
 ```text
-moment     each partition is taken as it is at one moment: its whole segments, and the last one up to its end
-plan       `fletchlog.export` in the destination lists the files of that moment; an export that was stopped goes on with those that are the same
-last       `fletchlog.metadata` and `meta.properties`, which say what the directory is: without them nothing opens it
+moment     each partition is taken as it is at one moment: its whole segments, and the
+           last one up to its end
+plan       `fletchlog.export` in the destination lists the files of that moment; an
+           export that was stopped goes on with those that are the same
+last       `fletchlog.metadata` and `meta.properties`, which say what the directory is:
+           without them nothing opens it
 ```
 A file that retention or compaction takes away meanwhile makes a new plan. Nothing of a finished copy is ever changed.
 """

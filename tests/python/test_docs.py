@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
+import pkgutil
 import re
 import shlex
 import sys
@@ -76,9 +78,19 @@ def test_every_block_of_a_page_runs(page: str, tmp_path: Path, monkeypatch: pyte
     run(page, {})
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", [*PAGES, "../README.md"])
 def test_code_fits_the_page(page: str) -> None:
     assert [line for _, text in blocks(page) for line in text.splitlines() if len(line) > 90] == []
+
+
+def test_code_in_the_docstrings_of_the_reference_fits_the_page() -> None:
+    named = {name for page in PAGES for name in re.findall(r"^::: (\S+)", (DOCS / page).read_text(encoding="utf-8"), re.MULTILINE)}
+    modules = [found for found in map(pkgutil.resolve_name, sorted(named)) if isinstance(found, types.ModuleType)]
+    assert {"fletchlog.errors", "fletchlog.serde"} < {module.__name__ for module in modules}
+    for module in modules:
+        text = inspect.getdoc(module) or ""
+        code = "\n".join([*re.findall(r"^ {4}(.*)$", text, re.MULTILINE), *(block for _, block in BLOCK.findall(text))])
+        assert [line for line in code.splitlines() if len(line) > 90] == [], module
 
 
 def test_most_pages_have_something_to_run() -> None:

@@ -24,11 +24,11 @@ def config(
 
     Names are Kafka's own; those that Kafka does not have begin with fletchlog.
 
-      fletchlog config                          all of them
+      fletchlog config                          # all of them
 
-      fletchlog config --scope producer         what a producer takes
+      fletchlog config --scope producer         # what a producer takes
 
-      fletchlog config max poll                 that mention "max" and "poll"
+      fletchlog config max poll                 # that mention "max" and "poll"
     """
     import fletchlog as fl
 

@@ -54,19 +54,19 @@ def consume(
     jsonl, json, csv, parquet and arrow hold whole records: `fletchlog produce` reads them back. A template has kcat's letters: %t topic, %p partition,
     %o offset, %k key, %s value, %T timestamp in ms, %h headers, %K and %S lengths, \n \t \xHH; raw is '%s\n'.
 
-      fletchlog consume data/ orders -n 20                  a first look
+      fletchlog consume data/ orders -n 20                  # a first look
 
-      fletchlog consume data/ orders --tail 5 -p 0          the last ones
+      fletchlog consume data/ orders --tail 5 -p 0          # the last ones
 
-      fletchlog consume data/ orders --from 2h --until 15m  of a time
+      fletchlog consume data/ orders --from 2h --until 15m  # of a time
 
-      fletchlog consume data/ orders -f jsonl | jq .value   for other tools
+      fletchlog consume data/ orders -f jsonl | jq .value   # for other tools
 
-      fletchlog consume data/ orders -f '%p@%o %k: %s\n'    as kcat prints them
+      fletchlog consume data/ orders -f '%p@%o %k: %s\n'    # as kcat prints them
 
       fletchlog consume data/ orders payments -f parquet -o all.parquet
 
-      fletchlog consume kafka://h1:9092 orders -n 20        from a cluster
+      fletchlog consume kafka://h1:9092 orders -n 20        # from a cluster
 
       fletchlog consume kafka://h1:9093 orders --command-config client.properties
 

@@ -66,7 +66,7 @@ def produce(
 
       fletchlog produce data/ orders excel.csv --delimiter ';' --encoding cp1252
 
-      fletchlog produce kafka://h1:9092 orders orders.jsonl           to a cluster
+      fletchlog produce kafka://h1:9092 orders orders.jsonl  # to a cluster
 
       fletchlog consume data/ a -f jsonl | fletchlog produce copy/ a
 

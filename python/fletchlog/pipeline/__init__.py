@@ -2,10 +2,13 @@
 
     from fletchlog.pipeline import audit, audit_report, event_time_windows, parse_json
 
-    audit(df).show()                                    # what is wrong with the order, per partition
+    audit(df).show()  # what is wrong with the order, per partition
     Path("audit.html").write_text(audit_report(df, keys=20).html())
     flights = parse_json(stream, "carrier string, dep_delay double")
-    event_time_windows(flights, window="1 hour", watermark="1 day", by=["carrier"], aggregate=[F.avg("dep_delay")])
+    mean = F.avg("dep_delay")
+    event_time_windows(
+        flights, window="1 hour", watermark="1 day", by=["carrier"], aggregate=[mean]
+    )
 
 No Python runs per row, and nothing of fletchlog is needed on the executors; `audit` needs pandas, pyarrow and numpy there.
 """

@@ -7,7 +7,8 @@ r"""From the bytes of keys and values to typed Arrow columns and back, a whole c
     ...     broker.create_topic("orders")
     ...     with fl.Producer(broker) as producer:
     ...         _ = producer.send("orders", key=b"k", value=b'{"amount": 3}')
-    ...     table = serde.deserialize(broker.scan("orders"), key=serde.String(), value=serde.Json(pa.schema({"amount": pa.int64()})))
+    ...     value = serde.Json(pa.schema({"amount": pa.int64()}))
+    ...     table = serde.deserialize(broker.scan("orders"), key=serde.String(), value=value)
     >>> table["key"].to_pylist(), table["value"].to_pylist()
     (['k'], [{'amount': 3}])
 

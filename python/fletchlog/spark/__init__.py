@@ -1,7 +1,8 @@
 """Spark data source `fletchlog`: a directory as a batch or a micro-batch stream, with the options of Spark's kafka source.
 
-    df = spark.read.format("fletchlog").option("path", "data/").option("subscribe", "orders").load()
-    stream = spark.readStream.format("fletchlog").option("path", "data/").option("subscribe", "orders").load()
+    options = {"path": "data/", "subscribe": "orders"}
+    df = spark.read.format("fletchlog").options(**options).load()
+    stream = spark.readStream.format("fletchlog").options(**options).load()
 
 Spark finds it by itself (top-level module `pyspark_fletchlog`). Columns are those of Spark's kafka source; `.schema("offset
 bigint, value binary")` reads only these columns, which is faster. The directory is opened for reading only, so a writer may

@@ -32,7 +32,7 @@ def demo(
 
       fletchlog demo
 
-      fletchlog topics list demo-out/log            and look around afterwards
+      fletchlog topics list demo-out/log  # and look around afterwards
     """
     import fletchlog as fl
     from fletchlog.cli.demo import flights as source
