@@ -1,4 +1,4 @@
-"""Builds the wheels and the sdist, checks them, and tries the wheel in bare environments outside the tree.
+"""Builds the sdist and from it the wheels, checks them, and tries the wheel in bare environments outside the tree.
 
 `python tools/wheels.py` does all of it; `make wheel` calls it with the tools of constraints-release.txt. On Linux zig links, so that a wheel runs on
 glibc 2.28 and newer wherever it is built; the other architecture is built where rustup has its standard library, else a line says that it is not.
@@ -21,11 +21,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 WHEELS = ROOT / ".build/wheels"
+UNPACKED = ROOT / ".build/sdist"
 GLIBC = (2, 28)
 # what the stripped library takes, compressed, is 6.1 MB; 4 MB is the aim
 MOST_BYTES = 7_000_000
 LINUX = {"x86_64": "x86_64-unknown-linux-gnu", "aarch64": "aarch64-unknown-linux-gnu"}
 PYTHONS = [f"python3.{minor}" for minor in range(11, 20)]
+# those that the metadata names
+SUPPORTED = [f"3.{minor}" for minor in range(11, 15)]
 
 SMOKE = """
 import fletchlog as fl
@@ -52,8 +55,9 @@ def main() -> None:
     """All of it."""
     shutil.rmtree(WHEELS, ignore_errors=True)
     maturin("sdist")
+    source = unpacked(next(WHEELS.glob("*.tar.gz")))
     for target in targets():
-        maturin("build", "--release", "--locked", *target)
+        maturin("build", "--release", "--locked", *target, folder=source)
     found = sorted(WHEELS.iterdir())
     run(sys.executable, "-m", "twine", "check", "--strict", *map(str, found))
     failures = [f"{path.name}: {failure}" for path in found for failure in breaches(path)]
@@ -62,8 +66,12 @@ def main() -> None:
     if failures:
         sys.exit(1)
     wheel = next(path for path in found if path.suffix == ".whl" and platform.machine() in path.name)
-    for python in pythons():
+    here = pythons()
+    for python in here.values():
         try_out(python, wheel)
+    for version in SUPPORTED:
+        if version not in here:
+            print(f"wheels: not tried on CPython {version}, which is neither on PATH nor in pyenv")
     for path in found:
         print(f"wheels: {path.relative_to(ROOT)}  {path.stat().st_size:,} bytes")
 
@@ -78,10 +86,27 @@ def targets() -> list[list[str]]:
     return [["--zig", "--target", name, "--compatibility", f"manylinux_{GLIBC[0]}_{GLIBC[1]}"] for name in LINUX.values() if name in installed]
 
 
-def maturin(*words: str) -> None:
+def unpacked(sdist: Path) -> Path:
+    """The directory of an unpacked sdist. Files that were there and are the same stay as they are: cargo looks at their times."""
+    with tarfile.open(sdist) as archive:
+        for member in archive:
+            path = UNPACKED / member.name
+            if stream := archive.extractfile(member):
+                content = stream.read()
+                if not (path.is_file() and path.read_bytes() == content):
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_bytes(content)
+        names = set(archive.getnames())
+    for path in UNPACKED.rglob("*"):
+        if path.is_file() and path.relative_to(UNPACKED).as_posix() not in names:
+            path.unlink()
+    return UNPACKED / sdist.name.removesuffix(".tar.gz")
+
+
+def maturin(*words: str, folder: Path = ROOT) -> None:
     """Writes into `WHEELS`; it and zig are found beside this Python."""
     environment = os.environ | {"CARGO_TARGET_DIR": str(ROOT / ".build/maturin"), "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    run("maturin", *words, "--out", str(WHEELS), environment=environment)
+    run("maturin", *words, "--out", str(WHEELS), folder=folder, environment=environment)
 
 
 def breaches(path: Path) -> list[str]:
@@ -89,17 +114,7 @@ def breaches(path: Path) -> list[str]:
     if path.suffix != ".whl":
         with tarfile.open(path) as archive:
             names = {name.partition("/")[2] for name in archive.getnames()}
-        needed = [
-            "Cargo.lock",
-            "Makefile",
-            "README.md",
-            "LICENSE",
-            "tests/conftest.py",
-            "tests/golden/README.md",
-            "docs/index.md",
-            "tools/wheels.py",
-            "constraints.txt",
-        ]
+        needed = run("git", "ls-files", "-z").rstrip("\0").split("\0")
         return [f"{name} is missing" for name in needed if name not in names]
     found = []
     if path.stat().st_size > MOST_BYTES:
@@ -124,7 +139,7 @@ def breaches(path: Path) -> list[str]:
 def metadata_breaches(text: bytes) -> list[str]:
     """What a reader of the index would miss."""
     told = BytesParser().parsebytes(text)
-    minors = {f"Programming Language :: Python :: 3.{minor}" for minor in (11, 12, 13, 14)}
+    minors = {f"Programming Language :: Python :: {version}" for version in SUPPORTED}
     found = [f"{name} is missing in METADATA" for name in ("Author", "License-Expression", "Requires-Python", "Summary", "Keywords") if not told[name]]
     found += [f"{name} is missing in METADATA" for name in sorted(minors - set(told.get_all("Classifier", [])))]
     links = re.findall(r"\]\((?!https://)[^)]*\)", str(told.get_payload()))
@@ -139,19 +154,19 @@ def library_breaches(library: Path) -> list[str]:
     return [*found, *([f"it needs glibc {max(versions)}"] if max(versions, default=GLIBC) > GLIBC else [])]
 
 
-def pythons() -> list[str]:
-    """Every CPython from 3.11 on, on PATH or in pyenv, one for each minor version."""
+def pythons() -> dict[str, str]:
+    """Every CPython from 3.11 on, on PATH or in pyenv: one for each minor version, by version."""
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
     candidates = [*map(shutil.which, PYTHONS), *map(str, sorted(pyenv.glob("3.*/bin/python")))]
     found: dict[str, str] = {}
     for python in filter(None, candidates):
         asked = subprocess.run(
-            [python, "-c", "import sys; print(sys.implementation.name, '%d %d' % sys.version_info[:2])"], capture_output=True, text=True, check=False
+            [python, "-c", "import sys; print(sys.implementation.name, '%d.%d' % sys.version_info[:2])"], capture_output=True, text=True, check=False
         )
         name, _, version = asked.stdout.strip().partition(" ")
-        if name == "cpython" and tuple(map(int, version.split())) >= (3, 11):
+        if name == "cpython" and tuple(map(int, version.split("."))) >= (3, 11):
             found.setdefault(version, python)
-    return [found[version] for version in sorted(found, key=lambda text: int(text.split()[1]))]
+    return dict(sorted(found.items()))
 
 
 def try_out(python: str, wheel: Path) -> None:

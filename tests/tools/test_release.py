@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import os
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -71,6 +74,29 @@ def test_changes_that_are_not_committed_are_no_release(tree: Path) -> None:
 def test_the_versions_of_this_tree_agree() -> None:
     version = release.tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
     assert version in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_what_an_unpacked_sdist_has_is_what_the_sdist_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wheels, "UNPACKED", tmp_path / "unpacked")
+    sdist = tmp_path / "fletchlog-1.tar.gz"
+
+    def unpack(**files: str) -> Path:
+        with tarfile.open(sdist, "w:gz") as archive:
+            for name, text in files.items():
+                member = tarfile.TarInfo(f"fletchlog-1/rust/{name}")
+                member.size = len(text)
+                archive.addfile(member, io.BytesIO(text.encode()))
+        return wheels.unpacked(sdist)
+
+    source = unpack(same="1", other="2", gone="3")
+    assert source == tmp_path / "unpacked/fletchlog-1"
+    for path in source.rglob("*"):
+        os.utime(path, (1, 1))
+    unpack(same="1", other="4")
+    assert {path.name: path.read_text() for path in source.rglob("*") if path.is_file()} == {"same": "1", "other": "4"}
+    # cargo compiles again what is younger
+    assert (source / "rust/same").stat().st_mtime == 1
+    assert (source / "rust/other").stat().st_mtime > 1
 
 
 def test_a_wheel_with_debug_information_or_without_parts_is_refused(tmp_path: Path) -> None:
