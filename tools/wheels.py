@@ -23,8 +23,8 @@ ROOT = Path(__file__).resolve().parents[1]
 WHEELS = ROOT / ".build/wheels"
 UNPACKED = ROOT / ".build/sdist"
 GLIBC = (2, 28)
-# what the stripped library takes, compressed, is 6.1 MB; 4 MB is the aim
-MOST_BYTES = 7_000_000
+# what the stripped library takes, compressed, is 6.7 MB (5 MB of them machine code, 1 MB constants); 4 MB is the aim
+MOST_BYTES = 7_500_000
 LINUX = {"x86_64": "x86_64-unknown-linux-gnu", "aarch64": "aarch64-unknown-linux-gnu"}
 PYTHONS = [f"python3.{minor}" for minor in range(11, 20)]
 # those that the metadata names
@@ -57,7 +57,7 @@ def main() -> None:
     maturin("sdist")
     source = unpacked(next(WHEELS.glob("*.tar.gz")))
     for target in targets():
-        maturin("build", "--release", "--locked", *target, folder=source)
+        maturin("build", "--release", "--locked", "--compression-level", "9", *target, folder=source)
     found = sorted(WHEELS.iterdir())
     run(sys.executable, "-m", "twine", "check", "--strict", *map(str, found))
     failures = [f"{path.name}: {failure}" for path in found for failure in breaches(path)]
