@@ -66,9 +66,9 @@ test-binding: build ## Rust tests of the binding (panics become exceptions)
 test-python: tools-java build jar ## Python tests only (a real Spark session included), without the slow ones
 	$(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart 0 -m "not slow" --durations=25
 
-# Fetches Kafka into .build/interop with Maven. SEED=n CASES=n choose and size what is generated; both are printed.
-test-interop: tools-java build ## Judge fletchlog by real Kafka releases: tools, brokers, clients (needs a JDK, Maven, Go, Node.js)
-	@for tool in javac mvn go npm; do command -v $$tool >/dev/null || { echo "make: $$tool is missing. test-interop needs a JDK 17, Maven 3.8, Go 1.25 and Node.js 20 or newer on PATH." >&2; exit 1; }; done
+# Fetches Kafka and Hadoop into .build/interop with Maven, and servers of object stores with npm and Go. SEED=n CASES=n choose and size what is generated; both are printed.
+test-interop: tools-java build ## Judge fletchlog by real Kafka releases: tools, brokers, clients (needs a JDK, Maven, Go, Node.js, cc)
+	@for tool in javac mvn go npm cc; do command -v $$tool >/dev/null || { echo "make: $$tool is missing. test-interop needs a JDK 17, Maven 3.8, Go 1.25, Node.js 20 or newer and a C compiler on PATH." >&2; exit 1; }; done
 	$(BIN)/python -m pytest tests/interop --timeout=900 -p no:cacheprovider
 
 # Not part of `make test`: it needs a browser. Selenium stays outside .venv, which holds exactly constraints.txt.

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-import itertools
-import os
 import re
 import shutil
-import socket
-import subprocess
 import sys
-import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from pyarrow import fs
 
-_STARTS_WITHIN_S = 60
-_LINE = re.compile(r'"(?:\x1b\[[0-9;]*m)*(GET|HEAD|PUT|POST|DELETE) (/\S*) HTTP')
+from store_server import StoreServer, free_port, serving
+
+_LINE = re.compile(r'"(?:\x1b\[[0-9;]*m)*(GET|HEAD|PUT|POST|DELETE) (/\S*) HTTP/[\d.]+(?:\x1b\[[0-9;]*m)*" (\d+)')
 
 
-class S3Server:
+class S3Server(StoreServer):
     """A running server."""
 
+    scheme = "s3"
+
     def __init__(self, port: int, log: Path) -> None:
+        super().__init__()
         self.endpoint = f"http://127.0.0.1:{port}"
         self.options = {"endpoint_override": self.endpoint, "access_key": "reader", "secret_key": "hunter2-of-the-reader", "region": "us-east-1"}
+        self.secrets = [self.options["secret_key"]]
         self.environment = {
             "AWS_ENDPOINT_URL": self.endpoint,
             "AWS_ACCESS_KEY_ID": self.options["access_key"],
@@ -35,28 +36,16 @@ class S3Server:
         }
         self.filesystem = fs.S3FileSystem(**self.options, allow_bucket_creation=True, allow_bucket_deletion=True)
         self._log = log
-        self._numbers = itertools.count()
 
-    def new_bucket(self) -> str:
-        """An empty bucket."""
-        name = f"bucket-{next(self._numbers)}"
-        self.filesystem.create_dir(name)
-        return name
+    def elsewhere(self, port: int) -> tuple[str, Mapping[str, Any]]:
+        return self.uri("bucket-1"), {**self.options, "endpoint_override": f"http://127.0.0.1:{port}"}
 
-    def upload(self, directory: Path, prefix: str) -> None:
-        """Every file of a directory as it is, as `aws s3 sync` would; `prefix` has the bucket."""
-        for path in sorted(directory.rglob("*")):
-            if path.is_file():
-                self.put(f"{prefix}/{path.relative_to(directory).as_posix()}", path.read_bytes())
-
-    def put(self, key: str, data: bytes) -> None:
-        """Writes an object; `key` has the bucket."""
-        with self.filesystem.open_output_stream(key) as stream:
-            stream.write(data)
+    def whole_reads(self) -> int:
+        return sum((method, status) == ("GET", "200") and path.endswith(".log") for method, path, status in _LINE.findall(self._log.read_text()))
 
     def seen(self) -> list[tuple[str, str]]:
         """Method and path of every request until now."""
-        return _LINE.findall(self._log.read_text())
+        return [(method, path) for method, path, _ in _LINE.findall(self._log.read_text())]
 
     @contextmanager
     def counted(self) -> Iterator[Counter[str]]:
@@ -68,33 +57,11 @@ class S3Server:
             counts["LIST" if "list-type=" in path else method] += 1
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @contextmanager
 def running(folder: Path, **environment: str) -> Iterator[S3Server]:
     """Starts the server, and ends it."""
     program = shutil.which("moto_server", path=str(Path(sys.executable).parent))
     assert program is not None, "moto_server is missing: make build installs it"
-    port, log = _free_port(), folder / "moto.log"
-    with log.open("w") as output:
-        arguments = [program, "-H", "127.0.0.1", "-p", str(port)]
-        process = subprocess.Popen(arguments, stdout=output, stderr=subprocess.STDOUT, env={**os.environ, **environment})
-    try:
-        deadline = time.monotonic() + _STARTS_WITHIN_S
-        while True:
-            assert process.poll() is None, log.read_text()
-            assert time.monotonic() < deadline, log.read_text()
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
-                break
-            except OSError:
-                time.sleep(0.05)
+    port, log = free_port(), folder / "moto.log"
+    with serving([program, "-H", "127.0.0.1", "-p", str(port)], port, log, **environment):
         yield S3Server(port, log)
-    finally:
-        process.terminate()
-        process.wait(30)

@@ -22,7 +22,9 @@ LOGGING = ("slf4j-simple", "1.7.36")
 SPARK_SOURCE = ("spark-sql-kafka-0-10_2.13", "4.2.0")
 # what that needs and PySpark's own jars have not
 SPARK_SOURCE_PARTS = [f"{SPARK_SOURCE[0]}-{SPARK_SOURCE[1]}", "spark-token-provider-kafka-0-10_2.13-4.2.0", "kafka-clients-3.9.2", "commons-pool2-2.13.1"]
-GROUPS = {LOGGING[0]: "org.slf4j", SPARK_SOURCE[0]: "org.apache.spark"}
+# a NameNode and DataNodes in one JVM
+HADOOP = ("hadoop-client-minicluster", "3.4.2")
+GROUPS = {LOGGING[0]: "org.slf4j", SPARK_SOURCE[0]: "org.apache.spark", HADOOP[0]: "org.apache.hadoop"}
 # small and quick to start: hundreds of short runs, not one long one
 JVM = ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Dfile.encoding=UTF-8", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
 

@@ -8,12 +8,20 @@ import pytest
 
 from s3_server import S3Server, running
 
+pytest.register_assert_rewrite("every_store")
+
 
 @pytest.fixture(scope="session")
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """A server that takes any credentials."""
     with running(tmp_path_factory.mktemp("s3")) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def store(s3: S3Server) -> S3Server:
+    """For the tests of every store."""
+    return s3
 
 
 @pytest.fixture
