@@ -115,7 +115,8 @@ class Broker:
     Raises:
         fletchlog.errors.DirectoryLockedError: Another writer has the directory.
         fletchlog.errors.DirectoryError: Missing, foreign or inconsistent directory, no such bucket or prefix, or another number of nodes.
-        fletchlog.errors.StorageError: The object store refuses access or does not answer, after some ten seconds.
+        fletchlog.errors.StorageError: The object store refuses access or does not answer: after some ten seconds (S3, HDFS), two minutes
+            (Google) or four (Azure), unless `storage_options` say otherwise.
         fletchlog.errors.ReadOnlyError: A URI without `read_only`.
         fletchlog.errors.InvalidArgumentError: pyarrow does not take the URI or an option.
         fletchlog.errors.ConfigException: Unknown or invalid property.
