@@ -1,0 +1,69 @@
+"""What consumers and scans take does not follow the size of what they read: docs/scale.md."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import fletchlog as fl
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="measures memory as Linux does")]
+
+PARTITIONS = 200
+RECORDS = 30_000
+VALUE_BYTES = 100
+
+# The peak of its own memory while it reads, in MiB, and the records that it has read
+READER = """
+import sys
+import pyarrow as pa
+import fletchlog as fl
+
+def peak():
+    status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+    return int(status["VmHWM"].split()[0]) // 1024
+
+def consume(broker):
+    with fl.Consumer(broker, {"auto.offset.reset": "earliest"}) as consumer:
+        consumer.assign([("t", partition) for partition in range(200)])
+        while batch := consumer.poll(timeout_ms=1000):
+            yield pa.record_batch(batch)
+
+with fl.Broker(sys.argv[1], read_only=True) as broker:
+    threads = int(sys.argv[2])
+    next(iter(broker.scan("first")))
+    open("/proc/self/clear_refs", "w").write("5")  # the peak begins anew
+    before = peak()
+    rows = sum(batch.num_rows for batch in (broker.scan("t", threads=threads) if threads else consume(broker)))
+    print(peak() - before, rows)
+"""
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("memory") / "log"
+    values = pa.array([os.urandom(VALUE_BYTES) for _ in range(RECORDS)], pa.binary())
+    with fl.Broker(path) as broker:
+        broker.create_topic("first")
+        broker.create_topic("t", partitions=PARTITIONS)
+        with fl.Producer(broker, {"linger.ms": 1000}) as producer:
+            producer.send("first", value=b"x")
+            for partition in range(PARTITIONS):
+                producer.send_arrow("t", pa.record_batch({"value": values, "partition": pa.array([partition] * RECORDS, pa.int32())}))
+    return path
+
+
+# threads, 0 for a consumer with stock properties; MiB of the 640 that it reads
+@pytest.mark.parametrize(("threads", "most"), [(0, 150), (1, 70), (2, 100)])
+def test_a_reader_takes_much_less_than_it_reads(directory: Path, threads: int, most: int) -> None:
+    command = [sys.executable, "-c", READER, str(directory), str(threads)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    taken, rows = map(int, done.stdout.split())
+    assert rows == PARTITIONS * RECORDS
+    assert taken < most
