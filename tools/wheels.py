@@ -24,7 +24,7 @@ WHEELS = ROOT / ".build/wheels"
 UNPACKED = ROOT / ".build/sdist"
 GLIBC = (2, 28)
 # what the stripped library takes, compressed, is 6.7 MB (5 MB of them machine code, 1 MB constants); 4 MB is the aim
-MOST_BYTES = 7_500_000
+MOST_BYTES = 7_000_000
 LINUX = {"x86_64": "x86_64-unknown-linux-gnu", "aarch64": "aarch64-unknown-linux-gnu"}
 PYTHONS = [f"python3.{minor}" for minor in range(11, 20)]
 # those that the metadata names
