@@ -1,9 +1,10 @@
 //! Appending (spec 2.1). Kafka: `UnifiedLog#append`.
 
+use std::sync::atomic::Ordering;
+
 use bytes::Bytes;
 use fletchlog_records::batch::set_offset_and_epoch;
 use fletchlog_records::{ErrorCode, TimestampType};
-use std::sync::atomic::Ordering;
 
 use crate::batch_walk::BatchMeta;
 use crate::config::Durability;
@@ -172,16 +173,9 @@ impl PartitionLog {
         }
         let mut epochs = write(&self.epochs);
         let mut changed = epochs.clone();
-        if !changed.assign(epoch, start_offset) {
-            return Ok(());
+        if changed.assign(epoch, start_offset) {
+            self.store_epochs(&mut epochs, changed)?;
         }
-        if epochs.latest_epoch().is_some() {
-            return self.store_epochs(&mut epochs, changed);
-        }
-        changed.write_first(&*self.fs, &self.dir)?;
-        self.epochs_unsynced.store(true, Ordering::Release);
-        self.mark_directory_changed();
-        *epochs = changed;
         Ok(())
     }
 
@@ -190,7 +184,12 @@ impl PartitionLog {
         epochs: &mut LeaderEpochCache,
         changed: LeaderEpochCache,
     ) -> Result<(), LogError> {
-        changed.write(&*self.fs, &self.dir)?;
+        if epochs.latest_epoch().is_some() {
+            changed.write(&*self.fs, &self.dir)?;
+        } else {
+            changed.write_first(&*self.fs, &self.dir)?;
+            self.epochs_unsynced.store(true, Ordering::Release);
+        }
         self.mark_directory_changed();
         *epochs = changed;
         Ok(())
