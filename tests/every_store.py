@@ -17,7 +17,8 @@ import pytest
 
 import fletchlog as fl
 from fletchlog.exporting import PLAN, export
-from store_server import StoreServer, free_port
+from ports import free_port
+from store_server import StoreServer
 
 ROWS = 12_000
 

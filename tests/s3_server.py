@@ -13,7 +13,8 @@ from typing import Any
 
 from pyarrow import fs
 
-from store_server import StoreServer, free_port, serving
+from ports import free_port
+from store_server import StoreServer, serving
 
 _LINE = re.compile(r'"(?:\x1b\[[0-9;]*m)*(GET|HEAD|PUT|POST|DELETE) (/\S*) HTTP/[\d.]+(?:\x1b\[[0-9;]*m)*" (\d+)')
 

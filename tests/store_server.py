@@ -88,14 +88,6 @@ class StoreServer:
         self.filesystem.delete_file(self.path(key))
 
 
-def free_port() -> int:
-    """A port of loopback that nothing listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @contextmanager
 def serving(command: Sequence[str], port: int, log: Path, **environment: str) -> Iterator[None]:
     """Runs a server while the block runs, which begins when the port takes connections."""

@@ -10,7 +10,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from .kraft import Node, format_directory, format_metadata, free_port, random_id
+from ports import free_port
+
+from .kraft import Node, format_directory, format_metadata, random_id
 
 with warnings.catch_warnings():
     # it reads its schemas by calls that newer Pythons are to drop

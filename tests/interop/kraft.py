@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Self
 
 import fletchlog as fl
+from ports import free_port
 
 from . import kafka
 
@@ -20,13 +21,6 @@ START_SECONDS = 180
 OWN_PARTITIONS = 50
 # topic properties that the broker is to follow; the others (small segments) are only ours
 SHARED = ["message.timestamp.type", "compression.type", "cleanup.policy"]
-
-
-def free_port() -> int:
-    """A port nobody listens on now."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 def meta_properties(directory: Path) -> dict[str, str]:

@@ -17,7 +17,8 @@ from typing import Any
 import pyspark
 from pyarrow import fs
 
-from store_server import StoreServer, free_port, serving
+from ports import free_port
+from store_server import StoreServer, serving
 
 from . import kafka
 
@@ -34,7 +35,7 @@ _WHOLE = re.compile(r'GET /\S*\.log\?\S*alt=media\S* HTTP/[\d.]+\\?" 200')
 
 
 def _run(*command: str, cwd: Path | None = None, **environment: str) -> str:
-    """Fails loudly when the tool is missing or fails: whoever asks for this judge wants its verdict."""
+    """Fails loudly when the tool is missing or fails."""
     if shutil.which(command[0]) is None:
         message = f"make test-interop needs {command[0]} on PATH; install it, then run it again."
         raise RuntimeError(message)

@@ -13,10 +13,10 @@ import pytest
 
 import fletchlog as fl
 from acceptance.batches import batch_of
+from ports import free_port
 
 from . import kafka
 from .fetches import Event, Proxies
-from .kraft import free_port
 
 PART = "13 recorded scenarios over the wire"
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "poll-traces"

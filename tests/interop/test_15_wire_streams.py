@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from ports import free_port
 from pytest_fletchlog.kafka import Kafka
 
 from . import kafka
-from .kraft import free_port
 
 PART = "15 Streams and Connect over the wire"
 RELEASES = ["3.9.1", "4.3.1"]

@@ -15,10 +15,11 @@ import pytest
 
 import fletchlog as fl
 from acceptance.test_producer_faults import DEFAULTS, Outcome, log_of, run
+from ports import free_port
 
 from . import kafka
 from .conftest import CASES, SEED
-from .kraft import Kraft, format_directory, free_port
+from .kraft import Kraft, format_directory
 
 PART = "5 producer under faults, live"
 CLIENTS = ["2.6.3", "3.9.1", "4.3.1"]

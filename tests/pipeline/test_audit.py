@@ -233,7 +233,7 @@ def test_workers_print_nothing(tmp_path):
         "print(audit(df).collect()[0].records)"
     )
     env = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])}
-    # A worker with which Spark plans may find its socket closed when it has given its answer, now and then. Rows left unread are told each time.
+    # A worker with which Spark plans may find its socket closed when it has given its answer, now and then. Rows left unread are reported each time.
     for last in (False, False, True):
         done = subprocess.run([sys.executable, "-W", "ignore", "-c", script, str(tmp_path / "log")], capture_output=True, text=True, check=False, env=env)
         assert done.stdout == "200000\n", done.stderr
