@@ -18,7 +18,7 @@ use std::ops::Range;
 
 use arrow_array::BinaryArray;
 use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
-use fletchlog_records::record::{Frame, MIN_RECORD_SIZE, RawRecord, parse_record, parse_small};
+use fletchlog_records::record::{BLOCK, Frame, MIN_RECORD_SIZE, RawRecord, parse_record, parse_small};
 use fletchlog_records::{RecordCursor, RecordError, RecordsSlice, TimeRange};
 
 use crate::columns::asked::{KEY, OFFSET, TIMESTAMP, VALUE};
@@ -27,6 +27,8 @@ use crate::columns::{BytesColumn, Columns, Pools};
 /// Short keys and values are copied in pieces of this size, even if they are shorter: the surplus is overwritten by the
 /// next one.
 const PIECE: usize = 16;
+/// Longer ones are not: two pieces.
+const MAX_IN_PIECES: usize = 2 * PIECE;
 /// Room behind the last byte of a column for the surplus: less than a piece, or a whole one of an empty value.
 const SLACK: usize = PIECE;
 
@@ -92,12 +94,46 @@ unsafe fn copy_over(payload: &[u8], bytes: &[u8], to: *mut u8) {
         if bytes.len() <= PIECE && has(PIECE) {
             let piece = payload.as_ptr().add(offset).cast::<[u8; PIECE]>().read_unaligned();
             to.cast::<[u8; PIECE]>().write_unaligned(piece);
-        } else if bytes.len() <= 2 * PIECE && has(2 * PIECE) {
-            let pieces = payload.as_ptr().add(offset).cast::<[u8; 2 * PIECE]>().read_unaligned();
-            to.cast::<[u8; 2 * PIECE]>().write_unaligned(pieces);
+        } else if bytes.len() <= MAX_IN_PIECES && has(MAX_IN_PIECES) {
+            let pieces = payload
+                .as_ptr()
+                .add(offset)
+                .cast::<[u8; MAX_IN_PIECES]>()
+                .read_unaligned();
+            to.cast::<[u8; MAX_IN_PIECES]>().write_unaligned(pieces);
         } else {
             to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
         }
+    }
+}
+
+/// Copies `rows` fields of `len` bytes, each `size` bytes behind the one before it, storing `LEN` bytes for each.
+///
+/// # Safety
+/// `from` is valid for reads and `to` for writes of so many.
+#[inline(always)]
+unsafe fn copy_pieces<const LEN: usize>(from: *const u8, to: *mut u8, len: usize, size: usize, rows: usize) {
+    for row in 0..rows {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let piece = from.add(row * size).cast::<[u8; LEN]>().read_unaligned();
+            to.add(row * len).cast::<[u8; LEN]>().write_unaligned(piece);
+        }
+    }
+}
+
+/// Writes `column(first)` for each of `firsts` to `to`, and returns the place behind them.
+///
+/// # Safety
+/// `to` is valid for so many writes.
+#[inline(always)]
+unsafe fn write_each(to: *mut i64, firsts: &[u64], column: impl Fn(u64) -> i64) -> *mut i64 {
+    // SAFETY: the caller's promise.
+    unsafe {
+        for (row, first) in firsts.iter().enumerate() {
+            to.add(row).write(column(*first));
+        }
+        to.add(firsts.len())
     }
 }
 
@@ -105,7 +141,7 @@ unsafe fn copy_over(payload: &[u8], bytes: &[u8], to: *mut u8) {
 fn stored(field: Option<&[u8]>) -> usize {
     match field.map_or(0, <[u8]>::len) {
         0..=PIECE => PIECE,
-        len if len <= 2 * PIECE => 2 * PIECE,
+        len if len <= MAX_IN_PIECES => MAX_IN_PIECES,
         len => len,
     }
 }
@@ -151,20 +187,34 @@ impl BytesHead {
         }
     }
 
-    /// Writes `payload[at..at + len]`.
+    /// Writes `rows` fields of `len` bytes, the first at `at` and each other `size` bytes behind the one before it.
     ///
     /// # Safety
-    /// As [`Self::write`]; the field is inside the payload.
+    /// As [`Self::write`]; the fields are inside the payload.
     #[inline(always)]
-    unsafe fn write_some(&mut self, payload: &[u8], at: usize, len: usize) {
+    unsafe fn write_alike(&mut self, payload: &[u8], at: usize, len: usize, size: usize, rows: usize) {
+        // For so many of them whole pieces are inside the payload.
+        let in_pieces = match len {
+            0..=MAX_IN_PIECES => (payload.len().saturating_sub(at + MAX_IN_PIECES) / size).min(rows),
+            _ => 0,
+        };
         // SAFETY: the caller's promise.
         unsafe {
-            let bytes = payload.get_unchecked(at..at + len);
-            copy_over(payload, bytes, self.data.add(self.len));
-            self.len += len;
-            self.end.write(below_2_gib(self.len));
-            self.end = self.end.add(1);
+            for row in 0..rows {
+                self.end.add(row).write(below_2_gib(self.len + (row + 1) * len));
+            }
+            let (from, to) = (payload.as_ptr().add(at), self.data.add(self.len));
+            if len <= PIECE {
+                copy_pieces::<PIECE>(from, to, len, size, in_pieces);
+            } else {
+                copy_pieces::<MAX_IN_PIECES>(from, to, len, size, in_pieces);
+            }
+            for row in in_pieces..rows {
+                to.add(row * len).copy_from_nonoverlapping(from.add(row * size), len);
+            }
+            self.end = self.end.add(rows);
         }
+        self.len += rows * len;
     }
 
     /// Makes `rows` rows part of the column.
@@ -183,7 +233,7 @@ impl BytesHead {
 /// The timestamps of a batch's records in microseconds: the base and a delta, which has 21 bits, times the factor.
 struct Microseconds {
     base: i64,
-    factor: i64,
+    factor: u32,
 }
 
 impl Microseconds {
@@ -193,7 +243,7 @@ impl Microseconds {
         let base = slice.timestamp(0);
         (-MOST..=MOST).contains(&base).then(|| Self {
             base: base * 1000,
-            factor: (slice.timestamp(1) - base) * 1000,
+            factor: if slice.timestamp(1) == base { 0 } else { 1000 },
         })
     }
 }
@@ -259,93 +309,113 @@ impl Heads {
         }
     }
 
-    /// Writes at most `most` records of `region`, a part of the payload, from `position` on, and returns how many. It ends before a
-    /// record of another layout than `frame` or with an offset outside of the window. It writes none if values are asked for and
-    /// these are null, or if the key column has begun and these keys are null, or the reverse.
+    /// Writes the columns `asked` for of at most `most` records from `position` on, and returns how many that were. It ends before a
+    /// record of another layout than `frame` or with an offset outside of the window. It writes none if values are asked for and these
+    /// are null, or if the key column has begun and these keys are null, or the reverse.
     ///
     /// # Safety
     /// As [`Self::write`], for `most` rows. A base offset and a delta do not overflow.
-    unsafe fn write_alike<const ASKED: u8>(
+    #[inline(never)]
+    unsafe fn write_alike(
         &mut self,
+        asked: u8,
         slice: &RecordsSlice,
-        region: &[u8],
         window: &Window,
         frame: &Frame,
         position: usize,
         most: usize,
     ) -> usize {
-        let write = if frame.is_wide() {
-            Self::write_alike_as::<ASKED, true>
-        } else {
-            Self::write_alike_as::<ASKED, false>
-        };
-        // SAFETY: the caller's promise.
-        unsafe { write(self, slice, region, window, frame, position, most) }
+        // SAFETY: the caller's promise; a processor with these instructions.
+        unsafe {
+            #[cfg(target_arch = "x86_64")]
+            if std::arch::is_x86_feature_detected!("avx2") {
+                return self.write_alike_avx2(asked, slice, window, frame, position, most);
+            }
+            self.write_alike_portable(asked, slice, window, frame, position, most)
+        }
     }
 
-    /// [`Self::write_alike`] for layouts whose deltas have two bytes at most, and for the others (`WIDE`).
+    /// [`Self::write_alike_portable`], compiled to instructions that work on four rows at a time.
     ///
     /// # Safety
-    /// As there.
-    #[inline(never)]
-    unsafe fn write_alike_as<const ASKED: u8, const WIDE: bool>(
+    /// As [`Self::write_alike`].
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2")]
+    unsafe fn write_alike_avx2(
         &mut self,
+        asked: u8,
         slice: &RecordsSlice,
-        region: &[u8],
         window: &Window,
         frame: &Frame,
         position: usize,
         most: usize,
     ) -> usize {
-        let value = match frame.value() {
-            Some(value) => value,
-            None if ASKED & VALUE == 0 => 0..0,
-            None => return 0,
-        };
-        let key = frame.key().filter(|_| ASKED & KEY != 0);
-        if key.is_some() != self.key.is_some() {
+        // SAFETY: the caller's promise.
+        unsafe { self.write_alike_portable(asked, slice, window, frame, position, most) }
+    }
+
+    /// Column by column for a block of records: loops without branches.
+    ///
+    /// # Safety
+    /// As [`Self::write_alike`].
+    #[inline(always)]
+    unsafe fn write_alike_portable(
+        &mut self,
+        asked: u8,
+        slice: &RecordsSlice,
+        window: &Window,
+        frame: &Frame,
+        position: usize,
+        most: usize,
+    ) -> usize {
+        let region = region(slice, window);
+        let (size, payload) = (frame.size(), &slice.payload[..]);
+        let value = frame.value().filter(|_| asked & VALUE != 0);
+        let key = frame.key().filter(|_| asked & KEY != 0);
+        if value.is_some() != (asked & VALUE != 0) || key.is_some() != self.key.is_some() {
             return 0;
         }
         let Some(times) = Microseconds::of(slice) else { return 0 };
-        // Copies that nothing points to: the loop keeps them in registers.
-        let (mut values, mut keys, offsets, timestamps) = (self.value, self.key, self.offset, self.timestamp);
-        let (base_offset, wanted, size) = (slice.base_offset, window.from_offset..window.to_offset, frame.size());
-        let (mut written, mut at) = (0, position);
-        while written < most
-            && let Some((timestamp_delta, offset_delta)) = frame.deltas::<WIDE>(region, at)
-        {
-            let offset = base_offset + offset_delta;
-            if !wanted.contains(&offset) {
+        let (timestamp_delta, offset_delta) = (frame.timestamp_delta(), frame.offset_delta());
+        let offset_of = |first| slice.base_offset + offset_delta.of(first);
+        let is_wanted = |offset| (window.from_offset..window.to_offset).contains(&offset);
+        let all_wanted =
+            is_wanted(slice.base_offset - offset_delta.limit()) && is_wanted(slice.base_offset + offset_delta.limit());
+        let mut firsts = [0; BLOCK];
+        let mut written = 0;
+        while written < most {
+            // A short run is not worth a look at many.
+            let block = (most - written).min(if written == 0 { WORTHWHILE } else { BLOCK });
+            let at = position + written * size;
+            let mut rows = frame.firsts(region, at, &mut firsts[..block]);
+            if !all_wanted {
+                let wanted = firsts[..rows].iter().take_while(|first| is_wanted(offset_of(**first)));
+                rows = wanted.count();
+            }
+            if rows == 0 {
                 break;
             }
-            // SAFETY: the caller's promise; a record of this layout is in the payload with its key and value.
+            let firsts = &firsts[..rows];
+            // SAFETY: the caller's promise; records of this layout are in the payload with their keys and values.
             unsafe {
-                if ASKED & OFFSET != 0 {
-                    offsets.add(written).write(offset);
+                if asked & OFFSET != 0 {
+                    self.offset = write_each(self.offset, firsts, offset_of);
                 }
-                if ASKED & TIMESTAMP != 0 {
-                    timestamps
-                        .add(written)
-                        .write(times.base + timestamp_delta * times.factor);
+                if asked & TIMESTAMP != 0 {
+                    let microseconds = |first| times.base + timestamp_delta.times(first, times.factor);
+                    self.timestamp = write_each(self.timestamp, firsts, microseconds);
                 }
-                if ASKED & VALUE != 0 {
-                    values.write_some(&slice.payload, at + value.start, value.len());
+                if let Some(value) = &value {
+                    self.value
+                        .write_alike(payload, at + value.start, value.len(), size, rows);
                 }
-                if let (Some(keys), Some(key)) = (&mut keys, &key) {
-                    keys.write_some(&slice.payload, at + key.start, key.len());
+                if let (Some(keys), Some(key)) = (&mut self.key, &key) {
+                    keys.write_alike(payload, at + key.start, key.len(), size, rows);
                 }
             }
-            at += size;
-            written += 1;
-        }
-        (self.value, self.key) = (values, keys);
-        // SAFETY: so many rows were written of each column that is asked for.
-        unsafe {
-            if ASKED & OFFSET != 0 {
-                self.offset = offsets.add(written);
-            }
-            if ASKED & TIMESTAMP != 0 {
-                self.timestamp = timestamps.add(written);
+            written += rows;
+            if rows < block {
+                break;
             }
         }
         written
@@ -424,6 +494,11 @@ static LOOPS: [Loop; 32] = [
     decode_as::<24>, decode_as::<25>, decode_as::<26>, decode_as::<27>, decode_as::<28>, decode_as::<29>, decode_as::<30>, decode_as::<31>,
 ];
 
+/// The part of the payload with the records that may become rows.
+fn region<'a>(slice: &'a RecordsSlice, window: &Window) -> &'a [u8] {
+    slice.payload.get(..window.end).unwrap_or(&slice.payload)
+}
+
 /// Records that `bytes` bytes can have at most. A record is at least 7 bytes: a wrong count reserves nothing beyond them.
 fn budget(slice: &RecordsSlice, returned: i32, window: &Window, bytes: usize) -> usize {
     let left = usize::try_from(slice.count.saturating_sub(returned)).unwrap_or(0);
@@ -439,7 +514,7 @@ fn decode_as<const ASKED: u8>(
     window: Window,
 ) -> Result<usize, RecordError> {
     let payload: &[u8] = &slice.payload;
-    let region = payload.get(..window.end).unwrap_or(payload);
+    let region = region(slice, &window);
     let (mut position, mut returned) = (cursor.position(), cursor.returned());
     let bytes = region.len().saturating_sub(position);
     let budget = budget(slice, returned, &window, bytes);
@@ -452,8 +527,7 @@ fn decode_as<const ASKED: u8>(
     }
     columns.reserve(pools, budget, bytes, SLACK);
 
-    let before = columns.rows;
-    let mut rows = before;
+    let (before, mut rows) = (columns.rows, columns.rows);
     // Records of the window whose timestamps are outside of the range.
     let mut left_out = 0;
     let mut failure = None;
@@ -498,7 +572,7 @@ fn decode_as<const ASKED: u8>(
         if let Some(frame) = frame {
             let most = (budget - (rows - before)).min(usize::try_from(last - returned).unwrap_or(0));
             // SAFETY: as above, for so many rows.
-            let alike = unsafe { heads.write_alike::<ASKED>(slice, region, &window, &frame, position, most) };
+            let alike = unsafe { heads.write_alike(ASKED, slice, &window, &frame, position, most) };
             runs.note(alike);
             rows += alike;
             position += alike * frame.size();
@@ -508,8 +582,9 @@ fn decode_as<const ASKED: u8>(
     // SAFETY: every column was written up to `rows`.
     unsafe { heads.close(columns, rows) };
     *cursor = RecordCursor::resume_at(position, returned);
-    let failure = failure.filter(|_| rows == before);
-    failure.map_or(Ok(rows - before), |reason| Err(slice.invalid(reason)))
+    failure
+        .filter(|_| rows == before)
+        .map_or(Ok(rows - before), |reason| Err(slice.invalid(reason)))
 }
 
 /// A row number; no column outgrows 31 bits, as was checked before the loop.
@@ -544,3 +619,6 @@ pub(crate) fn binary_array(parts: (ScalarBuffer<i32>, Buffer, Option<NullBuffer>
     // write the running length.
     unsafe { BinaryArray::new_unchecked(OffsetBuffer::new_unchecked(offsets), data, nulls) }
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,7 +13,7 @@
 
 use crate::varint::{read_varint, read_varlong};
 use crate::{RecordError, RecordsSlice, TimestampType};
-pub use frame::Frame;
+pub use frame::{BLOCK, Delta, Frame};
 
 mod frame;
 
@@ -456,7 +456,7 @@ impl RecordCursor {
                 passed += skipped;
             }
             while passed < most
-                && let Some((timestamp_delta, offset_delta)) = frame.deltas::<true>(payload, at)
+                && let Some((timestamp_delta, offset_delta)) = frame.deltas(payload, at)
             {
                 if passed + 1 == left && at + frame.size() != payload.len() {
                     break; // The parse will say what is wrong.

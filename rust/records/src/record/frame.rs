@@ -24,25 +24,40 @@ pub struct Frame {
     value: Option<Range<usize>>,
 }
 
+/// Records that are looked at together: without a branch for each of them, a processor works on several at a time.
+pub const BLOCK: usize = 64;
+
 /// A varint of one to three bytes among the first eight.
-#[derive(Debug)]
-struct Delta {
+#[derive(Debug, Clone, Copy)]
+pub struct Delta {
     shift: usize,
     /// Its bits, seven a byte.
     mask: u64,
 }
 
-const WIDE_MASK: u64 = 0x7f_7f7f;
-
 impl Delta {
-    /// Not `WIDE`: it has two bytes at most.
+    /// No delta of the layout is as far from 0.
+    #[allow(clippy::cast_possible_wrap, reason = "24 bits")]
+    pub fn limit(self) -> i64 {
+        (self.mask + 1) as i64
+    }
+
+    /// The delta of a record with these first eight bytes.
     #[inline(always)]
-    #[allow(clippy::cast_possible_wrap, reason = "21 bits")]
-    fn of<const WIDE: bool>(&self, first: u64) -> i64 {
+    pub fn of(self, first: u64) -> i64 {
+        self.times(first, 1)
+    }
+
+    /// The same times `factor`. It multiplies numbers of 32 bits, for which processors have wide instructions.
+    #[inline(always)]
+    #[allow(clippy::cast_possible_wrap, reason = "a delta has 21 bits, the factor 32")]
+    pub fn times(self, first: u64, factor: u32) -> i64 {
         let bits = first >> self.shift & self.mask;
-        let third = if WIDE { (bits & 0x7f_0000) >> 2 } else { 0 };
-        let raw = bits & 0x7f | (bits & 0x7f00) >> 1 | third;
-        (raw >> 1) as i64 ^ -((raw & 1) as i64)
+        let raw = bits & 0x7f | (bits & 0x7f00) >> 1 | (bits & 0x7f_0000) >> 2;
+        let sign = -((raw & 1) as i64);
+        let factor = u64::from(factor);
+        let size = ((raw >> 1) & 0xffff_ffff) * factor;
+        ((size as i64 + (factor as i64 & sign)) ^ sign) - sign
     }
 }
 
@@ -108,43 +123,90 @@ impl Frame {
         self.value.clone()
     }
 
-    /// A delta has three bytes.
-    pub fn is_wide(&self) -> bool {
-        self.timestamp_delta.mask == WIDE_MASK || self.offset_delta.mask == WIDE_MASK
+    /// The timestamp delta of each record.
+    pub fn timestamp_delta(&self) -> Delta {
+        self.timestamp_delta
     }
 
-    /// Timestamp and offset delta of the record at `position` if it has this layout: then it is well formed. Without `WIDE`, a little
-    /// quicker, the layout must not be [`Self::is_wide`].
+    /// The offset delta of each record.
+    pub fn offset_delta(&self) -> Delta {
+        self.offset_delta
+    }
+
+    /// Timestamp and offset delta of the record at `position` if it has this layout: then it is well formed.
     #[inline(always)]
-    pub fn deltas<const WIDE: bool>(&self, payload: &[u8], position: usize) -> Option<(i64, i64)> {
-        debug_assert!(WIDE || !self.is_wide());
+    pub fn deltas(&self, payload: &[u8], position: usize) -> Option<(i64, i64)> {
         let record = payload.get(position..)?.get(..self.size)?;
         let first = self.first_of(record)?;
-        Some((
-            self.timestamp_delta.of::<WIDE>(first),
-            self.offset_delta.of::<WIDE>(first),
-        ))
+        Some((self.timestamp_delta.of(first), self.offset_delta.of(first)))
     }
 
     /// How many records from `position` on have this layout, one behind the other, but at most `most`. Each of them is well formed.
     pub fn alike(&self, payload: &[u8], position: usize, most: usize) -> usize {
-        let records = payload.get(position..).unwrap_or_default().chunks_exact(self.size);
-        records
-            .take(most)
-            .take_while(|record| self.first_of(record).is_some())
-            .count()
+        let mut firsts = [0; BLOCK];
+        let mut alike = 0;
+        while alike < most {
+            let block = (most - alike).min(BLOCK);
+            let more = self.firsts(payload, position + alike * self.size, &mut firsts[..block]);
+            alike += more;
+            if more < block {
+                break;
+            }
+        }
+        alike
+    }
+
+    /// As [`Self::alike`], at most as many as `firsts` has places, with the first eight bytes of each.
+    #[inline(always)]
+    pub fn firsts(&self, payload: &[u8], position: usize, firsts: &mut [u64]) -> usize {
+        let records = payload.get(position..).unwrap_or_default();
+        let rows = firsts.len().min(records.len() / self.size);
+        let (records, firsts) = (&records[..rows * self.size], &mut firsts[..rows]);
+        let differ = if self.value_length_fixed == 0 {
+            self.gather::<false>(records, firsts)
+        } else {
+            self.gather::<true>(records, firsts)
+        };
+        if differ == 0 {
+            return rows;
+        }
+        let records = records.chunks_exact(self.size);
+        records.take_while(|record| self.first_of(record).is_some()).count()
+    }
+
+    /// The first eight bytes of each of `records`. Not 0 if one of them does not have the layout.
+    #[inline(always)]
+    fn gather<const FAR: bool>(&self, records: &[u8], firsts: &mut [u64]) -> u64 {
+        let mut differ = 0;
+        if self.size < 8 {
+            return 1;
+        }
+        for (first, record) in firsts.iter_mut().zip(records.chunks_exact(self.size)) {
+            *first = record.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+            differ |= *first & self.fixed ^ self.first;
+            differ |= u64::from(record[record.len() - 1]);
+            if FAR {
+                differ |= u64::from(self.value_length_differs(record));
+            }
+        }
+        differ
     }
 
     /// The first eight bytes of `record`, which has the size of the layout, if it has the layout.
     #[inline(always)]
     fn first_of(&self, record: &[u8]) -> Option<u64> {
-        let first = u64::from_le_bytes(*record.first_chunk::<8>()?);
-        let has_value_length =
-            || Some(two_bytes(record, self.value_length_at)? & self.value_length_fixed == self.value_length);
+        let first = u64::from_le_bytes(*record.first_chunk()?);
         let fits = first & self.fixed == self.first
-            && (self.value_length_fixed == 0 || has_value_length()?)
+            && (self.value_length_fixed == 0 || self.value_length_differs(record) == 0)
             && record.last() == Some(&0);
         if fits { Some(first) } else { None }
+    }
+
+    /// Not 0 if the length of the value is not that of the layout.
+    #[inline(always)]
+    fn value_length_differs(&self, record: &[u8]) -> u16 {
+        let value_length = two_bytes(record, self.value_length_at).unwrap_or(!self.value_length);
+        value_length & self.value_length_fixed ^ self.value_length
     }
 }
 
@@ -174,7 +236,7 @@ fn delta(bytes: &[u8; 8], fixed: &mut [u8; 8], at: &mut usize) -> Option<Delta> 
     let mask = match *at - begin {
         1 => 0x7f,
         2 => 0x7f7f,
-        3 => WIDE_MASK,
+        3 => 0x7f_7f7f,
         _ => return None,
     };
     Some(Delta { shift: 8 * begin, mask })
