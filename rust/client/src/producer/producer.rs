@@ -48,6 +48,15 @@ impl Pause for Parked<'_, '_> {
         self.check_interrupt()
     }
 
+    fn settle(&mut self, shared: &Shared, mark: u64, seen: u64, ms: i64) -> Result<(), ClientError> {
+        if self.producer.stepped {
+            return self.pause(shared, seen, ms);
+        }
+        self.producer.start()?;
+        shared.wait_decided(mark, seen, ms);
+        self.check_interrupt()
+    }
+
     fn rest(&mut self, shared: &Shared, ms: i64) -> Result<(), ClientError> {
         if !self.producer.stepped {
             self.producer.start()?;
@@ -217,7 +226,7 @@ impl Producer {
                 }
                 (guard.progress(), left)
             };
-            pause.pause(&self.shared, seen, left)?;
+            pause.settle(&self.shared, u64::MAX, seen, left)?;
         }
         let mut guard = self.shared.lock();
         guard.core.abort_all(&forced());

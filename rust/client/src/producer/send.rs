@@ -351,7 +351,7 @@ pub(crate) fn flush(shared: &Shared, pause: &mut dyn Pause) -> Result<(), Client
             }
             guard.progress()
         };
-        if let Err(error) = pause.pause(shared, seen, i64::MAX) {
+        if let Err(error) = pause.settle(shared, mark, seen, i64::MAX) {
             break Err(error);
         }
     };

@@ -17,6 +17,8 @@ pub(crate) struct Shared {
     work: Condvar,
     /// Users park here: for metadata, memory, decisions.
     progress: Condvar,
+    /// Users park here until what they flush is decided.
+    decided: Condvar,
     /// A user parks here until a good part of the memory is free.
     room: Condvar,
     /// The sender has something new to look at.
@@ -29,6 +31,8 @@ pub(crate) struct Guarded {
     progress: u64,
     /// A user waits for room.
     room_wanted: bool,
+    /// A user waits until every batch with a lower serial is decided.
+    decision_wanted: Option<u64>,
     /// The sender sleeps, and how many users wait for progress: waking nobody takes a system call too.
     parked: bool,
     waiting: usize,
@@ -39,6 +43,12 @@ pub(crate) trait Pause {
     /// Lets the sender work for at most `ms`; returns early when anything has happened since `seen`. An error ends the
     /// call.
     fn pause(&mut self, shared: &Shared, seen: u64, ms: i64) -> Result<(), ClientError>;
+    /// As [`Pause::pause`]; what happens before every batch with a serial below `mark` is decided may go unnoticed: waking the user for
+    /// each batch costs as much as sending it.
+    fn settle(&mut self, shared: &Shared, mark: u64, seen: u64, ms: i64) -> Result<(), ClientError> {
+        let _ = mark;
+        self.pause(shared, seen, ms)
+    }
     /// Lets a sender that runs by itself free the memory of many batches, for at most `ms`: waking the user for each
     /// batch costs more than the batch itself.
     fn rest(&mut self, shared: &Shared, ms: i64) -> Result<(), ClientError> {
@@ -54,11 +64,13 @@ impl Shared {
                 core,
                 progress: 0,
                 room_wanted: false,
+                decision_wanted: None,
                 parked: false,
                 waiting: 0,
             }),
             work: Condvar::new(),
             progress: Condvar::new(),
+            decided: Condvar::new(),
             room: Condvar::new(),
             wake: AtomicBool::new(false),
         }
@@ -118,6 +130,14 @@ impl Shared {
             held.room_wanted = false;
             self.room.notify_all();
         }
+        let accumulator = &held.core.accumulator;
+        if held
+            .decision_wanted
+            .is_some_and(|mark| accumulator.all_decided_below(mark))
+        {
+            held.decision_wanted = None;
+            self.decided.notify_all();
+        }
     }
     /// A user sleeps until there is room for many batches, at most one slice.
     pub(crate) fn wait_room(&self, ms: i64) {
@@ -133,6 +153,18 @@ impl Shared {
         let waited = self.room.wait_timeout(guard, slice);
         let (mut guard, _) = waited.unwrap_or_else(PoisonError::into_inner);
         guard.core.accumulator.memory_waiters -= 1;
+    }
+    /// A user sleeps until every batch with a serial below `mark` is decided, at most one slice; if they are, until something happened
+    /// since `seen`.
+    pub(crate) fn wait_decided(&self, mark: u64, seen: u64, ms: i64) {
+        let mut guard = self.lock();
+        if guard.core.accumulator.all_decided_below(mark) {
+            drop(guard);
+            return self.wait_progress(seen, ms);
+        }
+        let wanted = guard.decision_wanted.map_or(mark, |other| other.min(mark));
+        guard.decision_wanted = Some(wanted);
+        drop(self.decided.wait_timeout(guard, millis(ms.min(WAIT_SLICE_MS))));
     }
     /// A user sleeps until something happened since `seen`, at most one slice.
     pub(crate) fn wait_progress(&self, seen: u64, ms: i64) {
