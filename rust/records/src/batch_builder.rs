@@ -64,8 +64,8 @@ pub struct BatchBuilder {
     next_delta: i32,
     base_timestamp: i64,
     max_timestamp: i64,
-    /// What [`BatchBuilder::pack`] has made, behind 61 free bytes.
-    packed: Option<Vec<u8>>,
+    /// The buffer holds what [`BatchBuilder::pack`] has made of so many bytes of records.
+    packed: Option<usize>,
 }
 
 impl BatchBuilder {
@@ -213,7 +213,7 @@ impl BatchBuilder {
     /// Uncompressed bytes of records so far (without the 61-byte header).
     #[inline]
     pub fn records_size(&self) -> usize {
-        self.buf.len() - RECORD_BATCH_OVERHEAD
+        self.packed.unwrap_or(self.buf.len() - RECORD_BATCH_OVERHEAD)
     }
     /// To the first record's timestamp; differences beyond 64 bits wrap as Java's do, and wrap back when read.
     #[inline(always)]
@@ -261,11 +261,14 @@ impl BatchBuilder {
         self.finish(header, params.compression, params.compression_level)
     }
     /// Compresses the records before [`BatchBuilder::build`], which is then to be called with the same codec and level, and before which
-    /// no record may be appended any more.
-    pub fn pack(&mut self, compression: Compression, level: Option<i32>) {
-        if compression != Compression::None {
-            self.packed = Some(self.compressed(compression, level));
-        }
+    /// no record may be appended any more. Returns an empty builder with the memory that the records were in.
+    pub fn pack(&mut self, compression: Compression, level: Option<i32>) -> Self {
+        let packed = self.compressed(compression, level);
+        self.packed = Some(self.records_size());
+        let mut spare = Self::with_capacity(0);
+        spare.buf = std::mem::replace(&mut self.buf, packed);
+        spare.clear();
+        spare
     }
     /// [`BatchBuilder::pack`] was called.
     pub fn is_packed(&self) -> bool {
@@ -273,8 +276,7 @@ impl BatchBuilder {
     }
     /// The compressed records, behind 61 free bytes.
     fn compressed(&self, compression: Compression, level: Option<i32>) -> Vec<u8> {
-        let mut out = Vec::with_capacity(self.buf.len() / 2 + RECORD_BATCH_OVERHEAD);
-        out.resize(RECORD_BATCH_OVERHEAD, 0);
+        let mut out = vec![0; RECORD_BATCH_OVERHEAD];
         compression.compress(&self.buf[RECORD_BATCH_OVERHEAD..], level, &mut out);
         out
     }
@@ -297,8 +299,10 @@ impl BatchBuilder {
             close(&mut self.buf, header);
             Bytes::copy_from_slice(&self.buf)
         } else {
-            let packed = self.packed.take();
-            let mut out = packed.unwrap_or_else(|| self.compressed(compression, level));
+            let mut out = match self.packed {
+                Some(_) => std::mem::take(&mut self.buf),
+                None => self.compressed(compression, level),
+            };
             close(&mut out, header);
             Bytes::from(out)
         };
@@ -307,7 +311,7 @@ impl BatchBuilder {
     }
     /// Forgets the records, keeping the capacity.
     pub fn clear(&mut self) {
-        self.buf.truncate(RECORD_BATCH_OVERHEAD);
+        self.buf.resize(RECORD_BATCH_OVERHEAD, 0);
         self.count = 0;
         self.next_delta = 0;
         self.base_timestamp = NO_TIMESTAMP;

@@ -392,6 +392,32 @@ fn batches(rows: &[Row], columns: bool, config: &[(&str, &str)]) -> BTreeMap<i32
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    // More rows than are appended under one hold of the lock.
+    #[test]
+    fn rows_of_alternating_partitions_form_the_batches_that_single_sends_form(
+        rows in prop::collection::vec(row(false), 4_200..6_000),
+        batch_size in prop::sample::select(vec!["300", "1000", "16384"]),
+        codec in prop::sample::select(vec!["none", "snappy", "lz4", "zstd"]),
+    ) {
+        let place = |(at, mut row): (usize, Row)| {
+            row.partition = i32::try_from(at % 3).ok();
+            row.header = None;
+            row
+        };
+        let rows: Vec<Row> = rows.into_iter().enumerate().map(place).collect();
+        let config = [
+            ("batch.size", batch_size),
+            ("linger.ms", "600000"),
+            ("delivery.timeout.ms", "2000000"),
+            ("compression.type", codec),
+        ];
+        prop_assert_eq!(batches(&rows, true, &config), batches(&rows, false, &config));
+    }
+}
+
+proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]

@@ -340,7 +340,7 @@ impl ProducerBatch {
         let mut spare = None;
         if let Buffer::Open(builder) = &mut self.buffer {
             let ((producer_id, producer_epoch), base_sequence) = self.producer.unwrap_or(((-1, -1), -1));
-            let uncompressed = builder.records_size();
+            let (uncompressed, packed) = (builder.records_size(), builder.is_packed());
             let bytes = builder.build(&BatchParams {
                 compression,
                 compression_level: level,
@@ -355,7 +355,8 @@ impl ProducerBatch {
                 self.actual_ratio = bytes.len().saturating_sub(RECORD_BATCH_OVERHEAD) as f32 / uncompressed as f32;
             }
             if let Buffer::Open(builder) = std::mem::replace(&mut self.buffer, Buffer::Closed(bytes)) {
-                spare = Some(builder);
+                // The memory of a packed one is with the batch.
+                spare = (!packed).then_some(builder);
             }
         }
         (spare, self.ratio.is_some().then_some(self.actual_ratio))

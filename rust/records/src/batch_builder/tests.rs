@@ -192,3 +192,27 @@ proptest! {
         prop_assert_eq!(walker.walk(&slice, 1).unwrap(), None);
     }
 }
+
+#[test]
+fn a_builder_in_memory_that_was_used_before_builds_the_same_batch() {
+    let fill = |mut builder: BatchBuilder| {
+        (0..50).for_each(|time| builder.append(time, None, Some(&[b'x'; 100]), &[]));
+        builder
+    };
+    for compression in Compression::ALL {
+        let params = BatchParams {
+            compression,
+            ..BatchParams::default()
+        };
+        let expected = fill(BatchBuilder::with_capacity(0)).build(&params);
+        let mut builder = fill(BatchBuilder::with_capacity(0));
+        let size = builder.records_size();
+        let spare = (compression != Compression::None).then(|| builder.pack(compression, None));
+        assert_eq!((builder.is_packed(), builder.records_size()), (spare.is_some(), size));
+        assert_eq!(builder.build(&params), expected);
+        for again in spare.into_iter().chain([builder]) {
+            assert_eq!((again.count(), again.records_size()), (0, 0));
+            assert_eq!(fill(again).build(&params), expected);
+        }
+    }
+}

@@ -30,6 +30,8 @@ const STORED: u32 = 0x8000_0000;
 const MAX_EXPANSION: usize = 255;
 
 thread_local! {
+    // Room for the largest outcome of a block: to clear that for each block takes time.
+    static PACKED: RefCell<Vec<u8>> = RefCell::new(vec![0; get_maximum_output_size(BLOCK_SIZE)]);
     // A frame does not say how large its blocks become: to clear room for the largest for each of them costs as much as to decompress
     // a small batch.
     static BLOCK: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -45,17 +47,19 @@ pub(super) fn compress(input: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&MAGIC.to_le_bytes());
     out.extend_from_slice(&[FLG, BD, header_checksum(&[FLG, BD])]);
     for block in input.chunks(BLOCK_SIZE) {
-        let at = out.len();
-        out.resize(at + 4 + get_maximum_output_size(block.len()), 0);
-        let size = compress_into(block, &mut out[at + 4..]).expect("the output has the bound's size");
-        let mut length = u32::try_from(size).expect("a block is small");
-        out.truncate(at + 4 + size);
-        if size >= block.len() {
-            out.truncate(at + 4);
-            out.extend_from_slice(block);
-            length = u32::try_from(block.len()).expect("a block is small") | STORED;
-        }
-        out[at..at + 4].copy_from_slice(&length.to_le_bytes());
+        PACKED.with_borrow_mut(|room| {
+            let size = compress_into(block, room).expect("the output has the bound's size");
+            let (bytes, stored) = if size < block.len() {
+                (&room[..size], 0)
+            } else {
+                (block, STORED)
+            };
+            let length = u32::try_from(bytes.len()).expect("a block is small") | stored;
+            // With the length before and the end mark behind it.
+            out.reserve(4 + bytes.len() + 4);
+            out.extend_from_slice(&length.to_le_bytes());
+            out.extend_from_slice(bytes);
+        });
     }
     out.extend_from_slice(&0u32.to_le_bytes());
 }

@@ -16,6 +16,8 @@ pub(crate) struct Unpacked {
     id: BatchId,
     serial: u64,
     builder: BatchBuilder,
+    /// The memory that its records were in.
+    spare: Option<BatchBuilder>,
 }
 
 impl Unpacked {
@@ -24,11 +26,12 @@ impl Unpacked {
             id,
             serial: batch.serial,
             builder: batch.take_unpacked()?,
+            spare: None,
         })
     }
 
     pub(crate) fn pack(&mut self, config: &ProducerConfig) {
-        self.builder.pack(config.compression, config.compression_level);
+        self.spare = Some(self.builder.pack(config.compression, config.compression_level));
     }
 }
 
@@ -226,18 +229,25 @@ impl RecordAccumulator {
     pub(crate) fn put_packed(&mut self, packed: Unpacked) {
         let batch = self.batches.get_mut(packed.id);
         if let Some(batch) = batch.filter(|batch| batch.serial == packed.serial) {
+            let is_large = batch.write_limit() > self.config.batch_size;
             batch.put_packed(packed.builder);
+            if !is_large {
+                self.keep_spare(packed.spare);
+            }
+        }
+    }
+
+    fn keep_spare(&mut self, spare: Option<BatchBuilder>) {
+        if self.spare.len() < SPARE_BUILDERS {
+            self.spare.extend(spare);
         }
     }
 
     fn close(&mut self, id: BatchId, topic: &Arc<str>) {
         let batch = &mut self.batches[id];
         let (spare, ratio) = batch.close(self.config.compression, self.config.compression_level);
-        if let Some(builder) = spare
-            && batch.write_limit() <= self.config.batch_size
-            && self.spare.len() < SPARE_BUILDERS
-        {
-            self.spare.push(builder);
+        if batch.write_limit() <= self.config.batch_size {
+            self.keep_spare(spare);
         }
         if let Some(observed) = ratio {
             let estimate = self.ratios.entry(topic.clone()).or_insert(1.0);

@@ -381,8 +381,10 @@ fn a_batch_that_is_compressed_elsewhere_is_drained_afterwards_with_the_same_byte
         accumulator.drain(&metadata, NODE, None, 0).is_empty(),
         "the second is under way"
     );
+    let kept = accumulator.spare.len();
     behind.pack(&config);
     accumulator.put_packed(behind);
+    assert_eq!(accumulator.spare.len(), kept + 1, "the memory of its records");
     while let Some(mut batch) = accumulator.take_unpacked_behind() {
         batch.pack(&config);
         accumulator.put_packed(batch);
