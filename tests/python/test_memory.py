@@ -44,15 +44,43 @@ with fl.Broker(sys.argv[1], read_only=True) as broker:
 """
 
 
+# For two brokers, one after the other: page faults of the first scan and of the third, and MiB of its own while the broker is open and when
+# it is closed
+KEEPER = """
+import resource, sys
+import fletchlog as fl
+
+def mib():
+    status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+    return int(status["VmRSS"].split()[0]) // 1024
+
+def faults(broker):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    assert sum(batch.num_rows for batch in broker.scan("one", threads=int(sys.argv[2]))) == 600_000
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+with fl.Broker(sys.argv[1], read_only=True) as broker:
+    next(iter(broker.scan("first")))
+for _ in range(2):
+    with fl.Broker(sys.argv[1], read_only=True) as broker:
+        first, _, third = faults(broker), faults(broker), faults(broker)
+        kept = mib()
+    print(first, third, kept, mib())
+"""
+
+
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("memory") / "log"
     values = pa.array([os.urandom(VALUE_BYTES) for _ in range(RECORDS)], pa.binary())
     with fl.Broker(path) as broker:
         broker.create_topic("first")
+        broker.create_topic("one")
         broker.create_topic("t", partitions=PARTITIONS)
         with fl.Producer(broker, {"linger.ms": 1000}) as producer:
             producer.send("first", value=b"x")
+            for _ in range(20):
+                producer.send_arrow("one", pa.record_batch({"value": values}))
             for partition in range(PARTITIONS):
                 producer.send_arrow("t", pa.record_batch({"value": values, "partition": pa.array([partition] * RECORDS, pa.int32())}))
     return path
@@ -67,3 +95,14 @@ def test_a_reader_takes_much_less_than_it_reads(directory: Path, threads: int, m
     taken, rows = map(int, done.stdout.split())
     assert rows == PARTITIONS * RECORDS
     assert taken < most
+
+
+@pytest.mark.parametrize("threads", [1, 2, 8])
+def test_a_broker_keeps_some_memory_of_its_scans(directory: Path, threads: int) -> None:
+    command = [sys.executable, "-c", KEEPER, str(directory), str(threads)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    for line in done.stdout.splitlines():
+        first, third, kept, closed = map(int, line.split())
+        assert third * 2 < first
+        assert 0 < kept - closed < 80

@@ -98,6 +98,14 @@ def test_a_forked_child_gets_an_error(directory: Path) -> None:
         assert sum(batch.num_rows for batch in batches) > 0
 
 
+def test_a_scan_with_memory_of_one_before_it_has_its_own_times(directory: Path) -> None:
+    with fl.Broker(directory, read_only=True) as broker:
+        for threads in (1, 2):
+            for end_time, rows in ((None, RECORDS), (0, 0), (None, RECORDS)):
+                batches = broker.scan("whole", end_time=end_time, threads=threads)
+                assert sum(batch.num_rows for batch in batches) == rows
+
+
 @pytest.mark.parametrize("threads", [0, -1, 1 << 20])
 def test_a_number_of_threads_that_is_none_is_an_error(directory: Path, threads: int) -> None:
     with fl.Broker(directory, read_only=True) as broker, pytest.raises(fl.errors.InvalidArgumentError, match="threads is"):

@@ -25,6 +25,16 @@ impl Pools {
             byte: Pool::new(),
         }
     }
+
+    /// How many vectors are inside batches that are still read.
+    pub(crate) fn lent(&self) -> usize {
+        Arc::weak_count(&self.long) + Arc::weak_count(&self.int) + Arc::weak_count(&self.byte)
+    }
+
+    /// Bytes of the free vectors.
+    pub(crate) fn free_bytes(&self) -> usize {
+        self.long.free_bytes() + self.int.free_bytes() + self.byte.free_bytes()
+    }
 }
 
 /// A nullable column of byte strings. Offsets hold the end of each row (the leading 0 is there from the first row on);
@@ -39,6 +49,11 @@ pub(crate) struct BytesColumn {
 impl BytesColumn {
     pub(crate) fn rows(&self) -> usize {
         self.offsets.len().saturating_sub(1)
+    }
+
+    /// Bytes that it has room for.
+    pub(crate) fn room(&self) -> usize {
+        size_of::<i32>() * (self.offsets.capacity() + self.nulls.capacity()) + self.data.capacity()
     }
 
     /// Appends one value the plain way. The caller keeps the data below 2 GiB.
@@ -162,6 +177,13 @@ impl Columns {
 
     pub(crate) fn payload_bytes(&self) -> usize {
         self.key.data.len() + self.value.data.len() + self.headers.as_ref().map_or(0, HeadersColumn::data_len)
+    }
+
+    /// Bytes that they have room for.
+    pub(crate) fn room(&self) -> usize {
+        let times = self.offsets.capacity() + self.timestamps.capacity();
+        let headers = self.headers.as_ref().map_or(0, HeadersColumn::room);
+        size_of::<i64>() * times + self.key.room() + self.value.room() + headers
     }
 
     /// The largest of the numbers that must stay below 2^31: rows, bytes of a column, headers.

@@ -30,6 +30,14 @@ pub(crate) struct Constants {
 }
 
 impl Constants {
+    /// Bytes of the templates.
+    pub(crate) fn bytes(&self) -> usize {
+        let topics = self.topics.iter().map(|(_, topics)| topics.get_buffer_memory_size());
+        let ints = self.ints.iter().map(|(_, ints)| ints.get_buffer_memory_size());
+        let null_key = self.null_key.iter().map(Array::get_buffer_memory_size);
+        topics.chain(ints).chain(null_key).sum()
+    }
+
     /// `rows` null keys.
     pub(crate) fn null_keys(&mut self, rows: usize) -> ArrayRef {
         let template = self.null_key.take().filter(|template| template.len() >= rows);

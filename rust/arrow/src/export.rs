@@ -14,6 +14,10 @@ use crate::schema::{Column, schema_of};
 /// Bytes of keys, values and headers of a batch: above some 16 MiB new memory pages dominate the cost, below 2 MiB the hand-over.
 const BATCH_PAYLOAD: usize = 8 << 20;
 
+/// Vectors that an idle builder may have lent: those of a batch with offsets, timestamps, and two each for keys, values, and keys and
+/// values of headers.
+const MAX_LENT: usize = 10;
+
 /// Collects decoded records into one Arrow batch after the other.
 ///
 /// A builder is meant to live as long as its consumer or scan: it keeps the memory of its columns, takes it back when a
@@ -53,6 +57,24 @@ impl RowsBuilder {
             runs: Vec::new(),
             topic_bytes: 0,
         }
+    }
+
+    /// Its columns.
+    pub fn columns(&self) -> &[Column] {
+        &self.asked
+    }
+
+    /// The same without rows for records of other times.
+    #[must_use]
+    pub fn with_times(self, times: TimeRange) -> Self {
+        Self { times, ..self }
+    }
+
+    /// Bytes of memory that it keeps for later batches; `None` if it has rows, or if more than a few of the batches that it handed out
+    /// are still read, the memory of which comes back to it.
+    pub fn idle_bytes(&self) -> Option<usize> {
+        let is_idle = self.rows() == 0 && self.pools.lent() <= MAX_LENT;
+        is_idle.then(|| self.pools.free_bytes() + self.columns.room() + self.constants.bytes())
     }
 
     /// Appends the rows of a whole span that a consumer has cut.

@@ -23,6 +23,11 @@ impl HeadersColumn {
         self.keys.data.len() + self.values.data.len()
     }
 
+    /// Bytes that it has room for.
+    pub(crate) fn room(&self) -> usize {
+        size_of::<(u32, i32)>() * self.rows.capacity() + self.keys.room() + self.values.room()
+    }
+
     pub(crate) fn largest(&self) -> usize {
         self.keys.rows().max(self.keys.data.len()).max(self.values.data.len())
     }

@@ -30,13 +30,19 @@ impl<T> Pool<T> {
         })
     }
 
-    /// A vector of at least `capacity`, empty.
+    /// A vector of at least `capacity`, empty: the one that came back last, of which most is in a cache.
     pub(crate) fn take(&self, capacity: usize) -> Vec<T> {
         let found = self.free.try_lock().ok().and_then(|mut free| {
-            let at = free.iter().position(|vec| vec.capacity() >= capacity)?;
+            let at = free.iter().rposition(|vec| vec.capacity() >= capacity)?;
             Some(free.swap_remove(at))
         });
         found.unwrap_or_else(|| Vec::with_capacity(capacity))
+    }
+
+    /// Bytes of the free vectors.
+    pub(crate) fn free_bytes(&self) -> usize {
+        let free = self.free.try_lock();
+        free.map_or(0, |free| free.iter().map(Vec::capacity).sum::<usize>() * size_of::<T>())
     }
 
     fn put(&self, mut vec: Vec<T>) {
@@ -108,6 +114,20 @@ mod tests {
         drop(second);
         let again = pool.take(1);
         assert_eq!(again.as_ptr(), memory);
+    }
+
+    #[test]
+    fn the_vector_that_came_back_last_is_taken_first() {
+        let pool = Pool::<i64>::new();
+        let mut vecs: Vec<Vec<i64>> = (0..3).map(|_| Vec::with_capacity(100)).collect();
+        vecs.push(Vec::with_capacity(10));
+        let memory: Vec<_> = vecs.iter().map(|vec| vec.as_ptr()).collect();
+        vecs.into_iter().for_each(|vec| pool.put(vec));
+        assert_eq!(pool.free_bytes(), 310 * 8);
+        let taken: Vec<_> = (0..3).map(|_| pool.take(50)).collect();
+        let taken: Vec<_> = taken.iter().map(|vec| vec.as_ptr()).collect();
+        assert_eq!(taken[0], memory[2]);
+        assert!(memory[..2].contains(&taken[1]) && memory[..2].contains(&taken[2]));
     }
 
     #[test]

@@ -31,6 +31,7 @@ use crate::groups::{description_to_py, listing_to_py};
 use crate::listener::{Listener, close_in_forked_children};
 use crate::scan::Scan;
 use crate::scan_arguments::{Wanted, columns_from_py, threads_from_py, times_from_py};
+use crate::scan_builders::Builders;
 use crate::store;
 
 #[doc = stub!(Broker)]
@@ -41,6 +42,8 @@ pub struct Broker {
     place: String,
     /// Closed before the broker.
     listeners: Mutex<Vec<Weak<SocketServer>>>,
+    /// Memory of scans.
+    builders: Arc<Builders>,
 }
 
 /// What `_sealed` gives.
@@ -92,6 +95,7 @@ impl Broker {
             inner: Shared::new("broker", engine),
             place,
             listeners: Mutex::default(),
+            builders: Builders::of_broker(),
         })
     }
 
@@ -520,7 +524,8 @@ impl Broker {
             times: times_from_py(start_time, end_time)?,
             threads: threads_from_py(threads)?,
         };
-        self.inner.call(py, |broker, _| Scan::open(broker, topic, &wanted))
+        self.inner
+            .call(py, |broker, _| Scan::open(broker, &self.builders, topic, &wanted))
     }
 
     #[doc = stub!(Broker.append_batches)]
@@ -686,6 +691,7 @@ impl Broker {
             for listener in listeners.iter().filter_map(Weak::upgrade) {
                 listener.close();
             }
+            self.builders.close();
             broker.close()
         })
     }

@@ -43,6 +43,7 @@ pub mod records;
 pub mod request_order;
 pub mod scan;
 mod scan_arguments;
+mod scan_builders;
 mod scan_threads;
 pub mod segment_records;
 mod store;

@@ -25,6 +25,7 @@ use crate::interop;
 use crate::logging;
 use crate::peer::Peer;
 use crate::scan_arguments::Wanted;
+use crate::scan_builders::{Builders, Lent};
 use crate::scan_threads::{PART_BYTES, ScanThreads, Work};
 
 /// Where the records are.
@@ -56,6 +57,7 @@ struct Plan {
     columns: Arc<[Column]>,
     times: TimeRange,
     threads: usize,
+    builders: Arc<Builders>,
 }
 
 #[doc = stub!(Scan)]
@@ -68,7 +70,7 @@ pub struct Scan {
 
 impl Scan {
     /// Resolves the arguments against the log as it is now.
-    pub fn open(broker: &Engine, topic: &str, wanted: &Wanted<'_>) -> Result<Self, Failure> {
+    pub fn open(broker: &Engine, builders: &Arc<Builders>, topic: &str, wanted: &Wanted<'_>) -> Result<Self, Failure> {
         let (bound, order) = wanted.checked()?;
         let partitions: Vec<i32> = match wanted.partition {
             Some(partition) => vec![partition],
@@ -97,7 +99,8 @@ impl Scan {
                 Ok(_) => true,
             })
             .collect::<Result<_, Failure>>()?;
-        Ok(Self::of(Source::Logs { ranges, bound, order }, wanted))
+        let source = Source::Logs { ranges, bound, order };
+        Ok(Self::of(source, wanted, Arc::clone(builders)))
     }
 
     /// The same of a topic of a cluster. `firsts`: offsets by partition below which no record is in the range of times.
@@ -110,10 +113,10 @@ impl Scan {
     ) -> Result<Self, Failure> {
         wanted.checked()?;
         let plan = cluster_scan::Plan::new(Arc::clone(peer), config, topic, firsts, wanted)?;
-        Ok(Self::of(Source::Cluster(Arc::new(plan)), wanted))
+        Ok(Self::of(Source::Cluster(Arc::new(plan)), wanted, Arc::default()))
     }
 
-    fn of(source: Source, wanted: &Wanted<'_>) -> Self {
+    fn of(source: Source, wanted: &Wanted<'_>, builders: Arc<Builders>) -> Self {
         Self {
             plan: Plan {
                 source,
@@ -121,6 +124,7 @@ impl Scan {
                 columns: wanted.columns.as_slice().into(),
                 times: wanted.times,
                 threads: wanted.threads,
+                builders,
             },
             failure: Arc::default(),
         }
@@ -222,10 +226,10 @@ fn threads(plan: &Plan, ranges: &[ScanRange], bound: FetchBound, order: ScanOrde
     let work = Work {
         bound,
         batch_rows: plan.batch_rows,
-        columns: Arc::clone(&plan.columns),
         times: plan.times,
     };
-    (parts.len() > 1).then(|| ScanThreads::start(parts, plan.threads, &work))?
+    let lend = || plan.builders.lend(&plan.columns, plan.times);
+    (parts.len() > 1).then(|| ScanThreads::start(parts, plan.threads, &work, lend))?
 }
 
 /// Appends rows until a batch is full or the scan is at its end.
@@ -289,7 +293,7 @@ struct Reader {
     rows: Rows,
     batch_rows: usize,
     schema: SchemaRef,
-    builder: RowsBuilder,
+    builder: Lent,
     failure: Arc<Mutex<Option<Failure>>>,
     /// A failure that was met while rows were waiting to be handed over; the next call returns it.
     pending: Option<Failure>,
@@ -302,7 +306,7 @@ impl Reader {
             rows: Rows::new(plan),
             batch_rows: plan.batch_rows,
             schema: schema_of(&plan.columns),
-            builder: RowsBuilder::of(&plan.columns, plan.times),
+            builder: plan.builders.lend(&plan.columns, plan.times),
             failure,
             pending: None,
             done: false,
@@ -312,8 +316,8 @@ impl Reader {
     /// Reads until a batch is full or the plan is finished.
     fn fill(&mut self) -> Result<(), Failure> {
         match &mut self.rows {
-            Rows::Logs(scan) => fill_from_logs(scan, &mut self.builder, self.batch_rows),
-            Rows::Threads(_) => Ok(()), // They have builders of their own.
+            Rows::Logs(scan) => fill_from_logs(scan, self.builder.get(), self.batch_rows),
+            Rows::Threads(_) => Ok(()), // They hand out batches.
             Rows::Unconnected(plan) => {
                 self.rows = Rows::Cluster(Box::new(ClusterRows {
                     rows: plan.open()?,
@@ -321,7 +325,7 @@ impl Reader {
                 }));
                 self.fill()
             }
-            Rows::Cluster(rows) => rows.fill(&mut self.builder, self.batch_rows),
+            Rows::Cluster(rows) => rows.fill(self.builder.get(), self.batch_rows),
         }
     }
 
@@ -334,12 +338,13 @@ impl Reader {
             return threads.next();
         }
         if let Err(failure) = self.fill() {
-            if self.builder.rows() == 0 {
+            if self.builder.get().rows() == 0 {
                 return Err(failure);
             }
             self.pending = Some(failure);
         }
-        Ok((self.builder.rows() > 0).then(|| self.builder.finish()))
+        let builder = self.builder.get();
+        Ok((builder.rows() > 0).then(|| builder.finish()))
     }
 }
 

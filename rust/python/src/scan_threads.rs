@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use arrow_array::RecordBatch;
-use fletchlog_arrow::{Column, RowsBuilder};
+use fletchlog_arrow::RowsBuilder;
 use fletchlog_log::FetchBound;
 use fletchlog_log::scan::{Scan as LogScan, ScanOrder, ScanRange};
 use fletchlog_records::TimeRange;
@@ -18,6 +18,7 @@ use fletchlog_records::TimeRange;
 use crate::capsule::without_gil;
 use crate::errors::Failure;
 use crate::scan::fill_from_logs;
+use crate::scan_builders::Lent;
 
 /// Bytes of the log that a part has, about: some two batches. With 8 MiB the batches that wait no longer fit into the caches.
 pub const PART_BYTES: u64 = 4 << 20;
@@ -33,8 +34,6 @@ pub struct Work {
     pub bound: FetchBound,
     /// Rows of a batch at most.
     pub batch_rows: usize,
-    /// Columns of a batch.
-    pub columns: Arc<[Column]>,
     /// Timestamps of the records.
     pub times: TimeRange,
 }
@@ -55,20 +54,21 @@ pub struct ScanThreads {
     begun: VecDeque<Receiver<Next>>,
     /// `None`: the threads have been asked to end.
     parts: Option<Sender<Part>>,
-    threads: Vec<JoinHandle<()>>,
+    /// With the memory that they give back.
+    threads: Vec<JoinHandle<Lent>>,
     /// The process that has the threads: a forked child does not.
     pid: u32,
 }
 
 impl ScanThreads {
-    /// Starts the threads; `None` if the system gives none.
-    pub fn start(parts: Vec<ScanRange>, threads: usize, work: &Work) -> Option<Self> {
+    /// Starts the threads, each with a builder of `lend`; `None` if the system gives none.
+    pub fn start(parts: Vec<ScanRange>, threads: usize, work: &Work, lend: impl Fn() -> Lent) -> Option<Self> {
         let (sender, receiver) = channel();
         let receiver = Arc::new(Mutex::new(receiver));
         let start = |_| {
-            let (receiver, work) = (Arc::clone(&receiver), work.clone());
+            let (receiver, work, builder) = (Arc::clone(&receiver), work.clone(), lend());
             let thread = std::thread::Builder::new().name("fletchlog-scan".to_owned());
-            thread.spawn(move || read_parts(&receiver, &work)).ok()
+            thread.spawn(move || read_parts(&receiver, &work, builder)).ok()
         };
         let threads: Vec<_> = (0..threads.min(parts.len())).map_while(start).collect();
         let mut started = Self {
@@ -130,12 +130,12 @@ impl Drop for ScanThreads {
     }
 }
 
-fn read_parts(parts: &Mutex<Receiver<Part>>, work: &Work) {
-    let mut builder = RowsBuilder::of(&work.columns, work.times);
+/// The work of a thread. Its builder is given back where it is joined: one after the other.
+fn read_parts(parts: &Mutex<Receiver<Part>>, work: &Work, mut builder: Lent) -> Lent {
     loop {
         let next = parts.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(part) = next else { return };
-        read_part(&part, work, &mut builder);
+        let Ok(part) = next else { return builder };
+        read_part(&part, work, builder.get());
     }
 }
 

@@ -515,6 +515,23 @@ fn memory_of_a_dropped_batch_is_used_again() {
     assert!(again == memory || again == other);
 }
 
+#[test]
+fn a_builder_is_idle_without_rows_and_while_few_of_its_batches_are_still_read() {
+    let mut builder = RowsBuilder::new(false);
+    let slice = sample(0, 50_000);
+    let mut batch = || {
+        append_all(&mut builder, &tp("t", 0), &slice);
+        let has_rows = builder.idle_bytes();
+        (has_rows, builder.finish(), builder.idle_bytes())
+    };
+    let (has_rows, first, one_read) = batch();
+    let others: Vec<_> = (0..4).map(|_| batch()).collect();
+    assert_eq!((has_rows, others[3].2), (None, None));
+    drop((first, others));
+    let all_free = builder.idle_bytes();
+    assert!(one_read.is_some() && one_read < all_free, "{one_read:?} {all_free:?}");
+}
+
 type Fields = (i64, Option<Vec<u8>>, Option<Vec<u8>>, Vec<(String, Option<Vec<u8>>)>);
 
 fn fields() -> impl Strategy<Value = Fields> {
