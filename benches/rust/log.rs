@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p fletchlog-log --example log_bench -- [DIR]` (default: the system's temporary directory; DIR
 //! decides which disk is measured). Ratios are against a baseline of the same run: `write` of the same bytes, a CRC pass
-//! over the same bytes, one fsync per record.
+//! over the same bytes, one fsync per record, and bare writes with an fsync each.
 #![allow(
     missing_docs,
     clippy::print_stdout,
@@ -34,6 +34,8 @@ const MEMORY: usize = 64 * 1024 * 1024;
 const BATCH: usize = 16 * 1024;
 const PARTITIONS: usize = 10_000;
 const PRODUCER_IDS: i64 = 1_000_000;
+/// How long records are written and synced.
+const SYNCED: Duration = Duration::from_secs(3);
 
 const fn write(clean_shutdown: bool) -> OpenMode {
     OpenMode::Write {
@@ -182,7 +184,7 @@ fn synced_producers(fs: &Arc<dyn Fs>, root: &Path, threads: usize, partitions: u
         .collect();
     let record = batch(80);
     let start = Instant::now();
-    let end = start + Duration::from_secs(3);
+    let end = start + SYNCED;
     let total: u64 = std::thread::scope(|scope| {
         let producers: Vec<_> = (0..threads)
             .map(|i| {
@@ -198,6 +200,31 @@ fn synced_producers(fs: &Arc<dyn Fs>, root: &Path, threads: usize, partitions: u
             })
             .collect();
         producers.into_iter().map(|producer| producer.join().unwrap()).sum()
+    });
+    total as f64 / start.elapsed().as_secs_f64()
+}
+
+/// What the disk allows: records a second from `threads` threads, each of which writes the same bytes to a file of its own and syncs it.
+fn synced_writes(root: &Path, threads: usize) -> f64 {
+    let record = batch(80);
+    let files: Vec<File> = (0..threads)
+        .map(|i| File::create(root.join(format!("bare-{threads}-{i}"))).unwrap())
+        .collect();
+    let start = Instant::now();
+    let end = start + SYNCED;
+    let write = |file: &File| {
+        let mut count = 0;
+        while Instant::now() < end {
+            file.write_all_at(&record, count * record.len() as u64).unwrap();
+            file.sync_data().unwrap();
+            count += 1;
+        }
+        count
+    };
+    let write = &write;
+    let total: u64 = std::thread::scope(|scope| {
+        let threads: Vec<_> = files.iter().map(|file| scope.spawn(move || write(file))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
     });
     total as f64 / start.elapsed().as_secs_f64()
 }
@@ -282,16 +309,17 @@ fn main() {
         figures.extend(names.into_iter().zip(many(&real, &root)));
     }
     if wanted("fsync") {
-        let alone = synced_producers(&real, &root, 1, 1);
-        let shared = synced_producers(&real, &root, 64, 1);
+        let [alone, shared, own] =
+            [(1, 1), (64, 1), (64, 64)].map(|(producers, logs)| synced_producers(&real, &root, producers, logs));
+        let [bare_alone, bare_own] = [1, 64].map(|threads| synced_writes(&root, threads));
         figures.extend([
             ("fsync_1_producer_records_s", alone),
+            ("fsync_1_bare_records_s", bare_alone),
             ("fsync_64_producers_records_s", shared),
-            (
-                "fsync_64_producers_64_logs_records_s",
-                synced_producers(&real, &root, 64, 64),
-            ),
+            ("fsync_64_producers_64_logs_records_s", own),
+            ("fsync_64_bare_64_files_records_s", bare_own),
             ("group_commit", shared / alone),
+            ("fsync_64_logs_to_bare", own / bare_own),
         ]);
     }
     if wanted("producers") {
