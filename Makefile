@@ -104,8 +104,9 @@ memcheck: tools-rust ## The tests of records and arrow under valgrind
 # Without the codecs: zstd is C, and Miri objects to how zlib-rs frees its state. `make memcheck` runs them.
 WITHOUT_CODECS := $(addprefix --skip ,compression:: legacy:: codec a_rebuilt_batch kept_records_keep what_is_appended_is_read_back)
 
-miri: tools-rust ## The unit tests of records in Miri, but for the codecs (nightly Rust with the components miri and rust-src)
+miri: tools-rust ## The unit tests of records, but for the codecs, and of the Arrow decoder in Miri (nightly Rust with the components miri and rust-src)
 	PROPTEST_CASES=1 MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test --locked -p fletchlog-records --lib $(TESTS) -- $(WITHOUT_CODECS)
+	PROPTEST_CASES=1 MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test --locked -p fletchlog-arrow --lib decode::tests
 
 coverage: coverage-rust coverage-python ## Lines that the tests reach, per file: of the crates and of the package
 
