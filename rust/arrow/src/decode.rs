@@ -27,7 +27,7 @@ use crate::columns::{BytesColumn, Columns, Pools};
 /// Short keys and values are copied in pieces of this size, even if they are shorter: the surplus is overwritten by the
 /// next one.
 const PIECE: usize = 16;
-/// Longer ones are not: two pieces.
+/// Bytes of the longest key or value that is copied so: two pieces.
 const MAX_IN_PIECES: usize = 2 * PIECE;
 /// Room behind the last byte of a column for the surplus: less than a piece, or a whole one of an empty value.
 const SLACK: usize = PIECE;
@@ -325,7 +325,7 @@ impl Heads {
         position: usize,
         most: usize,
     ) -> usize {
-        // SAFETY: the caller's promise; a processor with these instructions.
+        // SAFETY: the caller's promise; the processor has these instructions.
         unsafe {
             #[cfg(target_arch = "x86_64")]
             if std::arch::is_x86_feature_detected!("avx2") {

@@ -177,10 +177,11 @@ impl Frame {
     /// The first eight bytes of each of `records`. Not 0 if one of them does not have the layout.
     #[inline(always)]
     fn gather<const FAR: bool>(&self, records: &[u8], firsts: &mut [u64]) -> u64 {
-        let mut differ = 0;
+        // No layout is shorter. With this check before it the loop needs none.
         if self.size < 8 {
             return 1;
         }
+        let mut differ = 0;
         for (first, record) in firsts.iter_mut().zip(records.chunks_exact(self.size)) {
             *first = record.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
             differ |= *first & self.fixed ^ self.first;

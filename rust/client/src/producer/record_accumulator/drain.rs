@@ -229,16 +229,15 @@ impl RecordAccumulator {
     pub(crate) fn put_packed(&mut self, packed: Unpacked) {
         let batch = self.batches.get_mut(packed.id);
         if let Some(batch) = batch.filter(|batch| batch.serial == packed.serial) {
-            let is_large = batch.write_limit() > self.config.batch_size;
+            let write_limit = batch.write_limit();
             batch.put_packed(packed.builder);
-            if !is_large {
-                self.keep_spare(packed.spare);
-            }
+            self.keep_spare(write_limit, packed.spare);
         }
     }
 
-    fn keep_spare(&mut self, spare: Option<BatchBuilder>) {
-        if self.spare.len() < SPARE_BUILDERS {
+    /// Keeps the memory of a batch for later ones, unless a record larger than `batch.size` made it large.
+    fn keep_spare(&mut self, write_limit: usize, spare: Option<BatchBuilder>) {
+        if write_limit <= self.config.batch_size && self.spare.len() < SPARE_BUILDERS {
             self.spare.extend(spare);
         }
     }
@@ -246,9 +245,8 @@ impl RecordAccumulator {
     fn close(&mut self, id: BatchId, topic: &Arc<str>) {
         let batch = &mut self.batches[id];
         let (spare, ratio) = batch.close(self.config.compression, self.config.compression_level);
-        if batch.write_limit() <= self.config.batch_size {
-            self.keep_spare(spare);
-        }
+        let write_limit = batch.write_limit();
+        self.keep_spare(write_limit, spare);
         if let Some(observed) = ratio {
             let estimate = self.ratios.entry(topic.clone()).or_insert(1.0);
             *estimate = if observed > *estimate {
