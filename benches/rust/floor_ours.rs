@@ -74,7 +74,7 @@ pub fn poll_decode(spans: &[RecordSpan], builder: &mut RowsBuilder) -> usize {
     records
 }
 
-/// Builds full batches as a producer does, asking for each record's size first; returns the records.
+/// Builds full batches as a producer does; returns the records.
 pub fn build(rows: &Flat) -> usize {
     let mut builder = BatchBuilder::with_capacity(BATCH_SIZE);
     let params = BatchParams::default();
@@ -82,10 +82,11 @@ pub fn build(rows: &Flat) -> usize {
     for (&end, &timestamp) in rows.ends.iter().zip(&rows.timestamps) {
         let value = &rows.values[begin..end as usize];
         begin = end as usize;
-        if 61 + builder.records_size() + builder.size_of_next(timestamp, None, Some(value.len()), &[]) > BATCH_SIZE {
+        let room = BATCH_SIZE - 61 - builder.records_size();
+        if builder.append_within(room, timestamp, None, Some(value), &[]).is_none() {
             black_box(builder.build(&params));
+            builder.append(timestamp, None, Some(value), &[]);
         }
-        builder.append(timestamp, None, Some(value), &[]);
     }
     black_box(builder.build(&params));
     rows.ends.len()

@@ -33,10 +33,14 @@ pub fn segment(records: usize) -> Bytes {
     for i in 0..records {
         value[..8].copy_from_slice(&(i as u64).to_be_bytes());
         let timestamp = 1_700_000_000_000 + (i / 1000) as i64;
-        if 61 + builder.records_size() + builder.size_of_next(timestamp, None, Some(VALUE_SIZE), &[]) > BATCH_SIZE {
+        let room = BATCH_SIZE - 61 - builder.records_size();
+        if builder
+            .append_within(room, timestamp, None, Some(&value), &[])
+            .is_none()
+        {
             base_offset += close(&mut builder, base_offset, &mut out);
+            builder.append(timestamp, None, Some(&value), &[]);
         }
-        builder.append(timestamp, None, Some(&value), &[]);
     }
     close(&mut builder, base_offset, &mut out);
     Bytes::from(out)

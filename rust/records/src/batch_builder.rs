@@ -102,25 +102,20 @@ impl BatchBuilder {
     ) {
         self.append_in(usize::MAX, offset_delta, timestamp, key, value, headers);
     }
-    /// Appends a record at the next offset delta if the batch, its header included, then has at most `limit` uncompressed bytes, or
-    /// is empty. Returns the bytes that the record took.
+    /// Appends a record at the next offset delta if it takes at most `room` bytes, or is the first. Returns the bytes that it took.
     ///
     /// # Panics
     /// As [`Self::append_at`].
     #[inline]
     pub fn append_within(
         &mut self,
-        limit: usize,
+        room: usize,
         timestamp: i64,
         key: Option<&[u8]>,
         value: Option<&[u8]>,
         headers: &[Header<'_>],
     ) -> Option<usize> {
-        let room = if self.count == 0 {
-            usize::MAX
-        } else {
-            limit.saturating_sub(self.buf.len())
-        };
+        let room = if self.count == 0 { usize::MAX } else { room };
         self.append_in(room, self.next_delta, timestamp, key, value, headers)
     }
     #[inline(always)]
@@ -187,23 +182,6 @@ impl BatchBuilder {
             out.extend_from_slice(header.value.unwrap_or_default());
         }
         Some(size)
-    }
-    /// Encoded size that `append` of this record would add now (exact: length varint included).
-    #[inline]
-    pub fn size_of_next(
-        &self,
-        timestamp: i64,
-        key_len: Option<usize>,
-        value_len: Option<usize>,
-        headers: &[Header<'_>],
-    ) -> usize {
-        record_size(
-            self.next_delta,
-            self.timestamp_delta(timestamp),
-            key_len,
-            value_len,
-            headers,
-        )
     }
     /// Records so far.
     #[inline]

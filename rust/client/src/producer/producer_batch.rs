@@ -419,8 +419,8 @@ impl ProducerBatch {
     }
 }
 
-/// Appends one record if it has room within the limit (spec 9.2: the first record always fits). Returns its bytes, and by how many the
-/// estimated size grew.
+/// Appends one record if it has room within the limit: its own bytes and the estimated size so far (spec 9.2: the first record always
+/// fits). Returns its bytes, and by how many the estimated size grew.
 #[inline]
 fn append(
     builder: &mut BatchBuilder,
@@ -431,19 +431,14 @@ fn append(
     value: Option<&[u8]>,
     headers: &[Header<'_>],
 ) -> Option<(usize, usize)> {
-    if ratio.is_none() {
-        let size = builder.append_within(limit, timestamp, key, value, headers)?;
-        return Some((size, size));
-    }
     let before = estimated(builder, ratio);
-    if builder.count() > 0 {
-        let size = builder.size_of_next(timestamp, key.map(<[u8]>::len), value.map(<[u8]>::len), headers);
-        if limit <= before || before.saturating_add(size) > limit {
-            return None;
-        }
-    }
-    let size = builder.append_within(usize::MAX, timestamp, key, value, headers)?;
-    Some((size, estimated(builder, ratio) - before))
+    let size = builder.append_within(limit.saturating_sub(before), timestamp, key, value, headers)?;
+    let grown = if ratio.is_none() {
+        size
+    } else {
+        estimated(builder, ratio) - before
+    };
+    Some((size, grown))
 }
 
 /// Kafka: `MemoryRecordsBuilder#isFull`.
