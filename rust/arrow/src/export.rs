@@ -64,10 +64,17 @@ impl RowsBuilder {
         &self.asked
     }
 
-    /// The same without rows for records of other times.
+    /// An empty builder as [`Self::of`] makes it, with the memory of this one.
     #[must_use]
-    pub fn with_times(self, times: TimeRange) -> Self {
-        Self { times, ..self }
+    pub fn reused(self, columns: &[Column], times: TimeRange) -> Self {
+        if *self.asked == *columns && self.rows() == 0 {
+            return Self { times, ..self };
+        }
+        Self {
+            pools: self.pools,
+            constants: self.constants,
+            ..Self::of(columns, times)
+        }
     }
 
     /// Bytes of memory that it keeps for later batches; `None` if it has rows, or if more than a few of the batches that it handed out

@@ -37,11 +37,12 @@ impl Builders {
         }
     }
 
+    /// One of these columns, which has them ready, or else the one used last.
     fn take(&self, columns: &[Column]) -> Option<RowsBuilder> {
         let mut kept = self.0.try_lock().ok()?;
-        let kept = kept.as_mut()?;
-        let at = kept.iter().position(|builder| builder.columns() == columns)?;
-        Some(kept.remove(at))
+        let kept = kept.as_mut().filter(|kept| !kept.is_empty())?;
+        let at = kept.iter().position(|builder| builder.columns() == columns);
+        Some(kept.remove(at.unwrap_or(0)))
     }
 
     fn put(&self, builder: RowsBuilder) {
@@ -72,7 +73,7 @@ impl Lent {
     /// The builder.
     pub fn get(&mut self) -> &mut RowsBuilder {
         self.builder.get_or_insert_with(|| match self.home.take(&self.columns) {
-            Some(builder) => builder.with_times(self.times),
+            Some(builder) => builder.reused(&self.columns, self.times),
             None => RowsBuilder::of(&self.columns, self.times),
         })
     }

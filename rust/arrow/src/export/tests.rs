@@ -516,6 +516,27 @@ fn memory_of_a_dropped_batch_is_used_again() {
 }
 
 #[test]
+fn memory_of_a_builder_serves_one_of_other_columns_and_times() {
+    let slice = sample(0, 30_000);
+    let mut all = RowsBuilder::new(false);
+    append_all(&mut all, &tp("t", 0), &slice);
+    drop(all.finish());
+    let memory = all.idle_bytes().unwrap();
+    let (columns, times) = ([Column::Value, Column::Offset], TimeRange::new(Some(10), Some(20_000)));
+    let mut reused = all.reused(&columns, times);
+    // All but what a sparse column keeps.
+    assert!(reused.idle_bytes().unwrap() > memory / 2);
+    let mut fresh = RowsBuilder::of(&columns, times);
+    for builder in [&mut reused, &mut fresh] {
+        builder
+            .append_records(&tp("t", 0), &slice, &mut RecordCursor::new(), usize::MAX, 0, i64::MAX)
+            .unwrap();
+    }
+    let (reused, fresh) = (reused.finish(), fresh.finish());
+    assert_eq!((reused.num_rows(), &reused), (19_990, &fresh));
+}
+
+#[test]
 fn a_builder_is_idle_without_rows_and_while_few_of_its_batches_are_still_read() {
     let mut builder = RowsBuilder::new(false);
     let slice = sample(0, 50_000);
