@@ -31,8 +31,9 @@ demo: tools-java build ## Run the whole story on 336,776 real flights; writes de
 
 test: tools-java build lint test-rust test-python ## Set up everything, run the lints and every test that is not slow by nature
 
+# Three workers on two cores: these tests wait for disks, sockets and processes half of the time.
 test-slow: tools-java build jar ## The tests marked slow: full slices of kills and faults, every recording through Python, the demo
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 -m slow --durations=25
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 -m slow --durations=25
 
 build: $(STAMPS)/core ## Leave .venv with a release build of the package and every extra
 
