@@ -25,7 +25,7 @@ fn main() -> ExitCode {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let start = Instant::now();
     let (next, counters) = (&AtomicUsize::new(0), &[const { AtomicUsize::new(0) }; 3]);
-    let [told, harmless, violations] = counters;
+    let [reported, harmless, violations] = counters;
     let mut bits = 0;
     std::thread::scope(|scope| {
         let mut partitions: Vec<Partition> = Vec::new();
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
                     });
                     let Some((path, _)) = found else { break };
                     let counter = match partition.flip(path, bit) {
-                        Ok(true) => told,
+                        Ok(true) => reported,
                         Ok(false) => harmless,
                         Err(what) => {
                             println!("{what}");
@@ -64,10 +64,11 @@ fn main() -> ExitCode {
             });
         }
     });
-    let [told, harmless, violations] = [told, harmless, violations].map(|counter| counter.load(Ordering::Relaxed));
+    let [reported, harmless, violations] =
+        [reported, harmless, violations].map(|counter| counter.load(Ordering::Relaxed));
     println!(
-        "bit-flips: {} of {bits} flips, {violations} violations ({told} told, {harmless} harmless; seed {seed}, {threads} threads, {:.0} s)",
-        told + harmless + violations,
+        "bit-flips: {} of {bits} flips, {violations} violations ({reported} reported, {harmless} harmless; seed {seed}, {threads} threads, {:.0} s)",
+        reported + harmless + violations,
         start.elapsed().as_secs_f64()
     );
     if violations == 0 {
