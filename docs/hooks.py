@@ -220,11 +220,11 @@ def fairness_table() -> str:
         "worst wait, records",
     ]
     rows = []
-    for told in distinct(example_runs(polls=60)):
-        f = fairness(told.polls, told.ends)
+    for explanation in distinct(example_runs(polls=60)):
+        f = fairness(explanation.polls, explanation.ends)
         rows.append(
             [
-                title(told),
+                title(explanation),
                 f.runs,
                 f.typical_run,
                 f.longest_run,
@@ -252,12 +252,12 @@ def errors_table() -> str:
     rows = []
     for name in errors.__all__:
         found = getattr(errors, name)
-        told = next(
+        text = next(
             sentence for sentence in re.split(r"\n\n", (found.__doc__ or "").strip())
         )
         code = f"<br>{found.code} {found.name}" if "code" in vars(found) else ""
         again = "<br>may be repeated" if found.retriable else ""
-        rows.append([f"`{name}`{code}{again}", " ".join(told.split()), advice(found)])
+        rows.append([f"`{name}`{code}{again}", " ".join(text.split()), advice(found)])
     return table(["exception, Kafka's code", "what happened", "what to do"], rows)
 
 

@@ -82,18 +82,18 @@ def explain(
     orders = [item for item in against if not Path(item).exists()]
     if card is not None and not against and not Path(source or "").is_file():
         orders = [KIP_387]
-    told: list[Explanation] = []
+    explanations: list[Explanation] = []
     if source is not None:
         client = configured(command_config, config)
-        told = _first(Path(source), topics, client, orders, polls, subscribe=subscribe, every=EVERY in orders or (html is not None and not against))
-        told += [_from_trace(Path(item)) for item in against if item not in orders]
+        explanations = _first(Path(source), topics, client, orders, polls, subscribe=subscribe, every=EVERY in orders or (html is not None and not against))
+        explanations += [_from_trace(Path(item)) for item in against if item not in orders]
     view = _producer_view(producer)
     if view is not None and html is None and as_json is None:
         raise CommandError("--producer adds the producer's view to a page: give --html FILE or --json FILE")
     wanted = [item for item in (html, png, svg, card, as_json, save) if item is not None]
     if text or full or not wanted:
-        _tell(told, story=text or full or len(told) == 1, full=full)
-    _write(told, view, html=html, png=png, svg=svg, card=card, as_json=as_json, save=save)
+        _tell(explanations, story=text or full or len(explanations) == 1, full=full)
+    _write(explanations, view, html=html, png=png, svg=svg, card=card, as_json=as_json, save=save)
     for path in wanted:
         note(f"wrote {path}")
 
@@ -146,19 +146,19 @@ def _producer_view(path: Path | None) -> Any:
     return trace
 
 
-def _tell(told: Sequence[Explanation], *, story: bool, full: bool) -> None:
+def _tell(explanations: Sequence[Explanation], *, story: bool, full: bool) -> None:
     """The story of the first run; for several runs also where they differ and how fair they are."""
-    if not told:
+    if not explanations:
         return
     from fletchlog.explain import align, parting, title
 
     if story:
-        say(told[0].text(full=full))
+        say(explanations[0].text(full=full))
         if not full and sys.stdout.isatty():
             note("--full tells every decision, --html FILE writes a page to step through them")
-    if len(told) == 1:
+    if len(explanations) == 1:
         return
-    first, *others = align(told)
+    first, *others = align(explanations)
     if first.source != others[0].source:
         say(f"{title(first)}: {first.source}")
     for other in others:
@@ -174,7 +174,7 @@ def _tell(told: Sequence[Explanation], *, story: bool, full: bool) -> None:
     draw(_fairness([first, *others]))
 
 
-def _fairness(told: Sequence[Explanation]) -> Table:
+def _fairness(explanations: Sequence[Explanation]) -> Table:
     from rich.table import Table
 
     from fletchlog.explain import distinct, fairness
@@ -184,7 +184,7 @@ def _fairness(told: Sequence[Explanation]) -> Table:
     table.add_column("order", no_wrap=True)
     for column in ("polls", "records", "runs", "typical run", "longest run", "Jain's index", "worst wait, polls", "worst wait, records"):
         table.add_column(column, justify="right")
-    items = distinct(told)
+    items = distinct(explanations)
     for item, name in zip(items, titles(items), strict=True):
         f = fairness(item.polls, item.ends)
         index = "" if f.jain is None else f"{f.jain:.3f}"
@@ -196,7 +196,7 @@ def _fairness(told: Sequence[Explanation]) -> Table:
 
 
 def _write(
-    told: Sequence[Explanation],
+    explanations: Sequence[Explanation],
     producer: Any,
     *,
     html: Path | None,
@@ -209,30 +209,30 @@ def _write(
     from fletchlog.explain import page, picture, save_trace, story
 
     if save is not None:
-        if not told:
+        if not explanations:
             raise CommandError("--save: there is no run to save")
-        save_trace(told[0].trace, save)
+        save_trace(explanations[0].trace, save)
     if as_json is not None:
-        write_file(as_json, json.dumps(story(told, producer), separators=(",", ":")))
+        write_file(as_json, json.dumps(story(explanations, producer), separators=(",", ":")))
     if html is not None:
-        write_file(html, page(told, producer))
+        write_file(html, page(explanations, producer))
     if svg is not None:
-        write_file(svg, picture.svg(told))
+        write_file(svg, picture.svg(explanations))
     try:
         if png is not None:
-            write_file(png, picture.png(told))
+            write_file(png, picture.png(explanations))
         if card is not None:
-            write_file(card, _card(told, in_pixels=card.suffix.lower() != ".svg"))
+            write_file(card, _card(explanations, in_pixels=card.suffix.lower() != ".svg"))
     except ModuleNotFoundError as error:
         raise CommandError(f"a PNG needs {error.name}: pip install 'fletchlog[plot]'; SVG needs nothing") from None
 
 
-def _card(told: Sequence[Explanation], *, in_pixels: bool) -> bytes | str:
+def _card(explanations: Sequence[Explanation], *, in_pixels: bool) -> bytes | str:
     """The first run beside the first of another order, or the second."""
     from fletchlog.explain.picture import card
     from fletchlog.explain.shapes import to_png, to_svg
 
-    if len(told) < 2:  # noqa: PLR2004 - two orders
+    if len(explanations) < 2:  # noqa: PLR2004 - two orders
         raise CommandError("--card shows two orders: give --compare ORDER, RELEASE or another trace")
-    drawing = card(told[0], next((item for item in told[1:] if item.order != told[0].order), told[1]))
+    drawing = card(explanations[0], next((item for item in explanations[1:] if item.order != explanations[0].order), explanations[1]))
     return to_png(drawing, scale=1) if in_pixels else to_svg(drawing)

@@ -1,8 +1,8 @@
 """Why records come in this order, from the consumer's own trace: in words, pictures and a page.
 
-    told = fl.explain.explain(broker, ["orders", "payments"], polls=20)
-    print(told.text())
-    Path("order.html").write_text(fl.explain.page([told]))
+    explanation = fl.explain.explain(broker, ["orders", "payments"], polls=20)
+    print(explanation.text())
+    Path("order.html").write_text(fl.explain.page([explanation]))
 
 The engine makes every decision shown here; these modules only describe it.
 """

@@ -119,11 +119,11 @@ def order_config(order: str) -> dict[str, str]:
     return {VERSION: order, ORDER: "partition"}
 
 
-def every_order(told: Explanation) -> list[str]:
+def every_order(explanation: Explanation) -> list[str]:
     """One release of every other row of the decision table, and KIP-387: everything this run can be compared with."""
-    if told.order in NAMED:
-        return [*ROWS, *(name for name in (KIP_387,) if name != told.order)]
-    mine = parse_release(told.release)
+    if explanation.order in NAMED:
+        return [*ROWS, *(name for name in (KIP_387,) if name != explanation.order)]
+    mine = parse_release(explanation.release)
     rows = [release for release, row in ROWS.items() if not _in_row(mine, row)]
     return [*rows, KIP_387]
 
@@ -133,17 +133,17 @@ def subject(title: str) -> str:
     return title.removesuffix(SAME)
 
 
-def title(told: Explanation) -> str:
+def title(explanation: Explanation) -> str:
     """Whose order it is, with the releases that share its row, or with the orders that decide the same in this run."""
-    if told.same:
-        return f"{', '.join([whose(told), *told.same])}{SAME}"
-    row = "" if told.order in NAMED else next((row for row in ROWS.values() if _in_row(parse_release(told.release), row)), "")
-    return whose(told) + (f" (as {row})" if " - " in row else "")
+    if explanation.same:
+        return f"{', '.join([whose(explanation), *explanation.same])}{SAME}"
+    row = "" if explanation.order in NAMED else next((row for row in ROWS.values() if _in_row(parse_release(explanation.release), row)), "")
+    return whose(explanation) + (f" (as {row})" if " - " in row else "")
 
 
-def whose(told: Explanation) -> str:
+def whose(explanation: Explanation) -> str:
     """Whose order it is: `Java client 4.3`, `KIP-387`."""
-    return NAMED.get(told.order, f"{JAVA}{told.release}")
+    return NAMED.get(explanation.order, f"{JAVA}{explanation.release}")
 
 
 def distinct(explanations: Sequence[Explanation]) -> list[Explanation]:
@@ -165,9 +165,12 @@ def _named(first: Explanation, rest: Sequence[Explanation]) -> tuple[str, ...]:
 
 
 def titles(explanations: Sequence[Explanation]) -> list[str]:
-    """The title of each; those that have the same one are told apart by the file they come from."""
-    plain = [title(told) for told in explanations]
-    return [f"{name}: {PurePath(told.source).name}" if plain.count(name) > 1 and told.source else name for name, told in zip(plain, explanations, strict=True)]
+    """The title of each; those that have the same one are distinguished by the file they come from."""
+    plain = [title(explanation) for explanation in explanations]
+    return [
+        f"{name}: {PurePath(explanation.source).name}" if plain.count(name) > 1 and explanation.source else name
+        for name, explanation in zip(plain, explanations, strict=True)
+    ]
 
 
 def align(explanations: Sequence[Explanation]) -> list[Explanation]:

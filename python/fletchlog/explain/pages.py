@@ -38,12 +38,12 @@ def page(explanations: Sequence[Explanation], producer: Any = None) -> str:
         fletchlog.errors.InvalidArgumentError: Nothing to show.
         fletchlog.errors.SchemaError: `producer` is not a producer's trace.
     """
-    told = story(explanations, producer)
-    text = json.dumps(told, separators=(",", ":"), ensure_ascii=False)
+    contents = story(explanations, producer)
+    text = json.dumps(contents, separators=(",", ":"), ensure_ascii=False)
     # "</script>" and "<!--" inside the data would end the element
     text = text.replace("<", "\\u003c")
     script = "\n".join(_asset(name) for name in SCRIPTS)
-    parts = {"@TITLE@": html.escape(told["title"]), "@STYLE@": _asset("page.css"), "@VERSION@": __version__, "@SCRIPT@": script, "@STORY@": text}
+    parts = {"@TITLE@": html.escape(contents["title"]), "@STYLE@": _asset("page.css"), "@VERSION@": __version__, "@SCRIPT@": script, "@STORY@": text}
     whole = _asset("page.html")
     for mark, part in parts.items():
         whole = whole.replace(mark, part, 1)
@@ -73,23 +73,23 @@ def story(explanations: Sequence[Explanation], producer: Any = None) -> dict[str
     }
 
 
-def _run(told: Explanation, title: str) -> dict[str, Any]:
-    found, buckets = told.places, told.buckets
-    numbers = {tuple(lane): number for number, lane in enumerate(told.story.lanes)}
+def _run(explanation: Explanation, title: str) -> dict[str, Any]:
+    found, buckets = explanation.places, explanation.buckets
+    numbers = {tuple(lane): number for number, lane in enumerate(explanation.story.lanes)}
     # the first line is a headline, the last ones the list; the lines between give the reason
-    why = request_order([], buckets, told.release, subscribed=told.subscribed)[1:]
-    measured = asdict(fairness(told.polls, told.ends))
+    why = request_order([], buckets, explanation.release, subscribed=explanation.subscribed)[1:]
+    measured = asdict(fairness(explanation.polls, explanation.ends))
     return {
         "title": title,
         "name": subject(title),
-        "release": told.release,
-        "order": told.order,
-        "config": told.config,
-        "nodes": told.story.nodes,
+        "release": explanation.release,
+        "order": explanation.order,
+        "config": explanation.config,
+        "nodes": explanation.story.nodes,
         "buckets": buckets,
         "why": " ".join(line.strip() for line in why),
         "places": [[numbers[place.topic, place.partition], place.bucket] for place in found],
-        "polls": told.story.polls,
+        "polls": explanation.story.polls,
         "fairness": measured,
     }
 

@@ -184,12 +184,12 @@ def explain(
             if not len(records) or left <= 0:
                 break
             empty = 0
-        told = explanation(consumer.trace(), ends=ends, source=source)
+        found = explanation(consumer.trace(), ends=ends, source=source)
     if isinstance(broker, str):
-        return told
-    committed = told.config.get("isolation.level") == "read_committed"
+        return found
+    committed = found.config.get("isolation.level") == "read_committed"
     stable = {(t, p.partition): p.last_stable_offset for t, d in described.items() for p in d.partitions} if committed else None
-    return replace(told, gaps=gaps(broker, told.story, ends, stable))
+    return replace(found, gaps=gaps(broker, found.story, ends, stable))
 
 
 def _described(broker: Broker | str, topics: Sequence[str], config: Mapping[str, Any] | None) -> dict[str, TopicDescription]:

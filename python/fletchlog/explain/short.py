@@ -23,37 +23,37 @@ RULES = {
 TURNS = {"partition": "next in the queue", "kip-387": "its turn", "timestamp": "it has the oldest record"}
 
 
-def short(told: Explanation, title: str) -> str:
+def short(explanation: Explanation, title: str) -> str:
     """At most some thirty lines."""
-    places, buckets = told.places, told.buckets
-    topics = list(dict.fromkeys(lane.topic for lane in told.story.lanes))
-    partitions = f"{counted(len(told.story.lanes), 'partition')} of {listed(topics, NAMES)}" if topics else "no partition"
-    lines = [f"{title} reads {partitions}" + (f" ({told.source})" if told.source else "")]
+    places, buckets = explanation.places, explanation.buckets
+    topics = list(dict.fromkeys(lane.topic for lane in explanation.story.lanes))
+    partitions = f"{counted(len(explanation.story.lanes), 'partition')} of {listed(topics, NAMES)}" if topics else "no partition"
+    lines = [f"{title} reads {partitions}" + (f" ({explanation.source})" if explanation.source else "")]
     if len(places) > 1:
         lines += _wrap(f"Asked for in this order: {listed([str(place) for place in places], NAMES)}", "  ")
     if len(places) > 1 and buckets is not None:
         lines += _wrap(f"It is the walk of a Java hash table with {counted(buckets, 'bucket')}: always the same, but not the order the program gives.", "    ")
     if len(places) > 1:
-        lines += _wrap(f"Why this partition next: {RULES[told.order]}. A partition whose records still wait in the queue is not asked for.", "  ")
-    found = _Teller(told.story, TURNS[told.order])
+        lines += _wrap(f"Why this partition next: {RULES[explanation.order]}. A partition whose records still wait in the queue is not asked for.", "  ")
+    found = _Teller(explanation.story, TURNS[explanation.order])
     said = found.tell()
     lines.append("")
     for line in said[:LINES]:
         lines += line.text()
     if len(said) > LINES:
-        last = len(told.story.polls) - 1
+        last = len(explanation.story.polls) - 1
         lines.append(f"  and so on, to poll {last:,}")
-    return "\n".join([*lines, "", *_wrap(_numbers(told), "")])
+    return "\n".join([*lines, "", *_wrap(_numbers(explanation), "")])
 
 
-def _numbers(told: Explanation) -> str:
-    f = fairness(told.polls, told.ends)
+def _numbers(explanation: Explanation) -> str:
+    f = fairness(explanation.polls, explanation.ends)
     if not f.records:
         return "No poll returned a record."
     runs = f"{counted(f.polls, 'poll')} returned {counted(f.records, 'record')} in {counted(f.runs, 'run')} from one partition in a row"
     if f.runs < 2:  # noqa: PLR2004 - nothing to compare
         return f"{runs}."
-    waited = f"; a partition that had records waited {counted(f.worst_wait_polls, 'poll')} at most" if told.ends else ""
+    waited = f"; a partition that had records waited {counted(f.worst_wait_polls, 'poll')} at most" if explanation.ends else ""
     return f"{runs}: typically {f.typical_run:,}, the longest {f.longest_run:,}{waited}."
 
 

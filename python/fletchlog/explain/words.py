@@ -53,18 +53,18 @@ def poll_by_poll(story: Story, rule: str) -> list[str]:
     """Lines about every poll; consecutive polls of one buffered partition share a line."""
     lines = [f"Poll by poll ({rule})"]
     left_out: dict[str, set[int]] = {}
-    told = [(n, sentences(story, steps, left_out), _alike(steps)) for n, steps in enumerate(story.polls) if n > 0]
+    parts = [(n, sentences(story, steps, left_out), _alike(steps)) for n, steps in enumerate(story.polls) if n > 0]
     index = 0
-    while index < len(told):
-        number, said, kind = told[index]
+    while index < len(parts):
+        number, said, kind = parts[index]
         last = index
-        while kind is not None and last + 1 < len(told) and told[last + 1][2] == kind:
+        while kind is not None and last + 1 < len(parts) and parts[last + 1][2] == kind:
             last += 1
         lines += _wrap(f"poll {number}: {said[0]}", "  ", "      ")
         for sentence in said[1:]:
             lines += _wrap(sentence, "      ", "        ")
         if last > index:
-            until = told[last][0]
+            until = parts[last][0]
             lines.append(f"  poll {number + 1}{f' to {until}' if until > number + 1 else ''}: the same, with the records that follow")
         index = last + 1
     return lines

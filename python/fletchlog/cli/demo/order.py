@@ -28,7 +28,7 @@ def compare(broker: Any, topic: str, report: Report, progress: Progress, path: P
     report.heading("3. The same records polled in two orders")
     described = broker.describe_topic(topic).partitions
     total = sum(p.high_watermark - p.log_start_offset for p in described)
-    told, numbers = [], {}
+    explanations, numbers = [], {}
     rows: list[dict[str, Any]] = []
     for order, _ in ORDERS:
         # a node answers at once, also when all it was asked for is at its end: nothing here depends on time
@@ -44,8 +44,8 @@ def compare(broker: Any, topic: str, report: Report, progress: Progress, path: P
                 polls.append(records.runs())
                 count += len(records)
                 progress.update(task, completed=count)
-            told.append(consumer.explain())
-        lengths = picture.run_lengths(told[-1].story)
+            explanations.append(consumer.explain())
+        lengths = picture.run_lengths(explanations[-1].story)
         every = sorted(length for item in lengths.values() for length in item)
         report.check(f"{order}: records polled", count, total)
         report.check(f"{order}: offsets of each partition ascend without a gap", _in_order(polls), True)
@@ -60,7 +60,7 @@ def compare(broker: Any, topic: str, report: Report, progress: Progress, path: P
         rows.append(row)
         numbers[order] = row | {"run_lengths": {f"{t}-{p}": item for (t, p), item in sorted(lengths.items())}}
     headline = "Same records, same settings: which partition does each poll() return?"
-    drawing = picture.draw(told, headline, titles=[title for _, title in ORDERS], polls=DRAWN_POLLS)
+    drawing = picture.draw(explanations, headline, titles=[title for _, title in ORDERS], polls=DRAWN_POLLS)
     path.write_bytes(shapes.to_png(drawing))
     report.data["order"] = numbers
     report.rows(rows)
