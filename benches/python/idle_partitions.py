@@ -1,7 +1,8 @@
-"""What partitions without news cost a consumer: polls with 1,000 assigned partitions, 990 of them idle, against polls with 10.
+"""What idle partitions cost a consumer: polls with 1,000 assigned partitions, 990 of them idle, against polls with 10.
 
 `backlog`: polls that hand out what was fetched. `tail`: one record is appended, then polled, with a fetch in between; the CPU time
-of the polling thread. Run by run.py; alone: `python benches/python/idle_partitions.py`.
+of the polling thread. Both consumers have one broker and take turns: a thread that was just woken needs twice the time of another, and
+how it is woken depends on the core of the thread that wakes it. Run by run.py; alone: `python benches/python/idle_partitions.py`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import json
 import statistics
 import time
+from collections.abc import Callable
+from contextlib import ExitStack
 
 import fletchlog as fl
 
@@ -16,58 +19,65 @@ ACTIVE = 10
 ASSIGNED = 1000
 RECORDS = 20_000
 ROUNDS = 300
+# a number of partitions is the name of the topic that has so many
+TOPICS = {str(partitions): partitions for partitions in (ACTIVE, ASSIGNED)}
 
 
-def filled(partitions: int, records: int) -> fl.Broker:
-    """A topic whose first ten partitions hold so many records each."""
-    broker = fl.Broker.in_memory()
-    broker.create_topic("t", partitions=partitions, config={"retention.ms": "-1"})
-    with fl.Producer(broker, {"linger.ms": 1000}) as producer:
-        for partition in range(ACTIVE):
-            for _ in range(records):
-                producer.send("t", value=b"0123456789", partition=partition)
-    return broker
+def cost(consumer: fl.Consumer) -> tuple[int, float]:
+    """Records of a poll, and its microseconds."""
+    began = time.thread_time_ns()
+    records = len(consumer.poll(timeout_ms=1000))
+    return records, (time.thread_time_ns() - began) / 1000
 
 
-def reader(broker: fl.Broker, partitions: int) -> fl.Consumer:
-    """All partitions, and what a consumer does once is done."""
-    consumer = fl.Consumer(broker, {"auto.offset.reset": "earliest"})
-    consumer.assign([("t", partition) for partition in range(partitions)])
-    for _ in range(3):
-        consumer.poll(timeout_ms=10)
-    return consumer
+def backlog(topic: str, number: int, consumer: fl.Consumer, producer: fl.Producer) -> float | None:
+    """Microseconds of a poll of 500 buffered records, `None` if it had others."""
+    records, spent = cost(consumer)
+    return spent if records == 500 else None
 
 
-def backlog(partitions: int) -> float:
-    """Median microseconds of a poll of 500 buffered records."""
-    with filled(partitions, RECORDS) as broker, reader(broker, partitions) as consumer:
-        costs = []
-        for _ in range(ROUNDS):
-            began = time.thread_time_ns()
-            got = len(consumer.poll(timeout_ms=1000))
-            if got == 500:
-                costs.append(time.thread_time_ns() - began)
-    return statistics.median(costs) / 1000
+def tail(topic: str, number: int, consumer: fl.Consumer, producer: fl.Producer) -> float:
+    """Microseconds until a record that was just appended is polled."""
+    producer.send(topic, value=b"0123456789", partition=number % ACTIVE).result()
+    records, spent = cost(consumer)
+    while not records:
+        records, more = cost(consumer)
+        spent += more
+    return spent
 
 
-def tail(partitions: int) -> float:
-    """Median microseconds until a record that was just appended is polled."""
-    with filled(partitions, 0) as broker, reader(broker, partitions) as consumer, fl.Producer(broker, {"linger.ms": 0}) as producer:
-        costs = []
+def medians(records: int, work: Callable[[str, int, fl.Consumer, fl.Producer], float | None]) -> tuple[float, float]:
+    """Of `work` with few and with many partitions, ten of which hold so many records each at the start."""
+    with ExitStack() as opened:
+        broker = opened.enter_context(fl.Broker.in_memory())
+        consumers: dict[str, fl.Consumer] = {}
+        for topic, partitions in TOPICS.items():
+            broker.create_topic(topic, partitions=partitions, config={"retention.ms": "-1"})
+            with fl.Producer(broker, {"linger.ms": 1000}) as producer:
+                for partition in range(ACTIVE):
+                    for _ in range(records):
+                        producer.send(topic, value=b"0123456789", partition=partition)
+            consumers[topic] = opened.enter_context(fl.Consumer(broker, {"auto.offset.reset": "earliest"}))
+            consumers[topic].assign([(topic, partition) for partition in range(partitions)])
+            # What a consumer does once is done.
+            for _ in range(3):
+                consumers[topic].poll(timeout_ms=10)
+        producer = opened.enter_context(fl.Producer(broker, {"linger.ms": 0}))
+        costs: dict[str, list[float]] = {topic: [] for topic in TOPICS}
         for number in range(ROUNDS):
-            producer.send("t", value=b"0123456789", partition=number % ACTIVE).result()
-            began = time.thread_time_ns()
-            while not len(consumer.poll(timeout_ms=1000)):
-                pass
-            costs.append(time.thread_time_ns() - began)
-    return statistics.median(costs) / 1000
+            for topic, consumer in consumers.items():
+                spent = work(topic, number, consumer, producer)
+                if spent is not None:
+                    costs[topic].append(spent)
+    few, many = (statistics.median(costs[topic]) for topic in TOPICS)
+    return few, many
 
 
 def measure() -> dict[str, float]:
-    """Microseconds with few and many partitions, the best of three, and how much more the many cost."""
+    """Microseconds with few and many partitions, and how much more the many cost: the middle one of three runs."""
     found: dict[str, float] = {}
-    for name, cost in (("backlog", backlog), ("tail", tail)):
-        few, many = (min(cost(partitions) for _ in range(3)) for partitions in (ACTIVE, ASSIGNED))
+    for name, records, work in (("backlog", RECORDS, backlog), ("tail", 0, tail)):
+        few, many = sorted((medians(records, work) for _ in range(3)), key=lambda run: run[1] / run[0])[1]
         found |= {f"{name}_{ACTIVE}_us": few, f"{name}_{ASSIGNED}_us": many, f"{name}_ratio": many / few}
     return found
 

@@ -36,7 +36,7 @@ VALUE = b"0123456789"
 SMALL = 1_000_000
 # how much more a poll may cost with 990 idle partitions beside the 10 that have records: more memory is touched, but a look at each
 # idle partition would cost tens of times as much
-IDLE_LIMIT = 2.0
+IDLE_LIMIT = 1.3
 # rows handed over at a time by a producer that has columns: the size of a scan's batches
 CHUNK = 131_072
 
