@@ -129,7 +129,7 @@ def main() -> None:
         ("scan of offsets / scan", rates["python_scan_offset"] / rates["python_scan"], 1.3),
         ("poll of 100,000 / scan", rates["python_poll_100000"] / rates["python_scan"], 0.9),
         ("poll of 10,000 / scan", rates["python_poll_10000"] / rates["python_scan"], 0.77),
-        ("send_arrow / encode floor", rates["python_send_arrow"] / rates["encode_floor"], 0.25),
+        ("send_arrow / encode floor", rates["python_send_arrow"] / rates["encode_floor"], 0.6),
         ("scan / confluent-kafka", rates["python_scan"] / rates["python_confluent_kafka"], 30.0),
     ]
     flat = rates["python_scan_small"] / rates["python_scan"]
