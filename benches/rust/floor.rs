@@ -90,9 +90,10 @@ fn main() -> std::io::Result<()> {
     Ok(())
 }
 
-/// What no scan can do without, and nothing else: reads a file once that was written batch by batch, as a log is (a page cache holds a
-/// file in pieces as large as its writes; the same in pieces as large as possible is `scan_floor_one_write`), checks each batch's CRC, and stores as many offsets, timestamps,
-/// ends and value bytes as there are records, without looking at the records; returns how many.
+/// What no scan can do without, and nothing else: reads a file once, checks each batch's CRC, and stores as many offsets, timestamps,
+/// ends and value bytes as there are records, without looking at the records; returns how many. The page cache holds a file in pieces
+/// as large as its writes: `scan_floor` reads one that was written batch by batch, as a log is, `scan_floor_one_write` one that was
+/// written at once.
 fn scan_floor(file: &File, flat: &mut floor_pass::Flat) -> usize {
     const READ: usize = 1 << 20;
     let room = floor_pass::BATCH_ROWS + 8192;
