@@ -320,7 +320,7 @@ class Broker:
     ) -> Scan:
         """The records of the log as a stream of Arrow batches, without a consumer.
 
-        Memory is bounded by the batch (131,072 rows or about 8 MiB) and the threads (some 4 batches each), not by the log. Every checksum is checked. Rows come by
+        Memory is bounded by the batch (131,072 rows or about 2 MiB) and the threads (some 4 batches each), not by the log. Every checksum is checked. Rows come by
         partition, in offset order, or merged by timestamp; control records are never rows.
 
         Args:

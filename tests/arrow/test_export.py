@@ -166,7 +166,7 @@ def test_memory_while_scanning_is_bounded_by_the_batch(broker: fl.Broker) -> Non
     largest = 0
     for batch in broker.scan("t"):
         largest = max(largest, batch.nbytes)
-    assert 4 << 20 < largest < 12 << 20
+    assert 1 << 20 < largest < 3 << 20
 
 
 LOGS_WHILE_PULLED = """
@@ -267,7 +267,7 @@ def test_columns_that_make_no_schema_are_refused(filled: fl.Broker, arguments: d
 
 
 def test_more_rows_of_narrow_columns_fit_into_a_batch(broker: fl.Broker) -> None:
-    """A batch is cut at 8 MiB of what is asked for: values that are not asked for do not count."""
+    """A batch is cut at 2 MiB of what is asked for: values that are not asked for do not count."""
     broker.create_topic("wide")
     with fl.Producer(broker) as producer:
         for _ in range(20):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from fletchlog.spark.offsets import Partition
 
-# Measured with 10-byte values: flat from 8k rows up; Rust also cuts at about 8 MiB.
+# Measured with 10-byte values: flat from 8k rows up; Rust also cuts at about 2 MiB.
 BATCH_ROWS = 65_536
 # How long offsets are waited for before it is found out whether the partitions exist.
 _SPANS_MS = 2_000

@@ -11,7 +11,7 @@ use bytes::Bytes;
 /// Vectors kept for reuse: two columns of a kind, for the batch being read, the one before it and those that a thread of a scan
 /// has made ahead of them.
 const MAX_KEPT: usize = 12;
-/// A vector beyond this is given back to the allocator: some 8 MiB are expected per batch.
+/// A vector beyond this is given back to the allocator: some 2 MiB are expected per batch.
 const MAX_KEPT_BYTES: usize = 32 << 20;
 /// Below this a copy of the exact size is cheaper than lending.
 const MIN_LENT_BYTES: usize = 64 << 10;

@@ -41,9 +41,10 @@ static FREE: Mutex<Free> = Mutex::new(Free {
 });
 
 impl Free {
-    /// The smallest that has so many bytes and not more than twice as many.
+    /// The smallest that has so many bytes and not more than twice as many; of equals the one that was used last, of which most is in a
+    /// cache.
     fn take(&mut self, len: usize) -> Option<MmapMut> {
-        let lens = self.buffers.iter().map(|(_, buffer)| buffer.len()).enumerate();
+        let lens = self.buffers.iter().map(|(_, buffer)| buffer.len()).enumerate().rev();
         let fitting = lens.filter(|(_, size)| (len..=len.saturating_mul(2).saturating_add(STEP)).contains(size));
         let (at, _) = fitting.min_by_key(|(_, size)| *size)?;
         let (_, found) = self.buffers.remove(at)?;
@@ -167,6 +168,17 @@ mod tests {
         assert!(free.take((1 << 20) - 5).is_none());
         assert_eq!(free.take(5 << 20).unwrap().len(), 8 << 20);
         assert_eq!((free.bytes, free.buffers.len()), (0, 0));
+    }
+
+    #[test]
+    fn of_equals_the_one_used_last_is_taken() {
+        let mut free = empty();
+        let buffers: Vec<_> = (0..3).map(|_| of_size(1 << 20)).collect();
+        let memory: Vec<_> = buffers.iter().map(|buffer| buffer.as_ptr()).collect();
+        buffers.into_iter().for_each(|buffer| free.put(buffer));
+        for last in memory.into_iter().rev() {
+            assert_eq!(free.take(1 << 20).unwrap().as_ptr(), last);
+        }
     }
 
     #[test]
