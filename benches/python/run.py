@@ -25,6 +25,7 @@ import fresh_kafka
 import history
 import idle_partitions
 import large_fetches
+import large_values
 import other_client
 import send as send_records
 import serve_start
@@ -147,8 +148,8 @@ def main() -> None:
         met = ratio <= IDLE_LIMIT
         print(f"  {name:28} {ratio:7.2f}  {few:.1f} us, {many:.1f} us  (limit {IDLE_LIMIT:g}: {'met' if met else 'MISSED'})")
         too_dear += [] if met else [name]
-    sends, fetches, compressed = send_records.measure(), large_fetches.measure(), compression.measure()
-    others = send_records.ratios(sends) + large_fetches.ratios(fetches) + compression.ratios(compressed)
+    sends, fetches, compressed, large = send_records.measure(), large_fetches.measure(), compression.measure(), large_values.measure()
+    others = send_records.ratios(sends) + large_fetches.ratios(fetches) + compression.ratios(compressed) + large_values.ratios(large)
     for name, value, target in others:
         print(f"  {name:28} {value:7.2f}  (target {target:g}: {'met' if value >= target else 'MISSED'})")
     start = serve_start.measure()
@@ -170,6 +171,7 @@ def main() -> None:
                 "send": sends,
                 "large_fetches": fetches,
                 "compression": compressed,
+                "large_values": large,
                 "idle_partitions": idle,
                 "serve_start": start,
                 "fresh_kafka": fresh,
