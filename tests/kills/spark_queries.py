@@ -436,8 +436,8 @@ class Campaign:
         return f"{self.name}: {self.killed.total()}, {self.violations} violations ({kinds}; {books})"
 
     def run_directories(self) -> None:
-        """Prints a line for each violation."""
-        while not self.over:
+        """Prints a line for each violation. One that is planted has to be found once."""
+        while not self.over and not (shim.is_planted() and self.violations):
             with tempfile.TemporaryDirectory(dir=self.scratch, ignore_cleanup_errors=True) as root:
                 wrong = self.one_directory(Path(root))
                 self.violations += bool(wrong)

@@ -1,5 +1,10 @@
-"""The recorded polls of four Java clients by our consumer over sockets. Time passes after each poll, in which every answer arrives, as it
-did when they were recorded."""
+"""The recorded polls of four Java clients, and of KIP-387, by our consumer over sockets. Time passes after each poll, in which every
+answer arrives, as it did when they were recorded."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -10,17 +15,36 @@ from acceptance.test_poll_traces import fill, recording, replay, scenarios
 SETTLE = [0.03, 0.1, 0.4]
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize(("client", "number"), scenarios())
-def test_every_poll_over_sockets_returns_what_the_java_client_returned(client, number):
+def clients_of_scenarios() -> dict[str, list[str]]:
+    """The clients that were recorded, by scenario."""
+    found: dict[str, list[str]] = {}
+    for client, number in (case.values for case in scenarios()):
+        found.setdefault(number, []).append(client)
+    return found
+
+
+def over_sockets(scenario: dict[str, Any], client: str, settle: float) -> tuple[list[Any], list[Any]]:
+    """What each poll returned, and the final positions."""
+    with fl.Broker.in_memory() as broker:
+        fill(broker, scenario["topics"])
+        with broker.listen() as listener:
+            return replay(f"kafka://{listener.bootstrap}", scenario, client, settle)
+
+
+def as_recorded(client: str, number: str) -> None:
     scenario, polls, positions = recording(client, number)
     for settle in SETTLE:
-        with fl.Broker.in_memory() as broker:
-            fill(broker, scenario["topics"])
-            with broker.listen() as listener:
-                shown = replay(f"kafka://{listener.bootstrap}", scenario, client, settle)
+        shown = over_sockets(scenario, client, settle)
         if shown == (polls, positions):
             return
-    assert shown[0][: len(polls)] == polls
-    assert shown == (polls, positions)
+    assert shown[0][: len(polls)] == polls, client
+    assert shown == (polls, positions), client
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("number", "clients"), clients_of_scenarios().items())
+def test_every_poll_over_sockets_returns_what_the_java_clients_returned(number: str, clients: list[str]) -> None:
+    # all at a time: most of it is waiting for answers to arrive
+    with ThreadPoolExecutor(len(clients)) as pool:
+        list(pool.map(as_recorded, clients, [number] * len(clients)))
