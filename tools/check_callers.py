@@ -7,7 +7,7 @@ recorded run of Kafka needs is in `EXCEPTED` with its reason; an entry that is n
 Names are searched in text, so types are guessed:
 
 - `Type::name` and `Self::name` are exact, but for types that have the same name.
-- `.name(..)` counts for the type of its receiver. Its candidates are the types that stand in the declarations of the receiver's
+- `.name(..)` counts for the type of its receiver. Its candidates are the types that are in the declarations of the receiver's
   name (parameters and `let` of the function around, fields and functions of the product): every type in
   `Option<Arc<Log>>` is one. A name that one type alone defines needs no receiver, unless the standard library has a method of it.
 - A receiver that cannot be guessed (the argument of a closure) counts for every type that its file names.
@@ -156,7 +156,7 @@ class Callers:
         )
 
     def counts(self, home: Source, function: Function, source: Source, word: re.Match[str]) -> bool:
-        """Whether one place where the name stands is a use of this function."""
+        """Whether one place where the name is found is a use of this function."""
         code = source.code
         before, after = code[max(0, word.start() - 200) : word.start()].rstrip(), code[word.end() : word.end() + 40].lstrip()
         called = after.startswith(("(", "::<"))

@@ -2,7 +2,7 @@
 
 Run by `make lint`. Exits 1 and names every property that is documented and read nowhere. A reader is a call of `Config` in code that
 ships (`config.long("linger.ms")`, also through one of the `HELPERS`) for the scope that the property belongs to: the producer's
-`reconnect.backoff.ms` is not read because the consumer's is. A name that only stands in the table, a test, a document, a default
+`reconnect.backoff.ms` is not read because the consumer's is. A name that is only in the table, a test, a document, a default
 or somebody's configuration is not read. What becomes of a value that was read is the compiler's business: it reports unused
 fields and variables.
 """
@@ -44,7 +44,7 @@ HELPERS: dict[tuple[str, str], tuple[str, ...]] = {
     ("rust/broker/src/transaction/coordinator.rs", "interval"): ("broker",),
     ("rust/server/src/limits.rs", "size"): ("broker",),
 }
-# property -> why it may stand in the table without a reader; its documentation has to say that it has no effect
+# property -> why it may be in the table without a reader; its documentation has to say that it has no effect
 WITHOUT_EFFECT = {
     "broker min.insync.replicas": "all replicas count as in sync",
     "broker unclean.leader.election.enable": "a log has one replica",

@@ -456,7 +456,7 @@ class Cluster:
         """Deletes a topic."""
 
     def groups(self) -> list[GroupListing]:
-        """Every group, by id. `state` is `Unknown` where the broker does not tell it (before Kafka 2.6)."""
+        """Every group, by id. `state` is `Unknown` where the broker does not report it (before Kafka 2.6)."""
 
     def describe_group(self, group_id: str) -> GroupDescription:
         """A group and its members.

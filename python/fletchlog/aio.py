@@ -30,14 +30,14 @@ async def outcome(future: RecordFuture) -> RecordMetadata:
         if not decided.done():  # else nobody waits any more
             decided.set_result(None)
 
-    def tell_loop(_: RecordFuture) -> None:
+    def notify_loop(_: RecordFuture) -> None:
         try:
             loop.call_soon_threadsafe(set_decided)
         except RuntimeError:  # the loop is closed, and its tasks with it
             if not loop.is_closed():
                 raise
 
-    future.add_done_callback(tell_loop)
+    future.add_done_callback(notify_loop)
     await decided
     return future.result(0)
 

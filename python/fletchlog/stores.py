@@ -106,7 +106,7 @@ def shown(uri: str) -> str:
     """The URI without user, password and parameters."""
     scheme, _, rest = uri.partition("://")
     host, slash, path = rest.partition("?")[0].partition("/")
-    # the container of abfs://container@account stands where others have a user
+    # the container of abfs://container@account is where others have a user
     if not scheme.lower().startswith("abfs"):
         host = host.rpartition("@")[2]
     else:
@@ -253,7 +253,7 @@ class Store:
             if container and self.filesystem.get_file_info(container).type == FileType.NotFound:
                 return self._no_container(container)
         except (OSError, pa.ArrowException) as error:
-            # who may only list what is below a prefix cannot ask for the bucket
+            # a user that may only list what is below a prefix cannot ask for the bucket
             if _MISSING.search(str(error)):
                 return self._no_container(container)
         what = self._kind.container
@@ -296,12 +296,12 @@ class _ChangedError(FileNotFoundError):
 
 
 def _secrets(uri: str, options: Mapping[str, Any]) -> list[str]:
-    """What must not be shown: values of options and of parameters, and what stands before the host of a URI."""
+    """What must not be shown: values of options and of parameters, and what is before the host of a URI."""
     parts = urlsplit(uri)
     user, _, password = parts.netloc.rpartition("@")[0].partition(":")
     named = [*options.items(), *parse_qsl(parts.query)]
     secrets = [str(value) for name, value in named if value and _SECRETS.search(name)]
-    # the user of S3 is a key; that of Azure is the container or the account, and who has none at Google is called `anonymous`
+    # the user of S3 is a key; that of Azure is the container or the account, and a user without one at Google is called `anonymous`
     return secrets + [part for part in (user if parts.scheme.lower().startswith("s3") else "", password) if part]
 
 

@@ -142,9 +142,9 @@ class AuditReport:
         unknown = sorted(set(most) - set(THRESHOLDS))
         if unknown:
             raise InvalidArgumentError(f"there is no column {', '.join(unknown)} to hold to; there are {', '.join(THRESHOLDS)}")
-        untold = sorted(name for name in set(most) & FILES_ONLY if any(getattr(p, name) is None for p in self.partitions))
-        if untold:
-            raise InvalidArgumentError(f"rows alone do not tell {', '.join(untold)}; hold the files to it: fletchlog.audit.audit(directory)")
+        absent = sorted(name for name in set(most) & FILES_ONLY if any(getattr(p, name) is None for p in self.partitions))
+        if absent:
+            raise InvalidArgumentError(f"rows alone do not tell {', '.join(absent)}; hold the files to it: fletchlog.audit.audit(directory)")
         return [
             f"{p.topic}-{p.partition}: {name} is {_exact(name, getattr(p, name))}, at most {_exact(name, limit)} are allowed"
             for p in self.partitions

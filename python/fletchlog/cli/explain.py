@@ -92,7 +92,7 @@ def explain(
         raise CommandError("--producer adds the producer's view to a page: give --html FILE or --json FILE")
     wanted = [item for item in (html, png, svg, card, as_json, save) if item is not None]
     if text or full or not wanted:
-        _tell(explanations, story=text or full or len(explanations) == 1, full=full)
+        _print(explanations, story=text or full or len(explanations) == 1, full=full)
     _write(explanations, view, html=html, png=png, svg=svg, card=card, as_json=as_json, save=save)
     for path in wanted:
         note(f"wrote {path}")
@@ -146,7 +146,7 @@ def _producer_view(path: Path | None) -> Any:
     return trace
 
 
-def _tell(explanations: Sequence[Explanation], *, story: bool, full: bool) -> None:
+def _print(explanations: Sequence[Explanation], *, story: bool, full: bool) -> None:
     """The story of the first run; for several runs also where they differ and how fair they are."""
     if not explanations:
         return

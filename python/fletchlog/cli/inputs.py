@@ -46,14 +46,14 @@ class Input:
 
     Attributes:
         where: Its name, for errors.
-        form: One of `FORMATS`; None: records if it begins as `consume` writes them, else lines. Tells afterwards what it was.
+        form: One of `FORMATS`; None: records if it begins as `consume` writes them, else lines. Holds afterwards what it was.
         compression: `gzip`, `zstd` or None.
         key: Field that gives the key (lines: what separates it from the value).
         value: Field that gives the value; None: the whole row.
         timestamp: Field that gives the timestamp; None: now.
         delimiter: Between the fields of csv and tsv; None: that of the format.
         encoding: Of text; None: UTF-8, and bytes as they are for lines.
-        as_records: Whether the rows are records that `consume` wrote; None: if they look exactly so. Tells afterwards what they were.
+        as_records: Whether the rows are records that `consume` wrote; None: if they look exactly so. Holds afterwards what they were.
         partitions: Whether such records keep their partition.
     """
 

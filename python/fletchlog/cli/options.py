@@ -40,8 +40,8 @@ def names_of_topics(context: typer.Context) -> list[str]:
 
 
 def lists_of_topics(context: typer.Context, incomplete: str) -> list[str]:
-    """Completes the last name of a list with commas, by the directory that stands before it."""
-    # the shell hands over what is typed; click has not read what stands before an option without its value
+    """Completes the last name of a list with commas, by the directory that is before it."""
+    # the shell hands over what is typed; click has not read what is before an option without its value
     words = (os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")).split()
     context.params["directory"] = next((word for word in words[2:] if cluster_of(word) or Path(word).is_dir()), None)
     before, comma, _ = incomplete.rpartition(",")

@@ -76,10 +76,10 @@ def _gaps(broker: Broker, lane: Lane, start: int, end: int, isolation_level: str
         return []
     hidden: Sequence[int] = _offsets(broker, lane, missing[0][0], end, "read_uncommitted") if isolation_level == "read_committed" else []
     control = broker._control_batches(*lane, missing[0][0], end)  # noqa: SLF001 - of this package
-    return [gap for first, last in missing for gap in _told(first, last, hidden, control)]
+    return [gap for first, last in missing for gap in _by_reason(first, last, hidden, control)]
 
 
-def _told(first: int, last: int, hidden: Sequence[int], control: Sequence[Range]) -> Iterator[Gap]:
+def _by_reason(first: int, last: int, hidden: Sequence[int], control: Sequence[Range]) -> Iterator[Gap]:
     """One stretch of missing offsets by reason."""
     known = [Gap(max(first, a), min(last, b), "control") for a, b in control[bisect_left(control, first, key=_last) : bisect_right(control, last, key=_first)]]
     inside = hidden[bisect_left(hidden, first) : bisect_right(hidden, last)]

@@ -141,8 +141,8 @@ def audit_report(df: DataFrame, *, same: Sequence[str | Column] = ("key", "value
         raise ValueError(f"keys is {keys}; give 0 or more")
     rows = _found(df, same, 1.0)
     taken = [name for name in THRESHOLDS if name in partials.NUMBERS]
-    untold: dict[str, Any] = dict.fromkeys(FILES_ONLY)
-    found = [PartitionAudit(row.topic, row.partition, **{name: row[name] for name in taken}, **untold, skew=0.0, behind_ms=None) for row in rows]
+    absent: dict[str, Any] = dict.fromkeys(FILES_ONLY)
+    found = [PartitionAudit(row.topic, row.partition, **{name: row[name] for name in taken}, **absent, skew=0.0, behind_ms=None) for row in rows]
     newest = {topic: {row.partition: row.newest_ms for row in group} for topic, group in _topics(rows).items()}
     worst, spread = _worst(df, keys)
     return AuditReport(

@@ -15,7 +15,7 @@ use crate::group::ClientLiveness;
 use crate::kafka_apis::Handled;
 use crate::sync::Answer;
 
-/// A writer in another process tells nobody of its appends: a read-only broker that waits looks this often. 10 ms is
+/// A writer in another process does not announce its appends: a read-only broker that waits looks this often. 10 ms is
 /// short beside the 500 ms of fetch.max.wait.ms and costs a few file lengths a hundred times a second.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 

@@ -77,7 +77,7 @@ type Offsets<'py> = PyResult<Bound<'py, PyDict>>;
 
 impl Consumer {
     /// Runs the rebalance callbacks, in order, outside the engine: they may call this consumer.
-    fn tell(&self, py: Python<'_>, events: &[RebalanceEvent]) -> PyResult<()> {
+    fn run_callbacks(&self, py: Python<'_>, events: &[RebalanceEvent]) -> PyResult<()> {
         for event in events {
             let (callback, partitions) = match self.listener.lock() {
                 Ok(listener) => listener.callback(py, event),
@@ -109,7 +109,7 @@ impl Consumer {
                 };
                 Ok::<_, Failure>((polled, consumer.take_rebalance_events()))
             })?;
-            if let Err(error) = self.tell(py, &events) {
+            if let Err(error) = self.run_callbacks(py, &events) {
                 if let Ok(mut stashed) = self.stashed.lock() {
                     *stashed = (polled.count() > 0).then_some(polled);
                 }
@@ -234,13 +234,13 @@ impl Consumer {
         let events = self
             .inner
             .call(py, |consumer, _| Ok::<_, Failure>(consumer.leaving_events()))?;
-        let told = self.tell(py, &events);
+        let called_back = self.run_callbacks(py, &events);
         self.inner.call(py, |consumer, _| {
             consumer.unsubscribe()?;
-            consumer.take_rebalance_events(); // told already
+            consumer.take_rebalance_events(); // their callbacks have run
             Ok::<_, Failure>(())
         })?;
-        told
+        called_back
     }
 
     #[doc = stub!(Consumer.poll)]
@@ -542,11 +542,11 @@ impl Consumer {
         let prepared = self
             .inner
             .call_if_open(py, |consumer, stop| consumer.prepare_close(timeout_ms, stop));
-        let told = prepared.and_then(|events| self.tell(py, &events.unwrap_or_default()));
+        let called_back = prepared.and_then(|events| self.run_callbacks(py, &events.unwrap_or_default()));
         let closed = self
             .inner
             .close(py, |mut consumer, stop| consumer.close(timeout_ms, stop));
-        told.and(closed)
+        called_back.and(closed)
     }
 
     fn __repr__(&self) -> String {

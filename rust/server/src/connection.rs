@@ -137,7 +137,7 @@ impl Connection {
         self.peer_end = self.peer_end.max(end);
     }
 
-    /// A request is in work, and its client sends nothing more: it may be gone, which reading would tell, but the connection is
+    /// A request is in work, and its client sends nothing more: it may be gone, which a read would show, but the connection is
     /// muted.
     pub fn is_half_closed(&self) -> bool {
         self.busy && self.peer_end > PeerEnd::Open

@@ -201,7 +201,7 @@ class Model {
   }
 }
 
-// Whether the log has a record at an offset: null if it has one, "unknown" where only a trace tells, else why not.
+// Whether the log has a record at an offset: null if it has one, "unknown" where there is only a trace, else why not.
 function whyNone(story, lane, offset) {
   const [start, end] = story.ends[lane];
   if (start === undefined) return "unknown";

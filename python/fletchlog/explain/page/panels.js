@@ -36,7 +36,7 @@ function chips(story, lanes) {
   return box;
 }
 
-// One step as a sentence; null where the panels below tell it.
+// One step as a sentence; null where the panels below show it.
 function sentence(story, step) {
   const name = (lane) => laneName(story, lane);
   const some = (lanes) => (lanes.length <= 6 ? lanes.join(", ") : `${lanes.slice(0, 5).join(", ")} and ${lanes.length - 5} more`);

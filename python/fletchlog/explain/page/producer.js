@@ -203,7 +203,7 @@ function producerView(panel, data) {
     const wide = view.to - view.from;
     if (view.at < view.from) show(view.at - wide * 0.1, view.at + wide * 0.9);
     else if (view.at > view.to) show(view.at - wide * 0.9, view.at + wide * 0.1);
-    tell();
+    describe();
     timeline.draw();
   };
   const timeline = new ProducerTimeline(model, view, go);
@@ -215,7 +215,7 @@ function producerView(panel, data) {
     timeline.draw();
   };
   const zoom = (factor) => show(view.at - (view.at - view.from) * factor, view.at + (view.to - view.at) * factor);
-  const tell = () => {
+  const describe = () => {
     const event = ProducerModel.event(data.events[view.at]);
     slider.value = view.at;
     said.textContent = `Event ${number(view.at + 1)} of ${number(last + 1)}, ${number(event.time - data.events[0][0])} ms: ${producerSentence(data, event)}`;

@@ -254,7 +254,7 @@ impl FaultTransport {
     }
 
     /// Records what an answer reports to the client.
-    fn tell(&mut self, completion: &Completion) {
+    fn note_answer(&mut self, completion: &Completion) {
         self.moved_ms = self.clock.monotonic_ms();
         self.after_fault = match &completion.result {
             Err(_) => true,
@@ -395,7 +395,7 @@ impl Transport for FaultTransport {
     fn receive(&mut self, node: NodeId) -> Option<Completion> {
         self.pump();
         let completion = self.connections.get_mut(&node)?.answers.pop_front()?;
-        self.tell(&completion);
+        self.note_answer(&completion);
         Some(completion)
     }
 
