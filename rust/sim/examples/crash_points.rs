@@ -30,15 +30,15 @@ const RANDOM_IMAGES: usize = 4;
 const EVERY: (u64, u64, u64) = (16, 64, 256);
 
 #[derive(Default)]
-struct Books {
+struct Results {
     seeds: AtomicU64,
     images: AtomicUsize,
     faults: AtomicUsize,
     violations: AtomicUsize,
 }
 
-impl Books {
-    fn enter(&self, counter: &AtomicUsize, result: Result<usize, Violation>) {
+impl Results {
+    fn add(&self, counter: &AtomicUsize, result: Result<usize, Violation>) {
         match result {
             Ok(count) => {
                 counter.fetch_add(count, Ordering::Relaxed);
@@ -51,7 +51,7 @@ impl Books {
     }
 
     fn crash<W: Crashable>(&self, seed: u64, steps: usize) {
-        self.enter(
+        self.add(
             &self.images,
             W::run(seed, steps, |_| ()).crash_everywhere(RANDOM_IMAGES),
         );
@@ -59,7 +59,7 @@ impl Books {
 
     fn fail<W: Crashable>(&self, seed: u64, steps: usize) {
         let faults = every_fault::<W>(seed, steps, |_| ());
-        self.enter(&self.faults, faults.map(|faults| faults.met));
+        self.add(&self.faults, faults.map(|faults| faults.met));
     }
 
     fn run(&self, seed: u64) {
@@ -94,22 +94,22 @@ fn main() -> ExitCode {
     let first = from_environment("SEED", 0);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let start = Instant::now();
-    let books = Books::default();
+    let results = Results::default();
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
                 while start.elapsed() < limit {
-                    books.run(first + books.seeds.fetch_add(1, Ordering::Relaxed));
+                    results.run(first + results.seeds.fetch_add(1, Ordering::Relaxed));
                 }
             });
         }
     });
-    let violations = books.violations.into_inner();
+    let violations = results.violations.into_inner();
     println!(
         "crash-points: {} images, {violations} violations ({} faults; {} seeds from {first}, {threads} threads, {:.0} s)",
-        books.images.into_inner(),
-        books.faults.into_inner(),
-        books.seeds.into_inner(),
+        results.images.into_inner(),
+        results.faults.into_inner(),
+        results.seeds.into_inner(),
         start.elapsed().as_secs_f64()
     );
     if violations == 0 {

@@ -38,16 +38,16 @@ fn lie() -> Option<Lie> {
 /// Returns how many images and faults there were.
 fn hunt<W: Crashable>(slice: &Slice<'_>) -> Result<usize, (String, Violation)> {
     let lie = lie();
-    let tell = |disk: &SimDisk| lie.into_iter().for_each(|lie| disk.lie(lie));
+    let prepare = |disk: &SimDisk| lie.into_iter().for_each(|lie| disk.lie(lie));
     let mut looked_at = 0;
     let (seeds, steps, random_images) = slice.crashed;
     for seed in 0..seeds {
-        let images = W::run(seed, steps, tell).crash_everywhere(random_images);
+        let images = W::run(seed, steps, prepare).crash_everywhere(random_images);
         looked_at += images.map_err(|v| (format!("crash-points of {}", slice.of), v))?;
     }
     let (seeds, steps) = slice.faulty;
     for &seed in seeds {
-        let faults = every_fault::<W>(seed, steps, tell);
+        let faults = every_fault::<W>(seed, steps, prepare);
         looked_at += faults.map_err(|v| (format!("nth-fault of {}", slice.of), v))?.met;
     }
     Ok(looked_at)

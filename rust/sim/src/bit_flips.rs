@@ -145,11 +145,11 @@ impl Partition {
             let start = position.checked_sub(i);
             start.is_some_and(|start| self.base_offsets.contains(&(path.to_path_buf(), start)))
         });
-        let verdict = self.verdict().and_then(|told| {
+        let verdict = self.verdict().and_then(|reported| {
             if in_base_offset {
-                self.is_told_by_use().map(|()| told)
+                self.is_reported_in_use().map(|()| reported)
             } else {
-                Ok(told)
+                Ok(reported)
             }
         });
         file.write_at(position, &[byte]).map_err(fail)?;
@@ -157,7 +157,7 @@ impl Partition {
     }
 
     /// It is reported to a reader that reads everything, or to a writer at open (of a copy).
-    fn is_told_by_use(&self) -> Result<(), String> {
+    fn is_reported_in_use(&self) -> Result<(), String> {
         if read_through(&self.fs).is_err() {
             return Ok(());
         }

@@ -81,8 +81,8 @@ pub(crate) fn records(log: &PartitionLog) -> Result<Records, String> {
             let mut cursor = RecordCursor::new();
             while let Some(record) = cursor.next(&slice).map_err(|e| at(&e))? {
                 let bytes = Bytes::copy_from_slice;
-                let told = (bytes(record.key.unwrap_or_default()), record.value.map(bytes));
-                if found.insert(record.offset, told).is_some() {
+                let key_and_value = (bytes(record.key.unwrap_or_default()), record.value.map(bytes));
+                if found.insert(record.offset, key_and_value).is_some() {
                     return Err(format!("offset {} is there twice", record.offset));
                 }
             }

@@ -48,7 +48,7 @@ pub struct Course {
     /// The disk in front of every operation.
     history: Vec<DiskState>,
     failed: Option<(u64, u64)>,
-    told: usize,
+    reported: usize,
     violation: Option<String>,
 }
 
@@ -59,7 +59,7 @@ impl Course {
             seed,
             history: Vec::new(),
             failed: None,
-            told: 0,
+            reported: 0,
             violation: None,
         }
     }
@@ -72,9 +72,9 @@ impl Course {
     /// Records an error that the engine reported. It is right only if the disk has failed, and `attempts` times at the
     /// most.
     pub(crate) fn excuse(&mut self, disk: &SimDisk, error: &dyn Display, attempts: usize) -> Result<(), String> {
-        self.told += 1;
+        self.reported += 1;
         match disk.failed() {
-            Some(_) if self.told <= attempts => Ok(()),
+            Some(_) if self.reported <= attempts => Ok(()),
             _ => Err(error.to_string()),
         }
     }
@@ -115,7 +115,7 @@ impl Course {
     }
 
     /// Errors that the engine reported.
-    pub fn told(&self) -> usize {
-        self.told
+    pub fn reported(&self) -> usize {
+        self.reported
     }
 }

@@ -10,7 +10,7 @@ pub struct Faults {
     /// Calls that failed, one a run.
     pub met: usize,
     /// Runs in which the engine reported it; otherwise it continued without the file.
-    pub told: usize,
+    pub reported: usize,
 }
 
 /// Lets each call of a run fail in each way, on a disk that `prepare` has given its other faults; then the power goes.
@@ -34,7 +34,7 @@ pub fn every_fault<W: Crashable>(seed: u64, steps: usize, prepare: impl Fn(&SimD
                 break;
             };
             faults.met += 1;
-            faults.told += usize::from(run.course().told() > 0);
+            faults.reported += usize::from(run.course().reported() > 0);
             call = failed + 1;
         }
     }

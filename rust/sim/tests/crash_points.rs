@@ -41,7 +41,7 @@ fn fail<W: Crashable>(seed: u64, steps: usize) {
     let faults = every_fault::<W>(seed, steps, honest).unwrap_or_else(|violation| panic!("{violation:?}"));
     let operations = W::run(seed, steps, honest).course().operations();
     assert!(
-        faults.met >= operations * 3 && faults.told * 2 > faults.met,
+        faults.met >= operations * 3 && faults.reported * 2 > faults.met,
         "{faults:?} of {operations} operations"
     );
 }
@@ -72,12 +72,12 @@ fn what_a_broker_answered_survives_a_power_loss_at_every_operation() {
 }
 
 #[test]
-fn what_threads_were_told_that_work_on_one_log_at_once_survives_a_power_loss_at_every_operation() {
+fn what_a_log_answered_threads_that_share_it_survives_a_power_loss_at_every_operation() {
     crash::<ConcurrentWorkload>(40, 8, 1);
 }
 
 #[test]
-fn what_threads_were_told_that_share_a_broker_survives_a_power_loss_at_every_operation() {
+fn what_a_broker_answered_threads_that_share_it_survives_a_power_loss_at_every_operation() {
     crash::<ConcurrentBrokerWorkload>(2, 10, 1);
 }
 
@@ -123,9 +123,9 @@ fn a_disk_or_program_that_breaks_a_promise_is_found_out() {
             continue;
         }
         let found = (0..20).any(|seed| {
-            let tell = |disk: &SimDisk| disk.lie(lie);
-            let crashed = LogWorkload::run(seed, STEPS, tell).crash_everywhere(0);
-            crashed.is_err() || every_fault::<LogWorkload>(seed, 8, tell).is_err()
+            let prepare = |disk: &SimDisk| disk.lie(lie);
+            let crashed = LogWorkload::run(seed, STEPS, prepare).crash_everywhere(0);
+            crashed.is_err() || every_fault::<LogWorkload>(seed, 8, prepare).is_err()
         });
         assert!(found, "{lie:?} went unnoticed");
     }

@@ -85,7 +85,7 @@ fn a_topic_that_cannot_be_looked_at_is_not_empty() {
     });
 }
 
-/// What a client is told, -1 for none.
+/// The leader epoch that a client gets in the metadata, -1 for none.
 fn leader_epoch(broker: &Arc<Broker>) -> i32 {
     let mut transport = LocalTransport::new(broker.clone());
     let request = MetadataRequest {

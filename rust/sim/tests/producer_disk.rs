@@ -1,4 +1,4 @@
-//! A producer whose broker cannot write: what it is told, and that every call comes to an end (reliability C23).
+//! A producer whose broker cannot write: what its calls return, and that every call comes to an end (reliability C23).
 
 use std::path::Path;
 use std::sync::Arc;

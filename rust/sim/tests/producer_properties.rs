@@ -217,10 +217,10 @@ proptest! {
     }
 }
 
-/// The limit of the broker's memory, found by the property above: the batch of sequences 1 to 3 was appended, but its sends
-/// are told otherwise.
+/// The limit of the broker's memory, found by the property above: the batch of sequences 1 to 3 was appended, but its
+/// sends fail.
 #[test]
-fn an_appended_batch_refused_while_five_later_ones_pass_it_is_told_a_timeout() {
+fn an_appended_batch_refused_while_five_later_ones_pass_it_fails_with_a_timeout() {
     let script = vec!["appended-refused:7", "ok", "ok", "refused:2", "ok", "ok", "refused:2"];
     let config = [
         ("enable.idempotence", "true"),

@@ -245,7 +245,7 @@ fn memory_that_stays_full_fails_the_record_after_max_block() {
 }
 
 #[test]
-fn columns_larger_than_the_memory_flow_through_and_their_failure_is_told_by_flush() {
+fn columns_larger_than_the_memory_flow_through_and_their_failure_is_reported_by_flush() {
     let broker = embedded(3);
     let producer = producer(
         &broker,

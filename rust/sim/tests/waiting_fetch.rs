@@ -1,6 +1,7 @@
 //! A fetch that would wait ten minutes for records, of a topic that is made or deleted on a disk that fails. Nobody waits for a
 //! topic to be made: it is answered as unknown when the wait for the others is over, and at once if there are no others (Kafka:
-//! `KafkaApis#handleFetchRequest`). Who waits for records of a topic that goes is told so (Kafka: `DelayedFetch#tryComplete`).
+//! `KafkaApis#handleFetchRequest`). A fetch that waits for records of a topic that is deleted is answered so, too (Kafka:
+//! `DelayedFetch#tryComplete`).
 
 use std::sync::Arc;
 
@@ -35,7 +36,7 @@ impl Client {
         self.fetch_of(&[OTHER, TOPIC], max_wait_ms);
     }
 
-    /// Asks for records of these topics; a session has been told of them before.
+    /// Asks for records of these topics; a session has them from its first request.
     fn fetch_of(&mut self, topics: &[&str], max_wait_ms: i32) {
         let listed = |topic: &&str| FetchPartition {
             topic_id: [0; 16],
@@ -67,8 +68,8 @@ impl Client {
         self.transport.in_process().unwrap().begin_poll();
     }
 
-    /// The answer's word about the topic in question: the error, and whether there are records. `None`: it waits.
-    fn told(&mut self) -> Option<(ErrorCode, bool)> {
+    /// What the answer says of the topic in question: the error, and whether there are records. `None`: it waits.
+    fn answer(&mut self) -> Option<(ErrorCode, bool)> {
         let Response::Fetch(response) = self.transport.receive(1)?.result.unwrap() else {
             panic!()
         };
@@ -109,14 +110,14 @@ fn with_every_fault(run: impl Fn(&dyn Fn(&SimDisk), bool, &str) -> (SimDisk, boo
 }
 
 #[test]
-fn who_waits_for_a_topic_learns_of_its_making_with_the_next_fetch() {
+fn a_client_that_waits_for_a_topic_learns_of_its_making_with_the_next_fetch() {
     let [failed, made] = with_every_fault(|fail, in_session, what| {
         let (disk, broker) = prepare();
         let mut client = Client::new(&broker, in_session);
         client.fetch(PATIENCE_MS);
-        assert_eq!(client.told(), None, "{what}: the other topic may get records");
+        assert_eq!(client.answer(), None, "{what}: the other topic may get records");
         client.end_wait();
-        assert_eq!(client.told(), UNKNOWN, "{what}");
+        assert_eq!(client.answer(), UNKNOWN, "{what}");
         client.fetch(PATIENCE_MS);
         fail(&disk);
         let made = broker.create_topic(TOPIC, 1, &[]).is_ok();
@@ -124,11 +125,11 @@ fn who_waits_for_a_topic_learns_of_its_making_with_the_next_fetch() {
         if made {
             append(&broker, &TopicPartition::new(TOPIC, 0), b"new").unwrap();
         }
-        assert_eq!(client.told(), None, "{what}: it did not exist when the wait began");
+        assert_eq!(client.answer(), None, "{what}: it did not exist when the wait began");
         client.end_wait();
-        assert_eq!(client.told(), UNKNOWN, "{what}");
+        assert_eq!(client.answer(), UNKNOWN, "{what}");
         client.fetch(0);
-        assert_eq!(client.told(), if made { RECORDS } else { UNKNOWN }, "{what}");
+        assert_eq!(client.answer(), if made { RECORDS } else { UNKNOWN }, "{what}");
         (disk, made)
     });
     assert!(failed > 10 && made > 0, "{failed} failed, {made} made");
@@ -141,32 +142,32 @@ fn a_fetch_of_unknown_topics_alone_is_answered_at_once() {
         let mut client = Client::new(&broker, in_session);
         for _ in 0..2 {
             client.fetch_of(&[TOPIC], PATIENCE_MS);
-            assert_eq!(client.told(), UNKNOWN, "in a session: {in_session}");
+            assert_eq!(client.answer(), UNKNOWN, "in a session: {in_session}");
         }
     }
 }
 
 #[test]
-fn who_waits_for_records_is_told_that_the_topic_is_gone_even_if_its_deletion_fails() {
+fn a_fetch_that_waits_for_records_is_answered_when_the_topic_is_gone_even_if_its_deletion_fails() {
     let [gone, kept] = with_every_fault(|fail, in_session, what| {
         let (disk, broker) = prepare();
         broker.create_topic(TOPIC, 1, &[]).unwrap();
         let mut client = Client::new(&broker, in_session);
         client.fetch(0);
-        assert_eq!(client.told(), Some((ErrorCode::NONE, false)));
+        assert_eq!(client.answer(), Some((ErrorCode::NONE, false)));
         client.fetch(PATIENCE_MS);
-        assert_eq!(client.told(), None, "{what}: there is nothing to read yet");
+        assert_eq!(client.answer(), None, "{what}: there is nothing to read yet");
         fail(&disk);
         let deleted = broker.delete_topic(TOPIC).is_ok();
         disk.fail(u64::MAX, Fault::Io);
         let kept = broker.describe_topic(TOPIC).is_ok();
         assert!(!(deleted && kept), "{what}");
         if kept {
-            assert_eq!(client.told(), None, "{what}: it is still there");
+            assert_eq!(client.answer(), None, "{what}: it is still there");
             append(&broker, &TopicPartition::new(TOPIC, 0), b"new").unwrap();
-            assert_eq!(client.told(), RECORDS, "{what}");
+            assert_eq!(client.answer(), RECORDS, "{what}");
         } else {
-            assert_eq!(client.told(), UNKNOWN, "{what}");
+            assert_eq!(client.answer(), UNKNOWN, "{what}");
         }
         (disk, kept)
     });

@@ -95,7 +95,7 @@ fn committed(
         |&(at, value): &(&i64, &Value)| !group.returned.contains(value) && !index.may_be_compacted(partition, *at, end);
     if let Some((at, value)) = passed.find(left_out) {
         let what = format!("the group has committed {offset}, but no poll of it has returned {value} at offset {at}");
-        let mut ops = index.told_by(partition, *value);
+        let mut ops = index.ops_with(partition, *value);
         ops.push(op);
         found.push(Anomaly::new(Class::CommitSkip, partition, ops, what));
     }
@@ -117,7 +117,7 @@ fn not_copied(index: &Index<'_>, group: &Group, found: &mut Vec<Anomaly>) {
             if !group.copies.contains_key(value) && !index.may_be_compacted(partition, *at, index.history.ops[op].end) {
                 let what =
                     format!("the group has committed {offset}, but {value} at offset {at} has no committed copy");
-                let mut ops = index.told_by(partition, *value);
+                let mut ops = index.ops_with(partition, *value);
                 ops.push(op);
                 found.push(Anomaly::new(Class::NotCopied, partition, ops, what));
             }

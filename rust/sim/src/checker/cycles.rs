@@ -12,7 +12,7 @@ type Edges = Vec<BTreeSet<usize>>;
 
 pub(super) fn check(index: &Index<'_>, found: &mut Vec<Anomaly>) {
     let nodes = index.history.ops.len();
-    let (writes, reads) = (order_of_records(index), who_read_whom(index));
+    let (writes, reads) = (order_of_records(index), reads_of_writes(index));
     let (process, time) = (in_process(index), in_time(index));
     let with_reads = union(&writes, &reads);
     // From the strongest claim to the weakest: the first that has a cycle names it.
@@ -69,7 +69,7 @@ fn order_of_records(index: &Index<'_>) -> Edges {
     edges
 }
 
-fn who_read_whom(index: &Index<'_>) -> Edges {
+fn reads_of_writes(index: &Index<'_>) -> Edges {
     let mut edges = none(index);
     for (number, op) in index.history.ops.iter().enumerate() {
         for step in op.steps() {

@@ -179,7 +179,7 @@ impl<'h> Index<'h> {
     }
 
     /// Operations that contain a value.
-    pub fn told_by(&self, partition: Partition, value: Value) -> Vec<usize> {
+    pub fn ops_with(&self, partition: Partition, value: Value) -> Vec<usize> {
         let writer = self.writer.get(&value).copied();
         let reader = self
             .logs

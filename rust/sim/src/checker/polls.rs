@@ -117,7 +117,7 @@ impl Readers<'_, '_> {
                 Class::PollSkip
             };
             let what = format!("{what}, due was {left_out} at offset {at}");
-            let mut ops = self.index.told_by(partition, left_out);
+            let mut ops = self.index.ops_with(partition, left_out);
             ops.extend([before.op, op]);
             self.found.push(Anomaly::new(class, partition, ops, what));
             return;

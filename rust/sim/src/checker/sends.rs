@@ -40,7 +40,7 @@ pub(super) fn check(index: &Index<'_>, found: &mut Vec<Anomaly>) {
                     .next()
             {
                 let what = format!("between {other} at {first} and {value} at {offset} is {between} at {at}");
-                let mut ops = index.told_by(partition, between);
+                let mut ops = index.ops_with(partition, between);
                 ops.push(number);
                 found.push(Anomaly::new(Class::IntSendSkip, partition, ops, what));
             }

@@ -16,7 +16,7 @@ pub(super) fn check(index: &Index<'_>, found: &mut Vec<Anomaly>) {
                 places.entry(value).or_default().insert((partition, offset));
             }
             if values.len() > 1 {
-                let ops = values.iter().flat_map(|&v| index.told_by(partition, v)).collect();
+                let ops = values.iter().flat_map(|&v| index.ops_with(partition, v)).collect();
                 let what = format!("offset {offset} holds {values:?}");
                 found.push(Anomaly::new(Class::InconsistentOffsets, partition, ops, what));
             }
@@ -29,7 +29,7 @@ pub(super) fn check(index: &Index<'_>, found: &mut Vec<Anomaly>) {
             found.push(Anomaly::new(
                 Class::Duplicate,
                 partition,
-                index.told_by(partition, value),
+                index.ops_with(partition, value),
                 what,
             ));
         }
@@ -74,7 +74,7 @@ fn reads(index: &Index<'_>, found: &mut Vec<Anomaly>) {
                 Step::Poll { isolation, records, .. } => {
                     for &(partition, offset, value) in records {
                         if let Some(what) = forbidden(index, *isolation, value) {
-                            let mut ops = index.told_by(partition, value);
+                            let mut ops = index.ops_with(partition, value);
                             ops.push(number);
                             let what = format!("{value} at offset {offset} was read, but {what}");
                             found.push(Anomaly::new(Class::G1a, partition, ops, what));

@@ -96,7 +96,7 @@ impl Report {
 
 type Part = Box<dyn FnOnce(&mut Hand) + Send>;
 
-/// Who acts in a run, besides the thread that closes it.
+/// What acts in a run, besides the thread that closes it.
 fn parts(plan: &Plan) -> Vec<Part> {
     let mut parts: Vec<Part> = vec![Box::new(nemesis::run)];
     for index in 0..plan.producers.len() {

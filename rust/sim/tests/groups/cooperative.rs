@@ -1,4 +1,4 @@
-//! The cooperative protocol: who keeps a partition goes on reading it.
+//! The cooperative protocol: a member that keeps a partition goes on reading it.
 
 use super::*;
 

@@ -113,8 +113,11 @@ impl World {
     }
 
     fn acknowledge(&mut self, op: usize, step: usize, at: usize) {
-        if let Step::Send { offset: told, .. } = &mut self.steps(op)[step] {
-            *told = Some(offset(at));
+        if let Step::Send {
+            offset: acknowledged, ..
+        } = &mut self.steps(op)[step]
+        {
+            *acknowledged = Some(offset(at));
         }
     }
 
@@ -379,7 +382,7 @@ struct Static {
     partitions: Vec<u32>,
 }
 
-/// It commits, comes back in time under the same generation, or late under another one; who lived before it is refused.
+/// It commits, comes back in time under the same generation, or late under another one; the life before it is refused.
 fn static_member(world: &mut World, rng: &mut Rng, member: &mut Static) {
     let (group, instance) = STATIC;
     let commit = |world: &mut World, life: u32, outcome| {

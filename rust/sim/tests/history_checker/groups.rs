@@ -80,7 +80,7 @@ pub fn let_fenced_commit(history: &mut History) -> bool {
     true
 }
 
-/// Who was back in time is in the next generation, or has other partitions.
+/// The member that was back in time is in the next generation, or has other partitions.
 pub fn rebalance(history: &mut History, rng: &mut Rng) -> bool {
     let back = history.ops.iter_mut().find_map(|op| match &mut op.action {
         Action::Joined(joined) if joined.in_time => Some(joined),

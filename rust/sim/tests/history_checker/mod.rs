@@ -21,8 +21,8 @@ proptest! {
     fn a_history_as_it_should_be_has_no_anomaly(seed: u64) {
         let history = generate::history(seed);
         let found = checker::check(&history);
-        let told: Vec<String> = found.iter().map(|anomaly| anomaly.explain(&history)).collect();
-        prop_assert!(found.is_empty(), "{}", told.concat());
+        let explained: Vec<String> = found.iter().map(|anomaly| anomaly.explain(&history)).collect();
+        prop_assert!(found.is_empty(), "{}", explained.concat());
     }
 }
 
@@ -43,8 +43,8 @@ fn each_class_is_found_where_it_was_put() {
                 "{class} was put into seed {seed}, found {classes:?}"
             );
             let anomaly = found.iter().find(|anomaly| anomaly.class == class).unwrap();
-            let told = anomaly.explain(&history);
-            assert!(told.starts_with(class.name()) && told.contains("process"), "{told}");
+            let text = anomaly.explain(&history);
+            assert!(text.starts_with(class.name()) && text.contains("process"), "{text}");
         }
         assert!(usable >= USABLE, "only {usable} of 100 histories have room for {class}");
     }

@@ -42,7 +42,7 @@ fn a_new_owner_goes_on_where_the_old_one_stopped() {
 }
 
 #[test]
-fn largest_starts_at_the_end_and_shutdown_commits_unless_told_not_to() {
+fn largest_starts_at_the_end_and_shutdown_commits_unless_configured_not_to() {
     let (broker, _clock) = virtual_broker(&[("t", 1)]);
     produce(&broker, "t", 0, 10);
     let at_end = consumer(&broker, "g-end", "a", &[("auto.offset.reset", "largest")]);
@@ -105,7 +105,7 @@ fn while_threads_poll_and_members_come_and_go_every_record_is_returned_once_and_
     let leavers_streams = join(&leaver);
     let read = |mut stream: LegacyStream| {
         while total.load(Ordering::SeqCst) < all {
-            // Whoever sees first that half is read: the leaver's own threads may get no time until all is.
+            // The first thread that sees that half is read: the leaver's own threads may get no time until all is.
             if total.load(Ordering::SeqCst) >= all / 2 && !left.swap(true, Ordering::SeqCst) {
                 leaver.shutdown().unwrap();
             }

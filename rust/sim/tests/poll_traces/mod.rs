@@ -49,7 +49,7 @@ fn difference(expected: &Expected, outcome: &Outcome) -> Option<String> {
         .collect();
     let traced: Vec<&Value> = outcome.traced_requests.iter().take(wire.len()).collect();
     if wire != traced {
-        return Some("the consumer's own trace tells other requests than the wire".to_owned());
+        return Some("the consumer's own trace has other requests than the wire".to_owned());
     }
     if expected.polls.len() != outcome.polls.len() {
         return Some(format!(

@@ -178,7 +178,7 @@ pub struct Outcome {
     pub polls: Vec<PollResult>,
     pub total: usize,
     pub positions: Vec<(TopicPartition, i64)>,
-    /// Requests as the consumer's own trace tells them, in the form of the recordings.
+    /// Requests as the consumer's own trace records them, in the form of the recordings.
     pub traced_requests: Vec<Value>,
 }
 

@@ -65,7 +65,7 @@ impl std::fmt::Debug for Socket {
     }
 }
 
-/// Who waits for sockets, in virtual time.
+/// What waits for sockets, in virtual time.
 pub(super) struct Watch {
     pub net: SharedNet,
     pub scheduler: Arc<Scheduler>,

@@ -65,7 +65,7 @@ impl Flow {
         self.arrived.extend(bytes);
     }
 
-    /// As many bytes as have arrived and fit: whoever gets fewer than fit knows that there are no more.
+    /// As many bytes as have arrived and fit: a caller that gets fewer than fit knows that there are no more.
     pub fn read(&mut self, into: &mut [u8]) -> Result<usize> {
         if self.arrived.is_empty() {
             return match self.end {

@@ -15,7 +15,7 @@ use crate::rng::Rng;
 
 /// The number of a connection.
 pub(super) type PipeId = u64;
-/// The number of who watches sockets.
+/// The number of a watcher of sockets.
 pub(super) type WatcherId = usize;
 /// The listener's.
 pub(super) const LISTENER: WatcherId = 0;
@@ -298,7 +298,7 @@ impl Pipes {
         }
     }
 
-    /// Tells who watches this end.
+    /// Notifies the watcher of this end.
     fn change(&mut self, id: PipeId, side: Side) {
         let Some(pipe) = self.pipes.get(&id) else { return };
         let watcher = &mut self.watchers[pipe.watcher(side)];
