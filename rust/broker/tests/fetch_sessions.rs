@@ -252,7 +252,7 @@ fn a_session_is_unknown_to_a_broker_that_did_not_open_it() {
 }
 
 #[test]
-fn a_log_that_parts_from_what_a_client_has_is_told_at_once_and_in_every_answer() {
+fn a_log_that_parts_from_what_a_client_has_is_reported_at_once_and_in_every_answer() {
     let broker = broker_with(&[("a", 2)]);
     let mut client = Client::new(&broker);
     let at = |fetch_offset, last_fetched_epoch| {
@@ -261,7 +261,7 @@ fn a_log_that_parts_from_what_a_client_has_is_told_at_once_and_in_every_answer()
         request.partitions[0].last_fetched_epoch = last_fetched_epoch;
         request
     };
-    let mut told = |request| {
+    let mut answer = |request| {
         let response = client.fetch(1, request);
         let p = response
             .partitions
@@ -270,19 +270,19 @@ fn a_log_that_parts_from_what_a_client_has_is_told_at_once_and_in_every_answer()
         (response.session_id, p)
     };
     let records = 2 * batch(1, 10).len();
-    assert_eq!(told(at(0, 0)).1, Some((ErrorCode::NONE, None, records)));
-    assert_eq!(told(at(0, -2)).1, Some((ErrorCode::NONE, None, records)));
+    assert_eq!(answer(at(0, 0)).1, Some((ErrorCode::NONE, None, records)));
+    assert_eq!(answer(at(0, -2)).1, Some((ErrorCode::NONE, None, records)));
     // An epoch that the log has not reached, whatever the offset.
-    assert_eq!(told(at(0, 1)).1, Some((ErrorCode::OFFSET_OUT_OF_RANGE, None, 0)));
-    assert_eq!(told(at(100, 1)).1, Some((ErrorCode::OFFSET_OUT_OF_RANGE, None, 0)));
+    assert_eq!(answer(at(0, 1)).1, Some((ErrorCode::OFFSET_OUT_OF_RANGE, None, 0)));
+    assert_eq!(answer(at(100, 1)).1, Some((ErrorCode::OFFSET_OUT_OF_RANGE, None, 0)));
     // Beyond the end of its epoch: no error, and not what the same offset without an epoch gives.
     let diverges = Some((ErrorCode::NONE, Some((0, 2)), 0));
-    let (session, first) = told(at(100, 0));
+    let (session, first) = answer(at(100, 0));
     assert_eq!(first, diverges);
     for epoch in 1..4 {
-        assert_eq!(told(incremental(session, epoch, &[], &[])).1, diverges);
+        assert_eq!(answer(incremental(session, epoch, &[], &[])).1, diverges);
     }
-    assert_eq!(told(at(100, -1)).1, Some((ErrorCode::OFFSET_OUT_OF_RANGE, None, 0)));
+    assert_eq!(answer(at(100, -1)).1, Some((ErrorCode::OFFSET_OUT_OF_RANGE, None, 0)));
 }
 
 /// By its id, as the fetch names it.
@@ -299,7 +299,7 @@ fn outline(response: &FetchResponse) -> Vec<(&str, ErrorCode, bool)> {
 }
 
 #[test]
-fn a_session_by_topic_ids_keeps_ids_whoever_asks_next() {
+fn a_session_by_topic_ids_keeps_ids_whichever_connection_asks_next() {
     let broker = broker_with(&[("a", 1), ("b", 0)]);
     let ids = ["a", "b"].map(|topic| by_id(&broker, topic));
     let (a, b, none) = (&*ids[0], &*ids[1], &*topic_by_id([9; 16]));
@@ -344,7 +344,7 @@ fn a_session_by_topic_ids_keeps_ids_whoever_asks_next() {
 }
 
 #[test]
-fn who_waits_by_topic_id_is_woken_by_an_append_and_told_that_the_topic_is_gone() {
+fn a_wait_by_topic_id_ends_with_an_append_and_when_the_topic_is_gone() {
     for in_session in [false, true] {
         let broker = broker_with(&[("a", 0), ("b", 0)]);
         let ids = ["a", "b"].map(|topic| by_id(&broker, topic));
@@ -381,10 +381,10 @@ fn who_waits_by_topic_id_is_woken_by_an_append_and_told_that_the_topic_is_gone()
         wait(&mut client, 1);
         assert!(client.wait_fetch(1, 0).is_none());
         broker.delete_topic("b").unwrap();
-        let told = client.wait_fetch(1, 0).unwrap();
+        let gone = client.wait_fetch(1, 0).unwrap();
         assert!(
-            outline(&told).contains(&(b, ErrorCode::UNKNOWN_TOPIC_ID, false)),
-            "{told:?}"
+            outline(&gone).contains(&(b, ErrorCode::UNKNOWN_TOPIC_ID, false)),
+            "{gone:?}"
         );
     }
 }

@@ -172,8 +172,8 @@ fn partitions_of_a_topic_lead_on_the_nodes_in_turn_and_topics_start_one_further(
     assert_eq!(metadata.nodes, [1, 2, 3]);
     let names: Vec<&str> = metadata.topics.iter().map(|t| &*t.name).collect();
     assert_eq!(names, ["a", "b", "c", "d"]);
-    let told: Vec<i32> = metadata.topics[1].partitions.iter().map(|p| p.leader).collect();
-    assert_eq!(told, leaders("b"));
+    let of_b: Vec<i32> = metadata.topics[1].partitions.iter().map(|p| p.leader).collect();
+    assert_eq!(of_b, leaders("b"));
 }
 
 #[test]
@@ -465,7 +465,7 @@ fn list_offsets_answers_the_specials_and_refuses_what_kafka_refuses() {
     assert_eq!(ask(1, vec![(tp("t", 1), -1, -1)]), [(3, -1, -1, -1)]);
 }
 
-/// Kafka: `Partition#lastOffsetForLeaderEpoch`; the cache's own table stands in rust/log.
+/// Kafka: `Partition#lastOffsetForLeaderEpoch`; the cache's own table is in rust/log.
 #[test]
 fn the_end_of_a_leader_epoch_is_answered_by_the_leader_only() {
     let broker = in_memory(2);

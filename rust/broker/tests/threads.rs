@@ -206,12 +206,12 @@ fn members_in_threads_of_their_own_agree_on_a_generation() {
                         if joined.error != ErrorCode::NONE {
                             continue;
                         }
-                        // The leader tells everybody how many they are.
-                        let told = vec![u8::try_from(joined.members.len()).unwrap()];
+                        // The leader assigns to each member how many there are.
+                        let assigned = vec![u8::try_from(joined.members.len()).unwrap()];
                         let assignments = joined
                             .members
                             .iter()
-                            .map(|m| (m.member_id.clone(), Bytes::from(told.clone())))
+                            .map(|m| (m.member_id.clone(), Bytes::from(assigned.clone())))
                             .collect();
                         let Response::SyncGroup(synced) = wait(Request::SyncGroup(SyncGroupRequest {
                             group_id: "g".into(),

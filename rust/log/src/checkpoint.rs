@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_of_a_log_start_checkpoint_is_told_or_changes_no_offset() {
+    fn every_flipped_bit_of_a_log_start_checkpoint_is_reported_or_changes_no_offset() {
         let offsets = BTreeMap::from([
             (TopicPartition::new("t", 0), 230),
             (TopicPartition::new("t", 1), 1),
@@ -399,7 +399,7 @@ mod tests {
 
     /// As Kafka reads a line: split at blanks, those at the end are ignored.
     #[test]
-    fn the_checksum_of_a_checkpoint_stands_behind_its_last_entry_in_blanks() {
+    fn the_checksum_of_a_checkpoint_is_behind_its_last_entry_in_blanks() {
         let (fs, path) = fs_with("");
         let write = |offsets: &[(TopicPartition, i64)]| {
             write_log_start_checkpoint(&fs, path, &offsets.iter().cloned().collect()).unwrap();

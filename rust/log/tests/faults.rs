@@ -145,7 +145,7 @@ fn side_files_that_cannot_be_written_fail_no_append() {
     assert_eq!(offsets(&log).len(), 300);
 }
 
-/// A roll that fails leaves no segment behind: it would stand in front of what the old segment takes afterwards.
+/// A roll that fails leaves no segment behind: it would be in front of what the old segment takes afterwards.
 #[test]
 fn what_follows_a_roll_that_failed_is_found() {
     let (fs, dir, log, faults) = faulty(LogConfig {

@@ -1,4 +1,4 @@
-//! Durability fsync with several threads: who is told what when, and what is on disk then.
+//! Durability fsync with several threads: which caller gets which answer, and when, and what is on disk then.
 
 use std::io;
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::common::*;
 use fletchlog_log::config::Durability;
 use fletchlog_log::{AppendError, AppendOrigin, LogConfig, LogError, PartitionLog};
 
-/// Appends from so many threads that all wait for the disk while it is held, then lets it go. What each was told.
+/// Appends from so many threads that all wait for the disk while it is held, then lets it go. Returns the result of each append.
 fn append_together(log: &PartitionLog, faults: &Faults, threads: i64) -> Vec<Result<i64, AppendError>> {
     let disk = faults.disk.lock().unwrap();
     std::thread::scope(|scope| {
@@ -48,15 +48,15 @@ fn appends_that_wait_together_share_an_fsync() {
 }
 
 #[test]
-fn a_failed_fsync_acknowledges_nobody_who_waited_for_it() {
+fn a_failed_fsync_acknowledges_no_append_that_waited_for_it() {
     let (log, faults) = synced_log();
     *faults.sync_error.lock().unwrap() = Some(io::ErrorKind::Other);
     let syncs = faults.syncs.load(Ordering::Relaxed);
-    let told = append_together(&log, &faults, 16);
-    assert!(told.iter().all(Result::is_err), "{told:?}");
+    let results = append_together(&log, &faults, 16);
+    assert!(results.iter().all(Result::is_err), "{results:?}");
     let first = |e: &AppendError| matches!(e, AppendError::Log(LogError::Io { action: "sync", .. }));
     let others = |e: &AppendError| matches!(e, AppendError::Log(LogError::Fenced { .. }));
-    let errors: Vec<_> = told.into_iter().map(Result::unwrap_err).collect();
+    let errors: Vec<_> = results.into_iter().map(Result::unwrap_err).collect();
     assert_eq!(errors.iter().filter(|e| first(e)).count(), 1, "{errors:?}");
     assert_eq!(errors.iter().filter(|e| others(e)).count(), 15, "{errors:?}");
     // It is not asked again.
@@ -64,7 +64,7 @@ fn a_failed_fsync_acknowledges_nobody_who_waited_for_it() {
     assert_eq!(log.high_watermark(), 0);
 }
 
-/// Row C17 of docs/reliability.md: only who asked for the fsync waits for it.
+/// Row C17 of docs/reliability.md: only the caller that asked for the fsync waits for it.
 #[test]
 fn a_slow_fsync_holds_up_neither_readers_nor_other_logs() {
     let (fs, _, log, faults) = faulty(LogConfig {
@@ -112,8 +112,8 @@ fn a_repeat_is_not_acknowledged_before_the_batch_that_it_repeats_is_on_disk() {
             }
             *faults.sync_error.lock().unwrap() = failure;
             drop(held);
-            let told = [first, repeat].map(|append| append.join().unwrap().ok());
-            assert_eq!(told, if failure.is_some() { [None; 2] } else { [Some(0); 2] });
+            let acknowledged = [first, repeat].map(|append| append.join().unwrap().ok());
+            assert_eq!(acknowledged, if failure.is_some() { [None; 2] } else { [Some(0); 2] });
         });
     }
 }

@@ -244,7 +244,7 @@ fn complete_recovery_rebuilds_indexes_byte_for_byte() {
     for partition in ["g-multi-ct-0", "g-multi-la-0", "g-txn-0", "g-idem-0"] {
         let path = dir.path().join(partition);
         let before = files(&path);
-        // The intervals of these topics lie around these, as their entries tell.
+        // The intervals of these topics lie around these, as their entries show.
         let config = LogConfig {
             index_interval_bytes: if partition.starts_with("g-multi") { 600 } else { 1024 },
             ..LogConfig::default()

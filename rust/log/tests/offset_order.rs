@@ -90,14 +90,14 @@ impl Written {
     }
 
     /// Reads at every offset. What is answered is right; returns whether anything was refused.
-    fn is_told(&self, log: &PartitionLog, what: &str) -> bool {
-        let mut told = false;
+    fn some_read_is_refused(&self, log: &PartitionLog, what: &str) -> bool {
+        let mut refused = false;
         for max_bytes in [1, 100, 1 << 20] {
             for offset in 0..self.end {
                 let read = match log.read(offset, max_bytes, true, FetchBound::HighWatermark) {
                     Ok(read) => read.records,
                     Err(LogError::Damaged { .. }) => {
-                        told = true;
+                        refused = true;
                         continue;
                     }
                     Err(e) => panic!("{what}: {e}"),
@@ -113,7 +113,7 @@ impl Written {
                 assert!(!read.is_empty() && rest.starts_with(read), "{what}: read at {offset}");
             }
         }
-        told
+        refused
     }
 }
 
@@ -147,17 +147,20 @@ fn a_flipped_bit_of_a_base_offset_gives_no_reader_another_record_and_no_writer_a
                 let fs = log.flipped(which, bit);
                 let last = which == log.batches.len() - 1;
                 match log.open(&fs, READ_ONLY) {
-                    // What would contradict a greater offset of the very last batch stands in no file that a reader beside a writer
+                    // What would contradict a greater offset of the very last batch is in no file that a reader beside a writer
                     // could trust.
                     Ok(reader) if last && reader.log_end_offset() > log.end => {}
-                    Ok(reader) => assert!(log.is_told(&reader, &what), "{what}: no reader is told"),
+                    Ok(reader) => assert!(log.some_read_is_refused(&reader, &what), "{what}: no read is refused"),
                     other => assert!(is_damaged(&other), "{what}: {other:?}"),
                 }
                 for clean_shutdown in [true, false] {
                     match log.open(&log.flipped(which, bit), write_mode(clean_shutdown, log.end)) {
                         Ok(writer) => {
                             assert_eq!(writer.log_end_offset(), log.end, "{what}, clean {clean_shutdown}");
-                            assert!(log.is_told(&writer, &what), "{what}: opened, and no reader is told");
+                            assert!(
+                                log.some_read_is_refused(&writer, &what),
+                                "{what}: opened, and no read is refused"
+                            );
                             assert_eq!(append(&writer, batch(&[(NOW, b"new")])).first_offset, log.end, "{what}");
                         }
                         other => assert!(is_damaged(&other), "{what}, clean {clean_shutdown}: {other:?}"),

@@ -35,7 +35,7 @@ fn config(case: &Value) -> LogConfig {
     config
 }
 
-/// The broker's clock at a step: told by its message, or by a timestamp given relative to it.
+/// The broker's clock at a step: derived from its message, or from a timestamp given relative to it.
 fn now(step: &Value, config: &LogConfig, otherwise: i64) -> i64 {
     if let Some(message) = step["outcome"]["recordErrors"][0][1].as_str() {
         let limits = message.rsplit_once('[').unwrap().1.trim_end_matches(']');

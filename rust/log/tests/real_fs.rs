@@ -84,7 +84,7 @@ fn a_preallocated_segment_is_cut_to_what_is_in_it() {
 }
 
 #[test]
-fn what_stands_behind_a_hole_is_kept_aside() {
+fn what_is_behind_a_hole_is_kept_aside() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("t-0");
     let log = open(&real(), &path, LogConfig::default(), CLEAN);

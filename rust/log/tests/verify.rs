@@ -90,7 +90,7 @@ fn damage_is_named_with_file_and_position() {
 }
 
 #[test]
-fn a_torn_tail_and_a_missing_segment_are_told() {
+fn a_torn_tail_and_a_missing_segment_are_reported() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("t-0");
     let log = open(&real(), &path, small_segments(300), CLEAN);
@@ -168,7 +168,7 @@ fn what_recovery_would_cut_is_what_it_cuts() {
 }
 
 #[test]
-fn a_name_that_no_segment_can_have_is_told() {
+fn a_name_that_no_segment_can_have_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("t-0");
     let log = open(&real(), &path, small_segments(600), CLEAN);
@@ -198,7 +198,7 @@ fn the_start_of_the_log_is_the_checkpointed_one() {
 }
 
 #[test]
-fn checkpoints_that_do_not_fit_the_log_are_told() {
+fn checkpoints_that_do_not_fit_the_log_are_reported() {
     let problems = |checkpoint: &str, right: &str, wrong: &str, stopped: bool| {
         let dir = tempfile::tempdir().unwrap();
         untar("directories/kafka-4.3.1-clean.tar.gz", dir.path());
@@ -240,7 +240,7 @@ fn checkpoints_that_do_not_fit_the_log_are_told() {
 
 /// Row C8 of docs/reliability.md: the name of a segment says where it begins.
 #[test]
-fn a_segment_under_a_later_name_is_told_and_not_appended_to() {
+fn a_segment_under_a_later_name_is_reported_and_not_appended_to() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("t-0");
     let log = open(&real(), &path, LogConfig::default(), CLEAN);

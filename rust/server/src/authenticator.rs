@@ -301,20 +301,23 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_password_is_told_and_a_malformed_one_is_not_explained() {
+    fn a_wrong_password_is_reported_and_a_malformed_one_is_not_explained() {
         let security = security("0");
-        let told = |mechanism: &str, token: &[u8]| {
+        let failure = |mechanism: &str, token: &[u8]| {
             authenticate(&mut Authenticator::new(), &security, 0, mechanism, token)
                 .unwrap_err()
                 .message
         };
         assert_eq!(
-            told("PLAIN", b"\0alice\0wrong"),
+            failure("PLAIN", b"\0alice\0wrong"),
             "Authentication failed: Invalid username or password"
         );
         let hidden = "Authentication failed during authentication due to invalid credentials with SASL mechanism PLAIN";
-        assert_eq!(told("PLAIN", b"nonsense"), hidden);
-        assert_eq!(told("SCRAM-SHA-256", b""), "Unsupported SASL mechanism SCRAM-SHA-256");
+        assert_eq!(failure("PLAIN", b"nonsense"), hidden);
+        assert_eq!(
+            failure("SCRAM-SHA-256", b""),
+            "Unsupported SASL mechanism SCRAM-SHA-256"
+        );
     }
 
     #[test]

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_share_the_pool_and_who_was_refused_hears_of_room() {
+    fn requests_share_the_pool_and_one_that_was_refused_hears_of_room() {
         let freed = Arc::new(AtomicUsize::new(0));
         let heard = Arc::clone(&freed);
         let pool = MemoryPool::new(100, move || {

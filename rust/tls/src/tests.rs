@@ -330,7 +330,7 @@ fn pem_may_be_one_line_and_a_key_encrypted_and_what_is_wrong_is_named_without_th
 
 /// A client that closes says so and waits for the socket's end, as Python's asyncio does for 30 seconds.
 #[test]
-fn who_says_that_nothing_follows_is_heard_to_the_end_and_then_has_ended() {
+fn a_side_that_says_that_nothing_follows_is_heard_to_the_end_and_then_has_ended() {
     for (step, room) in [(1_000_000, 1_000_000), (1, 1_000_000), (700, 900)] {
         let (mut client, mut server) = ends(client(&[]), server(&[]), [b"first", b""], 4);
         let failures = talk(&mut client, &mut server, step, room);

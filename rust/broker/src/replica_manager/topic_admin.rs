@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn who_still_holds_a_partition_of_a_deleted_topic_makes_nothing_that_a_new_one_would_find() {
+    fn a_call_that_still_holds_a_partition_of_a_deleted_topic_makes_nothing_that_a_new_one_would_find() {
         let broker = broker();
         // Like an append or a creation that runs at the same time.
         let held = broker.replicas().partition(&TopicPartition::new("t", 0)).unwrap();
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn who_still_deletes_records_of_a_deleted_topic_does_not_move_the_start_of_a_new_one() {
+    fn a_call_that_still_deletes_records_of_a_deleted_topic_does_not_move_the_start_of_a_new_one() {
         let broker = broker();
         let held = broker.replicas().partition(&TopicPartition::new("t", 0)).unwrap();
         broker.delete_topic("t").unwrap();

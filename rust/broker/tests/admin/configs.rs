@@ -141,7 +141,7 @@ fn every_place_that_has_a_value_is_named_the_one_that_holds_first() {
 }
 
 #[test]
-fn the_broker_tells_what_it_was_given_and_what_can_change() {
+fn the_broker_reports_what_it_was_given_and_what_can_change() {
     let broker = Broker::in_memory(options(None, false, &[("num.partitions", "4")]), ManualClock::new()).unwrap();
     let partitions = entry(&broker, None, "num.partitions");
     assert!(partitions.read_only);

@@ -6,7 +6,7 @@ use crate::common::*;
 use crate::transactions::client::{Txn, broker};
 
 #[test]
-fn a_partition_tells_of_its_producers() {
+fn a_partition_lists_its_producers() {
     let (broker, clock) = broker(&[]);
     let t = tp("t", 0);
     assert_eq!(broker.describe_producers(1, &t).unwrap(), []);
@@ -40,7 +40,7 @@ fn a_partition_tells_of_its_producers() {
 }
 
 #[test]
-fn every_node_with_a_replica_tells_of_producers() {
+fn every_node_with_a_replica_lists_producers() {
     let broker = in_memory(3);
     broker.create_topic_with("t", &new(1, 2)).unwrap();
     let t = tp("t", 0);
@@ -134,7 +134,7 @@ fn a_transaction_is_described_by_its_coordinator() {
 }
 
 #[test]
-fn log_directories_tell_the_size_of_their_partitions_opened_or_not() {
+fn log_directories_report_the_size_of_their_partitions_opened_or_not() {
     let dir = tempfile::tempdir().unwrap();
     let broker = Broker::open(dir.path(), options(Some(2), false, &[]), ManualClock::new()).unwrap();
     broker.create_topic("t", 3, &[]).unwrap();

@@ -11,7 +11,7 @@ use fletchlog_log::fs::{DirEntry, DirLock, File, Fs, LockError, MemoryFs};
 /// What is held up.
 #[derive(Debug, Default)]
 pub struct Hold {
-    /// Whoever holds it holds up every fsync of the partition's log.
+    /// While it is locked, every fsync of the partition's log waits.
     pub disk: Mutex<()>,
     /// The beginning of the name of the partition's directory.
     pub partition: Mutex<&'static str>,

@@ -12,7 +12,7 @@ use fletchlog_api::*;
 use fletchlog_broker::{Broker, BrokerError, LocalTransport, OpenOptions};
 use fletchlog_records::{BatchBuilder, BatchParams, TopicPartition};
 
-/// A clock that moves only when told.
+/// A clock that moves only when a test moves it.
 #[derive(Debug)]
 pub struct ManualClock {
     now: AtomicI64,

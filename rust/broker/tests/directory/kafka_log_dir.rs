@@ -127,7 +127,7 @@ fn a_clean_kafka_log_dir_is_taken_over_for_writing() {
     let broker = open(dir.path()).unwrap();
     let t = tp("g-none", 0);
     assert_eq!(broker.append_batches(&t, batch(2, 10)).unwrap().0, 303);
-    // The cluster's leader epoch goes on: told to clients, stamped into batches.
+    // The cluster's leader epoch goes on: returned to clients, stamped into batches.
     let request = MetadataRequest {
         topics: Some(vec!["g-none".into()]),
         allow_auto_topic_creation: false,

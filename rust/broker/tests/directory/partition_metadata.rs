@@ -25,7 +25,7 @@ fn a_partition_directory_of_another_incarnation_is_not_written() {
 }
 
 /// The cases of recovery-vectors.json that damage `partition.metadata`; the log's own tests have the others. A broker
-/// gives a log without the file a new, empty one and sets the data aside; here the topic's id also stands in
+/// gives a log without the file a new, empty one and sets the data aside; here the topic's id is also in
 /// fletchlog.metadata and the file is written without an fsync, so that a power loss may take it: ours keeps the data and
 /// writes the file again. Garbage is refused as by a broker, and nothing is changed.
 #[test]

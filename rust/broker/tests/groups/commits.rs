@@ -114,7 +114,7 @@ fn a_commit_is_judged_by_group_member_generation_and_state_in_kafkas_order() {
 fn partitions_are_judged_one_by_one_and_unknown_ones_before_the_group() {
     let world = World::new(&[]);
     let conn = world.connect();
-    // groups-130: an unknown topic is 3 even for who is fenced; nothing is known of the group then.
+    // groups-130: an unknown topic is 3 even for a member that is fenced; nothing is known of the group then.
     assert_eq!(
         commit(&conn, "g", 7, "nobody", None, &[("nope", 0, 5), ("t", 9, 5)]),
         [3, 3]

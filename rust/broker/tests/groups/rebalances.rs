@@ -11,7 +11,7 @@ fn the_leaders_sync_releases_the_followers_with_their_assignment() {
 }
 
 #[test]
-fn a_heartbeat_tells_the_generation_the_rebalance_and_the_unknown() {
+fn a_heartbeat_reports_the_generation_the_rebalance_and_the_unknown() {
     let world = World::new(&[]);
     let (mut a, b) = two(&world);
     assert_eq!(a.heartbeat(), ErrorCode::NONE);
@@ -41,7 +41,7 @@ fn a_sync_of_another_generation_or_member_is_refused_and_one_in_a_stable_group_a
 }
 
 #[test]
-fn a_follower_that_joins_again_unchanged_keeps_the_generation_and_one_with_news_begins_a_rebalance() {
+fn a_follower_that_joins_again_unchanged_keeps_the_generation_and_one_with_a_change_begins_a_rebalance() {
     let world = World::new(&[]);
     let (mut a, mut b) = two(&world);
     assert_eq!(b.join().generation_id, 2);
@@ -78,7 +78,7 @@ fn a_rebalance_interrupts_the_syncs_of_the_one_before() {
 }
 
 #[test]
-fn who_does_not_rejoin_in_time_is_left_behind() {
+fn a_member_that_does_not_rejoin_in_time_is_left_behind() {
     let world = World::new(&[]);
     let (mut a, mut b) = two(&world);
     let mut c = world.member();

@@ -1,4 +1,4 @@
-//! Groups of members behind sockets over a restart of the broker: each goes on as its record tells. Kafka:
+//! Groups of members behind sockets over a restart of the broker: each goes on as its record says. Kafka:
 //! `GroupMetadataManager#replay`, `#onLoaded` (spec 8.7).
 
 use std::path::Path;

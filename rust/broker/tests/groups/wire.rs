@@ -197,7 +197,7 @@ fn a_member_lives_by_its_own_requests_and_not_by_its_connection() {
 }
 
 #[test]
-fn who_waits_in_a_join_is_kept_and_a_new_member_for_five_minutes() {
+fn a_member_that_waits_in_a_join_is_kept_and_a_new_one_for_five_minutes() {
     let world = World::new(&[]);
     let (mut old, mut new) = (world.stable(), world.connect());
     let mut request = new.join_request();
@@ -390,9 +390,9 @@ fn members_leave_together_by_their_ids_or_by_their_instances() {
     assert_eq!(admin.leave(&[("nobody", Some("i"))]), [ErrorCode::FENCED_INSTANCE_ID]);
     let codes = admin.leave(&[("", Some("i")), ("", Some("j")), ("nobody", None), (&id, None)]);
     assert_eq!(codes.map_codes(), [0, 25, 25, 0]);
-    // A waiting join is told without an id (groups-088).
-    let told = waits.joined().unwrap();
-    assert_eq!((told.error, &*told.member_id), (ErrorCode::UNKNOWN_MEMBER_ID, ""));
+    // A waiting join is answered without an id (groups-088).
+    let answer = waits.joined().unwrap();
+    assert_eq!((answer.error, &*answer.member_id), (ErrorCode::UNKNOWN_MEMBER_ID, ""));
     assert_eq!(world.group(), ("PreparingRebalance", 1));
     assert_eq!(admin.leave(&[]), []);
     let nobodys = LeaveGroupRequest {

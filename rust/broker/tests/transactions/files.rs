@@ -75,7 +75,7 @@ fn a_crash_between_the_decision_and_the_markers_is_completed_when_the_broker_is_
             assert_eq!((txn.add_offsets("g"), txn.commit_offset("g", &t0, 5)), (0, 0));
             assert_eq!(txn.end(committed_txn), 0);
         }
-        // The decision stands in __transaction_state; CompleteX, one marker of two and that of the group do not.
+        // The decision is in __transaction_state; CompleteX, one marker of two and that of the group are not.
         let state_log = std::fs::read_dir(dir.path())
             .unwrap()
             .filter_map(Result::ok)
@@ -139,7 +139,7 @@ fn an_open_transaction_of_an_earlier_run_times_out_by_the_wall_clock() {
 }
 
 #[test]
-fn a_read_only_broker_tells_of_transactions_and_changes_none() {
+fn a_read_only_broker_reports_transactions_and_changes_none() {
     let dir = tempfile::tempdir().unwrap();
     let writer = open(dir.path()).unwrap();
     writer.create_topic("t", 1, &[]).unwrap();

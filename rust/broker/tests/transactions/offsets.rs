@@ -50,7 +50,7 @@ fn offsets_of_a_transaction_count_from_its_commit_and_an_abort_drops_them() {
     let t = tp("t", 0);
     let mut txn = Txn::new(&broker, "id");
     assert_eq!((txn.add_offsets("g"), txn.commit_offset("g", &t, 5)), (0, 0));
-    // Pending: whoever must not read the same records twice has to wait.
+    // Pending: a caller that must not read the same records twice has to wait.
     assert_eq!(
         (committed(&broker, "g", true), committed(&broker, "g", false)),
         (Err(88), Ok(None))

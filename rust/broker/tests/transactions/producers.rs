@@ -111,7 +111,7 @@ fn the_coordinator_is_found_by_the_hash_of_the_id_and_only_it_answers() {
 }
 
 #[test]
-fn a_transaction_open_for_too_long_is_aborted_by_whoever_comes_by() {
+fn a_transaction_open_for_too_long_is_aborted_by_the_next_call() {
     let (broker, clock) = broker(&[]);
     let t = tp("t", 0);
     let mut txn = Txn::with_timeout(&broker, "id", 25_000);

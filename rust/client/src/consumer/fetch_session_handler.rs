@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_told_stays_as_it_was_and_nothing_wanted_makes_no_request() {
+    fn what_is_not_listed_stays_as_it_was_and_nothing_wanted_makes_no_request() {
         let mut h = established();
         let none = |p: i32| (TopicPartition::new("foo", p), None);
         assert_eq!(h.build_incremental(vec![none(0), none(1)]), None);

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn partitions_of_a_node_stand_in_hash_map_order() {
+    fn partitions_of_a_node_are_in_hash_map_order() {
         let mut metadata = ProducerMetadata::new(10, 1000);
         metadata.request_topic("test");
         metadata.update(&answer("test", 6), 0);

@@ -20,10 +20,10 @@ pub struct Faults {
     pub write_error: Mutex<Option<io::ErrorKind>>,
     pub sync_error: Mutex<Option<io::ErrorKind>>,
     pub syncs: AtomicU64,
-    /// Whoever holds it holds up every fsync of a log.
+    /// While it is locked, every fsync of a log waits.
     pub disk: Mutex<()>,
     pub writes: AtomicU64,
-    /// Whoever holds it holds up every write to a log.
+    /// While it is locked, every write to a log waits.
     pub write_gate: Mutex<()>,
     pub synced: Mutex<Vec<PathBuf>>,
     pub side_files_fail: Mutex<bool>,

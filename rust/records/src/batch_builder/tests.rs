@@ -83,24 +83,24 @@ fn a_record_goes_where_it_has_room_and_the_first_always() {
         (None, &[]),
     ];
     for limit in [0usize, 1, 19, 139, 9039, 9040, 9041, 16323] {
-        let (mut asked, mut told) = (BatchBuilder::with_capacity(0), BatchBuilder::with_capacity(0));
+        let (mut two_steps, mut one_step) = (BatchBuilder::with_capacity(0), BatchBuilder::with_capacity(0));
         for time in 0..1000 {
             for (value, headers) in records {
-                let size = size_of_next(&asked, time, None, value, headers);
-                let room = limit.saturating_sub(asked.records_size());
-                let fits = asked.count() == 0 || size <= room;
+                let size = size_of_next(&two_steps, time, None, value, headers);
+                let room = limit.saturating_sub(two_steps.records_size());
+                let fits = two_steps.count() == 0 || size <= room;
                 if fits {
-                    asked.append(time, None, value, headers);
+                    two_steps.append(time, None, value, headers);
                 }
                 assert_eq!(
-                    told.append_within(room, time, None, value, headers),
+                    one_step.append_within(room, time, None, value, headers),
                     fits.then_some(size)
                 );
             }
         }
         assert_eq!(
-            told.build(&BatchParams::default()),
-            asked.build(&BatchParams::default())
+            one_step.build(&BatchParams::default()),
+            two_steps.build(&BatchParams::default())
         );
     }
 }

@@ -104,7 +104,7 @@ fn every_truncation_is_an_error_or_a_shorter_whole() {
                     base_offset: 7,
                     ..
                 }) => assert_eq!(name, codec.name()),
-                // A xerial stream cut between two blocks cannot be told from a shorter one.
+                // A xerial stream cut between two blocks cannot be distinguished from a shorter one.
                 Ok(part) if codec == Compression::Snappy => {
                     assert!(input.starts_with(&part) && part.len() < input.len())
                 }

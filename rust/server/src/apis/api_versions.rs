@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_feature_that_begins_at_level_0_is_told_from_version_4_on() {
+    fn a_feature_that_begins_at_level_0_is_listed_from_version_4_on() {
         assert_eq!([0, 3, 4].map(|version| supported_features(version).len()), [0, 0, 1]);
     }
 }

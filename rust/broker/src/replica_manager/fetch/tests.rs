@@ -388,7 +388,7 @@ fn unchanged_partitions_are_not_looked_at() {
 
 /// The moment between the first reading and the wait, in which changes are reported to nobody.
 #[test]
-fn who_begins_to_wait_for_a_topic_that_was_made_again_meanwhile_is_answered_at_once() {
+fn a_fetch_that_begins_to_wait_for_a_topic_that_was_made_again_meanwhile_is_answered_at_once() {
     const GONE: Which = (2, 0);
     let side = Side::new(true);
     // Two batches of the old log take more bytes than the one of the new log, which has more records.

@@ -337,7 +337,7 @@ fn an_error_that_a_newer_leader_explains_asks_for_metadata_and_tries_again() {
 }
 
 #[test]
-fn other_errors_of_a_fetch_are_told_as_the_table_says() {
+fn other_errors_of_a_fetch_are_reported_as_the_table_says() {
     use ErrorCode as E;
     for error in [E::UNKNOWN_LEADER_EPOCH, E::UNKNOWN_SERVER_ERROR] {
         let broker = three_batches();
@@ -517,7 +517,7 @@ fn a_batch_that_expands_beyond_the_limit_is_an_error_not_memory() {
 }
 
 #[test]
-fn the_trace_tells_why_a_partition_was_left_out() {
+fn the_trace_says_why_a_partition_was_left_out() {
     let broker = ["A", "B"].iter().fold(FakeBroker::default(), |b, t| b.with(t, 0, 1, 3));
     let mut c = consumer(&broker, &[("max.poll.records", "4"), ("fletchlog.trace", "true")]);
     c.assign(&[tp("A"), tp("B")]).unwrap();

@@ -16,7 +16,7 @@ fn unreadable(broker: &FakeBroker, why: Option<&'static str>) {
     broker.log("B", |log| log.unreadable = why);
 }
 
-fn is_told<T: std::fmt::Debug>(result: Result<T, ClientError>) {
+fn assert_reason<T: std::fmt::Debug>(result: Result<T, ClientError>) {
     match result {
         Err(ClientError::Kafka { code, message }) => {
             assert_eq!(code, ErrorCode::KAFKA_STORAGE_ERROR);
@@ -27,7 +27,7 @@ fn is_told<T: std::fmt::Debug>(result: Result<T, ClientError>) {
 }
 
 fn storage_error(consumer: &mut Consumer) {
-    is_told(consumer.poll(60_000, &mut || false).map(|records| token(&records)));
+    assert_reason(consumer.poll(60_000, &mut || false).map(|records| token(&records)));
 }
 
 #[test]
@@ -56,18 +56,18 @@ fn records_of_other_partitions_come_first_then_each_poll_says_why_and_tries_agai
 }
 
 #[test]
-fn a_position_that_cannot_be_looked_up_is_told_by_poll_and_position() {
+fn a_position_that_cannot_be_looked_up_is_reported_by_poll_and_position() {
     let broker = a_and_b();
     unreadable(&broker, Some(WHY));
     let mut c = consumer(&broker, &[]);
     c.assign(&[tp("A"), tp("B")]).unwrap();
     assert_eq!(token(&poll(&mut c)), "A3");
     storage_error(&mut c);
-    is_told(c.position(&tp("B"), 60_000, &mut || false));
+    assert_reason(c.position(&tp("B"), 60_000, &mut || false));
     assert_eq!(c.position(&tp("A"), 60_000, &mut || false).unwrap(), 3);
-    is_told(c.beginning_offsets(&[tp("A"), tp("B")], 60_000, &mut || false));
-    is_told(c.end_offsets(&[tp("B")], 60_000, &mut || false));
-    is_told(c.offsets_for_times(&[(tp("B"), 0)], 60_000, &mut || false));
+    assert_reason(c.beginning_offsets(&[tp("A"), tp("B")], 60_000, &mut || false));
+    assert_reason(c.end_offsets(&[tp("B")], 60_000, &mut || false));
+    assert_reason(c.offsets_for_times(&[(tp("B"), 0)], 60_000, &mut || false));
     unreadable(&broker, None);
     assert_eq!(c.position(&tp("B"), 60_000, &mut || false).unwrap(), 0);
     assert_eq!(token(&poll(&mut c)), "B3");

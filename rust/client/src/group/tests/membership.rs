@@ -117,7 +117,7 @@ fn a_listener_of_a_cooperative_member_hears_what_moves_before_it_takes_the_new_a
 }
 
 #[test]
-fn a_member_that_leaves_between_the_news_and_the_rebalance_gives_nothing_up_twice() {
+fn a_member_that_leaves_between_the_heartbeat_and_the_rebalance_gives_nothing_up_twice() {
     let mut member = Member::stable(&[]);
     member.coordinator.take_events();
     member.coordinator.listen(true);
@@ -224,7 +224,7 @@ fn an_answer_to_a_join_that_was_given_up_changes_nothing() {
 }
 
 #[test]
-fn leaving_tells_the_group_once_and_static_members_stay() {
+fn leaving_sends_one_request_and_static_members_stay() {
     let mut member = Member::stable(&[]);
     member.answer(Response::LeaveGroup(LeaveGroupResponse {
         error: ErrorCode::NONE,

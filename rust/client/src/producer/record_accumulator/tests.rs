@@ -79,7 +79,7 @@ fn a_node_is_ready_once_a_batch_is_full() {
 }
 
 #[test]
-fn linger_delays_and_tells_how_long() {
+fn linger_delays_and_returns_how_long() {
     let (mut accumulator, metadata) = (accumulator(&[("linger.ms", "10")]), metadata(1));
     append(&mut accumulator, 0, b"x", 0);
     assert_eq!(ready(&mut accumulator, &metadata, 0), (false, 10));

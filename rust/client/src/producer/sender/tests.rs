@@ -283,7 +283,7 @@ fn with_one_in_flight_a_partition_stays_muted_even_when_its_leader_moves() {
 }
 
 #[test]
-fn the_trace_tells_the_life_of_a_batch() {
+fn the_trace_has_the_life_of_a_batch() {
     use TraceKind::{Acknowledged, Drained, Muted, Ready, Reenqueued, Retried, Sent, Unmuted};
     let mut f = Fixture::new(&[("max.in.flight.requests.per.connection", "1")]);
     f.send(1);
@@ -474,7 +474,7 @@ fn full_disk(until_reopened: bool) -> StorageFailure {
 }
 
 #[test]
-fn records_fail_in_time_while_a_producer_id_is_refused_and_the_reason_is_told() {
+fn records_fail_in_time_while_a_producer_id_is_refused_and_the_reason_is_reported() {
     let times = [("request.timeout.ms", "100"), ("delivery.timeout.ms", "300")];
     let mut f = Fixture::new(&[("enable.idempotence", "true"), times[0], times[1]]);
     let start = f.wire.time.0.load(Ordering::SeqCst);
@@ -515,7 +515,7 @@ fn what_only_reopening_mends_is_not_asked_for_again() {
 }
 
 #[test]
-fn a_batch_that_expires_tells_how_its_last_attempt_failed() {
+fn a_batch_that_expires_reports_how_its_last_attempt_failed() {
     let mut f = Fixture::new(&[("request.timeout.ms", "100"), ("delivery.timeout.ms", "300")]);
     let future = f.send(1);
     f.turns();
@@ -532,7 +532,7 @@ fn a_batch_that_expires_tells_how_its_last_attempt_failed() {
 }
 
 #[test]
-fn a_batch_that_expires_behind_one_that_failed_tells_how_that_failed() {
+fn a_batch_that_expires_behind_one_that_failed_reports_how_that_failed() {
     let times = [("request.timeout.ms", "100"), ("delivery.timeout.ms", "300")];
     let mut f = Fixture::new(&[
         times[0],

@@ -338,7 +338,7 @@ fn records_go_to_added_partitions_only() {
 }
 
 #[test]
-fn a_fatal_error_tells_everybody_who_waits() {
+fn a_fatal_error_reaches_every_caller_that_waits() {
     let (mut manager, request) = about_to("AddOffsetsToTxn");
     let sent = Arc::clone(&request.result);
     let commit = manager.begin_commit().unwrap();
@@ -380,7 +380,7 @@ fn after_a_batch_has_failed_the_commit_behind_other_requests_fails_at_once() {
     );
     assert!(
         matches!(commit.outcome(), Some(Err(_))),
-        "nobody would come back to tell the caller"
+        "nothing would report it to the caller later"
     );
 }
 
