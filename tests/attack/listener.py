@@ -259,8 +259,8 @@ def produce() -> bytes:
     return frame(0, 3, struct.pack(">hhi", -1, 1, 5000) + data)
 
 
-def work(address: Address, told: Any, stop: Any) -> None:
-    """The working client: produces a record with acks=1 again and again; tells the milliseconds of each exchange."""
+def work(address: Address, results: Any, stop: Any) -> None:
+    """The working client: produces a record with acks=1 again and again; sends the milliseconds of each exchange to `results` at the end."""
     request, waited = produce(), []
     with socket.create_connection(address, timeout=60) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -272,7 +272,7 @@ def work(address: Address, told: Any, stop: Any) -> None:
             assert answer[22:24] == b"\0\0", answer
             waited.append((time.perf_counter() - before) * 1000)
             time.sleep(0.002)
-    told.send(sorted(waited))
+    results.send(sorted(waited))
 
 
 class Served:
@@ -309,9 +309,9 @@ class Served:
 def run(served: Served, attack: Attack, seconds: float, number: int, allowed: int, p99_ms: float) -> int:
     """Violations of one attack."""
     before, had = served.memory(), served.descriptors()
-    reader, told = multiprocessing.Pipe(duplex=False)
+    reader, writer = multiprocessing.Pipe(duplex=False)
     stop, most = multiprocessing.Event(), [before]
-    worker = multiprocessing.Process(target=work, args=(served.address, told, stop))
+    worker = multiprocessing.Process(target=work, args=(served.address, writer, stop))
     watch = multiprocessing.Process(target=attacking, args=(served.address, attack, seconds, number, (said := multiprocessing.Pipe(duplex=False))[1]))
     worker.start()
     watch.start()

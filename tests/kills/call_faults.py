@@ -2,7 +2,7 @@
 
 A process works in one thread at level fsync: idempotent sends, transactions, a compacted topic and the cleaner, topics, committed
 offsets, flushes. One of its calls below the directory (a write, a sync, an open, ..) fails with EIO, ENOSPC, EMFILE or EACCES, that one or
-all of its kind from then on. What the process is told must be an error of fletchlog's, and it must end in bounded time.
+all of its kind from then on. What its calls raise must be errors of fletchlog's, and it must end in bounded time.
 Then the calls work again: the directory opens, what was acknowledged is there, once, in order and whole, an error of `create_topic` has
 made nothing, `verify` finds no damage, and every topic takes records.
 
@@ -205,7 +205,7 @@ def run(preloaded: shim.Shim, seed: int) -> tuple[Fault, dict[str, Any]]:
     fault = Fault.choose(rng)
     with tempfile.TemporaryDirectory(prefix="fletchlog-faults-") as root:
         ended = in_child(lambda out: os.write(out, json.dumps(run_once(preloaded, Path(root) / "log", fault, rng)).encode()))
-    return fault, json.loads(ended.told) if ended.well else {"failed": 1, "errors": {}, "wrong": [str(ended)]}
+    return fault, json.loads(ended.output) if ended.well else {"failed": 1, "errors": {}, "wrong": [str(ended)]}
 
 
 def main() -> int:

@@ -100,7 +100,7 @@ def below(names: Names, path: str) -> list[str]:
 
 
 def apply(names: Names, kind: str, path: str, what: File | str | None) -> None:
-    """A change of names. If an earlier one is lost, something may still stand where this one puts its own: that goes."""
+    """A change of names. If an earlier one is lost, something may still be where this one puts its own: that goes."""
     target = what if isinstance(what, str) else path
     moved = {target + name[len(path) :]: names.pop(name) for name in below(names, path)} if kind == "r" else {}
     if target in names and (kind != "r" or moved):

@@ -114,14 +114,14 @@ class Check:
                 look()
 
     def _topics(self) -> None:
-        told = self.history
-        for topic, exists in told.topics.items():
+        history = self.history
+        for topic, exists in history.topics.items():
             if exists != (topic in self.there):
                 self.wrong.append(f"topic {topic} is {'lost' if exists else 'there again'}")
-        for topic, value in told.marks.items():
+        for topic, value in history.marks.items():
             if topic in self.there and value.encode() not in [record.value for record in read(self.broker, topic)]:
                 self.wrong.append(f"topic {topic} has lost its record {value}")
-        names = {*told.topics, *TOPICS, *self.there} - {"__consumer_offsets", "__transaction_state"}
+        names = {*history.topics, *TOPICS, *self.there} - {"__consumer_offsets", "__transaction_state"}
         self.notes += [["settled", topic, topic in self.there] for topic in sorted(names)]
 
     def _sent(self) -> None:

@@ -176,8 +176,8 @@ def main() -> int:
         wrong = violations(Path(root), clients)
     for line in wrong[:10]:
         print(f"{NAME}: after {done} kills of seed {seed}: {line}", flush=True)
-    books = f"{sum(map(len, clients.acknowledged.values()))} acknowledged records, {clients.assigned} assignments, seed {seed}"
-    print(f"{NAME}: {done}, {len(wrong)} violations ({books})")
+    counts = f"{sum(map(len, clients.acknowledged.values()))} acknowledged records, {clients.assigned} assignments, seed {seed}"
+    print(f"{NAME}: {done}, {len(wrong)} violations ({counts})")
     return 1 if wrong else 0
 
 

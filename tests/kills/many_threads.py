@@ -90,7 +90,7 @@ def kill_once(preloaded: shim.Shim, root: Path, run: int, rng: random.Random) ->
     ended = in_child(lambda out: os.write(out, json.dumps(check(directory, notes, clean)).encode()))
     if not ended.well:
         return killed, [f"the directory cannot be opened and read: {ended}"]
-    found = json.loads(ended.told)
+    found = json.loads(ended.output)
     with notes.open("a") as journal:
         journal.writelines(json.dumps(note) + "\n" for note in found["notes"])
     return killed, found["wrong"]
@@ -102,7 +102,7 @@ def main() -> int:
     preloaded = shim.preloaded("kills.many_threads")
     rng, deadline = random.Random(seed), time.monotonic() + limit
     done = violations = 0
-    books: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     while done < wanted and time.monotonic() < deadline:
         with tempfile.TemporaryDirectory(prefix="fletchlog-kills-") as root:
             for run in range(RUNS_PER_DIRECTORY):
@@ -113,8 +113,8 @@ def main() -> int:
                     print(f"{NAME}: kill {done} of seed {seed}: {line}", flush=True)
                 if wrong or done >= wanted or time.monotonic() >= deadline:
                     break
-            books.update(json.loads(line)[0] for line in (Path(root) / "notes").read_text().splitlines())
-    print(f"{NAME}: {done}, {violations} violations ({books['sent']} acknowledged records, {books['transaction']} transactions, seed {seed})")
+            counts.update(json.loads(line)[0] for line in (Path(root) / "notes").read_text().splitlines())
+    print(f"{NAME}: {done}, {violations} violations ({counts['sent']} acknowledged records, {counts['transaction']} transactions, seed {seed})")
     return 1 if violations else 0
 
 

@@ -42,7 +42,7 @@ KILLS_PER_DIRECTORY = 30
 
 @dataclass
 class Partition:
-    """What a partition was told to hold."""
+    """What a partition has to hold."""
 
     batches: list[bytes] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
@@ -69,9 +69,9 @@ class Model:
         """Takes note of a step that is done."""
         match step:
             case ("append", partition, data, count):
-                told = self.partitions[partition]
-                told.batches.append(data)
-                told.ends.append(told.end + count)
+                appended = self.partitions[partition]
+                appended.batches.append(data)
+                appended.ends.append(appended.end + count)
             case ("send",):
                 self.sent += 1
             case ("commit", offset):
@@ -87,19 +87,19 @@ def plan(model: Model, rng: random.Random) -> list[tuple[Any, ...]]:
     ahead, steps = model.copy(), []
     for _ in range(STEPS):
         partition = rng.randrange(PARTITIONS)
-        told = ahead.partitions[partition]
+        planned = ahead.partitions[partition]
         kind = rng.choices(["append", "send", "commit", "delete", "flush"], [10, 4, 3, 1, 1])[0]
         step: tuple[Any, ...] = (kind,)
         if kind == "append":
             count = rng.randint(1, 4)
             records = [record(i, rng.randbytes(rng.randint(1, 60))) for i in range(count)]
             # Of now: the state of a producer expires by its own timestamps.
-            now_ms, producer = time.time_ns() // 1_000_000, (PRODUCER_ID + partition, 0, told.end)
+            now_ms, producer = time.time_ns() // 1_000_000, (PRODUCER_ID + partition, 0, planned.end)
             step = (kind, partition, batch(records, timestamp=now_ms, producer=producer), count)
         elif kind == "commit":
             step = (kind, rng.randrange(1 << 20))
         elif kind == "delete":
-            step = (kind, partition, rng.choice([told.start, *[end for end in told.ends[:-1] if end > told.start]]))
+            step = (kind, partition, rng.choice([planned.start, *[end for end in planned.ends[:-1] if end > planned.start]]))
         ahead.apply(step)
         steps.append(step)
     return steps
@@ -127,7 +127,7 @@ def group_member(broker: Any) -> Any:
 
 
 def work(preloaded: shim.Shim, directory: Path, steps: list[tuple[Any, ...]], done: int, calls: int, half: bool) -> None:
-    """Does the steps, tells of each, and dies somewhere."""
+    """Does the steps, reports each, and dies somewhere."""
     import fletchlog as fl
 
     preloaded.watch(directory)
@@ -151,7 +151,7 @@ def work(preloaded: shim.Shim, directory: Path, steps: list[tuple[Any, ...]], do
 
 
 def batches(broker: Any, topic: str, partition: int, offset: int) -> list[bytes]:
-    """Every batch from an offset on, as it stands in the log."""
+    """Every batch from an offset on, as it is in the log."""
     found = []
     while data := broker.read_batches(topic, partition, offset, 1 << 20):
         while data:
@@ -174,10 +174,10 @@ def check(directory: Path, before: Model, after: Model, clean: bool) -> dict[str
     wrong: list[str] = []
     now: dict[str, Any] = {"ends": [], "starts": [], "wrong": wrong}
     for number, description in enumerate(broker.describe_topic("t").partitions):
-        told, perhaps = before.partitions[number], after.partitions[number]
+        acknowledged, perhaps = before.partitions[number], after.partitions[number]
         start = description.log_start_offset
-        if start not in (told.start, perhaps.start):
-            wrong.append(f"t-{number} starts at {start}, not {told.start} or {perhaps.start}")
+        if start not in (acknowledged.start, perhaps.start):
+            wrong.append(f"t-{number} starts at {start}, not {acknowledged.start} or {perhaps.start}")
         gone = sum(end <= start for end in perhaps.ends)
         found = batches(broker, "t", number, start)
         expected = [crc(data) for data in perhaps.batches[gone:]]
@@ -185,8 +185,8 @@ def check(directory: Path, before: Model, after: Model, clean: bool) -> dict[str
         kept = gone + len(found)
         if [crc(data) for data in found] != expected[: len(found)] or [struct.unpack_from(">q", data)[0] for data in found] != bases:
             wrong.append(f"t-{number} from {start} on holds other batches than were sent")
-        elif kept < len(told.batches):
-            wrong.append(f"t-{number} has lost acknowledged batches: {kept} of {len(told.batches)} are there")
+        elif kept < len(acknowledged.batches):
+            wrong.append(f"t-{number} has lost acknowledged batches: {kept} of {len(acknowledged.batches)} are there")
         elif found:
             repeated = broker.append_batches("t", number, perhaps.batches[kept - 1])[0]
             if repeated != bases[-1] or len(batches(broker, "t", number, start)) != len(found):
@@ -210,7 +210,7 @@ def kill_once(preloaded: shim.Shim, directory: Path, model: Model, rng: random.R
     steps = plan(model, rng)
     calls, half, clean = rng.randrange(MOST_CALLS), rng.random() < 0.3, rng.random() < 0.3
     ended = in_child(lambda out: work(preloaded, directory, steps, out, calls, half))
-    killed, dots = ended.was_killed, ended.told
+    killed, dots = ended.was_killed, ended.output
     if not killed and not ended.well:
         return killed, [str(ended)], model
     before = model.copy()
@@ -224,7 +224,7 @@ def kill_once(preloaded: shim.Shim, directory: Path, model: Model, rng: random.R
     ended = in_child(lambda out: os.write(out, json.dumps(check(directory, before, after, clean)).encode()))
     if not ended.well:
         return killed, [f"the directory cannot be opened and read: {ended}"], before
-    now = json.loads(ended.told)
+    now = json.loads(ended.output)
     left = after.copy()
     left.committed, left.sent = now["committed"], now["sent"]
     for partition, kept, start in zip(left.partitions, now["ends"], now["starts"], strict=True):

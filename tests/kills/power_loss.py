@@ -86,7 +86,7 @@ def looked_at(left: Path, notes: list[bytes]) -> list[str]:
     """`look` in a process of its own."""
     act: Callable[[int], object] = lambda out: os.write(out, json.dumps(look(left, notes)).encode())  # noqa: E731
     ended = in_child(act)
-    return json.loads(ended.told) if ended.well else [f"what is left cannot be opened and read: {ended}"]
+    return json.loads(ended.output) if ended.well else [f"what is left cannot be opened and read: {ended}"]
 
 
 def main() -> int:
@@ -111,8 +111,8 @@ def main() -> int:
                 print(f"{NAME}: call {call} of {root / 'recording'}, image {image_seed}: {line}", flush=True)
         if violations == before:
             shutil.rmtree(root)
-    books = f"{recordings} recordings of {made} calls, {acknowledged} acknowledged records"
-    print(f"{NAME}: {done} images ({books}), {violations} violations (seed {seed})")
+    counts = f"{recordings} recordings of {made} calls, {acknowledged} acknowledged records"
+    print(f"{NAME}: {done} images ({counts}), {violations} violations (seed {seed})")
     return 1 if violations else 0
 
 

@@ -27,12 +27,12 @@ def environment() -> dict[str, str]:
 
 @dataclass
 class Ended:
-    """How a process ended, and what it said."""
+    """How a process ended, and what it wrote."""
 
     status: int
     hung: bool
-    told: bytes
-    said: str
+    output: bytes
+    errors: str
 
     @property
     def well(self) -> bool:
@@ -51,12 +51,12 @@ class Ended:
             how = f"died by signal {os.WTERMSIG(self.status)}"
         else:
             how = f"ended with exit code {os.waitstatus_to_exitcode(self.status)}"
-        return "\n    ".join([f"the process {how}", *self.said.splitlines()])
+        return "\n    ".join([f"the process {how}", *self.errors.splitlines()])
 
 
 def in_child(act: Callable[[int], object]) -> Ended:
-    """Runs it in a forked process, which is ended if it hangs. What it writes to the descriptor it is given is what it told, the end of
-    its standard error is what it said."""
+    """Runs it in a forked process, which is ended if it hangs. `output` is what it writes to the descriptor it is given, `errors` the
+    end of its standard error."""
     reader, writer = os.pipe()
     with tempfile.TemporaryFile() as errors:
         pid = os.fork()
@@ -74,7 +74,7 @@ def in_child(act: Callable[[int], object]) -> Ended:
             finally:
                 os._exit(status)
         os.close(writer)
-        told, end, hung = b"", time.monotonic() + HANG_SECONDS, False
+        output, end, hung = b"", time.monotonic() + HANG_SECONDS, False
         while not hung:
             ready, _, _ = select.select([reader], [], [], max(0.0, end - time.monotonic()))
             hung = not ready
@@ -82,13 +82,13 @@ def in_child(act: Callable[[int], object]) -> Ended:
                 part = os.read(reader, 1 << 16)
                 if not part:
                     break
-                told += part
+                output += part
         os.close(reader)
         if hung:
             os.kill(pid, signal.SIGKILL)
         status = os.waitpid(pid, 0)[1]
         errors.seek(max(0, os.fstat(errors.fileno()).st_size - 1500))
-        return Ended(status, hung, told, errors.read().decode(errors="replace"))
+        return Ended(status, hung, output, errors.read().decode(errors="replace"))
 
 
 def processes_of(session: int) -> dict[int, bytes]:

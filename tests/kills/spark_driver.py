@@ -1,7 +1,7 @@
 """The program whose processes `kills.spark_queries` and `kills.spark_tasks` kill: one Spark session with two streams and two writers of frames into one
 directory, or with a stream whose tasks write into a cluster.
 
-`python -m kills.spark_driver JSON` (a `Plan`) runs until it is killed or, for the last one, until everything is written. What was done stands
+`python -m kills.spark_driver JSON` (a `Plan`) runs until it is killed or, for the last one, until everything is written. What was done is
 in files of the plan's directory. A query or write that fails is started again, as an operator does. A session that Spark broke ends at once with `BROKEN`.
 """
 

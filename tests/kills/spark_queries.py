@@ -431,9 +431,9 @@ class Campaign:
         finally:
             self.standalone.end()
         kinds = ", ".join(f"{number} of a {kind}" for kind, number in self.killed.items())
-        books = f"{self.drivers} drivers, {self.broken} sessions broken by Spark, {self.attempts} attempts after the first"
-        books += f", {self.directories} directories, {self.rows} rows, seed {self.seed}"
-        return f"{self.name}: {self.killed.total()}, {self.violations} violations ({kinds}; {books})"
+        counts = f"{self.drivers} drivers, {self.broken} sessions broken by Spark, {self.attempts} attempts after the first"
+        counts += f", {self.directories} directories, {self.rows} rows, seed {self.seed}"
+        return f"{self.name}: {self.killed.total()}, {self.violations} violations ({kinds}; {counts})"
 
     def run_directories(self) -> None:
         """Prints a line for each violation. One that is planted has to be found once."""

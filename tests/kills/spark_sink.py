@@ -135,12 +135,12 @@ def kill_once(preloaded: shim.Shim, directory: Path, first: int, rng: random.Ran
     ended = in_child(lambda out: work(preloaded, directory, first, random.Random(seed), out, fault))
     if not ended.was_killed and not ended.well:
         return False, False, first, [str(ended)]
-    batches = first + ended.told.count(b".")
+    batches = first + ended.output.count(b".")
     # In a process of its own, which leaves the directory cleanly closed, or not.
-    checked = in_child(lambda out: os.write(out, "\n".join(check(directory, batches, cleared=b"." in ended.told)).encode()))
+    checked = in_child(lambda out: os.write(out, "\n".join(check(directory, batches, cleared=b"." in ended.output)).encode()))
     if not checked.well:
-        return ended.was_killed, b"f" in ended.told, batches, [f"the directory cannot be opened and read: {checked}"]
-    return ended.was_killed, b"f" in ended.told, batches, checked.told.decode().splitlines()
+        return ended.was_killed, b"f" in ended.output, batches, [f"the directory cannot be opened and read: {checked}"]
+    return ended.was_killed, b"f" in ended.output, batches, checked.output.decode().splitlines()
 
 
 def main() -> int:

@@ -2,7 +2,7 @@
 
 The drivers are those of `kills.spark_queries`, with one stream of the partitions of a directory into those of a topic. What the option promises is
 looked at after each driver: readers of committed records see every row of a batch that Spark noted as done once, of the next batch the rows of some tasks,
-and nothing else; where a partition is one task, in order, and a task's rows as a whole. A batch is cut into the same tasks whoever runs it, which
+and nothing else; where a partition is one task, in order, and a task's rows as a whole. A batch is cut into the same tasks whichever driver runs it, which
 the option asks for. The last driver of a directory ends by itself; then everything is there.
 
 `python -m kills.spark_tasks` has `fletchlog serve` as the cluster, `tests/interop/test_28_spark_task_kills.py` a real Kafka. It prints one line for each
