@@ -1,4 +1,4 @@
-"""The recorded fault scripts of three Java producers, replayed through the public API: what is in the log, what each send was told.
+"""The recorded fault scripts of three Java producers, replayed through the public API: what is in the log, what each send returned.
 
 rust/sim/tests/producer_faults.rs replays all of them on the engine; here every 13th shows that the binding does the same, the rest is slow.
 """
@@ -128,8 +128,8 @@ def run(scenario: dict[str, Any], client: str) -> Outcome:
         producer.close()
         ids: dict[int, int] = {}
         log = [log_of(broker, topic, p, ids) for p in range(scenario["partitions"])]
-    offsets = [None if isinstance(told, Exception) else told for told in outcomes]
-    errors = {type(told).__name__ for told in outcomes if isinstance(told, Exception)}
+    offsets = [None if isinstance(result, Exception) else result for result in outcomes]
+    errors = {type(result).__name__ for result in outcomes if isinstance(result, Exception)}
     return Outcome(log, offsets, errors, faults.log().to_pyarrow().to_pylist())
 
 

@@ -143,7 +143,7 @@ def test_spark_counts_the_same(tmp_path, spark):
         assert {name: row[name] for name in shared} == {name: getattr(p, name) for name in shared}
 
 
-def test_the_command_tells_writes_and_fails(tmp_path, cli):
+def test_the_command_prints_writes_and_fails(tmp_path, cli):
     fill(tmp_path / "d", [(0, b"a", b"1", 5000), (0, b"a", b"1", 0)], partitions=1)
     said = cli("audit", tmp_path / "d", "--html", tmp_path / "a.html", "--max", "gaps_unexplained=0").out
     assert "by up" in said
@@ -221,22 +221,22 @@ numbers = st.lists(st.tuples(st.sampled_from([0, 1, 2**63, 2**64 - 1]), st.integ
 
 @given(chunks=st.lists(numbers, max_size=4), memory=st.sampled_from([0, 100, 1 << 20]))
 def test_repeats_are_those_of_a_set(chunks, memory):
-    """The owners that are told are as many per pair as it repeats, whatever the chunks and wherever they were kept."""
-    told = []
+    """The owners that are returned are as many per pair as it repeats, whatever the chunks and wherever they were kept."""
+    returned = []
     with pytest.MonkeyPatch.context() as patch, spool.Spool() as kept:
         patch.setattr(spool, "MEMORY", memory)
         for chunk in chunks:
             one, two, owner = (np.array([row[i] for row in chunk], kind) for i, kind in enumerate((np.uint64, np.uint64, np.int64)))
-            told += kept.add(one, two, owner).tolist()
+            returned += kept.add(one, two, owner).tolist()
         for owners in kept.repeats():
-            told += owners.tolist()
+            returned += owners.tolist()
     rows = [row for chunk in chunks for row in chunk]
-    assert len(told) == len(rows) - len({row[:2] for row in rows})
-    # an owner that has a pair alone is told as often as the pair repeats
+    assert len(returned) == len(rows) - len({row[:2] for row in rows})
+    # an owner that has a pair alone is returned as often as the pair repeats
     alone = [pair for pair in {row[:2] for row in rows} if len({row[2] for row in rows if row[:2] == pair}) == 1]
     for owner in {row[2] for row in rows}:
         repeats = sum(sum(row == (*pair, owner) for row in rows) - 1 for pair in alone if (*pair, owner) in rows)
-        assert told.count(owner) >= repeats
+        assert returned.count(owner) >= repeats
 
 
 @given(st.lists(st.lists(st.integers(0, 50), max_size=20), max_size=5), st.sampled_from([0.01, 0.5, 0.9, 0.99, 1.0]))
@@ -311,8 +311,8 @@ def test_the_command_shows_a_row_for_each_partition_and_a_line_for_each_breach(l
     ]
     with fl.Broker(late) as broker:
         broker.create_topic("a-topic-with-a-name-that-needs-room", partitions=12)
-    told = CliRunner().invoke(app, ["audit", str(late)], env={"COLUMNS": "60"}).stdout
-    assert all(f"a-topic-with-a-name-that-needs-room-{p}" in told for p in range(12))
+    printed = CliRunner().invoke(app, ["audit", str(late)], env={"COLUMNS": "60"}).stdout
+    assert all(f"a-topic-with-a-name-that-needs-room-{p}" in printed for p in range(12))
 
 
 def test_an_open_broker_is_audited_as_its_directory(kafkas, tmp_path):

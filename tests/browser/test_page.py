@@ -41,8 +41,8 @@ def until(holds):
         time.sleep(0.02)
 
 
-def taken(told, number):
-    return [step for step in told.story.polls[number] if step[0] == "take"]
+def taken(run, number):
+    return [step for step in run.story.polls[number] if step[0] == "take"]
 
 
 @pytest.fixture
@@ -68,11 +68,11 @@ def test_arrows_step_through_polls_and_the_text_follows(shown, small_runs):
 
 
 def test_every_poll_shows_what_was_handed_out(shown, small_runs):
-    told = small_runs[0]
-    for number in range(1, len(told.story.polls)):
+    run = small_runs[0]
+    for number in range(1, len(run.story.polls)):
         said = text(shown, "#details > .poll:first-child")
-        for step in taken(told, number):
-            assert f"{told.story.lanes[step[1]]}, offsets {step[2]} to {step[3]}," in said, number
+        for step in taken(run, number):
+            assert f"{run.story.lanes[step[1]]}, offsets {step[2]} to {step[3]}," in said, number
         press(shown, Keys.ARROW_RIGHT)
 
 
@@ -96,10 +96,10 @@ def test_a_click_on_the_picture_goes_to_that_poll(shown):
 
 
 def test_the_queue_afterwards_is_what_was_fetched_and_not_taken(shown, small_runs):
-    told = small_runs[0]
+    run = small_runs[0]
     for number in range(1, 12):
         left = {}
-        for steps in told.story.polls[: number + 1]:
+        for steps in run.story.polls[: number + 1]:
             gone = [step[1] for step in steps if step[0] == "drained"]
             for step in steps:
                 if step[0] == "answer":
@@ -110,13 +110,13 @@ def test_the_queue_afterwards_is_what_was_fetched_and_not_taken(shown, small_run
                 left.pop(lane, None)
         queue = shown.find_elements(By.CSS_SELECTOR, "#details > .poll:first-child .queue li")
         seen = {item.find_element(By.CLASS_NAME, "name").text: int(item.find_element(By.CLASS_NAME, "n").text.split(" ")[0]) for item in queue}
-        assert seen == {str(told.story.lanes[lane]): n for lane, n in left.items()}, number
+        assert seen == {str(run.story.lanes[lane]): n for lane, n in left.items()}, number
         press(shown, Keys.ARROW_RIGHT)
 
 
-def test_partitions_left_out_and_requests_under_way_are_told(shown, small_runs):
-    told = small_runs[0]
-    asks = [number for number, steps in enumerate(told.story.polls) for step in steps if step[0] == "ask" and number > 1]
+def test_partitions_left_out_and_requests_under_way_are_shown(shown, small_runs):
+    run = small_runs[0]
+    asks = [number for number, steps in enumerate(run.story.polls) for step in steps if step[0] == "ask" and number > 1]
     press(shown, "n")
     assert poll(shown) == asks[0]
     said = text(shown, "#details > .poll:first-child")
@@ -142,13 +142,13 @@ def test_orders_and_releases_are_switched_side_by_side(shown, small_runs):
 
 
 def test_an_offset_is_found_with_its_way(shown, small_runs):
-    told = small_runs[0]
+    run = small_runs[0]
     press(shown, "/")
     field = shown.switch_to.active_element
     assert field.get_attribute("id") == "query"
     field.send_keys("payments-2 @ 55", Keys.ENTER)
-    lane = told.story.lanes.index(("payments", 2))
-    number, step = next((n, s) for n, steps in enumerate(told.story.polls) for s in steps if s[0] == "take" and s[1] == lane and s[2] <= 55 <= s[3])
+    lane = run.story.lanes.index(("payments", 2))
+    number, step = next((n, s) for n, steps in enumerate(run.story.polls) for s in steps if s[0] == "take" and s[1] == lane and s[2] <= 55 <= s[3])
     assert poll(shown) == number
     said = text(shown, "#found")
     assert f"handed out with {step[2]} to {step[3]}" in said
@@ -164,7 +164,7 @@ def test_an_offset_is_found_with_its_way(shown, small_runs):
         assert answer in text(shown, "#found")
 
 
-def test_an_offset_without_a_record_is_told_with_its_reason(opened, tmp_path):
+def test_an_offset_without_a_record_is_shown_with_its_reason(opened, tmp_path):
     with fl.Broker.in_memory() as broker:
         broker.create_topic("t", config={"cleanup.policy": "compact,delete", "retention.ms": -1, "segment.ms": 1})
         with fl.Producer(broker, {"transactional.id": "tx"}) as producer:
@@ -177,17 +177,17 @@ def test_an_offset_without_a_record_is_told_with_its_reason(opened, tmp_path):
                 until(lambda: broker.transactions()[0].state == "CompleteCommit")
         broker.delete_records("t", 0, 1)
         broker.clean_topic("t", force=True)
-        told = fl.explain.explain(broker, ["t"], {"max.poll.records": 2}, polls=4)
-    assert [run for runs in told.polls for run in runs][:2] == [("t", 0, 4, 5, 2), ("t", 0, 6, 7, 2)]
+        explained = fl.explain.explain(broker, ["t"], {"max.poll.records": 2}, polls=4)
+    assert [run for runs in explained.polls for run in runs][:2] == [("t", 0, 4, 5, 2), ("t", 0, 6, 7, 2)]
     for source, expected in (
-        (told, {
+        (explained, {
             "0": "no record at this offset any more: the log starts at 1",
             "2": "compaction has removed it",
             "5": "it is handed out with 4 to 5",
             "8": "a control record",
             "11": "no record at this offset yet: the next one to be written is 11",
         }),
-        (fl.explain.explanation(told.trace), {"5": "it is handed out with 4 to 5", "8": "a saved trace does not tell"}),
+        (fl.explain.explanation(explained.trace), {"5": "it is handed out with 4 to 5", "8": "a saved trace does not tell"}),
     ):  # fmt: skip
         browser = opened(tmp_path / "page.html", page([source]))
         field = browser.find_element(By.ID, "query")
@@ -333,11 +333,11 @@ def test_the_producers_view_shows_the_way_of_a_batch_five_at_once_and_both_theme
 
 def test_a_step_is_spoken_in_one_line(shown, small_runs):
     press(shown, Keys.ARROW_RIGHT)
-    told = small_runs[0]
-    first = taken(told, 2)[0]
+    run = small_runs[0]
+    first = taken(run, 2)[0]
     said = shown.find_element(By.ID, "spoken")
     assert said.get_attribute("role") == "status"
-    assert said.text.startswith(f"Java client 2.6 (as 2.4 - 2.6), poll 2 returns {first[4]} records of {told.story.lanes[first[1]]}")
+    assert said.text.startswith(f"Java client 2.6 (as 2.4 - 2.6), poll 2 returns {first[4]} records of {run.story.lanes[first[1]]}")
     assert "KIP-387, poll 2 returns" in said.text
 
 

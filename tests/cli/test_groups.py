@@ -29,9 +29,9 @@ def committed(cli, data):
 
 def test_groups_are_listed_and_described_with_their_lag(cli, data):
     assert cli("groups", "list", data, "--json").json == [{"group": "g", "state": "Empty", "coordinator": 1, "members": 0, "partitions": 1, "lag": 7}]
-    told = cli("groups", "describe", data, "g", "--json").json
-    assert told["partitions"] == [{"topic": "t", "partition": 0, "committed": 3, "end": 10, "lag": 7, "member": None}]
-    assert (told["state"], told["coordinator"], told["members"]) == ("Empty", 1, [])
+    described = cli("groups", "describe", data, "g", "--json").json
+    assert described["partitions"] == [{"topic": "t", "partition": 0, "committed": 3, "end": 10, "lag": 7, "member": None}]
+    assert (described["state"], described["coordinator"], described["members"]) == ("Empty", 1, [])
     assert "g is Empty, its coordinator is node 1; 0 members" in cli("groups", "describe", data, "g").out
     assert cli("groups", "lag", data, "g", "--json").json == [{"topic": "t", "lag": 7}]
     assert "committed" in cli("groups", "describe", data, "g").out

@@ -86,7 +86,7 @@ def test_config_prints_every_property_with_default_and_doc(cli):
     assert "linger.ms" not in found
 
 
-def test_explain_tells_the_order_of_requests_and_every_poll(cli, shell, orders):
+def test_explain_prints_the_order_of_requests_and_every_poll(cli, shell, orders):
     options = ["-t", "orders", "-c", "max.poll.records=300", "--polls", 10]
     result = cli("explain", orders, *options, "--full")
     assert "bucket" in result.out
@@ -107,19 +107,19 @@ ROWS = ("2.6", "3.0", "3.1", "3.6", "3.9", "4.1", "4.3")
 
 
 def test_all_releases_are_compared_on_the_terminal(cli, orders):
-    told = cli("explain", orders, "-t", "orders", "--polls", 3, "--compare", "all").out
+    printed = cli("explain", orders, "-t", "orders", "--polls", 3, "--compare", "all").out
     for release in ROWS[1:]:
-        assert f"\nJava client {release}" in told
-    rows = [line.split("  ")[0] for line in told.split("How fair is it?")[1].splitlines() if line.startswith(("Java client", "KIP-387"))]
+        assert f"\nJava client {release}" in printed
+    rows = [line.split("  ")[0] for line in printed.split("How fair is it?")[1].splitlines() if line.startswith(("Java client", "KIP-387"))]
     # what decides the same is one row
     assert rows == ["Java client 2.6, 3.0, 3.1, 3.6, 3.9: the same", "Java client 4.1, 4.3: the same", "KIP-387"]
 
 
-def test_a_run_of_any_length_is_told(cli, orders):
-    told = cli("explain", orders, "-t", "orders", "-c", "max.poll.records=5", "--polls", 10_000).out
-    assert len(told.splitlines()) < 50
-    assert "and so on" not in told
-    assert "400 polls returned 2,000 records" in told
+def test_a_run_of_any_length_has_a_short_story(cli, orders):
+    printed = cli("explain", orders, "-t", "orders", "-c", "max.poll.records=5", "--polls", 10_000).out
+    assert len(printed.splitlines()) < 50
+    assert "and so on" not in printed
+    assert "400 polls returned 2,000 records" in printed
 
 
 def test_explain_writes_every_form_of_the_same_run(cli, orders, tmp_path):
@@ -128,9 +128,9 @@ def test_explain_writes_every_form_of_the_same_run(cli, orders, tmp_path):
     result = cli("explain", orders, "-t", "orders", "-c", "max.poll.records=300", "--polls", 10, "--compare", "kip-387", *options)
     assert result.out == ""
     assert names["png"].read_bytes().startswith(b"\x89PNG")
-    told = json.loads(names["json"].read_text())
-    assert [run["title"] for run in told["runs"]] == ["Java client 2.6 (as 2.4 - 2.6)", "KIP-387"]
-    taken = sum(step[4] for steps in told["runs"][0]["polls"] for step in steps if step[0] == "take")
+    data = json.loads(names["json"].read_text())
+    assert [run["title"] for run in data["runs"]] == ["Java client 2.6 (as 2.4 - 2.6)", "KIP-387"]
+    taken = sum(step[4] for steps in data["runs"][0]["polls"] for step in steps if step[0] == "take")
     assert taken == 2000
     for form in ("html", "svg"):
         assert "KIP-387" in names[form].read_text()
@@ -144,7 +144,7 @@ def test_a_page_without_a_comparison_holds_every_row_of_the_decision_table(cli, 
     assert titles[-1] == "KIP-387"
 
 
-def test_a_card_compares_with_kip_387_unless_it_is_told_with_what(cli, orders, tmp_path):
+def test_a_card_compares_with_kip_387_unless_another_order_is_given(cli, orders, tmp_path):
     cli("explain", orders, "-t", "orders", "--polls", 30, "--card", tmp_path / "a.svg")
     assert "with KIP-387 up to" in (tmp_path / "a.svg").read_text()
     cli("explain", orders, "-t", "orders", "--polls", 30, "--compare", "4.3", "--card", tmp_path / "b.svg")
@@ -170,7 +170,7 @@ def test_explain_says_at_which_decision_two_saved_runs_part(cli, orders, tmp_pat
     assert "fixed" in cli("explain", a, "-t", "orders", code=1).err
 
 
-def test_verify_tells_offsets_segments_producers_and_what_recovery_would_cut(cli, orders):
+def test_verify_reports_offsets_segments_producers_and_what_recovery_would_cut(cli, orders):
     partitions = {p["partition"]: p for p in cli("verify", orders, "--json").json["partitions"]}
     one = partitions["orders-0"]
     assert (one["log_start_offset"], one["log_end_offset"]) == (0, one["records"])

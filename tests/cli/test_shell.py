@@ -67,14 +67,14 @@ def test_members_without_commits_and_the_directories_of_partitions_are_shown(cli
         assert [row["size_bytes"] for row in cli("topics", "describe", address, "t", "--json").json[0]["partitions"]] == [None, None]
         assert "-1" not in (said := cli("topics", "describe", address, "t").out)
         assert "bytes" not in said
-        told = cli("groups", "describe", address, "g", "--json").json
-        assert (told["state"], [one["client"] for one in told["members"]]) == ("Stable", ["me"])
-        assert [(row["partition"], row["committed"], row["member"] is None) for row in told["partitions"]] == [(0, None, False), (1, None, False)]
+        described = cli("groups", "describe", address, "g", "--json").json
+        assert (described["state"], [one["client"] for one in described["members"]]) == ("Stable", ["me"])
+        assert [(row["partition"], row["committed"], row["member"] is None) for row in described["partitions"]] == [(0, None, False), (1, None, False)]
         assert "g is Stable" in cli("groups", "describe", address, "g").out
         assert [row["members"] for row in cli("groups", "list", address, "--json").json] == [1]
 
 
-def test_a_topic_that_is_not_compacted_is_told_how_to_become_so(cli, topic):
+def test_cleaning_a_topic_that_is_not_compacted_fails_and_says_how_to_make_it_so(cli, topic):
     assert f"`fletchlog topics alter {topic} orders -c cleanup.policy=compact` makes it so" in cli("clean", topic, "orders", code=1).err
     cli("topics", "alter", topic, "orders", "-c", "cleanup.policy=compact")
     cli("clean", topic, "orders")

@@ -17,7 +17,7 @@ import fletchlog as fl
 pytestmark = pytest.mark.timeout(180)
 
 NASTY = b"[/x] [red]r[/red] [link=file:///]l[/link] :smile: \x1b]0;title\x07 \x1b[2J \xc2\x9b31m \r \x7f \xe2\x80\xae"
-# what a terminal is told by us: colours and bold, a bar that comes and goes, the cursor
+# what we send to a terminal: colours and bold, a bar that comes and goes, the cursor
 OURS = re.compile(rb"\x1b\[[0-9;]*m|\x1b\[\?25[hl]|\x1b\[2K|\x1b\[1A|\r")
 
 

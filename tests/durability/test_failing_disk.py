@@ -1,4 +1,4 @@
-"""A broker that cannot write: what its producers are told, how often it is logged, and that every call comes to an end.
+"""A broker that cannot write: which errors its producers get, how often it is logged, and that every call comes to an end.
 
 Writes fail because the process may not make files any longer (RLIMIT_FSIZE), which needs no rights: each case runs in a process
 of its own.
@@ -36,7 +36,7 @@ def error(call):
         return [type(raised).__name__, str(raised)]
     return None
 
-def told(**facts):
+def report(**facts):
     room(True)
     sys.__stdout__.write(json.dumps(facts | {"logged": logged}))
 
@@ -68,7 +68,7 @@ def test_records_without_a_producer_id_fail_in_time_and_every_call_ends(tmp_path
         room(True)
         with fl.Producer(broker, {{"enable.idempotence": True}}) as later:
             offset = later.send("t", value=b"v").result().offset
-        told(failed=failed, offset=offset)
+        report(failed=failed, offset=offset)
         """,
     )
     name, text = facts["failed"]
@@ -91,7 +91,7 @@ def test_a_transaction_that_cannot_be_written_any_more_is_an_error_at_once_and_c
         room(False)
         failed, again = error(producer.{end}), error(producer.{end})
         producer.close()
-        told(failed=failed, again=again)
+        report(failed=failed, again=again)
         """,
     )
     for name, text in (facts["failed"], facts["again"]):
@@ -110,7 +110,7 @@ def test_a_failing_append_is_named_by_its_future_and_logged_when_its_state_chang
         room(False)
         failed = error(producer.send("t", value=b"w").result)
         producer.close()
-        told(failed=failed)
+        report(failed=failed)
         """,
     )
     name, text = facts["failed"]

@@ -48,7 +48,7 @@ def flip(root: Path, which: int, bit: int) -> None:
 
 @pytest.mark.parametrize("bit", BITS)
 @pytest.mark.parametrize("order", ["offset", "timestamp"])
-def test_a_scan_gives_what_stands_before_and_says_what_is_wrong(root: Path, bit: int, order: str) -> None:
+def test_a_scan_gives_what_is_before_and_says_what_is_wrong(root: Path, bit: int, order: str) -> None:
     flip(root, 5, bit)
     with fl.Broker(root, read_only=True) as broker:
         offsets: list[int] = []
@@ -63,7 +63,7 @@ def test_a_scan_gives_what_stands_before_and_says_what_is_wrong(root: Path, bit:
 
 @pytest.mark.parametrize("bit", BITS)
 @pytest.mark.parametrize("fetch_bytes", [1, 1 << 20])
-def test_a_poll_gives_what_stands_before_and_then_fails_without_moving(root: Path, bit: int, fetch_bytes: int) -> None:
+def test_a_poll_gives_what_is_before_and_then_fails_without_moving(root: Path, bit: int, fetch_bytes: int) -> None:
     flip(root, 5, bit)
     config = {"auto.offset.reset": "earliest", "max.partition.fetch.bytes": fetch_bytes}
     with fl.Broker(root, read_only=True) as broker, fl.Consumer(broker, config) as consumer:
@@ -82,7 +82,7 @@ def test_a_poll_gives_what_stands_before_and_then_fails_without_moving(root: Pat
 
 
 @pytest.mark.parametrize("bit", BITS_OF_THE_LAST)
-def test_a_wrong_end_is_named_by_whoever_asks_for_it(root: Path, bit: int) -> None:
+def test_a_wrong_end_is_named_by_every_call_that_asks_for_it(root: Path, bit: int) -> None:
     flip(root, BATCHES - 1, bit)
     with fl.Broker(root, read_only=True) as broker:
         with pytest.raises(fl.errors.DamagedFileError, match=r"000\.log is damaged at position"):

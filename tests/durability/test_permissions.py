@@ -71,7 +71,7 @@ with fl.Broker(path, read_only=True) as broker:
 """
 
 
-def test_who_may_only_read_is_refused_as_a_writer_and_reads_without_a_trace(log: Path) -> None:
+def test_a_user_who_may_only_read_is_refused_as_a_writer_and_reads_without_a_trace(log: Path) -> None:
     allow(log, 0o555, 0o444)
     before = {place: place.stat().st_mtime_ns for place in [log, *log.rglob("*")]}
     refused, values = as_a_user_without_rights(TRY_BOTH, log)

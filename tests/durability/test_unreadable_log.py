@@ -1,4 +1,4 @@
-"""A log that cannot be read: its consumers are told which file and why, at once, and other partitions are read on."""
+"""A log that cannot be read: its consumers get an error at once that names the file and the reason, and other partitions are read on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Offsets without a record are told with their reason: as the log was made, so are the gaps."""
+"""Offsets without a record are reported with their reason: as the log was made, so are the gaps."""
 
 import time
 
@@ -91,18 +91,18 @@ def test_records_and_gaps_are_the_whole_log(batches, cleaned, committed):
             send(broker, *keys, commit=commit)
         if cleaned:
             broker.clean_topic("t", force=True)
-        told = explain(broker, ["t"], {"max.poll.records": 2} | (COMMITTED if committed else {}), polls=200, timeout_ms=200)
+        explained = explain(broker, ["t"], {"max.poll.records": 2} | (COMMITTED if committed else {}), polls=200, timeout_ms=200)
         isolation = "read_committed" if committed else "read_uncommitted"
         offsets = broker.scan("t", isolation_level=isolation).to_pyarrow()["offset"].to_pylist()
-        missing = [offset for gap in told.gaps["t", 0] for offset in range(gap.first, gap.last + 1)]
-        assert sorted(offsets + missing) == list(range(*told.ends["t", 0]))
+        missing = [offset for gap in explained.gaps["t", 0] for offset in range(gap.first, gap.last + 1)]
+        assert sorted(offsets + missing) == list(range(*explained.ends["t", 0]))
         if not cleaned:
-            assert sum(gap.why == "control" for gap in told.gaps["t", 0]) == sum(commit is not None for _, commit in batches)
-        assert committed or not any(gap.why == "aborted" for gap in told.gaps["t", 0])
+            assert sum(gap.why == "control" for gap in explained.gaps["t", 0]) == sum(commit is not None for _, commit in batches)
+        assert committed or not any(gap.why == "aborted" for gap in explained.gaps["t", 0])
 
 
 def test_the_page_has_them_and_a_trace_alone_does_not(broker):
     send(broker, "a", commit=True)
-    told = explain(broker, ["t"])
-    assert story([told])["gaps"] == [[[1, 1, "control"]]]
-    assert story([fl.explain.explanation(told.trace)])["gaps"] == [None]
+    explained = explain(broker, ["t"])
+    assert story([explained])["gaps"] == [[[1, 1, "control"]]]
+    assert story([fl.explain.explanation(explained.trace)])["gaps"] == [None]

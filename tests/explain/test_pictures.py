@@ -27,11 +27,11 @@ def data_of(text):
 
 
 def test_the_spans_are_the_runs(runs):
-    for told in runs:
-        found = picture.spans(told.story)
+    for explained in runs:
+        found = picture.spans(explained.story)
         assert sum(run[3] for run in found.ribbon) == 180
-        for lane, tp in enumerate(told.story.lanes):
-            own = [run for runs in told.polls for run in runs if (run.topic, run.partition) == tp]
+        for lane, tp in enumerate(explained.story.lanes):
+            own = [run for runs in explained.polls for run in runs if (run.topic, run.partition) == tp]
             assert sum(records for _, _, records in found.runs[lane]) == sum(run.count for run in own) == 30
         edges = [edge for _, start, end, _ in found.ribbon for edge in (start, end)]
         assert edges == sorted(edges)
@@ -44,10 +44,10 @@ def test_the_spans_are_the_runs(runs):
 def test_runs_of_one_partition_are_joined_across_polls():
     lanes = [fl.TopicPartition("t", 0), fl.TopicPartition("t", 1)]
     taken = [[(0, 3)], [(0, 1), (1, 2)], [(1, 3)], [(0, 3)]]
-    told = Story(lanes, [1, 1], [[], *([("take", lane, 0, records - 1, records) for lane, records in poll] for poll in taken)])
-    ribbon = [(lane, round(start, 3), round(end, 3), records) for lane, start, end, records in picture.spans(told).ribbon]
+    made = Story(lanes, [1, 1], [[], *([("take", lane, 0, records - 1, records) for lane, records in poll] for poll in taken)])
+    ribbon = [(lane, round(start, 3), round(end, 3), records) for lane, start, end, records in picture.spans(made).ribbon]
     assert ribbon == [(0, 0, 1.333, 4), (1, 1.333, 3, 5), (0, 3, 4, 3)]
-    assert picture.run_lengths(told) == {("t", 0): [4, 3], ("t", 1): [5]}
+    assert picture.run_lengths(made) == {("t", 0): [4, 3], ("t", 1): [5]}
 
 
 def test_a_picture_of_the_first_polls_has_the_given_titles(runs):
@@ -67,8 +67,8 @@ def test_what_waits_is_drawn_also_where_a_fetch_ends_with_a_poll(small_broker, o
             producer.send("orders", value=b"x", partition=i % 3)
     # a fetch brings one batch of 30
     config = {"max.poll.records": most, "fletchlog.fetch.order": order, "max.partition.fetch.bytes": 200}
-    told = explain(small_broker, ["orders"], config, polls=60)
-    found = picture.spans(told.story)
+    explained = explain(small_broker, ["orders"], config, polls=60)
+    found = picture.spans(explained.story)
     for lane, own in found.runs.items():
         assert sum(run[2] for run in own) == 60
         waits = found.waits[lane]
@@ -82,8 +82,8 @@ def test_what_waits_is_drawn_also_where_a_fetch_ends_with_a_poll(small_broker, o
 
 @pytest.mark.parametrize("most", [7, 10, 30])
 def test_nothing_waits_once_it_is_handed_out_although_its_fetch_is_still_in_the_queue(small_broker, most):
-    told = explain(small_broker, ["orders"], {"max.poll.records": most, "fletchlog.fetch.order": "kip-387"}, polls=40)
-    found = picture.spans(told.story)
+    explained = explain(small_broker, ["orders"], {"max.poll.records": most, "fletchlog.fetch.order": "kip-387"}, polls=40)
+    found = picture.spans(explained.story)
     for lane, own in found.runs.items():
         assert sum(records for _, _, records in own) == 30
         assert max(end for _, end in found.waits[lane]) == pytest.approx(own[-1][1])
@@ -93,8 +93,8 @@ def test_a_label_is_not_crossed_by_the_mark_of_a_request(small_broker):
     with fl.Producer(small_broker, {"linger.ms": 10_000}) as producer:
         for i in range(90):
             producer.send("orders", value=b"x", partition=i % 3)
-    told = explain(small_broker, ["orders"], {"max.poll.records": 500, "max.partition.fetch.bytes": 200, "fetch.max.bytes": 200}, polls=60)
-    drawing = picture.draw([told], "t")
+    explained = explain(small_broker, ["orders"], {"max.poll.records": 500, "max.partition.fetch.bytes": 200, "fetch.max.bytes": 200}, polls=60)
+    drawing = picture.draw([explained], "t")
     marks = [shape for shape in drawing.shapes if isinstance(shape, picture.Bar) and shape.w == 1.4]
     labels = [shape for shape in drawing.shapes if isinstance(shape, picture.Text) and shape.anchor == "middle" and shape.bold]
     assert labels
@@ -144,7 +144,7 @@ def test_a_card_shows_two_orders_and_how_long_a_partition_waits(small_broker):
     one = explain(small_broker, ["orders", "payments"], config, polls=20)
     (other,) = against(small_broker, ["orders", "payments"], config, ["kip-387"], polls=20)
     drawing = picture.card(one, other)
-    waits = [max(p.worst_wait_polls for p in fairness(told.polls, told.ends).partitions) for told in (one, other)]
+    waits = [max(p.worst_wait_polls for p in fairness(explained.polls, explained.ends).partitions) for explained in (one, other)]
     assert waits[0] > waits[1]
     assert drawing.headline == f"With Java client 2.6 a partition waits for its turn up to {waits[0]} polls, with KIP-387 up to {waits[1]} polls"
     assert all(shape.y < 630 and shape.x < 1200 for shape in drawing.shapes)
@@ -230,10 +230,10 @@ def test_a_page_says_where_any_two_of_its_runs_part(runs):
 def test_runs_that_are_the_same_are_named_in_a_sentence_by_their_releases(small_broker):
     config = {"max.poll.records": 10}
     first = explain(small_broker, ["orders"], config, polls=12)
-    told = story([first, *against(small_broker, ["orders"], config, ["3.1", "3.6", "kip-387"], polls=12)])
-    assert [run["title"] for run in told["runs"] if run["title"].endswith(": the same")]
-    assert not [run["name"] for run in told["runs"] if "the same" in run["name"]]
-    assert not [part["text"] for part in told["parts"].values() if "the same" in part["text"]]
+    data = story([first, *against(small_broker, ["orders"], config, ["3.1", "3.6", "kip-387"], polls=12)])
+    assert [run["title"] for run in data["runs"] if run["title"].endswith(": the same")]
+    assert not [run["name"] for run in data["runs"] if "the same" in run["name"]]
+    assert not [part["text"] for part in data["parts"].values() if "the same" in part["text"]]
 
 
 def test_a_producers_trace_joins_the_page(runs, small_broker):
@@ -242,9 +242,9 @@ def test_a_producers_trace_joins_the_page(runs, small_broker):
         producer.send("orders", value=b"v", partition=0)
         producer.flush()
         trace = producer.trace()
-    told = story(runs, trace)["producer"]
-    assert told["lanes"] == [["orders", 0]]
-    kinds = [event[1] for event in told["events"]]
+    view = story(runs, trace)["producer"]
+    assert view["lanes"] == [["orders", 0]]
+    kinds = [event[1] for event in view["events"]]
     assert kinds.count("sent") == 2
     assert "retried" in kinds
     assert kinds.index("retried") < kinds.index("acknowledged")
@@ -257,9 +257,9 @@ def test_notebooks_show_pictures_and_tables(small_broker):
     with fl.Consumer(small_broker, {"fletchlog.trace": True, "auto.offset.reset": "earliest"}) as consumer:
         consumer.assign([("orders", 0), ("orders", 1)])
         records = consumer.poll()
-        told = consumer.explain()
-        assert told._repr_html_().startswith("<svg")
-        assert told._repr_png_().startswith(b"\x89PNG")
+        explained = consumer.explain()
+        assert explained._repr_html_().startswith("<svg")
+        assert explained._repr_png_().startswith(b"\x89PNG")
         assert "30" in records._repr_html_()
         assert "orders-1" in records._repr_html_()
         assert "assign" in consumer.trace()._repr_html_()
@@ -294,9 +294,9 @@ def test_a_picture_of_many_partitions_tells_them_apart():
 def test_the_page_and_the_pictures_have_the_same_looks():
     folder = files("fletchlog.explain") / "page"
     script, style = ((folder / name).read_text(encoding="utf-8") for name in ("timeline.js", "page.css"))
-    told = dict(re.findall(r"^const (ACCENTS|STRIPES|STRIPE|STRIPE_ALPHA) = (.*);$", script, re.MULTILINE))
-    assert json.loads(told["STRIPES"]) == [list(stripes) for stripes in shapes.STRIPES]
-    assert (int(told["ACCENTS"]), float(told["STRIPE"]), float(told["STRIPE_ALPHA"])) == (len(shapes.ACCENTS), shapes.STRIPE, shapes.STRIPE_OPACITY)
+    found = dict(re.findall(r"^const (ACCENTS|STRIPES|STRIPE|STRIPE_ALPHA) = (.*);$", script, re.MULTILINE))
+    assert json.loads(found["STRIPES"]) == [list(stripes) for stripes in shapes.STRIPES]
+    assert (int(found["ACCENTS"]), float(found["STRIPE"]), float(found["STRIPE_ALPHA"])) == (len(shapes.ACCENTS), shapes.STRIPE, shapes.STRIPE_OPACITY)
     light, dark = (dict(re.findall(r"--([\w-]+): (#\w+)", block)) for block in re.findall(r":root[^{]*\{(.*?)\}", style, re.DOTALL)[:2])
     for number, colour in enumerate(shapes.ACCENTS):
         assert (colour, shapes.DARK[colour]) == (light[f"t{number}"], dark[f"t{number}"])

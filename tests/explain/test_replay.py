@@ -140,8 +140,8 @@ def test_a_directory_is_replayed_without_being_written(tmp_path):
         with fl.Producer(broker) as producer:
             for i in range(100):
                 producer.send("orders", value=b"x", partition=i % 2)
-        told = fl.explain.explain(broker, ["orders"], {"max.poll.records": 9}, polls=30)
-    assert fl.replay(told.trace, tmp_path / "data").same
+        explained = fl.explain.explain(broker, ["orders"], {"max.poll.records": 9}, polls=30)
+    assert fl.replay(explained.trace, tmp_path / "data").same
 
 
 def test_a_trace_that_does_not_begin_with_the_consumer_is_refused(small_broker):
@@ -151,14 +151,14 @@ def test_a_trace_that_does_not_begin_with_the_consumer_is_refused(small_broker):
 
 
 def test_two_runs_part_where_they_first_decide_otherwise(small_broker):
-    def told(release, **config):
+    def explained(release, **config):
         return fl.explain.explain(small_broker, ["orders", "payments"], {"max.poll.records": 7, "fletchlog.consumer.version": release, **config}, polls=40)
 
-    assert parting(told("2.6").story, told("3.0").story) is None
-    found = parting(told("2.6").story, told("4.3").story)
+    assert parting(explained("2.6").story, explained("3.0").story) is None
+    found = parting(explained("2.6").story, explained("4.3").story)
     # the first partition is used up in poll 5: 2.6 asks for it at once, 4.3 waits for the others of its node
     assert found.poll == 5
     assert "node" in found.first or "buffered" in found.first
     shorter = fl.explain.explain(small_broker, ["orders", "payments"], {"max.poll.records": 7}, polls=3)
-    found = parting(told("2.6").story, shorter.story)
+    found = parting(explained("2.6").story, shorter.story)
     assert (found.poll, found.second) == (4, None)

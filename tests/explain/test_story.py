@@ -33,10 +33,10 @@ def test_hashes_are_those_that_java_computes():
 @pytest.mark.parametrize("subscribe", [False, True])
 @pytest.mark.parametrize("topics", [["test"], ["payments", "orders"], ["orders", "test", "payments"]])
 def test_the_buckets_shown_lead_to_the_order_of_the_consumer(broker, topics, subscribe):
-    told = explain(broker, topics, {"max.poll.records": 5}, polls=3, subscribe=subscribe)
-    assert told.buckets is not None
-    assert all(place.bucket is not None for place in told.places)
-    assert len(told.places) == sum(len(broker.describe_topic(topic).partitions) for topic in topics)
+    explained = explain(broker, topics, {"max.poll.records": 5}, polls=3, subscribe=subscribe)
+    assert explained.buckets is not None
+    assert all(place.bucket is not None for place in explained.places)
+    assert len(explained.places) == sum(len(broker.describe_topic(topic).partitions) for topic in topics)
 
 
 def test_known_orders():
@@ -49,36 +49,36 @@ def test_known_orders():
             (True, "2.6", [5, 4, 1, 0, 3, 2]),
             (True, "4.2", [0, 1, 2, 3, 4, 5]),
         ):
-            told = explain(broker, ["test"], {"fletchlog.consumer.version": version}, polls=1, subscribe=subscribe, timeout_ms=10_000)
-            assert [place.partition for place in told.places] == order
-            assert (told.buckets is None) == (version == "4.2")
+            explained = explain(broker, ["test"], {"fletchlog.consumer.version": version}, polls=1, subscribe=subscribe, timeout_ms=10_000)
+            assert [place.partition for place in explained.places] == order
+            assert (explained.buckets is None) == (version == "4.2")
 
 
-def test_every_record_taken_is_told(broker):
-    told = explain(broker, ["orders", "payments"], {"max.poll.records": 7}, polls=40)
-    taken = [(run.topic, run.partition, run.first_offset, run.last_offset) for runs in told.polls for run in runs]
-    events = [(e["topic"], e["partition"], e["offset"], e["last_offset"]) for e in told.events if e["kind"] == "take"]
+def test_every_record_taken_is_in_the_story(broker):
+    explained = explain(broker, ["orders", "payments"], {"max.poll.records": 7}, polls=40)
+    taken = [(run.topic, run.partition, run.first_offset, run.last_offset) for runs in explained.polls for run in runs]
+    events = [(e["topic"], e["partition"], e["offset"], e["last_offset"]) for e in explained.events if e["kind"] == "take"]
     assert events == taken
     assert sum(last - first + 1 for _, _, first, last in taken) == 180
-    text = told.text(full=True)
-    for number in range(1, len(told.polls) + 1):
+    text = explained.text(full=True)
+    for number in range(1, len(explained.polls) + 1):
         assert f"poll {number}:" in text or "the same" in text
     assert "goes behind all others" in text
 
 
-def test_the_order_by_timestamp_is_told_with_its_late_records():
+def test_the_order_by_timestamp_is_in_the_story_with_its_late_records():
     with fl.Broker.in_memory() as broker:
         broker.create_topic("t", partitions=2)
         with fl.Producer(broker, {"linger.ms": 10_000}) as producer:
             for i in range(20):
                 producer.send("t", value=b"x", partition=i % 2, timestamp_ms=1_700_000_000_000 + (i if i != 7 else 0))
-        told = explain(broker, ["t"], {"fletchlog.fetch.order": "timestamp"}, polls=3)
-        assert "by timestamp" in told.text(full=True)
-        assert sum(run.count for runs in told.polls for run in runs) == 20
-        late = [step for steps in told.story.polls for step in steps if step[0] == "late"]
-        assert [told.story.lanes[lane] for _, lane, _ in late] == [("t", 1)]
-        assert "1 record of t-1 is late" in told.text(full=True)
-        assert fl.replay(told.trace, broker).same
+        explained = explain(broker, ["t"], {"fletchlog.fetch.order": "timestamp"}, polls=3)
+        assert "by timestamp" in explained.text(full=True)
+        assert sum(run.count for runs in explained.polls for run in runs) == 20
+        late = [step for steps in explained.story.polls for step in steps if step[0] == "late"]
+        assert [explained.story.lanes[lane] for _, lane, _ in late] == [("t", 1)]
+        assert "1 record of t-1 is late" in explained.text(full=True)
+        assert fl.replay(explained.trace, broker).same
 
 
 def test_the_short_story_tells_what_was_asked_what_came_and_why_this_one_is_next(broker):
@@ -96,11 +96,11 @@ def test_the_short_story_tells_what_was_asked_what_came_and_why_this_one_is_next
 
 
 def test_every_run_has_a_line_of_the_short_story_and_a_long_run_is_cut(broker):
-    told = explain(broker, ["test"], {"max.poll.records": 7, "fletchlog.fetch.order": "kip-387"}, polls=1000)
-    lines = told.text().splitlines()
+    explained = explain(broker, ["test"], {"max.poll.records": 7, "fletchlog.fetch.order": "kip-387"}, polls=1000)
+    lines = explained.text().splitlines()
     assert len(lines) < 50
-    assert f"  and so on, to poll {len(told.polls)}" in lines
-    assert len(told.text(full=True).splitlines()) > 200
+    assert f"  and so on, to poll {len(explained.polls)}" in lines
+    assert len(explained.text(full=True).splitlines()) > 200
 
 
 def test_the_short_story_tells_what_the_program_did(broker):
@@ -119,12 +119,12 @@ def test_the_short_story_tells_what_the_program_did(broker):
 
 @pytest.mark.parametrize("order", ["partition", "kip-387"])
 @pytest.mark.parametrize("most", [5, 10, 17, 45, 500])
-def test_what_is_taken_is_told_before_the_fetch_is_used_up_and_in_the_order_of_the_trace(broker, order, most):
-    told = explain(broker, ["orders", "payments"], {"max.poll.records": most, "fletchlog.fetch.order": order}, polls=60)
-    rows = [(e["topic"], e["partition"], e["offset"]) for e in told.events if e["kind"] == "take"]
-    assert [(run.topic, run.partition, run.first_offset) for runs in told.polls for run in runs] == rows
+def test_what_is_taken_comes_before_the_fetch_is_used_up_and_in_the_order_of_the_trace(broker, order, most):
+    explained = explain(broker, ["orders", "payments"], {"max.poll.records": most, "fletchlog.fetch.order": order}, polls=60)
+    rows = [(e["topic"], e["partition"], e["offset"]) for e in explained.events if e["kind"] == "take"]
+    assert [(run.topic, run.partition, run.first_offset) for runs in explained.polls for run in runs] == rows
     left = {}
-    for steps in told.story.polls:
+    for steps in explained.story.polls:
         for step in steps:
             if step[0] == "answer":
                 left |= {part[0]: part[2] for part in step[3]}
@@ -132,18 +132,18 @@ def test_what_is_taken_is_told_before_the_fetch_is_used_up_and_in_the_order_of_t
                 left[step[1]] -= step[4]
             elif step[0] == "drained":
                 assert left[step[1]] == 0
-    counts = sorted(step[0] for steps in told.story.polls for step in steps if step[0] in {"take", "drained"})
+    counts = sorted(step[0] for steps in explained.story.polls for step in steps if step[0] in {"take", "drained"})
     assert counts.count("take") == len(rows)
-    assert counts.count("drained") == sum(e["kind"] == "drained" for e in told.events)
+    assert counts.count("drained") == sum(e["kind"] == "drained" for e in explained.events)
 
 
 def test_every_decision_is_a_sentence_and_never_a_tuple(broker):
-    told = [
+    explained = [
         explain(broker, ["orders", "payments"], {"max.poll.records": 7, VERSION: release, "fletchlog.fetch.order": order}, polls=40)
         for release, order in (("2.6", "partition"), ("4.3", "partition"), ("2.6", "kip-387"), ("2.6", "timestamp"))
     ]
     kinds = set()
-    for item in told:
+    for item in explained:
         left_out = {}
         for steps in item.story.polls:
             for step in steps:
@@ -156,7 +156,7 @@ def test_every_decision_is_a_sentence_and_never_a_tuple(broker):
 
 @pytest.mark.parametrize("came", [[], [1]])
 @pytest.mark.parametrize("went", [[], [0]])
-def test_a_partition_that_is_no_longer_left_out_is_told(came, went):
+def test_a_partition_that_is_no_longer_left_out_is_in_the_sentence(came, went):
     story = Story([fl.TopicPartition("t", 0), fl.TopicPartition("t", 1)], [1, 1], [[]])
     one, other = ([[("skip", "the last fetch is still buffered", came, went)]], [[("ask", 1, 1, [(0, 5)], [])]])
     found = parting(replace(story, polls=one), replace(story, polls=other))
@@ -166,29 +166,29 @@ def test_a_partition_that_is_no_longer_left_out_is_told(came, went):
     assert "[" not in found.first
 
 
-def test_what_is_missing_is_told_in_both_stories_and_drawn(broker):
+def test_what_is_missing_is_in_both_stories_and_drawn(broker):
     with fl.Consumer(broker, {"fletchlog.trace": True, "allow.auto.create.topics": False, "auto.offset.reset": "earliest"}) as consumer:
         consumer.assign([("orders", 0), ("orders", 9), ("nowhere", 0)])
         for _ in range(4):
             consumer.poll(timeout_ms=100)
-        told = consumer.explain()
-    for text in (" ".join(told.text(full=full).split()) for full in (False, True)):
+        explained = consumer.explain()
+    for text in (" ".join(explained.text(full=full).split()) for full in (False, True)):
         assert text.count("there is no topic nowhere: polls return nothing of it") == 1
         assert text.count("there is no partition 9, topic orders has 3 partitions: polls return nothing of it") == 1
-    assert "there is no topic nowhere" in fl.explain.page([told])
+    assert "there is no topic nowhere" in fl.explain.page([explained])
 
 
-def test_one_of_a_thing_is_told_in_the_singular():
+def test_one_of_a_thing_is_written_in_the_singular():
     with fl.Broker.in_memory() as broker:
         broker.create_topic("t")
         with fl.Producer(broker) as producer:
             producer.send("t", b"v")
-        told = explain(broker, ["t"], polls=1)
-        assert "reads 1 partition of t" in told.text()
+        explained = explain(broker, ["t"], polls=1)
+        assert "reads 1 partition of t" in explained.text()
         with fl.Consumer(broker, {"fletchlog.trace": True, "auto.offset.reset": "earliest"}) as consumer:
             consumer.assign([("t", 0)])
             assert repr(consumer.poll()) == "<fletchlog.Records: 1 record of 1 partition>"
-    assert "1 buckets" not in told.text(full=True)
+    assert "1 buckets" not in explained.text(full=True)
     assert counted(1, "bucket") == "1 bucket"
 
 
@@ -203,7 +203,7 @@ def test_where_nothing_is_read_no_order_is_explained():
         assert text.endswith("\n\nNo poll returned a record.")
 
 
-def test_runs_with_the_same_title_are_told_apart_by_their_files(broker):
+def test_runs_with_the_same_title_are_distinguished_by_their_files(broker):
     one = explain(broker, ["orders"], polls=1, source="days/monday.arrow")
     assert titles([one, replace(one, source="days/tuesday.arrow")]) == [f"{title(one)}: monday.arrow", f"{title(one)}: tuesday.arrow"]
     assert titles([one]) == [title(one)]

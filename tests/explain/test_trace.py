@@ -53,7 +53,7 @@ def test_a_call_that_was_refused_is_not_in_the_trace(small_broker):
 
 
 @pytest.mark.parametrize("release", ["2.6", "4.3"])
-def test_the_assignment_is_told_in_request_order_and_once(small_broker, release):
+def test_the_assignment_is_in_the_story_in_request_order_and_once(small_broker, release):
     config = {"group.id": "g", "auto.offset.reset": "earliest", "fletchlog.trace": True, "fletchlog.consumer.version": release}
     with fl.Consumer(small_broker, config) as consumer:
         consumer.subscribe(["payments", "orders"])
@@ -73,20 +73,20 @@ def test_the_assignment_is_told_in_request_order_and_once(small_broker, release)
 def test_properties_are_in_the_metadata(small_broker):
     with fl.Consumer(small_broker, {"fletchlog.trace": True, "max.poll.records": 7}) as consumer:
         consumer.assign([("orders", 0)])
-        told = explanation(consumer.trace())
-    assert told.config == {"fletchlog.trace": "true", "max.poll.records": "7"}
+        explained = explanation(consumer.trace())
+    assert explained.config == {"fletchlog.trace": "true", "max.poll.records": "7"}
     with fl.Producer(small_broker, {"fletchlog.trace": True}) as producer:
         assert producer.trace().to_pyarrow().schema.metadata[b"fletchlog.trace"] == b"producer"
 
 
 def test_a_trace_survives_a_file(small_broker, tmp_path):
-    told = fl.explain.explain(small_broker, ["orders"], {"max.poll.records": 7}, polls=20)
-    fl.save_trace(told.trace, tmp_path / "t.arrow")
-    again = explanation(fl.load_trace(tmp_path / "t.arrow"), ends=told.ends)
-    assert again.story == told.story
-    assert again.config == told.config
-    assert again.text() == told.text()
-    assert again.text(full=True) == told.text(full=True)
+    explained = fl.explain.explain(small_broker, ["orders"], {"max.poll.records": 7}, polls=20)
+    fl.save_trace(explained.trace, tmp_path / "t.arrow")
+    again = explanation(fl.load_trace(tmp_path / "t.arrow"), ends=explained.ends)
+    assert again.story == explained.story
+    assert again.config == explained.config
+    assert again.text() == explained.text()
+    assert again.text(full=True) == explained.text(full=True)
 
 
 def test_what_is_no_trace_is_refused(tmp_path, small_broker):
@@ -102,9 +102,9 @@ def test_what_is_no_trace_is_refused(tmp_path, small_broker):
 
 
 def test_exclusions_are_reported_as_changes_that_add_up(small_broker):
-    told = fl.explain.explain(small_broker, ["orders", "payments"], {"max.poll.records": 7}, polls=40)
+    explained = fl.explain.explain(small_broker, ["orders", "payments"], {"max.poll.records": 7}, polls=40)
     left_out, seen = {}, []
-    for steps in told.story.polls:
+    for steps in explained.story.polls:
         for step in steps:
             if step[0] == "skip":
                 _, why, came, went = step
@@ -123,9 +123,9 @@ def test_exclusions_are_reported_as_changes_that_add_up(small_broker):
 @pytest.mark.parametrize("order", ["partition", "kip-387"])
 def test_a_partition_is_either_asked_for_or_reported_as_left_out(small_broker, release, order):
     config = {"fletchlog.consumer.version": release, "fletchlog.fetch.order": order, "max.poll.records": 7, "max.partition.fetch.bytes": 100}
-    told = fl.explain.explain(small_broker, ["orders", "payments"], config, polls=60)
+    explained = fl.explain.explain(small_broker, ["orders", "payments"], config, polls=60)
     buffered, left_out, seen = set(), {}, set()
-    for step in (step for steps in told.story.polls for step in steps):
+    for step in (step for steps in explained.story.polls for step in steps):
         match step:
             case ("skip", why, came, went):
                 left_out[why] = (left_out.get(why, set()) | set(came)) - set(went)

@@ -109,7 +109,7 @@ def test_impossible_faults_are_refused(arguments: dict[str, object]) -> None:
         fl.Faults(**arguments)
 
 
-def test_the_trace_of_a_producer_tells_what_happened_to_each_batch(broker: fl.Broker) -> None:
+def test_the_trace_of_a_producer_says_what_happened_to_each_batch(broker: fl.Broker) -> None:
     broker.create_topic("t", partitions=1)
     config = {**IDEMPOTENT, "fletchlog.trace": True}
     with fl.Producer(broker, config, faults=fl.Faults(script={1: "refused:NOT_ENOUGH_REPLICAS"})) as producer:

@@ -174,7 +174,7 @@ def read(output: str, into: Dump, *, compacted: bool) -> None:
 
 
 def transactions(of: Dump) -> tuple[list[Aborted], dict[int, dict[int, int]]]:
-    """What the index of aborted transactions and the snapshots have to say, told from the batches alone.
+    """What the index of aborted transactions and the snapshots have to say, derived from the batches alone.
 
     Kafka: ProducerStateManager#completeTxn, #lastStableOffset; TransactionIndex.
     """

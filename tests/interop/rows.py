@@ -1,4 +1,4 @@
-"""Records as both sides tell them, in the same words."""
+"""Records as both sides print them, in the same words."""
 
 from __future__ import annotations
 

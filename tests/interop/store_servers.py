@@ -27,7 +27,7 @@ AZURITE = "3.35.0"
 FAKE_GCS = "v1.54.0"
 # the sources of libhdfs of Hadoop 3.3, as a crate has them
 LIBHDFS = "0.3.1"
-# account and key that Azurite has when it is told nothing; its documentation names them
+# account and key that Azurite has when none are configured; its documentation names them
 _ACCOUNT = "devstoreaccount1"
 _KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 

@@ -20,7 +20,7 @@ RECORDS = 300
 
 
 def require(tool: str, what: str) -> None:
-    """Fails loudly when a tool is missing: whoever asks for this judge wants its verdict."""
+    """Fails loudly when a tool is missing: the caller asked for its result."""
     if shutil.which(tool) is None:
         message = f"make test-interop needs {tool} on PATH; install {what}, then run it again."
         raise RuntimeError(message)

@@ -142,7 +142,7 @@ def test_each_mechanism_reads_and_writes(secured: Secured, protocol: str, mechan
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_a_session_is_renewed_before_it_ends(secured: Secured, mechanism: str, count: Callable[..., None]) -> None:
-    """The broker closes the connection of who does not authenticate again within 3 s."""
+    """The broker closes the connection of a client that does not authenticate again within 3 s."""
     config = secured.sasl("SASL_SSL", mechanism)
     with fl.Producer(config) as producer:
         end = time.monotonic() + 8

@@ -101,7 +101,7 @@ def test_the_judge_sees_damage(scratch: Path) -> None:
         assert ".timeindex" in complaints, complaints
         assert "isvalid: false" in complaints, complaints
         assert found["t-1"].complaints == []
-        # a wrong offset is no complaint of the tool: the batches that it prints tell
+        # a wrong offset is no complaint of the tool: the batches that it prints show it
         assert found["aborted-0"].aborted == dump.transactions(found["aborted-0"])[0] != []
         index.write_bytes(sound[:-1] + b"\x07")
         (of,) = (of for name, of in dump.dump(release, scratch / "data", scratch).items() if name == "aborted-0")

@@ -90,8 +90,8 @@ class Course:
             stable, ids, assignment = self._described()
             owners = self.owners()
             if stable and sorted(place for of in owners.values() for place in of) == wanted:
-                as_told = {process: sorted(f"{t}-{p}" for t, of in assignment[ids[process]].items() for p in of) for process in owners}
-                if as_told == owners:
+                as_described = {process: sorted(f"{t}-{p}" for t, of in assignment[ids[process]].items() for p in of) for process in owners}
+                if as_described == owners:
                     return ids, assignment
             assert time.monotonic() < end, f"{self.name} is not stable: {self.members}, {owners}, {assignment}\n{self.errors()}"
             time.sleep(0.2)

@@ -53,7 +53,7 @@ def run(name: str, client: str, of: Scenario, port: int) -> list[int | None]:
                     futures.append(send(producer, name, len(futures), partition))
         producer.flush()
         outcomes = [outcome(future) for future in futures]
-    return [None if isinstance(told, Exception) else told for told in outcomes]
+    return [None if isinstance(result, Exception) else result for result in outcomes]
 
 
 def requests_of(lines: list[str]) -> dict[str, list[Any]]:

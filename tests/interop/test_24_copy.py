@@ -75,8 +75,8 @@ def copy(read: str, into: str, topics: str, kills: int, rng: random.Random) -> N
             # later and later: some end before a record is copied, some near the end
             time.sleep(rng.uniform(0.5, 1.5 + number))
             process.kill()
-        _, told = process.communicate(timeout=300)
-        assert number < kills or process.returncode == 0, told
+        _, errors = process.communicate(timeout=300)
+        assert number < kills or process.returncode == 0, errors
     assert time.monotonic() - began < 600
 
 

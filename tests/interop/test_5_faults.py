@@ -145,13 +145,13 @@ def proxy(port: int, broker: Kraft, scripts: dict[str, dict[str, str]]) -> Itera
 def java(client: str, port: int, broker: Kraft, scenarios: dict[str, Scenario]) -> dict[str, Java]:
     """Runs all of them once."""
     stdin = "".join(line_of(name, client, of) for name, of in scenarios.items())
-    with proxy(port, broker, {name: of["script"] for name, of in scenarios.items()}) as told:
+    with proxy(port, broker, {name: of["script"] for name, of in scenarios.items()}) as proxied:
         printed = kafka.run("clients", [("kafka-clients", client)], "SendMany", f"127.0.0.1:{port}", str(AT_A_TIME), stdin=stdin)
     found = {}
     for line in printed.splitlines():
         name, futures, callbacks = line.split(" / ")
         found[name] = Java([], [int(word) if word.lstrip("-").isdigit() else None for word in futures.split()], [int(word) for word in callbacks.split()], [])
-    for line in told:
+    for line in proxied:
         name, number, after, what, partition, _, epoch, sequence, ids, error, offset = line.split(" ")
         answer = None if error == "-" else (int(error), int(offset))
         row = (int(number), int(after), what, int(partition), int(epoch), int(sequence), ids.count(",") + 1, answer)

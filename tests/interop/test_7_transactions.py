@@ -75,7 +75,7 @@ def write(directory: Path) -> None:
 def test_a_broker_ends_what_was_decided_and_keeps_what_is_open(release: str, scratch: Path, count: Callable[..., None]) -> None:
     write(scratch / "data")
     directory, copy = scratch / "killed", scratch / "twin"
-    # the decision of `decided` stands: without CompleteCommit and the marker of partition 1 a broker has to go on with it
+    # the decision of `decided` is written: without CompleteCommit and the marker of partition 1 a broker has to go on with it
     states = first_segment(directory, "__transaction_state")
     for log in states:
         if b"decided" in log.read_bytes():

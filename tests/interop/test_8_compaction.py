@@ -70,7 +70,7 @@ def checkpoint(directory: Path) -> dict[tuple[str, int], int]:
 
 def write_on(rng: random.Random, places: list[tuple[str, int]], committed: Committed) -> tuple[str, dict[tuple[str, int, str], str]]:
     """For `Write`: values and tombstones, plain and in transactions that carry a group's offsets, block by block so that the last
-    of each key is known. Returns the lines and what stands afterwards."""
+    of each key is known. Returns the lines and what is there afterwards."""
     lines = ["producer plain compression.type=lz4", "producer txn transactional.id=their-txn batch.size=300"]
     table = {}
     for topic, partition in places:

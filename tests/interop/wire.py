@@ -1,4 +1,4 @@
-"""Produce requests by hand: a Java producer cannot be told to repeat a batch, or to go on with another producer's sequence."""
+"""Produce requests by hand: a Java producer cannot be made to repeat a batch, or to go on with another producer's sequence."""
 
 from __future__ import annotations
 

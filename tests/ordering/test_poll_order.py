@@ -91,7 +91,7 @@ def test_records_of_several_nodes_are_all_returned_in_offset_order(broker: fl.Br
     assert all(offsets == list(range(28)) for offsets in seen.values())
 
 
-def test_the_trace_tells_requests_and_polls(broker: fl.Broker) -> None:
+def test_the_trace_has_requests_and_polls(broker: fl.Broker) -> None:
     fill(broker, ["A", "B"])
     with fl.Consumer(broker, {"auto.offset.reset": "earliest", "fletchlog.trace": True}) as consumer:
         consumer.assign([fl.TopicPartition("A", 0), fl.TopicPartition("B", 0)])

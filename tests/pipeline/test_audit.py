@@ -213,7 +213,7 @@ def test_workers_need_nothing_of_fletchlog(tmp_path):
     assert found.stdout == "3 1 1 2\n", found.stderr
 
 
-def test_partitions_of_several_topics_are_told_apart(spark):
+def test_partitions_of_several_topics_are_kept_apart(spark):
     rows = frame(spark, [(p, o, o, b"k", b"v") for p in range(2) for o in range(4)])
     both = rows.union(rows.selectExpr("key", "value", "'u' topic", "partition", "offset + 5 offset", "timestamp", "timestampType")).repartition(3)
     found = [(row.topic, row.partition, row.records, row.first_offset) for row in audit(both).collect()]

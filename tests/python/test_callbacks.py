@@ -22,54 +22,54 @@ def broker() -> Iterator[fl.Broker]:
 
 
 def test_callbacks_have_been_called_in_order_when_flush_returns(broker: fl.Broker) -> None:
-    told: list[tuple[int, Any, Any]] = []
+    called: list[tuple[int, Any, Any]] = []
     with fl.Producer(broker, {"batch.size": 1}) as producer:
         for i in range(200):
-            producer.send("t", b"v", partition=0, callback=lambda metadata, error, i=i: told.append((i, metadata.offset, error)))
+            producer.send("t", b"v", partition=0, callback=lambda metadata, error, i=i: called.append((i, metadata.offset, error)))
         producer.flush()
-        assert told == [(i, i, None) for i in range(200)]
+        assert called == [(i, i, None) for i in range(200)]
         producer.flush()
-        assert len(told) == 200
+        assert len(called) == 200
 
 
 def test_close_and_a_transaction_wait_for_callbacks(broker: fl.Broker) -> None:
-    told = []
+    called = []
     producer = fl.Producer(broker, {"transactional.id": "x"})
     producer.init_transactions()
     with producer.transaction():
-        producer.send("t", b"v", partition=1, callback=lambda metadata, _: told.append(metadata))
-    assert [(at.topic, at.partition, at.offset) for at in told] == [("t", 1, 0)]
+        producer.send("t", b"v", partition=1, callback=lambda metadata, _: called.append(metadata))
+    assert [(at.topic, at.partition, at.offset) for at in called] == [("t", 1, 0)]
     plain = fl.Producer(broker, {"linger.ms": 60_000})
-    plain.send("t", b"v", partition=0, callback=lambda metadata, _: told.append(metadata))
+    plain.send("t", b"v", partition=0, callback=lambda metadata, _: called.append(metadata))
     plain.close()
-    assert len(told) == 2
+    assert len(called) == 2
     plain.close()
 
 
 def test_a_callback_gets_the_exception_that_the_future_has(broker: fl.Broker) -> None:
-    told: list[Any] = []
+    called: list[Any] = []
     faults = fl.Faults(script={1: "refused:INVALID_REQUIRED_ACKS"})
     with fl.Producer(broker, {"enable.idempotence": False}, faults=faults) as producer:
-        futures = [producer.send("t", b"v", partition=0, callback=lambda *outcome: told.append(outcome))]
+        futures = [producer.send("t", b"v", partition=0, callback=lambda *outcome: called.append(outcome))]
         producer.flush()
-        futures.append(producer.send("t", bytes(2_000_000), partition=0, callback=lambda *outcome: told.append(outcome)))
+        futures.append(producer.send("t", bytes(2_000_000), partition=0, callback=lambda *outcome: called.append(outcome)))
         producer.flush()
-    for (metadata, error), future in zip(told, futures, strict=True):
+    for (metadata, error), future in zip(called, futures, strict=True):
         assert metadata is None
         assert str(error) == str(future.exception())
         assert type(error) is type(future.exception())
-    assert isinstance(told[1][1], fl.errors.RecordTooLargeError)
+    assert isinstance(called[1][1], fl.errors.RecordTooLargeError)
 
 
 def test_a_send_that_raises_calls_nobody(broker: fl.Broker) -> None:
-    told: list[Any] = []
+    called: list[Any] = []
     with fl.Producer(broker) as producer:
         with pytest.raises(fl.errors.KafkaError):
-            producer.send("t", b"v", partition=9, callback=lambda *outcome: told.append(outcome))
+            producer.send("t", b"v", partition=9, callback=lambda *outcome: called.append(outcome))
         with pytest.raises(fl.errors.InvalidArgumentError, match="callable"):
             producer.send("t", b"v", callback=3)  # type: ignore[arg-type]
         producer.flush()
-    assert told == []
+    assert called == []
     with pytest.raises(fl.errors.ClosedError):
         producer.send("t", b"v", callback=print)
 
@@ -94,7 +94,7 @@ def test_a_callback_may_send_and_flush(broker: fl.Broker) -> None:
 
 
 def test_what_a_callback_raises_is_reported_and_the_others_are_called(broker: fl.Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    raised, told = [], []
+    raised, called = [], []
     monkeypatch.setattr(sys, "unraisablehook", lambda args: raised.append(args.exc_value))
 
     def fail(_metadata: object, _error: object) -> None:
@@ -103,9 +103,9 @@ def test_what_a_callback_raises_is_reported_and_the_others_are_called(broker: fl
 
     with fl.Producer(broker) as producer:
         producer.send("t", b"1", partition=0, callback=fail)
-        producer.send("t", b"2", partition=0, callback=lambda metadata, _: told.append(metadata.offset))
+        producer.send("t", b"2", partition=0, callback=lambda metadata, _: called.append(metadata.offset))
         producer.flush()
-    assert told == [1]
+    assert called == [1]
     assert [str(error) for error in raised] == ["mine"]
 
 

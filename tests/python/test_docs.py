@@ -123,11 +123,11 @@ def test_what_is_generated_is_generated(monkeypatch: pytest.MonkeyPatch) -> None
         for target in re.findall(r"\]\(([^)]*\.(?:svg|html))\)", (DOCS / page).read_text(encoding="utf-8"))
     }
     assert linked == set(made)
-    told = hooks.on_page_markdown((DOCS / "reference/config.md").read_text(), None)
-    assert all(f"`{key.name}`" in told for key in fl.config_table())
-    told = hooks.on_page_markdown("<!-- errors -->", None)
+    rendered = hooks.on_page_markdown((DOCS / "reference/config.md").read_text(), None)
+    assert all(f"`{key.name}`" in rendered for key in fl.config_table())
+    rendered = hooks.on_page_markdown("<!-- errors -->", None)
     for name in fl.errors.__all__:
-        assert f"| `{name}`" in told
+        assert f"| `{name}`" in rendered
         assert name == "KafkaError" or hooks.advice(getattr(fl.errors, name)) != hooks.ADVICE["KafkaError"], name
     assert all(hasattr(fl.errors, name) for name in hooks.ADVICE)
     fair = hooks.on_page_markdown("<!-- fairness -->", None)

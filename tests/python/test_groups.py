@@ -1,4 +1,4 @@
-"""Consumer groups through the public API: who gets what, who is told, what is committed."""
+"""Consumer groups through the public API: what each member gets, when listeners are called, what is committed."""
 
 from __future__ import annotations
 
@@ -49,20 +49,20 @@ def test_one_member_gets_everything_and_two_share(topic: fl.Broker) -> None:
         assert len(first.assignment()) == 4
 
 
-def test_listeners_are_told_before_anything_of_a_new_partition_is_read(topic: fl.Broker) -> None:
-    told: list[tuple[str, list[fl.TopicPartition]]] = []
+def test_listeners_are_called_before_anything_of_a_new_partition_is_read(topic: fl.Broker) -> None:
+    called: list[tuple[str, list[fl.TopicPartition]]] = []
     with member(topic) as consumer:
 
         def assigned(partitions: list[fl.TopicPartition]) -> None:
-            told.append(("assigned", partitions))
+            called.append(("assigned", partitions))
             for tp in partitions:
                 consumer.seek(tp, 8)
 
-        consumer.subscribe(["t"], on_assigned=assigned, on_revoked=lambda tps: told.append(("revoked", tps)))
+        consumer.subscribe(["t"], on_assigned=assigned, on_revoked=lambda tps: called.append(("revoked", tps)))
         read = settle(consumer)
         assert sorted(r.offset for r in read) == [8, 8, 8, 8, 9, 9, 9, 9]
-    assert [kind for kind, _ in told] == ["assigned", "revoked"]
-    assert all(len(partitions) == 4 for _, partitions in told)
+    assert [kind for kind, _ in called] == ["assigned", "revoked"]
+    assert all(len(partitions) == 4 for _, partitions in called)
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
@@ -94,11 +94,11 @@ def test_a_listener_commits_what_a_rebalance_takes_from_it(topic: fl.Broker, str
 
 def test_a_listener_hears_of_an_unsubscribe_while_its_partitions_are_assigned(topic: fl.Broker) -> None:
     """Kafka: `KafkaConsumer#unsubscribe` runs `onLeavePrepare` first."""
-    told: list[int] = []
+    sizes: list[int] = []
     with member(topic) as consumer:
 
         def revoked(partitions: list[fl.TopicPartition]) -> None:
-            told.append(len(consumer.assignment()))
+            sizes.append(len(consumer.assignment()))
             consumer.commit(dict.fromkeys(partitions, 3))
 
         for leave in (consumer.unsubscribe, lambda: consumer.subscribe([])):
@@ -106,25 +106,25 @@ def test_a_listener_hears_of_an_unsubscribe_while_its_partitions_are_assigned(to
             settle(consumer)
             leave()
             assert consumer.assignment() == []
-        assert told == [4, 4]
+        assert sizes == [4, 4]
         assert [found.offset for found in consumer.committed([("t", p) for p in range(4)]).values() if found] == [3] * 4
 
 
 @pytest.mark.parametrize("auto_commit", [True, False])
 def test_a_listener_may_ask_for_positions_and_commit_while_the_consumer_closes(topic: fl.Broker, auto_commit: bool) -> None:
-    told: list[Any] = []
+    positions: list[Any] = []
     consumer = member(topic, enable_auto_commit=auto_commit)
 
     def revoked(partitions: list[fl.TopicPartition]) -> None:
         assert sorted(partitions) == sorted(consumer.assignment())
-        told.append([consumer.position(tp) for tp in partitions])
+        positions.append([consumer.position(tp) for tp in partitions])
         consumer.commit(dict.fromkeys(partitions, 7))
 
     consumer.subscribe(["t"], on_revoked=revoked)
     settle(consumer)
     consumer.close()
     consumer.close()
-    assert told == [[10, 10, 10, 10]]
+    assert positions == [[10, 10, 10, 10]]
     with member(topic) as later:
         committed = later.committed([("t", partition) for partition in range(4)])
     assert [offset.offset for offset in committed.values() if offset] == [7] * 4

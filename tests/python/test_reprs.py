@@ -24,7 +24,7 @@ def test_a_broker_names_its_place_its_topics_and_whether_it_is_open(tmp_path: pa
         assert repr(broker) == "<fletchlog.Broker in memory: 0 topics, open>"
 
 
-def test_a_second_positional_argument_of_a_broker_is_told_its_name(tmp_path: pathlib.Path) -> None:
+def test_the_error_for_a_second_positional_argument_of_a_broker_says_its_name(tmp_path: pathlib.Path) -> None:
     with pytest.raises(TypeError, match=r"takes the path first and the rest by name, Broker\(PATH, nodes=3, config=\{...\}\), got dict \{'log.retention"):
         fl.Broker(tmp_path, {"log.retention.ms": 1})  # type: ignore[call-arg]
 
@@ -68,7 +68,7 @@ def test_faults_say_what_goes_wrong() -> None:
         assert repr(held) == "<fletchlog.Held: held>"
 
 
-def test_what_was_read_is_told_in_a_line(tmp_path: pathlib.Path) -> None:
+def test_what_was_read_is_shown_in_a_line(tmp_path: pathlib.Path) -> None:
     with fl.Broker(tmp_path / "data") as broker:
         broker.create_topic("t", partitions=2)
         with fl.Producer(broker) as producer:

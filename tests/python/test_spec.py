@@ -36,7 +36,7 @@ MARK = "§"
 def tree(tmp_path: Path) -> Path:
     (tmp_path / "docs/kafka").mkdir(parents=True)
     (tmp_path / "docs/kafka/07.md").write_text(BOOK)
-    (tmp_path / "docs/reliability.md").write_text("| fault | outcome |\n|---|---|\n| C1 kill | kept |\n| C4, C5 damage | told |\n")
+    (tmp_path / "docs/reliability.md").write_text("| fault | outcome |\n|---|---|\n| C1 kill | kept |\n| C4, C5 damage | reported |\n")
     (tmp_path / "rust").mkdir()
     return tmp_path
 

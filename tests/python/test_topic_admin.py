@@ -111,7 +111,7 @@ def test_what_cannot_be_altered_changes_nothing() -> None:
         assert broker.describe_topic("t").config == {"retention.ms": "1000"}
 
 
-def test_every_property_tells_where_it_comes_from() -> None:
+def test_every_property_says_where_it_comes_from() -> None:
     with fl.Broker.in_memory(config={"log.segment.bytes": 100_000}) as broker:
         broker.create_topic("t", config={"cleanup.policy": ["compact", "delete"]})
         policy = _entry(broker, "cleanup.policy")

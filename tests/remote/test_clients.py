@@ -17,7 +17,7 @@ from fletchlog.errors import ConfigException, InvalidArgumentError, KafkaTimeout
 
 
 def url(listener):
-    """What stands in place of a broker."""
+    """What a client takes instead of a broker."""
     return f"kafka://{listener.bootstrap}"
 
 
@@ -65,7 +65,7 @@ def test_records_go_to_the_cluster_and_come_back_in_the_order_of_their_partition
         assert consumer.offsets_for_times({partitions[1]: 0})[partitions[1]].offset == 0
 
 
-def test_the_address_may_stand_in_the_configuration(cluster):
+def test_the_address_may_be_in_the_configuration(cluster):
     broker, address = cluster
     broker.create_topic("t")
     servers = address.removeprefix("kafka://")
@@ -319,10 +319,10 @@ def test_a_configuration_of_another_client_is_taken_with_one_warning(cluster, ca
     java = {"key.serializer": "org.apache.kafka.common.serialization.ByteArraySerializer", "send.buffer.bytes": 131072, "linger.ms": 1}
     with fl.Producer({"bootstrap.servers": address.removeprefix("kafka://"), **java}) as producer:
         producer.send("t", value=b"v").result()
-    told = [record.message for record in caplog.records if record.levelname == "WARNING"]
-    assert len(told) == 1
-    assert "key.serializer (send() takes bytes" in told[0]
-    assert "send.buffer.bytes" in told[0]
+    warnings = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert len(warnings) == 1
+    assert "key.serializer (send() takes bytes" in warnings[0]
+    assert "send.buffer.bytes" in warnings[0]
     with pytest.raises(ConfigException, match=r"enable\.ssl\.certificate\.verification"):
         fl.Consumer(address, {"enable.ssl.certificate.verification": False})
 
@@ -348,11 +348,11 @@ def test_the_configuration_of_a_program_with_librdkafka_is_taken_as_it_is(cluste
         assert poll_until(consumer, 1) == [b"v"]
     with fl.Cluster({**shared, "acks": "all"}) as of_both:
         assert of_both.topics() == ["t"]
-    told = [record.getMessage() for record in caplog.records if "another client" in record.getMessage()]
-    assert len(told) == 3, "one warning each"
-    assert all("error_cb (calls raise their errors" in text for text in told)
-    assert ["linger.ms (a producer has it)" in text for text in told] == [False, True, False]
-    assert not [text for text in told if "acks" in text or "enable.partition.eof" in text]
+    warnings = [record.getMessage() for record in caplog.records if "another client" in record.getMessage()]
+    assert len(warnings) == 3, "one warning each"
+    assert all("error_cb (calls raise their errors" in text for text in warnings)
+    assert ["linger.ms (a producer has it)" in text for text in warnings] == [False, True, False]
+    assert not [text for text in warnings if "acks" in text or "enable.partition.eof" in text]
 
 
 @pytest.mark.parametrize(

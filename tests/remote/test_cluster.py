@@ -103,9 +103,9 @@ def test_the_commands_take_a_cluster_in_place_of_a_directory(cluster):
     assert [p["high_watermark"] for p in json.loads(shell("topics", "describe", address, "orders", "--json"))[0]["partitions"]] == [3, 3]
     lines = shell("consume", address, "orders", "--format", "jsonl").splitlines()
     assert sorted(json.loads(line)["value"] for line in lines) == [str(i) for i in range(6)]
-    told = shell("explain", address, "--topics", "orders", "--full")
-    assert "orders-0" in told
-    assert "orders-1" in told
+    printed = shell("explain", address, "--topics", "orders", "--full")
+    assert "orders-0" in printed
+    assert "orders-1" in printed
     assert "6 records" in shell("explain", address, "--topics", "orders", "--subscribe")
     shell("topics", "delete", address, "orders", "--yes")
     assert broker.topics() == []

@@ -58,10 +58,10 @@ def test_a_copy_has_what_the_source_has_and_goes_on(source_kind, destination_kin
         fill(source, "a")
         fill(source, "b", partitions=1, count=10)
         source.create_topic("empty", partitions=4)
-        told = []
-        copied = copy(read, write, on_progress=lambda topic, records: told.append((topic, records)))
+        reported = []
+        copied = copy(read, write, on_progress=lambda topic, records: reported.append((topic, records)))
         assert [(topic.topic, topic.records, topic.skipped) for topic in copied] == [("a", 303, {}), ("b", 11, {}), ("empty", 0, {})]
-        assert sum(records for _, records in told) == 314
+        assert sum(records for _, records in reported) == 314
         for topic in ("a", "b", "empty"):
             assert rows(destination, topic) == rows(source, topic)
             assert len(destination.describe_topic(topic).partitions) == len(source.describe_topic(topic).partitions)
@@ -72,7 +72,7 @@ def test_a_copy_has_what_the_source_has_and_goes_on(source_kind, destination_kin
         assert rows(destination, "a") == rows(source, "a")
 
 
-def test_what_retention_took_is_told(tmp_path):
+def test_what_retention_took_is_reported(tmp_path):
     with fl.Broker(tmp_path / "source") as source, fl.Broker(tmp_path / "destination") as destination:
         fill(source, "a", partitions=1, count=20)
         copy(source, destination)

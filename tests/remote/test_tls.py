@@ -117,7 +117,7 @@ def test_the_names_of_librdkafka_and_one_version_of_tls_will_do(listening, autho
     assert read_all(config) == [b"v"]
 
 
-def test_pem_text_may_stand_in_the_properties_even_in_one_line(listening, authority):
+def test_pem_text_may_be_in_the_properties_even_in_one_line(listening, authority):
     _, chain, key = authority.issue("broker", HOSTS)
     text = {"ssl.keystore.certificate.chain": Path(chain).read_text().replace("\n", " "), "ssl.keystore.key": Path(key).read_text()}
     address = listening({"security.protocol": "SSL"} | text)
@@ -139,7 +139,7 @@ def test_a_client_shows_its_certificate_from_an_encrypted_key(listening, authori
 
 
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
-def test_a_client_without_a_certificate_is_told_to_have_one(listening, authority, foreign, version):
+def test_the_error_of_a_client_without_a_certificate_says_that_it_needs_one(listening, authority, foreign, version):
     auth = {"ssl_client_auth": "required", "ssl_truststore_location": authority.file, "ssl_enabled_protocols": version}
     address = listening(ssl_listener(authority.issue("broker", HOSTS)[0], **auth))
     assert "give ssl.keystore.location" in fails(client(address, authority))
@@ -176,7 +176,7 @@ def test_without_the_host_name_check_the_authority_still_counts(listening, autho
     assert "not trusted" in fails(client(address, foreign, ssl_endpoint_identification_algorithm=""))
 
 
-def test_a_plaintext_client_on_a_tls_port_is_told_so(listening, authority, caplog):
+def test_the_error_of_a_plaintext_client_on_a_tls_port_says_so(listening, authority, caplog):
     address = listening(ssl_listener(authority.issue("broker", HOSTS)[0]))
     with caplog.at_level(logging.WARNING, logger="fletchlog"):
         assert "security.protocol" in fails({"bootstrap.servers": address})
@@ -186,7 +186,7 @@ def test_a_plaintext_client_on_a_tls_port_is_told_so(listening, authority, caplo
     assert "does not speak TLS, which this listener does" in caplog.text
 
 
-def test_a_tls_client_on_a_plaintext_port_is_told_so(listening, authority):
+def test_the_error_of_a_tls_client_on_a_plaintext_port_says_so(listening, authority):
     assert "may not speak TLS on this port" in fails(client(listening({}), authority))
 
 

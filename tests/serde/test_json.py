@@ -1,4 +1,4 @@
-"""`serde.Json`: one JSON value per record, whatever stands beside it."""
+"""`serde.Json`: one JSON value per record, whatever is beside it."""
 
 import datetime as dt
 import json

@@ -87,7 +87,7 @@ class Client:
         return found
 
 
-def tell(found):
+def write_line(found):
     sys.stdout.write(json.dumps(found) + "\n")
     sys.stdout.flush()
 
@@ -101,9 +101,9 @@ def main():
     spark.conf.set("spark.sql.shuffle.partitions", "2")
     spark.conf.set("spark.sql.execution.pyspark.udf.hideTraceback.enabled", "true")
     clients = [Client(spark, place, Path.cwd() / str(number)) for number, place in enumerate(json.loads(places))]
-    tell([namespace["count"], *(client.run() for client in clients)])
+    write_line([namespace["count"], *(client.run() for client in clients)])
     sys.stdin.readline()
-    tell([client.run_again() for client in clients])
+    write_line([client.run_again() for client in clients])
     spark.stop()
 
 

@@ -246,7 +246,7 @@ def test_for_each_batch_is_exactly_once_with_an_application(spark, log, target, 
     assert numbers(target) == list(range(120))
 
 
-# what was staged is gone, whoever left it
+# what was staged is gone, whichever writer left it
 
 
 def options_of(target, **more):

@@ -1,4 +1,4 @@
-"""Where a consumer starts, and where it goes when told."""
+"""Where a consumer starts, and where a seek moves it."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def test_rows_are_ordered_by_time_then_partition(broker: fl.Broker) -> None:
     assert consumer.late_records == 0
 
 
-def test_offset_order_of_a_partition_stands_above_time_and_late_records_are_counted(broker: fl.Broker) -> None:
+def test_offset_order_of_a_partition_comes_before_time_and_late_records_are_counted(broker: fl.Broker) -> None:
     fill(broker, "t", [[30, 10, 20], [15, 35]])
     consumer = reader(broker, "t", 2, fletchlog_trace=True)
     assert read(consumer, 5) == [(15, 1, 0), (30, 0, 0), (10, 0, 1), (20, 0, 2), (35, 1, 1)]

@@ -87,7 +87,7 @@ def test_a_property_that_is_excepted_and_read_is_found(monkeypatch: pytest.Monke
     assert any("`producer linger.ms` is excepted (planted)" in breach for breach in check_config.breaches(ROOT)[1])
 
 
-def test_a_property_that_stands_only_in_the_table_is_found(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_property_that_is_only_in_the_table_is_found(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     row = '    row(\n        "planted.ms",\n        Kind::Int(0, i32::MAX),\n        Some("1"),\n        "Never read.",\n    ),\n'
     table = "pub(super) const KEYS: &[ConfigKey] = &[\n"
     plant(copied, monkeypatch, "rust/api/src/config_table/producer.rs", table, table + row)

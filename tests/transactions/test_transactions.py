@@ -131,7 +131,7 @@ def test_a_producer_that_is_dropped_aborts_its_open_transaction(broker: fl.Broke
         time.sleep(0.01)
 
 
-def test_the_broker_tells_of_its_transactional_ids(broker: fl.Broker, producers: Producers) -> None:
+def test_the_broker_lists_its_transactional_ids(broker: fl.Broker, producers: Producers) -> None:
     assert broker.transactions() == []
     producer = producers("b", transaction_timeout_ms=12_345)
     producers("a")

@@ -78,7 +78,7 @@ def test_a_cluster_has_a_port_for_each_node_and_leads_its_partitions_there():
     assert sorted(f"{b.host}:{b.port}" for b in brokers.values()) == sorted(listener.bootstrap.split(","))
 
 
-def test_an_advertised_address_is_what_clients_are_told(broker):
+def test_an_advertised_address_is_what_clients_get(broker):
     with broker.listen() as direct, broker.listen(advertised="localhost:9") as listener:
         assert listener.bootstrap == "localhost:9"
         assert Producer({"bootstrap.servers": direct.bootstrap}).list_topics(timeout=10).brokers[1].host == "127.0.0.1"
@@ -345,14 +345,14 @@ def wait_until(is_true):
         time.sleep(0.01)
 
 
-def test_who_breaks_the_connection_while_it_waits_gives_it_back_at_once():
+def test_a_client_that_breaks_the_connection_while_it_waits_gives_it_back_at_once():
     with a_client_waits({"fletchlog.request.read.timeout.ms": 10**9}) as (listener, connection):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         connection.close()
         wait_until(lambda: open_connections(listener) == 0)
 
 
-def test_who_closes_while_it_waits_gives_the_connection_back_in_time():
+def test_a_client_that_closes_while_it_waits_gives_the_connection_back_in_time():
     with a_client_waits({"fletchlog.request.read.timeout.ms": 300}) as (listener, connection):
         time.sleep(0.5)
         assert open_connections(listener) == 1  # as long as it is there, it may wait
@@ -360,7 +360,7 @@ def test_who_closes_while_it_waits_gives_the_connection_back_in_time():
         wait_until(lambda: open_connections(listener) == 0)
 
 
-def test_who_has_closed_only_its_own_side_is_answered():
+def test_a_client_that_has_closed_only_its_own_side_is_answered():
     with a_client_waits({}, max_wait_ms=300) as (_, connection):
         connection.shutdown(socket.SHUT_WR)
         assert answered(connection) == 7
@@ -380,12 +380,12 @@ def test_connections_are_accepted_at_their_rate():
 
 def test_a_forked_child_does_not_keep_the_port(broker):
     listener = broker.listen()
-    told, tell = os.pipe()
+    released, release = os.pipe()
     began, begin = os.pipe()
     child = os.fork()
     if child == 0:
         os.write(begin, b"x")
-        os.read(told, 1)
+        os.read(released, 1)
         os._exit(0)
     try:
         os.read(began, 1)  # the child closes what it inherits before anything else
@@ -398,13 +398,13 @@ def test_a_forked_child_does_not_keep_the_port(broker):
             socket.create_connection(("127.0.0.1", port), timeout=10)
         broker.listen(port=port).close()
     finally:
-        os.write(tell, b"x")
+        os.write(release, b"x")
         os.waitpid(child, 0)
-        for end in (told, tell, began, begin):
+        for end in (released, release, began, begin):
             os.close(end)
 
 
-def test_a_node_tells_where_clients_reach_it():
+def test_a_node_says_where_clients_reach_it():
     with fl.Broker.in_memory(nodes=2) as broker, broker.listen() as listener:
         for node, address in enumerate(listener.bootstrap.split(","), 1):
             admin = AdminClient({"bootstrap.servers": address})

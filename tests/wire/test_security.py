@@ -64,7 +64,7 @@ def round_trip(config):
 
 
 @pytest.mark.parametrize(("user", "password"), [("alice", "alice-secret"), ("bob", 'b,="x')])
-def test_plain_lets_in_who_knows_the_password(broker, user, password):
+def test_plain_lets_in_users_who_know_the_password(broker, user, password):
     with broker.listen(config=PLAIN) as kafka:
         assert round_trip(sasl(kafka, user, password)) == b"v"
 
@@ -165,7 +165,7 @@ STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_scram_lets_in_who_knows_the_password(broker, mechanism):
+def test_scram_lets_in_users_who_know_the_password(broker, mechanism):
     broker.upsert_user_scram_credential("a=l,ice", "pä ss,=", mechanism)
     with broker.listen(config=SCRAM) as kafka:
         assert round_trip(sasl(kafka, "a=l,ice", "pä ss,=", mechanism)) == b"v"
@@ -232,7 +232,7 @@ def oauth(kafka, claims, alg="none"):
 
 
 @pytest.mark.slow
-def test_oauthbearer_lets_in_who_has_a_valid_token(broker):
+def test_oauthbearer_lets_in_clients_that_have_a_valid_token(broker):
     config = {
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.enabled.mechanisms": "OAUTHBEARER",

@@ -151,7 +151,7 @@ def test_batches_are_answered_as_kafka_answered_them(served, topic):
                 # A request of two partitions, of which only the answers were recorded.
                 continue
             if step["op"] == "acks0":
-                # What it appended is not told; the test below asks for it.
+                # No answer says what it appended; the test below asks for it.
                 behind += step["leo"][1] - step["leo"][0]
                 continue
             wanted, note = step["outcome"], step.get("note")
