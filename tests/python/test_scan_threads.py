@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -76,6 +77,8 @@ def test_a_reader_that_stops_leaves_no_thread_behind(directory: Path) -> None:
     with fl.Broker(directory, read_only=True) as broker:
         batches = iter(broker.scan("segments", threads=2))
         next(batches)
+        while scanning() < before + 2:  # a thread has its name when it runs
+            time.sleep(0.01)
         assert scanning() == before + 2
         del batches
         assert scanning() == before
