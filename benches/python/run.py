@@ -90,8 +90,10 @@ def loop(broker: fl.Broker, topic: str, records: int) -> int:
     with fl.Consumer(broker, {"auto.offset.reset": "earliest", "max.poll.records": 10_000}) as consumer:
         consumer.assign([fl.TopicPartition(topic, 0)])
         while seen < records:
-            for _ in consumer.poll(timeout_ms=5000):
-                seen += 1
+            polled = consumer.poll(timeout_ms=5000)
+            for _ in polled:
+                pass
+            seen += len(polled)
     return seen
 
 
