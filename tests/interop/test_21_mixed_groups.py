@@ -102,7 +102,7 @@ class Course:
 
     def expected(self, release: str, ids: dict[int, str]) -> tuple[Assignment, int]:
         """What Java's assignor makes of these members, from what they had when the group was stable before; and in how many rebalances."""
-        members = {ids[process]: topics for process, (_, topics) in self.members.items()}
+        members = {member: self.members[process][1] for process, member in ids.items()}  # as the broker names them
         sticky = self.strategy.endswith("sticky")
         owned = {member: topics for member, topics in self.before.items() if member in members and any(topics.values())} if sticky else {}
         rounds = 0

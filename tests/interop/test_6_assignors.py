@@ -41,7 +41,7 @@ def generate(rng: random.Random) -> Group:
     everything = rng.random() < 0.6
     ids = [f"{rng.choice(['c', 'consumer', 'x'])}-{number}-{rng.randrange(16**4):04x}" for number in range(rng.randrange(1, 11))]
     wanted = lambda: list(names) if everything else rng.sample([*names, "unknown"], rng.randrange(1, len(names) + 1))  # noqa: E731
-    members = {member: wanted() for member in ids}
+    members = dict(sorted((member, wanted()) for member in ids))  # as the broker of `fl.assign` names them
     static = {member: f"i{number}" for number, member in enumerate(rng.sample(ids, len(ids))) if rng.random() < 0.3}
     if rng.random() < 0.5:
         return Group(topics, members, static, {}, {})
@@ -59,9 +59,9 @@ def generate(rng: random.Random) -> Group:
 
 
 def line_of(group: Group) -> str:
-    """As `Assign` reads it."""
+    """As `Assign` reads it: the members in the order in which a broker names them."""
     words = [f"t={name}:{count}" for name, count in group.topics.items()]
-    for member, names in sorted(group.members.items()):
+    for member, names in group.members.items():
         owned = ",".join(f"{topic}-{p}" for topic, parts in group.owned.get(member, {}).items() for p in parts)
         words.append(f"m={member}|{group.static.get(member, '')}|{','.join(names)}|{group.generations.get(member, '')}|{owned}")
     return " ".join(words)

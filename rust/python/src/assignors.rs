@@ -120,6 +120,7 @@ pub fn assign(
                 group_instance_id: instance.map(Into::into),
                 owned,
                 generation,
+                place: 0,
             };
             (Arc::from(id), subscription)
         })

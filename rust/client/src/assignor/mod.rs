@@ -38,6 +38,8 @@ pub struct MemberSubscription {
     pub owned: Vec<TopicPartition>,
     /// Generation in which they were assigned; `None` = unknown, lower than any.
     pub generation: Option<i32>,
+    /// Place in the broker's answer: it decides between ids that share a bucket of Java's `HashMap`; equal places, their order.
+    pub place: usize,
 }
 
 /// Member id -> subscription.

@@ -25,6 +25,39 @@ fn dynamic(topics: impl IntoIterator<Item = impl Into<Arc<str>>>) -> MemberSubsc
     }
 }
 
+/// Three of the ids share a bucket of Java's `HashMap`: the one that the broker names first keeps its third partition.
+#[test]
+fn of_ids_in_one_bucket_the_one_named_first_keeps_more() {
+    let ids = [
+        "m1-ef034521-d529-424b-a7f0-f4c30119a6ef",
+        "m4-c4b8bc5f-e085-4016-a995-9e4ac1ee7966",
+        "m5-cfc7735b-9072-4c38-a0cc-195d64c2208f",
+        "m7-cf44a5bc-139c-4e7a-8432-268462bb7199",
+        "m8-aad571dd-5c5b-4ac1-95eb-a60adb9706a9",
+    ];
+    let topics = BTreeMap::from([(Arc::from("a"), 12)]);
+    // Members 0, 1 and 2 share a bucket; all but the last own three partitions.
+    for (named, keeps) in [([0, 1, 2, 3, 4], 0), ([3, 4, 1, 0, 2], 1), ([2, 1, 0, 3, 4], 2)] {
+        let member = |index: usize| {
+            let first = 3 * i32::try_from(index).unwrap();
+            let owned = if index < 4 { first..first + 3 } else { 0..0 };
+            let subscription = MemberSubscription {
+                owned: owned.map(|p| TopicPartition::new("a", p)).collect(),
+                generation: Some(7),
+                place: named.iter().position(|&at| at == index).unwrap(),
+                ..dynamic(["a"])
+            };
+            (Arc::from(ids[index]), subscription)
+        };
+        let assigned = sticky(&topics, &(0..5).map(member).collect());
+        let sizes = ids.map(|id| assigned[id].len());
+        for index in 0..3 {
+            assert_eq!(sizes[index] == 3, index == keeps, "named {named:?}: {sizes:?}");
+        }
+        assert_eq!(sizes[3..], [3, 2]);
+    }
+}
+
 /// Topic -> partition -> owning thread: what the owner registry holds after a rebalance.
 fn owners_of(assignment: &LegacyAssignment) -> BTreeMap<Arc<str>, BTreeMap<i32, Arc<str>>> {
     let mut owners: BTreeMap<Arc<str>, BTreeMap<i32, Arc<str>>> = BTreeMap::new();

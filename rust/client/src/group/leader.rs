@@ -19,7 +19,7 @@ pub(super) const VERSION: i16 = 1;
 /// A member sent bytes that are no subscription.
 pub(super) fn subscriptions(assignor: Assignor, members: &[JoinGroupMember]) -> Result<Subscriptions, ProtocolError> {
     let mut subscriptions = BTreeMap::new();
-    for member in members {
+    for (place, member) in members.iter().enumerate() {
         let blob = protocol::Subscription::decode(&member.metadata)?;
         let (owned, generation) = owned_of(assignor, &blob)?;
         let subscription = MemberSubscription {
@@ -27,6 +27,7 @@ pub(super) fn subscriptions(assignor: Assignor, members: &[JoinGroupMember]) -> 
             group_instance_id: member.group_instance_id.clone(),
             owned,
             generation,
+            place,
         };
         subscriptions.insert(Arc::clone(&member.member_id), subscription);
     }

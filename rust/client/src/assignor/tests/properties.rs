@@ -30,6 +30,7 @@ fn any_members() -> impl Strategy<Value = Subscriptions> {
             group_instance_id: instance.map(|i| format!("i{i}").into()),
             owned,
             generation,
+            place: 0,
         });
     proptest::collection::btree_map((0..15u8).prop_map(|i| Arc::from(format!("m{i}"))), member, 1..8)
 }
