@@ -6,29 +6,21 @@ acknowledged in a directory; its broker decompresses every batch to check it, as
 
 from __future__ import annotations
 
-import argparse
-import json
-import subprocess
 import tempfile
 import time
-from pathlib import Path
 
 import pyarrow as pa
 
 import fletchlog as fl
-from report import report
+from report import run, rust_example
 
-ROOT = Path(__file__).resolve().parents[2]
 CODECS = ("gzip", "snappy", "lz4", "zstd")
 PARTITIONS = (1, 4)
 
 
 def alone(records: int) -> dict[str, float]:
     """What each codec alone does, in million records a second."""
-    command = ["cargo", "run", "--locked", "--release", "--quiet", "-p", "fletchlog-arrow", "--example", "codecs", "--", str(records)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    rates: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
-    return rates
+    return rust_example("codecs", records)
 
 
 def measure(records: int = 1_000_000, rounds: int = 5) -> dict[str, float]:
@@ -58,15 +50,5 @@ def ratios(rates: dict[str, float]) -> list[tuple[str, float, float]]:
     return [(f"{codec}, {n} partitions / alone", rates[f"{codec}, {n} partitions"] / rates[codec], 0.9) for codec in CODECS for n in PARTITIONS]
 
 
-def main() -> None:
-    """Prints the rates and ratios, and one line of JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--records", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=5)
-    arguments = parser.parse_args()
-    rates = measure(arguments.records, arguments.rounds)
-    report(rates, ratios(rates))
-
-
 if __name__ == "__main__":
-    main()
+    run(__doc__, measure, ratios, 1_000_000)

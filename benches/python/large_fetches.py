@@ -5,14 +5,13 @@ Every record through a consumer, each poll as one Arrow batch. The rounds of all
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 
 import pyarrow as pa
 
 import fletchlog as fl
-from report import report
+from report import run
 
 PARTITIONS = 12
 CODECS = ("none", "lz4")
@@ -62,15 +61,5 @@ def ratios(rates: dict[str, float]) -> list[tuple[str, float, float]]:
     return [*found, ("lz4, 100,000 a poll / stock", rates["lz4, 1 MiB, 100,000"] / rates["lz4, 1 MiB, 500"], 0.9)]
 
 
-def main() -> None:
-    """Prints the rates and ratios, and one line of JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--records", type=int, default=200_000, help="of each partition")
-    parser.add_argument("--rounds", type=int, default=5)
-    arguments = parser.parse_args()
-    rates = measure(arguments.records, arguments.rounds)
-    report(rates, ratios(rates))
-
-
 if __name__ == "__main__":
-    main()
+    run(__doc__, measure, ratios, 200_000, "of each partition")

@@ -6,9 +6,6 @@ turns; the best of each counts.
 
 from __future__ import annotations
 
-import argparse
-import json
-import subprocess
 import tempfile
 import time
 from pathlib import Path
@@ -16,9 +13,8 @@ from pathlib import Path
 import pyarrow as pa
 
 import fletchlog as fl
-from report import report
+from report import run, rust_example
 
-ROOT = Path(__file__).resolve().parents[2]
 VALUE_BYTES = 1000
 # rows of a batch that a producer hands over: some 8 MB
 CHUNK = 8192
@@ -26,10 +22,7 @@ CHUNK = 8192
 
 def floors(segment: Path) -> dict[str, float]:
     """Seconds to read it, to read it with the CRC, and to write it."""
-    command = ["cargo", "run", "--locked", "--release", "--quiet", "-p", "fletchlog-arrow", "--example", "segment", "--", str(segment)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    seconds: dict[str, float] = json.loads(done.stdout)
-    return seconds
+    return rust_example("segment", segment)
 
 
 def send(broker: fl.Broker, topic: str, rows: pa.Table) -> None:
@@ -68,15 +61,5 @@ def ratios(rates: dict[str, float]) -> list[tuple[str, float, float]]:
     ]
 
 
-def main() -> None:
-    """Prints the rates and ratios, and one line of JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--records", type=int, default=200_000)
-    parser.add_argument("--rounds", type=int, default=5)
-    arguments = parser.parse_args()
-    rates = measure(arguments.records, arguments.rounds)
-    report(rates, ratios(rates))
-
-
 if __name__ == "__main__":
-    main()
+    run(__doc__, measure, ratios, 200_000)

@@ -1,8 +1,23 @@
-"""How benchmarks print what they found."""
+"""What benchmarks share: how they run the Rust ones, and how they print what they found."""
 
 from __future__ import annotations
 
+import argparse
 import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def rust_example(name: str, argument: object) -> dict[str, Any]:
+    """What an example of fletchlog-arrow (benches/rust/NAME.rs) prints: its last line is JSON."""
+    command = ["cargo", "run", "--locked", "--release", "--quiet", "-p", "fletchlog-arrow", "--example", name, "--", str(argument)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return found
 
 
 def report(rates: dict[str, float], ratios: list[tuple[str, float, float]]) -> None:
@@ -12,3 +27,19 @@ def report(rates: dict[str, float], ratios: list[tuple[str, float, float]]) -> N
     for name, value, target in ratios:
         print(f"  {name:32} {value:6.2f}  (target {target:g}: {'met' if value >= target else 'MISSED'})")
     print(json.dumps(rates))
+
+
+def run(
+    description: str | None,
+    measure: Callable[[int, int], dict[str, float]],
+    ratios: Callable[[dict[str, float]], list[tuple[str, float, float]]],
+    records: int,
+    of: str | None = None,
+) -> None:
+    """A bench as a program: `--records` (default `records`; `of`: what they are counted in) and `--rounds`."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--records", type=int, default=records, help=of)
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+    rates = measure(arguments.records, arguments.rounds)
+    report(rates, ratios(rates))

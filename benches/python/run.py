@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -30,8 +29,8 @@ import other_client
 import send as send_records
 import serve_start
 from history import Ratio
+from report import ROOT, rust_example
 
-ROOT = Path(__file__).resolve().parents[2]
 VALUE = b"0123456789"
 # a topic whose scan takes some hundredths of a second: the cost per record must not depend on the size of the log
 SMALL = 1_000_000
@@ -48,9 +47,7 @@ LOOP_TARGET = 5.0
 
 def floors(records: int) -> dict[str, float]:
     """Rates of the naive passes (benches/rust/floor.rs), in million records a second."""
-    command = ["cargo", "run", "--locked", "--release", "--quiet", "-p", "fletchlog-arrow", "--example", "floor", "--", str(records)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    rates: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])["million_records_per_s"]
+    rates: dict[str, float] = rust_example("floor", records)["million_records_per_s"]
     return rates
 
 
@@ -62,10 +59,9 @@ def table(records: int) -> pa.Table:
     return pa.Table.from_batches([chunk] * whole + ([chunk.slice(0, rest)] if rest else []))
 
 
-def send(broker: fl.Broker, topic: str, rows: pa.Table, batch_size: int = 16_384) -> None:
+def send(broker: fl.Broker, topic: str, rows: pa.Table, **config: int) -> None:
     """`send_arrow` to the page cache, every row acknowledged."""
-    config = {"linger.ms": 1000, "fletchlog.producer.version": "2.6", "batch.size": batch_size, "max.request.size": 2 * LARGE_BATCH}
-    with fl.Producer(broker, config) as producer:
+    with fl.Producer(broker, {"linger.ms": 1000, "fletchlog.producer.version": "2.6", **config}) as producer:
         producer.send_arrow(topic, rows)
 
 
@@ -74,26 +70,25 @@ def scan(broker: fl.Broker, topic: str, columns: list[str] | None = None, thread
     return sum(batch.num_rows for batch in broker.scan(topic, columns=columns, threads=threads))
 
 
-def poll(broker: fl.Broker, topic: str, records: int, most: int) -> int:
-    """Every record through a consumer, each poll as one Arrow batch."""
+def as_batch(polled: fl.Records) -> int:
+    """A poll as one Arrow batch."""
+    return pa.record_batch(polled).num_rows
+
+
+def one_by_one(polled: fl.Records) -> int:
+    """A poll with a `for` over its records."""
+    for _ in polled:
+        pass
+    return len(polled)
+
+
+def poll(broker: fl.Broker, topic: str, records: int, most: int, take: Callable[[fl.Records], int] = as_batch) -> int:
+    """Every record through a consumer; `take` returns how many a poll has."""
     seen = 0
     with fl.Consumer(broker, {"auto.offset.reset": "earliest", "max.poll.records": most}) as consumer:
         consumer.assign([fl.TopicPartition(topic, 0)])
         while seen < records:
-            seen += pa.record_batch(consumer.poll(timeout_ms=5000)).num_rows
-    return seen
-
-
-def loop(broker: fl.Broker, topic: str, records: int) -> int:
-    """The same with a `for` over the records of each poll."""
-    seen = 0
-    with fl.Consumer(broker, {"auto.offset.reset": "earliest", "max.poll.records": 10_000}) as consumer:
-        consumer.assign([fl.TopicPartition(topic, 0)])
-        while seen < records:
-            polled = consumer.poll(timeout_ms=5000)
-            for _ in polled:
-                pass
-            seen += len(polled)
+            seen += take(consumer.poll(timeout_ms=5000))
     return seen
 
 
@@ -112,7 +107,7 @@ def measure(records: int, rounds: int) -> dict[str, float]:
         broker.create_topic("small", partitions=1)
         send(broker, "small", rows.slice(0, SMALL))
         broker.create_topic("large_batches", partitions=1)
-        send(broker, "large_batches", rows, LARGE_BATCH)
+        send(broker, "large_batches", rows, **{"batch.size": LARGE_BATCH, "max.request.size": 2 * LARGE_BATCH})
         for number in range(rounds):
             topic = f"t{number}"
             broker.create_topic(topic, partitions=1)
@@ -124,7 +119,7 @@ def measure(records: int, rounds: int) -> dict[str, float]:
                 "scan_offset": (records, lambda topic=topic: scan(broker, topic, ["offset"])),
                 "scan_small": (min(records, SMALL), lambda: scan(broker, "small")),
                 "scan_large_batches": (records, lambda: scan(broker, "large_batches")),
-                "for_record_in_poll": (min(records, SMALL), lambda: loop(broker, "small", min(records, SMALL))),
+                "for_record_in_poll": (min(records, SMALL), lambda: poll(broker, "small", min(records, SMALL), 10_000, one_by_one)),
                 "poll_100000": (records, lambda topic=topic: poll(broker, topic, records, 100_000)),
                 "poll_10000": (records, lambda topic=topic: poll(broker, topic, records, 10_000)),
                 "confluent_kafka": (other.records, other.consume),

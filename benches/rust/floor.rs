@@ -5,6 +5,8 @@
 //! busy machine slows all of them alike.
 #![allow(missing_docs, clippy::print_stdout)]
 
+#[path = "file_batches.rs"]
+mod file_batches;
 #[path = "floor_pass.rs"]
 mod floor_pass;
 #[path = "floor_ours.rs"]
@@ -13,12 +15,13 @@ mod ours;
 use std::fs::File;
 use std::hint::black_box;
 use std::io::Write;
-use std::os::unix::fs::FileExt;
 use std::time::Instant;
 
 use fletchlog_arrow::{Column, RowsBuilder};
 use fletchlog_records::crc::crc32c;
 use fletchlog_records::{BatchIter, TimeRange};
+
+use file_batches::{each_batch, int};
 
 fn main() -> std::io::Result<()> {
     let records = std::env::args()
@@ -63,8 +66,8 @@ fn main() -> std::io::Result<()> {
                     records
                 }
                 6 => ours::build(&rows),
-                9 => scan_floor(&by_batch, &mut flat),
-                10 => scan_floor(&at_once, &mut flat),
+                9 => scan_floor(&by_batch, &mut flat)?,
+                10 => scan_floor(&at_once, &mut flat)?,
                 _ => ours::scan(&segment, &mut some[i - 7]),
             };
             assert_eq!(done, records);
@@ -94,46 +97,32 @@ fn main() -> std::io::Result<()> {
 /// ends and value bytes as there are records, without looking at the records; returns how many. The page cache holds a file in pieces
 /// as large as its writes: `scan_floor` reads one that was written batch by batch, as a log is, `scan_floor_one_write` one that was
 /// written at once.
-fn scan_floor(file: &File, flat: &mut floor_pass::Flat) -> usize {
-    const READ: usize = 1 << 20;
+fn scan_floor(file: &File, flat: &mut floor_pass::Flat) -> std::io::Result<usize> {
     let room = floor_pass::BATCH_ROWS + 8192;
     for column in [&mut flat.offsets, &mut flat.timestamps] {
         column.resize(room, 0);
     }
     flat.ends.resize(room, 0);
     flat.values.resize(room * floor_pass::VALUE_SIZE, 0);
-    let mut buffer = vec![0; READ];
-    let (mut position, mut rows, mut records) = (0, 0, 0);
-    loop {
-        let read = file.read_at(&mut buffer, position).unwrap_or(0);
-        let mut rest = &buffer[..read];
-        while let Some(header) = rest.first_chunk::<61>() {
-            let int = |at: usize| i32::from_be_bytes(header[at..at + 4].try_into().unwrap_or_default());
-            let Some(batch) = rest.get(..12 + int(8) as usize) else {
-                break;
-            };
-            assert_eq!(int(17) as u32, crc32c(&batch[21..]), "CRC");
-            let count = int(57) as usize;
-            if rows + count > floor_pass::BATCH_ROWS {
-                rows = 0;
-            }
-            let base = records as i64;
-            let offsets = &mut flat.offsets[rows..rows + count];
-            offsets.iter_mut().zip(base..).for_each(|(to, offset)| *to = offset);
-            flat.timestamps[rows..rows + count].fill(base);
-            let ends = &mut flat.ends[rows..rows + count];
-            ends.iter_mut()
-                .zip((0..).step_by(floor_pass::VALUE_SIZE))
-                .for_each(|(to, end)| *to = end);
-            let values = &mut flat.values[rows * floor_pass::VALUE_SIZE..(rows + count) * floor_pass::VALUE_SIZE];
-            values.copy_from_slice(&batch[61..61 + count * floor_pass::VALUE_SIZE]);
-            rows += count;
-            records += count;
-            rest = &rest[batch.len()..];
+    let (mut rows, mut records) = (0, 0);
+    each_batch(file, |batch| {
+        assert_eq!(int(batch, 17) as u32, crc32c(&batch[21..]), "CRC");
+        let count = int(batch, 57) as usize;
+        if rows + count > floor_pass::BATCH_ROWS {
+            rows = 0;
         }
-        if read == rest.len() {
-            return records;
-        }
-        position += (read - rest.len()) as u64;
-    }
+        let base = records as i64;
+        let offsets = &mut flat.offsets[rows..rows + count];
+        offsets.iter_mut().zip(base..).for_each(|(to, offset)| *to = offset);
+        flat.timestamps[rows..rows + count].fill(base);
+        let ends = &mut flat.ends[rows..rows + count];
+        ends.iter_mut()
+            .zip((0..).step_by(floor_pass::VALUE_SIZE))
+            .for_each(|(to, end)| *to = end);
+        let values = &mut flat.values[rows * floor_pass::VALUE_SIZE..(rows + count) * floor_pass::VALUE_SIZE];
+        values.copy_from_slice(&batch[61..61 + count * floor_pass::VALUE_SIZE]);
+        rows += count;
+        records += count;
+    })?;
+    Ok(records)
 }

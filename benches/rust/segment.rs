@@ -4,6 +4,9 @@
 //! each batch's CRC. `write`: its batches written one by one into a new file beside it, as a log is.
 #![allow(missing_docs, clippy::print_stdout)]
 
+#[path = "file_batches.rs"]
+mod file_batches;
+
 use std::fs::File;
 use std::hint::black_box;
 use std::io::{Error, Result};
@@ -15,8 +18,7 @@ use bytes::Bytes;
 use fletchlog_records::BatchIter;
 use fletchlog_records::crc::crc32c;
 
-/// Bytes of a read, as a scan's.
-const READ: usize = 1 << 20;
+use file_batches::{each_batch, int};
 
 fn main() -> Result<()> {
     let path = std::env::args()
@@ -40,28 +42,10 @@ fn main() -> Result<()> {
 }
 
 fn read(path: &str, crc: bool) -> Result<()> {
-    let file = File::open(path)?;
-    let mut buffer = vec![0; READ];
-    let mut position = 0;
-    loop {
-        let read = file.read_at(&mut buffer, position)?;
-        let mut rest = &buffer[..read];
-        while let Some(header) = rest.first_chunk::<21>() {
-            let int = |at: usize| i32::from_be_bytes(header[at..at + 4].try_into().unwrap_or_default());
-            let Some(batch) = usize::try_from(int(8)).ok().and_then(|size| rest.get(..12 + size)) else {
-                break;
-            };
-            if crc && int(17).cast_unsigned() != crc32c(&batch[21..]) {
-                return Err(Error::other("a batch has a wrong CRC"));
-            }
-            rest = &rest[batch.len()..];
-        }
-        black_box(&buffer);
-        if read == rest.len() {
-            return Ok(());
-        }
-        position += (read - rest.len()) as u64;
-    }
+    each_batch(&File::open(path)?, |batch| {
+        assert!(!crc || int(batch, 17).cast_unsigned() == crc32c(&batch[21..]), "CRC");
+        black_box(batch);
+    })
 }
 
 fn write(dir: &Path, batches: &[Bytes]) -> Result<()> {

@@ -41,7 +41,7 @@ def generate(rng: random.Random) -> Group:
     everything = rng.random() < 0.6
     ids = [f"{rng.choice(['c', 'consumer', 'x'])}-{number}-{rng.randrange(16**4):04x}" for number in range(rng.randrange(1, 11))]
     wanted = lambda: list(names) if everything else rng.sample([*names, "unknown"], rng.randrange(1, len(names) + 1))  # noqa: E731
-    members = dict(sorted((member, wanted()) for member in ids))  # as the broker of `fl.assign` names them
+    members = dict(sorted((member, wanted()) for member in ids))  # sorted, as `fl.assign` takes them
     static = {member: f"i{number}" for number, member in enumerate(rng.sample(ids, len(ids))) if rng.random() < 0.3}
     if rng.random() < 0.5:
         return Group(topics, members, static, {}, {})
