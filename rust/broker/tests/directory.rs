@@ -465,6 +465,53 @@ fn memory_and_disk_give_the_same_answers() {
     assert_eq!(answers[0], answers[1]);
 }
 
+/// Their logs are opened on all cores; each answer is as if it had been the only partition.
+#[test]
+fn a_first_write_to_many_partitions_is_answered_for_each_of_them() {
+    const PARTITIONS: i32 = 300;
+    let dir = tempfile::tempdir().unwrap();
+    let broker = open(dir.path()).unwrap();
+    broker.create_topic("t", PARTITIONS, &[]).unwrap();
+    let log_of = |p: i32| dir.path().join(format!("t-{p}/00000000000000000000.log"));
+    // In the place of this one's log there is a directory.
+    let in_the_way = log_of(7);
+    std::fs::create_dir_all(&in_the_way).unwrap();
+    let mut client = Client::new(&broker);
+    let mut produce = |acks, batches: &dyn Fn(i32) -> bytes::Bytes| {
+        let request = ProduceRequest {
+            transactional_id: None,
+            acks,
+            timeout_ms: 1000,
+            partitions: (0..PARTITIONS).map(|p| (tp("t", p), batches(p))).collect(),
+        };
+        let Response::Produce(answer) = client.ask(1, Request::Produce(request)) else {
+            panic!()
+        };
+        answer.partitions
+    };
+    let refused = produce(5, &|_| batch(1, 10));
+    assert!(refused.iter().all(|p| p.error == ErrorCode::INVALID_REQUIRED_ACKS));
+    assert!(!log_of(0).exists(), "a request that is refused opens no log");
+
+    let answers = produce(-1, &|p| batch(1 + p as usize % 3, 10));
+    for (p, answer) in (0..PARTITIONS).zip(&answers) {
+        assert_eq!(answer.tp, tp("t", p));
+        if p == 7 {
+            assert_ne!(answer.error, ErrorCode::NONE);
+            let message = answer.error_message.as_deref().unwrap_or_default();
+            assert!(message.contains("t-7"), "{message}");
+        } else {
+            assert_eq!((answer.error, answer.base_offset), (ErrorCode::NONE, 0), "{p}");
+            assert_eq!(end(&broker, &tp("t", p)), 1 + i64::from(p) % 3);
+        }
+    }
+    // It is opened with the next write, once its place is free.
+    std::fs::remove_dir(&in_the_way).unwrap();
+    let answers = produce(-1, &|_| batch(1, 10));
+    assert!(answers.iter().all(|answer| answer.error == ErrorCode::NONE));
+    assert_eq!(answers[7].base_offset, 0);
+}
+
 #[test]
 fn a_thousand_partitions_open_without_opening_a_thousand_logs() {
     let dir = tempfile::tempdir().unwrap();

@@ -17,6 +17,7 @@ use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyMapping, PyMemoryVie
 
 use crate::errors::{Failure, errors_module};
 use crate::fork::once;
+use crate::named_tuple;
 
 /// A class of `fletchlog.types`, looked up once.
 pub fn class<'py>(py: Python<'py>, cell: &'static PyOnceLock<Py<PyAny>>, name: &str) -> PyResult<Bound<'py, PyAny>> {
@@ -338,12 +339,13 @@ pub fn offset_and_timestamp_to_py(py: Python<'_>, found: OffsetAndTimestamp) -> 
 
 /// Where a record went.
 pub fn record_metadata_to_py<'py>(py: Python<'py>, metadata: &RecordMetadata) -> PyResult<Bound<'py, PyAny>> {
-    record_metadata_class(py)?.call1((
+    let fields = (
         &*metadata.topic,
         metadata.partition,
         metadata.offset,
         metadata.timestamp,
-    ))
+    );
+    named_tuple::new(record_metadata_class(py)?.cast()?, fields.into_pyobject(py)?)
 }
 
 /// The consumer whose offsets a transaction commits.

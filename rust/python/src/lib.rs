@@ -36,6 +36,7 @@ pub mod json_lines;
 pub mod legacy;
 pub mod listener;
 pub mod logging;
+mod named_tuple;
 mod oauth;
 mod peer;
 pub mod producer;

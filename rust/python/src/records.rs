@@ -1,6 +1,7 @@
 //! What one poll returned: `fletchlog.Records`.
 
 use std::collections::HashSet;
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 
 use arrow_array::{RecordBatch, RecordBatchIterator};
@@ -9,15 +10,13 @@ use fletchlog_arrow::{RowsBuilder, kafka_schema};
 use fletchlog_client::consumer::PolledRecords;
 use fletchlog_records::{RecordCursor, RecordSpan, TopicPartition};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyCapsule, PyDict, PyInt, PyList, PyString, PyTuple};
 
 use crate::capsule::{batch_to_py, schema_to_py, stream_to_py};
 use crate::convert::{counted, partition_to_py, record_class, run_class, unpicklable};
 use crate::errors::Failure;
-use crate::fork::once;
 use crate::gate::gate;
-use crate::interop;
+use crate::{interop, named_tuple};
 
 /// One Arrow batch holds at most 2 GiB per column (32-bit offsets). Batches are cut well below, and only there: fetches are
 /// limited to 50 MiB by default, so a poll is one batch unless the user raised every limit.
@@ -274,20 +273,29 @@ struct InSpan {
     topic: Py<PyString>,
     partition: Py<PyInt>,
     timestamp_type: Py<PyInt>,
+    /// The timestamp of the last record: most have that of the one before.
+    timestamp: (i64, Py<PyInt>),
+}
+
+fn int_to_py<'py, I>(py: Python<'py>, number: I) -> Py<PyInt>
+where
+    I: IntoPyObject<'py, Target = PyInt, Output = Bound<'py, PyInt>, Error = Infallible>,
+{
+    match number.into_pyobject(py) {
+        Ok(number) => number.unbind(),
+        Err(never) => match never {},
+    }
 }
 
 impl InSpan {
     fn new(py: Python<'_>, tp: &TopicPartition, span: &RecordSpan) -> Self {
-        let int = |number: i32| match number.into_pyobject(py) {
-            Ok(number) => number.unbind(),
-            Err(never) => match never {},
-        };
         Self {
             cursor: cursor_of(span),
             left: span.count,
             topic: PyString::new(py, &tp.topic).unbind(),
-            partition: int(tp.partition),
-            timestamp_type: int(span.slice.timestamp_type as i32),
+            partition: int_to_py(py, tp.partition),
+            timestamp_type: int_to_py(py, span.slice.timestamp_type as i32),
+            timestamp: (-1, int_to_py(py, -1i64)),
         }
     }
 }
@@ -378,32 +386,31 @@ impl RecordIterator {
     }
 }
 
-/// A `Record`. It is a named tuple, made as its own `__new__` makes it, without the frame of a Python function for each record.
+/// A `Record`.
 fn record_to_py<'py>(
     py: Python<'py>,
-    here: &InSpan,
+    here: &mut InSpan,
     record: &fletchlog_records::Record<'_>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    static NEW: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let new = once(py, &NEW, || {
-        py.get_type::<PyTuple>().getattr("__new__").map(Bound::unbind)
-    })?;
     let headers = PyList::empty(py);
     for header in record.headers() {
         headers.append((header.key, header.value.map(|value| PyBytes::new(py, value))))?;
     }
     let bytes = |field: Option<&[u8]>| field.map(|field| PyBytes::new(py, field));
+    if here.timestamp.0 != record.timestamp {
+        here.timestamp = (record.timestamp, int_to_py(py, record.timestamp));
+    }
     let fields = (
         &here.topic,
         &here.partition,
         record.offset,
-        record.timestamp,
+        &here.timestamp.1,
         &here.timestamp_type,
         bytes(record.key),
         bytes(record.value),
         headers,
     );
-    new.bind(py).call1((record_class(py)?, fields))
+    named_tuple::new(record_class(py)?.cast()?, fields.into_pyobject(py)?)
 }
 
 fn next_record<'a>(

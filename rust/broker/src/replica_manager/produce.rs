@@ -1,6 +1,10 @@
 //! The produce path: what is decided about a request before its batches reach the log (spec 2.1, step 1).
 //! Kafka: `KafkaApis#handleProduceRequest`, `ReplicaManager#appendRecords`.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::Builder;
+
 use bytes::Bytes;
 use fletchlog_api::{ErrorCode, NodeId, ProducePartitionResponse, ProduceRequest, ProduceResponse};
 use fletchlog_log::{AppendError, AppendInfo, AppendOrigin, PartitionLog};
@@ -50,8 +54,12 @@ impl ReplicaManager {
         // Kafka refuses the whole request when any batch is transactional and the request names no transactional id.
         let transactional = request.partitions.iter().any(|(_, records)| is_transactional(records));
         let id = request.transactional_id.as_deref();
+        let no_id = transactional && id.is_none();
+        if !no_id {
+            self.open_logs(node, acks, &request);
+        }
         let one = |(tp, records): (TopicPartition, Bytes)| {
-            if transactional && id.is_none() {
+            if no_id {
                 return refused(&tp, (ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None));
             }
             let size = records.len();
@@ -112,7 +120,13 @@ impl ReplicaManager {
         size: usize,
         write: impl FnOnce(&Partition, &PartitionLog) -> Result<Result<AppendInfo, AppendError>, Refusal>,
     ) -> Result<ProducePartitionResponse, Refusal> {
-        let with_text = |error: BrokerError| (error.code(), Some(error.to_string()));
+        let partition = self.partition_to_write(node, acks, tp)?;
+        let log = self.log_of(&partition).map_err(with_text)?;
+        Ok(self.answer(&partition, size, write(&partition, log)?))
+    }
+
+    /// The partition of a Produce request with these `acks` to `node`, if it may be written to.
+    fn partition_to_write(&self, node: NodeId, acks: i16, tp: &TopicPartition) -> Result<Arc<Partition>, Refusal> {
         self.for_writing("produce").map_err(with_text)?;
         let partition = self.partition(tp).map_err(|error| (error.code(), None))?;
         if node != partition.leader() {
@@ -122,8 +136,37 @@ impl ReplicaManager {
             return Err((ErrorCode::INVALID_REQUIRED_ACKS, None));
         }
         check_topic(tp)?;
-        let log = self.log_of(&partition).map_err(with_text)?;
-        Ok(self.answer(&partition, size, write(&partition, log)?))
+        Ok(partition)
+    }
+
+    /// Opens the logs that a request is the first to write to, on all cores: a first record to many partitions waits for nothing but
+    /// the file system, which makes the files of different directories at the same time. A log that cannot be opened is opened again
+    /// where it is appended to, which reports why not.
+    fn open_logs(&self, node: NodeId, acks: i16, request: &ProduceRequest) {
+        if request.partitions.len() < 2 * LOGS_A_THREAD {
+            return;
+        }
+        let to_write = |(tp, _): &(TopicPartition, Bytes)| self.partition_to_write(node, acks, tp).ok();
+        let unopened = |partition: &Arc<Partition>| partition.opened_log().is_none();
+        let new: Vec<_> = request.partitions.iter().filter_map(to_write).filter(unopened).collect();
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = cores.min(new.len() / LOGS_A_THREAD);
+        if threads < 2 {
+            return;
+        }
+        let next = AtomicUsize::new(0);
+        let open = || {
+            while let Some(partition) = new.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let _ = self.log_of(partition);
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..threads {
+                // Without another thread this one opens them all.
+                let _ = Builder::new().name("fletchlog-open".to_owned()).spawn_scoped(scope, open);
+            }
+            open();
+        });
     }
 
     /// The answer to an append of `size` bytes. Waiting fetches see what was appended.
@@ -219,6 +262,13 @@ impl ReplicaManager {
             code => (code, None),
         })
     }
+}
+
+/// Logs that are worth a thread that opens them.
+const LOGS_A_THREAD: usize = 32;
+
+fn with_text(error: BrokerError) -> Refusal {
+    (error.code(), Some(error.to_string()))
 }
 
 /// Why a batch is refused before it reaches the log.
