@@ -123,11 +123,15 @@ impl LogSegment {
             (&segment.files.offset_index, preallocate.map(|p| p.0)),
             (&segment.files.time_index, preallocate.map(|p| p.1)),
         ] {
-            let created = segment
-                .fs
-                .open(index, true, true)
-                .and_then(|f| f.set_len(0).and_then(|()| f.set_len(capacity.unwrap_or(0))));
-            created.map_err(|e| LogError::io("create", index, e))?;
+            let create = || {
+                let file = segment.fs.open(index, true, true)?;
+                // Cutting a file is a change of its own to the file system, also where there is nothing to cut.
+                if file.len()? > 0 {
+                    file.set_len(0)?;
+                }
+                capacity.map_or(Ok(()), |size| file.set_len(size))
+            };
+            create().map_err(|e| LogError::io("create", index, e))?;
         }
         *lock(&segment.file) = Some(file);
         let mut indexes = SegmentIndexes::new(segment.base_offset);

@@ -148,7 +148,12 @@ impl ReplicaManager {
         }
         let to_write = |(tp, _): &(TopicPartition, Bytes)| self.partition_to_write(node, acks, tp).ok();
         let unopened = |partition: &Arc<Partition>| partition.opened_log().is_none();
-        let new: Vec<_> = request.partitions.iter().filter_map(to_write).filter(unopened).collect();
+        let new: Vec<_> = request
+            .partitions
+            .iter()
+            .filter_map(to_write)
+            .filter(unopened)
+            .collect();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = cores.min(new.len() / LOGS_A_THREAD);
         if threads < 2 {
@@ -163,7 +168,9 @@ impl ReplicaManager {
         std::thread::scope(|scope| {
             for _ in 1..threads {
                 // Without another thread this one opens them all.
-                let _ = Builder::new().name("fletchlog-open".to_owned()).spawn_scoped(scope, open);
+                let _ = Builder::new()
+                    .name("fletchlog-open".to_owned())
+                    .spawn_scoped(scope, open);
             }
             open();
         });
