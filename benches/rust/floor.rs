@@ -17,6 +17,7 @@ use std::hint::black_box;
 use std::io::Write;
 use std::time::Instant;
 
+use bytes::Bytes;
 use fletchlog_arrow::{Column, RowsBuilder};
 use fletchlog_records::crc::crc32c;
 use fletchlog_records::{BatchIter, TimeRange};
@@ -31,12 +32,10 @@ fn main() -> std::io::Result<()> {
     let segment = floor_pass::segment(records);
     let spans = ours::spans(&segment);
     let rows = floor_pass::rows(records);
-    let (mut at_once, mut by_batch) = (tempfile::tempfile()?, tempfile::tempfile()?);
+    let mut at_once = tempfile::tempfile()?;
     at_once.write_all(&segment)?;
-    for batch in BatchIter::new(segment.clone()) {
-        by_batch.write_all(batch.map_err(std::io::Error::other)?.bytes())?;
-    }
-    let mut flat = floor_pass::Flat::default();
+    let (by_batch, of_other_thread) = (written_by_batch(&segment)?, written_by_batch(&segment)?);
+    let (mut flat, mut other_flat) = (floor_pass::Flat::default(), floor_pass::Flat::default());
     let mut builder = RowsBuilder::new(false);
     let mut some = [Column::Offset, Column::Value].map(|column| RowsBuilder::of(&[column], TimeRange::ALL));
     let names = [
@@ -51,8 +50,9 @@ fn main() -> std::io::Result<()> {
         "scan_value",
         "scan_floor",
         "scan_floor_one_write",
+        "scan_floor_2_threads",
     ];
-    let mut best = [0.0f64; 11];
+    let mut best = [0.0f64; 12];
     for _ in 0..5 {
         for (i, best) in best.iter_mut().enumerate() {
             let start = Instant::now();
@@ -68,9 +68,15 @@ fn main() -> std::io::Result<()> {
                 6 => ours::build(&rows),
                 9 => scan_floor(&by_batch, &mut flat)?,
                 10 => scan_floor(&at_once, &mut flat)?,
+                11 => std::thread::scope(|scope| {
+                    let other = scope.spawn(|| scan_floor(&of_other_thread, &mut other_flat));
+                    let here = scan_floor(&by_batch, &mut flat)?;
+                    let there = other.join().map_err(|_| std::io::Error::other("a thread panicked"))??;
+                    Ok::<_, std::io::Error>(here + there)
+                })?,
                 _ => ours::scan(&segment, &mut some[i - 7]),
             };
-            assert_eq!(done, records);
+            assert_eq!(done, if i == 11 { 2 * records } else { records });
             #[allow(clippy::cast_precision_loss)]
             let rate = done as f64 / start.elapsed().as_secs_f64() / 1e6;
             *best = best.max(rate);
@@ -93,10 +99,19 @@ fn main() -> std::io::Result<()> {
     Ok(())
 }
 
+/// A file that was written as a log is.
+fn written_by_batch(segment: &Bytes) -> std::io::Result<File> {
+    let mut file = tempfile::tempfile()?;
+    for batch in BatchIter::new(segment.clone()) {
+        file.write_all(batch.map_err(std::io::Error::other)?.bytes())?;
+    }
+    Ok(file)
+}
+
 /// What no scan can do without, and nothing else: reads a file once, checks each batch's CRC, and stores as many offsets, timestamps,
 /// ends and value bytes as there are records, without looking at the records; returns how many. The page cache holds a file in pieces
 /// as large as its writes: `scan_floor` reads one that was written batch by batch, as a log is, `scan_floor_one_write` one that was
-/// written at once.
+/// written at once; `scan_floor_2_threads`: two threads, each with such a file of its own, both together.
 fn scan_floor(file: &File, flat: &mut floor_pass::Flat) -> std::io::Result<usize> {
     let room = floor_pass::BATCH_ROWS + 8192;
     for column in [&mut flat.offsets, &mut flat.timestamps] {
