@@ -290,7 +290,7 @@ where
 impl InSpan {
     fn new(py: Python<'_>, tp: &TopicPartition, span: &RecordSpan) -> Self {
         Self {
-            cursor: cursor_of(span),
+            cursor: span.cursor(),
             left: span.count,
             topic: PyString::new(py, &tp.topic).unbind(),
             partition: int_to_py(py, tp.partition),
@@ -306,17 +306,6 @@ pub struct RecordIterator {
     polled: Arc<PolledRecords>,
     order: Arc<[usize]>,
     place: Mutex<Place>,
-}
-
-/// A cursor at the first record of a span, whose records were checked when it was cut. The cursor checks that a batch
-/// ends with its last record, so the record count is the batch's only if the span ends with the batch.
-fn cursor_of(span: &RecordSpan) -> RecordCursor {
-    let before = span
-        .slice
-        .count
-        .saturating_sub(i32::try_from(span.count).unwrap_or(i32::MAX));
-    let ends_batch = span.end == span.slice.payload.len();
-    RecordCursor::resume_at(span.start, if ends_batch { before } else { before - 1 })
 }
 
 #[pymethods]

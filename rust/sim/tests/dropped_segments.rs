@@ -34,8 +34,12 @@ fn segments_that_recovery_dropped_stay_away() {
         // Smaller ones: the cut segment takes offsets that the dropped one had.
         fill(&broker, 20);
         for second in images(&disk.state(), &mut rng, 20) {
-            let broker = open(&SimDisk::from(second), PAGE_CACHE).unwrap();
-            broker.partition_log(&tp).unwrap();
+            match open(&SimDisk::from(second), PAGE_CACHE) {
+                // The write of a batch was torn behind its base offset, which no checksum covers: at this level such a log is refused,
+                // as by a Kafka broker (`recovery::check_segment`).
+                Err(refused) if refused.to_string().contains("does not belong into a segment") => {}
+                opened => drop(opened.unwrap().partition_log(&tp).unwrap()),
+            }
         }
     }
     assert!(cut > 10, "{cut}");
