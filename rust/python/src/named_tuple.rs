@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyType};
 
 /// What `tuple.__new__(class, fields)` returns, which is what the `__new__` of a named tuple calls. The slot behind that method is called
-/// here: the method itself makes two more tuples and takes twice as long.
+/// here: the method would make another tuple of its arguments each time.
 ///
 /// # Errors
 /// `TypeError` if the class is not derived from `tuple`; `MemoryError`.
