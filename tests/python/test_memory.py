@@ -44,7 +44,7 @@ with fl.Broker(sys.argv[1], read_only=True) as broker:
 """
 
 
-# For two brokers, one after the other: page faults of the first scan and the fewest of five later ones, and MiB of its own while the broker
+# For two brokers, one after the other: page faults of the first scan and the fewest of ten later ones, and MiB of its own while the broker
 # is open and when it is closed
 KEEPER = """
 import resource, sys
@@ -63,7 +63,7 @@ with fl.Broker(sys.argv[1], read_only=True) as broker:
     next(iter(broker.scan("first")))
 for _ in range(2):
     with fl.Broker(sys.argv[1], read_only=True) as broker:
-        first, later = faults(broker), min(faults(broker) for _ in range(5))
+        first, later = faults(broker), min(faults(broker) for _ in range(10))
         kept = mib()
     print(first, later, kept, mib())
 """
@@ -97,10 +97,9 @@ def test_a_reader_takes_much_less_than_it_reads(directory: Path, threads: int, m
     assert taken < most
 
 
-# threads, and what a scan may take anew of what the first one took: eight threads on few cores have more than is kept, or less, as they come
-# to run
-@pytest.mark.parametrize(("threads", "anew"), [(1, 0.5), (2, 0.5), (8, 0.7)])
-def test_a_broker_keeps_some_memory_of_its_scans(directory: Path, threads: int, anew: float) -> None:
+# eight threads on few cores need more than is kept, or less, as they come to run: one scan alone says little
+@pytest.mark.parametrize("threads", [1, 2, 8])
+def test_a_broker_keeps_some_memory_of_its_scans(directory: Path, threads: int) -> None:
     command = [sys.executable, "-c", KEEPER, str(directory), str(threads)]
     # The C library gives the system back at once what is freed: it would keep some of it.
     env = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536"}
@@ -108,5 +107,5 @@ def test_a_broker_keeps_some_memory_of_its_scans(directory: Path, threads: int, 
     assert (done.returncode, done.stderr) == (0, "")
     for line in done.stdout.splitlines():
         first, later, kept, closed = map(int, line.split())
-        assert later < anew * first
+        assert later * 2 < first
         assert 0 < kept - closed < 80
