@@ -178,10 +178,213 @@ def test_a_schema_may_not_be_nested_without_end():
             serde.Avro('{"type":"array","items":' * depth + '"int"' + "}" * depth)
 
 
-@pytest.mark.parametrize("schema", [{"type": "bytes", "logicalType": "decimal", "precision": 100}, {"type": "fixed", "name": "F", "size": 2**40}])
-def test_a_type_that_arrow_cannot_have_is_named(schema):
+def test_a_type_that_arrow_cannot_have_is_named():
     with pytest.raises(fl.errors.InvalidArgumentError, match="Arrow"):
-        serde.Avro(schema)
+        serde.Avro({"type": "fixed", "name": "F", "size": 2**40})
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        {"logicalType": "decimal"},
+        {"logicalType": "decimal", "precision": "5"},
+        {"logicalType": "decimal", "precision": 0},
+        {"logicalType": "decimal", "precision": -1},
+        {"logicalType": "decimal", "precision": True},
+        {"logicalType": "decimal", "precision": 5.0},
+        {"logicalType": "decimal", "precision": 64, "scale": 127},
+        {"logicalType": "decimal", "precision": 5, "scale": -1},
+        {"logicalType": "decimal", "precision": 5, "scale": "2"},
+        {"logicalType": "decimal", "precision": 77},
+        {"logicalType": "timestamp-millis"},
+        {"logicalType": "unheard-of"},
+        {"logicalType": ["x"]},
+        {"logicalType": None},
+        {"logicalType": {"type": "decimal"}},
+    ],
+)
+def test_an_annotation_that_is_not_valid_is_ignored(annotation):
+    in_record = {"type": "record", "name": "R", "fields": [{"name": "a", "type": ["null", {"type": "bytes"} | annotation]}, {"name": "b", "type": "int"}]}
+    fixed = {"type": "fixed", "name": "F", "size": 2} | annotation
+    for schema, value in [({"type": "bytes"} | annotation, b"\x05"), (in_record, {"a": b"\x05", "b": 1}), (fixed, b"\x00\x05")]:
+        plain = json.loads(json.dumps(schema).replace('"logicalType"', '"note"'))
+        avro = serde.Avro(schema)
+        assert avro.type == serde.Avro(plain).type
+        data = write(plain, value)
+        assert avro.decode(column(data)) == (pa.array([value], avro.type), {})
+        assert avro(value) == data
+
+
+def test_a_fixed_decimal_has_as_many_digits_as_its_size_holds():
+    for precision, arrow_type in [(4, pa.decimal128(4, 0)), (5, pa.binary(2))]:
+        assert serde.Avro({"type": "fixed", "name": "F", "size": 2, "logicalType": "decimal", "precision": precision}).type == arrow_type
+
+
+def test_a_decimal_of_too_many_digits_is_malformed_and_nothing_is_rounded():
+    avro = serde.Avro({"type": "bytes", "logicalType": "decimal", "precision": 5, "scale": 2})
+    values = [99_999, 100_000, -99_999, -100_000, 0, 2**70_000]
+    data = [long(len(raw)) + raw for raw in (value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True) for value in values)]
+    decoded, reasons = avro.decode(column(*data))
+    assert decoded.to_pylist() == [decimal.Decimal("999.99"), None, decimal.Decimal("-999.99"), None, decimal.Decimal(0), None]
+    assert reasons == {
+        1: "it has a decimal of 6 digits, the type has a precision of 5",
+        3: "it has a decimal of 6 digits, the type has a precision of 5",
+        5: "it has a decimal of 8751 bytes, the type has a precision of 5",
+    }
+
+
+DEFAULTS = {
+    "null": (["null", "int"], None, None),
+    "boolean": ("boolean", True, True),
+    "int": ("int", -5, -5),
+    "long": ("long", 2**62, 2**62),
+    "float": ("float", 1, 1.0),
+    "double": ("double", 0.5, 0.5),
+    "infinity": ("float", "-Infinity", float("-inf")),
+    "bytes": ("bytes", "\u00ff\u0000a", b"\xff\x00a"),
+    "empty bytes": ("bytes", "", b""),
+    "string": ("string", "\u00ff", "\u00ff"),
+    "fixed": ({"type": "fixed", "name": "F2", "size": 2}, "\u00ff\u0000", b"\xff\x00"),
+    "enum": ({"type": "enum", "name": "E", "symbols": ["A", "B"]}, "B", "B"),
+    "decimal": ({"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}, "\u0004\u00d2", decimal.Decimal("12.34")),
+    "zero": ({"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}, "\u0000", decimal.Decimal("0.00")),
+    "fixed decimal": ({"type": "fixed", "name": "D", "size": 3, "logicalType": "decimal", "precision": 4}, "\u00ff\u00ff\u00fe", decimal.Decimal(-2)),
+    "duration": ({"type": "fixed", "name": "U", "size": 12, "logicalType": "duration"}, "\u0001" * 12, b"\x01" * 12),
+    "uuid": ({"type": "string", "logicalType": "uuid"}, str(UID), str(UID)),
+    "date": ({"type": "int", "logicalType": "date"}, 1, dt.date(1970, 1, 2)),
+    "time": ({"type": "int", "logicalType": "time-millis"}, 1000, dt.time(0, 0, 1)),
+    "time us": ({"type": "long", "logicalType": "time-micros"}, 5, dt.time(0, 0, 0, 5)),
+    "timestamp": ({"type": "long", "logicalType": "timestamp-millis"}, 0, dt.datetime(1970, 1, 1, tzinfo=dt.UTC)),
+    "local": ({"type": "long", "logicalType": "local-timestamp-micros"}, -1_000_000, dt.datetime(1969, 12, 31, 23, 59, 59, tzinfo=dt.UTC).replace(tzinfo=None)),
+    "array": ({"type": "array", "items": "bytes"}, ["\u00ff", ""], [b"\xff", b""]),
+    "map": ({"type": "map", "values": "bytes"}, {"k": "\u00ff"}, [("k", b"\xff")]),
+    "decimals": ({"type": "array", "items": {"type": "bytes", "logicalType": "decimal", "precision": 4}}, ["\u0005"], [decimal.Decimal(5)]),
+    "union": (["bytes", "null"], "\u00ff", b"\xff"),
+    "a later branch": (["null", "bytes"], "\u00ff", b"\xff"),
+    "record": (
+        {"type": "record", "name": "In", "fields": [{"name": "y", "type": "bytes"}, {"name": "z", "type": ["null", "bytes"], "default": None}, {"name": "f", "type": "bytes", "default": "\u0080"}]},
+        {"y": "\u00ff"},
+        {"y": b"\xff", "z": None, "f": b"\x80"},
+    ),
+    "records": ({"type": "array", "items": {"type": "record", "name": "In", "fields": [{"name": "y", "type": "bytes"}]}}, [{"y": "\u00ff"}], [{"y": b"\xff"}]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_a_default_is_a_value_of_its_type(name):
+    kind, default, value = DEFAULTS[name]
+    writer = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}
+    reader = {"type": "record", "name": "R", "fields": [{"name": "d", "type": kind, "default": default}, {"name": "a", "type": "int"}]}
+    for given in (reader, json.dumps(reader), fastavro.parse_schema(reader)):
+        decoded, reasons = serde.Avro(writer, given).decode(column(write(writer, {"a": 1}), None))
+        assert (decoded.to_pylist(), reasons) == ([{"d": value, "a": 1}, None], {})
+    # inside of what is read
+    outer = [{"type": "record", "name": "O", "fields": [{"name": "r", "type": {"type": "array", "items": record}}]} for record in (writer, reader)]
+    decoded, reasons = serde.Avro(*outer).decode(column(write(outer[0], {"r": [{"a": 1}]})))
+    assert (decoded.to_pylist(), reasons) == ([{"r": [{"d": value, "a": 1}]}], {})
+
+
+@pytest.mark.parametrize(
+    ("kind", "default", "text"),
+    [
+        ("int", "x", "'x' is no int"),
+        ("int", 2**31, "2147483648 is no int"),
+        ("int", True, "True is no int"),
+        ("long", 1.5, "1.5 is no long"),
+        ("boolean", 0, "0 is no boolean"),
+        ("double", "x", "could not convert string to float: 'x'"),
+        ("bytes", 5, "5 is no bytes"),
+        ("bytes", "\u0100", "has characters above U"),
+        ({"type": "fixed", "name": "F", "size": 2}, "a", "'a' is 1 bytes, the fixed type has 2"),
+        ({"type": "enum", "name": "E", "symbols": ["A"]}, "B", "'B' is no enum"),
+        (["null", "int"], "x", "'x' is of no branch of the union"),
+        ({"type": "array", "items": "int"}, ["x"], "'x' is no int"),
+        ({"type": "record", "name": "In", "fields": [{"name": "y", "type": "int"}]}, {}, "{} lacks the field y"),
+        ({"type": "int", "logicalType": "time-millis"}, 86_400_000, "not within the acceptable range"),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 1}, "\u0064", "a decimal of 3 digits"),
+    ],
+)
+def test_a_default_of_the_reader_that_is_not_of_its_type_fails_at_once(kind, default, text):
+    writer, reader = ({"type": "record", "name": "R", "fields": [{"name": "d", "type": kind} | more]} for more in ({}, {"default": default}))
+    with pytest.raises(fl.errors.InvalidArgumentError, match=text) as caught:
+        serde.Avro(writer, reader)
+    assert "default at R.d" in str(caught.value)
+    # a writer's is not used
+    assert serde.Avro(reader).type == serde.Avro(writer).type
+
+
+DAY = 24 * 60 * 60
+
+
+@pytest.mark.parametrize(
+    ("kind", "annotation", "arrow_type", "numbers"),
+    [
+        ("int", "date", pa.date32(), [-(2**31), 2**31 - 1, 2932897, -719163]),
+        ("long", "timestamp-millis", pa.timestamp("ms", "UTC"), [-(2**63), 2**63 - 1, 2932897 * DAY * 10**3, -719163 * DAY * 10**3]),
+        ("long", "timestamp-micros", pa.timestamp("us", "UTC"), [-(2**63), 2**63 - 1, 2932897 * DAY * 10**6, -719163 * DAY * 10**6]),
+        ("long", "timestamp-nanos", pa.timestamp("ns", "UTC"), [-(2**63), 2**63 - 1, 1]),
+        ("long", "local-timestamp-millis", pa.timestamp("ms"), [-(2**63), 2**63 - 1, 2932897 * DAY * 10**3]),
+        ("long", "local-timestamp-micros", pa.timestamp("us"), [-(2**63), 2**63 - 1]),
+        ("long", "local-timestamp-nanos", pa.timestamp("ns"), [-(2**63), 2**63 - 1]),
+        ("int", "time-millis", pa.time32("ms"), [0, DAY * 10**3 - 1]),
+        ("long", "time-micros", pa.time64("us"), [0, DAY * 10**6 - 1]),
+    ],
+)
+def test_times_are_whatever_their_numbers_can_be(kind, annotation, arrow_type, numbers):
+    annotated = {"type": kind, "logicalType": annotation}
+    for schema, nested in [
+        (annotated, lambda number: number),
+        ({"type": "array", "items": ["null", annotated]}, lambda number: [number, None]),
+        ({"type": "map", "values": annotated}, lambda number: {"k": number}),
+        ({"type": "record", "name": "R", "fields": [{"name": "t", "type": annotated}]}, lambda number: {"t": number}),
+    ]:
+        plain = json.loads(json.dumps(schema).replace('"logicalType"', '"note"'))
+        data = [write(plain, nested(number)) for number in numbers]
+        avro = serde.Avro(schema)
+        decoded, reasons = avro.decode(column(*data, None))
+        assert reasons == {}
+        decoded.validate(full=True)
+        assert decoded == pa.array([*map(nested, numbers), None], serde.Avro(plain).type).cast(avro.type)
+        assert avro.encode(decoded)[0].to_pylist() == [*data, None]
+    assert serde.Avro(annotated).type == arrow_type
+
+
+def test_a_time_beyond_the_end_of_the_day_is_malformed():
+    for kind, annotation, number in [("int", "time-millis", DAY * 10**3), ("long", "time-micros", DAY * 10**6), ("int", "time-millis", -1)]:
+        decoded, reasons = serde.Avro({"type": kind, "logicalType": annotation}).decode(column(long(number), long(1)))
+        assert (decoded.is_valid().to_pylist(), list(reasons)) == ([False, True], [0])
+        assert "not within the acceptable range" in reasons[0]
+
+
+def test_a_field_that_the_column_lacks_is_written_with_its_default():
+    kinds = [DEFAULTS[name] for name in ("bytes", "fixed", "decimal", "timestamp", "record")]
+    fields = [{"name": f"d{number}", "type": kind, "default": default} for number, (kind, default, _) in enumerate(kinds)]
+    schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}, *fields]}
+    for writer in (schema, schema | {"fields": [*schema["fields"], {"name": "u", "type": ["int", "string"], "default": 7}]}):
+        reader = schema if writer is schema else writer | {"fields": writer["fields"][:-1]}
+        avro = serde.Avro(writer, reader)
+        made, reasons = avro.encode(pa.array([{"a": 1}]))
+        assert reasons == {}
+        assert avro.decode(made)[0].to_pylist() == [{"a": 1} | {f"d{number}": value for number, (_, _, value) in enumerate(kinds)}]
+    made, reasons = serde.Avro(V1).encode(pa.array([{"note": "x"}]))
+    assert (made.to_pylist(), reasons) == ([None], {0: "ValueError: no value and no default for id"})
+
+
+def test_a_column_of_another_unit_is_cast_and_a_row_that_loses_by_it_is_named():
+    avro = serde.Avro({"type": "long", "logicalType": "timestamp-millis"})
+    made, reasons = avro.encode(pa.array([1_000_000, 1_500, None], pa.timestamp("us")))
+    assert made.to_pylist() == [long(1000), None, None]
+    assert list(reasons) == [1]
+    assert "would lose data" in reasons[1]
+
+
+def test_named_types_of_another_parsed_schema_are_known():
+    names = {}
+    fastavro.parse_schema({"type": "record", "name": "P", "fields": [{"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}}]}, names)
+    schema = fastavro.parse_schema({"type": "record", "name": "Q", "fields": [{"name": "p", "type": "P"}]}, names)
+    file = io.BytesIO()
+    fastavro.schemaless_writer(file, schema, {"p": {"at": INSTANT}})
+    assert serde.Avro(schema).decode(column(file.getvalue()))[0].to_pylist() == [{"p": {"at": INSTANT}}]
 
 
 def test_confluent_values_are_grouped_by_schema_and_come_back_in_their_rows():

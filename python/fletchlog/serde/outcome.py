@@ -16,6 +16,10 @@ Reasons = dict[int, str]
 """Row number -> why its value cannot be decoded, or encoded."""
 
 
+# magic byte 0 and the schema id
+_FRAME = 5
+
+
 class Deserializer(Protocol):
     """Anything with these two can be given to `deserialize`."""
 
@@ -62,13 +66,28 @@ def encode_each(column: pa.Array, encode: Callable[[Any], bytes]) -> tuple[pa.Bi
     """Encodes row by row; what `encode` raises is the reason of the row."""
     made: list[bytes | None] = []
     reasons: Reasons = {}
-    for row, value in enumerate(column.to_pylist(maps_as_pydicts="strict")):
+    for row, cell in enumerate(column):
         try:
-            made.append(None if value is None else encode(value))
+            made.append(encode(cell.as_py(maps_as_pydicts="strict")) if cell.is_valid else None)
         except Exception as error:  # noqa: BLE001 - a library raises whatever its parts raise
             reasons[row] = f"{type(error).__name__}: {error}".rstrip(": ")
             made.append(None)
     return arrow().array(made, arrow().binary()), reasons
+
+
+def cast(column: pa.Array, arrow_type: pa.DataType, reasons: Reasons, then: Callable[[pa.Array], pa.Array] = lambda part: part) -> pa.Array:
+    """A column to encode as another type, then given to `then`; rows that cannot be cast become null and get a reason.
+
+    Raises:
+        pyarrow.ArrowException: The column's type can never be cast to that type.
+    """
+    empty = then(column[:0].cast(arrow_type))
+    return by_halves(len(column), empty.type, lambda start, stop: then(column[start:stop].cast(arrow_type)), reasons)
+
+
+def framed(data: bytes) -> str:
+    """For the end of a reason: that a value looks as if it began with a schema id."""
+    return " (it begins as in Confluent's wire format: give the deserializer to Confluent)" if len(data) > _FRAME and data[0] == 0 else ""
 
 
 def arrow() -> Any:
