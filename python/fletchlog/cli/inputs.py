@@ -1,4 +1,4 @@
-"""What `fletchlog produce` reads: files in many formats as tables with the columns key, value and timestamp."""
+"""What `fletchlog produce` reads: records of files in many formats, one after the other, or as columns."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import contextlib
 import csv
 import gzip
 import io
-import itertools
 import json
+import os
 import re
+import select
 import sys
 import zlib
 from dataclasses import dataclass
@@ -16,7 +17,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from fletchlog.cli import records
 from fletchlog.cli.common import CommandError
-from fletchlog.cli.records import CHUNK, milliseconds
+from fletchlog.cli.records import Record, milliseconds
+from fletchlog.cli.template import unescaped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,8 +27,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from typing_extensions import Buffer
 
-    Row = tuple[dict[str, Any], bytes | None, str]
-    """Fields, the text of the row if it has one, and where it is."""
+    Row = tuple[dict[str, Any], bytes | None, int]
+    """Fields, the text of the row if it has one, and the number of its line."""
+    Columns = tuple[pa.Table, int]
+    """Records as columns, and the number of the first row."""
 
 BY_SUFFIX = {
     ".txt": "lines", ".lines": "lines", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".csv": "csv", ".tsv": "tsv",
@@ -36,6 +40,11 @@ FORMATS = tuple(dict.fromkeys(BY_SUFFIX.values()))
 TEXT = ("lines", "jsonl", "json", "csv", "tsv")
 RECORDS = ("jsonl", "json", "csv", "parquet", "arrow")
 SEPARATED = {"csv": ",", "tsv": "\t"}
+# rows of a file of columns that are read at once
+_ROWS = 20_000
+# how long an input may make wait before the records in hand are sent
+_PATIENCE_MS = 100
+_BOM = "\ufeff"
 _UNDECODED = re.compile("[\udc80-\udcff]")
 _BLANKS = re.compile(r"[ \t\r\n]*")
 
@@ -79,29 +88,38 @@ class Input:
             raise CommandError(f"--format is one of {', '.join(FORMATS)}, not {form}")
         if self.delimiter is not None and (form not in SEPARATED or len(self.delimiter) != 1 or self.delimiter in '\r\n"'):
             raise CommandError(f"--delimiter is one character between the fields of csv or tsv, not {self.delimiter!r} in {form}")
+        if self.key == "" and form == "lines":
+            raise CommandError("--key is empty: for lines it is the text between key and value, for example --key '\\t'")
         if self.encoding is not None and form not in TEXT:
             raise CommandError(f"--encoding is for text ({', '.join(TEXT)}), not for {form}")
-        if form == "lines" and (self.value or self.timestamp):
+        if form == "lines" and (self.value is not None or self.timestamp is not None):
             raise CommandError("--value and --timestamp need rows with fields: --format jsonl, json, csv, tsv, parquet, arrow or avro")
-        if self.as_records and (self.form not in {None, *RECORDS} or self.key or self.value or self.timestamp):
+        if self.as_records and (self.form not in {None, *RECORDS} or self._chosen()):
             raise CommandError(f"--as-records is for what `consume` wrote as {', '.join(RECORDS)}, without --key, --value and --timestamp")
 
-    def tables(self, file: BinaryIO) -> Iterator[pa.Table]:
-        """The records, some at a time.
+    def read(self, file: BinaryIO) -> Iterator[Record | Columns]:
+        """The records, those before one that cannot be read, too.
 
         Raises:
-            CommandError: What is wrong with them, and where.
+            CommandError: What is wrong with the next one, and where.
         """
         if self.compression is not None:
             file = io.BufferedReader(_Decompressed(file, self.compression, self.where))
         if self.form is None:
             file = self._recognise(file)
-        yield from _READERS[self.form or "lines"](file, self)
+        return _READERS[self.form or "lines"](file, self)
+
+    def place(self, number: int) -> str:
+        """The place of a line, row or record, for messages."""
+        return f"{self.where}, {_UNITS.get(self.form or '', 'line')} {number}"
+
+    def _chosen(self) -> bool:
+        return not (self.key is None and self.value is None and self.timestamp is None)
 
     def _recognise(self, file: BinaryIO) -> BinaryIO:
         """Decides on the format by how the input begins; returns the whole input."""
         head = file.readline()
-        if head.strip() == b"[":
+        if head.removeprefix(_BOM.encode()).strip() == b"[":
             head += file.readline()
         found = None if self.as_records is False else _written_as(head)
         if found is not None and self.key is not None:
@@ -114,7 +132,7 @@ class Input:
     def takes_records(self, found: bool) -> bool:
         """Decides whether the rows are records, by what was found out about the first one."""
         if self.as_records is None:
-            self.as_records = found and self.form in RECORDS and not (self.key or self.value or self.timestamp)
+            self.as_records = found and self.form in RECORDS and not self._chosen()
         return self.as_records
 
     def has(self, names: Iterable[str], where: str) -> None:
@@ -140,13 +158,50 @@ def _written_as(head: bytes) -> str | None:
         return "arrow"
     if head.startswith(b"PAR1"):
         return "parquet"
-    text = head.decode("utf-8", "replace").strip()
+    text = head.decode("utf-8", "replace").removeprefix(_BOM).strip()
     form = "json" if text.startswith("[") else "jsonl"
     try:
         row = json.loads(text.removeprefix("[").rstrip().removesuffix(",") if form == "json" else text)
     except (ValueError, RecursionError):
         return "csv" if text == ",".join(records.CSV) else None
     return form if isinstance(row, dict) and records.is_record(row) else None
+
+
+def waiting(file: io.RawIOBase | BinaryIO, before: Callable[[], None]) -> BinaryIO:
+    """The same input; `before` is called before it is waited for.
+
+    What is behind a pipe may take its time, or never end: what has come from it is not kept meanwhile.
+    """
+    raw: Any = getattr(file, "raw", file)
+    try:
+        poll = select.poll()
+        poll.register(raw.fileno(), select.POLLIN)
+        patient = raw.seekable()
+    except (OSError, AttributeError):  # kept in memory, by a test
+        patient = True
+    # a file makes nobody wait
+    return file if patient else io.BufferedReader(_Waiting(raw, poll, before))  # type: ignore[return-value]
+
+
+class _Waiting(io.RawIOBase):
+    """A pipe or a terminal."""
+
+    def __init__(self, raw: Any, poll: select.poll, before: Callable[[], None]) -> None:
+        self._raw = raw
+        self._poll = poll
+        self._before = before
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Buffer) -> int:
+        if not self._poll.poll(_PATIENCE_MS):
+            self._before()
+            # a pipe may have been made not to block
+            self._poll.poll()
+        data = os.read(self._raw.fileno(), len(memoryview(buffer)))
+        memoryview(buffer)[: len(data)] = data
+        return len(data)
 
 
 class _Rejoined(io.RawIOBase):
@@ -171,10 +226,17 @@ class _Decompressed(io.RawIOBase):
     """The content of a compressed file."""
 
     def __init__(self, file: BinaryIO, compression: str, where: str) -> None:
+        self._file = file
+        self._compression = compression
+        self._wrong = f"{where}: not a {compression} file, or one that is cut off or damaged"
+        self._content = self._opened()
+        self._given = 0
+        self._bytewise = False
+
+    def _opened(self) -> Any:
         import pyarrow as pa
 
-        self._file: Any = gzip.GzipFile(fileobj=file) if compression == "gzip" else pa.CompressedInputStream(file, compression)
-        self._wrong = f"{where}: not a {compression} file, or one that is cut off or damaged"
+        return gzip.GzipFile(fileobj=self._file) if self._compression == "gzip" else pa.CompressedInputStream(self._file, self._compression)
 
     def readable(self) -> bool:
         return True
@@ -184,11 +246,25 @@ class _Decompressed(io.RawIOBase):
 
         view = memoryview(buffer)
         try:
-            data = self._file.read(len(view))
+            data = self._content.read(1 if self._bytewise else len(view))
         except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
-            raise CommandError(f"{self._wrong}: {error}") from None
+            if self._bytewise:
+                raise CommandError(f"{self._wrong}: {error}") from None
+            self._again()
+            return self.readinto(buffer)
         view[: len(data)] = data
+        self._given += len(data)
         return len(data)
+
+    def _again(self) -> None:
+        """Goes on byte by byte: a read that fails gives nothing, also not what comes before the damage."""
+        self._bytewise = True
+        self._file.seek(0)
+        # a stream of pyarrow closes its file when it is dropped
+        self._first, self._content = self._content, self._opened()
+        left = self._given
+        while left > 0:
+            left -= len(self._content.read(min(left, io.DEFAULT_BUFFER_SIZE)))
 
 
 def _text(file: BinaryIO, source: Input, newline: str) -> Iterator[str]:
@@ -209,7 +285,7 @@ def _text(file: BinaryIO, source: Input, newline: str) -> Iterator[str]:
                     f"name the encoding with --encoding, for example {guess}"
                 )
             # a byte order mark is no part of the text
-            yield line.removeprefix("\ufeff") if number == 1 else line
+            yield line.removeprefix(_BOM) if number == 1 else line
     except UnicodeError as error:
         reason = getattr(error, "reason", error)
         raise CommandError(f"{source.where}, after line {number}: not {encoding} ({reason}); name the encoding with --encoding") from None
@@ -219,40 +295,51 @@ def _text(file: BinaryIO, source: Input, newline: str) -> Iterator[str]:
             text.detach()
 
 
-def _lines(file: BinaryIO, source: Input) -> Iterator[pa.Table]:
-    separator = source.key.encode() if source.key else None
+def _lines(file: BinaryIO, source: Input) -> Iterator[Record]:
+    separator = None if source.key is None else unescaped(source.key)
     raw: Iterable[bytes] = file if source.encoding is None else (line.encode() for line in _text(file, source, "\n"))
-    numbered = enumerate((line.rstrip(b"\r\n") for line in raw), 1)
-    for chunk in _chunks(numbered):
-        keys: list[bytes | None] = []
-        values: list[bytes | None] = []
-        for number, line in chunk:
-            content = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
-            key, found, value = content.partition(separator) if separator else (None, b"", content)
-            if separator and not found:
-                raise CommandError(f"{source.where}, line {number}: there is no key separator {source.key!r} in it")
-            keys.append(key)
-            values.append(value)
-        yield _table(keys, values, None)
+    for number, line in enumerate(raw, 1):
+        content = line[:-2] if line.endswith(b"\r\n") else line.removesuffix(b"\n")
+        if number == 1:
+            content = content.removeprefix(_BOM.encode())
+        if separator is None:
+            yield Record(None, content, None, None, None, number)
+            continue
+        key, found, value = content.partition(separator)
+        if not found:
+            raise CommandError(f"{source.place(number)}: there is no key separator {source.key!r} in it")
+        yield Record(key, value, None, None, None, number)
 
 
-def _jsonl(file: BinaryIO, source: Input) -> Iterator[pa.Table]:
+def _jsonl(file: BinaryIO, source: Input) -> Iterator[Record]:
     def rows() -> Iterator[Row]:
-        for number, line in enumerate(_text(file, source, "\n"), 1):
+        for number, line in enumerate(_text(file, source, ""), 1):
             text = line.rstrip(" \t\r\n")
             if text:
-                place, start = f"{source.where}, line {number}", _skip(text, 0)
+                start = _skip(text, 0)
                 row, end = _object(text, start, source.where, number)
                 if end != len(text):
-                    raise CommandError(f"{place}, column {_skip(text, end) + 1}: not a JSON text: something follows the object")
-                yield row, text[start:].encode(), place
+                    raise CommandError(f"{source.place(number)}, column {_skip(text, end) + 1}: not a JSON text: something follows the object")
+                yield row, text[start:].encode(), number
 
     yield from _from_rows(rows(), source)
 
 
-def _json(file: BinaryIO, source: Input) -> Iterator[pa.Table]:
-    text = "".join(_text(file, source, "\n"))
-    yield from _from_rows(_elements(text, source.where), source)
+def _json(file: BinaryIO, source: Input) -> Iterator[Record]:
+    lines: list[str] = []
+    wrong: CommandError | None = None
+    try:
+        for line in _text(file, source, "\n"):
+            lines.append(line)  # noqa: PERF402 - those before one that cannot be read stay
+    except CommandError as error:
+        wrong = error
+    try:
+        yield from _from_rows(_elements("".join(lines), source.where), source)
+    except CommandError as error:
+        # what ends too early ends so because of what cannot be read
+        raise wrong or error from None
+    if wrong is not None:
+        raise wrong
 
 
 def _elements(text: str, where: str) -> Iterator[Row]:
@@ -266,9 +353,8 @@ def _elements(text: str, where: str) -> Iterator[Row]:
         in_array = False
     while position < len(text):
         line, counted_to = line + text.count("\n", counted_to, position), position
-        place = f"{where}, line {line}"
         row, end = _object(text, position, where, line, whole=True)
-        yield row, text[position:end].encode(), place
+        yield row, text[position:end].encode(), line
         position = _skip(text, end)
         if in_array:
             mark = text[position : position + 1]
@@ -311,43 +397,59 @@ def _no_number(name: str) -> float:
 _DECODER = json.JSONDecoder(parse_constant=_no_number)
 
 
-def _csv(file: BinaryIO, source: Input) -> Iterator[pa.Table]:
-    csv.field_size_limit(sys.maxsize)
+def _csv(file: BinaryIO, source: Input) -> Iterator[Record]:
     delimiter = source.delimiter or SEPARATED[source.form or "csv"]
-    lines = _text(file, source, "")
-    first = next(lines, "")
-    names = next(csv.reader([first], delimiter=delimiter), [])
-    lines = itertools.chain([first], lines)
-    if source.takes_records(records.is_record(names)):
-        yield from records.from_rows(_csv_records(lines, delimiter, source), partitions=source.partitions)
-        return
-    reader = csv.DictReader(lines, delimiter=delimiter, strict=True)
-
-    def rows() -> Iterator[Row]:
-        for row in reader:
-            if None in row or None in row.values():
-                raise _uneven(source, reader.line_num, reader.fieldnames or ())
-            yield row, None, f"{source.where}, line {reader.line_num}"
-
-    try:
-        _check_header(reader.fieldnames or (), delimiter, source)
-        yield from _from_rows(rows(), source)
-    except csv.Error as error:
-        # of the lines that were read, also those of a row that is not complete
-        raise CommandError(f"{source.where}, line {reader.reader.line_num}: not {source.form}: {error}") from None
-
-
-def _csv_records(lines: Iterable[str], delimiter: str, source: Input) -> Iterator[tuple[dict[str, Any], str]]:
-    cells = records.csv_cells(lines, delimiter, lambda number: CommandError(f"{source.where}, line {number}: not {source.form}: its quotes do not fit"))
-    _, names = next(cells, (0, []))
-    for number, row in cells:
+    names: list[str] | None = None
+    as_records = False
+    for number, row in _rows_of_csv(file, source, delimiter):
+        if names is None:
+            names = [name or "" for name in row]
+            _check_header(names, delimiter, source)
+            as_records = source.takes_records(records.is_record(names))
+            continue
+        # a line of blanks is no row
+        if len(row) == 1 < len(names) and (row[0] or "").isspace():
+            continue
         if len(row) != len(names):
             raise _uneven(source, number, names)
-        yield {name or "": cell for name, cell in zip(names, row, strict=True)}, f"{source.where}, line {number}"
+        if as_records:
+            yield records.of_row(dict(zip(names, row, strict=True)), source.place(number), number, partitions=source.partitions)
+        else:
+            yield _from_row({name: cell or "" for name, cell in zip(names, row, strict=True)}, None, number, source)
+    if names is None:
+        source.has([], source.where)
+
+
+def _rows_of_csv(file: BinaryIO, source: Input, delimiter: str) -> Iterator[tuple[int, list[str | None]]]:
+    """Rows with the number of their last line, without empty lines. An empty field is None, `""` an empty text, which Python's csv cannot tell apart."""
+    csv.field_size_limit(sys.maxsize)
+    mark = re.escape(delimiter)
+    fields = re.compile(rf'("[^"]*(?:""[^"]*)*"|[^{mark}]*)(?:{mark}|$)')
+    taken: list[str] = []
+
+    def lines() -> Iterator[str]:
+        for line in _text(file, source, ""):
+            taken.append(line)
+            yield line
+
+    reader = csv.reader(lines(), delimiter=delimiter, strict=True)
+    try:
+        for row in reader:
+            text = "".join(taken).rstrip("\r\n")
+            taken.clear()
+            if not row:
+                continue
+            if "" in row:
+                yield reader.line_num, [cell if raw else None for cell, raw in zip(row, fields.findall(text), strict=False)]
+            else:
+                yield reader.line_num, list(row)
+    except csv.Error as error:
+        # of the lines that were read, also those of a row that is not complete
+        raise CommandError(f"{source.place(reader.line_num)}: not {source.form}: {error}") from None
 
 
 def _uneven(source: Input, number: int, names: Sequence[str | None]) -> CommandError:
-    return CommandError(f"{source.where}, line {number}: the row does not have {len(names)} fields")
+    return CommandError(f"{source.place(number)}: the row does not have {len(names)} fields")
 
 
 def _check_header(names: Sequence[str], delimiter: str, source: Input) -> None:
@@ -362,36 +464,35 @@ def _check_header(names: Sequence[str], delimiter: str, source: Input) -> None:
     source.has(names, source.where)
 
 
-def _parquet(file: BinaryIO, source: Input) -> Iterator[pa.Table]:
+def _parquet(file: BinaryIO, source: Input) -> Iterator[Record | Columns]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        parquet = pq.ParquetFile(_seekable(file))
-        yield from _from_columns(parquet.schema_arrow, parquet.iter_batches(CHUNK), source)
+        parquet = pq.ParquetFile(file if file.seekable() else io.BytesIO(file.read()))
+        yield from _from_columns(parquet.schema_arrow, parquet.iter_batches(_ROWS), source)
     except (pa.ArrowException, OSError, OverflowError, ValueError) as error:
         raise CommandError(f"{source.where}: not a Parquet file that can be read: {error}") from None
 
 
-def _arrow(file: BinaryIO, source: Input) -> Iterator[pa.Table]:
+def _arrow(file: BinaryIO, source: Input) -> Iterator[Record | Columns]:
     import pyarrow as pa
 
-    data = _seekable(file)
-    in_file = data.read(6) == b"ARROW1"
-    data.seek(0)
+    head = file.read(6)
+    data: Any = io.BufferedReader(_Rejoined(head, file))
     try:
-        reader: Any = pa.ipc.open_file(data) if in_file else pa.ipc.open_stream(data)
-        batches = (reader.get_batch(number) for number in range(reader.num_record_batches)) if in_file else reader
+        if head == b"ARROW1":
+            reader: Any = pa.ipc.open_file(io.BytesIO(data.read()) if not file.seekable() else file)
+            batches = (reader.get_batch(number) for number in range(reader.num_record_batches))
+        else:
+            # batch by batch: the writer of a pipe may take its time
+            reader = batches = pa.ipc.open_stream(data)
         yield from _from_columns(reader.schema, batches, source)
     except (pa.ArrowException, OSError, OverflowError, ValueError) as error:
         raise CommandError(f"{source.where}: not an Arrow file or stream that can be read: {error}") from None
 
 
-def _seekable(file: BinaryIO) -> BinaryIO:
-    return file if file.seekable() else io.BytesIO(file.read())
-
-
-def _avro(file: BinaryIO, source: Input) -> Iterator[pa.Table]:
+def _avro(file: BinaryIO, source: Input) -> Iterator[Record]:
     from fletchlog.errors import InvalidArgumentError
     from fletchlog.serde.avro import records
 
@@ -400,68 +501,85 @@ def _avro(file: BinaryIO, source: Input) -> Iterator[pa.Table]:
             for number, row in enumerate(records(file), 1):
                 if not isinstance(row, dict):
                     raise CommandError(f"{source.where}: record {number} is no Avro record with fields")
-                yield row, None, f"{source.where}, record {number}"
+                if number == 1:
+                    source.has(row, source.where)
+                yield row, None, number
         except InvalidArgumentError as error:
             raise CommandError(f"{source.where}: {error}") from None
-
-    first = next(iterator := rows(), None)
-    if first is not None:
-        source.has(first[0], source.where)
-        yield from _from_rows(itertools.chain([first], iterator), source)
-
-
-def _from_columns(schema: pa.Schema, batches: Iterable[Any], source: Input) -> Iterator[pa.Table]:
-    source.has(schema.names, source.where)
-    fit = records.are_records(schema)
-    if source.takes_records(fit):
-        if not fit:
-            raise CommandError(f"{source.where}: no records as `fletchlog consume` writes them; its columns are {', '.join(schema.names)}")
-        yield from records.from_columns(batches, partitions=source.partitions)
-        return
-
-    def rows() -> Iterator[Row]:
-        for batch in batches:
-            batch.validate(full=True)
-            for row in batch.to_pylist():
-                yield row, None, source.where
 
     yield from _from_rows(rows(), source)
 
 
-def _from_rows(rows: Iterator[Row], source: Input) -> Iterator[pa.Table]:
-    first = next(rows, None)
-    if first is None:
-        return
-    rows = itertools.chain([first], rows)
-    if source.takes_records(records.is_record(first[0])):
-        yield from records.from_rows(((row, place) for row, _, place in rows), partitions=source.partitions)
-        return
-    for chunk in _chunks(rows):
-        keys, values, times = [], [], []
-        for row, whole, place in chunk:
-            source.has(row, place)
-            try:
-                keys.append(_bytes(row[source.key]) if source.key else None)
-                values.append(_bytes(row[source.value]) if source.value else whole if whole is not None else _bytes(row))
-            except ValueError as error:
-                raise CommandError(f"{place}: cannot be written as JSON text: {error}") from None
-            times.append(milliseconds(row[source.timestamp], place) if source.timestamp else None)
-        yield _table(keys, values, times if source.timestamp else None)
+def _from_columns(schema: pa.Schema, batches: Iterable[Any], source: Input) -> Iterator[Record | Columns]:
+    source.has(schema.names, source.where)
+    fit = records.are_records(schema)
+    as_records = source.takes_records(fit)
+    if as_records and not fit:
+        raise CommandError(f"{source.where}: no records as `fletchlog consume` writes them; its columns are {', '.join(schema.names)}")
+    before = 0
+    for batch in batches:
+        for start, part, wrong in _parts(batch, (lambda part: records.from_columns(part, partitions=source.partitions)) if as_records else _rows_of_columns):
+            number = before + start + 1
+            if wrong is not None:
+                raise CommandError(f"{source.place(number)}: {wrong}")
+            if as_records:
+                yield part, number
+            else:
+                for ahead, row in enumerate(part):
+                    yield _from_row(row, None, number + ahead, source)
+        before += batch.num_rows
 
 
-def _table(keys: list[bytes | None], values: list[bytes | None], times: list[int | None] | None) -> pa.Table:
+def _parts(batch: Any, convert: Callable[[Any], Any]) -> Iterator[tuple[int, Any, Exception | None]]:
+    """What is made of a batch, with the row at which it begins; or of the rows before the first that cannot be converted, and why that one cannot."""
     import pyarrow as pa
 
-    columns = {"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())}
-    if times is not None:
-        columns["timestamp"] = pa.array(times, pa.timestamp("ms", tz="UTC"))
-    return pa.table(columns)
+    wrong = (pa.ArrowException, OverflowError, ValueError)
+    try:
+        yield 0, convert(batch), None
+    except wrong:
+        good, bad = 0, batch.num_rows
+        while good < bad:
+            middle = (good + bad + 1) // 2
+            try:
+                convert(batch.slice(0, middle))
+                good = middle
+            except wrong:
+                bad = middle - 1
+        yield 0, convert(batch.slice(0, good)), None
+        try:
+            convert(batch.slice(good, 1))
+        except wrong as error:
+            yield good, None, error
 
 
-def _chunks(items: Iterable[Any]) -> Iterator[list[Any]]:
-    iterator = iter(items)
-    while chunk := list(itertools.islice(iterator, CHUNK)):
-        yield chunk
+def _rows_of_columns(batch: Any) -> list[dict[str, Any]]:
+    batch.validate(full=True)
+    rows: list[dict[str, Any]] = batch.to_pylist()
+    return rows
+
+
+def _from_rows(rows: Iterable[Row], source: Input) -> Iterator[Record]:
+    as_records: bool | None = None
+    for row, text, number in rows:
+        if as_records is None:
+            as_records = source.takes_records(records.is_record(row))
+        if as_records:
+            yield records.of_row(row, source.place(number), number, partitions=source.partitions)
+        else:
+            yield _from_row(row, text, number, source)
+
+
+def _from_row(row: dict[str, Any], text: bytes | None, number: int, source: Input) -> Record:
+    """The record of a row with fields; the value is its text, or the fields as JSON if it has none."""
+    place = source.place(number)
+    source.has(row, place)
+    try:
+        key = None if source.key is None else _bytes(row[source.key])
+        value = _bytes(row[source.value]) if source.value is not None else text if text is not None else _bytes(row)
+    except ValueError as error:
+        raise CommandError(f"{place}: cannot be written as JSON text: {error}") from None
+    return Record(key, value, None if source.timestamp is None else milliseconds(row[source.timestamp], place), None, None, number)
 
 
 def _bytes(item: Any) -> bytes | None:
@@ -477,6 +595,8 @@ def _plain(item: Any) -> str:
     return item.decode("utf-8", "backslashreplace") if isinstance(item, bytes) else str(item)
 
 
-_READERS: dict[str, Callable[[BinaryIO, Input], Iterator[pa.Table]]] = {
+# what is counted in a file, if not lines
+_UNITS = {"parquet": "row", "arrow": "row", "avro": "record"}
+_READERS: dict[str, Callable[[BinaryIO, Input], Iterator[Record | Columns]]] = {
     "lines": _lines, "jsonl": _jsonl, "json": _json, "csv": _csv, "tsv": _csv, "parquet": _parquet, "arrow": _arrow, "avro": _avro,
 }  # fmt: skip

@@ -12,8 +12,10 @@ import typer
 
 from fletchlog.cli.common import CommandError, command, configured, opened, peer, shown, takes_clusters
 from fletchlog.cli.common import topic as described
-from fletchlog.cli.inputs import BY_SUFFIX, FORMATS, Input, by_name
+from fletchlog.cli.inputs import BY_SUFFIX, FORMATS, Input, by_name, waiting
 from fletchlog.cli.options import CommandConfig, Config, names_of_topics
+from fletchlog.cli.sending import Sender
+from fletchlog.cli.template import unescaped
 from fletchlog.cli.terminal import progress
 from fletchlog.cli.text import counted, note
 
@@ -35,7 +37,7 @@ def produce(
     form: Annotated[
         str | None, typer.Option("--format", "-f", help=f"{', '.join(FORMATS)}; default: by the file's name, or the first line of standard input.")
     ] = None,
-    key: Annotated[str | None, typer.Option(help="Field (lines: separator before the value) that gives the key.")] = None,
+    key: Annotated[str | None, typer.Option(help="Field (lines: separator before the value, \\t is a tab) that gives the key.")] = None,
     value: Annotated[str | None, typer.Option(help="Field that gives the value; default: the whole row as JSON.")] = None,
     timestamp: Annotated[str | None, typer.Option(help="Field with the timestamp: ms since 1970, or ISO 8601.")] = None,
     delimiter: Annotated[str | None, typer.Option(help="Character between the fields of csv and tsv.", metavar="CHARACTER")] = None,
@@ -51,7 +53,8 @@ def produce(
     r"""Write records into a topic, from standard input or a file.
 
     A .json file holds an array of objects, or objects one after the other; their values keep their text. Rows of csv and tsv have text
-    fields. Files that end in .gz or .zst are decompressed. What was read before a row that cannot be read is written.
+    fields. Files that end in .gz or .zst are decompressed. What was read before a row that cannot be read is written, and so is what
+    came through a pipe before Ctrl-C. A pipe need not end: what has come is written when nothing more comes for a moment.
 
     What `fletchlog consume` wrote as jsonl, json, csv, parquet or arrow becomes the same records, with keys, timestamps and headers, on standard input
     also without -f. Other standard input is lines. Records are known by their fields: exactly topic, partition, offset, timestamp, key, value (or
@@ -81,7 +84,7 @@ def produce(
         key,
         value,
         timestamp,
-        "\t" if delimiter == "\\t" else delimiter,
+        _delimiter(delimiter),
         encoding,
         as_records,
         keep_partitions,
@@ -97,19 +100,26 @@ def produce(
         producer = stack.enter_context(_producer(broker, directory, asked))
         bar = stack.enter_context(progress(unit="records"))
         task = bar.add_task(f"producing to {topic}", total=None)
-        count = 0
+        sender = Sender(producer, topic, read.place, lambda count: bar.advance(task, count))
         try:
-            for table in read.tables(file):
-                count += table.num_rows
-                producer.send_arrow(topic, table)
-                # report a record that fails before the rest is read
-                producer.flush()
-                bar.advance(task, table.num_rows)
+            with sender:
+                for item in read.read(waiting(file, sender.send)):
+                    sender.add(item)
+        except CommandError as error:
+            raise CommandError(f"{error}; {_written(sender.count, topic)}") from None
         except (fl.errors.StorageError, fl.errors.KafkaTimeoutError) as error:
             taken = _end(broker, topic) - start
-            raise CommandError(f"{taken:,} of the {counted(count, 'record')} read so far are in {topic}: {error}") from None
+            raise CommandError(f"{taken:,} of the {counted(sender.read, 'record')} read so far are in {topic}: {error}") from None
     how = " as `fletchlog consume` wrote them" if read.as_records else ""
-    note(f"produced {counted(count, 'record')}{how} to {topic} in {shown(directory)}")
+    note(f"produced {counted(sender.count, 'record')}{how} to {topic} in {shown(directory)}")
+
+
+def _written(count: int, topic: str) -> str:
+    return f"{counted(count, 'record')} before it {'is' if count == 1 else 'are'} in {topic}" if count else f"nothing was written to {topic}"
+
+
+def _delimiter(given: str | None) -> str | None:
+    return None if given is None else unescaped(given).decode("utf-8", "surrogateescape")
 
 
 def _format(path: Path | None, form: str | None) -> tuple[str | None, str | None]:

@@ -8,24 +8,17 @@ One field more or less, and a row is a row: it becomes the value, as JSON.
 from __future__ import annotations
 
 import base64
-import itertools
 import json
-import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fletchlog.cli import times
 from fletchlog.cli.common import CommandError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Mapping
 
     import pyarrow as pa
 
-    Row = tuple[Mapping[str, Any], str]
-    """Fields, and where they are."""
-
-# rows per hand-over: large enough that Python's share of the time is small, small enough for a moving progress bar
-CHUNK = 20_000
 # the columns of csv
 CSV = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 _PLACE = frozenset({"topic", "partition", "offset", "timestamp"})
@@ -33,6 +26,26 @@ _DATA = (frozenset({"key", "keyBase64"}), frozenset({"value", "valueBase64"}))
 _TEXT = _PLACE.union(*_DATA, {"headers"})
 _COLUMNS = _PLACE | {"key", "value", "timestampType", "headers"}
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
+
+
+class Record(NamedTuple):
+    """A record to be sent.
+
+    Attributes:
+        key: Bytes or None.
+        value: Bytes or None.
+        timestamp: Milliseconds since 1970; None or -1: now.
+        headers: Keys and values, or None.
+        partition: None: by the key.
+        number: Of its line, row or record in the input, from 1.
+    """
+
+    key: bytes | None
+    value: bytes | None
+    timestamp: int | None
+    headers: list[dict[str, Any]] | None
+    partition: int | None
+    number: int
 
 
 def is_record(names: Collection[str]) -> bool:
@@ -55,54 +68,39 @@ def are_records(schema: pa.Schema) -> bool:
     )
 
 
-def from_columns(batches: Iterable[Any], *, partitions: bool) -> Iterator[pa.Table]:
-    """Records of columns. With `partitions` each keeps its partition."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    compute: Any = pc
-    for batch in batches:
-        batch.validate(full=True)
-        table: Any = pa.Table.from_batches([batch])
-        columns = {name: table[name].cast(pa.binary()) for name in ("key", "value") if name in table.column_names}
-        if "timestamp" in table.column_names:
-            time = table["timestamp"].cast(pa.timestamp("ms", tz="UTC"), safe=False)
-            none = compute.equal(time.cast(pa.int64()), -1)
-            columns["timestamp"] = compute.if_else(none, pa.scalar(None, time.type), time)
-        if "headers" in table.column_names:
-            columns["headers"] = table["headers"].cast(_headers_type())
-        if partitions and "partition" in table.column_names:
-            columns["partition"] = table["partition"].cast(pa.int32())
-        yield pa.table(columns)
-
-
-def from_rows(rows: Iterator[Row], *, partitions: bool) -> Iterator[pa.Table]:
-    """Records of text. With `partitions` each keeps its partition.
+def from_columns(batch: pa.RecordBatch, *, partitions: bool) -> pa.Table:
+    """Records of columns. With `partitions` each keeps its partition.
 
     Raises:
-        CommandError: A row is no record.
+        pyarrow.ArrowException: A row is no record.
     """
     import pyarrow as pa
 
-    while chunk := list(itertools.islice(rows, CHUNK)):
-        made = [_record(row, place) for row, place in chunk]
-        columns = {
-            "key": pa.array([record["key"] for record in made], pa.binary()),
-            "value": pa.array([record["value"] for record in made], pa.binary()),
-            "timestamp": pa.array([record["timestamp"] for record in made], pa.timestamp("ms", tz="UTC")),
-            "headers": pa.array([record["headers"] for record in made], _headers_type()),
-        }
-        if partitions:
-            columns["partition"] = pa.array([record["partition"] for record in made], pa.int32())
-        yield pa.table(columns)
+    batch.validate(full=True)
+    columns: dict[str, Any] = {name: batch[name].cast(pa.binary()) for name in ("key", "value") if name in batch.schema.names}
+    if "timestamp" in batch.schema.names:
+        # of any unit, which the producer rounds down to milliseconds
+        time = batch["timestamp"]
+        columns["timestamp"] = time.cast(pa.int64()) if pa.types.is_integer(time.type) else time
+    if "headers" in batch.schema.names:
+        columns["headers"] = batch["headers"].cast(headers_type())
+    if partitions and "partition" in batch.schema.names:
+        columns["partition"] = batch["partition"].cast(pa.int32())
+    return pa.table(columns)
 
 
-def _record(row: Mapping[str, Any], place: str) -> dict[str, Any]:
+def of_row(row: Mapping[str, Any], place: str, number: int, *, partitions: bool) -> Record:
+    """The record of a row of text. With `partitions` it keeps its partition.
+
+    Raises:
+        CommandError: It is none.
+    """
     if not is_record(row):
         raise CommandError(f"{place}: no record as `fletchlog consume` writes it; its fields are {', '.join(row)}; --as-rows makes each row a value")
     try:
-        return {"key": _bytes(row, "key"), "value": _bytes(row, "value"), "headers": _headers(row.get("headers")), "partition": _partition(row["partition"]),
-                "timestamp": None if row["timestamp"] is None else _time(row["timestamp"], place)}  # fmt: skip
+        time = None if row["timestamp"] is None else milliseconds(row["timestamp"], place)
+        partition = _partition(row["partition"])
+        return Record(_bytes(row, "key"), _bytes(row, "value"), time, _headers(row.get("headers")), partition if partitions else None, number)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise CommandError(f"{place}: no record as `fletchlog consume` writes it: {error}") from None
 
@@ -118,9 +116,10 @@ def _bytes(fields: Mapping[str, Any], name: str) -> bytes | None:
 
 
 def _partition(item: Any) -> int:
-    number = int(item)
-    if not 0 <= number < 2**31:
-        raise ValueError(f"there is no partition {number}")
+    # csv has texts
+    number = int(item) if isinstance(item, str) and item.isascii() and item.isdecimal() else item
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < 2**31:
+        raise ValueError(f"there is no partition {item}")
     return number
 
 
@@ -131,15 +130,14 @@ def _headers(found: Any) -> list[dict[str, Any]] | None:
     made = [{"key": header["key"], "value": _bytes(header, "value")} for header in headers]
     if not all(isinstance(header["key"], str) for header in made):
         raise ValueError("a header's key is no text")
+    for header in made:
+        # half of a surrogate pair is no text that can be written
+        header["key"].encode()
     return made
 
 
-def _time(item: Any, place: str) -> int | None:
-    # -1 is Kafka's "none"
-    return None if (found := milliseconds(item, place)) == -1 else found
-
-
-def _headers_type() -> Any:
+def headers_type() -> Any:
+    """The type of a column of headers."""
     import pyarrow as pa
 
     return pa.list_(pa.struct([pa.field("key", pa.utf8()), pa.field("value", pa.binary())]))
@@ -159,39 +157,8 @@ def milliseconds(item: Any, place: str) -> int:
         else:
             found = times.milliseconds(item) if isinstance(item, dt.datetime) else times.moment(str(item))
     except (ValueError, OverflowError):
-        raise CommandError(f"{place}: {item!r} is no timestamp: neither milliseconds since 1970 nor ISO 8601") from None
+        shown = "null" if item is None else repr(item)
+        raise CommandError(f"{place}: {shown} is no timestamp: neither milliseconds since 1970 nor ISO 8601") from None
     if not _LOWEST <= found <= _HIGHEST:
         raise CommandError(f"{place}: the timestamp {found} has no place in 64 bits")
     return found
-
-
-def csv_cells(lines: Iterable[str], delimiter: str, wrong: Callable[[int], CommandError]) -> Iterator[tuple[int, list[str | None]]]:
-    """Rows of csv with the number of their last line; an empty field is None, `""` an empty text, which Python's csv cannot tell apart."""
-    field = re.compile(rf'(?:"([^"]*(?:""[^"]*)*)"|([^"{re.escape(delimiter)}\r\n]*))({re.escape(delimiter)}|\r?\n|\r|$)')
-    parts: list[str] = []
-    quoted = last = 0
-    for number, line in enumerate(lines, 1):
-        last = number
-        parts.append(line)
-        quoted ^= line.count('"') & 1
-        if not quoted:
-            text = "".join(parts)
-            parts.clear()
-            if text.strip("\r\n"):
-                cells = _split(text, field, delimiter)
-            if cells is None:
-                raise wrong(number)
-            yield number, cells
-    if parts:
-        raise wrong(last)
-
-
-def _split(text: str, field: re.Pattern[str], delimiter: str) -> list[str | None] | None:
-    cells: list[str | None] = []
-    place = 0
-    while (found := field.match(text, place)) is not None:
-        cells.append(found[2] or None if found[1] is None else found[1].replace('""', '"'))
-        place = found.end()
-        if found[3] != delimiter:
-            return cells if place == len(text) else None
-    return None

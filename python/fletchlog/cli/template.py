@@ -26,8 +26,25 @@ if TYPE_CHECKING:
 
     Row = dict[str, Any]
 
-_PART = re.compile(r"%(.?)|\\(x[0-9a-fA-F]{2}|.?)", re.DOTALL)
+_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|.?)", re.DOTALL)
+_PART = re.compile(rf"%(.?)|{_ESCAPE.pattern}", re.DOTALL)
 _ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "\\": b"\\"}
+
+
+def unescaped(text: str) -> bytes:
+    r"""The bytes of a text with the escapes of a template; a backslash before anything else is a backslash, as in kcat."""
+    made = bytearray()
+    place = 0
+    for found in _ESCAPE.finditer(text):
+        byte = _escaped(found[1])
+        made += text[place : found.start()].encode() + (found[0].encode() if byte is None else byte)
+        place = found.end()
+    return bytes(made) + text[place:].encode()
+
+
+def _escaped(escape: str) -> bytes | None:
+    """The byte of an escape without its backslash; None if there is no such escape."""
+    return bytes([int(escape[1:], 16)]) if len(escape) == len("xHH") else _ESCAPES.get(escape)
 
 
 def _length(data: bytes | None) -> int:
@@ -82,8 +99,6 @@ def _part(found: re.Match[str]) -> bytes | Callable[[Row], bytes]:
     letter, escape = found[1], found[2]
     if letter is not None and letter in _LETTERS:
         return _LETTERS[letter]
-    if escape is not None and escape in _ESCAPES:
-        return _ESCAPES[escape]
-    if escape is not None and len(escape) == len("xHH"):
-        return bytes([int(escape[1:], 16)])
+    if escape is not None and (byte := _escaped(escape)) is not None:
+        return byte
     raise CommandError(f"--format: {found[0]} means nothing in a template; there are %s %k %S %K %R %T %h %t %p %o %% \\n \\r \\t \\\\ \\xHH")

@@ -1,0 +1,124 @@
+"""Sends what `fletchlog produce` reads: many records at a time, and no record waits for the others."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING, Any, Self
+
+from fletchlog.cli.common import CommandError
+from fletchlog.cli.records import Record, headers_type
+from fletchlog_shell.interrupts import held
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    import pyarrow as pa
+
+    import fletchlog as fl
+
+# Records that are sent together at most: large enough that Python's share of the time is small, small enough for a moving progress bar.
+_COUNT = 20_000
+_BYTES = 16 << 20
+_SECONDS = 1.0
+_LOOKS = 50
+# what the producer says of a row that it does not take
+_ROW = re.compile(r"row (\d+): (.*?)(?:; the \d+ rows before it are queued)?", re.DOTALL)
+
+
+class Sender:
+    """Records on their way to a topic. Leaving its block sends what is in hand, also after Ctrl-C or an error of the input.
+
+    Attributes:
+        read: Records that were taken.
+        count: Records that are in the topic.
+    """
+
+    def __init__(self, producer: fl.Producer, topic: str, place: Callable[[int], str], on_progress: Callable[[int], None]) -> None:
+        self._producer = producer
+        self._topic = topic
+        self._place = place
+        self._on_progress = on_progress
+        self._records: list[Record] = []
+        self._bytes = 0
+        self._since = 0.0
+        self._at_work = False
+        self.read = 0
+        self.count = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
+        # what a failed or interrupted hand-over has left is the producer's
+        if not self._at_work:
+            with held():
+                self.send()
+
+    def add(self, item: Record | tuple[pa.Table, int]) -> None:
+        """Takes a record, or a table of them with the number of its first row.
+
+        Raises:
+            CommandError: The producer does not take a record; those before it are in the topic.
+            fletchlog.errors.KafkaError: It cannot be written.
+        """
+        if not isinstance(item, Record):
+            self.send()
+            table, first = item
+            self.read += table.num_rows
+            self._hand_over(table, lambda row: first + row)
+            return
+        records = self._records
+        if not records:
+            self._since = time.monotonic()
+        records.append(item)
+        self.read += 1
+        if item.key is not None:
+            self._bytes += len(item.key)
+        if item.value is not None:
+            self._bytes += len(item.value)
+        # the clock costs as much as all the rest
+        if self._bytes >= _BYTES or (len(records) % _LOOKS == 0 and (len(records) >= _COUNT or time.monotonic() - self._since >= _SECONDS)):
+            self.send()
+
+    def send(self) -> None:
+        """Sends what is in hand, and waits until it is in the topic.
+
+        Raises:
+            CommandError: As for `add`.
+            fletchlog.errors.KafkaError: As for `add`.
+        """
+        if self._records:
+            sent, self._records, self._bytes = self._records, [], 0
+            self._hand_over(_table(sent), lambda row: sent[row].number)
+
+    def _hand_over(self, table: Any, number: Callable[[int], int]) -> None:
+        from fletchlog.errors import InvalidArgumentError, RecordTooLargeError
+
+        self._at_work = True
+        try:
+            self._producer.send_arrow(self._topic, table)
+        except (InvalidArgumentError, RecordTooLargeError) as error:
+            found = _ROW.fullmatch(str(error))
+            if found is None:
+                raise
+            self._producer.flush()
+            self.count += int(found[1])
+            raise CommandError(f"{self._place(number(int(found[1])))}: {found[2]}") from None
+        # report a record that fails before the rest is read
+        self._producer.flush()
+        self._at_work = False
+        self.count += table.num_rows
+        self._on_progress(table.num_rows)
+
+
+def _table(records: list[Record]) -> Any:
+    import pyarrow as pa
+
+    keys, values, times, headers, partitions, _ = zip(*records, strict=True)
+    columns = {"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())}
+    for name, found, kind in (("timestamp", times, pa.int64()), ("headers", headers, headers_type()), ("partition", partitions, pa.int32())):
+        if found.count(None) < len(found):
+            columns[name] = pa.array(found, kind)
+    return pa.table(columns)
