@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! per connection:  unsent (built) -> sent -> wire -> broker -> socket (answered, not read) -> done (read) -> callback
-//! try_send :  first unsent -> sent, if no request waits to be written and no metadata request is due
+//! try_send :  first unsent -> sent, if no request waits to be written and no metadata request goes first
 //! net_poll :  metadata -> sent if due; take the first answer of each socket; write what was sent
 //! ```
 //! An answer takes longer than the rest of a poll that does not wait: a poll reads the answer to its own request only
@@ -99,11 +99,11 @@ impl ConsumerNetworkClient {
         id
     }
 
-    /// Sends the first unsent request of each connection that is ready, unless a metadata request is due. Kafka:
+    /// Sends the first unsent request of each connection that is ready, unless a metadata request goes first. Kafka:
     /// `ConsumerNetworkClient#trySend`.
     pub fn try_send(&mut self, metadata: &ConsumerMetadata) {
         let now = self.now_ms();
-        if !metadata.is_update_due(now) {
+        if !self.client.metadata_go_first(metadata.is_update_due(now), now) {
             for (&node, unsent) in &mut self.unsent {
                 if !unsent.is_empty()
                     && self.client.ready(node, now)
@@ -177,8 +177,11 @@ impl ConsumerNetworkClient {
         if !self.done.is_empty() || self.client.has_unwritten() || self.has_arrived() {
             return true;
         }
-        if metadata.is_update_due(now) {
-            return self.client.node_for_metadata(now).is_some();
+        if metadata.is_update_due(now) && self.client.node_for_metadata(now).is_some() {
+            return true;
+        }
+        if self.client.metadata_go_first(metadata.is_update_due(now), now) {
+            return false;
         }
         let waiting = self.unsent.iter().filter(|(_, unsent)| !unsent.is_empty());
         waiting.into_iter().any(|(&node, _)| self.client.ready(node, now))

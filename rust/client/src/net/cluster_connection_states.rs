@@ -1,4 +1,5 @@
-//! Which nodes are left alone, and for how long, after their connection was lost. Kafka: `ClusterConnectionStates`.
+//! Which connections are open, and which nodes are left alone, and for how long, after their connection was lost. Kafka:
+//! `ClusterConnectionStates`.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +8,20 @@ use fletchlog_api::{Failure, NodeId};
 use crate::backoff::ExponentialBackoff;
 use crate::random::Random;
 
+/// As far as the client has asked. Kafka: `ConnectionState`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum ConnectionState {
+    #[default]
+    Disconnected,
+    Connecting,
+    Ready,
+}
+
 #[derive(Debug, Default)]
 struct NodeConnectionState {
+    connection: ConnectionState,
+    /// When the client began to open it last.
+    last_attempt_ms: Option<i64>,
     /// Nothing is sent before this time: the connection was lost, or the node asked for a pause.
     not_before_ms: Option<i64>,
     /// Times it was lost since an answer came.
@@ -33,6 +46,31 @@ impl ClusterConnectionStates {
             random: Random::new(seed),
             nodes: BTreeMap::new(),
         }
+    }
+
+    /// Of a node's connection.
+    pub(super) fn state(&self, node: NodeId) -> ConnectionState {
+        self.nodes
+            .get(&node)
+            .map_or(ConnectionState::default(), |state| state.connection)
+    }
+
+    /// When the client began to open a connection to the node last; `None`: never. Kafka: `ClusterConnectionStates#lastConnectAttemptMs`.
+    pub(super) fn last_attempt_ms(&self, node: NodeId) -> Option<i64> {
+        self.nodes.get(&node)?.last_attempt_ms
+    }
+
+    /// It is being opened. Kafka: `ClusterConnectionStates#connecting`.
+    pub(super) fn connecting(&mut self, node: NodeId, now: i64) {
+        let state = self.nodes.entry(node).or_default();
+        if state.connection != ConnectionState::Connecting {
+            (state.connection, state.last_attempt_ms) = (ConnectionState::Connecting, Some(now));
+        }
+    }
+
+    /// It is open. Kafka: `ClusterConnectionStates#ready`.
+    pub(super) fn connected(&mut self, node: NodeId) {
+        self.nodes.entry(node).or_default().connection = ConnectionState::Ready;
     }
 
     /// ms until a node that is left alone may be used again; `None` for one that may be used now. Kafka:
@@ -62,6 +100,7 @@ impl ClusterConnectionStates {
     /// The connection was lost, or could not be opened. Kafka: `ClusterConnectionStates#disconnected`.
     pub(super) fn disconnected(&mut self, node: NodeId, why: Failure, now: i64) {
         let state = self.nodes.entry(node).or_default();
+        state.connection = ConnectionState::Disconnected;
         let random = &mut self.random;
         let wait_ms = self
             .reconnect_backoff

@@ -8,11 +8,12 @@ use fletchlog_api::transport::{Waker, node_of_connection};
 use fletchlog_api::{ErrorCode, Failure, InProcess, MetadataResponse, NodeId, Ready, Request, Response, Transport};
 
 use super::RequestId;
-use super::cluster_connection_states::ClusterConnectionStates;
+use super::cluster_connection_states::{ClusterConnectionStates, ConnectionState};
 use super::in_flight_requests::{InFlightRequest, InFlightRequests};
 use super::reconnect::Reconnect;
 use crate::ClientError;
 use crate::metrics::RequestMetrics;
+use crate::random::Random;
 
 /// Metadata is wanted for longer than any metadata.recovery.rebootstrap.trigger.ms.
 const SINCE_EVER: i64 = i64::MIN;
@@ -31,8 +32,12 @@ pub(crate) struct NetworkClient<K> {
     transport: Box<dyn Transport>,
     states: ClusterConnectionStates,
     in_flight: InFlightRequests<K>,
-    /// The nodes of the last Metadata answer; before it, and after all of them were lost, those to begin with.
+    /// The nodes of the last Metadata answer; before it, and after all of them were lost, those to begin with. The first of several
+    /// equally good ones is asked, so many clients begin at different ones.
     nodes: Vec<NodeId>,
+    /// Connections have to be opened; in the same process they need not, and the nodes to begin with are all there are.
+    is_remote: bool,
+    random: Random,
     /// See [`Reconnect`].
     rebootstrap_after_ms: Option<i64>,
     /// Since when metadata is wanted. Kafka: `DefaultMetadataUpdater#metadataAttemptStartMs`.
@@ -51,11 +56,12 @@ impl<K> NetworkClient<K> {
     /// `max_in_flight`: max.in.flight.requests.per.connection. `seed`: of the jitter of the back-off.
     pub(crate) fn new(transport: Box<dyn Transport>, max_in_flight: usize, reconnect: Reconnect, seed: u64) -> Self {
         let nodes = transport.bootstrap();
-        // In the same process the nodes to begin with are all there are.
-        let may_begin_anew = nodes.iter().all(|&node| node < 0);
-        Self {
-            nodes,
-            rebootstrap_after_ms: reconnect.rebootstrap_after_ms.filter(|_| may_begin_anew),
+        let is_remote = nodes.iter().all(|&node| node < 0);
+        let mut client = Self {
+            nodes: Vec::new(),
+            is_remote,
+            random: Random::new(seed),
+            rebootstrap_after_ms: reconnect.rebootstrap_after_ms.filter(|_| is_remote),
             metadata_wanted_since_ms: None,
             transport,
             states: ClusterConnectionStates::new(reconnect.backoff, seed),
@@ -65,7 +71,18 @@ impl<K> NetworkClient<K> {
             disconnects: false,
             fatal: None,
             metrics: RequestMetrics::default(),
+        };
+        client.begin_with(nodes);
+        client
+    }
+
+    /// Takes over nodes, from a random one on. Kafka: `NetworkClient#randOffset`.
+    fn begin_with(&mut self, mut nodes: Vec<NodeId>) {
+        if self.is_remote {
+            let first = self.random.below(nodes.len());
+            nodes.rotate_left(first);
         }
+        self.nodes = nodes;
     }
 
     /// What it has counted.
@@ -110,8 +127,9 @@ impl<K> NetworkClient<K> {
 
     /// The nodes of the cluster.
     pub(super) fn set_nodes(&mut self, nodes: &[NodeId]) {
-        self.nodes = nodes.to_vec();
-        self.nodes.sort_unstable();
+        let mut nodes = nodes.to_vec();
+        nodes.sort_unstable();
+        self.begin_with(nodes);
         self.metadata_wanted_since_ms = None;
     }
 
@@ -121,17 +139,26 @@ impl<K> NetworkClient<K> {
         self.metadata_wanted_since_ms.get_or_insert(now);
         let node = self.least_loaded_ready_node(now);
         let all_lost = node.is_none() && self.nodes.iter().all(|&node| self.states.failure(node, now).is_some());
-        if !all_lost || self.rebootstrap_after_ms.is_none() || self.nodes == self.transport.bootstrap() {
+        let are_first = self.nodes.iter().all(|&node| node < 0);
+        if !all_lost || self.rebootstrap_after_ms.is_none() || are_first {
             return node;
         }
         self.rebootstrap(now, "no known node can be reached");
         self.least_loaded_ready_node(now)
     }
 
+    /// Metadata that are due go before everything else, but nothing waits with them for a connection that is being opened. Kafka:
+    /// `NetworkClient#isReady`, whose other requests wait, too.
+    pub(crate) fn metadata_go_first(&mut self, are_due: bool, now: i64) -> bool {
+        let is_opening = |node: &NodeId| self.states.state(*node) == ConnectionState::Connecting;
+        are_due && !(self.nodes.iter().any(is_opening) && self.node_for_metadata(now).is_none())
+    }
+
     /// Kafka: `NetworkClient.DefaultMetadataUpdater#rebootstrap`.
     fn rebootstrap(&mut self, now: i64, why: &str) {
         log::info!("{why}: asking bootstrap.servers for the nodes of the cluster");
-        self.nodes = self.transport.bootstrap();
+        let nodes = self.transport.bootstrap();
+        self.begin_with(nodes);
         self.metadata_wanted_since_ms = Some(now);
     }
 
@@ -169,8 +196,14 @@ impl<K> NetworkClient<K> {
             return false;
         }
         match self.transport.ready(node) {
-            Ready::Yes => return true,
-            Ready::Connecting => drop(self.connecting.insert(node)),
+            Ready::Yes => {
+                self.states.connected(node);
+                return true;
+            }
+            Ready::Connecting => {
+                self.connecting.insert(node);
+                self.states.connecting(node, now);
+            }
             Ready::Throttled(ms) => self.states.throttle(node, now.saturating_add(ms)),
             Ready::Failed(why) => self.disconnected(node, why, now),
         }
@@ -231,14 +264,37 @@ impl<K> NetworkClient<K> {
         delays.min().unwrap_or(i64::MAX)
     }
 
-    /// The node with the fewest unanswered requests, of those that are not left alone. Kafka: `NetworkClient#leastLoadedNode`.
+    /// The best of the nodes that are not left alone: the one with the fewest unanswered requests of those that can be sent to, else one
+    /// whose connection is being opened, else the one whose connection was not opened for longest. A node that does not answer attempts
+    /// to connect is none of the first as long as another one answers. Kafka: `NetworkClient#leastLoadedNode`.
     pub(crate) fn least_loaded_node(&self, now: i64) -> Option<NodeId> {
         let usable = self.nodes.iter().filter(|&&node| !self.is_left_alone(node, now));
-        usable.copied().min_by_key(|&node| self.in_flight.count(node))
+        usable.copied().min_by_key(|&node| self.rank(node))
+    }
+
+    /// The lower, the better.
+    fn rank(&self, node: NodeId) -> (u8, Option<i64>) {
+        let load = i64::try_from(self.in_flight.count(node)).ok();
+        if !self.is_remote {
+            return (0, load);
+        }
+        match self.states.state(node) {
+            ConnectionState::Ready if self.in_flight.can_send_more(node) => (0, load),
+            ConnectionState::Connecting => (1, None),
+            ConnectionState::Disconnected => (2, self.states.last_attempt_ms(node)),
+            ConnectionState::Ready => (3, load),
+        }
     }
 
     /// The least loaded node, if a request can be sent to it now.
     pub(crate) fn least_loaded_ready_node(&mut self, now: i64) -> Option<NodeId> {
+        // What was being opened may be open by now.
+        for at in 0..self.nodes.len() {
+            let node = self.nodes[at];
+            if self.states.state(node) == ConnectionState::Connecting {
+                self.ready(node, now);
+            }
+        }
         for _ in 0..self.nodes.len() {
             let node = self.least_loaded_node(now)?;
             if self.ready(node, now) {
