@@ -86,9 +86,9 @@ def test_without_them_the_command_says_what_is_missing(cli, secured, tmp_path):
     failed = cli("topics", "list", address, "--command-config", wrong, code=1)
     assert "user `alice`: Authentication failed" in failed.err
     assert "s3cret" not in failed.err
-    wrong.write_text("sasl.password s3cret\n")
+    wrong.write_text("a=b\n\nsasl.password=s3cret\\u00\n")
     failed = cli("topics", "list", address, "--command-config", wrong, code=1)
-    assert failed.err == f"fletchlog: {wrong} has a line without NAME=VALUE\n"
+    assert failed.err == f"fletchlog: {wrong}, line 3: `\\u` without four hexadecimal digits; a backslash itself is written `\\\\`\n"
     assert "cannot be read" in cli("groups", "list", address, "--command-config", tmp_path / "none", code=1).err
 
 

@@ -107,19 +107,16 @@ def topics_of(place: os.PathLike[str], text: str, client: Mapping[str, str] | No
     return names
 
 
-def group(broker: fl.Broker | fl.Cluster, name: str) -> fl.GroupDescription:
-    """A group that the user has named.
+def group(broker: fl.Broker | fl.Cluster, name: str) -> fl.GroupListing:
+    """A group that the user has named, of any protocol.
 
     Raises:
         CommandError: There is none.
     """
-    from fletchlog.errors import GroupIdNotFoundError
-
-    try:
-        return broker.describe_group(name)
-    except GroupIdNotFoundError:
-        names = [listed.group_id for listed in broker.groups()]
-        raise CommandError(_missing("group", name, names, "`fletchlog groups list DIR` lists what there is")) from None
+    groups = {listed.group_id: listed for listed in broker.groups()}
+    if name not in groups:
+        raise CommandError(_missing("group", name, groups, "`fletchlog groups list DIR` lists what there is"))
+    return groups[name]
 
 
 def _missing(kind: str, name: str, names: Iterable[str], advice: str) -> str:
@@ -190,26 +187,44 @@ def changed_properties(config: list[str] | None, reset: list[str] | None, if_not
 
 
 def properties_of_file(path: str) -> dict[str, str]:
-    r"""Lines `name=value` as in Java's property files: `#` and `!` begin comments, a line that ends with `\` goes on.
+    r"""A file of Java's properties, read by its rules (java.util.Properties): escapes, `=`, `:` or a blank as separator, lines that `\` continues.
+
+    UTF-8, or Latin-1 as in Java where it is no UTF-8.
 
     Raises:
-        CommandError: No such file, or a line without `=`. No message shows a value.
+        CommandError: There is no such file, or it is none of properties. No message shows a value.
     """
     import re
     from pathlib import Path
 
+    from fletchlog.interop import require
+
+    javaproperties = require("javaproperties", "cli")
     try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise CommandError(f"{path} cannot be read: {error}") from None
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise CommandError(f"{path} cannot be read: {error.strerror or error}") from None
+    if b"\0" in data:
+        raise CommandError(f"{path} is no file of properties in UTF-8 or Latin-1: it has bytes that are 0, as UTF-16 has; save it as UTF-8")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = data.decode("latin-1")
     result = {}
-    for line in re.sub(r"\\\n\s*", "", text).splitlines():
-        if not line.strip() or line.lstrip()[0] in "#!":
-            continue
-        name, separator, value = line.partition("=")
-        if not separator or not name.strip():
-            raise CommandError(f"{path} has a line without NAME=VALUE")
-        result[name.strip()] = value.strip()
+    line = 1
+    try:
+        for element in javaproperties.parse(text):
+            if isinstance(element, javaproperties.KeyValue):
+                if not element.key:
+                    raise CommandError(f"{path}, line {line}: there is no name before the separator")
+                try:
+                    f"{element.key}{element.value}".encode()
+                except UnicodeEncodeError:
+                    raise CommandError(f"{path}, line {line}: half of a surrogate pair, which is no character") from None
+                result[element.key] = element.value
+            line += len(re.findall("\r\n|\r|\n", element.source))
+    except javaproperties.InvalidUEscapeError:
+        raise CommandError(rf"{path}, line {line}: `\u` without four hexadecimal digits; a backslash itself is written `\\`") from None
     return result
 
 
@@ -238,9 +253,10 @@ def store_of(source: os.PathLike[str] | str) -> str | None:
 
 
 def storage_options() -> dict[str, str]:
-    """Options of object stores, of the file that `FLETCHLOG_STORAGE_CONFIG` names: lines NAME=VALUE."""
+    """Options of object stores, of the file of properties that `FLETCHLOG_STORAGE_CONFIG` names."""
     path = os.environ.get("FLETCHLOG_STORAGE_CONFIG")
-    return properties_of_file(path) if path else {}
+    # blanks at the end, which nobody sees, belong to no option: those of clients are taken away where they are read, as in Kafka
+    return {name: value.strip() for name, value in properties_of_file(path).items()} if path else {}
 
 
 def shown(source: os.PathLike[str]) -> str:

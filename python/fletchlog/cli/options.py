@@ -27,7 +27,9 @@ def _info(option: Option) -> Any:
 
 Config = Annotated[list[str] | None, _info(CONFIG)]
 # the name that Kafka's own tools have for it
-CommandConfig = Annotated[Path | None, typer.Option("--command-config", metavar="FILE", help="Properties of clients of a cluster, a line NAME=VALUE each.")]
+CommandConfig = Annotated[
+    Path | None, typer.Option("--command-config", metavar="FILE", help="Properties of clients of a cluster, as Kafka's tools read them.")
+]
 
 
 def names_of_topics(context: typer.Context) -> list[str]:
