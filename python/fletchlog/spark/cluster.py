@@ -58,6 +58,6 @@ def open_log(options: SourceOptions, *, anew: bool = False) -> Directory | Clust
     key = (os.getpid(), options.source, options.isolation_level, options.poll_timeout_ms, *sorted(options.client.items()))
     if key not in _clusters:
         for old in [old for old in _clusters if old[0] != os.getpid()]:
-            del _clusters[old]
+            del _clusters[old]  # the connections are its parent's, which closes them
         _clusters[key] = ClusterLog(options)
     return _clusters[key]

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fletchlog.spark.errors import OptionError
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
     import pyarrow as pa
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 # Measured with 10-byte values: flat from 8k rows up; Rust also cuts at about 2 MiB.
 BATCH_ROWS = 65_536
+# Of a directory: who has to see it.
+_READERS = "the driver and every executor have to see under the same path"
 # How long offsets are waited for before it is found out whether the partitions exist.
 _SPANS_MS = 2_000
 
@@ -58,7 +62,8 @@ class Topics:
                 starts, ends = (ask(wanted, _SPANS_MS) for ask in (consumer.beginning_offsets, consumer.end_offsets))
         except fl.errors.KafkaTimeoutError:  # a consumer waits for a partition that does not exist
             known = {topic: self._describe(topic) for topic in {topic for topic, _ in wanted}}
-            return {tp: known[tp[0]][tp[1]] for tp in wanted if tp[1] in known[tp[0]]}
+            # a cluster may know a partition and not its offsets, which are -1 then
+            return {tp: known[tp[0]][tp[1]] for tp in wanted if tp[1] in known[tp[0]] and min(known[tp[0]][tp[1]].start, known[tp[0]][tp[1]].end) >= 0}
         return {(tp.topic, tp.partition): Span(start, ends[tp]) for tp, start in starts.items()}
 
     def offsets_for_times(self, timestamps: Mapping[Partition, int]) -> dict[Partition, int | None]:
@@ -113,14 +118,16 @@ def open_directory(path: str, isolation_level: str) -> Directory:
     """The directory, opened once per process.
 
     Raises:
-        fletchlog.errors.KafkaError: Missing or foreign directory.
+        OptionError: There is nothing at the path.
+        fletchlog.errors.KafkaError: A foreign directory.
     """
     try:
         status = Path(path).stat()
-    except OSError:
-        status = None
-    key = (os.getpid(), path, status.st_dev, status.st_ino) if status is not None else None
-    return Directory(_broker(path, key, None), isolation_level)
+    except OSError as error:
+        raise OptionError(f"option path: {path} cannot be read on this machine: {error.strerror}; it names the directory of a log, which {_READERS}") from None
+    if Path(path).is_dir() and not any(Path(path).iterdir()):
+        raise OptionError(f"option path: {path} is empty; it names the directory of a log, which {_READERS}")
+    return Directory(_broker(path, (os.getpid(), path, status.st_dev, status.st_ino), None), isolation_level)
 
 
 def open_store(path: str, options: Mapping[str, str], isolation_level: str, *, anew: bool) -> Directory:
@@ -137,18 +144,22 @@ def open_store(path: str, options: Mapping[str, str], isolation_level: str, *, a
     """
     key = (os.getpid(), path, *sorted(options.items()))
     if anew:
-        _brokers.pop(key, None)
+        drop(_brokers, lambda held: held == key)
     return Directory(_broker(path, key, options), isolation_level)
 
 
-def _broker(path: str, key: tuple[Any, ...] | None, options: Mapping[str, str] | None) -> Any:
+def _broker(path: str, key: tuple[Any, ...], options: Mapping[str, str] | None) -> Any:
     import fletchlog as fl
 
-    broker = _brokers.get(key) if key is not None else None
-    if broker is None:
-        broker = fl.Broker(path, read_only=True, storage_options=options)
-        for old in [old for old in _brokers if old[0] != os.getpid() or old[1] == path]:
-            del _brokers[old]
-        if key is not None:
-            _brokers[key] = broker
-    return broker
+    if key not in _brokers:
+        drop(_brokers, lambda held: held[0] != os.getpid() or held[1] == path)
+        _brokers[key] = fl.Broker(path, read_only=True, storage_options=options)
+    return _brokers[key]
+
+
+def drop(held: dict[tuple[Any, ...], Any], which: Callable[[tuple[Any, ...]], bool]) -> None:
+    """Closes what this process has opened; what its parent has opened is the parent's to close."""
+    for key in [key for key in held if which(key)]:
+        opened = held.pop(key)
+        if key[0] == os.getpid():
+            opened.close()

@@ -27,7 +27,7 @@ class Latest:
 
 @dataclass(frozen=True)
 class SpecificOffsets:
-    """One offset per partition; -2 earliest, -1 latest."""
+    """One offset per partition, or for a whole topic; -2 earliest, -1 latest."""
 
     offsets: Offsets
 
@@ -66,9 +66,11 @@ def parse(side: str, options: Mapping[str, str], default: Limit) -> Limit:
         try:
             timestamp = int(single.strip())
         except ValueError:
-            timestamp = -1
+            timestamp = HIGHEST + 1
         if not 0 <= timestamp <= HIGHEST:
-            message = f"option {side}Timestamp: expected one number of milliseconds, got {single}"
+            message = f"option {side}Timestamp: expected one number of milliseconds since 1970, from 0, got {single}"
+            if timestamp in (LATEST, EARLIEST):
+                message += f"; for latest or earliest set {side}Offsets"
             raise OptionError(message)
         return GlobalTimestamp(timestamp, latest_if_none)
     times = options.get(f"{side}offsetsbytimestamp")
@@ -83,7 +85,7 @@ def parse(side: str, options: Mapping[str, str], default: Limit) -> Limit:
             return Earliest()
         case "latest":
             return Latest()
-    return SpecificOffsets(parse_numbers(f"{side}Offsets", offsets.strip(), _OFFSETS_EXAMPLE, EARLIEST))
+    return SpecificOffsets(parse_numbers(f"{side}Offsets", offsets.strip(), _OFFSETS_EXAMPLE, EARLIEST, {"earliest": EARLIEST, "latest": LATEST}))
 
 
 def check_batch(start: Limit, end: Limit) -> None:

@@ -6,20 +6,21 @@ The offsets (log start, end, first at a time) come from the engine; this module 
 from __future__ import annotations
 
 import logging
+import time
 from typing import TYPE_CHECKING
 
 from fletchlog.spark.errors import DATA_LOSS_ADVICE, DataLossError, OptionError
 from fletchlog.spark.limits import Earliest, GlobalTimestamp, Latest, Limit, SpecificOffsets, SpecificTimestamps
-from fletchlog.spark.offsets import EARLIEST, LATEST, Offsets, Partition, text
+from fletchlog.spark.offsets import EARLIEST, LATEST, WHOLE_TOPIC, Offsets, Partition, text
 from fletchlog.spark.options import Assign, SourceOptions, Subscribe, nearest
 from fletchlog.spark.patterns import compile_java
 from fletchlog.spark.range_calculator import OffsetRange
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from fletchlog.spark.cluster import ClusterLog
-    from fletchlog.spark.directory import Directory
+    from fletchlog.spark.directory import Directory, Span
 
 log = logging.getLogger("fletchlog.spark")
 
@@ -31,8 +32,29 @@ class OffsetReader:
         self._directory = directory
         self._options = options
 
-    def assigned(self) -> list[Partition]:
-        """Partitions of the query that exist now, sorted. The caller handles missing ones."""
+    def assigned(self, known: Collection[Partition] = ()) -> list[Partition]:
+        """Partitions of the query that are seen now, sorted.
+
+        A cluster that has just started may not show yet what it has, so it is asked again (`fetchOffset.numRetries`).
+
+        Args:
+            known: Partitions that the query has read before. If they are not seen, the caller judges it.
+
+        Raises:
+            OptionError: What the query names and is not seen, and the nearest topic there is.
+        """
+        for attempt in range(self._options.fetch_attempts):
+            if attempt:
+                time.sleep(self._options.fetch_interval_ms / 1000)
+            seen = self._seen()
+            missing = self._missing({*seen, *known})
+            if not missing:
+                break
+        else:
+            raise OptionError(missing)
+        return seen
+
+    def _seen(self) -> list[Partition]:
         strategy = self._options.strategy
         if isinstance(strategy, Assign):
             wanted = {topic for topic, _ in strategy.partitions}
@@ -40,25 +62,20 @@ class OffsetReader:
         if isinstance(strategy, Subscribe):
             return self._all_of(strategy.topics)
         pattern = compile_java(strategy.pattern)
-        return self._all_of(topic for topic in self._directory.topics() if pattern.fullmatch(topic))
+        return self._all_of(topic for topic in self._directory.topics() if pattern.search(topic))
 
-    def check_all_exist(self) -> None:
-        """A new query must find every topic and partition that it names.
-
-        Raises:
-            OptionError: What is missing, and the nearest topic there is.
-        """
-        strategy, found = self._options.strategy, set(self.assigned())
-        topics = {topic for topic, _ in found}
+    def _missing(self, found: set[Partition]) -> str | None:
+        """What the query names and is not among these."""
+        strategy = self._options.strategy
         if isinstance(strategy, Assign):
             missing = strategy.partitions - found
-            if missing:
-                raise OptionError(f"{self._options.source} has no {text(missing)}; option assign must name partitions that exist")
-        elif isinstance(strategy, Subscribe):
+            return f"{self._options.source} has no {text(missing)}; option assign must name partitions that exist" if missing else None
+        if isinstance(strategy, Subscribe):
+            topics = {topic for topic, _ in found}
             for topic in strategy.topics:
                 if topic not in topics:
-                    known = tuple(self._directory.topics())
-                    raise OptionError(f"{self._options.source} has no topic {topic}{nearest(topic, known)}")
+                    return f"{self._options.source} has no topic {topic}{nearest(topic, self._directory.topics())}"
+        return None
 
     def earliest(self, partitions: Iterable[Partition]) -> Offsets:
         """Log start offsets; partitions that are gone are left out."""
@@ -78,58 +95,54 @@ class OffsetReader:
         Raises:
             OptionError: `limit` names other partitions than the query has, or a time has no record and the strategy is error.
         """
-        self.check_all_exist()
         assigned = self.assigned()
+        spans = self._directory.spans(assigned)
+        gone = set(assigned) - spans.keys()
+        if gone:
+            raise OptionError(f"{self._options.source} does not show {text(gone)} any more; start the query again")
         match limit:
             case Earliest():
-                return self.earliest(assigned)
+                return {tp: span.start for tp, span in spans.items()}
             case Latest():
-                return self.latest(assigned)
+                return {tp: span.end for tp, span in spans.items()}
             case SpecificOffsets(offsets):
-                _check_same(option, offsets, assigned)
-                return self._substitute(offsets)
+                of_topics = {topic: offset for (topic, partition), offset in offsets.items() if partition == WHOLE_TOPIC}
+                named = {tp: offset for tp, offset in offsets.items() if tp[1] != WHOLE_TOPIC}
+                named |= {tp: of_topics[tp[0]] for tp in assigned if tp[0] in of_topics}
+                _check_same(option, named, assigned, " (-1 is latest, -2 earliest)")
+                return {tp: {EARLIEST: spans[tp].start, LATEST: spans[tp].end}.get(offset, offset) for tp, offset in named.items()}
             case SpecificTimestamps(timestamps, latest_if_none):
-                _check_same(f"{option}ByTimestamp", timestamps, assigned)
-                return self._at_times(timestamps, latest_if_none=latest_if_none)
+                _check_same(f"{option}ByTimestamp", timestamps, assigned, " (0 is the first record that has a time)")
+                return self._at_times(timestamps, spans, latest_if_none=latest_if_none)
             case GlobalTimestamp(timestamp, latest_if_none):
-                return self._at_times(dict.fromkeys(assigned, timestamp), latest_if_none=latest_if_none)
+                return self._at_times(dict.fromkeys(assigned, timestamp), spans, latest_if_none=latest_if_none)
 
-    def ranges(self, start: Offsets, end: Offsets, report_loss: Callable[[str], None]) -> list[OffsetRange]:
-        """Ranges between the offsets of two batches. Partitions that are new in `end` start at their earliest offset.
+    def ranges(self, start: Offsets, end: Offsets) -> tuple[list[OffsetRange], list[str]]:
+        """Ranges between two offsets of a stream, and what shows that records are lost. Partitions that are new in `end` start at their earliest offset.
 
         Spark: KafkaOffsetReader#getOffsetRangesFromResolvedOffsets.
         """
+        losses = []
         new = end.keys() - start.keys()
-        first = self.earliest(new)
+        first = self.earliest(new) if new else {}
         if new - first.keys():
-            report_loss(f"new partitions {text(new - first.keys())} vanished before they were read")
-        for tp, offset in sorted(first.items()):
-            if offset != 0:
-                report_loss(f"new partition {text([tp])} starts at {offset} instead of 0")
+            losses.append(f"new partitions {text(new - first.keys())} vanished before they were read")
+        losses += [f"new partition {text([tp])} starts at {offset} instead of 0" for tp, offset in sorted(first.items()) if offset != 0]
         gone = start.keys() - end.keys()
         if gone:
-            report_loss(f"partitions {text(gone)} are gone")
+            losses.append(
+                f"partitions {text(gone)} are gone, or {self._options.source} does not show them now: if they come back, the query can go on where it was"
+            )
         begin = start | first
-        ranges = []
-        for tp, until in sorted(end.items()):
-            if tp not in begin:
-                continue
-            if until < begin[tp]:
-                report_loss(f"the end of {text([tp])} went back from {begin[tp]} to {until}")
-            ranges.append(OffsetRange(*tp, begin[tp], until))
-        return ranges
+        ranges = [OffsetRange(*tp, begin[tp], until) for tp, until in sorted(end.items()) if tp in begin]
+        losses += [f"the end of {item.topic}-{item.partition} went back from {item.start} to {item.end}" for item in ranges if item.size < 0]
+        return ranges, losses
 
     def _all_of(self, topics: Iterable[str]) -> list[Partition]:
         return sorted((topic, partition) for topic in topics for partition in self._directory.partitions(topic))
 
-    def _substitute(self, offsets: Mapping[Partition, int]) -> Offsets:
-        spans = self._directory.spans([tp for tp, offset in offsets.items() if offset < 0])
-        special = {EARLIEST: lambda tp: spans[tp].start, LATEST: lambda tp: spans[tp].end}
-        return {tp: special[offset](tp) if offset in special else offset for tp, offset in offsets.items()}
-
-    def _at_times(self, timestamps: Mapping[Partition, int], *, latest_if_none: bool) -> Offsets:
+    def _at_times(self, timestamps: Mapping[Partition, int], spans: Mapping[Partition, Span], *, latest_if_none: bool) -> Offsets:
         found = self.first_at(timestamps)
-        latest = self.latest(timestamps)
         result = {}
         for tp, timestamp in timestamps.items():
             offset = found.get(tp)
@@ -137,7 +150,7 @@ class OffsetReader:
                 raise OptionError(
                     f"no record of {text([tp])} is at or after {timestamp} ms; set startingOffsetsByTimestampStrategy to latest to start at the end then"
                 )
-            result[tp] = latest[tp] if offset is None else offset
+            result[tp] = spans[tp].end if offset is None else offset
         return result
 
 
@@ -152,9 +165,6 @@ def loss_reporter(options: SourceOptions) -> Callable[[str], None]:
     return report
 
 
-def _check_same(option: str, given: Mapping[Partition, int], assigned: list[Partition]) -> None:
+def _check_same(option: str, given: Mapping[Partition, int], assigned: list[Partition], hint: str) -> None:
     if given.keys() != set(assigned):
-        raise OptionError(
-            f"option {option} must name exactly the partitions of the query: it names {text(given)}, "
-            f"the query reads {text(assigned)} (-1 is latest, -2 earliest)"
-        )
+        raise OptionError(f"option {option} must name exactly the partitions of the query: it names {text(given)}, the query reads {text(assigned)}{hint}")

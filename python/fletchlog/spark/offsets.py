@@ -20,6 +20,8 @@ Offsets: TypeAlias = dict[Partition, int]
 JsonOffsets: TypeAlias = dict[str, dict[str, int]]
 """The same as Spark keeps it."""
 
+WHOLE_TOPIC = -1
+"""In place of a partition's number: all partitions of the topic."""
 EARLIEST = -2
 LATEST = -1
 HIGHEST = 2**63 - 1
@@ -61,27 +63,30 @@ def numbers(parsed: Any) -> Offsets | None:
         if not isinstance(parts, dict):
             return None
         for partition, number in parts.items():
-            whole = isinstance(number, int) and not isinstance(number, bool)
+            whole = isinstance(number, int | float) and not isinstance(number, bool) and number % 1 == 0  # 5.0 is 5, as for Spark
             if not whole or not partition.isdecimal() or len(partition) > _PARTITION_DIGITS:
                 return None
-            result[topic, int(partition)] = number
+            result[topic, int(partition)] = int(number)
     return result
 
 
 def text(partitions: Iterable[Partition]) -> str:
     """Partitions for a message: `orders-0, orders-1`."""
-    return ", ".join(f"{topic}-{partition}" for topic, partition in sorted(partitions)) or "none"
+    return ", ".join(topic if partition == WHOLE_TOPIC else f"{topic}-{partition}" for topic, partition in sorted(partitions)) or "none"
 
 
-def parse_numbers(option: str, value: str, example: str, lowest: int) -> Offsets:
-    """Reads `{"topic":{"0":23}}` from an option.
+def parse_numbers(option: str, value: str, example: str, lowest: int, words: Mapping[str, int] | None = None) -> Offsets:
+    """Reads `{"topic":{"0":23}}` from an option, and `{"topic":"word"}` for all partitions of the topic.
 
     Raises:
         OptionError: Not such a JSON text, or a number below `lowest` or above what 64 bits hold.
     """
-    result = numbers(_load(option, value, example))
+    given = _load(option, value, example)
+    of_topics = {topic: word for topic, word in given.items() if isinstance(word, str) and word in (words or {})}
+    result = numbers({topic: parts for topic, parts in given.items() if topic not in of_topics})
     if result is None:
         raise _malformed(option, value, example)
+    result |= {(topic, WHOLE_TOPIC): (words or {})[word] for topic, word in of_topics.items()}
     for tp, number in result.items():
         if not lowest <= number <= HIGHEST:
             bound = f"below {lowest}" if number < lowest else f"above {HIGHEST}"

@@ -36,10 +36,19 @@ KNOWN = {
     "kafka.bootstrap.servers": ("", "A cluster, `h1:9092,h2:9092`. Other `kafka.*` options are properties of the clients."),
     "assign": ("", 'Partitions to read, `{"orders":[0,1]}`. One of `assign`, `subscribe` and `subscribePattern`.'),
     "subscribe": ("", "Topics to read, `orders,payments`."),
-    "subscribePattern": ("", "Regular expression in Java's syntax that the whole name of a topic matches. What cannot be translated is an error."),
+    "subscribePattern": (
+        "",
+        (
+            "Regular expression in Java's syntax that is found in the name of a topic: `orders` also reads `orders-dlq` and `pre-orders`, `^orders$` does not. "
+            "What cannot be translated is an error."
+        ),
+    ),
     "startingOffsets": (
         "batch: `earliest`, stream: `latest`",
-        'Where to begin: `earliest`, `latest`, or `{"orders":{"0":23,"1":-2}}` (-2 earliest, -1 latest). A stream that has a checkpoint goes on from it.',
+        (
+            'Where to begin: `earliest`, `latest`, or `{"orders":{"0":23,"1":-2},"payments":"latest"}` (-2 earliest, -1 latest). '
+            "A stream that has a checkpoint goes on from it."
+        ),
     ),
     "startingOffsetsByTimestamp": ("", 'Where to begin, by time in ms since 1970: `{"orders":{"0":1700000000000}}`. Goes before `startingOffsets`.'),
     "startingTimestamp": ("", "The same time for all partitions. Goes before both."),
@@ -47,7 +56,13 @@ KNOWN = {
     "endingOffsets": ("`latest`", "Where a batch ends, like `startingOffsets`; -2 is not allowed."),
     "endingOffsetsByTimestamp": ("", "Where a batch ends, by time."),
     "endingTimestamp": ("", "The same time for all partitions."),
-    "failOnDataLoss": ("`true`", "Records that are gone (deleted, retention, a new topic of the same name) end the query; `false`: a warning."),
+    "failOnDataLoss": (
+        "`true`",
+        (
+            "Records that are gone (deleted, retention, a new topic of the same name) end the query; `false`: a warning. A partition that a stream no longer "
+            "sees stays at its offset in the checkpoint, and is read from there when it is back."
+        ),
+    ),
     "maxOffsetsPerTrigger": ("", "At most so many offsets a micro-batch, shared out by what each partition has."),
     "minOffsetsPerTrigger": ("", "Wait until there are so many, at most for `maxTriggerDelay`."),
     "maxTriggerDelay": ("`15m`", "How long `minOffsetsPerTrigger` may wait."),
@@ -57,13 +72,11 @@ KNOWN = {
     "includeHeaders": ("`false`", "Adds the column `headers`."),
     "kafka.isolation.level": ("`read_uncommitted`", "`read_committed` leaves out the records of open and aborted transactions."),
     "kafkaConsumer.pollTimeoutMs": ("`120000`", "How long a task waits for records of a cluster."),
+    "fetchOffset.numRetries": ("`3`", "How often a cluster is asked for topics and offsets before what it does not show is an error."),
+    "fetchOffset.retryIntervalMs": ("`1000`", "How long to wait in between."),
 }
 # They steer how Spark's kafka source uses its consumers; they are accepted and do nothing.
-WITHOUT_EFFECT = (
-    "groupIdPrefix",
-    "fetchOffset.numRetries",
-    "fetchOffset.retryIntervalMs",
-)
+WITHOUT_EFFECT = ("groupIdPrefix",)
 # Refused by Spark's kafka source too, for the same reasons.
 REFUSED = {
     "kafka.auto.offset.reset": "set startingOffsets to earliest or latest instead",
@@ -76,6 +89,8 @@ DEFAULT_MAX_TRIGGER_DELAY = "15m"
 _STORE = "store."
 # As Spark's kafka source, which takes it from spark.network.timeout.
 DEFAULT_POLL_TIMEOUT_MS = 120_000
+DEFAULT_FETCH_ATTEMPTS = 3
+DEFAULT_FETCH_INTERVAL_MS = 1_000
 
 _MS = {"us": 0.001, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -96,7 +111,7 @@ class Subscribe:
 
 @dataclass(frozen=True)
 class SubscribePattern:
-    """All partitions of the topics whose whole name matches."""
+    """All partitions of the topics in whose name the pattern is found."""
 
     pattern: str
 
@@ -113,6 +128,8 @@ class SourceOptions:
     store: Mapping[str, str] | None = field(repr=False)  # None: not on an object store
     client: Mapping[str, str] = field(repr=False)  # may have passwords, and `given` too
     poll_timeout_ms: int
+    fetch_attempts: int
+    fetch_interval_ms: int
     strategy: Strategy
     given: Mapping[str, str] = field(repr=False)
     fail_on_data_loss: bool
@@ -144,7 +161,10 @@ class SourceOptions:
             source=source,
             store=storage_options(given) if is_store(path) else None,
             client={name[6:]: value for name, value in given.items() if name.startswith("kafka.") and name != "kafka.bootstrap.servers"},
-            poll_timeout_ms=_positive(given, "kafkaConsumer.pollTimeoutMs") or DEFAULT_POLL_TIMEOUT_MS,
+            poll_timeout_ms=_whole(given, "kafkaConsumer.pollTimeoutMs", DEFAULT_POLL_TIMEOUT_MS),
+            # what a directory does not have now is not on its way
+            fetch_attempts=_whole(given, "fetchOffset.numRetries", DEFAULT_FETCH_ATTEMPTS) if path is None else 1,
+            fetch_interval_ms=_whole(given, "fetchOffset.retryIntervalMs", DEFAULT_FETCH_INTERVAL_MS, lowest=0),
             strategy=_strategy(given),
             given=given,
             fail_on_data_loss=boolean(given, "failOnDataLoss", default=True),
@@ -239,7 +259,7 @@ def _strategy(given: Mapping[str, str]) -> Strategy:
                 raise OptionError(message)
             return Subscribe(topics)
     if not value:
-        message = "option subscribePattern is empty; write a regular expression for whole topic names"
+        message = "option subscribePattern is empty; write a regular expression for names of topics"
         raise OptionError(message)
     try:
         compile_java(value)
@@ -308,16 +328,17 @@ def boolean(given: Mapping[str, str], name: str, *, default: bool) -> bool:
 
 
 def _positive(given: Mapping[str, str], name: str) -> int | None:
-    value = given.get(name.lower())
-    if value is None:
-        return None
+    return _whole(given, name, 0) if name.lower() in given else None
+
+
+def _whole(given: Mapping[str, str], name: str, default: int, *, lowest: int = 1) -> int:
+    value = given.get(name.lower(), str(default))
     try:
         number = int(value.strip())
     except ValueError:
-        number = 0
-    if not 0 < number <= HIGHEST:
-        message = f"option {name}: expected a positive whole number, got {value}"
-        raise OptionError(message)
+        number = -1
+    if not lowest <= number <= HIGHEST:
+        raise OptionError(f"option {name}: expected a {'positive ' if lowest else ''}whole number{'' if lowest else ' from 0'}, got {value}")
     return number
 
 

@@ -1,6 +1,6 @@
 """Regular expressions in Java's syntax, for `subscribePattern`: translated into Python's, or refused with a sentence.
 
-Topic names are ASCII without line breaks, so every class of characters becomes the ASCII characters that it has. Java: `Pattern`, with `matches`.
+Topic names are ASCII without line breaks, so every class of characters becomes the ASCII characters that it has. Java: `Pattern`, with `find`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class PatternError(ValueError):
 
 
 def compile_java(pattern: str) -> re.Pattern[str]:
-    """What Java's `Pattern.compile(pattern)` matches, for topic names and `fullmatch`.
+    """What Java's `Pattern.compile(pattern)` matches, for topic names and `search`.
 
     Raises:
         PatternError: See there.

@@ -20,6 +20,7 @@ from fletchlog.spark.errors import CheckpointError, DataLossError
 from fletchlog.spark.limits import Earliest, SpecificOffsets
 from fletchlog.spark.offset_reader import OffsetReader, loss_reporter
 from fletchlog.spark.offsets import JsonOffsets, Offsets, from_json, text, to_json
+from fletchlog.spark.options import SubscribePattern
 from fletchlog.spark.range_calculator import pack, split
 from fletchlog.spark.rate_limit import Delay, proportional
 from fletchlog.spark.scan import read_ranges
@@ -40,6 +41,10 @@ except ImportError:  # Spark 4.0 and 4.1: every batch reads all there is
 NO_LIMIT = 2**63 - 1
 # The program of the process that plans the batches of one query.
 _RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
+_REPAIR = (
+    "To go on where the query was, edit the newest file in the folder `offsets` of the checkpoint, delete the hidden file .NUMBER.crc beside it, and "
+    "start the query again: in place of that line, write"
+)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -52,6 +57,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._report_loss = loss_reporter(options)
         self._initial: JsonOffsets | None = None
         self._start_is_logged = True
+        self._losses: list[str] = []
         self._available_now = False
         self._target: Offsets | None = None
         self._known_latest: Offsets | None = None
@@ -63,7 +69,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._initial is None:
             self._initial = to_json(self._reader().resolve(self._start_limit, "startingOffsets"))
             limit = self._start_limit
-            fixed = isinstance(limit, SpecificOffsets) and min(limit.offsets.values()) >= 0
+            fixed = isinstance(limit, SpecificOffsets) and all(offset >= 0 for offset in limit.offsets.values())
             self._start_is_logged = fixed
         return self._initial
 
@@ -79,26 +85,26 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         answers would be lost. So the first batch of a new query ends where it starts: it is empty, and its end is logged.
         Only Trigger.Once (the one caller that passes ReadAllAvailable) has a single batch and must read at once.
         """
-        begin = from_json(start) if start is not None else {}
-        if self._available_now:
-            if self._target is None:
-                self._target = self._latest()
+        start = self.initialOffset() if start is None else start
+        begin = from_json(start)
+        if self._target is not None:
             latest = self._target
         else:
-            latest = self._latest()
-        self._known_latest = latest
-        if start is not None and isinstance(limit, ReadAllAvailable):
+            latest = self._latest(begin)
+            if self._available_now:
+                self._target = latest
+        if isinstance(limit, ReadAllAvailable):
             return to_json(latest)
-        if not self._start_is_logged and self._initial is not None and (start is None or start == self._initial):
+        if not self._start_is_logged and start == self._initial:
             self._start_is_logged = True
-            return self._initial
+            return start
         if self._delay is not None and not self._available_now and self._delay.holds_back(begin, latest):
             return to_json(begin)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else NO_LIMIT
         if most == NO_LIMIT:
             return to_json(latest)
-        new = self._reader().earliest(latest.keys() - begin.keys())
-        return to_json(proportional(most, begin | new, latest))
+        new = latest.keys() - begin.keys()
+        return to_json(proportional(most, begin | (self._reader().earliest(new) if new else {}), latest))
 
     def reportLatestOffset(self) -> JsonOffsets | None:  # noqa: N802
         """End of the log as last seen: Spark shows it beside the end of the batch, the difference is the lag."""
@@ -115,8 +121,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._check_first(begin, until)
         self._start_is_logged = True  # a batch that is planned is logged, its end too: also the empty one in which a query died
         if self._target is not None:
-            self._check_target(until)
-        ranges = self._reader().ranges(begin, until, self._report_loss)
+            self._check_target(begin, until)
+        self._check_complete(begin, until)
+        ranges, losses = self._reader().ranges(begin, until)
+        self._report(losses)
         options = self._options
         tasks = split(ranges, options.min_partitions, options.max_records_per_partition)
         return [RangePartition(ranges, options) for ranges in pack(tasks, options.max_partitions)]
@@ -143,10 +151,38 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # looked up for every call: the cache notices a directory that was deleted and created again
         return OffsetReader(open_log(self._options), self._options)
 
-    def _latest(self) -> Offsets:
-        # what an object store has now; until the next batch the other answers are of the same objects
-        reader = OffsetReader(open_log(self._options, anew=True), self._options)
-        return reader.latest(reader.assigned())
+    def _latest(self, begin: Offsets) -> Offsets:
+        """The end of the log for a query that has read up to `begin`. It is judged here, because Spark logs the end of a batch before anything else.
+
+        A partition that is not seen need not be deleted: a cluster that is starting does not show all, nor what a client may not see. So it stays at
+        the offset that the query has reached, and a query that ends here goes on from there.
+        Spark: KafkaOffsetReader#fetchLatestOffsets, which logs what is left over.
+        """
+        options = self._options
+        if not begin and not isinstance(options.strategy, SubscribePattern):
+            raise CheckpointError(
+                "the checkpoint of the query holds no offsets, {}: an earlier release logged that when it did not see the topics. "
+                f"{_REPAIR} the line with offsets of the newest file before it that has one"
+            )
+        for attempt in range(options.fetch_attempts):
+            if attempt:
+                time.sleep(options.fetch_interval_ms / 1000)
+            # what an object store has now; until the next batch the other answers are of the same objects
+            reader = OffsetReader(open_log(options, anew=True), options)
+            seen = reader.latest(reader.assigned(begin))
+            losses = reader.ranges(begin, seen)[1]
+            if not losses or losses == self._losses:
+                break
+        self._report(losses)
+        self._losses = losses
+        self._known_latest = seen
+        return {tp: offset for tp, offset in begin.items() if tp not in seen} | seen
+
+    def _report(self, losses: list[str]) -> None:
+        """What is not known yet: Spark asks many times a second whether there is a new batch."""
+        for loss in losses:
+            if loss not in self._losses:
+                self._report_loss(loss)
 
     def _check_first(self, begin: Offsets, until: Offsets) -> None:
         """The first batch of an earlier run, again. Spark has logged its end and not its start, which is looked up anew: `latest` is later by now."""
@@ -159,7 +195,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"a query of this source began at the end of that batch"
             )
 
-    def _check_target(self, until: Offsets) -> None:
+    def _check_complete(self, begin: Offsets, until: Offsets) -> None:
+        """The end of a batch has all partitions that its start has, unless an earlier release or Spark's kafka source logged it."""
+        left_out = begin.keys() - until.keys()
+        if left_out and (self._options.fail_on_data_loss or self._reader().latest(left_out)):
+            whole = to_json({tp: begin[tp] for tp in left_out} | until)
+            raise CheckpointError(
+                f"the checkpoint says that the batch ends at {json.dumps(to_json(until))}. Partitions {text(left_out)} are gone there: they were not seen "
+                f"when an earlier release, or Spark's kafka source, logged it. {_REPAIR} {json.dumps(whole)}"
+            )
+
+    def _check_target(self, begin: Offsets, until: Offsets) -> None:
         """Spark: KafkaMicroBatchStream#verifyEndOffsetForTriggerAvailableNow."""
         target = self._target or {}
         if until.keys() != target.keys():
@@ -167,9 +213,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"the partitions of the query changed while it ran with availableNow: the batch ends with {text(until)}, "
                 f"the run began with {text(target)}; start the query again"
             )
-        latest = self._reader().latest(until)
+        latest = self._reader().latest({tp for tp, offset in until.items() if offset > begin.get(tp, -1)})
         for tp, offset in sorted(until.items()):
             if offset > target[tp]:
                 raise DataLossError(f"the batch ends at {offset} of {text([tp])}, behind the end of this run, {target[tp]}")
-            if offset > latest.get(tp, -1):
+            if offset > latest.get(tp, begin.get(tp, -1)):
                 self._report_loss(f"the batch ends at {offset} of {text([tp])}, behind the end of its log, {latest.get(tp)}")
