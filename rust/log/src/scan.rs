@@ -115,7 +115,8 @@ impl ScanRange {
     }
 
     /// The same offsets as ranges of about `bytes` of the log each, in order, for readers that work side by side. What is between two
-    /// offsets of a segment is taken to be even: a part may be smaller or larger, but a record is in exactly one.
+    /// offsets of a segment is taken to be even: a part may be smaller or larger, but a record is in exactly one. The first part begins where
+    /// the range does, also if the log no longer has these records: reading it is an error then.
     pub fn parts(&self, bytes: u64) -> Vec<Self> {
         let segments = self.log.segments();
         let bases = segments.iter().map(|&(base, _)| base);
@@ -132,7 +133,7 @@ impl ScanRange {
             };
             let size = u64::try_from(share(end - start)).unwrap_or(u64::MAX);
             if starts.is_empty() || gathered + size > bytes {
-                starts.push(start);
+                starts.push(if starts.is_empty() { self.start } else { start });
                 gathered = 0;
             }
             gathered += size;
@@ -141,6 +142,9 @@ impl ScanRange {
                 .clamp(1, end - start);
             let step = (end - start) / pieces;
             starts.extend((1..pieces).map(|piece| start + step * piece));
+        }
+        if starts.is_empty() && self.start < self.end {
+            starts.push(self.start);
         }
         let ends = starts.iter().skip(1).copied().chain([self.end]);
         let part = |(&start, end)| Self {
@@ -451,6 +455,17 @@ impl Walk {
         let read = self.range.log.read(self.next_offset, self.read_bytes, true, bound);
         let read = read.map_err(|error| self.unreadable(self.next_offset, error))?;
         if read.records.is_empty() {
+            // Compaction may leave no record before the end, but the log itself gets no shorter, unless another one has taken its place.
+            let end = self.range.log.log_end_offset();
+            if end < self.range.end {
+                let error = LogError::OffsetOutOfRange {
+                    partition: self.range.tp().to_string(),
+                    offset: self.range.end - 1,
+                    start: self.range.log.log_start_offset(),
+                    end,
+                };
+                return Err(self.unreadable(self.next_offset, error));
+            }
             return Ok(false);
         }
         self.aborted = AbortedTransactions::new(read.aborted_transactions.unwrap_or_default());

@@ -355,3 +355,57 @@ fn what_is_before_a_damaged_batch_is_shown_and_nothing_behind_it() {
     assert!(text.starts_with("t-0 at offset 3: ") && text.contains("CRC"), "{text}");
     assert_eq!(scan.next_count().unwrap_err().to_string(), text);
 }
+
+/// What the parts of a range show, read one after the other, and the errors that ended them.
+fn read_parts(range: &ScanRange) -> (Vec<Row>, Vec<ScanError>) {
+    let parts = range.parts(200);
+    assert_eq!(parts.first().map(|part| part.start), Some(range.start));
+    let read = |part: ScanRange| {
+        read(
+            &mut Scan::new(&[part], FetchBound::HighWatermark, ScanOrder::Offset),
+            100,
+        )
+    };
+    let (rows, errors): (Vec<_>, Vec<_>) = parts.into_iter().map(read).unzip();
+    (rows.concat(), errors.into_iter().flatten().collect())
+}
+
+#[test]
+fn parts_of_a_range_of_which_records_are_gone_are_no_smaller_than_the_range() {
+    for (deleted, left) in [(9, 18), (27, 0), (30, 0)] {
+        let (_, log) = thirty();
+        let range = ScanRange::resolve(Arc::clone(&log), None, Some(27), FetchBound::HighWatermark).unwrap();
+        log.roll(NOW).unwrap();
+        log.delete_records(Some(deleted)).unwrap();
+        log.delete_old_segments(NOW).unwrap();
+        let (rows, errors) = read_parts(&range);
+        assert!(rows.len() <= left, "{} of {left}", rows.len());
+        let first = errors.first().map(ToString::to_string);
+        let expected = format!("t-0 at offset 0: offset 0 is outside {deleted}..=30 of t-0");
+        assert_eq!(first, Some(expected), "from {deleted} on");
+    }
+}
+
+#[test]
+fn a_log_that_got_shorter_ends_a_scan_with_an_error() {
+    let (fs, log) = thirty();
+    let dir = Path::new("/data/t-0");
+    let beside = Arc::new(open(&fs, dir, small_segments(300), READ_ONLY));
+    let range = ScanRange::resolve(Arc::clone(&beside), Some(24), None, FetchBound::HighWatermark).unwrap();
+    drop(log);
+    // The writer lost its last batches in a power loss, and appends others.
+    let last = fs.open(&dir.join("00000000000000000027.log"), false, true).unwrap();
+    last.set_len(0).unwrap();
+    let log = open(&fs, dir, small_segments(300), UNCLEAN);
+    assert_eq!(log.log_end_offset(), 27);
+    append(&log, batch(&[(NOW, b"d")]));
+    beside.refresh(0).unwrap();
+    assert_eq!(beside.log_end_offset(), 28);
+    let (rows, error) = read(
+        &mut Scan::new(&[range], FetchBound::HighWatermark, ScanOrder::Offset),
+        100,
+    );
+    assert_eq!(rows.len(), 4, "{rows:?}");
+    let text = error.unwrap().to_string();
+    assert_eq!(text, "t-0 at offset 28: offset 29 is outside 0..=28 of t-0");
+}
