@@ -23,6 +23,7 @@ from fletchlog.types import (
     Metrics,
     OffsetAndMetadata,
     OffsetAndTimestamp,
+    PartitionLag,
     PartitionReport,
     Record,
     RecordMetadata,
@@ -140,6 +141,13 @@ class Broker:
     @property
     def read_only(self) -> bool:
         """Whether it was opened for reading only."""
+    def cluster_id(self) -> str | None:
+        """The cluster's id, as in `meta.properties`; it stays when the directory is moved.
+
+        None: the directory is a broker's of before Kafka 0.10.1, which has none, and is only read.
+        """
+    def _place(self) -> str:
+        """For `fletchlog.copying`: the directory as it was given, or the URI of the store without secrets."""
     def create_topic(self, topic: str, partitions: int = 1, *, config: TopicConfig | _Properties | None = None) -> None:
         """Creates a topic. When it returns, the topic is on disk; after an error, of the disk too, nothing was made.
 
@@ -244,6 +252,16 @@ class Broker:
 
         Raises:
             fletchlog.errors.GroupIdNotFoundError: There is no such group.
+        """
+    def group_offsets(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Committed offsets of a group, of all its topics, in one request; empty for a group that does not exist. Kafka: `Admin#listConsumerGroupOffsets`.
+
+        What an open transaction is to commit does not count yet. No member of the group is needed, and none is made.
+        """
+    def lag(self, group_id: str) -> dict[TopicPartition, PartitionLag]:
+        """How far a group is behind in each partition for which it has committed an offset.
+
+        Some requests for all topics, not for each. A partition that is gone or cannot be read has no end and no lag, and leaves the others as they are.
         """
     def delete_group(self, group_id: str) -> None:
         """Deletes a group without members and all of its offsets. Kafka: DeleteGroups.
@@ -433,6 +451,10 @@ class Cluster:
     """
 
     def __new__(cls, servers: str | _Properties, config: _Properties | None = None) -> Self: ...
+    def _given(self) -> tuple[str | None, _Properties | None]:
+        """For `fletchlog.copying`: the servers, if they were given as a text, and the properties."""
+    def cluster_id(self) -> str | None:
+        """The cluster's id; None if it reports none. Kafka: `DescribeClusterResult#clusterId`."""
     def topics(self, *, include_internal: bool = False) -> list[str]:
         """Topic names, sorted; Kafka's internal ones only when asked for."""
 
@@ -567,6 +589,16 @@ class Cluster:
             fletchlog.errors.OffsetOutOfRangeError: `start_offset` is below the log start, or retention took records meanwhile.
             fletchlog.errors.InvalidArgumentError: As for `Broker.scan`.
             fletchlog.errors.UnknownTopicOrPartitionError: No such topic or partition.
+        """
+    def group_offsets(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Committed offsets of a group, of all its topics, in one request; empty for a group that does not exist. Kafka: `Admin#listConsumerGroupOffsets`.
+
+        What an open transaction is to commit does not count yet. No member of the group is needed, and none is made.
+        """
+    def lag(self, group_id: str) -> dict[TopicPartition, PartitionLag]:
+        """How far a group is behind in each partition for which it has committed an offset.
+
+        Some requests for all topics, not for each. A partition that is gone or cannot be read has no end and no lag, and leaves the others as they are.
         """
     def delete_group(self, group_id: str) -> None:
         """Deletes a group without members and all of its offsets. Kafka: DeleteGroups.

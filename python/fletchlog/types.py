@@ -98,12 +98,28 @@ class GroupListing(NamedTuple):
         protocol_type: What its members are: "consumer", "connect", ...; "" while none has joined.
         state: Kafka's name: Empty, PreparingRebalance, CompletingRebalance, Stable.
         coordinator: Node of its coordinator.
+        group_type: Kafka's name: classic, consumer, share, streams; "" from a broker before Kafka 3.8, which does not report it.
     """
 
     group_id: str
     protocol_type: str
     state: str
     coordinator: int
+    group_type: str = "classic"
+
+
+class PartitionLag(NamedTuple):
+    """How far a group is behind in a partition, from `Broker.lag` and `Cluster.lag`.
+
+    Attributes:
+        committed: Next offset that the group reads.
+        end: High watermark of the partition; None if there is no such partition any more, if it has no leader, or if it cannot be read.
+        lag: Offsets from `committed` to `end`, at least 0; None without an end. Markers of transactions count, and so does what compaction removed.
+    """
+
+    committed: int
+    end: int | None
+    lag: int | None
 
 
 class GroupMember(NamedTuple):
@@ -474,6 +490,7 @@ __all__ = [
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "PartitionDescription",
+    "PartitionLag",
     "PartitionReport",
     "Problem",
     "ProducerState",

@@ -90,11 +90,7 @@ class Kafka:
     def _group(self, group_id: str) -> str:
         """A group, its members, and how many records it has not read yet."""
         group = self.broker.describe_group(group_id)
-        ends = {(t, p.partition): p.high_watermark for t in self.broker.topics() for p in self.broker.describe_topic(t).partitions}
-        with fl.Consumer(self.broker, {"group.id": group_id}) as consumer:
-            committed = consumer.committed(list(ends))
-        behind = {f"{tp.topic}-{tp.partition}": ends[tp] - offset.offset for tp, offset in committed.items() if offset is not None}
-        lag = ", ".join(f"{partition}: {records}" for partition, records in behind.items()) or "no offsets committed"
+        lag = ", ".join(f"{tp}: {behind.lag}" for tp, behind in self.broker.lag(group_id).items()) or "no offsets committed"
         return f"group {group_id} is {group.state} with {len(group.members)} members, lag {lag}"
 
     def close(self) -> None:

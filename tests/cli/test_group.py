@@ -189,13 +189,57 @@ def test_follow_commits_while_it_runs(shell, tmp_path):
     assert committed(tmp_path / "d", 1) == {0: 20}
 
 
-def test_what_is_shown_is_committed_behind_the_last_record_and_not_behind_a_marker(shell, tmp_path):
-    with fl.Broker(tmp_path / "d") as broker:
-        broker.create_topic("t")
+def test_a_group_that_has_read_all_has_no_lag_behind_markers_and_aborted_records(cli, tmp_path):
+    data = tmp_path / "d"
+    with fl.Broker(data) as broker:
+        broker.create_topic("t", 3)  # nothing is in partition 2
         with fl.Producer(broker, {"transactional.id": "x"}) as producer:
             producer.init_transactions()
-            with producer.transaction():
-                producer.send("t", value=b"1")
-    assert len(Calls(shell, tmp_path / "d").lines(1, None)) == 1
-    assert committed(tmp_path / "d", 1) == {0: 1}
-    assert Calls(shell, tmp_path / "d").lines(0, None) == []
+            for partition in (0, 1):
+                with producer.transaction():
+                    producer.send("t", value=b"1", partition=partition)
+            producer.begin_transaction()
+            for _ in range(100):
+                producer.send("t", value=b"2", partition=1)
+            producer.flush()
+            producer.abort_transaction()
+    read = ("consume", data, "t", "--group", "g", "-f", "jsonl", "-c", "isolation.level=read_committed")
+    assert sorted((row["partition"], row["offset"]) for row in cli(*read).lines) == [(0, 0), (1, 0)]
+    assert committed(data, 3) == {0: 2, 1: 103, 2: 0}
+    assert cli("groups", "lag", data, "g", "--json").json == [{"topic": "t", "lag": 0}]
+    assert cli(*read).out == ""
+
+
+@pytest.mark.parametrize("words", [["-n", 4], ["--until", "1970-01-01T00:00:00.004Z"]])
+def test_a_group_goes_on_at_the_first_record_that_was_not_wanted(cli, tmp_path, words):
+    with fl.Broker(tmp_path / "d") as broker:
+        broker.create_topic("t")
+        with fl.Producer(broker) as producer:
+            for number in range(10):
+                producer.send("t", value=b"v", timestamp_ms=number)
+    assert len(cli("consume", tmp_path / "d", "t", "--group", "g", "-f", "jsonl", *words).lines) == 4
+    assert committed(tmp_path / "d", 1) == {0: 4}
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["deleted", "made again"])
+@pytest.mark.parametrize("words", [[], ["--group", "g"]], ids=["alone", "group"])
+def test_a_topic_that_is_deleted_ends_the_command_that_reads_it(shell, tmp_path, words, again):
+    with fl.Broker(tmp_path / "d") as broker, broker.listen() as listener:
+        for topic in ("t", "other"):
+            broker.create_topic(topic)
+        with fl.Producer(broker) as producer:
+            for number in range(2000):
+                producer.send("t", value=f"{number:06}{PADDING}".encode())
+        process = shell.start(
+            "consume", f"kafka://{listener.bootstrap}", "t", "other", "-f", "jsonl", "-c", "fetch.max.bytes=10000", *words,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
+        )  # fmt: skip
+        first = process.stdout.readline()
+        broker.delete_topic("t")
+        if again:
+            broker.create_topic("t")
+        out, err = process.communicate()
+    assert process.returncode == 1
+    assert b"topic t was deleted while it was read" in err
+    assert len(err.splitlines()) < 10
+    assert [offset for _, offset in places([first, *out.splitlines()])] == list(range(1 + len(out.splitlines())))

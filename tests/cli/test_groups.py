@@ -1,5 +1,7 @@
 """`fletchlog groups`: where groups go on, and how to set it."""
 
+import contextlib
+import shutil
 import time
 
 import pytest
@@ -28,7 +30,8 @@ def committed(cli, data):
 
 
 def test_groups_are_listed_and_described_with_their_lag(cli, data):
-    assert cli("groups", "list", data, "--json").json == [{"group": "g", "state": "Empty", "coordinator": 1, "members": 0, "partitions": 1, "lag": 7}]
+    row = {"group": "g", "type": "classic", "state": "Empty", "coordinator": 1, "members": 0, "partitions": 1, "lag": 7}
+    assert cli("groups", "list", data, "--json").json == [row]
     described = cli("groups", "describe", data, "g", "--json").json
     assert described["partitions"] == [{"topic": "t", "partition": 0, "committed": 3, "end": 10, "lag": 7, "member": None}]
     assert (described["state"], described["coordinator"], described["members"]) == ("Empty", 1, [])
@@ -101,3 +104,63 @@ def test_names_that_are_nearly_right_are_answered_with_the_right_ones(cli, data)
         said = cli(*words, code=1).err
         assert "did you mean orders?" in said
         assert "create_topic" not in said
+
+
+@contextlib.contextmanager
+def pending_offset(broker):
+    """Group `pending` has committed 4, and an open transaction is to commit 9."""
+    broker.alter_offsets("pending", {("t", 0): 4})
+    producer = fl.Producer(broker, {"transactional.id": "x"})
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send_offsets_to_transaction({("t", 0): 9}, fl.ConsumerGroupMetadata("", -1, "pending"))
+    try:
+        yield
+    finally:
+        producer.abort_transaction()
+        producer.close()
+
+
+def test_a_pending_offset_hides_neither_its_group_nor_the_others(cli, data):
+    with fl.Broker(data) as broker, pending_offset(broker), broker.listen() as listener:
+        place = f"kafka://{listener.bootstrap}"
+        for at in (place, data):
+            assert {row["group"]: row["lag"] for row in cli("groups", "list", at, "--json").json} == {"g": 7, "pending": 6}
+            assert cli("groups", "describe", at, "pending", "--json").json["partitions"][0]["committed"] == 4
+            assert cli("groups", "lag", at, "pending", "--json").json == [{"topic": "t", "lag": 6}]
+            assert cli("groups", "reset", at, "pending", "-t", "t", "-p", 0, "--to-earliest", "--json").json[0]["before"] == 4
+
+
+def test_an_offset_whose_transaction_nobody_ends_holds_back_no_reader(tmp_path, cli, data):
+    with fl.Broker(data) as broker, pending_offset(broker):
+        broker.flush()
+        copy = shutil.copytree(data, tmp_path / "copy")
+    assert {row["group"]: row["lag"] for row in cli("groups", "list", copy, "--json").json} == {"g": 7, "pending": 6}
+    with fl.Broker(copy, read_only=True) as broker, fl.Consumer(broker, {"group.id": "pending", "enable.auto.commit": "false"}) as consumer:
+        consumer.assign([("t", 0)])
+        assert [record.offset for record in consumer.poll(timeout_ms=5000)] == [4, 5, 6, 7, 8, 9]
+
+
+def test_offsets_of_a_deleted_topic_have_no_end(cli, data):
+    with fl.Broker(data) as broker:
+        broker.create_topic("gone")
+        broker.alter_offsets("g", {("gone", 0): 0})
+        with broker.listen() as listener, fl.Cluster(f"kafka://{listener.bootstrap}") as cluster:
+            assert cluster.lag("g") == broker.lag("g") == {("gone", 0): (0, 0, 0), ("t", 0): (3, 10, 7)}
+            assert cluster.group_offsets("g") == broker.group_offsets("g") == {("gone", 0): (0, "", -1), ("t", 0): (3, "", -1)}
+            assert cluster.lag("no such group") == broker.lag("no such group") == {}
+            broker.delete_topic("gone")
+            assert cluster.lag("g") == broker.lag("g")
+            assert broker.lag("g")[fl.TopicPartition("t", 0)] == (3, 10, 7)
+
+
+def test_listing_groups_costs_requests_by_groups_and_not_by_topics(cli, data):
+    with fl.Broker(data) as broker:
+        for number in range(20):
+            broker.create_topic(f"topic-{number}")
+        for number in range(10):
+            broker.alter_offsets(f"group-{number}", {(f"topic-{topic}", 0): 0 for topic in range(20)})
+        with broker.listen() as listener:
+            assert len(cli("groups", "list", f"kafka://{listener.bootstrap}", "--json").json) == 11
+            requests = sum(row["requests"] for row in listener.stats().to_pyarrow().to_pylist())
+    assert requests < 11 * 8

@@ -40,6 +40,7 @@ NAMES = {
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "PartitionDescription",
+    "PartitionLag",
     "PartitionReport",
     "Problem",
     "Producer",

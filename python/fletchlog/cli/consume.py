@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from fletchlog.cli import places, times
 from fletchlog.cli.common import CommandError, command, configured, opened, peer, takes_clusters, topic
+from fletchlog.cli.delivery import advance_by
 from fletchlog.cli.options import CommandConfig, Config, names_of_topics
 from fletchlog.cli.outputs import FORMATS, writer
 from fletchlog.cli.terminal import progress
@@ -17,10 +18,11 @@ from fletchlog.cli.text import counted, note
 from fletchlog_shell.interrupts import held
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     import pyarrow as pa
 
+    import fletchlog as fl
     from fletchlog.cli.delivery import Offsets
 
 TABLE_ROWS = 50
@@ -81,27 +83,30 @@ def consume(
     if group is not None:
         given |= {"group.id": group, "enable.auto.commit": "false"}
     with opened(directory, read_only=group is None, client=asked) as broker:
-        found = places.partitions([topic(broker, name) for name in topics], partition)
+        described = [topic(broker, name) for name in topics]
+        found, existing = places.partitions(described, partition), places.Existing(broker, described)
         with fl.Consumer(peer(broker, directory), given) as consumer:
             ends = consumer.end_offsets(found)
             stops = {} if until is None else places.at(consumer, found, times.when("--until", until), ends)
             if group is not None:
                 consumer.subscribe(topics)
             else:
-                places.seek(consumer, found, start, offset, tail)
+                places.seek(consumer, found, start, offset, tail, existing)
             to = writer(form, output, follow=follow)
             group_offsets = _Committed(consumer) if group is not None else None
             try:
                 with contextlib.closing(to):
-                    for batch in _polls(consumer, ends, stops, limit, follow=follow):
-                        if batch is not None:
+                    for polled in _polls(consumer, None if follow else existing, ends, stops, limit):
+                        for batch in polled.rows:
                             to.add(batch)
-                        if follow and group_offsets is not None:
-                            group_offsets.commit(to.taken())
+                        if group_offsets is not None:
+                            group_offsets.polled(polled)
+                            if follow:
+                                group_offsets.commit(to.taken())
                     to.finish()
             finally:
                 if group_offsets is not None:
-                    group_offsets.commit(to.shown())
+                    group_offsets.commit(to.shown(), but=existing.gone)
     if output is not None:
         note(f"wrote {counted(to.count, 'record')} to {output}")
 
@@ -128,41 +133,77 @@ def _check(
         raise CommandError("--offset, --tail and --from each say where to start: give one of them")
 
 
+class _Polled(NamedTuple):
+    """A poll.
+
+    Attributes:
+        rows: Its records, those that are wanted.
+        positions: Where the consumer is behind it, if there are no more records at the moment.
+        cut: Partitions with records that are not wanted.
+    """
+
+    rows: list[pa.RecordBatch]
+    positions: Offsets
+    cut: set[fl.TopicPartition]
+
+
 class _Committed:
-    """The offsets that a group has committed."""
+    """The offsets that a group has committed.
+
+    Behind the last record of a partition the position of the consumer is committed, as a consumer would do it: there may be offsets without a
+    record, of markers, of aborted transactions, of what compaction removed.
+    """
 
     def __init__(self, consumer: Any) -> None:
         self._consumer = consumer
         self._offsets: Offsets = {}
+        self._behind: Offsets = {}  # the last record that was polled
+        self._positions: Offsets = {}
+        self._cut: set[fl.TopicPartition] = set()
 
-    def commit(self, offsets: Offsets) -> None:
-        """Commits what is new."""
-        new = {tp: offset for tp, offset in offsets.items() if self._offsets.get(tp) != offset}
+    def polled(self, polled: _Polled) -> None:
+        """Takes over what was polled and handed to the output."""
+        for batch in polled.rows:
+            advance_by(self._behind, batch)
+        self._cut |= polled.cut
+        self._positions = polled.positions
+
+    def commit(self, shown: Offsets, but: Collection[str] = ()) -> None:
+        """Commits what is new; `shown`: behind the last records that were shown; `but`: topics that are gone."""
+        offsets = shown | {tp: position for tp, position in self._positions.items() if tp not in self._cut and shown.get(tp) == self._behind.get(tp)}
+        new = {tp: offset for tp, offset in offsets.items() if self._offsets.get(tp) != offset and tp.topic not in but}
         if new:
             with held():
                 self._consumer.commit(new)
             self._offsets |= new
 
 
-def _polls(consumer: Any, ends: Offsets, stops: Offsets, limit: int | None, *, follow: bool) -> Iterator[pa.RecordBatch | None]:
-    """Polls until the partitions' ends at the beginning, or `stops`, or `limit`, or for ever; then None means a poll without records."""
+def _polls(consumer: Any, existing: places.Existing | None, ends: Offsets, stops: Offsets, limit: int | None) -> Iterator[_Polled]:
+    """Polls until the partitions' ends at the beginning, or `stops`, or `limit`; or for ever, if `existing` is None.
+
+    Raises:
+        CommandError: A topic is gone, so that its end is not reached any more.
+    """
     goals = ends | stops
     left = limit
     with progress() as bar:
         task = bar.add_task("consuming", total=limit)
         while left is None or left > 0:
             records = consumer.poll(timeout_ms=200)
+            rows, cut = [], set()
             for batch in records.to_pyarrow(include_headers=True).to_batches() if len(records) else ():
                 wanted = places.until(batch, stops)
                 taken = wanted if left is None else wanted.slice(0, left)
                 if taken.num_rows:
-                    yield taken
+                    rows.append(taken)
+                if taken.num_rows < batch.num_rows:
+                    cut |= places.of(batch)
                 bar.advance(task, taken.num_rows)
                 left = None if left is None else left - taken.num_rows
-            if follow:
-                if not len(records):
-                    yield None
-            elif stops or not len(records):
-                mine = consumer.assignment()
-                if mine and all(consumer.position(tp) >= goals.get(tp, 0) for tp in mine):
-                    return
+            idle = bool(stops) or not len(records)
+            if idle and existing is not None:
+                existing.check()
+            positions = {tp: consumer.position(tp) for tp in consumer.assignment()} if idle else {}
+            yield _Polled(rows, positions, cut)
+            if existing is not None and positions and all(position >= goals.get(tp, 0) for tp, position in positions.items()):
+                return

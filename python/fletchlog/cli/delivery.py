@@ -20,6 +20,8 @@ from fletchlog_shell.interrupts import held
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    import pyarrow as pa
+
 Offsets = dict[TopicPartition, int]
 """Per partition, the offset behind the last record."""
 # what a pipe takes at once if it takes anything
@@ -29,6 +31,15 @@ _PIPE_BUF = 4096
 def advance(offsets: Offsets, row: Mapping[str, Any]) -> None:
     """Notes that the record `row` has been shown."""
     offsets[TopicPartition(row["topic"], row["partition"])] = row["offset"] + 1
+
+
+def advance_by(offsets: Offsets, batch: pa.RecordBatch) -> None:
+    """Notes that all records of a batch have been shown."""
+    import pyarrow as pa
+
+    last = pa.Table.from_batches([batch.select(["topic", "partition", "offset"])]).group_by(["topic", "partition"]).aggregate([("offset", "max")])
+    for row in last.to_pylist():
+        offsets[TopicPartition(row["topic"], row["partition"])] = row["offset_max"] + 1
 
 
 class Output:

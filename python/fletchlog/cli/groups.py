@@ -10,21 +10,21 @@ import typer
 
 from fletchlog.cli import places, times
 from fletchlog.cli.common import CommandError, command, configured, opened, peer, shown, takes_clusters
-from fletchlog.cli.common import group as described
+from fletchlog.cli.common import group as listed_group
 from fletchlog.cli.common import topic as topic_of
 from fletchlog.cli.options import CommandConfig, names_of_groups, names_of_topics
 from fletchlog.cli.tables import done, show
 from fletchlog.cli.text import counted, note, say, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import fletchlog as fl
 
 groups = typer.Typer(no_args_is_help=True, help="List, describe, reset and delete the consumer groups of a directory.")
 
 Directory = Annotated[Path, typer.Argument(help="The broker's directory, or kafka://HOST:PORT.", metavar="DIR")]
 Group = Annotated[str, typer.Argument(help="group.id.", metavar="GROUP", autocompletion=names_of_groups)]
+# Types of groups whose members DescribeGroups shows; "" is one that an older broker does not report.
+_DESCRIBED = ("classic", "")
 Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 
 
@@ -34,22 +34,12 @@ Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 def list_groups(directory: Directory, as_json: Json = False, command_config: CommandConfig = None) -> None:
     """List the groups: their state, coordinator, members, and how many records they have not read.
 
+    What cannot be read of a group is left empty, and a note says why.
+
     fletchlog groups list data/
     """
-    asked = configured(command_config)
-    with opened(directory, read_only=True, client=asked) as broker:
-        rows = [
-            {
-                "group": group.group_id,
-                "state": group.state,
-                "coordinator": group.coordinator,
-                "members": len(described(broker, group.group_id).members),
-                "partitions": len(lags),
-                "lag": sum(max(row["lag"], 0) for row in lags),
-            }
-            for group in broker.groups()
-            for lags in [_lags(broker, directory, group.group_id, asked)]
-        ]
+    with opened(directory, read_only=True, client=configured(command_config)) as broker:
+        rows = [_row(broker, group) for group in broker.groups()]
     show(rows, as_json=as_json, empty=f"{shown(directory)} holds no group")
 
 
@@ -61,10 +51,10 @@ def describe(directory: Directory, group: Group, as_json: Json = False, command_
 
     fletchlog groups describe data/ g
     """
-    asked = configured(command_config)
-    with opened(directory, read_only=True, client=asked) as broker:
-        found = described(broker, group)
-        lags = {(row["topic"], row["partition"]): row for row in _lags(broker, directory, group, asked)}
+    with opened(directory, read_only=True, client=configured(command_config)) as broker:
+        listed = listed_group(broker, group)
+        found = _described(broker, listed)
+        lags = {(row["topic"], row["partition"]): row for row in _lags(broker, group)}
     members = {tuple(tp): member.member_id for member in found.members for tp in member.partitions}
     none = {"committed": None, "end": None, "lag": None}
     # a partition that a member has may have no committed offset yet
@@ -73,11 +63,12 @@ def describe(directory: Directory, group: Group, as_json: Json = False, command_
         for topic, partition in sorted(lags.keys() | members.keys())
     ]
     if as_json:
-        facts = {"group": group, "state": found.state, "coordinator": found.coordinator, "protocol": found.protocol}
+        facts = {"group": group, "type": listed.group_type, "state": found.state, "coordinator": found.coordinator, "protocol": found.protocol}
         print(json.dumps(facts | {"members": [_member(member) for member in found.members], "partitions": rows}, indent=2))
         return
     protocol = f", assigned by {found.protocol}" if found.protocol else ""
-    say(f"{group} is {found.state}, its coordinator is node {found.coordinator}; {counted(len(found.members), 'member')}{protocol}")
+    shown_members = counted(len(found.members), "member") if listed.group_type in _DESCRIBED else f"its members, of type {listed.group_type}, are not shown"
+    say(f"{group} is {found.state}, its coordinator is node {found.coordinator}; {shown_members}{protocol}")
     if found.members:
         show([_member(member) for member in found.members], as_json=False, empty="")
     show(rows, as_json=False, empty=f"{group} has committed no offsets")
@@ -95,13 +86,12 @@ def lag(directory: Directory, group: Group, as_json: Json = False, command_confi
 
     fletchlog groups lag data/ g
     """
-    asked = configured(command_config)
-    with opened(directory, read_only=True, client=asked) as broker:
-        described(broker, group)
-        rows = _lags(broker, directory, group, asked)
+    with opened(directory, read_only=True, client=configured(command_config)) as broker:
+        listed_group(broker, group)
+        rows = _lags(broker, group)
     topics: dict[str, int] = {}
     for row in rows:
-        topics[row["topic"]] = topics.get(row["topic"], 0) + max(row["lag"], 0)
+        topics[row["topic"]] = topics.get(row["topic"], 0) + (row["lag"] or 0)
     show([{"topic": topic, "lag": sum_} for topic, sum_ in topics.items()], as_json=as_json, empty=f"{group} has committed no offsets")
 
 
@@ -136,11 +126,13 @@ def reset(
               "--to-time": to_time is not None, "--shift-by": shift_by is not None}  # fmt: skip
     if sum(chosen.values()) != 1:
         raise CommandError(f"say where the group goes on: one of {', '.join(chosen)}")
+    import fletchlog as fl
+
     asked = configured(command_config)
-    with opened(directory, read_only=not execute, client=asked) as broker, _consumer(broker, directory, group, asked) as consumer:
+    with opened(directory, read_only=not execute, client=asked) as broker, fl.Consumer(peer(broker, directory), asked) as consumer:
         found = places.partitions([topic_of(broker, name) for name in topic], partition)
-        begin, ends, now = consumer.beginning_offsets(found), consumer.end_offsets(found), consumer.committed(found)
-        before = {tp: None if (committed := now[tp]) is None else committed.offset for tp in found}
+        begin, ends, now = consumer.beginning_offsets(found), consumer.end_offsets(found), broker.group_offsets(group)
+        before = {tp: now[tp].offset if tp in now else None for tp in found}
         if to_time is not None:
             targets = places.at(consumer, found, times.when("--to-time", to_time), ends)
         elif to_offset is not None:
@@ -175,25 +167,43 @@ def delete(
     if not yes and not typer.confirm(visible(f"delete {group} with all its offsets from {shown(directory)}?"), err=True):
         raise CommandError("nothing was deleted")
     with opened(directory, client=configured(command_config)) as broker:
-        described(broker, group)
+        listed_group(broker, group)
         broker.delete_group(group)
     done(f"deleted {group}", as_json=as_json, group=group)
 
 
-def _lags(broker: fl.Broker | fl.Cluster, directory: Path, group: str, asked: Mapping[str, str]) -> list[dict[str, Any]]:
-    """A row for each partition with a committed offset."""
-    ends = {(topic, p.partition): p.high_watermark for topic in broker.topics() for p in broker.describe_topic(topic).partitions}
-    with _consumer(broker, directory, group, asked) as consumer:
-        committed = consumer.committed(list(ends))
-    return [
-        {"topic": tp.topic, "partition": tp.partition, "committed": offset.offset, "end": ends[tp], "lag": ends[tp] - offset.offset}
-        for tp, offset in committed.items()
-        if offset is not None
-    ]
+def _row(broker: fl.Broker | fl.Cluster, group: fl.GroupListing) -> dict[str, Any]:
+    """A line of the list. A group that cannot be read does not hide the others."""
+    from fletchlog.errors import KafkaError
+
+    row: dict[str, Any] = {"group": group.group_id, "type": group.group_type, "state": group.state, "coordinator": group.coordinator}
+    row |= {"members": None, "partitions": None, "lag": None}
+    try:
+        if group.group_type in _DESCRIBED:
+            row["members"] = len(_described(broker, group).members)
+        lags = _lags(broker, group.group_id)
+        row |= {"partitions": len(lags), "lag": sum(lag["lag"] or 0 for lag in lags)}
+    except KafkaError as error:
+        note(f"{group.group_id}: {error}")
+    return row
 
 
-def _consumer(broker: fl.Broker | fl.Cluster, directory: Path, group: str, asked: Mapping[str, str]) -> fl.Consumer:
-    """A consumer with this group.id that is no member of the group."""
+def _described(broker: fl.Broker | fl.Cluster, group: fl.GroupListing) -> fl.GroupDescription:
+    """A listed group with its members, which are not known of groups of other protocols, nor of one that has ended since it was listed."""
     import fletchlog as fl
+    from fletchlog.errors import GroupIdNotFoundError
 
-    return fl.Consumer(peer(broker, directory), {**asked, "group.id": group, "enable.auto.commit": "false"})
+    if group.group_type in _DESCRIBED:
+        try:
+            return broker.describe_group(group.group_id)
+        except GroupIdNotFoundError:
+            pass
+    return fl.GroupDescription(group.group_id, group.state, group.protocol_type, "", [], group.coordinator)
+
+
+def _lags(broker: fl.Broker | fl.Cluster, group: str) -> list[dict[str, Any]]:
+    """A row for each partition with a committed offset."""
+    return [
+        {"topic": tp.topic, "partition": tp.partition, "committed": behind.committed, "end": behind.end, "lag": behind.lag}
+        for tp, behind in broker.lag(group).items()
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     """Per partition an offset."""
 
 RESETS = ("earliest", "latest")
+# Between two looks at the topics.
+_CHECK_S = 1.0
 
 
 def partitions(described: Sequence[fl.TopicDescription], numbers: Sequence[int] | None) -> list[fl.TopicPartition]:
@@ -36,6 +39,40 @@ def partitions(described: Sequence[fl.TopicDescription], numbers: Sequence[int] 
     return [fl.TopicPartition(t.name, p.partition) for t in described for p in t.partitions if numbers is None or p.partition in numbers]
 
 
+class Existing:
+    """Topics that a command reads up to a place that it has found at the beginning: a topic that is deleted never gets there.
+
+    Attributes:
+        gone: Names of those that were found to be deleted, or made anew.
+    """
+
+    def __init__(self, broker: fl.Broker | fl.Cluster, described: Sequence[fl.TopicDescription]) -> None:
+        self._broker = broker
+        self._described = described
+        self._next = 0.0
+        self.gone: list[str] = []
+
+    def check(self) -> None:
+        """Looks at the topics, once a second at most.
+
+        Raises:
+            CommandError: One is gone.
+        """
+        from fletchlog.errors import UnknownTopicOrPartitionError
+
+        if time.monotonic() < self._next:
+            return
+        for topic in self._described:
+            try:
+                if self._broker.describe_topic(topic.name).topic_id != topic.topic_id:
+                    self.gone.append(topic.name)
+            except UnknownTopicOrPartitionError:
+                self.gone.append(topic.name)
+        self._next = time.monotonic() + _CHECK_S
+        if self.gone:
+            raise CommandError(f"topic {' and topic '.join(self.gone)} was deleted while it was read: what came before that has been written")
+
+
 def at(consumer: Any, found: Sequence[fl.TopicPartition], milliseconds: int, ends: Offsets) -> Offsets:
     """Per partition the first record at or after a time; its end if there is none. Kafka: `KafkaConsumer#offsetsForTimes`."""
     if milliseconds < 0:
@@ -44,11 +81,11 @@ def at(consumer: Any, found: Sequence[fl.TopicPartition], milliseconds: int, end
     return {tp: ends[tp] if answers[tp] is None else answers[tp].offset for tp in found}
 
 
-def seek(consumer: Any, found: Sequence[fl.TopicPartition], start: str, offset: int | None, tail: int | None) -> None:
+def seek(consumer: Any, found: Sequence[fl.TopicPartition], start: str, offset: int | None, tail: int | None, existing: Existing) -> None:
     """Assigns partitions and goes to the first record of each that is wanted."""
     begin, ends = consumer.beginning_offsets(found), consumer.end_offsets(found)
     if tail is not None:
-        starts = {tp: _tail(consumer, tp, tail, begin[tp], ends[tp]) for tp in found}
+        starts = {tp: _tail(consumer, tp, tail, begin[tp], ends[tp], existing) for tp in found}
     elif offset is not None:
         starts = {tp: min(max(offset, begin[tp]), ends[tp]) for tp in found}
         for tp, first in begin.items():
@@ -63,7 +100,7 @@ def seek(consumer: Any, found: Sequence[fl.TopicPartition], start: str, offset: 
         consumer.seek(tp, place)
 
 
-def _tail(consumer: Any, partition: fl.TopicPartition, number: int, begin: int, end: int) -> int:
+def _tail(consumer: Any, partition: fl.TopicPartition, number: int, begin: int, end: int, existing: Existing) -> int:
     """The offset of the last record but `number` - 1: there may be offsets without a record, of markers and of what compaction took."""
     consumer.assign([partition])
     back = number
@@ -75,9 +112,18 @@ def _tail(consumer: Any, partition: fl.TopicPartition, number: int, begin: int, 
             records = consumer.poll(timeout_ms=200)
             if len(records):
                 last.extend(offset for offset in records.to_pyarrow()["offset"].to_pylist() if offset < end)
+            else:
+                existing.check()
         if len(last) == number or start == begin:
             return last[0] if last else end
         back *= 4
+
+
+def of(batch: Any) -> set[fl.TopicPartition]:
+    """The partitions of the records of a batch."""
+    import fletchlog as fl
+
+    return {fl.TopicPartition(*tp) for tp in zip(batch.column("topic").to_pylist(), batch.column("partition").to_pylist(), strict=True)}
 
 
 def until(batch: Any, stops: Offsets) -> Any:

@@ -19,6 +19,8 @@ mod groups;
 mod topics;
 mod transactions;
 
+pub use groups::CommittedAndEnd;
+
 /// How long a wait may go on before the caller is asked whether to stop, ms.
 const INTERRUPT_CHECK_MS: i64 = 50;
 /// Asked about every 50 ms; true = stop.
@@ -114,6 +116,14 @@ impl AdminClient {
             without_metadata: 0,
             rebootstraps: config.text("metadata.recovery.strategy") == "rebootstrap",
         })
+    }
+
+    /// The id of the cluster; empty if it has none.
+    ///
+    /// # Errors
+    /// See [`AdminError`].
+    pub fn cluster_id(&mut self, stop: Interrupt<'_>) -> Result<Arc<str>, AdminError> {
+        self.call(stop, |call| Ok(call.metadata(Some(&[]))?.cluster_id))
     }
 
     /// Repeats attempts until one succeeds, fails for good, or the time is over.
@@ -246,19 +256,9 @@ impl Call<'_, '_> {
         self.wait(late_ms)
     }
 
+    /// Metadata, in which each topic that was asked for by name is known.
     fn metadata(&mut self, names: Option<&[Arc<str>]>) -> Result<MetadataResponse, Stop> {
-        let node = self.any_node()?;
-        let request = Request::Metadata(MetadataRequest {
-            topics: names.map(<[_]>::to_vec),
-            allow_auto_topic_creation: false,
-        });
-        let Response::Metadata(metadata) = self.ask(node, request)? else {
-            return Err(failed(node, Failure::Malformed("another answer than metadata".into())));
-        };
-        self.client.without_metadata = 0;
-        if metadata.error == ErrorCode::REBOOTSTRAP_REQUIRED {
-            return Err(self.client.rebootstrap(node));
-        }
+        let metadata = self.metadata_of_any(names)?;
         for topic in metadata.topics.iter().filter(|_| names.is_some()) {
             match topic.error {
                 ErrorCode::NONE => {}
@@ -271,6 +271,23 @@ impl Call<'_, '_> {
                     return Err(Stop::Final(AdminError::Refused(code, why)));
                 }
             }
+        }
+        Ok(metadata)
+    }
+
+    /// Metadata, also of topics that the cluster does not know: these have an error.
+    fn metadata_of_any(&mut self, names: Option<&[Arc<str>]>) -> Result<MetadataResponse, Stop> {
+        let node = self.any_node()?;
+        let request = Request::Metadata(MetadataRequest {
+            topics: names.map(<[_]>::to_vec),
+            allow_auto_topic_creation: false,
+        });
+        let Response::Metadata(metadata) = self.ask(node, request)? else {
+            return Err(failed(node, Failure::Malformed("another answer than metadata".into())));
+        };
+        self.client.without_metadata = 0;
+        if metadata.error == ErrorCode::REBOOTSTRAP_REQUIRED {
+            return Err(self.client.rebootstrap(node));
         }
         if !metadata.nodes.is_empty() {
             self.client.nodes.clone_from(&metadata.nodes);

@@ -27,7 +27,7 @@ use crate::convert::{
 use crate::errors::{Failure, errors_module};
 use crate::fork::Shared;
 use crate::gate::{beside, gate};
-use crate::groups::{description_to_py, listing_to_py};
+use crate::groups::{description_to_py, group_offsets_to_py, lag_to_py, listing_to_py};
 use crate::listener::{Listener, close_in_forked_children};
 use crate::scan::Scan;
 use crate::scan_arguments::{Wanted, columns_from_py, threads_from_py, times_from_py};
@@ -283,6 +283,17 @@ impl Broker {
         self.inner.call(py, |broker, _| Ok::<_, Failure>(broker.is_read_only()))
     }
 
+    #[doc = stub!(Broker.cluster_id)]
+    fn cluster_id(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        let id = self.inner.call(py, |broker, _| broker.cluster_id())?;
+        Ok(id.map(|id| id.to_string()))
+    }
+
+    #[doc = stub!(Broker._place)]
+    fn _place(&self) -> &str {
+        self.place.trim_matches('\'')
+    }
+
     #[doc = stub!(Broker.create_topic)]
     #[pyo3(signature = (topic, partitions=1, *, config=None))]
     fn create_topic(
@@ -403,13 +414,24 @@ impl Broker {
     #[doc = stub!(Broker.groups)]
     fn groups(&self, py: Python<'_>) -> PyResult<Vec<Py<PyAny>>> {
         let groups = self.inner.call(py, |broker, _| broker.groups())?;
-        groups.iter().map(|group| listing_to_py(py, group)).collect()
+        groups.iter().map(|group| listing_to_py(py, group, "classic")).collect()
     }
 
     #[doc = stub!(Broker.describe_group)]
     fn describe_group(&self, py: Python<'_>, group_id: &str) -> PyResult<Py<PyAny>> {
         let group = self.inner.call(py, |broker, _| broker.describe_group(group_id))?;
         description_to_py(py, &group)
+    }
+
+    #[doc = stub!(Broker.group_offsets)]
+    fn group_offsets<'py>(&self, py: Python<'py>, group_id: &str) -> PyResult<Bound<'py, PyDict>> {
+        let offsets = self.inner.call(py, |broker, _| broker.group_offsets(group_id))?;
+        group_offsets_to_py(py, offsets)
+    }
+
+    #[doc = stub!(Broker.lag)]
+    fn lag<'py>(&self, py: Python<'py>, group_id: &str) -> PyResult<Bound<'py, PyDict>> {
+        lag_to_py(py, self.inner.call(py, |broker, _| broker.lag(group_id))?)
     }
 
     #[doc = stub!(Broker.delete_group)]

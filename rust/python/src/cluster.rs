@@ -12,7 +12,7 @@ use fletchlog_wire::messages::describe_configs_response::DescribeConfigsResource
 use fletchlog_wire::messages::describe_groups_response::DescribedGroup;
 use fletchlog_wire::messages::describe_transactions_response::{TopicData, TransactionState};
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyDict, PyTuple};
 
 use crate::broker::{TO_THE_END, uuid_text};
 use crate::convert::{
@@ -23,7 +23,7 @@ use crate::convert::{
 use crate::errors::Failure;
 use crate::fork::Exclusive;
 use crate::gate::gate;
-use crate::groups::{description_to_py, listing_to_py};
+use crate::groups::{description_to_py, group_offsets_to_py, lag_to_py, listing_to_py};
 use crate::oauth::split_callback;
 use crate::peer::{Peer, arguments};
 use crate::scan::Scan;
@@ -38,7 +38,11 @@ pub struct Cluster {
     inner: Exclusive<AdminClient>,
     peer: Arc<Peer>,
     config: Config,
+    given: Given,
 }
+
+/// The arguments: servers and properties.
+type Given = (Option<Py<PyAny>>, Option<Py<PyAny>>);
 
 #[pymethods]
 impl Cluster {
@@ -46,6 +50,7 @@ impl Cluster {
     #[pyo3(signature = (servers, config=None))]
     fn new(py: Python<'_>, servers: &Bound<'_, PyAny>, config: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         let (servers, config) = arguments(Some(servers), config)?;
+        let given = (servers.map(|s| s.clone().unbind()), config.map(|c| c.clone().unbind()));
         let (config, callback) = split_callback(config)?;
         let config = cluster_config_from_py(config.as_ref())?;
         let peer = Peer::of(py, servers, &config, callback)?;
@@ -62,7 +67,23 @@ impl Cluster {
             inner: Exclusive::new("cluster", client),
             peer: Arc::new(peer),
             config,
+            given,
         })
+    }
+
+    #[doc = stub!(Cluster._given)]
+    fn _given(&self, py: Python<'_>) -> Given {
+        let (servers, config) = &self.given;
+        (
+            servers.as_ref().map(|s| s.clone_ref(py)),
+            config.as_ref().map(|c| c.clone_ref(py)),
+        )
+    }
+
+    #[doc = stub!(Cluster.cluster_id)]
+    fn cluster_id(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        let id = self.inner.call(py, |client, stop| client.cluster_id(stop))?;
+        Ok((!id.is_empty()).then(|| id.to_string()))
     }
 
     #[doc = stub!(Cluster.topics)]
@@ -268,9 +289,22 @@ impl Cluster {
                 state: state_of(&group.group_state),
                 coordinator: *coordinator,
             };
-            listing_to_py(py, &listed)
+            listing_to_py(py, &listed, &group.group_type)
         };
         groups.iter().map(listing).collect()
+    }
+
+    #[doc = stub!(Cluster.group_offsets)]
+    fn group_offsets<'py>(&self, py: Python<'py>, group_id: &str) -> PyResult<Bound<'py, PyDict>> {
+        let offsets = self
+            .inner
+            .call(py, |client, stop| client.group_offsets(group_id, stop))?;
+        group_offsets_to_py(py, offsets)
+    }
+
+    #[doc = stub!(Cluster.lag)]
+    fn lag<'py>(&self, py: Python<'py>, group_id: &str) -> PyResult<Bound<'py, PyDict>> {
+        lag_to_py(py, self.inner.call(py, |client, stop| client.lag(group_id, stop))?)
     }
 
     #[doc = stub!(Cluster.transactions)]

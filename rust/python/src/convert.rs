@@ -58,6 +58,7 @@ type_class!(cleaned_partition_class, "CleanedPartition");
 type_class!(group_listing_class, "GroupListing");
 type_class!(group_description_class, "GroupDescription");
 type_class!(group_member_class, "GroupMember");
+type_class!(partition_lag_class, "PartitionLag");
 type_class!(cut_class, "Cut");
 type_class!(segment_report_class, "SegmentReport");
 type_class!(producer_state_class, "ProducerState");

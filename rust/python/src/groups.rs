@@ -1,16 +1,54 @@
-//! Groups as `Broker` describes them.
+//! Groups and their offsets as `Broker` and `Cluster` describe them.
 
+use std::collections::BTreeMap;
+
+use fletchlog_api::OffsetAndMetadata;
 use fletchlog_broker::{GroupDescription, GroupListing, GroupMember};
 use fletchlog_client::group::protocol::Assignment;
+use fletchlog_records::TopicPartition;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyDict};
 
-use crate::convert::{group_description_class, group_listing_class, group_member_class, partitions_to_py};
+use crate::convert::{
+    group_description_class, group_listing_class, group_member_class, offset_and_metadata_to_py, partition_lag_class,
+    partition_to_py, partitions_to_py,
+};
 
 /// `GroupListing`.
-pub fn listing_to_py(py: Python<'_>, group: &GroupListing) -> PyResult<Py<PyAny>> {
-    let row = (&*group.group_id, &*group.protocol_type, group.state, group.coordinator);
+pub fn listing_to_py(py: Python<'_>, group: &GroupListing, group_type: &str) -> PyResult<Py<PyAny>> {
+    let row = (
+        &*group.group_id,
+        &*group.protocol_type,
+        group.state,
+        group.coordinator,
+        group_type,
+    );
     Ok(group_listing_class(py)?.call1(row)?.unbind())
+}
+
+/// `{TopicPartition: OffsetAndMetadata}`.
+pub fn group_offsets_to_py(
+    py: Python<'_>,
+    offsets: BTreeMap<TopicPartition, OffsetAndMetadata>,
+) -> PyResult<Bound<'_, PyDict>> {
+    let dict = PyDict::new(py);
+    for (tp, offset) in offsets {
+        dict.set_item(partition_to_py(py, &tp)?, offset_and_metadata_to_py(py, &offset)?)?;
+    }
+    Ok(dict)
+}
+
+/// `{TopicPartition: PartitionLag}`.
+pub fn lag_to_py(
+    py: Python<'_>,
+    partitions: BTreeMap<TopicPartition, (OffsetAndMetadata, Option<i64>)>,
+) -> PyResult<Bound<'_, PyDict>> {
+    let (class, dict) = (partition_lag_class(py)?, PyDict::new(py));
+    for (tp, (committed, end)) in partitions {
+        let lag = end.map(|end| (end - committed.offset).max(0));
+        dict.set_item(partition_to_py(py, &tp)?, class.call1((committed.offset, end, lag))?)?;
+    }
+    Ok(dict)
 }
 
 /// `GroupDescription`.

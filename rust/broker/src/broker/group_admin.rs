@@ -1,5 +1,6 @@
 //! What Kafka's tools ask of a broker about groups.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fletchlog_api::{ErrorCode, NodeId, OffsetAndMetadata};
@@ -28,6 +29,40 @@ impl Broker {
         let _open = self.enter()?;
         self.do_scheduled_work();
         self.groups.describe_group(group_id)
+    }
+
+    /// What a group has committed, by partition; nothing for a group that does not exist. Offsets that an open transaction holds do not
+    /// count yet. Kafka: `Admin#listConsumerGroupOffsets`.
+    ///
+    /// # Errors
+    /// `Closed`; KAFKA_STORAGE_ERROR: `__consumer_offsets` cannot be read.
+    pub fn group_offsets(&self, group_id: &str) -> Result<BTreeMap<TopicPartition, OffsetAndMetadata>, BrokerError> {
+        let _open = self.enter()?;
+        self.do_scheduled_work();
+        self.groups.group_offsets(group_id)
+    }
+
+    /// As [`Broker::group_offsets`], with the high watermarks of the partitions. A partition that was deleted, or whose log cannot be
+    /// opened, has none.
+    ///
+    /// # Errors
+    /// As [`Broker::group_offsets`].
+    pub fn lag(
+        &self,
+        group_id: &str,
+    ) -> Result<BTreeMap<TopicPartition, (OffsetAndMetadata, Option<i64>)>, BrokerError> {
+        let with_end = |(tp, offset): (TopicPartition, OffsetAndMetadata)| {
+            let end = match self.partition_log(&tp) {
+                Ok(log) => Some(log.high_watermark()),
+                Err(BrokerError::Closed) => return Err(BrokerError::Closed),
+                Err(error) => {
+                    log::debug!("{tp} has no end to compare the offset of group {group_id} with: {error}");
+                    None
+                }
+            };
+            Ok((tp, (offset, end)))
+        };
+        self.group_offsets(group_id)?.into_iter().map(with_end).collect()
     }
 
     /// Deletes a group without members and its offsets; when it returns, that is written as a commit is. What open transactions

@@ -1,6 +1,7 @@
 //! What an administrator asks of groups. Kafka: `GroupCoordinatorService#listGroups`, `#describeGroups`, `#deleteGroups`,
 //! `#deleteOffsets`.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -94,6 +95,20 @@ impl GroupCoordinator {
         })
     }
 
+    /// What a group has committed, by partition; nothing for a group that does not exist.
+    pub(crate) fn group_offsets(
+        &self,
+        group_id: &str,
+    ) -> Result<BTreeMap<TopicPartition, OffsetAndMetadata>, BrokerError> {
+        self.tick(self.replicas.clock().monotonic_ms());
+        self.load_group(group_id).map_err(|code| not_loaded(code, group_id))?;
+        let offsets = self.in_group(group_id, |group| {
+            let offsets = group.offsets.iter();
+            offsets.map(|(tp, offset)| (tp.clone(), offset.value.clone())).collect()
+        });
+        Ok(offsets.unwrap_or_default())
+    }
+
     /// Deletes a group without members and all of its offsets.
     pub(crate) fn delete_group(&self, group_id: &str) -> Result<(), BrokerError> {
         self.replicas.for_writing("delete groups")?;
@@ -124,8 +139,13 @@ impl GroupCoordinator {
             };
             let results: OffsetResults = tps.iter().map(|tp| (tp.clone(), code(tp))).collect();
             let deleted = results.iter().filter(|(_, code)| *code == ErrorCode::NONE);
-            let with_offset = |tp: &&TopicPartition| group.with_offsets().any(|known| known == *tp);
-            let deleted: Vec<_> = deleted.map(|(tp, _)| tp).filter(with_offset).cloned().collect();
+            let with_offset: BTreeSet<&TopicPartition> = group.with_offsets().collect();
+            // Each once, also one that is named twice.
+            let deleted: BTreeSet<_> = deleted
+                .map(|(tp, _)| tp)
+                .filter(|tp| with_offset.contains(tp))
+                .collect();
+            let deleted: Vec<TopicPartition> = deleted.into_iter().cloned().collect();
             self.drop_offsets(group, &deleted)?;
             Ok(results)
         })

@@ -219,21 +219,30 @@ impl GroupCoordinator {
                 partitions: Vec::new(),
             };
         }
-        let fetched = self.in_group(&request.group_id, |group| committed_offsets(group, request));
-        fetched.unwrap_or_else(|| committed_offsets(&Group::new(request.group_id.clone()), request))
+        // The transaction of a pending offset never ends in a broker that is open for reading only.
+        let require_stable = request.require_stable && !self.replicas.is_read_only();
+        let committed = |group: &Group| committed_offsets(group, request.partitions.as_deref(), require_stable);
+        let fetched = self.in_group(&request.group_id, |group| committed(group));
+        fetched.unwrap_or_else(|| committed(&Group::new(request.group_id.clone())))
     }
 }
 
-fn committed_offsets(group: &Group, request: &OffsetFetchRequest) -> OffsetFetchResponse {
+fn committed_offsets(
+    group: &Group,
+    partitions: Option<&[TopicPartition]>,
+    require_stable: bool,
+) -> OffsetFetchResponse {
+    let pending = require_stable.then(|| group.pending_partitions()).unwrap_or_default();
     let committed = |tp: &TopicPartition| {
-        if request.require_stable && group.is_pending(tp) {
-            return Err(ErrorCode::UNSTABLE_OFFSET_COMMIT);
-        }
-        Ok(group.offsets.get(tp).map(|o| o.value.clone()))
+        let result = match pending.contains(tp) {
+            true => Err(ErrorCode::UNSTABLE_OFFSET_COMMIT),
+            false => Ok(group.offsets.get(tp).map(|o| o.value.clone())),
+        };
+        (tp.clone(), result)
     };
-    let partitions = match &request.partitions {
-        Some(tps) => tps.iter().map(|tp| (tp.clone(), committed(tp))).collect(),
-        None => group.offsets.keys().map(|tp| (tp.clone(), committed(tp))).collect(),
+    let partitions = match partitions {
+        Some(tps) => tps.iter().map(committed).collect(),
+        None => group.offsets.keys().map(committed).collect(),
     };
     OffsetFetchResponse {
         error: ErrorCode::NONE,

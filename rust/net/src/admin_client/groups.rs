@@ -1,8 +1,13 @@
 //! Groups and their offsets. Kafka: `KafkaAdminClient`, one method each.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use fletchlog_api::{ErrorCode, Failure, NodeId, OffsetAndMetadata, OffsetCommitRequest, Request, Response};
+use fletchlog_api::list_offsets::LATEST_TIMESTAMP;
+use fletchlog_api::{
+    ErrorCode, Failure, IsolationLevel, NodeId, OffsetAndMetadata, OffsetCommitRequest, OffsetFetchRequest, Request,
+    Response,
+};
 use fletchlog_records::TopicPartition;
 use fletchlog_wire::ApiKey;
 use fletchlog_wire::messages::describe_groups_response::DescribedGroup;
@@ -12,7 +17,10 @@ use fletchlog_wire::messages::{
     ListGroupsResponse, OffsetDeleteRequest, OffsetDeleteResponse, offset_delete_request,
 };
 
-use super::{AdminClient, AdminError, Interrupt, Stop, checked, failed};
+use super::{AdminClient, AdminError, Call, Interrupt, Stop, checked, failed};
+
+/// A committed offset, and the partition's high watermark: `None` if the cluster does not show the partition.
+pub type CommittedAndEnd = (OffsetAndMetadata, Option<i64>);
 
 impl AdminClient {
     /// The groups of every node, each with the node, by id.
@@ -78,6 +86,42 @@ impl AdminClient {
             })?;
             let refused = response.results.iter().map(|group| (group.error_code, None));
             checked(&format!("group {id} was not deleted"), refused)
+        })
+    }
+
+    /// What a group has committed, by partition; nothing for a group that does not exist. Offsets that an open transaction holds do not
+    /// count yet. Kafka: `Admin#listConsumerGroupOffsets`.
+    ///
+    /// # Errors
+    /// See [`AdminError`].
+    pub fn group_offsets(
+        &mut self,
+        group_id: &str,
+        stop: Interrupt<'_>,
+    ) -> Result<BTreeMap<TopicPartition, OffsetAndMetadata>, AdminError> {
+        let id: Arc<str> = group_id.into();
+        self.call(stop, |call| call.group_offsets(&id))
+    }
+
+    /// As [`AdminClient::group_offsets`], with the ends of the partitions. A partition that was deleted, that has no leader, or that the
+    /// client may not describe has no end.
+    ///
+    /// # Errors
+    /// See [`AdminError`].
+    pub fn lag(
+        &mut self,
+        group_id: &str,
+        stop: Interrupt<'_>,
+    ) -> Result<BTreeMap<TopicPartition, CommittedAndEnd>, AdminError> {
+        let id: Arc<str> = group_id.into();
+        self.call(stop, |call| {
+            let committed = call.group_offsets(&id)?;
+            let ends = call.ends(committed.keys())?;
+            let with_end = |(tp, offset)| {
+                let end = ends.get(&tp).copied();
+                (tp, (offset, end))
+            };
+            Ok(committed.into_iter().map(with_end).collect())
         })
     }
 
@@ -164,5 +208,70 @@ impl AdminClient {
             }
             Ok(())
         })
+    }
+}
+
+impl Call<'_, '_> {
+    fn group_offsets(&mut self, group_id: &Arc<str>) -> Result<BTreeMap<TopicPartition, OffsetAndMetadata>, Stop> {
+        let node = self.coordinator(group_id)?;
+        let request = Request::OffsetFetch(OffsetFetchRequest {
+            group_id: Arc::clone(group_id),
+            partitions: None,
+            require_stable: false,
+        });
+        let Response::OffsetFetch(response) = self.ask(node, request)? else {
+            return Err(failed(
+                node,
+                Failure::Malformed("another answer than committed offsets".into()),
+            ));
+        };
+        let what = format!("the offsets of group {group_id} were not fetched");
+        checked(&what, [(response.error.code(), None)].into_iter())?;
+        let mut offsets = BTreeMap::new();
+        for (tp, committed) in response.partitions {
+            match committed {
+                Ok(Some(offset)) => drop(offsets.insert(tp, offset)),
+                Ok(None) => {}
+                Err(code) => checked(&format!("{what}: {tp}"), [(code.code(), None)].into_iter())?,
+            }
+        }
+        Ok(offsets)
+    }
+
+    /// The high watermarks of those partitions of which a leader tells: one request a leader.
+    fn ends<'p>(
+        &mut self,
+        partitions: impl Iterator<Item = &'p TopicPartition>,
+    ) -> Result<BTreeMap<TopicPartition, i64>, Stop> {
+        let wanted: BTreeSet<&TopicPartition> = partitions.collect();
+        let names: BTreeSet<&Arc<str>> = wanted.iter().map(|tp| &tp.topic).collect();
+        let names: Vec<Arc<str>> = names.into_iter().cloned().collect();
+        if names.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let mut by_leader: BTreeMap<NodeId, Vec<TopicPartition>> = BTreeMap::new();
+        for topic in self.metadata_of_any(Some(&names))?.topics {
+            for p in topic.partitions.iter().filter(|p| p.leader >= 0) {
+                let tp = TopicPartition::new(Arc::clone(&topic.name), p.partition);
+                if wanted.contains(&tp) {
+                    by_leader.entry(p.leader).or_default().push(tp);
+                }
+            }
+        }
+        let mut ends = BTreeMap::new();
+        for (leader, partitions) in by_leader {
+            for listed in self.list_offsets(leader, &partitions, LATEST_TIMESTAMP, IsolationLevel::ReadUncommitted)? {
+                match listed.error {
+                    ErrorCode::NONE => drop(ends.insert(listed.tp, listed.offset)),
+                    // Deleted since the metadata was read, or not for this client.
+                    ErrorCode::UNKNOWN_TOPIC_OR_PARTITION | ErrorCode::TOPIC_AUTHORIZATION_FAILED => {}
+                    code => checked(
+                        &format!("the end of {} was not listed", listed.tp),
+                        [(code.code(), None)].into_iter(),
+                    )?,
+                }
+            }
+        }
+        Ok(ends)
     }
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use fletchlog_api::list_offsets::{EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP};
 use fletchlog_api::{
-    ConfigResource, ErrorCode, Failure, IsolationLevel, ListOffsetsRequest, NodeId, Request, Response, TopicMetadata,
+    ConfigResource, ErrorCode, Failure, IsolationLevel, ListOffsetsPartitionResponse, ListOffsetsRequest, NodeId,
+    Request, Response, TopicMetadata,
 };
 use fletchlog_records::TopicPartition;
 use fletchlog_wire::ApiKey;
@@ -122,8 +123,9 @@ impl AdminClient {
             let topic = call.topic(name)?;
             let mut firsts = BTreeMap::new();
             for (leader, partitions) in by_leader(&topic)? {
-                let mut look_up =
-                    |timestamp| call.list_offsets(leader, &partitions, timestamp, IsolationLevel::ReadUncommitted);
+                let mut look_up = |timestamp| {
+                    call.offsets_by_partition(leader, &partitions, timestamp, IsolationLevel::ReadUncommitted)
+                };
                 let mut found = look_up(timestamp)?;
                 // Kafka looks into one segment, which may have none although a later one has: the greatest timestamp
                 // of the log decides. A broker before 3.0 does not have it.
@@ -405,7 +407,8 @@ impl Call<'_, '_> {
     fn offsets(&mut self, topic: &TopicMetadata) -> Result<Vec<PartitionOffsets>, Stop> {
         let mut all = Vec::new();
         for (leader, partitions) in by_leader(topic)? {
-            let mut look_up = |timestamp, isolation| self.list_offsets(leader, &partitions, timestamp, isolation);
+            let mut look_up =
+                |timestamp, isolation| self.offsets_by_partition(leader, &partitions, timestamp, isolation);
             let starts = look_up(EARLIEST_TIMESTAMP, IsolationLevel::ReadUncommitted)?;
             let ends = look_up(LATEST_TIMESTAMP, IsolationLevel::ReadUncommitted)?;
             let stable = look_up(LATEST_TIMESTAMP, IsolationLevel::ReadCommitted)?;
@@ -424,22 +427,34 @@ impl Call<'_, '_> {
         Ok(all)
     }
 
-    fn list_offsets(
+    /// What a leader answers to ListOffsets, per partition with its own error.
+    pub(super) fn list_offsets(
         &mut self,
-        node: NodeId,
+        leader: NodeId,
         partitions: &[TopicPartition],
         timestamp: i64,
         isolation_level: IsolationLevel,
-    ) -> Result<BTreeMap<i32, Listed>, Stop> {
+    ) -> Result<Vec<ListOffsetsPartitionResponse>, Stop> {
         let request = Request::ListOffsets(ListOffsetsRequest {
             isolation_level,
             partitions: partitions.iter().map(|tp| (tp.clone(), -1, timestamp)).collect(),
         });
-        let Response::ListOffsets(listed) = self.ask(node, request)? else {
-            return Err(failed(node, Failure::Malformed("another answer than offsets".into())));
-        };
+        match self.ask(leader, request)? {
+            Response::ListOffsets(listed) => Ok(listed.partitions),
+            _ => Err(failed(leader, Failure::Malformed("another answer than offsets".into()))),
+        }
+    }
+
+    /// As [`Call::list_offsets`], of partitions of one topic, by number.
+    fn offsets_by_partition(
+        &mut self,
+        leader: NodeId,
+        partitions: &[TopicPartition],
+        timestamp: i64,
+        isolation_level: IsolationLevel,
+    ) -> Result<BTreeMap<i32, Listed>, Stop> {
         let mut offsets = BTreeMap::new();
-        for p in listed.partitions {
+        for p in self.list_offsets(leader, partitions, timestamp, isolation_level)? {
             checked(
                 &format!("the offsets of {} were not listed", p.tp),
                 [(p.error.code(), None)].into_iter(),
