@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fletchlog_api::{Clock, Config, ConfigError, LegacyGroupRequest, LegacyGroupResponse, NodeId, Request, Scope};
+use fletchlog_log::checkpoint::read_meta_properties;
 use fletchlog_log::fs::{Fs, MemoryFs, free_unused_buffers};
 use fletchlog_log::{LogError, PartitionLog};
 use fletchlog_records::TopicPartition;
@@ -302,6 +303,20 @@ impl Broker {
         self.logs.directory().unlock();
         self.replicas.changes().notify();
         result
+    }
+
+    /// The id of the cluster, which stays when the directory is moved. `None`: it is a Kafka's directory that is only read, and its
+    /// `meta.properties` has none, as before Kafka 0.10.1.
+    ///
+    /// # Errors
+    /// `meta.properties` cannot be read.
+    pub fn cluster_id(&self) -> Result<Option<Arc<str>>, BrokerError> {
+        let directory = self.logs.directory();
+        if !directory.is_kafkas() {
+            return Ok(Some(Arc::clone(self.replicas.cluster_id())));
+        }
+        let properties = read_meta_properties(&**directory.fs(), directory.root())?;
+        Ok(properties.and_then(|properties| properties.cluster_id).map(Arc::from))
     }
 
     /// Whether it was opened for reading only.
