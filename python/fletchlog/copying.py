@@ -3,30 +3,35 @@
 ```text
 read       records that are committed, partition by partition; control records and
            aborted ones are left out, so offsets may become smaller
-write      one transaction a batch, and with it the offset to go on at, as that of a
-           consumer group: the ledger
+write      one transaction a batch, and with it the offsets to go on at: an entry of the
+           destination's ledger (fletchlog/ledger.py)
 again      a copy that was killed leaves a transaction that the next one aborts; it goes
            on where the ledger says
 ```
-The ledger's group and the transactional id carry the id of the source's topic: another address of the same cluster, or a moved directory, goes on.
-Of two copies of one topic at the same time the later one fences the earlier one. Kafka: KIP-98, KIP-447.
+The entry is that of the ids of both topics. So another address of the same cluster, or a moved directory, goes on, and a topic that was deleted and made again
+is another one. A topic whose log has no id is known by its name and the id of its cluster. A destination that has records and no entry is an error: nobody
+knows whether they are a copy. Of two copies of one topic at the same time the later one fences the earlier one. Kafka: KIP-98, KIP-447.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import logging
+import os
+import socket
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fletchlog._core import Broker, Cluster, Consumer, Producer
-from fletchlog.errors import InvalidArgumentError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
-from fletchlog.types import ConsumerGroupMetadata
+from fletchlog import ledger
+from fletchlog._core import Broker, Cluster, Producer
+from fletchlog.errors import IllegalStateError, InvalidArgumentError, OffsetOutOfRangeError, ReadOnlyError, UnknownTopicOrPartitionError
+from fletchlog.stores import is_uri
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    import pyarrow as pa
-
-    from fletchlog.types import TopicDescription
+    from fletchlog.types import PartitionDescription, TopicDescription, TopicPartition
 
 log = logging.getLogger("fletchlog.copying")
 
@@ -38,6 +43,7 @@ _OWN = {"message.timestamp.type": "CreateTime"}
 # Of the place where a topic is, not of the topic.
 _OF_THE_PLACE = ("follower.replication.throttled.replicas", "leader.replication.throttled.replicas")
 _BATCH_ROWS = 50_000
+_CLUSTER = "kafka://"
 
 
 class CopiedTopic(NamedTuple):
@@ -57,11 +63,33 @@ class CopiedTopic(NamedTuple):
 class _Place:
     """A directory or a cluster: what administers it, and what its clients connect to."""
 
-    def __init__(self, at: Broker | Cluster | str, config: Mapping[str, Any] | None) -> None:
+    def __init__(self, side: str, at: object, config: Mapping[str, Any] | None, *, opens: Callable[[Any], Broker]) -> None:
         self.config = dict(config or {})
-        self.admin: Broker | Cluster = Cluster(at, self.config) if isinstance(at, str) else at
+        self.admin: Broker | Cluster
         self.peer: Any = at
-        self._owned = isinstance(at, str)
+        self._owned = not isinstance(at, Broker | Cluster)
+        if isinstance(at, Broker):
+            self.admin = at
+        elif isinstance(at, Cluster):
+            self.admin = at
+            self.peer, given = at._given()  # noqa: SLF001 - of this package
+            self.config = {**(given or {}), **self.config}
+        elif isinstance(at, str) and at.startswith(_CLUSTER):
+            self.admin = Cluster(at, self.config)
+        elif isinstance(at, str | os.PathLike):
+            self.admin = self.peer = opens(at)
+        else:
+            raise InvalidArgumentError(f"the {side} is {at!r}: expected a Broker, a Cluster, {_CLUSTER}HOST:PORT, or the path of a directory")
+
+    def names_of(self, topic: TopicDescription) -> list[str]:
+        """What tells a topic from all others, the most lasting name first."""
+        return ledger.names_of(self.admin, topic) or [f"{socket.gethostname()}:{self.path()}/{topic.name}"]
+
+    def path(self) -> str | None:
+        """Where the directory is; None: a cluster, or in memory."""
+        if not isinstance(self.admin, Broker) or (place := self.admin._place()) == "in memory":  # noqa: SLF001 - of this package
+            return None
+        return place if is_uri(place) else os.path.realpath(place)
 
     def close(self) -> None:
         if self._owned:
@@ -69,93 +97,210 @@ class _Place:
 
 
 def copy(
-    source: Broker | str,
-    destination: Broker | str,
+    source: Broker | Cluster | str | os.PathLike[str],
+    destination: Broker | Cluster | str | os.PathLike[str],
     topics: Iterable[str] = (),
     *,
     source_config: Mapping[str, Any] | None = None,
     destination_config: Mapping[str, Any] | None = None,
+    create: bool = False,
+    append: bool = False,
+    start_offsets: Mapping[TopicPartition, int] | Mapping[tuple[str, int], int] | None = None,
     on_progress: Callable[[str, int], object] | None = None,
 ) -> list[CopiedTopic]:
     """Copies topics up to their ends as of now: keys, values, headers, timestamps and partitions; a second call goes on.
 
     Topics that the destination lacks are made with the partitions and properties of the source. Each record arrives exactly once, in the order of
     its partition, for readers with `isolation.level=read_committed`; others may also see what a killed copy left. Offsets are those of the
-    destination.
+    destination. A record without a timestamp gets the time of copying, as with Kafka's MirrorMaker.
+
+    How far a topic is copied is a record in the destination's topic `__fletchlog_ledger`, which does not expire. A destination's topic that has records, but
+    no entry of this source there, is an error: they may be a copy whose entry is lost, or come from elsewhere. `append` and `start_offsets` say what
+    to do then; where there is an entry, they have no effect.
 
     Args:
-        source: `Broker` or `"kafka://HOST:PORT,..."`.
-        destination: Likewise.
-        topics: Names; none: all but Kafka's internal ones.
+        source: A `Broker`, a `Cluster`, `"kafka://HOST:PORT,..."`, or the path of a directory or of a place on an object store, which is opened for reading.
+        destination: Likewise; a directory is opened for writing.
+        topics: Names; none: all but Kafka's internal ones and the ledger.
         source_config: Properties of clients of the source, if it is a cluster.
         destination_config: Properties of clients of the destination, if it is a cluster.
+        create: Make the destination's directory, if there is none at this path.
+        append: Append the source from its beginning to topics that have records of which the ledger knows nothing.
+        start_offsets: For such topics: the offset of the source to go on at, for each partition.
         on_progress: Called as `on_progress(topic, records)` after each transaction.
 
     Raises:
         fletchlog.errors.UnknownTopicOrPartitionError: The source has no such topic.
-        fletchlog.errors.InvalidArgumentError: The destination's topic has fewer partitions.
+        fletchlog.errors.IllegalStateError: The destination's topic has records, and the ledger has no entry of this source; or the source ends before
+            the offsets that were copied.
+        fletchlog.errors.InvalidArgumentError: The destination's topic has fewer partitions, or is the source itself; no such source or destination.
         fletchlog.errors.KafkaError: As the clients raise it. What was copied until then stays, and the next call goes on.
     """
-    read = _Place(source, source_config)
-    try:
-        write = _Place(destination, destination_config)
-        try:
-            known = read.admin.topics()
-            names = list(dict.fromkeys(topics)) or known
-            for name in names:
-                if name not in known:
-                    raise UnknownTopicOrPartitionError(f"the source has no topic {name}; it has {', '.join(known) or 'none'}")
-            return [_copy_topic(read, write, name, on_progress or (lambda *_: None)) for name in names]
-        finally:
-            write.close()
-    finally:
-        read.close()
+    starts = {(topic, partition): offset for (topic, partition), offset in (start_offsets or {}).items()}
+    with contextlib.ExitStack() as stack:
+        read = stack.enter_context(contextlib.closing(_Place("source", source, source_config, opens=_opened_for_reading)))
+        write = stack.enter_context(contextlib.closing(_Place("destination", destination, destination_config, opens=_opened_for_writing(create=create))))
+        if isinstance(write.admin, Broker) and write.admin.read_only:
+            raise ReadOnlyError("the destination is open for reading only; open it with fletchlog.Broker(PATH)")
+        known = [name for name in read.admin.topics() if name != ledger.TOPIC]
+        names = list(dict.fromkeys([topics] if isinstance(topics, str) else topics)) or known
+        for name in names:
+            if name == ledger.TOPIC:
+                raise InvalidArgumentError(f"topic {name} is the ledger of copies and writes into the source; it is not copied")
+            if name not in known:
+                raise UnknownTopicOrPartitionError(f"the source has no topic {name}; it has {', '.join(known) or 'none'}")
+        described = [read.admin.describe_topic(name) for name in names]
+        _check_starts(starts, described)
+        return [_Copy(read, write, topic, on_progress or (lambda *_: None)).run(starts, append=append) for topic in described]
 
 
-def _copy_topic(read: _Place, write: _Place, name: str, on_progress: Callable[[str, int], object]) -> CopiedTopic:
-    described = read.admin.describe_topic(name)
-    _ensure_topic(write, described)
-    # before 2.8 Kafka's topics have no ids
-    ledger = PREFIX + (described.topic_id if described.topic_id.strip("A") else str(read.peer))
-    partitions = [p.partition for p in described.partitions]
-    records, skipped = 0, {}
-    with Producer(write.peer, {**write.config, "transactional.id": f"{ledger}-{name}", "linger.ms": "5"}) as producer:
-        producer.init_transactions()  # ends what a killed copy left, and fences one that runs
-        with Consumer(write.peer, {**write.config, "group.id": ledger, "enable.auto.commit": "false"}) as consumer:
-            committed = consumer.committed([(name, number) for number in partitions])
-        done = {tp.partition: found.offset for tp, found in committed.items() if found is not None}
-        for p in described.partitions:
-            begin = done.get(p.partition, 0)
-            if begin < p.log_start_offset:
-                if p.partition in done:
-                    skipped[p.partition] = (begin, p.log_start_offset)
-                begin = p.log_start_offset
-            if begin >= p.last_stable_offset:
-                continue
-            for batch in _batches(read, name, p.partition, begin, p.last_stable_offset):
-                position = batch["offset"][-1].as_py() + 1
-                with producer.transaction():
-                    producer.send_arrow(name, batch.select(_SENT))
-                    producer.send_offsets_to_transaction({(name, p.partition): position}, ConsumerGroupMetadata("", -1, ledger))
-                records += batch.num_rows
-                on_progress(name, batch.num_rows)
-    return CopiedTopic(name, records, skipped)
+def _opened_for_reading(path: Any) -> Broker:
+    return Broker(path, read_only=True)
 
 
-def _batches(read: _Place, name: str, partition: int, begin: int, end: int) -> Iterable[pa.RecordBatch]:
-    """Committed records of a partition, some at a time."""
-    try:
-        scan = read.admin.scan(
-            name, partition, start_offset=begin, end_offset=end, batch_rows=_BATCH_ROWS, include_headers=True, isolation_level="read_committed"
-        )
-    except OffsetOutOfRangeError:  # retention was faster; the next call goes on behind what it took
-        return
-    yield from scan
+def _opened_for_writing(*, create: bool) -> Callable[[Any], Broker]:
+    def opened(path: Any) -> Broker:
+        if is_uri(os.fspath(path)):
+            raise InvalidArgumentError(f"the destination {path} is an object store, which is only read; fletchlog.exporting.export brings a directory there")
+        if not create and not Path(path).exists():
+            raise InvalidArgumentError(f"the destination {path} does not exist; give create=True to make it, or fletchlog.Broker(..), or correct the path")
+        return Broker(path)
+
+    return opened
+
+
+def _check_starts(starts: Mapping[tuple[str, int], int], topics: Iterable[TopicDescription]) -> None:
+    """All partitions of a topic or none: a partition that was forgotten would be copied again."""
+    left = dict(starts)
+    for topic in topics:
+        numbers = [p.partition for p in topic.partitions]
+        given = [number for number in numbers if (topic.name, number) in left]
+        if given and given != numbers:
+            missing = [number for number in numbers if number not in given]
+            raise InvalidArgumentError(f"start_offsets has no offset for partitions {missing} of topic {topic.name}; give one for each partition")
+        for p in topic.partitions:
+            offset = left.pop((topic.name, p.partition), 0)
+            if not 0 <= offset <= p.high_watermark:
+                raise InvalidArgumentError(f"start_offsets: {topic.name}-{p.partition} has offsets up to {p.high_watermark}, not {offset}")
+    if left:
+        raise InvalidArgumentError(f"start_offsets names partitions that are not copied: {', '.join(f'{topic}-{number}' for topic, number in sorted(left))}")
+
+
+class _Copy:
+    """The copy of one topic."""
+
+    def __init__(self, read: _Place, write: _Place, source: TopicDescription, on_progress: Callable[[str, int], object]) -> None:
+        self.read, self.write, self.source, self.on_progress = read, write, source, on_progress
+        self.name = source.name
+        _ensure_topic(write, source)
+        there = write.admin.describe_topic(self.name)
+        if _is_same(read, write, source, there):
+            raise InvalidArgumentError(f"topic {self.name}: source and destination are the same")
+        into = write.names_of(there)[0]
+        # the first one is used from now on; an entry may be there under a later one
+        self.keys = [("copy", name, into) for name in read.names_of(source)]
+        self.replaced: tuple[str, ...] = ()
+        digest = hashlib.blake2b(repr(self.keys[0]).encode(), digest_size=8).hexdigest()
+        self.transactional_id = f"{PREFIX}{self.name}-{digest}"
+        self.ledger = ledger.Ledger(write.admin, write.peer, write.config, self.transactional_id)
+        self.positions: dict[str, int] = {}
+        self.written: dict[str, int] | None = None
+        self.records = 0
+        self.skipped: dict[int, tuple[int, int]] = {}
+
+    def run(self, starts: Mapping[tuple[str, int], int], *, append: bool) -> CopiedTopic:
+        """Up to the ends that the source was described with."""
+        self.ledger.create()
+        with Producer(self.write.peer, {**self.write.config, "transactional.id": self.transactional_id, "linger.ms": "5"}) as producer:
+            with self.ledger.rights():
+                producer.init_transactions()  # ends what a killed copy left, and fences one that runs
+            self.find_positions(starts, append=append)
+            self.remember(producer)
+            for partition in self.source.partitions:
+                self.copy_partition(producer, partition)
+            # behind the last rows there may be offsets without any
+            self.remember(producer)
+        return CopiedTopic(self.name, self.records, self.skipped)
+
+    def find_positions(self, starts: Mapping[tuple[str, int], int], *, append: bool) -> None:
+        """Where to go on: what the ledger says, or else the caller."""
+        for key in self.keys:
+            if (entry := self.ledger.read(*key)) is not None:
+                self.positions = dict(entry["positions"])
+                if key == self.keys[0]:
+                    self.written = dict(self.positions)
+                else:
+                    self.replaced = key
+                return
+        given = {str(number): offset for (topic, number), offset in starts.items() if topic == self.name}
+        if not given and not append and ledger.has_records(self.write.admin, self.name):
+            raise IllegalStateError(
+                f"topic {self.name}: the destination has records, and no entry of this source in its ledger, topic {ledger.TOPIC}: they may be a copy "
+                "whose entry is lost, or another source's. Nothing was copied. To append the source from its beginning: append=True (--append); to go on "
+                f"at an offset of the source: start_offsets={{('{self.name}', 0): OFFSET}} (--start-offset {self.name}:0=OFFSET)"
+            )
+        self.positions = given
+
+    def remember(self, producer: Producer) -> None:
+        """An entry for what has changed since the last one."""
+        if self.positions != self.written:
+            with producer.transaction():
+                self.write_entry(producer)
+
+    def write_entry(self, producer: Producer) -> None:
+        """In the open transaction."""
+        self.ledger.write(producer, {"topic": self.name, "positions": self.positions}, *self.keys[0], instead_of=self.replaced)
+        self.written, self.replaced = dict(self.positions), ()
+
+    def copy_partition(self, producer: Producer, p: PartitionDescription) -> None:
+        """Committed records of a partition, one transaction for some at a time."""
+        number = str(p.partition)
+        begin = self.positions.get(number, 0)
+        if begin > p.high_watermark:
+            raise IllegalStateError(
+                f"{self.name}-{p.partition}: the source ends at offset {p.high_watermark}, and was copied up to {begin} before: it has lost records, or is an "
+                "older state of the log. Copy it into another destination, or into a new topic"
+            )
+        if begin < p.log_start_offset:
+            if number in self.positions:
+                self.skipped[p.partition] = (begin, p.log_start_offset)
+            begin = p.log_start_offset
+        end = p.last_stable_offset
+        if begin < end:
+            try:
+                scan = self.read.admin.scan(
+                    self.name,
+                    p.partition,
+                    start_offset=begin,
+                    end_offset=end,
+                    batch_rows=_BATCH_ROWS,
+                    include_headers=True,
+                    isolation_level="read_committed",
+                )
+                for batch in scan:
+                    self.positions[number] = batch["offset"][-1].as_py() + 1
+                    with producer.transaction():
+                        producer.send_arrow(self.name, batch.select(_SENT))
+                        self.write_entry(producer)
+                    self.records += batch.num_rows
+                    self.on_progress(self.name, batch.num_rows)
+            except OffsetOutOfRangeError:  # retention was faster; the next call goes on behind what it took
+                return
+        self.positions[number] = max(begin, end)
+
+
+def _is_same(read: _Place, write: _Place, source: TopicDescription, there: TopicDescription) -> bool:
+    """Whether a topic would be copied into itself. A copy of a directory's files has the same ids."""
+    if read.admin is write.admin:
+        return True
+    if isinstance(read.admin, Broker) and isinstance(write.admin, Broker):
+        return read.path() is not None and read.path() == write.path()
+    return source.topic_id == there.topic_id and read.admin.cluster_id() == write.admin.cluster_id()
 
 
 def _ensure_topic(write: _Place, described: TopicDescription) -> None:
     """A topic of this name with at least as many partitions."""
-    name, count = described.name, len(described.partitions)
+    name, count = described.name, max(p.partition for p in described.partitions) + 1
     if name not in write.admin.topics():
         ours = isinstance(write.admin, Broker)
         if described.config is None:

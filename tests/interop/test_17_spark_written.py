@@ -11,7 +11,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 import fletchlog as fl
-from fletchlog.spark.writer import GROUP_PREFIX, LEDGER_TOPIC
+from fletchlog.ledger import TOPIC as LEDGER_TOPIC
+from fletchlog.spark.writer import GROUP_PREFIX
 
 from . import kafka
 from .kraft import Kraft, cluster_of
@@ -103,7 +104,8 @@ def test_a_real_broker_shows_what_spark_wrote(
             broker.create_topic("orders", partitions=3)
     save(rows(spark, 0, 1000), directory, **{"kafka.compression.type": "lz4"})
     leave_an_aborted_transaction(directory)
-    save(rows(spark, 1000, 500), directory, txnAppId="app", txnVersion="1", maxInlineBytes="0")
+    # version 1 is the first one here, in a topic that has records
+    save(rows(spark, 1000, 500), directory, txnAppId="app", txnVersion="1", maxInlineBytes="0", missingLedger="append")
     save(rows(spark, 1000, 500), directory, txnAppId="app", txnVersion="1")  # again: skipped by the ledger
     save(rows(spark, 1500, 200), source)
     query = stream(spark, directory, source, tmp_path / "checkpoint")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,11 +30,17 @@ def copy(
     destination_config: _Properties = None,
     source_command_config: _File = None,
     destination_command_config: _File = None,
+    append: Annotated[bool, typer.Option("--append", help="Copy from the beginning into topics that have records and no entry in the ledger.")] = False,
+    start_offset: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TOPIC:PARTITION=OFFSET", help="For such a topic: go on at this offset of the source; once for each partition."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of sentences.")] = False,
 ) -> None:
     """Copy topics up to their ends as of now; the same command again goes on.
 
     Keys, values, headers, timestamps, partitions and their order are kept; each record arrives exactly once, also if the copy is killed.
+    How far a topic is copied is kept in topic __fletchlog_ledger of TO.
 
     fletchlog copy kafka://h1:9092 data/ --topics orders
 
@@ -41,6 +48,7 @@ def copy(
     """
     from fletchlog.copying import copy as copy_topics
 
+    starts = _offsets(start_offset or [])
     if shown(source) == shown(destination):
         raise CommandError("source and destination are the same")
     of_source = configured(source_command_config, source_config)
@@ -58,6 +66,8 @@ def copy(
             names,
             source_config=of_source,
             destination_config=configured(destination_command_config, destination_config),
+            append=append,
+            start_offsets=starts,
             on_progress=lambda topic, records: bar.update(task, advance=records, description=topic),
         )
     if as_json:
@@ -68,3 +78,18 @@ def copy(
         say(f"{topic.topic}: {counted(topic.records, 'record')} copied")
         for partition, (first, end) in topic.skipped.items():
             note(f"{topic.topic}-{partition}: the source no longer had offsets {first} to {end - 1}")
+
+
+def _offsets(texts: list[str]) -> dict[tuple[str, int], int]:
+    """`TOPIC:PARTITION=OFFSET` texts as a mapping.
+
+    Raises:
+        CommandError: A text of another form.
+    """
+    found = {}
+    for text in texts:
+        match = re.fullmatch(r"([^:=]+):([0-9]{1,9})=([0-9]{1,18})", text.strip())
+        if match is None:
+            raise CommandError(f"--start-offset wants TOPIC:PARTITION=OFFSET, got {text}")
+        found[match[1], int(match[2])] = int(match[3])
+    return found

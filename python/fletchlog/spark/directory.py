@@ -45,8 +45,8 @@ class Topics:
         self._isolation_level = isolation_level
 
     def topics(self) -> list[str]:
-        """Topic names, without Kafka's internal ones."""
-        return list(self._admin.topics())
+        """Topic names, without Kafka's internal ones and the ledger of copies and sinks."""
+        return [topic for topic in self._admin.topics() if topic != LEDGER_TOPIC]
 
     def partitions(self, topic: str) -> list[int]:
         """Partition numbers; none if there is no such topic."""

@@ -15,6 +15,10 @@ class BatchChangedError(RuntimeError):
     """A batch that is repeated with `transactionPerTask` is cut into other tasks than the first time."""
 
 
+class LedgerMissingError(RuntimeError):
+    """A batch is not the first one, its topic has records, and the ledger does not know the query: it may have been written already."""
+
+
 class DataLossError(RuntimeError):
     """Records that the query was to read are gone, and `failOnDataLoss` is true."""
 

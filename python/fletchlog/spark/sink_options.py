@@ -26,6 +26,13 @@ KNOWN = {
         "`false`",
         "Into a cluster: each task writes in a transaction of its own. A batch is not atomic then, and must be cut into the same tasks when it is repeated.",
     ),
+    "missingLedger": (
+        "`fail`",
+        (
+            "A batch that is not the first one, no entry of its query or `txnAppId` in the ledger, and records in the topic: `fail`, `append` the batch, or "
+            "`skip` it, because it is there. For one run."
+        ),
+    ),
     "txnAppId": ("", "With `txnVersion`: a write of this name and number is done once, in `foreachBatch` for example."),
     "txnVersion": ("", "Number of the write: greater than that of the write before."),
 }
@@ -66,6 +73,7 @@ class SinkOptions:
     max_inline_bytes: int
     lock_timeout_ms: float
     task_transactions: bool
+    missing_ledger: str
     app: tuple[str, int] | None
     producer: Mapping[str, str] = field(repr=False)  # may have passwords
     client: Mapping[str, str] = field(repr=False)
@@ -102,6 +110,7 @@ class SinkOptions:
             max_inline_bytes=_whole(given, "maxInlineBytes", MAX_INLINE_BYTES),
             lock_timeout_ms=duration_ms(given, "lockTimeout", "60s"),
             task_transactions=task_transactions,
+            missing_ledger=_missing_ledger(given, task_transactions=task_transactions),
             app=_app(given),
             producer=producer,
             client=client,
@@ -125,6 +134,15 @@ class SinkOptions:
                 raise OptionError("Required attribute 'value' not found")
         for name in found.keys() - COLUMNS.keys():
             raise OptionError(f"column {name}: a record has only {', '.join(COLUMNS)}")
+
+
+def _missing_ledger(given: Mapping[str, str], *, task_transactions: bool) -> str:
+    value = given.get("missingledger", "fail").strip().lower()
+    if value not in {"fail", "append", "skip"}:
+        raise OptionError(f"option missingLedger: expected fail, append or skip, got {value}")
+    if value == "skip" and task_transactions:
+        raise OptionError("option missingLedger: skip is for a batch that was written as a whole; some tasks of a batch may be missing with transactionPerTask")
+    return value
 
 
 def _app(given: Mapping[str, str]) -> tuple[str, int] | None:

@@ -147,6 +147,12 @@ def clear(options: SinkOptions, runs: Iterable[str]) -> None:
         root.rmdir()
 
 
+def query_id(options: SinkOptions) -> str | None:
+    """The id of the streaming query, if its checkpoint is named and can be read here."""
+    found = _query(options)
+    return None if found is None else str(uuid.UUID(found))
+
+
 def _query(options: SinkOptions) -> str | None:
     """The id that Spark has put into the checkpoint of a streaming query. None: there is none, or it is on no path of this machine."""
     if options.checkpoint is None:

@@ -1,6 +1,6 @@
 """Writing into a cluster in parallel: each task in a transaction of its own, option `transactionPerTask`.
 
-A task writes its rows and, in the same transaction, the number of the batch as an offset of a group of its own, with a fingerprint of the
+A task writes its rows and, in the same transaction, the number of the batch as a record of the ledger, with a fingerprint of the
 rows. An attempt that comes again, or late, finds the number and writes nothing; one that runs at the same time is fenced by Kafka. So a task's rows
 are there once. The batch as a whole is not atomic, and a batch that is repeated has to be cut into the same tasks: the fingerprint finds it if not.
 """
@@ -17,67 +17,108 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from fletchlog.spark.written import Written
+
 
 class Fingerprint:
-    """Of the rows of a task: their number, the first and the last. Batches of Arrow do not count."""
+    """Of all rows of a task, in their order. It is the same however Arrow cuts, slices or types them, with any release of pyarrow.
+
+    Of each column three streams of bytes are hashed: a byte a row, 0 for null; of texts, bytes and lists their lengths, as 64 bits; and
+    what is not null, texts and bytes without anything between them, numbers in little-endian order. A list's elements are a column below it.
+    """
 
     def __init__(self) -> None:
         self._rows = 0
-        self._first: Any = None
-        self._last: Any = None
+        self._hashes: dict[str, Any] = {}
 
     def over(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows, which it looks at as they pass."""
         for batch in rows:
             if batch.num_rows:
-                if not self._rows:
-                    self._first = batch.slice(0, 1).to_pylist()
-                self._last = batch.slice(batch.num_rows - 1, 1).to_pylist()
+                for name, column in zip(batch.schema.names, batch.columns, strict=True):
+                    self._add(name.lower(), column)
                 self._rows += batch.num_rows
             yield batch
 
     def text(self) -> str:
         """To be kept with the number of the batch."""
-        return f"{self._rows} {hashlib.blake2b(repr((self._first, self._last)).encode(), digest_size=8).hexdigest()}"
+        whole = hashlib.blake2b(digest_size=16)
+        for name in sorted(self._hashes):
+            whole.update(f"{name} {self._hashes[name].hexdigest()}\n".encode())
+        return f"{self._rows} {whole.hexdigest()}"
+
+    def _add(self, name: str, column: pa.Array) -> None:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        kind = column.type
+        self._hash(f"{name} valid", pc.is_valid(column).cast(pa.uint8()))
+        if pa.types.is_struct(kind):
+            for index, below in enumerate(column.flatten()):
+                self._add(f"{name}.{kind.field(index).name}", below)
+        elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+            self._hash(f"{name} length", pc.list_value_length(column).fill_null(0).cast(pa.int64()))
+            self._add(f"{name}[]", pc.list_flatten(column))
+        elif not pa.types.is_primitive(kind):
+            values = column.cast(pa.large_binary()).drop_null()
+            self._hash(f"{name} length", pc.binary_length(values))
+            _, offsets, data = values.buffers()
+            if len(values):
+                ends = memoryview(offsets).cast("q")
+                self._hashes_of(f"{name} data").update(memoryview(data)[ends[values.offset] : ends[values.offset + len(values)]])
+        else:
+            if pa.types.is_timestamp(kind):
+                column = column.cast(pa.timestamp("us", kind.tz))
+            self._hash(f"{name} data", column.drop_null())
+
+    def _hash(self, name: str, numbers: pa.Array) -> None:
+        """Numbers without nulls."""
+        size = numbers.type.bit_width // 8
+        data = numbers.buffers()[1]
+        if len(numbers):
+            self._hashes_of(name).update(memoryview(data)[numbers.offset * size : (numbers.offset + len(numbers)) * size])
+
+    def _hashes_of(self, name: str) -> Any:
+        if name not in self._hashes:
+            self._hashes[name] = hashlib.blake2b(digest_size=16)
+        return self._hashes[name]
 
 
 def write_once(
-    producer: Any, consumer: Any, ledger: tuple[str, int], place: tuple[str, int], rows: Iterable[pa.RecordBatch], send: Callable[[pa.RecordBatch], None]
+    producer: Any, written: Written, number: int, rows: Iterable[pa.RecordBatch], send: Callable[[pa.RecordBatch, Callable[[str], None] | None], None]
 ) -> bool:
-    """Sends rows in one transaction of the producer, with the number of the batch; `ledger` is the group's name and that number.
+    """Sends rows in one transaction of the producer, with the number of the batch.
 
     Args:
         producer: Has the transactional id of the task, and nothing open.
-        consumer: Of the group.
-        ledger: The group's name, and the number.
-        place: Topic and partition of the group's offset.
+        written: The task's entry in the ledger.
+        number: Of the batch.
         rows: What the task has.
-        send: Sends a batch of them.
+        send: Sends a batch of them, after it has called what it is given, if anything, with each topic.
 
     Returns:
-        False if the group has this number, or a later one.
+        False if this batch, or a later one, has been written.
 
     Raises:
-        BatchChangedError: The group has this number, for other rows.
+        BatchChangedError: It has been written with other rows.
+        LedgerMissingError: The ledger does not know the query, and a topic has records.
         fletchlog.errors.ProducerFencedError: Another attempt of the task has begun.
     """
-    import fletchlog as fl
-
-    group, number = ledger
-    producer.init_transactions()
-    done = consumer.committed(place)
+    written.begin(producer)
+    last = written.last()
     seen = Fingerprint()
-    if done is not None and done.offset > number:
+    if last is not None and last["batch"] >= number:
         for _ in seen.over(rows):
             pass
-        if done.offset == number + 1 and done.metadata != seen.text():
+        if last["batch"] == number and last.get("rows") != seen.text():
             raise BatchChangedError(
-                f"group {group}: batch {number} has been written with other rows ({done.metadata}, now {seen.text()}): a batch that is repeated must be cut "
-                "into the same tasks. Restart with the same partitions, or without transactionPerTask"
+                f"{last['name']}: batch {number} has been written with other rows ({last.get('rows')}, now {seen.text()}): a batch that is repeated must be "
+                "cut into the same tasks. Restart with the same partitions, or without transactionPerTask"
             )
         return False
+    look = written.looks_at(number) if last is None else None
     with producer.transaction():
         for batch in seen.over(rows):
-            send(batch)
-        producer.send_offsets_to_transaction({place: fl.types.OffsetAndMetadata(number + 1, seen.text())}, fl.ConsumerGroupMetadata("", -1, group))
+            send(batch, look)
+        written.write(producer, number, seen.text())
     return True

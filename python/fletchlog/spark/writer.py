@@ -2,9 +2,8 @@
 
 Tasks stage their rows. The driver's commit is the only writer of the directory: it takes the directory's lock, opens one
 transaction, appends what the tasks staged in the order of the DataFrame (by task, then by row), and commits the number of the batch
-with it, as an offset of a consumer group: the ledger. A batch whose number the ledger has is skipped, so Spark may repeat a commit as
-often as it likes. A commit that died leaves a transaction that the next commit aborts. Kafka: transactions (KIP-98), offsets in
-them (KIP-447).
+with it, as a record of the ledger (`fletchlog.ledger`). A batch whose number the ledger has is skipped, so Spark may repeat a commit as
+often as it likes. A commit that died leaves a transaction that the next commit aborts. Kafka: transactions (KIP-98).
 """
 
 from __future__ import annotations
@@ -16,14 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
 
+from fletchlog.ledger import Ledger
 from fletchlog.spark.directory import open_directory
 from fletchlog.spark.errors import OptionError
 from fletchlog.spark.options import log
-from fletchlog.spark.staging import Staged, clear, new_run, stage
+from fletchlog.spark.staging import Staged, clear, new_run, query_id, stage
 from fletchlog.spark.task_transaction import write_once
+from fletchlog.spark.written import Written
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     import pyarrow as pa
     from pyspark.sql.datasource import WriterCommitMessage
@@ -32,8 +33,7 @@ if TYPE_CHECKING:
 
 # One name for all queries: the lock of the directory lets only one commit run, and each ends what the last one left.
 TRANSACTIONAL_ID = "fletchlog-spark"
-# Its partition 0 carries the committed offsets of the ledger's groups. It never has a record.
-LEDGER_TOPIC = "__fletchlog_spark_batches"
+# Of a query or application: its group and, in a cluster, its transactional id.
 GROUP_PREFIX = "fletchlog-spark-"
 # With transactionPerTask: of a task of a query or application, which may be in use without it, too.
 TASK_PREFIX = "fletchlog-spark-task-"
@@ -78,7 +78,8 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Appends what all tasks staged. With txnAppId, a txnVersion that is not above the last one is skipped."""
-        append(self._options, _staged(messages), self._options.app, self._run)
+        if not self._options.task_transactions:
+            append(self._options, _staged(messages), self._options.app, self._run)
         clear(self._options, {self._run})
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - Spark's signature
@@ -95,7 +96,8 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's signature
         """Appends one micro-batch in one transaction, with its number; skips one that is there."""
         staged = _staged(messages)
-        for query in {item.query for item in staged if item.query is not None}:  # one, or none if the batch has no task
+        queries = {item.query for item in staged if item.query is not None}  # one, or none if the batch has no task
+        if not (staged and self._options.task_transactions) and (query := min(queries, default=query_id(self._options))) is not None:
             append(self._options, staged, (query, batchId), query)
         self._clear(messages)
 
@@ -115,29 +117,34 @@ def _staged(messages: Iterable[WriterCommitMessage | None]) -> list[Staged]:
 def append(options: SinkOptions, staged: list[Staged], ledger: tuple[str, int] | None, run: str) -> bool:
     """Appends rows in one transaction; `ledger` is the name and the number of the batch, `run` the query or the write.
 
+    A batch without rows only makes the entry in the ledger, if there is none: later ones look for it.
+
     Returns:
         False if there were no rows, or the ledger has this number.
 
     Raises:
         OptionError: A topic that does not exist.
+        LedgerMissingError: The batch is not the first one, and the ledger does not know the query.
         fletchlog.errors.DirectoryLockedError: Another process has the directory open for longer than `lockTimeout`.
         fletchlog.errors.KafkaError: The broker refused a row; nothing of the batch is visible to read_committed readers.
     """
     import fletchlog as fl
 
-    if not any(item.data is not None or item.file is not None for item in staged):
+    has_rows = any(item.data is not None or item.file is not None for item in staged)
+    if not has_rows and ledger is None:
         return False
+    name = f"{GROUP_PREFIX}{ledger[0] if ledger is not None else run}"
     # A directory has one writer: each commit ends what the last one left. On a cluster others commit at the same time.
-    transactional_id = TRANSACTIONAL_ID if options.path is not None else f"{GROUP_PREFIX}{ledger[0] if ledger is not None else run}"
+    transactional_id = TRANSACTIONAL_ID if options.path is not None else name
     with _closed(_opened(options)) as broker:
         peer = broker if options.path is not None else options.source
         with _closed(fl.Producer(peer, {**options.producer, "transactional.id": transactional_id}), _CLOSE_MS) as producer:
+            if ledger is not None:
+                return _append_once(producer, Written(broker, peer, options, ledger[0], name), staged if has_rows else [], options, ledger)
             producer.init_transactions()
-            if ledger is None:
-                with producer.transaction():
-                    _send(producer, _batches(staged), options)
-                return True
-            return _append_once(broker, peer, producer, staged, options, ledger)
+            with producer.transaction():
+                _send(producer, _batches(staged), options)
+            return True
 
 
 @contextlib.contextmanager
@@ -169,35 +176,29 @@ def write_task(options: SinkOptions, rows: Iterable[pa.RecordBatch], ledger: tup
     name, number = ledger
     group = f"{TASK_PREFIX}{task}-{name}"
     with (
+        _closed(_opened(options)) as cluster,
         _closed(fl.Producer(options.source, {**options.producer, "transactional.id": group}), _CLOSE_MS) as producer,
-        _closed(fl.Consumer(options.source, {**options.client, "group.id": group, "enable.auto.commit": "false"})) as consumer,
     ):
-        return write_once(producer, consumer, (group, number), (LEDGER_TOPIC, 0), rows, lambda batch: _send(producer, [batch], options))
+        written = Written(cluster, options.source, options, name, group, task)
+        return write_once(producer, written, number, rows, lambda batch, look: _send(producer, [batch], options, look))
 
 
-def _append_once(broker: Any, peer: Any, producer: Any, staged: list[Staged], options: SinkOptions, ledger: tuple[str, int]) -> bool:
-    import fletchlog as fl
-
+def _append_once(producer: Any, written: Written, staged: list[Staged], options: SinkOptions, ledger: tuple[str, int]) -> bool:
     name, number = ledger
-    _create_ledger(broker)
-    group = GROUP_PREFIX + name
-    with fl.Consumer(peer, {**options.client, "group.id": group, "enable.auto.commit": "false"}) as consumer:
-        done = consumer.committed((LEDGER_TOPIC, 0))
-    if done is not None and done.offset > number:
+    written.begin(producer)
+    last = written.last()
+    if last is not None and last["batch"] >= number:
         log.info("batch %d of %s is in %s: skipped", number, name, options.source)
         return False
+    if last is not None and not staged:
+        return False
+    if last is None and number > 0 and options.missing_ledger == "skip" and written.is_missing():
+        log.warning("option missingLedger: batch %d of %s is taken to be in %s: skipped", number, name, options.source)
+        staged = []
     with producer.transaction():
-        _send(producer, _batches(staged), options)
-        producer.send_offsets_to_transaction({(LEDGER_TOPIC, 0): number + 1}, fl.ConsumerGroupMetadata("", -1, group))
-    return True
-
-
-def _create_ledger(broker: Any) -> None:
-    import fletchlog as fl
-
-    if LEDGER_TOPIC not in broker.topics():
-        with contextlib.suppress(fl.errors.TopicAlreadyExistsError):
-            broker.create_topic(LEDGER_TOPIC)
+        _send(producer, _batches(staged), options, written.looks_at(number) if last is None else None)
+        written.write(producer, number)
+    return bool(staged)
 
 
 def check_topic(options: SinkOptions) -> None:
@@ -214,7 +215,7 @@ def check_topic(options: SinkOptions) -> None:
         with _opened(options) as cluster:
             topics = cluster.topics()
             if options.task_transactions:
-                _create_ledger(cluster)
+                Ledger(cluster, options.source, options.client, f"{TASK_PREFIX}0").create()
     elif not Path(options.path).is_dir():
         raise OptionError(f"option path: there is no directory {options.path}; create the topic first, which makes it: fletchlog topics create")
     else:
@@ -247,19 +248,22 @@ def _batches(staged: Iterable[Staged]) -> Iterator[pa.RecordBatch]:
     return (batch for item in staged for batch in item.batches())
 
 
-def _send(producer: Any, batches: Iterable[pa.RecordBatch], options: SinkOptions) -> None:
+def _send(producer: Any, batches: Iterable[pa.RecordBatch], options: SinkOptions, look: Callable[[str], None] | None = None) -> None:
+    """Queues rows. `look` is called with each topic before its first row."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    seen = set()
     for batch in batches:
         columns = {name.lower(): _as_sent(name.lower(), batch.column(name)) for name in batch.schema.names}
-        topics = columns.pop("topic", None)
+        of_rows = columns.pop("topic", None)
         rows = pa.table(columns)
-        if options.topic is not None or topics is None:
-            producer.send_arrow(options.topic, rows)
-            continue
-        for topic in pc.unique(topics):  # the order of a topic's rows is kept
-            producer.send_arrow(topic.as_py(), rows.filter(pc.equal(topics, topic)))
+        topics = [options.topic] if options.topic is not None else pc.unique(of_rows).to_pylist()
+        for topic in topics:  # the order of a topic's rows is kept
+            if look is not None and topic not in seen:
+                look(topic)
+            seen.add(topic)
+            producer.send_arrow(topic, rows if options.topic is not None else rows.filter(pc.equal(of_rows, topic)))
 
 
 def _as_sent(name: str, column: pa.Array) -> pa.Array:

@@ -1,0 +1,199 @@
+"""What a copy or a Spark sink remembers of how far it is: a record beside its rows, which does not expire.
+
+```text
+topic      __fletchlog_ledger of the destination, compacted, one partition; control records and aborted ones do not count
+key        a JSON list: who writes, from where, to where
+value      a JSON object: positions of the source by partition, or the number of a batch
+write      in the transaction of the rows, as its last record
+read       from the end of the topic to its start: the entry of somebody at work is near the end
+```
+An entry behind the open transaction of another writer is not visible to `read_committed`. So each transaction also commits the offset of its
+entry for a group of its own, which says whether the entry was committed (KIP-447). This offset may expire: then the read waits for the other transaction.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import time
+from typing import TYPE_CHECKING, Any
+
+from fletchlog._core import Broker, Cluster, Consumer
+from fletchlog.errors import InvalidArgumentError, KafkaError, KafkaTimeoutError, TopicAlreadyExistsError
+from fletchlog.types import ConsumerGroupMetadata
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from fletchlog._core import Producer
+    from fletchlog.types import PartitionDescription, TopicDescription
+
+log = logging.getLogger("fletchlog.ledger")
+
+TOPIC = "__fletchlog_ledger"
+_PARTITION = 0
+# Small segments: the cleaner leaves only the last one as it is. Markers of transactions go after an hour.
+_CONFIG = {"cleanup.policy": "compact", "segment.bytes": str(1 << 20), "min.cleanable.dirty.ratio": "0.1", "delete.retention.ms": "3600000"}
+# Of an embedded broker's ledger, before it is compacted here: its own cleaner is off unless `log.cleaner.enable` is on.
+_MOST_SEGMENTS = 4
+# Offsets that are read at first; then four times as many, and so on.
+_FIRST_STEP = 512
+# How long the transactions of other writers are waited for.
+_WAIT_S = 60
+_RETRY_S = 0.1
+# TOPIC_, GROUP_, CLUSTER_ and TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+_NOT_AUTHORIZED = {29, 30, 31, 53}
+
+
+class Ledger:
+    """The ledger of a destination, as one writer sees it. `name`: its group and, on a cluster, its transactional id."""
+
+    def __init__(self, admin: Broker | Cluster, peer: Any, client: Mapping[str, Any], name: str) -> None:
+        self._admin, self._peer, self._client, self._name = admin, peer, client, name
+
+    def create(self) -> None:
+        """Makes the topic, if there is none.
+
+        Raises:
+            fletchlog.errors.InvalidArgumentError: The topic that is there is not compacted.
+            fletchlog.errors.KafkaError: What the user may not do, and needs to.
+        """
+        with self.rights():
+            if TOPIC not in self._admin.topics():
+                with contextlib.suppress(TopicAlreadyExistsError):
+                    self._admin.create_topic(TOPIC, config=_CONFIG)
+            config = self._admin.describe_topic(TOPIC).config
+        # None: this client may not read it
+        if config is not None and config.get("cleanup.policy") != "compact":
+            raise InvalidArgumentError(
+                f"topic {TOPIC}: cleanup.policy is {config.get('cleanup.policy', 'not set')}, so what it remembers would expire; "
+                f"set it to compact: fletchlog topics alter .. {TOPIC} --config cleanup.policy=compact"
+            )
+
+    def read(self, *key: str) -> dict[str, Any] | None:
+        """The last entry of this key that was committed. The writer's own transactions have ended: `init_transactions` was called."""
+        wanted = _text(*key)
+        return self._last(lambda found: found == wanted)
+
+    def knows(self, *key: str) -> bool:
+        """Whether there is an entry whose key begins with these parts."""
+        wanted = _text(*key)[:-1]
+        return self._last(lambda found: found.startswith(wanted) and found[len(wanted) :][:1] in (b",", b"]")) is not None
+
+    def write(self, producer: Producer, value: Mapping[str, Any], *key: str, instead_of: tuple[str, ...] = ()) -> None:
+        """Makes an entry part of the open transaction, behind all of its rows, which are sent by this. `instead_of`: a key that ends with it.
+
+        Raises:
+            fletchlog.errors.KafkaError: Of a row, or of the entry: abort the transaction.
+        """
+        with self.rights():
+            if instead_of:
+                producer.send(TOPIC, key=_text(*instead_of), value=None, partition=_PARTITION)
+            entry = producer.send(TOPIC, key=_text(*key), value=json.dumps(value).encode(), partition=_PARTITION)
+        producer.flush()
+        with self.rights():
+            written = entry.result()
+            producer.send_offsets_to_transaction({(TOPIC, _PARTITION): written.offset}, ConsumerGroupMetadata("", -1, self._name))
+
+    def _last(self, wanted: Callable[[bytes], bool]) -> dict[str, Any] | None:
+        """The last committed entry of a key."""
+        until = time.monotonic() + _WAIT_S
+        with self.rights():
+            if TOPIC not in self._admin.topics():
+                return None
+            while True:
+                found = self._admin.describe_topic(TOPIC).partitions[_PARTITION]
+                self._compact(found)
+                undecided = dict(self._entries(found.last_stable_offset, found.high_watermark, "read_uncommitted", wanted))
+                if not undecided:
+                    return self._search(found, wanted)
+                committed = self._committed()
+                if committed is not None:
+                    return undecided[committed] if committed in undecided else self._search(found, wanted)
+                if time.monotonic() > until:
+                    raise KafkaTimeoutError(
+                        f"topic {TOPIC}: an open transaction at offset {found.last_stable_offset} hides what {self._name} wrote; it ends with its "
+                        "transaction.timeout.ms, or when its writer is started again: fletchlog transactions list shows it. Try again then"
+                    )
+                time.sleep(_RETRY_S)
+
+    def _search(self, found: PartitionDescription, wanted: Callable[[bytes], bool]) -> dict[str, Any] | None:
+        """From the end of what is decided to the start."""
+        end, step = found.last_stable_offset, _FIRST_STEP
+        while end > found.log_start_offset:
+            begin = max(found.log_start_offset, end - step)
+            last = None
+            for last in self._entries(begin, end, "read_committed", wanted):  # noqa: B007 - the last one
+                pass
+            if last is not None:
+                return last[1]
+            end, step = begin, 4 * step
+        return None
+
+    def _entries(self, begin: int, end: int, isolation_level: str, wanted: Callable[[bytes], bool]) -> Iterator[tuple[int, dict[str, Any] | None]]:
+        """Entries of a key in a range of offsets: (offset, value). None: the key has ended there."""
+        if begin >= end:
+            return
+        columns = ["key", "value", "offset"]
+        for batch in self._admin.scan(TOPIC, _PARTITION, start_offset=begin, end_offset=end, isolation_level=isolation_level, columns=columns):
+            keys, values, offsets = (batch[name] for name in columns)
+            for row, key in enumerate(keys.to_pylist()):
+                if key is not None and wanted(key):
+                    value = values[row].as_py()
+                    yield offsets[row].as_py(), None if value is None else json.loads(value)
+
+    def _committed(self) -> int | None:
+        """The offset of the entry that this writer committed last; None: not known."""
+        with Consumer(self._peer, {**self._client, "group.id": self._name, "enable.auto.commit": "false"}) as consumer:
+            found = consumer.committed((TOPIC, _PARTITION))
+        return None if found is None else found.offset
+
+    def _compact(self, found: PartitionDescription) -> None:
+        """The cleaner of an embedded broker's ledger. A cluster has its own."""
+        if isinstance(self._admin, Broker) and found.segments > _MOST_SEGMENTS and not self._admin.read_only:
+            try:
+                self._admin.clean_topic(TOPIC)
+            except KafkaError as error:  # the ledger is only longer than it has to be
+                log.warning("topic %s was not compacted: %s", TOPIC, error)
+
+    @contextlib.contextmanager
+    def rights(self) -> Iterator[None]:
+        """Says what the user needs to be allowed."""
+        try:
+            yield
+        except KafkaError as error:
+            if error.code not in _NOT_AUTHORIZED:
+                raise
+            text = (
+                f"{error}: copies and Spark's sink keep how far they are in topic {TOPIC} of the destination. This user needs DESCRIBE, READ and WRITE on "
+                f"the topic, READ on group {self._name}, and DESCRIBE and WRITE on its transactional id (both begin with fletchlog-); and CREATE on the "
+                f"topic for the first time, unless somebody else makes it, with cleanup.policy=compact"
+            )
+            refused = KafkaError(text)
+            refused.code, refused.name = error.code, error.name
+            raise refused from error
+
+
+def names_of(admin: Broker | Cluster, topic: TopicDescription) -> list[str]:
+    """What tells a topic from all others, the most lasting name first; none if it has no id, nor its cluster."""
+    found = [topic.topic_id] if topic.topic_id.strip("A") else []
+    # before 2.8 Kafka's topics have no ids; a log that had none may have been given one since
+    cluster = admin.cluster_id()
+    return [*found, f"{cluster}/{topic.name}"] if cluster else found
+
+
+def has_records(admin: Broker | Cluster, topic: str, *, undecided: bool = True) -> bool:
+    """Whether readers of committed records find something or have found something; `undecided`: or may, when open transactions have ended."""
+    for p in admin.describe_topic(topic).partitions:
+        if p.log_start_offset > 0 or (undecided and p.last_stable_offset < p.high_watermark):
+            return True
+        if p.last_stable_offset > 0:
+            scan = admin.scan(topic, p.partition, batch_rows=1, isolation_level="read_committed", columns=["offset"])
+            if any(batch.num_rows for batch in scan):
+                return True
+    return False
+
+
+def _text(*key: str) -> bytes:
+    return json.dumps(key, separators=(",", ":")).encode()
